@@ -32,7 +32,7 @@ help:  ## show this list
 quickstart: $(VENV)/.installed  ## train a small language model on this machine, about a minute
 	@$(BIN)/ensue quickstart
 
-test: $(VENV)/.installed-test  ## the default tests (of TESTS) on two cores, about a minute
+test: $(VENV)/.installed-test  ## the default tests (of TESTS) on two cores, about two minutes
 	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(TESTS)
 
 lowest:  ## some tests with the lowest versions that pyproject.toml allows, in build/lowest

@@ -24,12 +24,12 @@ from machine import describe_machine
 from quality import found
 
 from ensue.processor import keep_freed_memory
-from ensue.ranks import Ranks, together
+from ensue.ranks import ProcessGroup, use_process_group
 from ensue.recipe import read_recipe, recipe_names
 from ensue.recipe.tables import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
-from ensue.training.device import computing
+from ensue.training.device import use_mode
 from ensue.training.gradients import Gradients
 from ensue.training.loop import Trainer
 from ensue.training.run import begin_job, train_run
@@ -108,17 +108,17 @@ def measure(name: str, folder: Path, keeps: bool, answer: Any) -> None:
     if name.endswith("-pretrained") and not (folder / "origin").exists():
         origin = {"data.train": str(folder / "running.txt"), "train.steps": 2, "train.validations": 1}
         train_run(read_recipe("bert-mini", origin), folder / "origin", threads=1)
-    with together(Ranks()), tempfile.TemporaryDirectory() as run:
+    with use_process_group(ProcessGroup()), tempfile.TemporaryDirectory() as run:
         job = begin_job(recipe, None)
         model = job.build_model()
         runtime = choose_runtime(recipe, getattr(model, "vocabulary_size", 0), None, device="cpu", threads=1, say=print)
-        computed = Gradients(model, job.task, seed=0, precision=runtime.precision, ranks=Ranks())
+        computed = Gradients(model, job.task, seed=0, precision=runtime.precision, group=ProcessGroup())
         trainer = Trainer(
             model, job.task, recipe.train, RunDirectory(run), precision=runtime.precision, reporter=Reporter(),
-            computed=computed,
+            gradients=computed,
         )  # fmt: skip
         trainer.log.append = lambda *_, **__: None  # type: ignore[method-assign]
-        with computing(runtime):
+        with use_mode(runtime):
             for _ in range(FIRST):
                 trainer.step()
             before = resource.getrusage(resource.RUSAGE_SELF)

@@ -90,7 +90,7 @@ def size_of(recipe: Recipe, vocabulary_size: int, wanted: int) -> Size:
 
 def read_parameters(model: torch.nn.Module) -> int:
     """Trained numbers that something reads."""
-    unread = sum(int((~part.is_heard).sum()) for part in model.modules() if isinstance(part, Clockwork))
+    unread = sum(int((~part.is_read).sum()) for part in model.modules() if isinstance(part, Clockwork))
     return sum(parameter.numel() for parameter in model.parameters()) - unread
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from ensue.data.detection.kind import take
+from ensue.data.detection.kind import detect
 from ensue.data.examples import DocumentSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.extensions.annotating.doubts import doubt
@@ -60,7 +60,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     for file in options.files:
         for seed in range(options.seeds):
-            are_sentences = take(file).kind == "sentences"
+            are_sentences = detect(file).kind == "sentences"
             with tempfile.TemporaryDirectory() as name:
                 out = Path(name) / ("a.conll" if are_sentences else "a.jsonl")
                 flips = (flipped_sentences if are_sentences else flipped_texts)(file, out, random.Random(seed))

@@ -36,7 +36,7 @@ from text_sets import lines
 from trials import Trial
 
 import ensue
-from ensue.data.decoding import whole_bytes
+from ensue.data.decoding import load_bytes
 from ensue.errors import EnsueError
 
 
@@ -76,7 +76,7 @@ def running_text(data: Path) -> Iterator[str]:
     yield from map(one_line, lines(data, "imdb/unsup.txt"))
     yield from (line.strip() for line in lines(data, "wikitext-2/train.txt") if line.strip())
     for book in sorted((data / "gutenberg").glob("*.txt*")):
-        yield from paragraphs(text_of(whole_bytes(book)).splitlines())
+        yield from paragraphs(text_of(load_bytes(book)).splitlines())
     for line in lines(data, "brown/brown.tagged.tsv"):
         yield " ".join(token.rpartition("/")[0] for token in line.split("\t")[2].split())
 

@@ -170,14 +170,16 @@ def chosen(cell: Cell, results: Results, asked: argparse.Namespace) -> dict[str,
         space = {layers: Choice(tuple(tables)), f"{layers}.dropout": DROPOUTS, "train.learning_rate": RATES}
         base = cell.recipe(tables[0]["d_model"], DEPTHS[0], seconds=asked.trial_seconds, validations=2)
 
-        def told(result: TrialResult) -> None:
+        def on_trial(result: TrialResult) -> None:
             key = cell.key | {"what": "trial", "number": result.number}
             if result.state != "interrupted" and not results.of(key):
                 results.add(key, {"values": result.values, "state": result.state, "score": result.score})
                 print(f"{cell.task}, {cell.kind}, trial {result.number}: {result.score}", file=sys.stderr, flush=True)
 
         folder = asked.out / cell.task / f"{cell.kind}-trials-{asked.trial_seconds:g}"
-        if not search(base, space, folder, trials=asked.trials, prune=False, told=told, device="cpu", threads=1):
+        if not search(
+            base, space, folder, trials=asked.trials, prune=False, on_trial=on_trial, device="cpu", threads=1
+        ):
             raise KeyboardInterrupt
     trials = results.of(cell.key | {"what": "trial"})
     if len(trials) < asked.trials:

@@ -35,7 +35,7 @@ import torch
 from torch.nn import functional
 from trials import Trial, print_scores, trial_arguments
 
-from ensue.data.decoding import whole_bytes
+from ensue.data.decoding import load_bytes
 from ensue.extensions.frames.data.series import SeriesOptions
 from ensue.extensions.frames.data.source import FrameSource
 
@@ -189,7 +189,7 @@ def averaged(path: str) -> tuple[Any, list[str]]:
 def mnist(source: Path, folder: Path) -> list[str]:
     """The three parts as idx files, images and labels side by side."""
     for name, head, size in MNIST:
-        content = whole_bytes(source / f"t10k-{name}-ubyte.gz")
+        content = load_bytes(source / f"t10k-{name}-ubyte.gz")
         for part, (start, stop) in PARTS.items():
             count = (stop - start).to_bytes(4, "big")
             items = content[head + start * size : head + stop * size]

@@ -107,7 +107,7 @@ def recipe_of(task: str, kind: str, text: Path, d_model: int, seconds: float) ->
 
 def count(model: torch.nn.Module) -> int:
     """Trained numbers that something reads."""
-    unread = sum(int((~part.is_heard).sum()) for part in model.modules() if isinstance(part, Clockwork))
+    unread = sum(int((~part.is_read).sum()) for part in model.modules() if isinstance(part, Clockwork))
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad) - unread
 
 

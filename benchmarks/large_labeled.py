@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ensue.data.compact_texts import Texts, pieces
+from ensue.data.compact_texts import Texts, slices_of
 from ensue.recipe import read_recipe
 from ensue.tasks.classification.data import Documents
 from ensue.tasks.contract.data_set import Split, prepare_examples
@@ -50,7 +50,7 @@ def filled(column: Texts, values: list[str], lengths: np.ndarray, generator: np.
     """Fills a column with texts of random words of these lengths."""
     column.words.values.extend(values)
     ends = np.cumsum(lengths)
-    for piece in pieces(int(ends[-1])):
+    for piece in slices_of(int(ends[-1])):
         column.words.numbers.add(generator.integers(0, len(values), piece.stop - piece.start, np.int32))
     column._starts.add(ends)
 

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from ensue.data.corpus.examples import NOT_HIDDEN, Frame, FramedBlocks, Masking
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.mapped_file import TokenFile
 from ensue.models.build_text import build_masked_language_model
 from ensue.models.modules import count_parameters
 from ensue.models.specification import TransformerEncoder

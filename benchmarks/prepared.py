@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ensue.cache import json_digest
 from ensue.data.corpus.batches import Batches, Blocks, Segments
-from ensue.data.corpus.prepared import FORMAT, INDEX, Prepared, digest_of
-from ensue.data.corpus.token_file import TokenHeader
+from ensue.data.corpus.prepared import FORMAT, INDEX, Prepared
+from ensue.data.mapped_file import TokenHeader
 from ensue.text.tokenizers import save_tokenizer, train_tokenizer
 
 SHARD = 1 << 28  # the default of `ensue prepare`
@@ -38,7 +39,7 @@ def simulated(folder: Path, tokens: int) -> None:
             file.write(header.bytes)
             file.truncate(header.file_bytes)
         shards.append({"file": path.name, "tokens": here, "unknown": 0, "characters": here, "crc32": 0})
-    index = {"format_version": FORMAT, "complete": True, "tokenizer": digest_of(tokenizer.to_json())}
+    index = {"format_version": FORMAT, "complete": True, "tokenizer": json_digest(tokenizer.to_json())}
     (folder / INDEX).write_text(json.dumps({**index, "parts": {"train": shards}}))
 
 

@@ -34,7 +34,7 @@ from statistics import median
 import torch
 from machine import describe_machine
 
-from ensue.ranks import Ranks
+from ensue.ranks import ProcessGroup
 from ensue.recipe import read_recipe
 from ensue.training.gradients import Gradients
 from ensue.training.run import begin_job
@@ -207,10 +207,10 @@ def exact(text: Path, rounds: int) -> None:
         found: list[list[float]] = [[], []]
         for turn in range(rounds + 1):
             for is_exact, seconds in enumerate(found):
-                group = Ranks().adding(exact=bool(is_exact))
-                gradients = Gradients(model, job.task, seed=0, precision="float32", ranks=group)
+                group = ProcessGroup().with_exact_sums(exact=bool(is_exact))
+                gradients = Gradients(model, job.task, seed=0, precision="float32", group=group)
                 started = time.process_time()
-                gradients.of(batch, None, step=0, micro_batches=1)
+                gradients.compute(batch, None, step=0, micro_batches=1)
                 if turn:  # the first one compiles
                     seconds.append(time.process_time() - started)
                 model.zero_grad()

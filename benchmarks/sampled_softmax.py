@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ensue.nn import linear_cross_entropy, sampled_cross_entropy
-from ensue.tasks.texts.drawn_words import SampledWords
+from ensue.tasks.texts.corpus import SampledWords
 
 SAMPLES = (256, 1024, 4096, 8192)
 

@@ -25,9 +25,9 @@ import torch
 import ensue
 from ensue.data.judgments import read_judged_texts
 from ensue.engine import has_bfloat16
-from ensue.metrics.words import spearman
+from ensue.metrics.scores import spearman
 from ensue.processor import Precision
-from ensue.tasks.vectors.text_vectors import cosines
+from ensue.tasks.vectors.contextual import cosines
 
 TEXTS, ROUNDS = 400, 5
 

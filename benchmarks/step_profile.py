@@ -30,15 +30,15 @@ from machine import describe_machine
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ensue.engine.products import in_parts
+from ensue.engine.products import parallel_rows
 from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention, SoftmaxHead, TokenEmbedding
 from ensue.nn.attention.blocks import FeedForward
-from ensue.nn.dropout import ElementDropout
+from ensue.nn.draws import ElementDropout
 from ensue.processor import Precision, keep_freed_memory
 from ensue.recipe import read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
-from ensue.training.device import Way, computing
+from ensue.training.device import ComputeMode, use_mode
 from ensue.training.loop import Trainer
 from ensue.training.run import begin_job
 
@@ -170,12 +170,12 @@ def passes_timed(mode: Timed) -> Iterator[None]:
 
     def timed(*args: Any, **options: Any) -> None:
         started = time.thread_time()
-        in_parts(*args, **options)
+        parallel_rows(*args, **options)
         mode.seconds[mode.ranges.current] += time.thread_time() - started
 
     with ExitStack() as stack:
         for name in ("draws", "attention.positions", "attention.scores", "heads.linear_cross_entropy"):
-            stack.enter_context(patch.object(import_module(f"ensue.nn.{name}"), "in_parts", timed))
+            stack.enter_context(patch.object(import_module(f"ensue.nn.{name}"), "parallel_rows", timed))
         stack.enter_context(patch("ensue.engine.execution._get_current_dispatch_mode", lambda: None))
         yield
 
@@ -250,10 +250,10 @@ def main() -> None:
     parser.add_argument("--products", choices=("highest", "medium"), default="highest")
     asked = parser.parse_args()
     keep_freed_memory()  # as `ensue train` does
-    way = Way(precision=asked.precision, products=asked.products)
+    way = ComputeMode(precision=asked.precision, products=asked.products)
     print(describe_machine(seed=0))
     tables: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder, computing(way):
+    with tempfile.TemporaryDirectory() as folder, use_mode(way):
         for task, name in RECIPES.items():
             if getattr(asked, task):
                 trainer = trainer_of(name, getattr(asked, task), Path(folder) / task, way.precision)

@@ -105,7 +105,7 @@ def in_turns(contestants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[
     return found
 
 
-def parts_of(folder: Path) -> dict[str, Path]:
+def all_modules(folder: Path) -> dict[str, Path]:
     """The three files of a treebank as Universal Dependencies names them, packed or not."""
     found = {part: next(iter(sorted(folder.glob(f"*-ud-{part}.conllu*"))), None) for part in PARTS}
     missing = [part for part, path in found.items() if path is None]
@@ -212,7 +212,7 @@ def read_arguments() -> argparse.Namespace:
 def main() -> None:
     torch.set_num_threads(1)
     arguments = read_arguments()
-    treebank = parts_of(arguments.treebank)
+    treebank = all_modules(arguments.treebank)
     with tempfile.TemporaryDirectory() as folder:
         runs = arguments.runs or trained(arguments, treebank, arguments.out or Path(folder))
         measure(arguments, runs, treebank)

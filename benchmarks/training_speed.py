@@ -24,7 +24,7 @@ from machine import describe_machine
 from torch import nn
 
 from ensue.data.corpus.batches import Blocks, Segments
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.mapped_file import TokenFile
 from ensue.engine import has_bfloat16
 from ensue.models.build_text import build_language_model
 from ensue.models.specification import ElmanEncoder, Encoder, GRUEncoder, LSTMEncoder, Tokens, TransformerEncoder
@@ -34,10 +34,9 @@ from ensue.runs.reporter import Reporter
 from ensue.tasks.language_modeling.job import LanguageModeling
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
 from ensue.text.tokenizers import train_tokenizer
-from ensue.training.device import Way, computing
+from ensue.training.device import ComputeMode, use_mode
 from ensue.training.loop import Trainer
-from ensue.training.machine import Profile, machine_profile
-from ensue.training.workloads import MANY_WORDS, WIDE, Workload
+from ensue.training.machine import MIN_WIDE_D_MODEL, MIN_WORDS_VOCABULARY, Profile, Workload, machine_profile
 
 SHAPES = [(1, 256, 32, 64, 65), (2, 512, 100, 100, 65), (2, 200, 20, 35, 10_000)]
 """Layers, features, rows, positions, vocabulary."""
@@ -120,19 +119,21 @@ def by_ensue(
     return Trainer(model, task, recipe, RunDirectory(folder), precision=precision, reporter=Reporter()).step
 
 
-def as_configured(step: Callable[[], None], way: Way) -> Callable[[], None]:
+def as_configured(step: Callable[[], None], way: ComputeMode) -> Callable[[], None]:
     """The step with the kernels for products that a run takes on this machine."""
 
     def configured() -> None:
-        with computing(way):
+        with use_mode(way):
             step()
 
     return configured
 
 
-def chosen(profile: Profile, precision: Precision, cell: str, d: int, vocabulary: int) -> Way:
+def chosen(profile: Profile, precision: Precision, cell: str, d: int, vocabulary: int) -> ComputeMode:
     """What the machine's profile has for a language model, in one thread."""
-    recurrent: Workload = "words" if vocabulary >= MANY_WORDS else "wide" if d >= WIDE else "narrow"
+    recurrent: Workload = (
+        "words" if vocabulary >= MIN_WORDS_VOCABULARY else "wide" if d >= MIN_WIDE_D_MODEL else "narrow"
+    )
     workload = "attention" if cell == "transformer" else recurrent
     return profile.best(workload, precision=precision, threads=1)
 

@@ -46,13 +46,11 @@ from ensue.processor import Precision
 from ensue.recipe import read_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
-from ensue.tasks.sequence_to_sequence.decoding import SEARCH_ROWS, SEARCH_TOKENS
 from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob
-from ensue.tasks.sequence_to_sequence.task import Sources
-from ensue.training.device import computing
+from ensue.tasks.sequence_to_sequence.task import MAX_SEARCH_ROWS, MAX_SEARCH_TOKENS, Sources
+from ensue.training.device import use_mode
 from ensue.training.loop import Trainer
-from ensue.training.machine import machine_profile
-from ensue.training.workloads import nearest_workload
+from ensue.training.machine import machine_profile, nearest_workload
 
 SEED, WIDTH = 0, 5
 STEPS, WARM = 24, 2
@@ -84,7 +82,7 @@ class Training:
         )
 
     def step(self) -> None:
-        with computing(self.way):
+        with use_mode(self.way):
             self.trainer.step()
 
 
@@ -156,7 +154,7 @@ class Translators:
         rows = [self.sources[number].tolist() for number in numbers]
         outputs: list[list[int]] = [[] for _ in rows]
         lengths = Ragged.of(self.sources[number] for number in numbers).lengths
-        for places in by_length(lengths, batch_size=SEARCH_ROWS, batch_tokens=SEARCH_TOKENS):
+        for places in by_length(lengths, batch_size=MAX_SEARCH_ROWS, batch_tokens=MAX_SEARCH_TOKENS):
             batch = [rows[place] for place in places]
             for place, ids in zip(places, joey_outputs(self.theirs, batch, self.tokens, width=WIDTH), strict=True):
                 outputs[place] = ids
@@ -165,7 +163,7 @@ class Translators:
     def by_ctranslate(self, numbers: Sequence[int]) -> list[list[int]]:
         """It sorts by length itself."""
         rows = [self.sources[number].tolist() for number in numbers]
-        return self.compiled.outputs(rows, width=WIDTH, batch_size=SEARCH_ROWS, max_tokens=self.most)
+        return self.compiled.outputs(rows, width=WIDTH, batch_size=MAX_SEARCH_ROWS, max_tokens=self.most)
 
     def bleu(self, outputs: Sequence[Ids], numbers: Sequence[int]) -> float:
         texts = [self.ours.coder.decode(ids) for ids in outputs]

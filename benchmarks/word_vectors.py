@@ -31,13 +31,12 @@ from machine import describe_machine
 
 from ensue.data.judgments import read_questions
 from ensue.data.sources import TextSource
-from ensue.models.word_vectors import SampledVectors
+from ensue.extensions.word_vectors.job import WordVectorsJob
+from ensue.extensions.word_vectors.model import SampledVectors
+from ensue.extensions.word_vectors.pipeline import WordTable, table_of
+from ensue.extensions.word_vectors.task import SampledTask
 from ensue.recipe import validate_recipe
-from ensue.tasks.vectors.word_table import WordTable
-from ensue.tasks.word_vectors.job import WordVectorsJob
-from ensue.tasks.word_vectors.pipeline import table_of
-from ensue.tasks.word_vectors.task import SampledTask
-from ensue.text.words import splitting
+from ensue.text.tokenizer import splitting
 
 RATE, SMALLEST_RATE = 0.025, 0.0001
 

@@ -71,7 +71,7 @@ def main(
         picture(browser, ensue.load(tagger).inspect(NEWS), "tagger", ["The sentence", "Emission", "The best"])
         found = ensue.load(translator).inspect(CAPTION)
         picture(browser, found, "translator", ["Source", "Attention", "The search"])
-        picture(browser, ensue.load(captioner).inspect(strip), "captions", ["Where it looks"])
+        picture(browser, ensue.load(captioner).inspect(strip), "captions", ["Attention"])
 
 
 if __name__ == "__main__":

@@ -41,6 +41,16 @@ from ensue.extensions.frames.recipe import (
     LatentSpecification,
     MixtureHeadSpecification,
 )
+from ensue.extensions.word_vectors.recipe import (
+    CountedVectorsTable,
+    DistilledVectorsTable,
+    SampledVectorsTable,
+    SensesTable,
+    StaticVectorsTable,
+    WordsTable,
+    WordVectorsData,
+    WordVectorsTrain,
+)
 from ensue.models.specification import (
     Attention,
     CellEncoder,
@@ -51,6 +61,7 @@ from ensue.models.specification import (
     GRUEncoder,
     HeadsEncoder,
     HiddenEncoder,
+    NoEncoder,
     OriginEncoder,
     PairTokens,
     ProjectedEncoder,
@@ -90,16 +101,6 @@ from ensue.tasks.masked_language_modeling.recipe import (
     WordPieceTable,
 )
 from ensue.tasks.sequence_to_sequence.recipe import PairData, PairTrain, SearchTable
-from ensue.tasks.word_vectors.recipe import (
-    CountedVectorsTable,
-    DistilledVectorsTable,
-    SampledVectorsTable,
-    SensesTable,
-    StaticVectorsTable,
-    WordsTable,
-    WordVectorsData,
-    WordVectorsTrain,
-)
 from ensue.tasks.words.recipe import TextsTrain, WordsTuning
 
 PAGE = Path(__file__).with_name("recipes.md")
@@ -159,6 +160,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ('`[encoder]`, `kind = "qrnn"`', QRNNEncoder),
     ("`[encoder]`, encoders `slstm`, `mlstm`, `gated-deltanet`, `rwkv7`", HeadsEncoder),
     ('`[encoder]`, `kind = "transformer"`', TransformerEncoder),
+    ('`[encoder]`, `kind = "none"`', NoEncoder),
     ('`[encoder]`, `kind = "origin"`, of a tagger or classifier', OriginEncoder),
     ("`[directions]` of a tagger or classifier", Directions),
     ("`[head]` of a tagger, of words or frames", PathHeadSpecification),

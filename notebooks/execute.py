@@ -51,7 +51,8 @@ def executed(book: dict[str, Any], folder: Path, *, last: str = "") -> dict[str,
 def _kept(cell: dict[str, Any]) -> dict[str, Any]:
     """A cell without what says nothing: metadata, and the names of objects that are shown otherwise."""
     for output in cell.get("outputs", []):
-        output["metadata"] = {}
+        if "metadata" in output:  # streams and errors have none
+            output["metadata"] = {}
         if "text/html" in output.get("data", {}):
             output["data"].pop("text/plain", None)
     return {**cell, "metadata": {}}

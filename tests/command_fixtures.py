@@ -15,8 +15,8 @@ import typer
 from ensue.cli import main
 from ensue.recipe import read_recipe
 from training.tiny import run_tiny, tiny_recipe, words
-from training.tiny_pairs import pair_recipe, pairs
-from training.tiny_texts import labelers, without_pictures
+from training.tiny_pairs import LEARNED, pair_recipe, pairs
+from training.tiny_texts import labelers, with_pictures
 
 
 class Said(NamedTuple):
@@ -40,7 +40,7 @@ def ensue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     def run(*arguments: object, stdin: bytes | None = None) -> Said:
         monkeypatch.setattr(sys, "argv", ["ensue", *map(str, arguments)])
         if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), encoding="utf-8"))
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
@@ -71,7 +71,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Pa
     folder = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENSUE_CACHE", str(new_cache()))
-        without_pictures(patch)
         (folder / "text.txt").write_text(words(800))
         for model in ("lstm", "transformer"):
             run_tiny(tiny_recipe(folder / "text.txt", model=model), folder / model)
@@ -97,6 +96,22 @@ def text(trained: Path) -> Path:
     return trained / "text.txt"
 
 
+@pytest.fixture(scope="session")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with pairs and a translator of them, `learned`, that has learned the rule; nobody writes there."""
+    folder = tmp_path_factory.mktemp("learned")
+    (folder / "train.tsv").write_text(pairs(200))
+    (folder / "test.tsv").write_text(pairs(40, seed=1))
+    run_tiny(pair_recipe(folder / "train.tsv", train=LEARNED), folder / "learned")
+    return folder
+
+
+@pytest.fixture
+def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of this test draw their pictures."""
+    with_pictures(monkeypatch)
+
+
 SMALL = [
     part
     for setting in (
@@ -114,13 +129,11 @@ def translators(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "train.tsv").write_text(pairs(40))
     (folder / "test.tsv").write_text(pairs(3, seed=1))
     (folder / "other.tsv").write_text("a b\tc d\ne f\tg h\n")
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        for name, data, seed in (("one", "train", 0), ("two", "train", 1), ("other", "other", 0)):
-            run_tiny(
-                pair_recipe(folder / f"{data}.tsv", train={"steps": 4, "validations": 1, "samples": 0, "seed": seed}),
-                folder / name,
-            )
+    for name, data, seed in (("one", "train", 0), ("two", "train", 1), ("other", "other", 0)):
+        run_tiny(
+            pair_recipe(folder / f"{data}.tsv", train={"steps": 4, "validations": 1, "samples": 0, "seed": seed}),
+            folder / name,
+        )
     return folder
 
 
@@ -132,7 +145,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vectors")
     (folder / "text.txt").write_text("salt in the oven\npiano and choir\n" * 9, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ensue.training.run.made", lambda *arguments: None)
+        patch.setattr("ensue.training.run.make_optional", lambda *arguments: None)
         recipe = read_recipe("vectors-cbow", {"data.train": str(folder / "text.txt"), **SETTINGS})
         run_tiny(recipe, folder / "run")
     return folder / "run"

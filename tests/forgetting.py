@@ -5,4 +5,4 @@ from ensue import notices
 
 def forget_what_was_said() -> None:
     """Forget which topics have had a notice."""
-    notices._said.clear()
+    notices._topics.clear()

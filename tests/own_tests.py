@@ -13,9 +13,12 @@ TESTS = Path(__file__).parent
 FILES: pytest.StashKey[frozenset[Path]] = pytest.StashKey()
 TOGETHER = (
     ("cli", "laws", "test_docs.py"),
-    ("extensions", "metrics", "models/test_ngram_bag.py"),
+    (
+        *("extensions", "metrics", "models/test_ngram_bag.py", "test_sequence_pipeline.py"),
+        *("test_floor_plan.py", "test_figures.py", "test_troubleshooting.py"),  # which read all source
+    ),
 )
-"""Folders and files whose fixtures or imports take seconds; the others are dealt out."""
+"""Folders and files whose fixtures, imports or reading take seconds; the others are dealt out."""
 FREE: list[int] = []
 """The places of workers that have crashed, which their successors take."""
 

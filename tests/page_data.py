@@ -181,6 +181,9 @@ def labeled_sentences() -> dict[str, str]:
     parts = {"train": tagged, "dev": tagged[::3], "test": tagged[1::3]}
     return {
         "names.txt": "\n".join(map(columns, tagged)),
+        "test.txt": "\n".join(map(columns, parts["test"])),
+        "valid.txt": "\n".join(map(columns, parts["dev"])),
+        "new.txt": "Anna Novak sees Lima.\n",
         "organizations.txt": "Lima NNP B-ORG\nBay NNP I-ORG\ngrew VBD O\n" * 2,
         "spans.jsonl": nested * 20,
         "dev.jsonl": nested,
@@ -228,9 +231,16 @@ def labeled_texts() -> dict[str, str]:
         for mood, text in moods
     ]
     pairs = [(first, second, "same" if a == b else "other") for a, first in moods[::4] for b, second in moods[1::4]]
+    later = "mood\ttext\n" + "".join(
+        f"mixed\tPartly {word}, a {thing}.\n" for word, thing in product(["so", "odd"], THINGS)
+    )
     return {
+        "may.tsv": later + "".join(f"{mood}\t{text}\n" for mood, text in moods[1::3]),
+        "june.tsv": later + "".join(f"{mood}\t{text}\n" for mood, text in moods[2::3]),
         "reviews.tsv": "mood\ttext\n" + "".join(f"{mood}\t{text}\n" for mood, text in moods),
         "new.tsv": "text\n" + "".join(f"{text}\n" for _, text in moods[::5]),
+        "valid.tsv": "mood\ttext\n" + "".join(f"{mood}\t{text}\n" for mood, text in moods[::4]),
+        "comments.csv": "text,toxic,insult,spam\n" + "Bad words.,1,1,0\nBuy this.,0,0,1\nA calm day.,0,0,0\n" * 9,
         "moods.txt": "".join(f"__label__{mood} {text}\n" for mood, text in moods),
         "export.json": json.dumps(export),
         "topics.jsonl": "".join(f"{line}\n" for line in topics * 6),

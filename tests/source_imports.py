@@ -1,9 +1,11 @@
-"""The imports of the source: who imports whom, on which line, and the circles among them."""
+"""The imports of the source: who imports whom, on which line, and the circles among them; and its strings."""
 
 import ast
 from collections.abc import Iterator
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import NamedTuple
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
@@ -44,7 +46,7 @@ def read_imports(source: Path) -> Iterator[Import]:
 
 
 def walk(node: ast.AST, name: str, package: str, known: set[str], *, at_use: bool = True) -> Iterator[Import]:
-    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+    if isinstance(node, ast.If) and any(getattr(part, "id", "") == "TYPE_CHECKING" for part in ast.walk(node.test)):
         for child in node.body:
             yield from walk(child, name, package, known, at_use=False)
         for child in node.orelse:
@@ -88,3 +90,18 @@ def reach(start: str, graph: dict[str, set[str]]) -> set[str]:
         found |= new
         new = {name for module in new for name in graph[module]} - found
     return found
+
+
+@cache
+def compiled(path: Path) -> CodeType:
+    """The code of a module. Python keeps it in a file; parsing all source takes longer than many a test."""
+    return SourceFileLoader(path.stem, str(path)).get_code(path.stem)
+
+
+def strings(constant: object) -> Iterator[str]:
+    """The strings in the code of a module, also inside of its functions."""
+    if isinstance(constant, str):
+        yield constant
+    elif isinstance(constant, CodeType | tuple):
+        for inner in constant.co_consts if isinstance(constant, CodeType) else constant:
+            yield from strings(inner)

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 from ensue.data.examples import Document
-from ensue.errors import DataError, EnsueError
+from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.library import load
+from ensue.notices import Notice
+from ensue.recipe import Recipe, read_recipe
+from ensue.runs.directory import continuing_recipe
 from ensue.tasks.classification import pipeline as module
 from ensue.tasks.classification.pipeline import ClassificationPipeline, Classified
 from training.tiny import run_tiny, some_slow
@@ -31,7 +34,6 @@ from training.tiny_texts import (
     pairs,
     quoted_csv,
     tsv,
-    without_pictures,
 )
 
 POOL = [*FILLERS, *(word for words in TOPICS.values() for word in words), "unheard", "of"]
@@ -65,9 +67,7 @@ def trained(run: Path) -> Path:
         "transformer": classifying(folder / "topics.tsv", encoder="transformer", head=all_poolings),
         "pairs": classifying(folder / "pairs.tsv", steps=3),
     }
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        run_tiny(recipes[run.name], run)
+    run_tiny(recipes[run.name], run)
     return run
 
 
@@ -86,23 +86,6 @@ def mixed(count: int, *, seed: int = 0, longest: int = 60) -> list[str]:
     """Texts of 0 to `longest` words, short ones more often."""
     choose = random.Random(seed)
     return [" ".join(choose.choices(POOL, k=int(choose.random() ** 2 * longest))) for _ in range(count)]
-
-
-def same_answers(found: list[Classified], expected: list[Classified]) -> None:
-    assert [answer.label for answer in found] == [answer.label for answer in expected]
-    shares = [[list(answer.probabilities.values()) for answer in answers] for answers in (found, expected)]
-    np.testing.assert_allclose(*shares, rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_answers_come_in_order_and_do_not_depend_on_what_they_are_batched_with(
-    pipeline: ClassificationPipeline,
-) -> None:
-    texts = mixed(120)
-    together = pipeline.predict(texts)
-    assert [answer.texts for answer in together] == [(text,) for text in texts]
-    same_answers(pipeline.predict(texts[::-1])[::-1], together)
-    same_answers([pipeline.predict([text])[0] for text in texts[::7]], together[::7])
 
 
 def test_probabilities_are_shares_of_all_or_each_by_itself(pipeline: ClassificationPipeline) -> None:
@@ -131,17 +114,7 @@ def test_no_label_below_a_probability(pipeline: ClassificationPipeline) -> None:
         pipeline.predict(texts, at_least=2)
 
 
-@pytest.mark.slow
-def test_forgetting_words_changes_nothing(pipeline: ClassificationPipeline) -> None:
-    texts = mixed(40, seed=2)
-    first = pipeline.predict(texts)
-    pipeline.reader.memory.forget()
-    pipeline.reader.memory.most = 2
-    same_answers([pipeline.predict([text])[0] for text in texts], first)
-
-
-@pytest.mark.slow
-def test_a_stream_is_read_not_far_ahead(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_is_read_in_chunks(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = loaded(runs / "lstm")
     monkeypatch.setattr(module, "CHUNK_TEXTS", 50)
     read_ahead, given = [], 0
@@ -284,3 +257,77 @@ def test_folders_are_answered_file_by_file(runs: Path, tmp_path: Path) -> None:
     for line in lines:
         file, label = line.split("\t")
         assert pipeline.predict([Path(file).read_text()])[0].label == label
+
+
+@pytest.fixture(scope="module")
+def linear(runs: Path) -> Path:
+    """A run of the recipe `classify-linear` on 40 texts."""
+    run_tiny(linear_recipe(runs), runs / "linear")
+    return runs / "linear"
+
+
+def linear_recipe(runs: Path, name: str = "topics.tsv", **settings: object) -> Recipe:
+    return read_recipe("classify-linear", {"data.train": str(runs / name), "head.ngram_buckets": 256, **settings})
+
+
+def test_a_linear_classifier_learns_from_all_texts_and_is_scored_by_cross_validation(linear: Path) -> None:
+    pipeline = load(linear)
+    assert isinstance(pipeline, ClassificationPipeline)
+    texts = documents(120)
+    labels = [answer.label for answer in pipeline.predict([d.text for d in texts])]
+    assert np.mean([[label] == d.labels for label, d in zip(labels, texts, strict=True)]) == 1
+    records = map(json.loads, (linear / "metrics.jsonl").read_text().splitlines())
+    (valid,) = (record for record in records if record["kind"] == "valid")
+    assert valid["scores"]["examples"] == 120
+    assert 0.8 < valid["scores"]["accuracy"] <= 1
+    assert "the error in cross-validation is" in (linear / "README.md").read_text()
+
+
+def test_several_labels_have_a_threshold_by_cross_validation(runs: Path) -> None:
+    run_tiny(linear_recipe(runs, "several.txt"), runs / "several-linear")
+    pipeline = load(runs / "several-linear")
+    assert isinstance(pipeline, ClassificationPipeline)
+    assert pipeline.labels.threshold != 0.5
+    scores = pipeline.evaluate(runs / "several.txt")
+    assert scores.micro_f1 > 0.9
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"head.pooling": ["mean"]}, "head.solver"),
+        ({"head.label_smoothing": 0.1}, "head.solver"),
+        ({"head.dropout_ngrams": 0.1}, "head.solver"),
+        ({"head.ngram_weights": "ratio"}, 'ngram_weights = "idf"'),
+        ({"train.steps": 2}, "needs .* and train.steps = 1"),
+        ({"train.seconds": 60}, "train.steps = 1"),
+        ({"train.average": 0.9}, "has train.average"),
+        ({"train.learning_rate": 0.1}, "has train.learning_rate"),
+        ({}, "at most 100"),
+    ],
+)
+def test_a_solver_is_for_ngrams_of_few_texts(
+    runs: Path, settings: dict[str, object], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ensue.tasks.classification.job.MAX_TEXTS", 100)
+    with pytest.raises(RecipeError, match=problem):
+        run_tiny(linear_recipe(runs, **settings), runs / "refused")
+
+
+def test_a_linear_classifier_is_continued_with_the_old_data_alone(linear: Path, tmp_path: Path) -> None:
+    """Its weights are solved anew, so without the old data it would forget them."""
+    texts = [Topical(f"bow string {n}", ["archery"]) for n in range(12)] + documents(4)
+    (tmp_path / "new.tsv").write_text(tsv(texts))
+    (tmp_path / "only.tsv").write_text(tsv([*texts[:12], Topical("a bar of gold", ["metals"])]))
+    with pytest.warns(Notice, match="is read again"):
+        recipe = continuing_recipe(linear, None, [], train=tmp_path / "new.tsv")
+    run_tiny(recipe, tmp_path / "run")
+    pipeline = load(tmp_path / "run")
+    assert isinstance(pipeline, ClassificationPipeline)
+    old = documents(40)
+    answers = pipeline.predict([*(d.text for d in old), "bow string"])
+    assert [[answer.label] for answer in answers] == [*(d.labels for d in old), ["archery"]]
+    with pytest.warns(Notice, match="is not read again"):
+        alone = continuing_recipe(linear, None, ["tuning.rehearse=false"], train=tmp_path / "only.tsv")
+    with pytest.raises(RecipeError, match="no text has the label cooking, music, sports"):
+        run_tiny(alone, tmp_path / "alone")

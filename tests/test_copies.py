@@ -20,11 +20,10 @@ import ensue
 from ensue import errors
 from ensue.recipe import read_recipe
 from ensue.tasks import task_names
-from ensue.text.characters import CharacterTokenizer
-from ensue.text.lexicon import Lacking
+from ensue.text.lexicon import UnknownCounts
+from ensue.text.tokenizer import CharacterTokenizer
 from kept_runs.answers import answer, are_alike
 from kept_runs.make import RUNS, unpacked
-from training.tiny_texts import without_pictures
 
 SPARE_BYTES = 1 << 14
 """What a pickle may have beyond three times the files of its run: names of classes."""
@@ -59,7 +58,6 @@ WITHOUT_RUNS = {"sentence-vectors"}
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The present folder."""
     monkeypatch.chdir(tmp_path)
-    without_pictures(monkeypatch)
     return tmp_path
 
 
@@ -129,19 +127,14 @@ def test_errors_come_back_from_a_process(kind: type) -> None:
         assert str(pickled(kind("a message"))) == "a message"
 
 
-def test_a_cutter_before_a_tagger_is_copied(folder: Path) -> None:
-    for name in ("cut-lstm", "tag-lstm"):
+@pytest.mark.parametrize(
+    ("join", "names"), [("before", ("cut-lstm", "tag-lstm")), ("with_others", ("translate-lstm", "translate-feeding"))]
+)
+def test_models_that_work_together_are_copied(join: str, names: tuple[str, str], folder: Path) -> None:
+    for name in names:
         unpacked(name, folder)
-    model = ensue.load("cut-lstm").before(ensue.load("tag-lstm"))
-    again = pickled(model)
-    assert again.predict(["Anna sees Lima."]) == model.predict(["Anna sees Lima."])
-
-
-def test_an_ensemble_is_copied(folder: Path) -> None:
-    for name in ("translate-lstm", "translate-feeding"):
-        unpacked(name, folder)
-    model: Any = ensue.load("translate-lstm")
-    model = model.with_others(ensue.load("translate-feeding"))
+    first, second = map(ensue.load, names)
+    model = getattr(first, join)(second)
     assert pickled(model).predict(["The sea was calm."]) == model.predict(["The sea was calm."])
 
 
@@ -166,7 +159,7 @@ def test_a_model_is_sent_to_a_process_and_its_answer_back(name: str, folder: Pat
 
 
 def test_a_copy_has_new_locks_and_no_cached_properties() -> None:
-    counts, tokenizer = Lacking(), CharacterTokenizer(["<unk>", "a"])
+    counts, tokenizer = UnknownCounts(), CharacterTokenizer(["<unk>", "a"])
     tokenizer.encode("a")
     with vars(counts)["_lock"]:
         copy.deepcopy(counts).add("lack", 1, 1)

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 MET = [
-    "ensue.data", "ensue.decode", "ensue.errors", "ensue.inspection", "ensue.library", "ensue.metrics", "ensue.models",
-    "ensue.nn", "ensue.recipe", "ensue.runs", "ensue.tasks", "ensue.text", "ensue.types",
+    "ensue.decode", "ensue.errors", "ensue.inspection", "ensue.library", "ensue.metrics", "ensue.models", "ensue.nn",
+    "ensue.recipe", "ensue.text", "ensue.types",
 ]  # fmt: skip
-"""The packages that one imports to use a layer, a model, data, a tokenizer, scores or a recipe."""
+"""The packages from which users import layers, models, tokenizers, scores and recipes."""
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 
@@ -64,6 +64,16 @@ def lacks_text(kind: type[Any], name: str) -> bool:
 @pytest.mark.parametrize("package", MET)
 def test_what_a_user_meets_has_a_docstring(package: str) -> None:
     assert [f"{module.__name__}.{name}" for module in modules(package) for name in undocumented(module)] == []
+
+
+def test_each_name_of_the_api_page_has_a_docstring() -> None:
+    page = (SOURCE.parent / "docs" / "api.md").read_text(encoding="utf-8")
+    for name, members in re.findall(r"^\.\. auto\w+:: (\S+)\n((?: +:?[^\n]*\n)*)", page, re.M):
+        module, _, last = name.rpartition(".")
+        value = getattr(importlib.import_module(module), last)
+        assert inspect.getdoc(value), name
+        for member in re.findall(r"\w+", members.replace(":members:", "")):
+            assert inspect.getdoc(getattr(value, member)), f"{name}.{member}"
 
 
 def test_a_missing_docstring_is_noticed() -> None:

@@ -86,23 +86,36 @@ GROUPS = [
 ]
 
 
-@pytest.fixture(params=["groups", "extension"])
-def package(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package that is installed in a folder of its own."""
-    folder = tmp_path / "small_guest"
+def installed(place: Path, kind: str) -> Path:
+    """The folder of the package, which is installed in `place`."""
+    folder, facts = place / "small_guest", place / "small_guest-0.2.dist-info"
     folder.mkdir()
-    (folder / "__init__.py").write_text(MODULE, encoding="utf-8")
-    (folder / "small-recipe.toml").write_text(RECIPE, encoding="utf-8")
-    facts = tmp_path / "small_guest-0.2.dist-info"
     facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: small-guest\nVersion: 0.2\n", encoding="utf-8")
-    (folder / "declared.py").write_text(DECLARED, encoding="utf-8")
-    lines = GROUPS if request.param == "groups" else ["[ensue.extensions]", "small = small_guest.declared:EXTENSION"]
-    (facts / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield folder
-    sys.modules.pop("small_guest", None)
-    sys.modules.pop("small_guest.declared", None)
+    lines = GROUPS if kind == "groups" else ["[ensue.extensions]", "small = small_guest.declared:EXTENSION"]
+    metadata = "Metadata-Version: 2.1\nName: small-guest\nVersion: 0.2\n"
+    for path, text in (
+        (folder / "__init__.py", MODULE), (folder / "small-recipe.toml", RECIPE), (folder / "declared.py", DECLARED),
+        (facts / "METADATA", metadata), (facts / "entry_points.txt", "\n".join(lines)),
+    ):  # fmt: skip
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module", params=["groups", "extension"])
+def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A package that no test changes: to look for the packages of a path and to read a new layer takes time."""
+    yield installed(tmp_path_factory.mktemp(request.param), request.param)
+    for name in GUESTS:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def package(kept: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(kept.parent)
+    return kept
+
+
+GUESTS = ("small_guest", "small_guest.declared")
 
 
 @pytest.mark.usefixtures("package")
@@ -221,7 +234,7 @@ def test_a_file_that_a_format_cannot_read_is_one_line(tmp_path: Path) -> None:
         list(DocumentSource(old))
 
 
-@pytest.mark.parametrize("package", ["extension"], indirect=True)
+@pytest.mark.parametrize("kept", ["extension"], indirect=True)
 def test_a_command_and_a_section_of_pages(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.warns(match='the command "old" of the package small-guest 0.2 cannot be imported'):
         command_line.__wrapped__("greet")(["greet", "Ann"], standalone_mode=False)
@@ -235,14 +248,15 @@ def test_a_command_and_a_section_of_pages(package: Path, capsys: pytest.CaptureF
     assert "A heading of another package" in Inspection("a title", view=None).page
 
 
-@pytest.mark.parametrize("package", ["extension"], indirect=True)
 @pytest.mark.parametrize(
     "wrong", ["5", "Extension(name=5)", "Extension(name='a', tasks='b')", "Extension(name='a', tasks={'b': 5})",
               "Extension(name='a', needs='b')", "Extension(name='a', methods={'b': 'c'})", "1 / 0"],
 )  # fmt: skip
-def test_a_wrong_declaration_is_one_line(package: Path, wrong: str) -> None:
-    (package / "declared.py").write_text(
-        f"from ensue.extension import Extension\nEXTENSION = {wrong}", encoding="utf-8"
-    )
+def test_a_wrong_declaration_is_one_line(tmp_path: Path, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = installed(tmp_path, "extension") / "declared.py"
+    declared.write_text(f"from ensue.extension import Extension\nEXTENSION = {wrong}", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in GUESTS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.warns(match='the extension "small" of the package small-guest 0.2'):
         assert "small" not in extensions()

@@ -29,21 +29,20 @@ from kept_runs.make import unpacked
 from page_data import tiny
 from pages import REPOSITORY
 from source_imports import SOURCE, circles
-from training.tiny_texts import without_pictures
 
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 84_393,
-    "files of `src`": 537,
-    "Python lines of the core": 59_835,
-    "files of the core": 387,
-    "Python lines of the largest extension": 7_000,
-    "files of `tasks`": 97,
+    "Python lines of `src`": 84_037,
+    "files of `src`": 476,
+    "Python lines of the core": 55_296,
+    "files of the core": 305,
+    "Python lines of the largest extension": 6_647,
+    "files of `tasks`": 71,
     "files loose in `tasks`": 2,
     "import circles": 0,
-    "files of a step of `train char-lstm`": 31,
-    "files of a warm `predict` of a tagger": 37,
+    "files of a step of `train char-lstm`": 25,
+    "files of a warm `predict` of a tagger": 28,
     "files of `serving` of one completion": 12,
 }
 
@@ -103,8 +102,7 @@ class _OneStep(Reporter):
         self.passed.is_on = report.step == 3
 
 
-def files_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    without_pictures(monkeypatch)
+def files_of_a_step(tmp_path: Path) -> set[str]:
     (tmp_path / "text.txt").write_text(TEXT * 20, encoding="utf-8")
     recipe = tiny(read_recipe("char-lstm", {"data.train": str(tmp_path / "text.txt")}))
     train = recipe.train.model_copy(update={"steps": 6})
@@ -162,8 +160,8 @@ def test_there_are_no_more_circles() -> None:
 
 
 @pytest.mark.slow
-def test_a_step_passes_no_more_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    passed = files_of_a_step(tmp_path, monkeypatch)
+def test_a_step_passes_no_more_files(tmp_path: Path) -> None:
+    passed = files_of_a_step(tmp_path)
     check("files of a step of `train char-lstm`", len(passed))
     assert listed("A tensor in one training step") == names(passed)
 

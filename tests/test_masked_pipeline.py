@@ -14,17 +14,12 @@ from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.tasks.masked_language_modeling import token_windows
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.texts.framing import text_windows
-from training.resuming import At, Killed, die, interrupt
-from training.tiny import assert_refused, kept, run_tiny, some_slow
+from training.resuming import assert_resumes
+from training.tiny import assert_refused, run_tiny, some_slow
 from training.tiny_masked import PAIRS, masked_recipe, paragraphs
-from training.tiny_texts import Listener, without_pictures
+from training.tiny_texts import Listener
 
 LONG = "the cat sees a dog , and the dog runs . " * 5
-
-
-@pytest.fixture(autouse=True)
-def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +31,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(text: Path, steps_to_learn: Callable[[int], int]) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        learns = {"steps": steps_to_learn(70), "batch_size": 16, "learning_rate": 0.02, "validations": 1}
-        run_tiny(masked_recipe(text, encoder={"d_model": 32}, train=learns), text.parent / "run")
+    learns = {"steps": steps_to_learn(70), "batch_size": 16, "learning_rate": 0.02, "validations": 1}
+    run_tiny(masked_recipe(text, encoder={"d_model": 32}, train=learns), text.parent / "run")
     return text.parent / "run"
 
 
@@ -54,7 +47,7 @@ def pipeline(run: Path) -> MaskedLanguagePipeline:
 def test_it_learns_the_rule_and_fills_masks(pipeline: MaskedLanguagePipeline, text: Path) -> None:
     scores = pipeline.evaluate(text).as_json()
     assert scores == pipeline.evaluate(text).as_json()
-    items = pipeline.scored_items(text).whole()
+    items = pipeline.scored_items(text).compute()
     assert items == pytest.approx({name: scores[name] for name in items})
     assert scores["masked_nats"] < 2  # without the words around it, 2.4
     assert scores["perplexity"] == pytest.approx(np.exp(scores["masked_nats"]))
@@ -120,7 +113,7 @@ def test_nothing_depends_on_the_batch(pipeline: MaskedLanguagePipeline, monkeypa
     texts = ["the cat", LONG, "", "a dog runs .", LONG[7:90], "\x00"]
     together = pipeline.embed(texts), pipeline.embed_words([text.split() for text in texts])
     scores = [[one.nats for one in pipeline.score(text)] for text in texts]
-    monkeypatch.setattr(token_windows, "CALL_TOKENS", 30)
+    monkeypatch.setattr(token_windows, "MAX_CALL_TOKENS", 30)
     assert together[0].shape == (6, 32)
     assert together[0].dtype == np.float32
     for text, vector, words, score in zip(texts, *together, scores, strict=True):
@@ -176,12 +169,7 @@ RESUMED: dict[str, dict[str, Any]] = {
 def test_interrupted_killed_and_resumed_is_bit_identical(kind: str, text: Path, tmp_path: Path) -> None:
     tables = dict(RESUMED[kind])
     recipe = masked_recipe(text, train={"checkpoint_every": 5} | tables.pop("train", {}), **tables)
-    run_tiny(recipe, tmp_path / "whole")
-    run_tiny(recipe, tmp_path / "parts", reporter=At(2, interrupt))
-    with pytest.raises(Killed):
-        run_tiny(None, tmp_path / "parts", reporter=At(8, die), resume=True)
-    run_tiny(None, tmp_path / "parts", resume=True)
-    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+    assert_resumes(recipe, tmp_path)
     scores = ensue.load(tmp_path / "parts", device="cpu").evaluate(text).as_json()
     assert ("next_sentence_accuracy" in scores) == (kind == "pairs")
 
@@ -230,9 +218,12 @@ def test_one_line_and_a_vocabulary_that_is_too_large_are_said(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"encoder": {"context": 4}}, "encoder.context of 4; expected 8 at least"),
+        ({"encoder": {"context": 4}}, "encoder.context of 4; expected at least 8"),
         ({"data": {"next_sentence": True}}, "needs input.segments = 2"),
-        ({"data": {"next_sentence": True, "documents": "lines"}, "input": {"segments": 2}}, "a line is a sentence"),
+        (
+            {"data": {"next_sentence": True, "documents": "lines"}, "input": {"segments": 2}},
+            'expected data.documents = "blank-lines"',
+        ),
         ({"masking": {"masked": 0.9, "random": 0.2}}, "together more than 1"),
         ({"masking": {"share": 0}}, "masking.share"),
         ({"tokenizer": {"kind": "characters"}}, "tokenizer.kind"),

@@ -108,32 +108,24 @@ def test_one_row_a_file_and_the_total(model: LanguageModel, tmp_path: Path) -> N
 
 def test_a_file_without_pairs_is_refused(model: LanguageModel, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("\n\n")
-    with pytest.raises(DataError, match=r"x\.jsonl: no pair in this file"):
+    with pytest.raises(DataError, match=r"x\.jsonl: no pairs"):
         scores_of(model, tmp_path / "x.jsonl")
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("specification", SPECIFICATIONS, ids=["lstm", "transformer"])
-@pytest.mark.parametrize("batch_tokens", [1, 20, 4096])
+@pytest.mark.parametrize(("batch_tokens", "longest"), [(1, 512), (20, 4), (4096, 512)])
 def test_batches_change_nothing(
-    specification: dict[str, Any], batch_tokens: int, monkeypatch: pytest.MonkeyPatch
+    specification: dict[str, Any], batch_tokens: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Longer texts than `longest` are read alone, in pieces."""
     monkeypatch.setattr(reading, "BATCH_TOKENS", batch_tokens)
+    monkeypatch.setattr(reading, "MAX_BATCHED_TOKENS", longest)
     model = model_of(specification)
     rng = np.random.default_rng(1)
     texts = [rng.integers(0, CHARACTERS.vocabulary_size, length) for length in (3, 0, 1, 6, 2, 6, 5, 1)]
     expected = [alone(model, text) for text in texts]
     assert np.allclose(total_nats(model, texts, start_id=CHARACTERS.start_id), expected, rtol=1e-9)
-
-
-def test_sentences_longer_than_a_batch_are_read_in_pieces(
-    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading, "LONGEST_IN_BATCH", 4)
-    texts = [np.arange(length) % CHARACTERS.vocabulary_size for length in (3, 50, 4, 5)]
-    assert np.allclose(
-        total_nats(model, texts, start_id=CHARACTERS.start_id), [alone(model, text) for text in texts], rtol=1e-9
-    )
 
 
 def test_sentences_longer_than_the_context_can_be_scored() -> None:

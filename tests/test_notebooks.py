@@ -4,6 +4,7 @@ import ast
 import re
 import runpy
 import subprocess
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
@@ -16,7 +17,7 @@ from pages import REPOSITORY, public
 FOLDER = REPOSITORY / "notebooks"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
 EXECUTE = runpy.run_path(str(FOLDER / "execute.py"), run_name="execute")
-MOST_BYTES = 300_000
+MAX_UNIT_BYTES = 300_000
 OF_ONE_MACHINE = re.compile(r"(?<![\w.<:/])/[A-Za-z][\w.-]*/|[A-Z]:\\\\|\b20\d\d-\d\d-\d\d\b|\b\d\d:\d\d:\d\d\b")
 """A path from the root, a date, or a time of day."""
 CLAIMS = {
@@ -114,7 +115,7 @@ def source(cell: dict[str, Any]) -> str:
 
 @of_each_book
 def test_outputs_are_kept_and_light(path: Path) -> None:
-    assert path.stat().st_size < MOST_BYTES
+    assert path.stat().st_size < MAX_UNIT_BYTES
     code = cells(path, "code")
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1)), "make notebooks"
     outputs = [output for cell in code for output in cell["outputs"]]
@@ -123,6 +124,23 @@ def test_outputs_are_kept_and_light(path: Path) -> None:
     pictures = re.compile(r"'image/png': '[^']*'")
     assert all(map(OF_ONE_MACHINE.search, ("in /a/b.txt", "C:\\\\a", "2026-11-25", "at 10:11:12")))
     assert not [found[0] for text in texts if (found := OF_ONE_MACHINE.search(pictures.sub("", text)))]
+
+
+KEYS = {
+    "stream": {"output_type", "name", "text"},
+    "display_data": {"output_type", "data", "metadata"},
+    "execute_result": {"output_type", "data", "metadata", "execution_count"},
+}
+"""The keys of outputs in nbformat 4.5, which allows no others."""
+
+
+@of_each_book
+def test_outputs_have_the_keys_of_their_format(path: Path) -> None:
+    book = EXECUTE["read"](path)
+    outputs = [output for cell in book["cells"] for output in cell.get("outputs", ())]
+    assert [output for output in outputs if output.keys() != KEYS[output["output_type"]]] == []
+    if find_spec("nbformat") is not None:
+        import_module("nbformat").validate(book)
 
 
 @of_each_book

@@ -16,14 +16,17 @@ from typing import Any
 import pytest
 
 import ensue
+from ensue import outputs
+from ensue.data.files import all_files
 from ensue.errors import DataError, EnsueError, RunError
+from ensue.extensions.error_analysis.report import report
 from ensue.extensions.estimators.sklearn import Tagger, TextClassifier
 from ensue.extensions.frames.drawing.pipeline import DrawingPipeline
 from ensue.extensions.frames.frame_prediction.pipeline import FramePredictionPipeline
+from ensue.extensions.word_vectors.pipeline import WordVectorsPipeline
 from ensue.inspection.page import Inspection
 from ensue.outputs import check_new, check_outputs, written
 from ensue.tasks.labeling.pipeline import LabelingPipeline
-from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
 from pages import REPOSITORY
 
 
@@ -111,7 +114,13 @@ def test_two_outputs_are_two_files(tmp_path: Path) -> None:
 
 
 def of_run(run: str) -> Any:
-    return SimpleNamespace(run=run, seen=SimpleNamespace(shape=None), _answers=lambda *_: ())
+    return SimpleNamespace(run=run, statistics=SimpleNamespace(shape=None), reading=lambda *_: {})
+
+
+def reporting(pipeline: Any) -> Any:
+    """Add the method of an extension."""
+    pipeline.report = partial(report, pipeline)
+    return pipeline
 
 
 def fitted(estimator: type[Any], texts: Any, labels: Any, read: str, out: str) -> None:
@@ -138,8 +147,9 @@ WRITERS: dict[str, tuple[Callable[[str, str], object], bool]] = {
     "export_run": (lambda read, out: ensue.export_run(read, out, overwrite=True), True),
     "TextClassifier": (partial(fitted, TextClassifier, ["a", "b"], ["x", "y"]), True),
     "Tagger": (partial(fitted, Tagger, [["a"], ["b"]], [["x"], ["y"]]), True),
+    "report": (lambda read, out: report(of_run(""), read, errors=out, overwrite=True), False),
     "LabelingPipeline.evaluate": (
-        lambda read, out: LabelingPipeline.evaluate(of_run(""), read, errors=out, overwrite=True), False
+        lambda read, out: LabelingPipeline.evaluate(reporting(of_run("")), read, errors=out, overwrite=True), False
     ),
     "FramePredictionPipeline.generate_into": (
         lambda read, out: FramePredictionPipeline.generate_into(
@@ -158,7 +168,7 @@ WRITERS: dict[str, tuple[Callable[[str, str], object], bool]] = {
 
 def test_each_public_function_that_writes_is_tried() -> None:
     arguments = {name: {*inspect.signature(each).parameters} for name, each in public().items() if callable(each)}
-    found = {name for name, known in arguments.items() if known & {"out", "errors", "overwrite"}}
+    found = {name for name, known in arguments.items() if known & {"out", "overwrite"}}
     assert found == {"Inspection.save", *WRITERS}
 
 
@@ -196,3 +206,19 @@ def test_messages_speak_of_arguments_in_python_and_of_options_on_the_command_lin
         'a--out: resume=True goes on, overwrite=True removes it; choose another out; settings={"data.x": "y"} skips'
     )
     assert error.in_options().startswith("a--out: --resume goes on, --overwrite")
+
+
+@pytest.mark.parametrize("pattern", ["**", "**/*.txt", "*/a.txt", "b/*/a.txt", "none/*", ".*/*"])
+def test_an_input_is_a_file_that_readers_find(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`**` follows no link to a folder, since it may be circular."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b/a.txt", "b/c/d.txt", ".hidden/a.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "b" / "loop").symlink_to("..")
+    try:
+        expected = {*all_files(pattern)}
+    except DataError:
+        expected = set()
+    assert {*outputs._matches(Path(pattern))} == expected
+    assert outputs._contains(pattern, Path("a.txt").stat()) == any(path.samefile("a.txt") for path in expected)

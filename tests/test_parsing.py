@@ -8,13 +8,13 @@ import pytest
 
 from ensue.parsing import (
     MAX_DEPTH,
-    MAX_TOML,
+    MAX_TOML_CHARACTERS,
     YIELDING,
     ParseError,
     parse_json,
     parse_toml,
+    quote,
     read_bounded,
-    shown,
 )
 
 
@@ -93,8 +93,8 @@ def test_sentences_are_no_keys():
 
 
 def test_toml_has_a_bound_on_size():
-    with pytest.raises(ParseError, match=f"more than {MAX_TOML:,} characters"):
-        parse_toml("#" * (MAX_TOML + 1))
+    with pytest.raises(ParseError, match=f"more than {MAX_TOML_CHARACTERS:,} characters"):
+        parse_toml("#" * (MAX_TOML_CHARACTERS + 1))
 
 
 def test_files_are_read_up_to_a_limit(tmp_path):
@@ -111,6 +111,6 @@ def test_files_are_read_up_to_a_limit(tmp_path):
 
 
 def test_values_are_shown_short():
-    assert shown("a\nb") == r"'a\nb'"
-    assert len(shown(10**400)) == 60
-    assert shown(10**5000) == "a very large int"
+    assert quote("a\nb") == r"'a\nb'"
+    assert len(quote(10**400)) == 60
+    assert quote(10**5000) == "a very large int"

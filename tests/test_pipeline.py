@@ -12,7 +12,7 @@ from ensue.decode.search import BeamSearch
 from ensue.engine import has_bfloat16
 from ensue.errors import ContextError, EnsueError, RunError
 from ensue.library import load
-from ensue.metrics.language import LanguageScores
+from ensue.metrics.scores import LanguageScores
 from ensue.models.build_text import build_language_model
 from ensue.tasks.contract.token_scores import TokenScore, score_lines
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -205,5 +205,5 @@ def test_bfloat16_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(EnsueError, match="classify-bag: only recurrent layers and Transformers can be in bfloat16"):
         load(run, device="cpu", precision="bfloat16")
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: False)
-    with pytest.raises(EnsueError, match=r"^this processor does not multiply in bfloat16"):
+    with pytest.raises(EnsueError, match=r"^this processor lacks bfloat16"):
         load(run, device="cpu", precision="bfloat16")

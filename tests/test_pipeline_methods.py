@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ensue.cli.options import signature_of, taken_options
+from ensue.cli.options import pop_options, signature_of
 from ensue.cli.using import predict
 from ensue.data.examples import PairLayout, PairSource
 from ensue.data.lines import Lines
@@ -72,7 +72,7 @@ def test_a_command_has_the_options_and_takes_the_given_ones() -> None:
     assert (parameters["marks"].default, parameters["repeat"].default) == (False, None)
     assert list(parameters).index("others") == list(parameters).index("mark_of") + 1
     values = {"marks": False, "repeat": 2, "mark_of": None, "width": 4}
-    assert taken_options("predict", values) == {"repeat": 2}
+    assert pop_options("predict", values) == {"repeat": 2}
     assert values == {"width": 4}
 
 

@@ -99,14 +99,14 @@ def test_limits_of_control_groups(groups: str, files: dict[str, str], expected: 
         path = tmp_path / "root" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{content}\n")
-    found = processor.control_group(
-        "memory.max", "memory.limit_in_bytes", of=tmp_path / "cgroup", root=tmp_path / "root"
+    found = processor.read_cgroups(
+        "memory.max", "memory.limit_in_bytes", file=tmp_path / "cgroup", root=tmp_path / "root"
     )
     assert sorted(found) == expected
 
 
 def test_cores_and_memory_are_bounded_by_the_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {"cpu.max": ["50000 100000", "max 100000"], "memory.max": ["1000", "max"]}
-    monkeypatch.setattr(processor, "control_group", lambda *files: limits[files[0]])
+    monkeypatch.setattr(processor, "read_cgroups", lambda *files: limits[files[0]])
     assert processor.cores() == 1
     assert processor.memory() == 1000

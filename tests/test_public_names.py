@@ -2,6 +2,10 @@
 
 import ast
 import importlib
+import inspect
+import os
+import re
+import runpy
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,6 +15,8 @@ import pytest
 
 import ensue
 from conftest import REPOSITORY
+from ensue import library
+from pages import PAGES, blocks, name_of
 
 MODULES = sorted((REPOSITORY / "src").rglob("*.py"))
 
@@ -34,8 +40,8 @@ def test_completion_lists_every_public_name() -> None:
 
 def test_no_module_hides_misspelled_names_from_type_checkers() -> None:
     assert getattr_functions("def __getattr__(name): ...\n") == [1]
-    visible = {path: lines for path in MODULES if (lines := getattr_functions(path.read_text(encoding="utf-8")))}
-    assert visible == {}
+    texts = {path: path.read_text(encoding="utf-8") for path in MODULES}
+    assert {path for path, text in texts.items() if "def __getattr__(" in text and getattr_functions(text)} == set()
 
 
 @pytest.mark.slow
@@ -43,10 +49,68 @@ def test_no_module_hides_misspelled_names_from_type_checkers() -> None:
 def test_a_type_checker_refuses_misspelled_names(tmp_path: Path) -> None:
     file = tmp_path / "use.py"
     file.write_text('import ensue\nensue.train\nensue.trian\nensue.lod("x")\n', encoding="utf-8")
-    mypy = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", str(file)], capture_output=True, text=True, check=False
+    assert [line.split(":")[1] for line in checked("mypy", file)] == ["3", "4"]
+
+
+def checked(tool: str, path: Path) -> list[str]:
+    """Return the errors of a type checker in a file, or in the files of a folder."""
+    command = [sys.executable, "-m", tool]
+    if tool == "mypy":
+        command += ["--strict", "--ignore-missing-imports", "--scripts-are-modules"]
+        command += ["--allow-untyped-calls", "--disable-error-code=empty-body"]  # torch's backward; sketches of classes
+    files = sorted(map(str, path.glob("*.py"))) if path.is_dir() else [str(path)]
+    environment = {**os.environ, "MYPYPATH": str(REPOSITORY / "src")}
+    found = subprocess.run([*command, *files], capture_output=True, text=True, check=False, env=environment)
+    return [line for line in found.stdout.splitlines() if " error: " in line or " note: Revealed" in line]
+
+
+def test_the_names_of_recipes_for_type_checkers_are_up_to_date() -> None:
+    script = runpy.run_path(str(REPOSITORY / "docs" / "recipe_types.py"))
+    assert script["FILE"].read_text(encoding="utf-8") == script["text"](), "python docs/recipe_types.py"
+    assert inspect.signature(ensue.train).parameters.keys() == {"recipe", "kind", *library.Options.__annotations__}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("mypy") is None, reason="no mypy here: make .venv/.installed-dev")
+def test_type_checkers_know_pipelines_answers_and_scores(tmp_path: Path) -> None:
+    file = tmp_path / "use.py"
+    file.write_text(
+        """import ensue
+from ensue.tasks.labeling.pipeline import LabelingPipeline
+reveal_type(ensue.train("char-lstm", train="a", out="b"))
+mood = ensue.train("classify-bag", train=[("a", "b")], out="b")
+reveal_type(mood.predict(["a"])[0].label)
+reveal_type(mood.evaluate([("a", "b")]).accuracy)
+reveal_type(mood.predict(["a"])[:3])
+reveal_type(ensue.train("own.toml", kind=LabelingPipeline, out="b").evaluate("a").f1)
+reveal_type(ensue.train("own.toml", out="b"))
+ensue.train("char-lstm", trian="a", out="b")
+""",
+        encoding="utf-8",
     )
-    assert [line.split(":")[1] for line in mypy.stdout.splitlines() if " error: " in line] == ["3", "4"], mypy.stdout
+    found = [line.split(":", 1)[1] for line in checked("mypy", file)]
+    revealed = [line for line in found if "Revealed" in line]
+    types = [line.partition('Revealed type is "')[2].rstrip('"').replace("builtins.", "") for line in revealed]
+    assert [name.rpartition(".")[2] for name in types] == [
+        "LanguagePipeline", "str", "float", "Classified]", "float", "Pipeline",
+    ]  # fmt: skip
+    assert {line.partition(" error: ")[0] for line in found} - {*revealed} == {"10:"}, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+def test_the_code_of_the_pages_has_types(tool: str, tmp_path: Path) -> None:
+    """Blocks of a page are one file, whose lines have the numbers of the page."""
+    if find_spec(tool) is None:
+        pytest.skip(f"no {tool} here")
+    for page in PAGES:
+        lines = list[str]()
+        for block in blocks(page, "python"):
+            lines += ["#"] * (block.line - 1 - len(lines)) + block.text.splitlines()
+        if lines:
+            name = re.sub(r"\W", "_", name_of(page).removesuffix(".md"))
+            (tmp_path / f"{name}.py").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    assert checked(tool, tmp_path) == []
 
 
 FORMER = {
@@ -60,6 +124,8 @@ FORMER = {
     "ensue.tasks.drawing.pipeline:DrawingPipeline", "ensue.tasks.frame_prediction.pipeline:NextFrame",
     "ensue.tasks.frames.pipeline:FramesPipeline", "ensue.tasks.glimpses.pipeline:GlimpsesPipeline",
     "ensue.tasks.glimpses.view:ReadSeries", "ensue.tasks.labeling.frames:TaggedSeries",
+    "ensue.tasks.sequence_to_sequence.outputs:Output",
+    "ensue.tasks.vectors.word_table:Neighbor", "ensue.tasks.word_vectors.pipeline:WordVectorsPipeline",
 }  # fmt: skip
 """Names of docs/api.md whose modules have moved to extensions."""
 

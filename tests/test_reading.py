@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ensue.data.corpus.batches import Segments
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.mapped_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
 from ensue.models.build_text import build_language_model
@@ -85,7 +85,7 @@ def test_a_carried_reading_is_the_naive_one(name: str) -> None:
 def test_windows_predict_each_token_once_from_half_a_context(
     context: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "CALL_TOKENS", 24)  # some windows at a time
+    monkeypatch.setattr(reading, "MAX_CALL_TOKENS", 24)  # some windows at a time
     model, tokens = model_of(attention(context)), text_of(length)
     expected, counts = naive(model, tokens), []
     scores = read(model, tokens, start_id=START, progress=counts.append)
@@ -123,7 +123,7 @@ def test_windows_of_a_long_text_are_read_side_by_side() -> None:
 
 @pytest.mark.parametrize("parts", [2, 3, 7, 16])
 def test_parts_with_the_whole_text_before_them_are_exact(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "CALL_TOKENS", 64)
+    monkeypatch.setattr(reading, "MAX_CALL_TOKENS", 64)
     model, tokens = model_of(CARRIED["lstm"]), text_of(101)
     expected = read(model, tokens, start_id=START, parts=1)
     counts: list[int] = []

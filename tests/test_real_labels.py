@@ -75,6 +75,7 @@ def test_names_in_news(shared_data: Path, tmp_path: Path) -> None:
     assert scores.tokens == 51_362
 
 
+@pytest.mark.usefixtures("pictures")
 def test_reviews_by_their_words(shared_data: Path, tmp_path: Path) -> None:
     """An epoch of the 22,500 reviews; a tenth, drawn at random, is held out."""
     train = shared_data / "imdb" / "train.jsonl.xz"

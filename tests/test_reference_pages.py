@@ -16,7 +16,7 @@ import ensue.nn
 from ensue.metrics.classification import ClassificationTally
 from ensue.metrics.generation import score_texts
 from ensue.metrics.labeling import LabelingTally
-from ensue.metrics.language import LanguageScores
+from ensue.metrics.scores import LanguageScores
 from ensue.recipe import Recipe, recipe_names
 from ensue.tasks import task_entry, task_names
 from pages import (

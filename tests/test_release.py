@@ -117,7 +117,7 @@ def test_the_readme_of_the_package_has_no_relative_link(built: tuple[Path, Path]
 def test_help_and_quickstart_where_only_the_wheel_is_installed(bare: Path, tmp_path: Path) -> None:
     assert "quickstart" in run(bare / "ensue", "--help", folder=tmp_path)
     said = run(bare / "ensue", "quickstart", "--seconds", "1", "--threads", "1", "--out", "run", folder=tmp_path)
-    assert "curve.png could not be made: pictures need matplotlib: pip install 'ensue[pictures]'" in " ".join(
+    assert "curve.png cannot be written: pictures need matplotlib: pip install 'ensue[pictures]'" in " ".join(
         said.split()
     )
     assert run(bare / "ensue", "generate", "run", "--max-tokens", "3", folder=tmp_path)

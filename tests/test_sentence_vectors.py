@@ -1,7 +1,7 @@
 """Sentence vectors: the loss against its formula, batches, a run from pairs to use, and searches over vectors."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -11,21 +11,20 @@ import ensue
 from ensue.data.examples import Pair
 from ensue.errors import EnsueError
 from ensue.nn.draws import RowSlice
-from ensue.ranks import Ranks, together
+from ensue.ranks import ProcessGroup, use_process_group
 from ensue.recipe import validate_recipe
 from ensue.tasks.masked_language_modeling.pipeline import SentenceVectorsPipeline
 from ensue.tasks.masked_language_modeling.task import (
     EncodedPairs,
     SentenceVectors,
     contrastive_nats,
-    no_counterexamples,
+    excluded_candidates,
 )
-from ensue.tasks.vectors.text_vectors import highest_cosines, near_duplicates
+from ensue.tasks.vectors.contextual import highest_cosines, near_duplicates
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.tokenizers import train_tokenizer
 from training.tiny import run_tiny
 from training.tiny_masked import ENCODER, TRAIN
-from training.tiny_texts import without_pictures
 
 LINES = [
     "a red cat\ta crimson cat",
@@ -33,11 +32,6 @@ LINES = [
     "one dog\ta single dog",
     "green hills\thills of green",
 ]
-
-
-@pytest.fixture(autouse=True)
-def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
 
 
 def recipe_for(path: Path, **tables: Any) -> Any:
@@ -93,7 +87,7 @@ def test_what_is_alike_is_no_counterexample() -> None:
         [(first, text) in said or first == text if row != column else False for column, text in enumerate(candidates)]
         for row, first in enumerate(firsts.tolist())
     ]
-    assert no_counterexamples(firsts, alike, candidates).tolist() == expected
+    assert excluded_candidates(firsts, alike, candidates).tolist() == expected
 
 
 def test_a_batch_has_the_texts_of_its_pairs_and_is_not_cut(pairs: Path) -> None:
@@ -109,9 +103,9 @@ def test_a_batch_has_the_texts_of_its_pairs_and_is_not_cut(pairs: Path) -> None:
     task = SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy", validate=lambda model: None)
     with pytest.raises(EnsueError, match=r"expected a smaller train\.batch_size"):
         task.batch_of(np.array([0, 1]), torch.device("cpu"), RowSlice(total=1))
-    company = Ranks()
+    company = ProcessGroup()
     company.size = 2
-    with together(company), pytest.raises(EnsueError, match="expected one process"):
+    with use_process_group(company), pytest.raises(EnsueError, match="expected one process"):
         SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy", validate=lambda model: None)
 
 
@@ -131,7 +125,7 @@ def test_from_pairs_to_use(pairs: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_one_line(pairs: Path, tmp_path: Path) -> None:
     for tables in ({"train": {"accumulate": 2}}, {"train": {"deterministic": True}}, {"head": {"masked": True}}):
-        with pytest.raises(EnsueError, match=r"cuts batches|learns vectors alone"):
+        with pytest.raises(EnsueError, match=r"which split batches|learns only vectors"):
             recipe_for(pairs, **tables)
     path = tmp_path / "triples.tsv"
     path.write_text("a\tb\tc\nd\t\tf\n")
@@ -145,8 +139,8 @@ def test_what_cannot_be_is_one_line(pairs: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 def test_searches_find_what_a_matrix_of_all_cosines_has(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.tasks.vectors.text_vectors.SEARCHED", 7)
-    monkeypatch.setattr("ensue.tasks.vectors.text_vectors.COMPARED", 4)
+    monkeypatch.setattr("ensue.tasks.vectors.contextual.SEARCH_BLOCK_VECTORS", 7)
+    monkeypatch.setattr("ensue.tasks.vectors.contextual.PAIR_BLOCK_VECTORS", 4)
     generator = np.random.default_rng(1)
     vectors = generator.standard_normal((23, 6)).astype(kind)
     vectors[[5, 11, 20]], vectors[3] = vectors[0], 0
@@ -177,6 +171,22 @@ def test_equal_texts_are_pairs_with_the_first_and_too_many_pairs_are_refused(mon
     equal = list(near_duplicates(np.ones((4000, 8), np.float32), 0.9))
     assert [pair[:2] for pair in equal] == [(0, row) for row in range(1, 4000)]
     similar = np.eye(9, dtype=np.float32) + 100
-    monkeypatch.setattr("ensue.tasks.vectors.text_vectors.MAX_PAIRS", 35)
-    with pytest.raises(EnsueError, match=r"more than 35 pairs are as similar as 0\.9"):
+    monkeypatch.setattr("ensue.tasks.vectors.contextual.MAX_PAIRS", 35)
+    with pytest.raises(EnsueError, match=r"more than 35 pairs are similar; expected a higher bound than 0\.9"):
         list(near_duplicates(similar, 0.9))
+
+
+class Embedded:
+    """Texts with these vectors."""
+
+    vectors: ClassVar[dict[str, list[float]]] = {"a": [1, 0], "b": [1, 0.1], "c": [0, 1], "d": [0.1, 1]}
+
+    def embed(self, texts: list[str]) -> Any:
+        return np.array([self.vectors[text] for text in texts], np.float32)
+
+
+@pytest.mark.parametrize(("second", "accuracy"), [(("b", "d"), 1.0), (("d", "b"), 0.0), (("b", "b"), 1.0)])
+def test_partners_are_the_nearest_texts(second: tuple[str, str], accuracy: float) -> None:
+    pairs = [Pair((first,), (text,)) for first, text in zip("ac", second, strict=True)]
+    scores = SentenceVectorsPipeline.partner_accuracy(Embedded(), pairs)  # type: ignore[arg-type]
+    assert scores == {"accuracy": accuracy}

@@ -1,5 +1,7 @@
 """Sentences of the pages are short: a page has at most 16 words in a sentence on average."""
 
+import re
+
 import pytest
 
 from pages import PAGES, REPOSITORY, name_of, sentences, words_of
@@ -28,3 +30,14 @@ def test_sentences_are_found() -> None:
 )
 def test_words_are_counted(sentence: str, count: int) -> None:
     assert words_of(sentence) == count
+
+
+NO_NOUN = re.compile(r"(?<![Tt]here )\b(?:is|are) no (?!longer\b|more\b|such\b|less\b|better\b|faster\b)[`\w]")
+"""Matches a negated noun where a negated verb is meant: "is not a list"."""
+
+
+@pytest.mark.parametrize("folder", ["src", "tests"])
+def test_negations_are_not_before_nouns(folder: str) -> None:
+    files = [path for path in (REPOSITORY / folder).rglob("*.py") if "exporting/c" not in path.as_posix()]
+    lines = [(path.name, line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [(name, line) for name, line in lines if NO_NOUN.search(line)] == []

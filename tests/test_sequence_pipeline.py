@@ -10,30 +10,19 @@ import ensue
 from ensue.data.examples import Pair
 from ensue.errors import DataError, EnsueError, RunError
 from ensue.recipe.tables import TokenizerRecipe
-from ensue.runs.schema import checked
-from ensue.tasks.sequence_to_sequence import decoding
+from ensue.runs.schema import validate_content
+from ensue.tasks.sequence_to_sequence import task
 from ensue.tasks.sequence_to_sequence.model import SequenceConfig
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from training.tiny import run_tiny, some_slow
-from training.tiny_pairs import DECODERS, LEARNED, LSTM, SMALL, pair_recipe, pairs, sources_of, translated
-from training.tiny_texts import without_pictures
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("translators")
-    (folder / "train.tsv").write_text(pairs(200))
-    (folder / "test.tsv").write_text(pairs(40, seed=1))
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        run_tiny(pair_recipe(folder / "train.tsv", train=LEARNED), folder / "learned")
-    return folder
+from training.tiny_pairs import DECODERS, LSTM, SMALL, pair_recipe, pairs, sources_of, translated
 
 
 @pytest.fixture
-def pipeline(runs: Path) -> SequencePipeline:
-    found = ensue.load(runs / "learned", device="cpu")
+def pipeline(learned: Path) -> SequencePipeline:
+    found = ensue.load(learned / "learned", device="cpu")
     assert isinstance(found, SequencePipeline)
     return found
 
@@ -42,9 +31,9 @@ def some_sources(count: int = 30) -> list[str]:
     return sources_of(pairs(count, seed=2))
 
 
-def test_it_learns_to_translate(pipeline: SequencePipeline, runs: Path) -> None:
-    scores = pipeline.evaluate(runs / "test.tsv").as_json()
-    items = pipeline.scored_items(runs / "test.tsv").whole()
+def test_it_learns_to_translate(pipeline: SequencePipeline, learned: Path) -> None:
+    scores = pipeline.evaluate(learned / "test.tsv").as_json()
+    items = pipeline.scored_items(learned / "test.tsv").compute()
     assert items == pytest.approx({name: scores[name] for name in items})
     assert scores["exact_match"] >= 90
     assert scores["bleu"] >= 95
@@ -67,7 +56,7 @@ def test_answers_do_not_depend_on_their_neighbors(pipeline: SequencePipeline, mo
     sources = some_sources(10)
     together = pipeline.predict(sources)
     assert [output.text for output in together] == [pipeline.predict([source])[0].text for source in sources]
-    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.task.CHUNK", 3)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.task.CHUNK_SOURCES", 3)
     assert [str(output) for output in pipeline.predict(sources[::-1])] == [str(output) for output in together[::-1]]
 
 
@@ -82,17 +71,12 @@ def test_what_is_reported_is_what_score_says(pipeline: SequencePipeline) -> None
         assert output.score >= max(other.score for other in output.others)
 
 
-def test_what_no_search_has_is_one_line(pipeline: SequencePipeline) -> None:
-    with pytest.raises(EnsueError, match='a search has no "beams"; expected one of width, n_best, '):
-        pipeline.with_search(beams=3)
-
-
 @pytest.mark.slow
 def test_an_ensemble_reads_and_writes_what_each_model_can(
-    pipeline: SequencePipeline, runs: Path, tmp_path: Path
+    pipeline: SequencePipeline, learned: Path, tmp_path: Path
 ) -> None:
     layers = SMALL["encoder"] | {"positions": "learned", "context": 9}
-    run_tiny(pair_recipe(runs / "train.tsv", encoder=layers, decoder=layers, train={"steps": 1}), tmp_path / "other")
+    run_tiny(pair_recipe(learned / "train.tsv", encoder=layers, decoder=layers, train={"steps": 1}), tmp_path / "other")
     other = ensue.load(tmp_path / "other", device="cpu")
     for together in (pipeline.with_others(other), other.with_others(pipeline)):
         assert max(len(output.ids) for output in together.with_search(min_tokens=8).predict(["the cat"])) == 8
@@ -108,36 +92,44 @@ def test_an_end_that_does_not_come_is_said(pipeline: SequencePipeline) -> None:
     assert len(output.text.split()) == 2
 
 
-def test_an_ensemble_of_a_model_with_itself_is_the_model(pipeline: SequencePipeline, runs: Path) -> None:
-    twice = pipeline.with_others(pipeline)
+def test_an_ensemble_decides_by_the_mean_of_probabilities(pipeline: SequencePipeline, learned: Path) -> None:
+    twice, other = pipeline.with_others(pipeline), ensue.load(learned / "learned", device="cpu")
     for one, two in zip(pipeline.predict(some_sources(3)), twice.predict(some_sources(3)), strict=True):
         assert one.text == two.text
         assert one.score == pytest.approx(two.score, abs=1e-5)
+    with torch.no_grad():
+        for parameter in other.model.parameters():
+            parameter.mul_(0.5)
+    sources, targets = pipeline.encoded([(Pair(("the cat",)), "die Katze")])
+    pairs = EncodedPairs(sources.rows, targets)
+    both = [next(surprisals(each.model, pairs, begin_id=pipeline.target.begin_id))[1] for each in (pipeline, other)]
+    expected = -((-both[0]).exp() + (-both[1]).exp()).div(2).log().sum()
+    assert pipeline.with_others(other).score("the cat", "die Katze") == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_runs_with_other_tokens_make_no_ensemble(pipeline: SequencePipeline, runs: Path, tmp_path: Path) -> None:
+def test_runs_with_other_tokens_make_no_ensemble(pipeline: SequencePipeline, learned: Path, tmp_path: Path) -> None:
     (tmp_path / "other.tsv").write_text("a b\tc d\ne f\tg h\ni j\tk l\n")
     run_tiny(pair_recipe(tmp_path / "other.tsv", train={"steps": 1}), tmp_path / "other")
     with pytest.raises(EnsueError, match="other tokens than"):
         pipeline.with_others(ensue.load(tmp_path / "other"))
 
 
-def test_a_comparison_with_another_run(pipeline: SequencePipeline, runs: Path) -> None:
+def test_a_comparison_with_another_run(pipeline: SequencePipeline, learned: Path) -> None:
     worse = pipeline.with_search(max_tokens=3)
-    found = pipeline.evaluate(runs / "test.tsv", compare=worse).as_json()["comparison"]
+    found = pipeline.evaluate(learned / "test.tsv", compare=worse).as_json()["comparison"]
     assert found["bleu"][0] > found["bleu"][1]
     assert found["p_bleu"] < 0.05
 
 
-def test_surprisal_adds_up_to_the_validation_score(pipeline: SequencePipeline, runs: Path) -> None:
-    rows = [Pair(*((part,) for part in line.split("\t"))) for line in (runs / "test.tsv").read_text().splitlines()]
+def test_surprisal_adds_up_to_the_validation_score(pipeline: SequencePipeline, learned: Path) -> None:
+    rows = [Pair(*((part,) for part in line.split("\t"))) for line in (learned / "test.tsv").read_text().splitlines()]
     found = list(pipeline.surprisal(rows))
     mean = sum(nats for _, _, nats, _ in found) / sum(tokens for *_, tokens in found)
-    assert pipeline.evaluate(runs / "test.tsv").nats_per_token == pytest.approx(mean)
+    assert pipeline.evaluate(learned / "test.tsv").nats_per_token == pytest.approx(mean)
 
 
 @pytest.fixture
-def lines(runs: Path, tmp_path: Path) -> Path:
+def lines(learned: Path, tmp_path: Path) -> Path:
     path = tmp_path / "sources.txt"
     path.write_text("".join(f"{source}\n" for source in some_sources(5)) + "\nthe cat\n")
     return path
@@ -161,14 +153,14 @@ def test_predict_writes_a_line_for_a_line(pipeline: SequencePipeline, lines: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(["learned", "feeding", "copying", "plain"], "learned", "copying"))
-def test_alignments_are_those_of_the_inspector(name: str, runs: Path, tmp_path: Path) -> None:
+def test_alignments_are_those_of_the_inspector(name: str, learned: Path, tmp_path: Path) -> None:
     if name != "learned":
         attention, head = DECODERS[name]
         recipe = pair_recipe(
-            runs / "train.tsv", encoder=LSTM, decoder=LSTM, attention=attention, head=head, train={"steps": 2}
+            learned / "train.tsv", encoder=LSTM, decoder=LSTM, attention=attention, head=head, train={"steps": 2}
         )
         run_tiny(recipe, tmp_path / name)
-    model = ensue.load((runs if name == "learned" else tmp_path) / name).with_search(max_tokens=6)
+    model = ensue.load((learned if name == "learned" else tmp_path) / name).with_search(max_tokens=6)
     sources = ["the cat sees a door", "a big red dog hears the bird"]
     answers = [(Pair((source,)), output) for source, output in zip(sources, model.predict(sources), strict=True)]
     for (pair, output), found in zip(answers, model.aligned(answers), strict=True):
@@ -182,9 +174,9 @@ def test_alignments_are_those_of_the_inspector(name: str, runs: Path, tmp_path: 
         assert list(found.places) == expected.alignment.argmax(1)[: len(output.ids)].tolist()
 
 
-def test_score_lines_are_nats_tokens_and_target(pipeline: SequencePipeline, runs: Path) -> None:
-    plain = list(pipeline.score_lines(str(runs / "test.tsv")))
-    records = [json.loads(row) for row in pipeline.score_lines(str(runs / "test.tsv"), as_json=True)]
+def test_score_lines_are_nats_tokens_and_target(pipeline: SequencePipeline, learned: Path) -> None:
+    plain = list(pipeline.score_lines(str(learned / "test.tsv")))
+    records = [json.loads(row) for row in pipeline.score_lines(str(learned / "test.tsv"), as_json=True)]
     assert len(plain) == len(records) == 40
     nats, tokens, target = plain[0].split("\t")
     assert float(nats) == pytest.approx(records[0]["nats"], abs=1e-4)
@@ -196,6 +188,8 @@ def test_wrong_arguments_are_one_line(pipeline: SequencePipeline) -> None:
         pipeline.predict("a text that is not in a list")
     with pytest.raises(EnsueError, match="width is 0"):
         pipeline.with_search(width=0)
+    with pytest.raises(EnsueError, match='a search has no "beams"; expected one of width, n_best, '):
+        pipeline.with_search(beams=3)
     assert pipeline.predict([]) == []
     assert "→" in repr(pipeline)
 
@@ -216,13 +210,13 @@ def test_few_sources_are_searched_together_with_a_wide_beam(
     pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[int] = []
-    begin = decoding.begin
+    begin = task.begin
     monkeypatch.setattr(
-        decoding,
+        task,
         "begin",
         lambda models, sources, found, **how: rows.append(len(found)) or begin(models, sources, found),
     )
-    monkeypatch.setattr(decoding, "SEARCH_HYPOTHESES", 20)
+    monkeypatch.setattr(task, "MAX_HYPOTHESES", 20)
     assert [str(output) for output in pipeline.with_search(width=6).predict(some_sources(7))]
     assert max(rows) == 3
     rows.clear()
@@ -232,13 +226,13 @@ def test_few_sources_are_searched_together_with_a_wide_beam(
 
 @pytest.mark.parametrize("column", [[1.5, "a"], ["a", 1], [1], [1, "a", "b"], [-1, "a"]])
 def test_columns_in_a_run_that_are_none_are_damage(
-    column: list[object], pipeline: SequencePipeline, runs: Path
+    column: list[object], pipeline: SequencePipeline, learned: Path
 ) -> None:
     content = pipeline.layout.to_json()
-    config = json.loads((runs / "learned" / "config.json").read_text())
-    checked(SequenceConfig, config | {"layout": content}, "config.json")
+    config = json.loads((learned / "learned" / "config.json").read_text())
+    validate_content(SequenceConfig, config | {"layout": content}, "config.json")
     with pytest.raises(RunError, match=r"config.json: damaged: layout.sources.0"):
-        checked(SequenceConfig, config | {"layout": content | {"sources": [column]}}, "config.json")
+        validate_content(SequenceConfig, config | {"layout": content | {"sources": [column]}}, "config.json")
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,9 @@ from ensue.engine import bf16_kernel
 from ensue.errors import EnsueError
 from ensue.recipe import read_recipe
 from ensue.tasks import task_entry
-from ensue.training.device import Way, computing, environment_restored, flushes_denormals
+from ensue.training.device import ComputeMode, flushes_denormals, restore_environment, use_mode
 from kept_runs.make import RUNS, unpacked
 from training.resuming import At, Killed, die, interrupt
-from training.tiny_texts import without_pictures
 
 FIRST = {read_recipe(RUNS[name].recipe).task: name for name in reversed(RUNS)}
 """A kept run of each task."""
@@ -114,7 +113,6 @@ FUNCTIONS = {name for name in PUBLIC if not inspect.isclass(named(name))}
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    without_pictures(monkeypatch)
     torch.set_flush_denormal(False)
     return tmp_path
 
@@ -198,8 +196,8 @@ CALLS: dict[str, list[Callable[[Path], Any]]] = {
     "ensue.extensions.bidirectional.word_uses.word_in_context": [
         lambda folder: of_task(CONTEXTUAL, "word_uses.word_in_context", "missing", threshold_from="missing")
     ],
-    "ensue.extensions.bidirectional.senses.sense_of": [
-        lambda folder: of_task("word-vectors", "senses.sense_of", ["the", "sea"], 1)
+    "ensue.extensions.bidirectional.word_uses.sense_of": [
+        lambda folder: of_task("word-vectors", "word_uses.sense_of", ["the", "sea"], 1)
     ],
     "ensue.train": [
         trained,
@@ -219,6 +217,12 @@ CALLS: dict[str, list[Callable[[Path], Any]]] = {
         ),
         lambda folder: ensue.distill("missing", "tag-lstm", pool="missing", out="student"),
     ],
+    "ensue.doubt": [
+        lambda folder: ensue.doubt(
+            [(f"{kind} {n}", kind) for n in range(6) for kind in ("good", "bad")], settings={"train.epochs": 1}, folds=2
+        ),
+        lambda folder: ensue.doubt("missing"),
+    ],
     "ensue.import_run": [
         lambda folder: ensue.import_run(folder / "glove.txt", folder / "vectors"),
         lambda folder: ensue.import_run("missing", "imported"),
@@ -230,10 +234,20 @@ CALLS: dict[str, list[Callable[[Path], Any]]] = {
     ],
     "ensue.push": [lambda folder: ensue.push(folder / "char-lstm", "name")],
     "ensue.compare": [lambda folder: ensue.compare([folder / "tag-lstm"] * 2, test=folder / "dev.conllu")],
+    "ensue.extensions.error_analysis.report.report": [
+        lambda folder: named("ensue.extensions.error_analysis.report.report")(
+            ensue.load(folder / "tag-lstm"), folder / "dev.conllu"
+        )
+    ],
+    "ensue.extensions.error_analysis.report.with_precision": [
+        lambda folder: named("ensue.extensions.error_analysis.report.with_precision")(
+            ensue.load(folder / "tag-lstm"), 0.01, on=folder / "dev.conllu"
+        )
+    ],
     "ensue.recipe.read_recipe": [lambda folder: ensue.recipe.read_recipe("char-lstm")],
     "ensue.recipe.recipe_names": [lambda folder: ensue.recipe.recipe_names()],
-    "ensue.tasks.vectors.text_vectors.highest_cosines": [lambda folder: of_vectors("highest_cosines", np.eye(3), 2)],
-    "ensue.tasks.vectors.text_vectors.near_duplicates": [lambda folder: of_vectors("near_duplicates", 0.5)],
+    "ensue.tasks.vectors.contextual.highest_cosines": [lambda folder: of_vectors("highest_cosines", np.eye(3), 2)],
+    "ensue.tasks.vectors.contextual.near_duplicates": [lambda folder: of_vectors("near_duplicates", 0.5)],
     "ensue.extensions.gradients.gradients.state_gradients": [lambda folder: of_layer(), lambda folder: of_layer(None)],
     "ensue.extensions.gradients.gradients.encoder_gradients": [
         lambda folder: named("ensue.extensions.gradients.gradients.encoder_gradients")(
@@ -247,12 +261,12 @@ CALLS: dict[str, list[Callable[[Path], Any]]] = {
 
 
 def of_vectors(name: str, *arguments: Any) -> Any:
-    return named(f"ensue.tasks.vectors.text_vectors.{name}")(np.eye(3, dtype=np.float32), *arguments)
+    return named(f"ensue.tasks.vectors.contextual.{name}")(np.eye(3, dtype=np.float32), *arguments)
 
 
 def test_each_public_function_is_called() -> None:
     """And each class with methods is that of a pipeline, or has an entry of its own."""
-    values = {"Comparison", "Inspection", "Senses", "TaggedSentence", "Classified"}
+    values = {"Comparison", "Inspection", "Senses", "TaggedSentence", "Classified", "Report", "Curve", "LabelError"}
     pipelines = [read_entry(task) for task in FIRST]
     others = {
         f"{kind.__module__}.{kind.__name__}"
@@ -281,6 +295,7 @@ def read_entry(task: str) -> type:
 MARKS = {"ensue.train": [], "ensue.load": [], "ensue.export_run": [pytest.mark.slow]}
 
 
+@pytest.mark.filterwarnings("ignore::ensue.notices.Notice")
 @pytest.mark.parametrize("is_changed", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=MARKS.get(name, [pytest.mark.sampled(2)])) for name in CALLS]
@@ -323,7 +338,7 @@ PLANTED: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_change_is_noticed(name: str) -> None:
     threads = torch.get_num_threads()
-    with warnings.catch_warnings(), environment_restored():
+    with warnings.catch_warnings(), restore_environment():
         try:
             assert changes(PLANTED[name])[0] == [name]
         finally:
@@ -338,7 +353,7 @@ def test_a_change_is_noticed(name: str) -> None:
 def test_tables_of_float_types_have_denormal_numbers() -> None:
     """numpy would warn, and remember that there are none."""
     np.finfo._finfo_cache.clear()  # type: ignore[attr-defined]
-    with computing(Way()):
+    with use_mode(ComputeMode()):
         assert flushes_denormals()
         table = np.finfo(np.float32)
     assert table.smallest_subnormal > 0

@@ -72,26 +72,6 @@ def tagger(folder: Path, encoder: str) -> LabelingPipeline:
     return LabelingPipeline(model, lexicon, labels, recipe=recipe)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("encoder", some_slow(["lstm", "transformer"], "lstm"))
-def test_a_tagger(encoder: str, tmp_path: Path) -> None:
-    (tmp_path / "names.txt").write_text(columns(sentences(20)))
-
-    def work(pipeline: LabelingPipeline, number: int) -> Any:
-        texts = texts_of(number)
-        if number == 7:
-            return str(pipeline.evaluate(tmp_path / "names.txt", format="columns").as_json())
-        if number == 6:
-            return [pipeline.inspect(text).view.path.tolist() for text in texts[:3]]
-        if number % 2:
-            return [[word.label for word in pipeline.predict([text])[0]] for text in texts]
-        return [[word.label for word in answer] for answer in pipeline.predict(texts, confidence=True)]
-
-    alone = tagger(tmp_path, encoder)
-    expected = [work(alone, number) for number in range(THREADS)]
-    assert at_once(partial(work, tagger(tmp_path, encoder))) == expected
-
-
 def classifier(folder: Path, encoder: str) -> ClassificationPipeline:
     torch.manual_seed(0)
     head = {"pooling": ["last", "mean", "max", "attention"]}
@@ -103,24 +83,29 @@ def classifier(folder: Path, encoder: str) -> ClassificationPipeline:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoder", some_slow(["gru", "transformer"], "transformer"))
-def test_a_classifier(encoder: str, tmp_path: Path) -> None:
-    (tmp_path / "topics.tsv").write_text(tsv(labeled_texts(20)))
+@pytest.mark.parametrize(("make", "encoder"), [(tagger, "lstm"), (tagger, "transformer"), (classifier, "transformer")])
+def test_taggers_and_classifiers(make: Callable[[Path, str], Any], encoder: str, tmp_path: Path) -> None:
+    """They predict, inspect and evaluate at once."""
+    data = columns(sentences(20)) if make is tagger else tsv(labeled_texts(20))
+    (tmp_path / "data.tsv").write_text(data)
 
-    def work(pipeline: ClassificationPipeline, number: int) -> list[float]:
+    def work(pipeline: Any, number: int) -> list[float]:
         if number == 7:
-            scores = pipeline.evaluate(tmp_path / "topics.tsv").as_json()
-            return [float(scores["accuracy"])]
+            format = "columns" if make is tagger else ""
+            return [float(pipeline.evaluate(tmp_path / "data.tsv", format=format).as_json()["accuracy"])]
         texts = [" ".join(words) for words in texts_of(number)]
         if number == 6:
             pipeline.inspect(texts[0])
-        return [share for answer in pipeline.predict(texts) for share in answer.probabilities.values()]
+        if make is classifier:
+            return [share for answer in pipeline.predict(texts) for share in answer.probabilities.values()]
+        batches = [[text] for text in texts] if number % 2 else [texts]
+        answers = [answer for batch in batches for answer in pipeline.predict(batch, confidence=True)]
+        return [value for answer in answers for word in answer for value in (word.confidence, hash(word.label))]
 
-    alone = classifier(tmp_path, encoder)
+    alone = make(tmp_path, encoder)
     expected = [work(alone, number) for number in range(THREADS)]
-    found = at_once(partial(work, classifier(tmp_path, encoder)))
-    for shares, others in zip(found, expected, strict=True):
-        assert shares == pytest.approx(others, abs=1e-5)  # a word is worked out beside others
+    for values, others in zip(at_once(partial(work, make(tmp_path, encoder))), expected, strict=True):
+        assert values == pytest.approx(others, abs=1e-5)  # a word is computed beside other words
 
 
 LANGUAGE = {

@@ -1,12 +1,12 @@
 """The entries of docs/troubleshooting.md have a cause and a remedy, and their messages are messages of the source."""
 
-import ast
 import re
 from functools import cache
 
 import pytest
 
-from pages import REPOSITORY, TROUBLESHOOTING_PAGE
+from pages import TROUBLESHOOTING_PAGE
+from source_imports import SOURCE, compiled, modules, strings
 
 GAP = "…"
 """What stands on the page for text that varies."""
@@ -26,14 +26,8 @@ def messages(text: str) -> list[str]:
 @cache
 def strings_of_files() -> list[str]:
     """Return the string literals of each file of the package that names an error, joined by line ends."""
-    texts = [path.read_text(encoding="utf-8") for path in (REPOSITORY / "src" / "ensue").rglob("*.py")]
-    trees = [ast.parse(text) for text in texts if "Error" in text]
-    return [
-        "\n".join(
-            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        )
-        for tree in trees
-    ]
+    files = [path for path in modules(SOURCE).values() if b"Error" in path.read_bytes()]
+    return ["\n".join(strings(compiled(path))) for path in files]
 
 
 def is_real(message: str) -> bool:

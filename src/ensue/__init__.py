@@ -1,13 +1,11 @@
-"""Small sequence models on your own data: train them, use them, look inside.
+"""Train, use and inspect small sequence models on your own data.
 
     import ensue
     lm = ensue.train("char-lstm", train="book.txt", out="run")
-    for piece in ensue.load("run").generate("Once"): print(piece, end="")
+    for text in ensue.load("run").generate("Once"): print(text, end="")
 
 Names are imported at first use, so `import ensue` and `ensue --help` need no torch.
 """
-
-from __future__ import annotations
 
 import importlib
 import sys
@@ -18,6 +16,7 @@ from ensue.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from ensue import nn
+    from ensue.extensions.annotating.doubts import doubt
     from ensue.extensions.annotating.teachers import distill
     from ensue.extensions.experiments.comparison import compare
     from ensue.extensions.exporting.exporting import export_run
@@ -25,17 +24,18 @@ if TYPE_CHECKING:
     from ensue.extensions.importing.importing import import_run
     from ensue.library import load, train
 
-    __all__ = ["__version__", "compare", "distill", "export_run", "import_run", "load", "nn", "push", "train"]
+    __all__ = ["__version__", "compare", "distill", "doubt", "export_run", "import_run", "load", "nn", "push", "train"]
 
 MODULES = {
     "load": "ensue.library:load", "nn": "ensue.nn", "train": "ensue.library:train", "data.pairs": "ensue.data.examples",
+    "tasks.sequence_to_sequence.outputs": "ensue.tasks.sequence_to_sequence.writer",
 }  # fmt: skip
-"""For each name of the core, its place; a dotted name is a former name of a module."""
+"""The core's public names, each with its "module:attribute" or "module". Dotted names are former names of modules."""
 
 
 def names() -> dict[str, str]:
-    """Return the places of the public names, "module:attribute" or "module"."""
-    from ensue.extension import entries  # noqa: PLC0415 (`import ensue` does without)
+    """Return the public names, each with its "module:attribute" or "module"."""
+    from ensue.extension import entries  # noqa: PLC0415 (not needed by `import ensue`)
 
     return {name: entry.value for name, entry in entries("name").items()} | MODULES
 
@@ -45,7 +45,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *(name for name in names() if "." not in name)})
 
 
-if not TYPE_CHECKING:  # a type checker would take any name from __getattr__, a misspelled one as well
+if not TYPE_CHECKING:  # with __getattr__ a type checker would accept misspelled names
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":
@@ -59,9 +59,9 @@ if not TYPE_CHECKING:  # a type checker would take any name from __getattr__, a 
 
 
 class _Alias:
-    """Finder and loader of modules by other names: `ensue.sklearn`, and names that modules of extensions had before.
+    """Import hook for modules under a second name, such as `ensue.sklearn`, or under a former name.
 
-    Its base classes are left out, since importing importlib.abc takes long.
+    It does not derive from the classes of importlib.abc, whose import is slow.
     """
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
@@ -69,8 +69,8 @@ class _Alias:
         places = names() if package == "ensue" else {}
         if ":" not in places.get(name, ":"):
             return ModuleSpec(fullname, self, origin=places[name])  # type: ignore[arg-type]
-        is_above = any(other.startswith(f"{name}.") for other in places)
-        return ModuleSpec(fullname, self, is_package=True) if is_above else None  # type: ignore[arg-type]
+        is_package = any(other.startswith(f"{name}.") for other in places)
+        return ModuleSpec(fullname, self, is_package=True) if is_package else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> Any:
         if spec.origin is None:
@@ -81,7 +81,7 @@ class _Alias:
 
     def exec_module(self, module: Any) -> None:
         if module.__spec__.origin is not None:
-            module.__spec__ = module.__spec__.loader_state  # which the import of the alias has replaced
+            module.__spec__ = module.__spec__.loader_state  # importing the alias has replaced the module's own spec
 
 
 sys.meta_path.append(_Alias())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`python -m ensue` is the `ensue` command."""
+"""The `ensue` command as `python -m ensue`."""
 
 from ensue.cli import main
 

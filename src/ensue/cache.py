@@ -1,43 +1,79 @@
-"""The cache: writing to it, its limit, and removing files from it.
+"""The folder of the cache, writing cached files, the size limit of the cache, and the removal of cached files.
 
-A file belongs to ensue if it has a place, a name and first bytes that ensue gives. Nothing else is ever removed, so a
-cache in a wrong folder (`ENSUE_CACHE=/home/user`) does no harm. A new kind of files is a line in `KINDS`.
+A file belongs to ensue if its folder, name and first bytes match a row of `KINDS`. No other file is removed, so a cache
+in a wrong folder (`ENSUE_CACHE=/home/user`) does no harm.
 """
 
-from __future__ import annotations
-
+import atexit
+import hashlib
+import json
 import os
 import re
 import secrets
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from ensue.cache_folders import cache_directory, cells_directory, temporary_directory
-from ensue.notices import say_once
+from ensue.notices import warn_once
 
-BOUND = "10GB"
-"""The limit of the cache, unless ENSUE_CACHE_LIMIT sets another one."""
+
+def cache_directory() -> Path:
+    """Return `$ENSUE_CACHE`, else `$XDG_CACHE_HOME/ensue`, else `~/.cache/ensue`, else a temporary folder."""
+    if folder := os.environ.get("ENSUE_CACHE"):
+        return Path(folder)
+    if caches := os.environ.get("XDG_CACHE_HOME"):
+        return Path(caches) / "ensue"
+    try:
+        return Path.home() / ".cache" / "ensue"
+    except RuntimeError:
+        warn_once("cache", "there is no home directory: nothing is cached; ENSUE_CACHE names a folder for the cache")
+        return temporary_directory()
+
+
+def cells_directory() -> Path:
+    """Return the folder of compiled cells: `$ENSUE_CELLS`, else `cells` in the cache."""
+    folder = os.environ.get("ENSUE_CELLS")
+    return Path(folder) if folder else cache_directory() / "cells"
+
+
+@cache
+def temporary_directory() -> Path:
+    """Return a new folder with access for the user alone, which is removed when this process ends. Raises OSError."""
+    path, process = Path(tempfile.mkdtemp(prefix="ensue-")), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:  # a forked process must not remove the folder
+            shutil.rmtree(path, ignore_errors=True)
+
+    atexit.register(remove)
+    return path
+
+
+DEFAULT_LIMIT = "10GB"
 IN_USE_SECONDS = 3600
-"""A file that was used within this time counts as in use. Training marks its files again and again (`used`)."""
+"""How long a file is protected from removal after its last use. Training marks its files repeatedly (`mark_used`)."""
 ABANDONED_SECONDS = 24 * 3600
-"""An incomplete file that is older than this was left by a process that was killed."""
+"""The age from which an incomplete file counts as the leftover of a killed process."""
 _PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial\Z")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Files of one kind: their folder, the form of their names, and their first bytes."""
+    """A kind of cached files: their folder, the pattern of their names, and their first bytes."""
 
     noun: str
     folder: Callable[[], Path]
-    form: re.Pattern[str]
-    begins: bytes = b""
+    pattern: re.Pattern[str]
+    prefix: bytes = b""
     is_bounded: bool = True
-    """Whether they are removed to make room. Profiles of machines are not: they are small, and new ones may differ."""
+    """Whether the size limit applies. Profiles of machines are small and stay in the cache."""
 
 
 KINDS = (
@@ -47,15 +83,16 @@ KINDS = (
     Kind("weights of n-grams", cache_directory, re.compile(r"[0-9a-f]{32}\.ngrams"), b"\x93NUMPY"),
     Kind("counted pairs of words", cache_directory, re.compile(r"[0-9a-f]{32}\.pairs"), b"ensuprs1"),
     Kind("vectors of words in texts", cache_directory, re.compile(r"[0-9a-f]{32}\.npy"), b"\x93NUMPY"),
-    Kind("places of words in files of vectors", cache_directory, re.compile(r"[0-9a-f]{32}\.places"), b"\x93NUMPY"),
+    Kind("offsets of words in vector files", cache_directory, re.compile(r"[0-9a-f]{32}\.places"), b"\x93NUMPY"),
     Kind("decompressed files of vectors", cache_directory, re.compile(r"[0-9a-f]{32}\.vectors")),
-    Kind("names of outputs", cache_directory, re.compile(r"[0-9a-f]{32}\.output"), b"ensue wrote "),
+    Kind("records of written files", cache_directory, re.compile(r"[0-9a-f]{32}\.output"), b"ensue wrote "),
     Kind("tokenizers", cache_directory, re.compile(r"[0-9a-f]{32}\.json"), b'{"kind": '),
     Kind("compiled cells", cells_directory, re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}\.[a-z]+")),
     Kind(
         "profiles of machines", lambda: cache_directory() / "machines", re.compile(r"[0-9a-f]{16,64}\.json"),
         b'{"format":', is_bounded=False,
     ),
+    Kind("rows of programs", lambda: cache_directory() / "data", re.compile(r"rows-[0-9a-f]{16}\.(jsonl|txt)")),
     Kind("texts of the quickstart", cache_directory, re.compile(r"ensue-python-[0-9a-f]{8}\.txt")),
 )  # fmt: skip
 
@@ -68,91 +105,92 @@ class Entry:
     kind: Kind
     size: int
     used: float
-    """When it was made or last used, in seconds since 1970."""
+    """The time of creation or last use, in seconds since 1970."""
 
     @property
     def seconds(self) -> float:
-        """The seconds since it was made or last used."""
+        """The seconds since the file's creation or last use."""
         return time.time() - self.used
 
     @property
-    def is_half_written(self) -> bool:
-        """Whether it is incomplete."""
+    def is_incomplete(self) -> bool:
+        """Whether a process is still writing the file, or was killed while writing it."""
         return bool(_PARTIAL.search(self.path.name))
 
 
 def entries() -> list[Entry]:
-    """All files, also incomplete ones, in the order of their last use. Raises OSError if a folder cannot be read."""
-    found = [entry for kind in KINDS for entry in _entries(kind)]
-    return sorted(found, key=lambda entry: entry.used)
+    """Return all files, incomplete files too, in the order of their last use. Raises OSError."""
+    return sorted((entry for kind in KINDS for entry in _scan_folder(kind)), key=lambda entry: entry.used)
 
 
-def remove(those: Iterable[Entry]) -> list[Entry]:
-    """Removes files, except for those that are being written, and returns the removed ones.
+def remove(files: Iterable[Entry]) -> list[Entry]:
+    """Remove files and return the removed files. Files that a process may still be writing stay.
 
-    A process that has one open can go on reading it.
+    A process that has opened a removed file can still read it.
     """
     return [
         entry
-        for entry in those
-        if not (entry.is_half_written and entry.seconds < ABANDONED_SECONDS) and _removed(entry.path)
+        for entry in files
+        if not (entry.is_incomplete and entry.seconds < ABANDONED_SECONDS) and _unlink(entry.path)
     ]
 
 
 def make_room() -> None:
-    """Removes abandoned files, and then those that were used longest ago until the rest is within the limit.
-
-    Files in use stay.
-    """
+    """Remove leftovers, then the least recently used files until the cache is within its limit. Files in use stay."""
     with suppress(OSError):
-        found = entries()
-        gone = remove(entry for entry in found if entry.is_half_written)
-        excess = sum(entry.size for entry in found) - sum(entry.size for entry in gone) - bound()
-        for entry in found:
+        files = entries()
+        removed = remove(entry for entry in files if entry.is_incomplete)
+        excess = sum(entry.size for entry in files) - sum(entry.size for entry in removed) - bound()
+        for entry in files:
             if excess <= 0 or entry.seconds < IN_USE_SECONDS:
                 return
-            if entry.kind.is_bounded and not entry.is_half_written and remove([entry]):
+            if entry.kind.is_bounded and not entry.is_incomplete and remove([entry]):
                 excess -= entry.size
 
 
 def bound() -> int:
-    """The limit of the cache in bytes: `$ENSUE_CACHE_LIMIT`, such as 500MB or 2.5GB, else 10GB."""
-    text = os.environ.get("ENSUE_CACHE_LIMIT") or BOUND
-    if (size := _bytes(text)) is None:
-        say_once("bound", f"ENSUE_CACHE_LIMIT is {text!r:.40}, which is no size like 500MB; taken is {BOUND}")
-        size = _bytes(BOUND)
+    """Return the limit of the cache in bytes: `$ENSUE_CACHE_LIMIT`, such as 500MB or 2.5GB, else 10GB."""
+    text = os.environ.get("ENSUE_CACHE_LIMIT") or DEFAULT_LIMIT
+    if (size := _parse_size(text)) is None:
+        warn_once("bound", f"ENSUE_CACHE_LIMIT is {text!r:.40}, which is not a size like 500MB; using {DEFAULT_LIMIT}")
+        size = _parse_size(DEFAULT_LIMIT)
         assert size is not None
     return size
 
 
-def used(path: Path) -> None:
-    """Marks a file as used, since unused files are removed first."""
+def json_digest(value: Any) -> str:
+    """Return a digest of a JSON value, for the name of a file in the cache."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def mark_used(path: Path) -> None:
+    """Mark a file as used; the least recently used files are removed first."""
     with suppress(OSError):
         os.utime(path)
 
 
 def put(name: str, write: Callable[[Path], object]) -> Path:
-    """Keeps the file that `write` makes under `name`, complete or not at all, and returns its path.
+    """Write the file `name` to the cache, atomically, and return its path. `write` writes the content to a given path.
 
-    If the cache cannot be used, the file goes to a temporary folder, and a notice says so. Raises OSError if that fails
-    too.
+    If the cache is not writable, write the file to a temporary folder, with a notice. Raises OSError if the
+    temporary folder is not writable either.
     """
     try:
-        with written_beside(cache_directory() / name) as partial:
+        with atomic_file(cache_directory() / name) as partial:
             write(partial)
     except OSError as error:
-        with written_beside(temporary_directory() / name) as partial:
+        with atomic_file(temporary_directory() / name) as partial:
             write(partial)
-        reason = f"the cache cannot be used ({error.strerror or error}): nothing is kept"
-        say_once("cache", f"{cache_directory()}: {reason}; ENSUE_CACHE names another folder")
+        reason = f"the cache cannot be written ({error.strerror or error}): nothing is cached"
+        warn_once("cache", f"{cache_directory()}: {reason}; ENSUE_CACHE names another folder")
         return temporary_directory() / name
     make_room()
     return cache_directory() / name
 
 
 @contextmanager
-def written_beside(path: Path) -> Iterator[Path]:
-    """A new file beside `path` to write to. It is renamed to `path` at the end, and removed if writing fails.
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield the path of a new file, which is renamed to `path` at the end of the block, or removed after an error.
 
     Only the user may read it.
     """
@@ -167,39 +205,35 @@ def written_beside(path: Path) -> Iterator[Path]:
             partial.unlink()
 
 
-def _bytes(size: str) -> int | None:
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]?)B?", size.strip().upper())
-    return int(float(found[1]) * _UNITS[found[2]]) if found else None
+def _parse_size(size: str) -> int | None:
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]?)B?", size.strip().upper())
+    return int(float(match[1]) * _UNITS[match[2]]) if match else None
 
 
-def _entries(kind: Kind) -> Iterator[Entry]:
+def _scan_folder(kind: Kind) -> Iterator[Entry]:
     folder = kind.folder()
-    if folder.is_symlink() and folder != cache_directory():  # leads out of the cache
+    if folder.is_symlink() and folder != cache_directory():  # a link may lead out of the cache
         return
     try:
         files = list(os.scandir(folder))
     except FileNotFoundError:
         return
     for file in files:
-        if kind.form.fullmatch(_PARTIAL.sub("", file.name)) and file.is_file(follow_symlinks=False):
-            with suppress(OSError):  # another process may remove it meanwhile
-                if _PARTIAL.search(file.name) or _begins(file.path, kind.begins):
+        if kind.pattern.fullmatch(_PARTIAL.sub("", file.name)) and file.is_file(follow_symlinks=False):
+            with suppress(OSError):  # another process may have removed it
+                if _PARTIAL.search(file.name) or not kind.prefix or _begins_with(file.path, kind.prefix):
                     status = file.stat(follow_symlinks=False)
                     yield Entry(Path(file.path), kind, status.st_size, status.st_mtime)
 
 
-def _begins(path: str, beginning: bytes) -> bool:
-    if not beginning:
-        return True
+def _begins_with(path: str, beginning: bytes) -> bool:
     with open(path, "rb") as file:
         return file.read(len(beginning)) == beginning
 
 
-def _removed(path: Path) -> bool:
+def _unlink(path: Path) -> bool:
     try:
-        path.unlink()
-    except FileNotFoundError:
-        return True
+        path.unlink(missing_ok=True)
     except OSError:
         return False
     return True

@@ -1,73 +1,111 @@
-"""Mistakes of the user, as exceptions whose message is one clear line.
+"""Exceptions for errors that the user can correct, with messages of one line, and checks of arguments.
 
-A message says what is wrong, where, what was expected and what was found. The command line prints it and exits with
-status 2; anything that is not an `EnsueError` is a bug and shows its traceback.
+A message names the place, the problem, the expected value and the value found. The command line prints the message of
+an `EnsueError` and exits with status 2. Any other exception is a bug and shows its traceback.
+
+A numeric setting is declared once, by an `Option` in the annotation of a dataclass field. The command line derives its
+option from this declaration, and the server its request field.
 """
-
-from __future__ import annotations
 
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache, partial
+from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
+from typing import Any, NamedTuple, get_args, get_type_hints
 
-LONGEST = 5000
-"""The most characters of a message. A path can have 4,096; other arguments can have any number."""
+MAX_MESSAGE_CHARACTERS = 5000
+"""A bound for arguments of any length in messages. It leaves room for a path, which has at most 4,096 characters."""
 _OPTIONS = (
     (re.compile(r"(?<![\w-])--(overwrite|resume)\b(?![=-])"), r"\1=True"),
-    (re.compile(r"(?<![\w-])--(out|errors|pool|train|valid|test)\b(?![=-])"), r"\1"),
+    (re.compile(r"(?<![\w-])--encoding ([\w.-]*\w)"), r'encoding="\1"'),
+    (re.compile(r"(?<![\w-])--(encoding|errors|format|gold|license|out|pool|require|temperature|test|train|valid|vectors)"
+                r"\b(?![=-])"), r"\1"),
+    (re.compile(r"(?<![\w-])--from (\S*\w)"), r'from_run="\1"'),
+    (re.compile(r"(?<![\w-])--device (\w+)"), r'device="\1"'),
+    (re.compile(r"(?<![\w-])--set takes key=value"), "settings take key=value"),
     (re.compile(r"(?<![\w-])--set ([\w.]+)=([\w.]+) and ([\w.]+)=([\w.]+)"), r'settings={"\1": "\2", "\3": "\4"}'),
-    (re.compile(r"(?<![\w-])--set ([\w.]+)=([\w.]+)"), r'settings={"\1": "\2"}'),
-)
-"""Options in messages, and what a caller in Python writes in their places."""
+    (re.compile(r"(?<![\w-])--set ([\w.]+)=([\w.]+(?:,[\w.]+)*)"), r'settings={"\1": "\2"}'),
+    (re.compile(r"(?<![\w-])--set ([\w.]+)\b(?!=)"), r'the setting "\1"'),
+)  # fmt: skip
+"""Options of the command line in messages, and the corresponding arguments in Python."""
+FILES_OF_ROWS: dict[str, Callable[[int | None], str]] = {}
+"""Temporary files with rows that a program passed as Python objects. The function of a file maps a line number, or
+None, to the name of the row in messages.
+"""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Matches what ends a line, what a terminal obeys, and what turns the direction of the text behind it."""
+"""Matches line ends, control characters of terminals, and characters that change the direction of text."""
 
 
 def in_one_line(text: str) -> str:
-    """The text with line ends and control characters escaped, and without its middle if it is longer than `LONGEST`."""
-    line = _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
-    half = LONGEST // 2 - 2
-    return line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
+    """Escape line ends and control characters, and leave out the middle of a text above MAX_MESSAGE_CHARACTERS."""
+    line = _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+    half = MAX_MESSAGE_CHARACTERS // 2 - 2
+    return line if len(line) <= MAX_MESSAGE_CHARACTERS else f"{line[:half]} … {line[-half:]}"
+
+
+def _name_row(path: str, match: re.Match[str]) -> str:
+    return FILES_OF_ROWS[path](int(match[1]) if match[1] else None)
+
+
+NESTED_REMEDY = "the recipe tag-nested learns overlapping spans"
 
 
 class EnsueError(Exception):
     """The base of every error that a user can correct."""
 
     def __str__(self) -> str:
-        """The message in one line, whatever names and values are in it, with arguments in place of options."""
-        return in_one_line(_in_python(self.in_options()))
+        """Return the message in one line, with arguments of Python in place of options."""
+        message = self.in_options()
+        for path in FILES_OF_ROWS:
+            if path in message:
+                message = re.sub(rf"{re.escape(path)}(?::(\d+))?", partial(_name_row, path), message)
+        text, command = re.split(r"(?=\bensue [a-z]|$)", message, maxsplit=1)  # a command for the shell keeps options
+        for option, argument in _OPTIONS:
+            text = option.sub(argument, text)
+        return in_one_line(text + command)
 
     def in_options(self) -> str:
-        """The message for the command line."""
+        """Return the message with options of the command line."""
         return super().__str__()
 
 
 class DataError(EnsueError):
     """A file that cannot be read in its format; the message begins with `file:line:`.
 
-    `options` has for each setting of a recipe that the message names the option that `ensue data` has in its place.
+    `options` maps settings of a recipe in the message to the corresponding options of `ensue data`.
     """
 
     def __init__(
-        self,
-        message: str,
-        path: str | Path | None = None,
-        line: int | None = None,
-        *,
+        self, message: str, path: str | Path | None = None, line: int | None = None, *,
         options: Mapping[str, str] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         self.message, self.options = message, options or {}
         super().__init__(self.place + message)
 
-    def with_options(self) -> DataError:
-        """The error, in which advice on settings of a recipe becomes advice on options of `ensue data`."""
+    def with_options(self) -> "DataError":
+        """Return the error with options of `ensue data` in place of settings of a recipe."""
         message = self.message
         for setting, option in self.options.items():
             message = message.replace(setting, option)
         return DataError(self.place + message)
+
+
+class IncompleteError(DataError):
+    """A row without a label, a text, a source or a target. `lack` names the missing value."""
+
+    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None, lack: str = "") -> None:
+        super().__init__(message, path, line)
+        self.lack = lack
+
+
+class OverlapError(DataError):
+    """Overlapping spans in data that are read for models of spans that do not overlap."""
 
 
 class RecipeError(EnsueError):
@@ -79,7 +117,7 @@ class RunError(EnsueError):
 
 
 class MissingFileError(RunError):
-    """A file that a repository of the hub does not have, or that is not kept of it, offline."""
+    """A file that is missing at an address such as `hf:NAME`, or in the cache of a process without network access."""
 
 
 class TrainingError(EnsueError):
@@ -87,38 +125,164 @@ class TrainingError(EnsueError):
 
 
 class ContextError(EnsueError):
-    """More positions than a model with learned positions has."""
+    """A text with more positions than the model has position vectors."""
 
 
-class SilentError(EnsueError):
-    """Another process of the same run has said what went wrong."""
+class ReportedError(EnsueError):
+    """A failure that another process of the same run has reported."""
 
 
-def _in_python(message: str) -> str:
-    text, command = re.split(r"(?=\bensue [a-z]|$)", message, maxsplit=1)  # of a shell
-    for option, argument in _OPTIONS:
-        text = option.sub(argument, text)
-    return text + command
+def quote(value: Any, max_characters: int = 60) -> str:
+    """Return the `repr` of a value for a message, shortened to `max_characters`."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits than Python prints
+        text = f"a very large {type(value).__name__}"
+    return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"
+
+
+def letters(text: str) -> str:
+    """Return a text without punctuation and white space, so that spellings of different tools are equal."""
+    return re.sub(r"\\n|[\W_]+", "", text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean "..."?` for the known name that is closest to `name`, or an empty string."""
+    """Return `; did you mean "..."?` with the known name closest to `name`; "" if all known names differ much."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f'; did you mean "{close[0]}"?' if close else ""
 
 
-def listed(names: Sequence[str], most: int = 6) -> str:
-    """The first `most` names with commas between them, each short enough for a message, and whether there are more."""
-    return ", ".join(distinct_names(names[:most])) + (", ..." if len(names) > most else "")
+def listed(names: Sequence[str], max_names: int = 6) -> str:
+    """Join the first `max_names` names with commas, and append `...` if there are more. Long names are shortened."""
+    return ", ".join(distinct_names(names[:max_names])) + (", ..." if len(names) > max_names else "")
 
 
-def distinct_names(names: Sequence[str], most: int = 40) -> list[str]:
-    """The names in one line each, those longer than `most` characters cut at the end, or else in the middle, or not at
-    all, so that different names stay different.
-    """
-    half = (most - 3) // 2
-    shown = [name if len(name) <= most else f"{name[: most - 3]}..." for name in names]
+def distinct_names(names: Sequence[str], max_characters: int = 40) -> list[str]:
+    """Escape names, and shorten names above `max_characters` at the end or in the middle, if they stay distinct."""
+    half = (max_characters - 3) // 2
+    shown = [name if len(name) <= max_characters else f"{name[: max_characters - 3]}..." for name in names]
     for longer in ([f"{name[:half]}...{name[-half:]}" for name in names], names):
         counts = Counter(text for text, _ in set(zip(shown, names, strict=True)))
         shown = [other if counts[text] > 1 else text for text, other in zip(shown, longer, strict=True)]
     return ["".join(char if char.isprintable() else repr(char)[1:-1] for char in name) for name in shown]
+
+
+def check_type(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
+    """Raise TypeError unless `value` has the type `kind`, which `expected` describes. Booleans are not numbers."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind in (Integral, Real)):
+        raise TypeError(f"{name} is {quote(value)}; expected {expected}")
+
+
+def check_path(name: str, value: Any) -> None:
+    """Raise TypeError unless `value` is a string or a path."""
+    check_type(name, value, (str, PathLike), "a path")
+
+
+def check_texts(value: Any, expected: str) -> None:
+    """Raise TypeError unless `value` is a collection, and EnsueError for a single text."""
+    if isinstance(value, str):
+        raise EnsueError("predict takes a list of texts; for a single text: predict([text])")
+    names = getattr(value, "columns", getattr(value, "column_names", None))
+    if isinstance(names, Iterable) and (names := [*names]):
+        raise TypeError(
+            f'predict takes a list of {expected}; found a table; name a column: predict(table["{names[0]}"])'
+        )
+    if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
+        raise TypeError(f"predict takes a list of {expected}; found {quote(value)}")
+
+
+def checked_texts(value: Any, expected: str, *, are_lists: bool = True) -> list[Any]:
+    """Return a list of texts, or of lists of words if `are_lists`. Raises like `check_texts`, or EnsueError for items
+    of another type.
+    """
+    check_texts(value, expected)
+    texts = [text.tolist() if hasattr(text, "tolist") else text for text in value]
+    for number, text in enumerate(texts):
+        words = text if are_lists and isinstance(text, list | tuple) else [text]
+        if not all(isinstance(word, str) for word in words):
+            raise EnsueError(f"predict takes a list of {expected}; text {number + 1} ([{number}]) is {quote(text)}")
+    return texts
+
+
+def check_whole(name: str, value: Any, least: int, most: int) -> None:
+    """Raise TypeError unless `value` is a whole number, and EnsueError unless it is from `least` to `most`."""
+    check_type(name, value, Integral, "a whole number")
+    if not least <= value <= most:
+        raise EnsueError(f"{name} is {quote(value)}; expected a whole number from {least:,} to {most:,}")
+
+
+def check_share(name: str, value: Any) -> None:
+    """Raise TypeError unless `value` is a number, and EnsueError unless it is from 0 to 1."""
+    check_type(name, value, Real, "a number")
+    if not 0 <= value <= 1:
+        raise EnsueError(f"{name} is {quote(value)}; expected a number from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Option:
+    """The declaration of a numeric setting: bounds, name and help."""
+
+    least: float
+    most: float
+    help: str = ""
+    """The help of the command line; "" if no command has the option."""
+    name: str = ""
+    """The name on the command line, if it differs from the field's name."""
+    expected: str = ""
+    """The description of the bounds; by default "a number from `least` to `most`"."""
+    is_above_least: bool = False
+    """Whether `least` itself is out of bounds."""
+    served: tuple[float, float] | None = None
+    """The bounds of the field in a request to a server; None if requests have no such field."""
+    neutral: float | None = None
+    """The default of the request field, with which the setting has no effect; None stands for null."""
+
+
+class Setting(NamedTuple):
+    """A declared setting of type int or float. None is valid if the default is None."""
+
+    kind: type
+    default: Any
+    option: Option
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise TypeError for a value that is not a number, EnsueError for a number out of bounds."""
+        option, noun = self.option, "a whole number" if self.kind is int else "a number"
+        if value is None and self.default is None:
+            return
+        check_type(name, value, Integral if self.kind is int else Real, noun)
+        if not option.least <= value <= option.most or (option.is_above_least and value == option.least):
+            expected = option.expected or f"{noun} from {option.least:,} to {option.most:,}"
+            raise EnsueError(f"{name} is {quote(value)}; expected {expected}")
+
+
+@cache
+def settings_of(declared: type) -> Mapping[str, Setting]:
+    """Return the fields of a dataclass that have an `Option`, by name."""
+    settings = {}
+    hints = get_type_hints(declared, include_extras=True)
+    for field in fields(declared):
+        kind, *notes = get_args(hints[field.name]) or (None,)
+        for option in notes:
+            if isinstance(option, Option):
+                settings[field.name] = Setting(int if kind in (int, int | None) else float, field.default, option)
+    return settings
+
+
+def check_names(what: str, names: Iterable[str], declared: type) -> None:
+    """Raise EnsueError for a name that is not a field of a dataclass, which `what` describes."""
+    known = [field.name for field in fields(declared)]
+    for name in names:
+        if name not in known:
+            raise EnsueError(f'{what} has no "{name}"; expected one of {", ".join(known)}{nearest(name, known)}')
+
+
+def check_settings(value: Any) -> None:
+    """Raise TypeError or EnsueError for a field that violates its `Option`."""
+    for name, setting in settings_of(value.__class__).items():
+        setting.check(name, getattr(value, name))
+
+
+def by_option_names(declared: type) -> dict[str, str]:
+    """Return the names of a dataclass's fields, by option name."""
+    return {setting.option.name or name: name for name, setting in settings_of(declared).items()}

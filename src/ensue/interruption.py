@@ -1,6 +1,4 @@
-"""Long computations that end when nobody waits for them any more: their loops look up, whoever called them."""
-
-from __future__ import annotations
+"""Cancellation of long computations, whose loops call `check_interrupted`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,27 +6,27 @@ from threading import local
 
 
 class Interrupted(Exception):
-    """The computation was asked to end before its result."""
+    """The computation was canceled."""
 
 
-class _Asked(local):
-    is_over: Callable[[], bool] | None = None
+class _ThreadState(local):
+    is_canceled: Callable[[], bool] | None = None
 
 
-_asked = _Asked()
+_state = _ThreadState()
 
 
 @contextmanager
-def interruptible(is_over: Callable[[], bool]) -> Iterator[None]:
-    """Inside of this block, in this thread, `check_interrupted` raises Interrupted once `is_over` says so."""
-    before, _asked.is_over = _asked.is_over, is_over
+def interruptible(is_canceled: Callable[[], bool]) -> Iterator[None]:
+    """Let `check_interrupted` raise Interrupted in this thread during a `with` block, once `is_canceled` is True."""
+    before, _state.is_canceled = _state.is_canceled, is_canceled
     try:
         yield
     finally:
-        _asked.is_over = before
+        _state.is_canceled = before
 
 
 def check_interrupted() -> None:
-    """Called in every turn of a loop that may take long. Raises Interrupted if its result is not wanted any more."""
-    if _asked.is_over is not None and _asked.is_over():
+    """Raise Interrupted if the computation was canceled. Long loops call this function in each iteration."""
+    if _state.is_canceled is not None and _state.is_canceled():
         raise Interrupted

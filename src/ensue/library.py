@@ -1,28 +1,35 @@
-"""The interface of the package for programs: `load` a trained model, `train` one."""
+"""The functions `load` and `train` for Python programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, Unpack, get_args, overload
 
-from ensue.arguments import check_path, check_type, check_whole
-from ensue.data.files import Location
+from ensue.data.files import Data
 from ensue.engine import has_bfloat16
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, check_path, check_type, check_whole, quote
 from ensue.inspection.notebook import NotebookReporter, kernel_display
 from ensue.models.modules import put_in_bfloat16
-from ensue.parsing import shown
 from ensue.processor import Precision
 from ensue.recipe import Recipe, read_recipe
-from ensue.runs.directory import RunDirectory
-from ensue.runs.reporter import Reporter
+from ensue.runs.directory import RunDirectory, continuing_recipe
+from ensue.runs.reporter import ProgressBar, Reporter
 from ensue.tasks import task_entry
 from ensue.tasks.contract.pipeline import Pipeline
-from ensue.training.device import choose_device, generators_restored
+from ensue.training.device import choose_device, restore_generators
+
+if TYPE_CHECKING:  # `load` imports only the pipeline of the run's task
+    import ensue.recipe.pipelines as names
+    from ensue.tasks.classification.pipeline import ClassificationPipeline
+    from ensue.tasks.labeling.cutter import CutterPipeline
+    from ensue.tasks.labeling.pipeline import LabelingPipeline
+    from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+    from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline, SentenceVectorsPipeline
+    from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 
 Kind = TypeVar("Kind", bound=Pipeline)
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 
 
 @overload
@@ -33,89 +40,155 @@ def load(
 
 @overload
 def load(
-    run: str | Path, *, kind: type[Kind], device: str = ..., vectors: str | Path | None = ...,
+    run: str | Path,
+    *,
+    kind: type[Kind],
+    device: str = ...,
+    vectors: str | Path | None = ...,
     precision: Precision = ...,
-) -> Kind: ...  # fmt: skip
+) -> Kind: ...
 
 
 def load(
     run: str | Path, *, kind: type[Pipeline] = Pipeline, device: str = "auto", vectors: str | Path | None = None,
     precision: Precision = "float32",
 ) -> Pipeline:  # fmt: skip
-    """The trained model in the run directory `run` (or `hf:NAME`), on "auto" (a GPU if there is one), "cpu", "cuda".
+    """Load the trained model of a run.
 
-    It returns the `Pipeline` of the run's task: a `LanguagePipeline`, a `LabelingPipeline`, a `ClassificationPipeline`,
-    ... Editors and type checkers know its class if you give it: `load(run, kind=LanguagePipeline)`. `vectors` is the
-    file of pretrained vectors that the model was trained with; words that the training data do not have are then looked
-    up in it. With `precision="bfloat16"` layers multiply in bfloat16, which is up to three times as fast on a processor
-    that has it. Raises RunError for a directory that is missing, damaged or of another version, and
-    EnsueError for a run of another `kind`, for a device that is not there, for vectors that the model does not use, or
-    for bfloat16 where it cannot be.
+    Args:
+        run: The run directory, or an address such as `hf:NAME`.
+        kind: The expected class of the result, for editors and type checkers: `load(run, kind=LanguagePipeline)`.
+        device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
+        vectors: The file of the pretrained vectors that training used, for words without a trained vector.
+        precision: "float32", or "bfloat16" for matrix products, which is up to three times as fast on some processors.
+
+    Returns:
+        The pipeline of the run's task, such as `LanguagePipeline`, `LabelingPipeline` or `ClassificationPipeline`.
+
+    Raises:
+        RunError: The directory is missing, damaged or of another version.
+        EnsueError: The pipeline is not a `kind`, the device is missing, the model has no pretrained vectors, or
+            bfloat16 is unsupported.
     """
     check_path("the run", run)
     check_type("the device", device, str, "its name")
     if vectors is not None:
         check_path("the file of vectors", vectors)
     if precision not in get_args(Precision):
-        raise EnsueError(f"the precision is {shown(precision)}; expected {' or '.join(get_args(Precision))}")
+        raise EnsueError(f"the precision is {quote(precision)}; expected {' or '.join(get_args(Precision))}")
     chosen, directory = choose_device(device), RunDirectory(run)
     if precision == "bfloat16" and chosen.type == "cpu" and not has_bfloat16():
-        raise EnsueError("this processor does not multiply in bfloat16, which would take many times as long as float32")
+        raise EnsueError("this processor lacks bfloat16 instructions; bfloat16 would be many times slower than float32")
     if vectors is not None and "vectors" not in directory.entry.options("predict"):
         raise EnsueError(f"{run}: a {directory.entry.what} has no pretrained vectors")
-    found: type[Pipeline] = directory.entry.pipeline_class
-    if not issubclass(found, kind):
-        raise EnsueError(
-            f"{run}: the model is a {directory.entry.what}, a {found.__name__}; expected a {kind.__name__}"
-        )
-    with generators_restored(chosen):  # initial weights are drawn before the saved ones are read
-        pipeline: Pipeline = found.of(directory, chosen)
+    pipeline_class: type[Pipeline] = directory.entry.pipeline_class
+    if not issubclass(pipeline_class, kind):
+        expected = f"a {pipeline_class.__name__}; expected a {kind.__name__}"
+        raise EnsueError(f"{run}: the model is a {directory.entry.what}, {expected}")
+    with restore_generators(chosen):  # initial weights are drawn before the saved ones are read
+        pipeline: Pipeline = pipeline_class.of(directory, chosen)
     if precision == "bfloat16" and not put_in_bfloat16(pipeline.model):
         raise EnsueError(f"{run}: only recurrent layers and Transformers can be in bfloat16, and the model has none")
-    return pipeline if vectors is None else pipeline.with_vectors(vectors)  # type: ignore[no-any-return]
+    return pipeline if vectors is None else pipeline.with_vectors(vectors)
+
+
+class Options(TypedDict, total=False):
+    """The keyword arguments of `train`."""
+
+    train: Data
+    valid: Data
+    test: Data
+    out: Required[str | Path]
+    settings: Mapping[str, Any] | Sequence[str]
+    from_run: str | Path | None
+    resume: bool
+    overwrite: bool
+    device: str
+    threads: int | None
+    reporter: Reporter | None
+    progress: bool
+
+
+@overload
+def train(recipe: names.LanguagePipeline, **options: Unpack[Options]) -> LanguagePipeline: ...
+@overload
+def train(recipe: names.LabelingPipeline, **options: Unpack[Options]) -> LabelingPipeline: ...
+@overload
+def train(recipe: names.ClassificationPipeline, **options: Unpack[Options]) -> ClassificationPipeline: ...
+@overload
+def train(recipe: names.CutterPipeline, **options: Unpack[Options]) -> CutterPipeline: ...
+@overload
+def train(recipe: names.SequencePipeline, **options: Unpack[Options]) -> SequencePipeline: ...
+@overload
+def train(recipe: names.MaskedLanguagePipeline, **options: Unpack[Options]) -> MaskedLanguagePipeline: ...
+@overload
+def train(recipe: names.SentenceVectorsPipeline, **options: Unpack[Options]) -> SentenceVectorsPipeline: ...
+@overload
+def train(recipe: str | Path | Recipe | None = None, *, kind: type[Kind], **options: Unpack[Options]) -> Kind: ...
+@overload
+def train(recipe: str | Path | Recipe | None = None, **options: Unpack[Options]) -> Pipeline: ...
 
 
 def train(
-    recipe: str | Path | Recipe,
-    *,
-    train: Location = "",
-    valid: Location = "",
-    test: Location = "",
-    out: str | Path,
-    settings: Mapping[str, Any] | Sequence[str] = (),
-    resume: bool = False,
-    overwrite: bool = False,
-    device: str = "auto",
-    threads: int | None = None,
-    reporter: Reporter | None = None,
-) -> Pipeline:
-    """Trains a recipe (a name, a TOML file or an object) on the data `train`, and returns the trained model.
+    recipe: str | Path | Recipe | None = None, *, kind: type[Pipeline] = Pipeline, train: Data = "", valid: Data = "",
+    test: Data = "", out: str | Path, settings: Mapping[str, Any] | Sequence[str] = (),
+    from_run: str | Path | None = None, resume: bool = False, overwrite: bool = False, device: str = "auto",
+    threads: int | None = None, reporter: Reporter | None = None, progress: bool = False,
+) -> Pipeline:  # fmt: skip
+    """Train a model by a recipe. Ctrl-C ends the current step and saves a checkpoint.
 
-    `train`, `valid` and `test` are files, folders or globs, or lists of these, and `out` is the run directory.
-    `settings` change the recipe: `{"train.steps": 500}` or `["train.steps=500"]`; an object takes none. Ctrl-C ends the
-    step and saves; `resume=True` continues the run in `out`, and `overwrite=True` replaces it. `device` is as for
-    `load`. `threads` are those of the CPU; by default, what was fastest on this machine. `reporter` is told of the
-    start, each step, each validation and the end; by default a notebook shows a bar and the curve. Raises an
-    `EnsueError` of one line for mistakes of the caller.
+    Args:
+        recipe: The name of a recipe, a TOML file, or a `Recipe`; by default the recipe of `from_run`.
+        kind: The expected class of the result, as for `load`. Type checkers derive it from names of the core's recipes.
+        train: Training data: a file, a folder, a glob, or a list of these; or Python objects: a list of (text, label),
+            of (words, labels) or of dicts, a DataFrame, or a data set with named columns.
+        valid: Validation data; by default a tenth of the training data.
+        test: Test data, scored once at the end.
+        out: The run directory.
+        settings: Changes of the recipe, `{"train.steps": 500}` or `["train.steps=500"]`; must be empty for a `Recipe`.
+        from_run: A run whose weights are the initial weights. New words, subwords and labels are added.
+        resume: Whether to continue the run in `out`.
+        overwrite: Whether to replace the run in `out`.
+        device: The device, as for `load`.
+        threads: CPU threads; by default the fastest number on this machine.
+        reporter: Receives the start, each step, each validation and the end. By default a notebook shows a progress bar
+            and the learning curve.
+        progress: Whether a bar on stderr shows the steps, without a reporter and outside of a notebook.
+
+    Returns:
+        The pipeline of the trained model.
+
+    Raises:
+        EnsueError: An argument, the recipe or the data are invalid.
     """
-    from ensue.training.run import train_run  # noqa: PLC0415  # a model in use needs none of it
+    from ensue.training.run import train_run  # noqa: PLC0415  # `load` works without the training code
 
     check_path("out", out)
     check_type("the device", device, str, "its name")
     if threads is not None:
-        check_whole("threads", threads, 1, MOST_THREADS)
-    chosen = checked_recipe(recipe, settings, train=train, valid=valid, test=test)
+        check_whole("threads", threads, 1, MAX_THREADS)
+    chosen = checked_recipe(recipe, settings, from_run, train=train, valid=valid, test=test)
+    entry = task_entry(chosen.task)
+    if not issubclass(entry.pipeline_class, kind):
+        raise EnsueError(f"the recipe trains a {entry.pipeline_class.__name__}; expected a {kind.__name__}")
     if reporter is None and (display := kernel_display()) is not None:
-        reporter = NotebookReporter(display, task_entry(chosen.task).judged_by)
+        reporter = NotebookReporter(display, entry.judged_by)
+    reporter = reporter or (ProgressBar() if progress else None)
     train_run(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter)
     return load(out, device=device)
 
 
 def checked_recipe(
-    recipe: str | Path | Recipe, settings: Mapping[str, Any] | Sequence[str], **paths: Location
-) -> Recipe:
-    """A recipe with these settings and paths of data. Raises EnsueError for a value of another type."""
+    recipe: str | Path | Recipe | None, settings: Mapping[str, Any] | Sequence[str], from_run: str | Path | None = None,
+    **paths: Data,
+) -> Recipe:  # fmt: skip
+    """Return a recipe with the settings and the data `paths`. Raises TypeError for an argument of a wrong type."""
     check_type("settings", settings, (Mapping, list, tuple), 'a dict, or a list of "key=value"')
     for setting in settings:
         check_type("a setting", setting, str, "a string")
+    if from_run is not None:
+        check_path("from_run", from_run)
+        return continuing_recipe(from_run, recipe, settings, **paths)
+    if recipe is None:
+        raise EnsueError("which recipe? expected its name, or from_run, whose recipe is the default")
     return read_recipe(recipe, settings, **paths)

@@ -1,44 +1,43 @@
-"""Notices: something works, but more slowly, or without the cache.
+"""Notices: warnings about slow execution, a missing cache or unreliable results.
 
-A notice is a warning, since the library does not print. Python shows it, and `warnings.filterwarnings` silences it or
-turns it into an error. The command line writes it as a line on stderr.
+A notice is a warning, since the library does not print: `warnings.filterwarnings` silences it or turns it into an
+error. The command line writes it as a line on stderr.
 """
-
-from __future__ import annotations
 
 import sys
 import warnings
 
 
 class Notice(UserWarning):
-    """Nothing failed; the message is one line that says what could be improved."""
+    """A warning of one line, such as one about slow execution or unreliable results."""
 
 
-MOST_TOPICS = 1 << 12
-"""When there were notices on so many topics, all are forgotten: a process may read any number of files."""
-_said: set[str] = set()
+MAX_TOPICS = 1 << 12
+"""The maximum number of stored topics, which bounds the memory of a process that reads many files."""
+_topics: set[str] = set()
 
 
-def say_once(topic: str, message: str) -> None:
-    """Warns with `message`, unless there was a notice on this `topic` in the process before."""
-    if topic not in _said:
-        if len(_said) >= MOST_TOPICS:
-            _said.clear()
-        _said.add(topic)
-        place = sys._getframe(2)  # that of the caller's caller
-        text, file, module = " ".join(message.split()), place.f_code.co_filename, place.f_globals.get("__name__", "")
-        warnings.warn_explicit(text, Notice, file, place.f_lineno, module, {})  # Python's own memory grows without end
+def warn_once(topic: str, message: str) -> None:
+    """Warn with `message`, unless this process has warned about the `topic` before."""
+    if topic not in _topics:
+        if len(_topics) >= MAX_TOPICS:
+            _topics.clear()
+        _topics.add(topic)
+        frame = sys._getframe(2)  # the frame of the caller's caller
+        text, file, module = " ".join(message.split()), frame.f_code.co_filename, frame.f_globals.get("__name__", "")
+        warnings.warn_explicit(text, Notice, file, frame.f_lineno, module, {})  # {}: Python's registry is unbounded
 
 
-def say_empty(count: int, location: str) -> None:
-    """Warns of texts without a word, for which an answer says nothing, where there are any."""
+def warn_empty(count: int, location: str) -> None:
+    """Warn if there are texts without a word, whose predictions are meaningless."""
     if count:
         texts = "a text is" if count == 1 else f"{count:,} texts are"
-        say_once(f"empty {location}", f"{location}: {texts} empty; what is predicted there means nothing")
+        warn_once(f"empty {location}", f"{location}: {texts} empty; predictions for them are meaningless")
 
 
-def say_unknown(count: int, location: str) -> None:
-    """Warns of texts all of whose words are new to a model, where there are any."""
+def warn_unknown(count: int, location: str) -> None:
+    """Warn if there are texts without a word of the training data."""
     if count:
         texts = "a text has" if count == 1 else f"{count:,} texts have"
-        say_once(f"unknown {location}", f"{location}: {texts} no word of the training data; do not trust the answer")
+        message = f"{location}: {texts} no word of the training data; predictions for them are unreliable"
+        warn_once(f"unknown {location}", message)

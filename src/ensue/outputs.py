@@ -1,11 +1,9 @@
-"""Outputs: no file or folder that is written is one that is read, and files are complete or as they were before.
+"""Checks that no output overwrites an input, and atomic writing of files.
 
-A file is the same under all of its names: links, relative paths, other cases of letters, open descriptors. A file that
-is there is replaced only if ensue wrote it and nobody has changed it since, or if the user says so. The cache lists the
-files that ensue wrote.
+Files are compared by identity, since links, relative paths, letter cases and open descriptors can name the same file.
+An existing file is replaced only with `overwrite`, or if ensue wrote it and nobody has changed it since. The cache
+records the files that ensue wrote.
 """
-
-from __future__ import annotations
 
 import glob
 import hashlib
@@ -20,105 +18,101 @@ from fnmatch import fnmatch
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
-from ensue.cache import written_beside
-from ensue.cache_folders import cache_directory, temporary_directory
+from ensue.cache import atomic_file, cache_directory, temporary_directory
 from ensue.errors import DataError, EnsueError
-from ensue.parsing import ParseError, parse_json
+from ensue.parsing import ParseError, matching_files, parse_json
 
 Location = str | os.PathLike[str]
 
 
 class Access(Enum):
-    """The use of the path that an argument or option names: it is read, written, or neither."""
+    """How a command uses the path in an argument or option."""
 
     DATA = "reads a file, a folder, a glob, or several of these"
-    TEXTS = "reads data; without a place stdin"
-    FILE = "reads a file; a value that names none is a text or a name"
+    TEXTS = "reads data, by default from stdin"
+    FILE = "reads a file; a value that is not a path is a text or a name"
     RUN = "reads a run"
-    RECIPE = "reads a recipe, and all that it names"
-    SETTINGS = "reads what these keys of a recipe name"
+    RECIPE = "reads a recipe and the files named in the recipe"
+    SETTINGS = "reads the files named in settings of a recipe"
     OUT_FILE = "writes a file"
     OUT_FOLDER = "writes a folder"
 
 
 RECORD = b"ensue wrote "
-"""The first bytes of the files of the cache that list what ensue wrote."""
+"""The first bytes of a cache file that records an output."""
 
 
 def check_outputs(
-    inputs: Iterable[Location | Sequence[Location]],
-    *,
-    files: Iterable[Location] = (),
-    folders: Iterable[Location] = (),
-    overwrite: bool = False,
-    are_new: bool = False,
-) -> None:
+    inputs: Iterable[Location | Sequence[Location]], *, files: Iterable[Location] = (),
+    folders: Iterable[Location] = (), overwrite: bool = False, are_new: bool = False,
+) -> None:  # fmt: skip
     """Check the files and folders that will be written, before anything is opened.
 
     Args:
-        inputs: Files, folders and globs that are read; "-" is stdin. Names of other things are ignored.
+        inputs: Files, folders and globs that are read; "-" is stdin. Texts that are not paths are ignored.
         files: Files that will be written.
-        folders: Folders that will be written, such as those of runs.
-        overwrite: Whether files that ensue did not write, and folders, may be replaced.
-        are_new: Whether the folders are new ones, unless `overwrite`.
+        folders: Folders that will be written, such as run directories.
+        overwrite: Whether existing folders, and files that ensue did not write, may be replaced.
+        are_new: Whether an existing folder is an error without `overwrite`.
 
     Raises:
-        EnsueError: An output is an input, lies inside of one, or has one inside; two outputs are one file; a file has
-            no folder, or is there already.
+        EnsueError: An output is an input, is inside of an input, or contains an input; two outputs are the same file;
+            the folder of a file is missing; a file exists and may not be replaced.
     """
-    read = [name for location in inputs for name in _names(location)]
-    places, written = [*map(Path, folders)], [*map(Path, files)]
-    for number, out in enumerate([*places, *written]):
-        for name in read:
-            if how := _conflict(out, name, is_folder=number < len(places)):
-                raise EnsueError(f"{out}: {how}, which is read; choose another place for what is written")
-    for number, out in enumerate(written):
-        if any(os.path.realpath(out) == os.path.realpath(other) for other in written[:number]) and _replaced(out):
+    names = [name for location in inputs for name in _split(location)]
+    out_folders, out_files = [*map(Path, folders)], [*map(Path, files)]
+    for index, out in enumerate([*out_folders, *out_files]):
+        for name in names:
+            if conflict := _conflict(out, name, is_folder=index < len(out_folders)):
+                raise EnsueError(f"{out}: {conflict}, which is read; choose another place for the output")
+    for index, out in enumerate(out_files):
+        if any(os.path.realpath(out) == os.path.realpath(file) for file in out_files[:index]) and _is_replaceable(out):
             raise EnsueError(f"{out}: two outputs are this file; expected two names")
-        check_new(out, overwrite=overwrite, makes_folder=bool(places))
-    for place in places:
-        if are_new and not overwrite and place.exists():
-            raise EnsueError(f"{place}: is there already; --overwrite replaces it")
+        check_new(out, overwrite=overwrite, makes_folder=bool(out_folders))
+    for out in out_folders:
+        if are_new and not overwrite and out.exists():
+            raise EnsueError(f"{out}: is there already; --overwrite replaces it")
 
 
 def check_streams(inputs: Iterable[Location | Sequence[Location]]) -> None:
-    """Raises EnsueError if stdout or stderr is a file that is read."""
-    read = [name for location in inputs for name in _names(location)]
+    """Raise EnsueError if stdout or stderr is redirected to an input."""
+    names = [name for location in inputs for name in _split(location)]
     for descriptor, stream in ((1, "stdout"), (2, "stderr")):
         status = _status(descriptor)
-        if status is not None and (name := next((name for name in read if _is_among(status, name)), "")):
-            raise EnsueError(f"{stream}: is written to {_shown(name)}, which is read; choose another place")
+        if status is not None and (name := next((name for name in names if _contains(name, status)), "")):
+            raise EnsueError(f"{stream}: is written to {_describe(name)}, which is read; choose another place")
 
 
 def check_new(out: Location, *, overwrite: bool, makes_folder: bool = False) -> None:
-    """Raises EnsueError for a file that cannot be made, or that is there already and may not be replaced."""
+    """Raise EnsueError for a file that cannot be created, or that exists and may not be replaced."""
     path = Path(out)
     if path.is_dir():
         raise EnsueError(f"{path}: is a folder; expected the name of a file")
     if not makes_folder and not path.parent.is_dir():
         raise EnsueError(f"{path}: no folder {path.parent}")
-    if not overwrite and _replaced(path) and _is_foreign(path):
+    status = _status(path)
+    is_foreign = status is not None and status.st_size > 0 and not (cache_directory() / _record(path)).exists()
+    if not overwrite and _is_replaceable(path) and is_foreign:
         raise EnsueError(f"{path}: is there already; --overwrite replaces it")
 
 
 @contextmanager
 def written(out: Location) -> Iterator[Path]:
-    """A new file in the folder of `out` to write to, in a `with` block. It replaces `out` at the end. If writing fails,
-    it is removed. Pipes and devices are written to as they are; open descriptors, such as `/dev/stdout`, get what was
-    written at the end.
+    """Yield the path of a temporary file, which replaces `out` at the end of a `with` block unless an error is raised.
 
-    Raises DataError if the file cannot be written.
+    If `out` is a pipe or a device, yield `out` itself. If `out` is an open descriptor, such as `/dev/stdout`, append
+    the temporary file to it. Raises DataError if the file cannot be written.
     """
     path = Path(out)
-    is_file, is_open = _replaced(path), _is_open(path)
-    target = Path(os.path.realpath(path))  # of a link
+    is_file, is_open = _is_replaceable(path), _is_open(path)
+    target = Path(os.path.realpath(path))  # keeps a symbolic link
     folder = temporary_directory() if is_open else target.parent
     partial = folder / f".{secrets.token_hex(4)}.partial{path.suffix}" if is_file or is_open else path
     try:
         if partial != path:
             partial.open("xb").close()
         if is_file and target.exists():
-            target.open("ab").close()  # raises if it may not be written
+            target.open("ab").close()  # raises OSError if the file is read-only
             shutil.copymode(target, partial)
         yield partial
         if is_file:
@@ -137,120 +131,118 @@ def written(out: Location) -> Iterator[Path]:
             with suppress(OSError):
                 partial.unlink()
     if is_file:
-        with suppress(OSError), written_beside(cache_directory() / _record(target)) as record:
+        with suppress(OSError), atomic_file(cache_directory() / _record(target)) as record:
             record.write_bytes(RECORD + os.fsencode(target))
 
 
 def write_text(out: Location, text: str) -> None:
-    """Writes a text file as `written` does. Lone surrogates are written as in JSON."""
+    """Write a text file like `written`. Lone surrogates are escaped as in JSON."""
     with written(out) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
-def _names(location: Location | Sequence[Location]) -> list[str]:
-    """The names of files, folders and globs in a location, or in several: a list, or one in JSON."""
+def _split(location: Location | Sequence[Location]) -> list[str]:
+    """Return the files, folders and globs of a location, which may be a list, or a list in JSON."""
     if isinstance(location, list | tuple):
-        return [name for each in location for name in _names(each)]
+        return [name for item in location for name in _split(item)]
     text = os.fspath(location)  # type: ignore[arg-type]
-    if text.endswith(".ann"):  # brat's text is read with it
+    if text.endswith(".ann"):  # brat's annotations are read with their text
         return [text, f"{text[:-4]}.txt"]
     if text in ("", "-") or _status(text) is not None:
         return [text] * bool(text)
     if text.startswith('["'):
         with suppress(ParseError):
-            return _names([each for each in parse_json(text) if isinstance(each, str)])
-    return text.split(",") if "," in text else [text]  # two files of pairs
+            return _split([item for item in parse_json(text) if isinstance(item, str)])
+    return text.split(",") if "," in text else [text]  # SOURCE,TARGET: two files of pairs
 
 
 def _conflict(out: Path, name: str, *, is_folder: bool) -> str:
-    """How an output meets what is read; "" if it does not."""
-    path, known = Path(os.path.expanduser(name)), _status(out)
-    status, how = _status(0) if name == "-" else _status(path), ""
+    """Return how an output and an input overlap, as a predicate; "" if they do not."""
+    path, out_status = Path(os.path.expanduser(name)), _status(out)
+    status = _status(0) if name == "-" else _status(path)
     if status is None:
         if glob.has_magic(name):
-            if _is_matched(out, path, is_folder=is_folder) or (known is not None and _is_among(known, name)):
-                how = f"is matched by {name}"
-            elif known is not None and any(_lies_in(one, known) for one in glob.iglob(str(path), recursive=True)):
-                how = f"has a match of {name} in it"
-    elif known is not None and os.path.samestat(known, status) and (S_ISREG(known.st_mode) or S_ISDIR(known.st_mode)):
-        how = f"is the same as {_shown(name)}"
-    elif S_ISDIR(status.st_mode) and (_lies_in(out, status) or (known is not None and _is_among(known, name))):
-        how = f"lies in {name}"
-    elif name != "-" and known is not None and S_ISDIR(known.st_mode) and _lies_in(path, known):
-        how = f"has {name} in it"
-    return how
+            if _is_matched(out, path, is_folder=is_folder) or (out_status and _contains(name, out_status)):
+                return f"is matched by {name}"
+            if out_status and any(_is_inside(match, out_status) for match in _matches(path)):
+                return f"contains a match of {name}"
+    elif out_status and os.path.samestat(out_status, status) and (S_ISREG(status.st_mode) or S_ISDIR(status.st_mode)):
+        return f"is the same as {_describe(name)}"
+    elif S_ISDIR(status.st_mode) and (_is_inside(out, status) or (out_status and _contains(name, out_status))):
+        return f"is inside of {name}"
+    elif name != "-" and out_status and S_ISDIR(out_status.st_mode) and _is_inside(path, out_status):
+        return f"contains {name}"
+    return ""
 
 
-def _is_among(status: os.stat_result, name: str) -> bool:
-    """Whether a file is one of those that a name stands for."""
+def _contains(name: str, status: os.stat_result) -> bool:
+    """Return whether a regular file is the file `name`, matches the glob, or is in the folder."""
     if not S_ISREG(status.st_mode):
         return False
-    found = _status(0) if name == "-" else _status(path := Path(os.path.expanduser(name)))
-    if found is None:
-        every: Iterable[str | Path] = glob.iglob(str(path), recursive=True) if glob.has_magic(name) else ()
-    elif S_ISDIR(found.st_mode):
-        every = (os.path.join(folder, file) for folder, _, files in os.walk(path) for file in files)
+    named = _status(0) if name == "-" else _status(path := Path(os.path.expanduser(name)))
+    if named is None:
+        paths: Iterable[str | Path] = _matches(path) if glob.has_magic(name) else ()
+    elif S_ISDIR(named.st_mode):
+        paths = (os.path.join(folder, file) for folder, _, files in os.walk(path) for file in files)
     else:
-        return os.path.samestat(found, status)
-    return any((one := _status(each)) is not None and os.path.samestat(one, status) for each in every)
+        return os.path.samestat(named, status)
+    return any((other := _status(path)) is not None and os.path.samestat(other, status) for path in paths)
 
 
-def _lies_in(path: Location, folder: os.stat_result) -> bool:
-    """Whether a path, or the file behind it if it is a link, lies in a folder."""
-    above = {parent for one in (os.path.abspath(path), os.path.realpath(path)) for parent in Path(one).parents}
-    return any((one := _status(parent)) is not None and os.path.samestat(one, folder) for parent in above)
+def _matches(pattern: Path) -> Iterator[Path]:
+    """Yield the files that a reader of data finds by a glob, up to a folder that cannot be read, which it reports."""
+    with suppress(OSError):
+        yield from matching_files(pattern)
+
+
+def _is_inside(path: Location, folder: os.stat_result) -> bool:
+    parents = {*Path(os.path.abspath(path)).parents, *Path(os.path.realpath(path)).parents}
+    return any((status := _status(parent)) is not None and os.path.samestat(status, folder) for parent in parents)
 
 
 def _is_matched(out: Path, pattern: Path, *, is_folder: bool) -> bool:
-    """Whether a glob matches a path; for a folder also if it can match what is in it."""
-    parts = Path(os.path.abspath(pattern)).parts
-    count = next(number for number, part in enumerate(parts) if glob.has_magic(part))
-    base = Path(*parts[:count])
+    """Return whether a glob matches a path, or could match a file in a folder at this path."""
+    names = Path(os.path.abspath(pattern)).parts
+    count = next(index for index, name in enumerate(names) if glob.has_magic(name))
+    base = Path(*names[:count])
     for folder in {base, Path(os.path.realpath(base))}:
         for path in {Path(os.path.abspath(out)), Path(os.path.realpath(out))}:
-            if path.is_relative_to(folder) and _match(path.relative_to(folder).parts, parts[count:], is_folder):
+            if path.is_relative_to(folder) and _match(path.relative_to(folder).parts, names[count:], is_folder):
                 return True
     return False
 
 
-def _match(parts: Sequence[str], pattern: Sequence[str], is_folder: bool) -> bool:
-    if not parts or not pattern:
-        return not parts and (is_folder or not pattern)
+def _match(names: Sequence[str], pattern: Sequence[str], is_folder: bool) -> bool:
+    if not names or not pattern:
+        return not names and (is_folder or not pattern)
     if pattern[0] == "**":
-        return len(pattern) == 1 or any(_match(parts[n:], pattern[1:], is_folder) for n in range(len(parts) + 1))
-    return fnmatch(parts[0], pattern[0]) and _match(parts[1:], pattern[1:], is_folder)
+        return len(pattern) == 1 or any(_match(names[n:], pattern[1:], is_folder) for n in range(len(names) + 1))
+    return fnmatch(names[0], pattern[0]) and _match(names[1:], pattern[1:], is_folder)
 
 
 def _status(path: Location | int) -> os.stat_result | None:
     try:
         return os.stat(path)
-    except (OSError, ValueError):  # the second for a NUL character
+    except (OSError, ValueError):  # ValueError for a NUL character
         return None
 
 
-def _shown(name: str) -> str:
+def _describe(name: str) -> str:
     return "stdin" if name == "-" else name
 
 
-def _replaced(path: Path) -> bool:
-    """Whether a path is a file or nothing yet: no pipe, no device, no open descriptor."""
+def _is_replaceable(path: Path) -> bool:
+    """Return whether a path is a regular file or does not exist, and so is not a pipe, device or open descriptor."""
     status = _status(path)
     return not _is_open(path) and (status is None or S_ISREG(status.st_mode))
 
 
 def _is_open(path: Path) -> bool:
-    """Whether a path names an open descriptor."""
     return os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
 
 
-def _is_foreign(path: Path) -> bool:
-    """Whether a file has a content that ensue did not write, or that was changed since."""
-    status = _status(path)
-    return status is not None and status.st_size > 0 and not (cache_directory() / _record(path)).exists()
-
-
 def _record(path: Path) -> str:
-    """The name in the cache for a file as it is now."""
+    """Return the name of the cache file that records this state of a file."""
     status = os.stat(path)
     key = [os.path.realpath(path), status.st_ino, status.st_size, status.st_mtime_ns]
     return hashlib.sha256(json.dumps(key).encode(errors="surrogateescape")).hexdigest()[:32] + ".output"

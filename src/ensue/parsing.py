@@ -1,94 +1,135 @@
-"""JSON and TOML from text, with limits: any text gives a value or a `ParseError`.
+"""Parsers of JSON and TOML with limits, which return a value or raise `ParseError`, and the search for files.
 
-Python's own parsers raise RecursionError for a document that is nested deeply, and ValueError for a number of more than
-4,300 digits. They accept a document that is nested some hundred levels deep, on which later code fails. The caller adds
-the file's name to the message.
+Python's parsers raise RecursionError for deeply nested documents, and ValueError for numbers of more than 4,300 digits.
+They accept documents with hundreds of levels, on which later code fails. The caller adds the file's name to messages.
 """
 
-from __future__ import annotations
-
 import errno
+import fnmatch
+import glob
 import json
+import os
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ensue.errors import quote
+
 MAX_DEPTH = 64
-"""The most levels of nested tables and lists; documents usually have fewer than ten."""
-MAX_TOML = 1 << 20
-"""The most characters of a TOML document; the parser takes minutes for longer ones."""
-_PART = r"""[ \t]*(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\."""
-_LONG_KEY = re.compile(rf"(?:^[ \t[]*|[{{,])(?:{_PART}){{{MAX_DEPTH}}}", re.MULTILINE)
-"""Matches a TOML key of more than `MAX_DEPTH` parts; the parser takes time with the square of their number."""
+"""The maximum number of nested tables and lists; documents usually have fewer than ten."""
+MAX_TOML_CHARACTERS = 1 << 20
+"""The parser takes minutes for longer documents."""
+MAX_FILE_BYTES = 1 << 28
+"""The maximum size of a file that is read as a whole. A vocabulary of a million words has about 20 MB."""
+_KEY_NAME = r"""[ \t]*(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\."""
+_LONG_KEY = re.compile(rf"(?:^[ \t[]*|[{{,])(?:{_KEY_NAME}){{{MAX_DEPTH}}}", re.MULTILINE)
+"""Matches a dotted TOML key of more than `MAX_DEPTH` names; the parser takes quadratic time in the number of names."""
 _NESTING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[][{}]', re.DOTALL)
 """Matches a JSON string, or a bracket outside strings."""
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL}
-"""Numbers of the errors for a path that leads nowhere; the last one is that of a glob on Windows."""
+"""Error numbers for a path that does not exist (EINVAL: a glob on Windows)."""
 
 
 class ParseError(ValueError):
-    """Text that is not JSON or TOML, or exceeds a limit; the message is one line and begins with `not`."""
+    """Text that is not JSON or TOML, or that exceeds a limit. The message is one line."""
 
 
 def parse_json(text: str | bytes, decoder: json.JSONDecoder | None = None) -> Any:
-    """The value of a JSON text; bytes are UTF-8. Raises ParseError for other text and for more than `MAX_DEPTH` levels.
+    """Parse JSON; bytes are UTF-8. The decoder may be `UNIQUE_KEYS` or `YIELDING`.
 
-    A `decoder` may read numbers in another way, or be `UNIQUE_KEYS` or `YIELDING`.
+    Raises ParseError for invalid JSON and for more than `MAX_DEPTH` levels.
     """
-    text = _text(text)
-    value = _parsed(json.loads if decoder is None else decoder.decode, text, "JSON")
+    text = _decode(text)
+    value = _parse(json.loads if decoder is None else decoder.decode, text, "JSON")
     if text.count("[") + text.count("{") > MAX_DEPTH:  # fewer cannot be nested so deeply
         _check_depth(value, "JSON")
     return value
 
 
 def parse_toml(text: str | bytes) -> dict[str, Any]:
-    """The table of a TOML text; bytes are UTF-8. Raises ParseError like `parse_json`, and for too long a text."""
-    text = _text(text)
-    if len(text) > MAX_TOML:
-        raise ParseError(f"not TOML that can be read: more than {MAX_TOML:,} characters")
+    """Parse TOML; bytes are UTF-8. Raises ParseError like `parse_json`, and above MAX_TOML_CHARACTERS."""
+    text = _decode(text)
+    if len(text) > MAX_TOML_CHARACTERS:
+        raise ParseError(f"not TOML that can be read: more than {MAX_TOML_CHARACTERS:,} characters")
     if _LONG_KEY.search(text):
-        raise _too_deep("TOML")
-    value: dict[str, Any] = _parsed(tomllib.loads, text, "TOML")
+        raise _depth_error("TOML")
+    value: dict[str, Any] = _parse(tomllib.loads, text, "TOML")
     _check_depth(value, "TOML")
     return value
 
 
-def asked(path: Path) -> Path:
-    """The path itself. Raises OSError if the system refuses to say what is there: `Path.exists` and the like hide that
-    since Python 3.14.
-    """
+def check_access(path: Path) -> Path:
+    """Return the path. Raises OSError if access is denied, which `Path.exists` ignores since Python 3.14."""
     try:
         path.stat()
     except OSError as error:
         if error.errno not in ABSENT:
             raise
-    except ValueError:  # a NUL character: nothing can be there
+    except ValueError:  # a NUL character: no file can have this name
         pass
     return path
 
 
-def read_bounded(path: Path, limit: int) -> bytes:
-    """The bytes of a file.
+def files_in(folder: Path) -> Iterator[Path]:
+    """Yield the regular files in a folder and its subfolders, without hidden files and without links to folders."""
+    for parent, names in _walk(folder):
+        yield from (path for name in names if (path := parent / name).is_file())
 
-    Raises OSError if it cannot be read, and ParseError if it has more than `limit` bytes, or is a pipe or a device,
-    which might never end.
-    """
+
+def matching_files(pattern: Path) -> Iterator[Path]:
+    """Yield the regular files that match a glob. `**` matches folders like `files_in`. A file may be yielded twice."""
+    yield from _expand(Path(pattern.anchor), pattern.parts[bool(pattern.anchor) :])
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    for parent, folders, names in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield Path(parent), [name for name in names if not name.startswith(".")]
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _expand(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    check_access(folder)
+    if not patterns:
+        if folder.is_file():
+            yield folder
+    elif not glob.has_magic(patterns[0]):
+        yield from _expand(folder / patterns[0], patterns[1:])
+    elif not folder.is_dir():
+        return
+    elif patterns[0] != "**":
+        hidden = patterns[0].startswith(".")
+        names = [name for name in os.listdir(folder) if name.startswith(".") == hidden]
+        for name in fnmatch.filter(names, patterns[0]):
+            yield from _expand(folder / name, patterns[1:])
+    elif len(patterns) == 1:
+        yield from files_in(folder)
+    else:
+        for below, _ in _walk(folder):
+            yield from _expand(below, patterns[1:])
+
+
+def read_bounded(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
+    """Return the bytes of a file. Raises OSError, and ParseError above `limit` bytes, for a pipe, or for a device."""
     if not (path.is_file() or path.is_dir()) and path.exists():
         raise ParseError("not a file")
-    with path.open("rb") as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise ParseError(f"not a file of this kind: more than {limit:,} bytes")
-    return content
+    if path.stat().st_size <= limit:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+        if len(content) <= limit:
+            return content
+    raise ParseError(f"too large for a file of this kind: more than {limit:,} bytes")
 
 
 def is_too_deep(error: json.JSONDecodeError, start: int = 0) -> bool:
-    """Whether the JSON from `start` to the error is nested more than `MAX_DEPTH` deep.
+    """Return whether the JSON text from `start` to the error has more than `MAX_DEPTH` levels.
 
-    It depends on the version of Python whether its parser sees the error or the depth first.
+    For a text that is too deep and invalid, some versions of Python report the depth, others the error.
     """
     depth = 0
     for match in _NESTING.finditer(error.doc, start, error.pos):
@@ -98,74 +139,62 @@ def is_too_deep(error: json.JSONDecodeError, start: int = 0) -> bool:
     return False
 
 
-def shown(value: Any, most: int = 60) -> str:
-    """A value for a message: short, and in one line."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # more digits than Python prints
-        text = f"a very large {type(value).__name__}"
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _text(text: str | bytes) -> str:
+def _decode(text: str | bytes) -> str:
     try:
         return text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
         raise ParseError(f"not UTF-8 (byte {error.start + 1:,} is 0x{error.object[error.start]:02x})") from None
 
 
-def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
+def _parse(parse: Callable[[str], Any], text: str, kind: str) -> Any:
     try:
         return parse(text)
     except ParseError:
         raise
     except json.JSONDecodeError as error:
         if is_too_deep(error):
-            raise _too_deep(kind) from None
+            raise _depth_error(kind) from None
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         raise ParseError(f"not {kind} ({error.msg} in {line}column {error.colno})") from None
     except tomllib.TOMLDecodeError as error:
         raise ParseError(f"not {kind}: {error}") from None
     except RecursionError:
-        raise _too_deep(kind) from None
-    except ValueError:  # says how Python's limit is raised
+        raise _depth_error(kind) from None
+    except ValueError:  # Python's limit on digits
         raise ParseError(f"not {kind} that can be read: a number of more than 4,300 digits") from None
 
 
-def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs of an object as a dict. Raises ParseError for a key that occurs twice."""
+    unique: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            raise ParseError(f"not JSON that can be relied on: it has the key {shown(key)} twice")
-        found[key] = value
-    return found
+        if key in unique:
+            raise ParseError(f"ambiguous JSON: an object has the key {quote(key)} twice")
+        unique[key] = value
+    return unique
 
 
-UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=_with_unique_keys)
-"""Refuses an object that has a key twice, of which Python takes the last value and other readers the first."""
-
-
-def _whole(digits: str) -> int:
-    return int(digits)
-
-
-def _real(digits: str) -> float:
-    return float(digits)
-
-
-YIELDING = json.JSONDecoder(parse_int=_whole, parse_float=_real)
-"""Lets other threads in at each number. Texts and lists take Python's parser nanoseconds, long numbers do not."""
+UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=with_unique_keys)
+"""A decoder that raises ParseError for an object with a duplicate key, since parsers differ in which value they use."""
+YIELDING = json.JSONDecoder(parse_int=lambda digits: int(digits), parse_float=lambda digits: float(digits))  # noqa: PLW0108
+"""A decoder that calls a Python function for each number, so that other threads can run between long numbers."""
 
 
 def _check_depth(value: Any, kind: str) -> None:
     level: list[Any] = [[value]]
     for _ in range(MAX_DEPTH + 1):
-        parts = (part.values() if isinstance(part, dict) else part for part in level)
-        level = [inner for part in parts for inner in part if isinstance(inner, (dict, list))]  # faster
+        containers = (value.values() if isinstance(value, dict) else value for value in level)
+        level = [item for items in containers for item in items if isinstance(item, (dict, list))]  # faster than |
         if not level:
             return
-    raise _too_deep(kind)
+    raise _depth_error(kind)
 
 
-def _too_deep(kind: str) -> ParseError:
-    return ParseError(f"not {kind} that can be read: nested more than {MAX_DEPTH} deep")
+def _depth_error(kind: str) -> ParseError:
+    return ParseError(f"unsupported {kind}: nested more than {MAX_DEPTH} deep")
+
+
+def toml_value(name: str) -> str:
+    """Return a name as TOML, quoted if it would be read as another value."""
+    is_bare = re.fullmatch(r"[A-Za-z_][\w.]*", name) and name not in ("true", "false", "inf", "nan")
+    return name if is_bare else json.dumps(name, ensure_ascii=False)

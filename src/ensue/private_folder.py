@@ -1,11 +1,9 @@
-"""A folder that only the user can write to, for files that will be run: compiled cells, and files beside them.
+"""A folder that only the user can write to, for compiled code that is loaded and executed.
 
-Another user of the machine could prepare the folder of a cache (under /tmp, or in a folder of a group), put a link in
-its place, or exchange a file between a check and its use. So the folder is opened first, the open folder is checked,
-and its files are reached through it, not through its name.
+Another user of the machine could create the folder first (under /tmp, or in a folder of a group), replace the folder by
+a link, or replace a file between a check and its use. So the folder is opened and then checked, and its files are
+opened relative to the folder's descriptor.
 """
-
-from __future__ import annotations
 
 import errno
 import hashlib
@@ -16,64 +14,63 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ensue.notices import say_once
+from ensue.notices import warn_once
 
 HAS_OWNERS = hasattr(os, "geteuid")
-"""Whether files have owners. On Windows a folder in the user's home is the user's."""
+"""Whether files have owners. On Windows they do not, but a folder in the user's home is private."""
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_ONLY_THERE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_SAFE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 
 
 class PrivateFolder:
-    """Files under a key, each with a digest of its content in its name: `key.digest.suffix`. See `private_folder`."""
+    """Files named `key.digest.suffix`, where `digest` is a digest of the content. `private_folder` opens the folder."""
 
     def __init__(self, path: Path, descriptor: int | None) -> None:
         self.path, self._descriptor = path, descriptor
 
     def find(self, key: str, suffix: str) -> tuple[str, bytes] | None:
-        """The name and the content of the file under `key`; None if there is no complete one that is the user's."""
+        """Return the name and the content of the file of a key; None if the user has no complete file of the key."""
         for name in sorted(os.listdir(self.path if self._descriptor is None else self._descriptor)):
             if name.startswith(f"{key}.") and name.endswith(suffix):
                 content = self._read(name)
                 if content is not None and name == _name(key, content, suffix):
                     return name, content
-                self.remove(name)  # damaged, or not the user's
+                self.remove(name)  # a damaged file, or a file of another user
         return None
 
-    def keep(self, key: str, suffix: str, content: bytes) -> str:
-        """Writes a file, complete or not at all, and returns its name. Raises OSError if that fails."""
+    def write(self, key: str, suffix: str, content: bytes) -> str:
+        """Write a file, completely or not at all, and return its name. Raises OSError if the file cannot be written."""
         name = _name(key, content, suffix)
         partial = f"{name}.{secrets.token_hex(4)}.partial"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _ONLY_THERE | _BINARY
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS | _BINARY
         try:
             with os.fdopen(os.open(self._at(partial), flags, 0o600, dir_fd=self._descriptor), "wb") as file:
                 file.write(content)
-            here = {"src_dir_fd": self._descriptor, "dst_dir_fd": self._descriptor}
-            os.replace(self._at(partial), self._at(name), **here)
+            os.replace(self._at(partial), self._at(name), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         finally:
             self.remove(partial)
         return name
 
     def remove(self, name: str) -> None:
-        """Removes a file if it is there."""
+        """Remove a file if it exists."""
         with suppress(OSError):
             os.unlink(self._at(name), dir_fd=self._descriptor)
 
-    def way(self, name: str) -> str:
-        """A path to a file, for functions that take no descriptor, such as the loader of libraries.
+    def open_path(self, name: str) -> str:
+        """Return a path to a file, for functions without a descriptor argument, such as the loader of libraries.
 
-        Raises OSError if another user could make the path lead elsewhere.
+        Raises OSError if another user could replace a folder of the path.
         """
-        through = f"/proc/self/fd/{self._descriptor}"
         if self._descriptor is None:
             return str(self.path / name)
-        if os.path.isdir(through):
-            return f"{through}/{name}"
+        descriptor_path = f"/proc/self/fd/{self._descriptor}"
+        if os.path.isdir(descriptor_path):
+            return f"{descriptor_path}/{name}"
         path = self.path.resolve()
-        _check_way(path)
+        _check_parents(path)
         if not os.path.samestat(path.stat(), os.fstat(self._descriptor)):
-            raise OSError(errno.EPERM, "it was exchanged")
+            raise OSError(errno.EPERM, "the folder was replaced")
         return str(path / name)
 
     def _at(self, name: str) -> str:
@@ -81,24 +78,25 @@ class PrivateFolder:
 
     def _read(self, name: str) -> bytes | None:
         try:
-            descriptor = os.open(self._at(name), os.O_RDONLY | _ONLY_THERE | _BINARY, dir_fd=self._descriptor)
+            descriptor = os.open(self._at(name), os.O_RDONLY | _SAFE_FLAGS | _BINARY, dir_fd=self._descriptor)
             with os.fdopen(descriptor, "rb") as file:
-                _check(os.fstat(descriptor), stat.S_ISREG)
+                _check_owner(os.fstat(descriptor), stat.S_ISREG)
                 with suppress(OSError):
-                    os.utime(self._at(name), dir_fd=self._descriptor)  # it was used
+                    os.utime(self._at(name), dir_fd=self._descriptor)  # marks the file as used
                 return file.read()
-        except FileNotFoundError:  # removed meanwhile
+        except FileNotFoundError:  # another process has removed the file
             return None
         except OSError as error:
-            say_once("private", f"{self.path / name}: not used ({error.strerror})")
+            warn_once("private", f"{self.path / name}: not used ({error.strerror})")
             return None
 
 
 @contextmanager
 def private_folder(path: Path) -> Iterator[PrivateFolder]:
-    """The folder `path`, made if it is not there; only the user may enter it.
+    """Open the folder `path` with access for the user alone. A missing folder is created.
 
-    Raises OSError if it cannot be made or opened, is a link, belongs to another user, or others may write to it.
+    Raises OSError if the folder cannot be created or opened, is a link, belongs to another user, or if others may write
+    to it.
     """
     with suppress(FileExistsError):
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -106,23 +104,23 @@ def private_folder(path: Path) -> Iterator[PrivateFolder]:
     if not HAS_OWNERS:
         yield PrivateFolder(path, None)
         return
-    if path.is_symlink():  # the flag below holds even if it becomes one now
+    if path.is_symlink():  # if the link is made after this check, O_NOFOLLOW fails
         raise OSError(errno.ELOOP, "it is a symbolic link")
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _ONLY_THERE)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _SAFE_FLAGS)
     try:
         status = os.fstat(descriptor)
-        _check(status, stat.S_ISDIR)
-        if status.st_mode & 0o077:  # others may read it, which ends here
+        _check_owner(status, stat.S_ISDIR)
+        if status.st_mode & 0o077:  # others may read the folder
             os.fchmod(descriptor, 0o700)
         yield PrivateFolder(path, descriptor)
     finally:
         os.close(descriptor)
 
 
-def _check(status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
-    """Raises OSError unless it is of the kind, belongs to the user, and no other user may write to it."""
+def _check_owner(status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
+    """Raise OSError unless a file has the kind, belongs to the user, and is writable for the user alone."""
     if not is_kind(status.st_mode):
-        raise OSError(errno.EINVAL, "it is something else than it should be")
+        raise OSError(errno.EINVAL, "not a regular file, or not a folder")
     if not HAS_OWNERS:
         return
     if status.st_uid != os.geteuid():
@@ -131,12 +129,12 @@ def _check(status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
         raise OSError(errno.EPERM, f"others may write to it, its mode is {stat.S_IMODE(status.st_mode):04o}")
 
 
-def _check_way(path: Path) -> None:
-    """Raises OSError if another user can replace a folder on the way to `path`."""
+def _check_parents(path: Path) -> None:
+    """Raise OSError if another user can replace a folder above `path`."""
     for folder in path.parents:
         status = folder.stat()
-        is_open = status.st_mode & OTHERS_WRITE and not status.st_mode & stat.S_ISVTX
-        if status.st_uid not in (0, os.geteuid()) or is_open:
+        is_writable = status.st_mode & OTHERS_WRITE and not status.st_mode & stat.S_ISVTX
+        if status.st_uid not in (0, os.geteuid()) or is_writable:
             raise OSError(errno.EPERM, f"{folder} is open to others")
 
 

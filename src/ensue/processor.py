@@ -1,6 +1,4 @@
-"""The processor: name, features, cores and memory, as far as the system tells them."""
-
-from __future__ import annotations
+"""The name, features, cores and memory of this machine's processor."""
 
 import ctypes
 import math
@@ -12,83 +10,83 @@ from pathlib import Path
 from typing import Literal
 
 Precision = Literal["float32", "bfloat16"]
-"""The type of numbers in products."""
+"""The data type of matrix products."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Numbers of settings in glibc's malloc.h."""
-KEPT_BYTES = 1 << 30
+"""Options of `mallopt` in glibc's malloc.h."""
+MAX_FREED_BYTES = 1 << 30
 
 
 @cache
 def name() -> str:
-    """Its name, such as "AMD EPYC 9B14"; if the system does not tell it, its kind, such as "arm64"."""
-    return _said("model name") or platform.processor() or platform.machine()
+    """Return the name, such as "AMD EPYC 9B14"; if it is unknown, the architecture, such as "arm64"."""
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 @cache
 def features() -> frozenset[str]:
-    """Its features, such as "avx512f"; empty if they are not known."""
-    return frozenset((_said("flags") or _said("Features")).split())
+    """Return the features, such as "avx512f"; an empty set if they are unknown."""
+    return frozenset((_cpuinfo("flags") or _cpuinfo("Features")).split())
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use: its affinity, bounded by the quota of its control group."""
+    """Return the number of cores for this process: the minimum of its affinity and the quotas of its control groups."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quotas = [int(quota) / int(period) for quota, period in map(str.split, control_group("cpu.max")) if quota != "max"]
+    quotas = [int(quota) / int(period) for quota, period in map(str.split, read_cgroups("cpu.max")) if quota != "max"]
     return max(1, min([available, *map(math.ceil, quotas)]))
 
 
 def memory() -> float:
-    """Return the bytes of memory that this process may use: the machine's, bounded by the limits of its control group.
+    """Return the memory for this process in bytes: the minimum of the machine's and the limits of its control groups.
 
-    Infinite if the system does not tell it.
+    The result is infinite if all of these are unknown.
     """
-    limits = [float(limit) for limit in control_group("memory.max", "memory.limit_in_bytes") if limit != "max"]
+    limits = [float(limit) for limit in read_cgroups("memory.max", "memory.limit_in_bytes") if limit != "max"]
     with suppress(ValueError, OSError, AttributeError):
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return min(limits, default=math.inf)
 
 
-def control_group(*files: str, of: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[str]:
-    """Return the contents of these files in the control groups of this process and in all groups around them.
+@cache
+def read_cgroups(*names: str, file: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[str]:
+    """Return the contents of the files `names` in the control groups of this process, and in their parents.
 
     Args:
-        files: Names of the files, `memory.max` for example, of either version of control groups.
-        of: The file with a line `NUMBER:CONTROLLER:PATH` for each group.
-        root: Where the groups are mounted; a container sees its own group there.
+        names: Names of files, such as `memory.max`, of version 1 or 2 of control groups.
+        file: The file that lists the groups of a process, with a line `NUMBER:CONTROLLER:PATH` for each group.
+        root: The mount point of the groups. In a container the mount point is the container's group.
     """
     paths = set[Path]()
     with suppress(OSError, ValueError):
-        for line in of.read_text(encoding="utf-8").splitlines():
-            _, controller, place = line.split(":", 2)
-            group = root / controller / place.lstrip("/")
-            paths |= {folder / file for folder in (group, *group.parents) for file in files}
-    values = []
+        for line in file.read_text(encoding="utf-8").splitlines():
+            _, controller, location = line.split(":", 2)
+            group = root / controller / location.lstrip("/")
+            paths |= {folder / name for folder in (group, *group.parents) for name in names}
+    contents = []
     for path in paths:
         with suppress(OSError, UnicodeError):
-            values.append(path.read_text(encoding="utf-8").strip())
-    return values
+            contents.append(path.read_text(encoding="utf-8").strip())
+    return contents
 
 
-def _said(key: str) -> str:
-    """The value of a key in /proc/cpuinfo for the first core; "" if there is none."""
+def _cpuinfo(key: str) -> str:
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            found, _, value = line.partition(":")
-            if found.strip() == key:
+            name, _, value = line.partition(":")
+            if name.strip() == key:
                 return value.strip()
     return ""
 
 
 def keep_freed_memory() -> bool:
-    """Has this process keep up to a gigabyte of what it frees, for what it needs next. False without glibc.
+    """Make glibc keep up to MAX_FREED_BYTES of freed memory for later allocations. Returns False without glibc.
 
-    By itself glibc gives large arrays back to the system at once. Then each training step takes them anew, page by
-    page, zeroed, which for large tables takes longer than to compute. It is a setting of the whole process, so only
-    programs of ensue's own call this, no function of the library.
+    By default glibc returns the memory of a large array to the system as soon as it is freed. Each training step then
+    faults in and zeroes the same pages again, which for large tables takes longer than the computation. The setting is
+    global, so commands call this function, but the library does not.
     """
-    with suppress(OSError, AttributeError, TypeError, ValueError):  # Windows asks for a name
+    with suppress(OSError, AttributeError, TypeError, ValueError):  # Windows has no default library
         libc = ctypes.CDLL(None)
         mallopt = libc.mallopt
-        libc.malloc_trim(0)  # what is free by now
-        return bool(mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)) and bool(mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
+        libc.malloc_trim(0)  # returns memory that is already free
+        return bool(mallopt(M_MMAP_THRESHOLD, MAX_FREED_BYTES)) and bool(mallopt(M_TRIM_THRESHOLD, MAX_FREED_BYTES))
     return False

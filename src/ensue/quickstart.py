@@ -1,6 +1,4 @@
-"""The text and the run directory of `ensue quickstart`: English text that Python carries, and a free name."""
-
-from __future__ import annotations
+"""The training text and the run directory of `ensue quickstart`. The text is documentation installed with Python."""
 
 import ast
 import hashlib
@@ -9,11 +7,12 @@ from pathlib import Path
 
 from ensue.cache import put
 
-ENOUGH_CHARACTERS = 200_000
+MIN_CHARACTERS = 200_000
+"""The minimum length of the documentation topics; a shorter text trains a poor model."""
 
 
 def default_run() -> Path:
-    """`quickstart`, or if it exists `quickstart-2`, ...; no run is ever overwritten."""
+    """Return the first path among `quickstart`, `quickstart-2`, ... that does not exist."""
     number = 1
     while (path := Path("quickstart" if number == 1 else f"quickstart-{number}")).exists():
         number += 1
@@ -21,11 +20,9 @@ def default_run() -> Path:
 
 
 def python_text() -> tuple[Path, str]:
-    """A file with the documentation topics of `pydoc` or with the docstrings of the standard
-    library, and which it is.
-    """
+    """Return a file with the documentation topics of `pydoc` or with docstrings, and a description of its origin."""
     text, origin = _topics(), "the documentation topics of `pydoc`"
-    if len(text) < ENOUGH_CHARACTERS:
+    if len(text) < MIN_CHARACTERS:
         text, origin = _docstrings(), "the docstrings of its standard library"
     content = text.encode()
     name = f"ensue-python-{hashlib.sha256(content).hexdigest()[:8]}.txt"
@@ -33,7 +30,7 @@ def python_text() -> tuple[Path, str]:
 
 
 def _topics() -> str:
-    """Long articles about the language; some distributions leave them out."""
+    """Return the articles of `pydoc` about the language; "" if Python is installed without them."""
     try:
         topics = importlib.import_module("pydoc_data.topics").topics
     except ImportError:
@@ -42,14 +39,14 @@ def _topics() -> str:
 
 
 def _docstrings() -> str:
-    """The docstrings of the standard library's modules, read without importing them."""
+    """Return the docstrings of the standard library's modules, read without importing them."""
     folder = Path(ast.__file__).parent
-    parts = []
+    docstrings: list[str] = []
     for path in sorted(folder.glob("*.py")):
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (SyntaxError, UnicodeDecodeError, OSError):
             continue
-        nodes = (n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef))
-        parts += [doc for node in nodes if (doc := ast.get_docstring(node))]
-    return "\n\n".join(parts)
+        nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
+        docstrings += filter(None, map(ast.get_docstring, nodes))
+    return "\n\n".join(docstrings)

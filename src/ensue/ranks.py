@@ -1,11 +1,9 @@
-"""The process group of a run: sums, shards and values that its ranks exchange.
+"""The process group of a run, with its collective operations, and the sharding of data over its ranks.
 
-With a single process every method returns its argument.
+With a single process each collective operation returns its argument.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
@@ -17,116 +15,116 @@ from ensue.interruption import check_interrupted
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-SHARDS = 8
-"""The shards of each batch of an exact run, for any number of processes."""
+NUM_SHARDS = 8
+"""The number of shards of each batch in an exact run. It does not depend on the number of ranks."""
 
 
-class Ranks:
-    """A process, by its `rank`, among `size` of them; here the only one."""
+class ProcessGroup:
+    """A process group with a single rank, and the interface of larger groups."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
-    """The processes on this machine."""
+    """The number of ranks on this machine."""
+    is_first: bool = True
+    """Whether this is rank 0. Only rank 0 writes files and messages."""
     exact: bool = False
-    """Whether sums do not depend on the number of processes."""
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this is rank 0, which alone writes files and messages."""
-        return self.rank == 0
+    """Whether sums do not depend on the number of ranks."""
 
     @property
     def num_shards(self) -> int:
-        """The number of shards of data that may be cut anywhere."""
-        return SHARDS if self.exact else self.size
+        """The number of shards of each batch."""
+        return NUM_SHARDS if self.exact else self.size
 
     def shard(self, size: int) -> slice:
-        """The rows of this rank, of `size` rows."""
+        """Return the rows of this rank among `size` rows."""
         return shard(size, self.rank, self.size)
 
-    def adding(self, *, exact: bool) -> Self:
+    def with_exact_sums(self, *, exact: bool) -> Self:
         """Return a copy of the group with order-independent sums on or off."""
         group = copy(self)
         group.exact = exact
         return group
 
-    def in_turn(self, function: Callable[[], Result]) -> Result:
-        """The result of `function`, which one process of each machine calls before the others, to fill the cache."""
+    def first_locally(self, function: Callable[[], Result]) -> Result:
+        """Call `function` on the first rank of each machine, which fills the cache, then on the other local ranks."""
         return function()
 
-    def end_turn(self) -> None:
-        """Release the other local ranks that wait `in_turn`: the shared files exist."""
+    def release_local_ranks(self) -> None:
+        """Let the other local ranks start before the function of `first_locally` returns, since the cache is filled."""
 
-    def add(self, numbers: Tensor) -> Tensor:
-        """The sum over all processes, in each of them."""
+    def all_reduce(self, numbers: Tensor) -> Tensor:
+        """Return the sum of the tensors of all ranks; the argument may be overwritten."""
         return numbers
 
-    def whole(self, tensor: Tensor) -> Tensor:
-        """The full tensor; all ranks call it if it is sharded."""
+    def full_tensor(self, tensor: Tensor) -> Tensor:
+        """Return the full tensor; if it is sharded, all ranks must call this."""
         return tensor
 
-    def take(self, tensor: Tensor, whole: Tensor) -> None:
-        """Copy the shard of this rank of the full tensor `whole` into `tensor`."""
-        tensor.copy_(whole)
+    def copy_shard(self, tensor: Tensor, full: Tensor) -> None:
+        """Copy this rank's shard of the tensor `full` into `tensor`."""
+        tensor.copy_(full)
 
-    def gathered(self, found: Any) -> list[Any]:
-        """The values of all processes, by rank."""
-        return [found]
+    def all_gather(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, ordered by rank."""
+        return [value]
 
-    def first_to_others(self, found: Any) -> Any:
-        """The value of the first process."""
-        return found
+    def broadcast(self, value: Any) -> Any:
+        """Return the value of rank 0."""
+        return value
 
 
 def shard(size: int, index: int, count: int) -> slice:
-    """The shard number `index` of `count` contiguous shards of `size` rows, whose lengths differ by one at most."""
+    """Return shard number `index` of `count` contiguous shards of `size` rows. Shard sizes differ by at most one."""
     return slice(size * index // count, size * (index + 1) // count)
 
 
-_ranks: ContextVar[Ranks] = ContextVar("ranks", default=Ranks())  # noqa: B039  # it does not change
+_group: ContextVar[ProcessGroup] = ContextVar("group", default=ProcessGroup())  # noqa: B039  # the default is immutable
 
 
-def ranks() -> Ranks:
-    """The process group of this context."""
-    return _ranks.get()
+def process_group() -> ProcessGroup:
+    """Return the process group of this context."""
+    return _group.get()
 
 
-def is_in_parts(tensor: Tensor) -> bool:
-    """Whether a tensor is sharded: whether it is a DTensor."""
+def is_sharded(tensor: Tensor) -> bool:
+    """Return whether a tensor is a DTensor."""
     return hasattr(tensor, "to_local")
 
 
-def local_part(tensor: Tensor) -> Tensor:
-    """The shard of this rank of a tensor that may be sharded; it shares the memory."""
-    return tensor.to_local() if is_in_parts(tensor) else tensor  # type: ignore[attr-defined, no-any-return]
+def local_shard(tensor: Tensor) -> Tensor:
+    """Return this rank's shard of a DTensor, without a copy. A tensor that is not sharded is returned unchanged."""
+    return tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 @contextmanager
-def together(group: Ranks) -> Iterator[Ranks]:
+def use_process_group(group: ProcessGroup) -> Iterator[ProcessGroup]:
     """Make `group` the process group of a `with` block."""
-    token = _ranks.set(group)
+    token = _group.set(group)
     try:
         yield group
     finally:
-        _ranks.reset(token)
+        _group.reset(token)
 
 
-def spread(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """`map` with the items sharded over the ranks: each rank has all results, in the order of the items.
+def sharded_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Apply a function to each item, with the items sharded over the ranks.
 
-    All ranks call it with the same items. Results are numbers, texts, None, tensors, arrays, and lists,
-    tuples and dicts of these.
+    Args:
+        function: A function that returns a number, string, None, tensor, array, or a list, tuple or dict of these.
+        items: The same items on all ranks.
+
+    Yields:
+        All results in the order of the items, on every rank.
     """
-    group = ranks()
+    group = process_group()
     if group.size == 1:
         for item in items:
             check_interrupted()
             yield function(item)
         return
-    mine = [function(item) for number, item in enumerate(items) if number % group.size == group.rank]
-    by_rank: Sequence[list[Result]] = group.gathered(mine)
-    for number in range(sum(map(len, by_rank))):
-        place, rank = divmod(number, group.size)
-        yield by_rank[rank][place]
+    local = [function(item) for number, item in enumerate(items) if number % group.size == group.rank]
+    by_rank = group.all_gather(local)
+    for index in range(sum(map(len, by_rank))):
+        yield by_rank[index % group.size][index // group.size]

@@ -1,10 +1,8 @@
-"""Types that all packages share: states, memories and losses.
+"""States, memories and losses: the types that all packages share.
 
 A state is a tree: a tensor with the batch on dim 0, `None` for a layer without a state, or a (named) tuple of states.
-What several rows read and no step changes, such as the text that a decoder attends to, is `Shared` by them.
+A constant that several rows read, such as the memory of a decoder, is `Shared`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -16,14 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 State: TypeAlias = Any
-"""`None`, a `Tensor` (batch first) or a tuple of states. Type checkers cannot express this for NamedTuples."""
+"""`None`, a `Tensor` (batch first) or a tuple of states. `Any`, since recursive types do not include NamedTuples."""
 
 WITHOUT_FLOAT64 = {"mps", "xpu"}
-"""Devices without float64: Apple's, and most of Intel's."""
+"""Types of devices without float64: Apple's GPUs, and most of Intel's GPUs."""
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """The type of sums over numbers of this type."""
+    """Return the type for sums of numbers of `dtype`: float32, or `dtype` if it is wider."""
     return torch.promote_types(dtype, torch.float32)
 
 
@@ -35,55 +33,54 @@ class Memory(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A summed loss in nats and the number of predictions in it.
+    """A sum of losses in nats (a scalar tensor), and its number of predictions.
 
-    `total` is a scalar tensor, `count` a plain number. Losses can be added, so the mean does not depend on how a batch
-    is cut into parts.
+    Losses can be added, so the mean does not depend on how a batch is split into micro-batches.
     """
 
     total: Tensor
-    count: int  # type: ignore[assignment]  # it hides tuple.count, which a loss has no use for
+    count: int  # type: ignore[assignment]  # the field hides tuple.count
 
-    def __add__(self, other: Loss) -> Loss:  # type: ignore[override]
+    def __add__(self, other: "Loss") -> "Loss":  # type: ignore[override]
         return Loss(self.total + other.total, self.count + other.count)
 
     @property
     def mean(self) -> Tensor:
-        """Nats per prediction, a scalar tensor."""
+        """The loss per prediction in nats, a scalar tensor."""
         return self.total / max(self.count, 1)
 
 
-class SharedParts(NamedTuple):
-    """The two parts of `Shared`."""
+class SharedFields(NamedTuple):
+    """The fields of `Shared`."""
 
     content: State
-    """M texts: a tree of tensors (M, S, ...), zeros at padding that has to be added."""
+    """M texts: a tree of tensors (M, S, ...). Later padding is zero."""
     rows: Tensor
-    """(B,) int64: the text that each row reads."""
+    """The number of the text that each row reads, (B,) int64."""
 
 
-class Shared(SharedParts):
-    """A part of a state that rows share and that no step changes: B rows read M texts of S positions.
+class Shared(SharedFields):
+    """Constant content of a state, shared among rows: B rows read M texts of S positions.
 
-    To select, repeat or reorder rows changes `rows` alone; the content is never copied for it.
+    Selecting, repeating or reordering rows changes only `rows`; the content is not copied.
     """
 
     @classmethod
-    def of(cls, content: State) -> Shared:
-        """The beginning, in which each row reads a text of its own."""
+    def of(cls, content: State) -> "Shared":
+        """Return the initial state, in which row k reads text k."""
         first = next(leaves(content))
         return cls(content, torch.arange(len(first), device=first.device))
 
     @property
     def texts(self) -> int:
-        """M."""
+        """The number of texts, M."""
         return len(next(leaves(self.content)))
 
     @cached_property
     def repeats(self) -> int | None:
-        """K if the rows read text 0 K times, then text 1 K times and so on, as beams do; None if they do not.
+        """K if the first K rows read text 0, the next K rows text 1 and so on, as in beam search; else None.
 
-        Row numbers without content, on the device meta, stand for those of beams.
+        On the device "meta" row numbers have no values, and are assumed to have this order.
         """
         texts = self.texts
         if texts == 0 or len(self.rows) == 0 or len(self.rows) % texts:
@@ -95,20 +92,20 @@ class Shared(SharedParts):
         return repeats if torch.equal(self.rows, order) else None
 
     @cached_property
-    def stray(self) -> int | None:
-        """A row number to which there is no text."""
+    def invalid_row(self) -> int | None:
+        """An entry of `rows` that is not the number of a text, or None."""
         if len(self.rows) == 0:
             return None
-        least, most = map(int, self.rows.aminmax())
-        return least if least < 0 else most if most >= self.texts else None
+        minimum, maximum = map(int, self.rows.aminmax())
+        return minimum if minimum < 0 else maximum if maximum >= self.texts else None
 
 
 def map_state(
     function: Callable[..., Tensor], state: State, *others: State, shared: Callable[..., Shared] | None = None
 ) -> State:
-    """The tree with `function` applied to the leaves of `state`, and of `others`, which have the same form.
+    """Apply `function` to each leaf of `state`, together with the same leaf of the `others`, and return the results.
 
-    `shared` says what becomes of a `Shared` as a whole; without it, `function` is applied to its leaves too.
+    `shared` is applied to each `Shared`. Without `shared`, `function` is applied to the leaves of a `Shared`, too.
     """
     if state is None:
         return None
@@ -117,73 +114,71 @@ def map_state(
     if shared is not None and isinstance(state, Shared):
         return shared(state, *others)
     return _tuple_like(
-        state, [map_state(function, *parts, shared=shared) for parts in zip(state, *others, strict=True)]
+        state, [map_state(function, *items, shared=shared) for items in zip(state, *others, strict=True)]
     )
 
 
 def leaves(state: State) -> Iterator[Tensor]:
-    """The tensors of a state, in a fixed order."""
+    """Yield the tensors of a state, in a fixed order."""
     if isinstance(state, Tensor):
         yield state
     elif state is not None:
-        for part in state:
-            yield from leaves(part)
+        for item in state:
+            yield from leaves(item)
 
 
 def select_rows(state: State, rows: Tensor) -> State:
-    """The state of the given rows, in their order: to reorder beams, drop finished rows, or repeat prompts.
+    """Return the state of `rows`, numbers or a mask, to reorder beams, drop finished rows or repeat prompts.
 
-    `rows` is a vector of row numbers, or a mask of rows. What rows share is not copied; where each row reads the same
-    text as before, it is the same object, which knows its order.
+    Shared content is not copied. A `Shared` whose rows stay the same is not copied either, to reuse cached properties.
     """
 
-    def choose(part: Shared) -> Shared:
-        chosen = part.rows[rows]
-        return part if torch.equal(chosen, part.rows) else Shared(part.content, chosen)
+    def select(old: Shared) -> Shared:
+        selected = old.rows[rows]
+        return old if torch.equal(selected, old.rows) else Shared(old.content, selected)
 
-    return map_state(lambda leaf: leaf[rows], state, shared=choose)
+    return map_state(lambda leaf: leaf[rows], state, shared=select)
 
 
 def compacted(state: State) -> State:
-    """The state without the shared texts that no row reads any more."""
+    """Return the state without shared texts that no row reads."""
 
-    def compact(part: Shared) -> Shared:
-        used, rows = torch.unique(part.rows, return_inverse=True)
-        return part if len(used) == part.texts else Shared(select_rows(part.content, used), rows)
+    def compact(old: Shared) -> Shared:
+        used, rows = torch.unique(old.rows, return_inverse=True)
+        return old if len(used) == old.texts else Shared(select_rows(old.content, used), rows)
 
     return map_state(lambda leaf: leaf, state, shared=compact)
 
 
 def concatenate_rows(states: list[State]) -> State:
-    """One state with the rows of several; the inverse of cutting a batch into pieces.
+    """Return one state with the rows of several states.
 
-    Shared texts of different lengths are padded, and so are parts that grow with the text (`Growing`). If all states
-    share the same texts, these are not copied.
+    Shared texts and `Growing` states of different lengths are padded. Texts that all states share are not copied.
     """
 
-    def join(*parts: Shared) -> Shared:
-        content, rows = _joined(parts)
+    def join(*several: Shared) -> Shared:
+        content, rows = _join_texts(several)
         return Shared(content, torch.cat(rows))
 
-    return map_state(lambda *parts: torch.cat(parts), *_of_one_length(states), shared=join)
+    return map_state(lambda *leaves: torch.cat(leaves), *_pad_growing(states), shared=join)
 
 
 class Growing(Protocol):
-    """A part of a state that has something of each position, such as keys and values. It is a named tuple."""
+    """A named tuple of tensors with an entry for each position, such as the keys and values of attention."""
 
     @property
     def grows(self) -> int:
-        """The number of positions, S; 0 at the beginning."""
+        """The number of positions, S; 0 in an initial state."""
 
     def resized(self, length: int) -> Self:
-        """This state with S = `length`: positions that are not real are added or left out on the left."""
+        """Return the state with S = `length`, with padding added or removed on the left."""
 
     def unused(self) -> int:
-        """How many positions on the left are real in no row."""
+        """Return the number of positions on the left that are padding in all rows."""
 
 
 def narrowed(state: State) -> State:
-    """The state without positions that are real in no row, after rows have left."""
+    """Return the state without positions that are padding in all of the remaining rows."""
     if _grows(state):
         return state.resized(state.grows - state.unused())
     if state is None or isinstance(state, Tensor | Shared):
@@ -191,50 +186,50 @@ def narrowed(state: State) -> State:
     return _tuple_like(state, map(narrowed, state))
 
 
-def _of_one_length(states: Sequence[State]) -> Sequence[State]:
-    """The states, with their growing parts padded to the longest."""
+def _pad_growing(states: Sequence[State]) -> Sequence[State]:
+    """Return the states with each `Growing` state padded to the maximum length."""
     first = states[0]
     if _grows(first):
         longest = max(state.grows for state in states)
         return [state.resized(longest) for state in states]
     if first is None or isinstance(first, Tensor | Shared) or not first:
         return states
-    parts = map(_of_one_length, zip(*states, strict=True))
-    return [_tuple_like(first, of_state) for of_state in zip(*parts, strict=True)]
+    fields = map(_pad_growing, zip(*states, strict=True))
+    return [_tuple_like(first, items) for items in zip(*fields, strict=True)]
 
 
 def _grows(state: State) -> bool:
     return hasattr(state, "grows")
 
 
-def _tuple_like(state: State, parts: Iterable[State]) -> State:
-    return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+def _tuple_like(state: State, items: Iterable[State]) -> State:
+    return type(state)(*items) if hasattr(state, "_fields") else type(state)(items)
 
 
-def _joined(parts: Sequence[Shared]) -> tuple[State, list[Tensor]]:
-    """The texts of all parts as one content, and the rows of each part in it."""
-    contents = [tuple(leaves(part.content)) for part in parts]
+def _join_texts(several: Sequence[Shared]) -> tuple[State, list[Tensor]]:
+    """Return all texts as one content, and for each argument the new text numbers of its rows."""
+    contents = [tuple(leaves(shared.content)) for shared in several]
     if all(a is b for other in contents for a, b in zip(contents[0], other, strict=True)):
-        return parts[0].content, [part.rows for part in parts]
-    longest = max(content[0].shape[1] for content in contents)
+        return several[0].content, [shared.rows for shared in several]
+    length = max(content[0].shape[1] for content in contents)
 
-    def cat(*several: Tensor) -> Tensor:
-        return torch.cat([F.pad(leaf, (0, 0) * (leaf.dim() - 2) + (0, longest - leaf.shape[1])) for leaf in several])
+    def cat(*tensors: Tensor) -> Tensor:
+        return torch.cat([F.pad(x, (0, 0) * (x.dim() - 2) + (0, length - x.shape[1])) for x in tensors])
 
-    firsts = accumulate((part.texts for part in parts), initial=0)
-    rows = [part.rows + first for part, first in zip(parts, firsts, strict=False)]
-    return map_state(cat, *(part.content for part in parts)), rows
+    starts = accumulate((shared.texts for shared in several), initial=0)
+    rows = [shared.rows + start for shared, start in zip(several, starts, strict=False)]
+    return map_state(cat, *(shared.content for shared in several)), rows
 
 
 def detach(state: State) -> State:
-    """The state without its history: back-propagation through time ends here."""
+    """Return the state without its autograd history, to truncate back-propagation through time."""
     return owned(map_state(Tensor.detach, state))
 
 
 def owned(state: State, *, with_room: bool = True) -> State:
-    """The state, in which no leaf keeps more memory than its own numbers, as a part of a sequence would.
+    """Return the state with views of larger tensors replaced by copies, so that the larger tensors can be freed.
 
-    With `with_room` it keeps the free room that `ensue.engine.storage.appended` has left behind it.
+    With `with_room`, leaves may keep the free buffer of `ensue.engine.storage.appended`.
     """
 
     def is_owned(leaf: Tensor) -> bool:
@@ -246,23 +241,23 @@ def owned(state: State, *, with_room: bool = True) -> State:
 
 
 def hold(mask_t: Tensor, new: State, old: State) -> State:
-    """`new` in the rows where `mask_t` (B,) is True, `old` in the others."""
+    """Return `new` in the rows where `mask_t` (B,) is True, `old` in the others."""
 
     def choose(new_leaf: Tensor, old_leaf: Tensor) -> Tensor:
         return torch.where(mask_t.view(-1, *[1] * (new_leaf.dim() - 1)), new_leaf, old_leaf)
 
-    def choose_shared(*parts: Shared) -> Shared:
-        content, rows = _joined(parts)
+    def choose_shared(*both: Shared) -> Shared:
+        content, rows = _join_texts(both)
         return Shared(content, choose(*rows))
 
     return map_state(choose, new, old, shared=choose_shared)
 
 
 def widest(device: torch.device) -> torch.dtype:
-    """The widest floating-point type of a device: float64, or float32 where it has no float64."""
+    """Return the widest floating-point type of a device: float64, or float32 if the device has no float64."""
     return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 
 def exact(tensor: Tensor) -> Tensor:
-    """The tensor in float64; on the CPU if its device has no float64."""
+    """Return the tensor in float64, on the CPU if its device has no float64."""
     return (tensor.cpu() if tensor.device.type in WITHOUT_FLOAT64 else tensor).double()

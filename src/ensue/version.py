@@ -1,6 +1,4 @@
-"""The package itself: its version, and its data files, which may be in a zip archive on `sys.path`."""
-
-from __future__ import annotations
+"""The version and the data files of the package, which may be installed as a zip archive on `sys.path`."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable

@@ -15,7 +15,6 @@ from conftest import REPOSITORY
 from ensue.recipe import read_recipe
 from ensue.runs.reporter import Reporter, StepReport
 from training.tiny import kept, run_tiny
-from training.tiny_texts import without_pictures
 
 PAGE = (REPOSITORY / "docs" / "adding-a-task.md").read_text()
 MOST_LINES = 150
@@ -51,6 +50,7 @@ def parity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pictures")
 def test_a_task_is_one_folder_and_one_line(parity: Path, ensue: Ensue, refused: Callable[..., str]) -> None:
     train = ["train", "parity.toml", "--train", "bits.txt", "--out", "run", "--threads", "1", "--device", "cpu"]
     said = ensue(*train, "--set", "train.precision=float32")
@@ -67,8 +67,7 @@ def test_a_task_is_one_folder_and_one_line(parity: Path, ensue: Ensue, refused: 
 
 
 @pytest.mark.slow
-def test_it_is_taken_up_again_after_a_kill(parity: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
+def test_it_is_taken_up_again_after_a_kill(parity: Path) -> None:
     recipe = read_recipe(
         "parity.toml",
         {"train.steps": 40, "train.precision": "float32", "train.checkpoint_every": 10, "data.train": "bits.txt"},

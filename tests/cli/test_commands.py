@@ -18,13 +18,11 @@ from rich.console import Console
 
 import ensue as package
 from command_fixtures import SMALL, Ensue
-from ensue.cli.training import first_use
 from ensue.console.reporter import ConsoleReporter
 from ensue.console.tables import csv_lines
 from ensue.errors import EnsueError
 from ensue.recipe import read_recipe, recipe_names
 from training.tiny import some_slow
-from training.tiny_texts import without_pictures
 
 ENTRY = "import ensue.cli; ensue.cli.main()"
 
@@ -37,7 +35,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_help_lists_and_a_run_that_is_not_there_need_no_torch() -> None:
     code = """
 import sys, ensue.cli
-good = ["--help"], ["train", "--help"], [], ["--version"], ["recipes"], ["recipes", "char-lstm"]
+good = ["--help"], ["train", "--help"], [], ["cache"], ["--version"], ["recipes"], ["recipes", "char-lstm"]
 for arguments in *good, ["predict", "nosuch"]:
     sys.argv[1:] = arguments
     try:
@@ -47,7 +45,7 @@ for arguments in *good, ["predict", "nosuch"]:
     print("imported:", *sorted({"torch", "numpy"} & sys.modules.keys()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert [line for line in done.stdout.splitlines() if line.startswith("imported:")] == ["imported:"] * 7
+    assert [line for line in done.stdout.splitlines() if line.startswith("imported:")] == ["imported:"] * 8
     assert done.stderr == "ensue: nosuch: no such run directory\n"
 
 
@@ -81,11 +79,6 @@ def test_train_says_what_it_does_and_what_to_try(ensue: Ensue, text: Path) -> No
     assert "step 3  validation" in said.err
     assert said.err.endswith("try\n  ensue generate 'my run'\n")
     assert "Traceback" not in said.err
-
-
-def test_what_to_try_is_quoted() -> None:
-    assert first_use("language-modeling", Path("my run")) == "ensue generate 'my run'"
-    assert first_use("labeling", Path("run")) == "ensue predict run"
 
 
 def test_evaluate_json_is_one_object_and_nothing_else(ensue: Ensue, trained: Path, text: Path) -> None:
@@ -122,7 +115,7 @@ def test_scores_of_several_runs_are_a_table(
     ]
     assert "expected one" in refused("score", lstm, text, "--csv", "--json")
     assert "--beside RUN goes with --csv" in refused("score", lstm, text, "--beside", other)
-    assert "named twice" in refused("score", lstm, text, "--csv", "--beside", lstm)
+    assert "occurs twice" in refused("score", lstm, text, "--csv", "--beside", lstm)
     assert "found stdin" in refused("score", lstm, "--csv", "--beside", other, stdin=b"the")
 
 
@@ -161,11 +154,6 @@ def test_generate_streams_the_same_text_for_the_same_seed(model: str, ensue: Ens
     assert ensue("generate", trained / model, *options[2:], "--seed", 1, "--prompt", "-", stdin=b"the ").out == first
 
 
-def test_generate_several(ensue: Ensue, trained: Path) -> None:
-    said = ensue("generate", trained / "lstm", "--samples", 3, "--max-tokens", 5, "--seed", 0)
-    assert [line for line in said.out.splitlines() if line.startswith("---")] == ["--- 1", "--- 2", "--- 3"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", some_slow(["lstm", "transformer"], "transformer"))
 def test_generate_searches(model: str, ensue: Ensue, trained: Path) -> None:
@@ -193,7 +181,7 @@ def test_a_reader_that_goes_away_is_no_traceback(trained: Path, text: Path) -> N
 
 def test_recipes_are_listed_and_shown(ensue: Ensue) -> None:
     listed = ensue("recipes").out.splitlines()
-    assert sorted(line.split()[0] for line in listed if line.startswith("  ")) == sorted(recipe_names())
+    assert sorted(line.split()[0] for line in listed if re.match("  [a-z]", line)) == sorted(recipe_names())
     assert max(map(len, listed)) <= 80
     assert "tagger: sentences with a label for each word" in listed
     assert any(re.match(r"  char-lstm +5 min  Characters with one LSTM", line) for line in listed)
@@ -203,6 +191,7 @@ def test_recipes_are_listed_and_shown(ensue: Ensue) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pictures")
 def test_quickstart_ends_with_samples_and_three_commands_that_work(ensue: Ensue, text: Path) -> None:
     said = ensue("quickstart", text, "--seconds", 1, "--threads", 1)
     assert said.status == 0
@@ -217,12 +206,11 @@ def test_quickstart_ends_with_samples_and_three_commands_that_work(ensue: Ensue,
 
 
 @pytest.mark.slow
-def test_quickstart_without_a_text_takes_the_next_free_name(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
+def test_quickstart_without_a_text_takes_the_next_free_name(ensue: Ensue) -> None:
     Path("quickstart").mkdir()
     said = ensue("quickstart", "--seconds", 1, "--threads", 1)
     assert said.status == 0
-    assert "English that Python carries" in said.err
+    assert "English text that comes with Python" in said.err
     assert Path("quickstart-2/model.safetensors").is_file()
     assert os.listdir("quickstart") == []
     assert "ensue generate quickstart-2 " in said.err
@@ -232,7 +220,7 @@ def test_quickstart_without_a_text_takes_the_next_free_name(ensue: Ensue, monkey
 def test_resume_needs_no_recipe_and_takes_a_longer_budget(ensue: Ensue, run: Path) -> None:
     assert "finished at step 12 " in ensue("train", "--resume", "--out", run).err
     said = ensue("train", "--resume", "--out", run, "--set", "train.steps=15")
-    assert "going on from step 12" in said.err
+    assert "resumed from step 12" in said.err
     assert "finished at step 15 " in said.err
 
 
@@ -243,7 +231,7 @@ def test_ctrl_c_before_the_first_validation_of_quickstart(
     monkeypatch.setattr(ConsoleReporter, "stepped", lambda self, report: signal.raise_signal(signal.SIGINT))
     said = ensue("quickstart", text, "--seconds", 60, "--threads", 1)
     assert said.status == 130
-    assert said.err.endswith("go on with\n  ensue train --resume --out quickstart\n")
+    assert said.err.endswith("resume with\n  ensue train --resume --out quickstart\n")
     assert said.out == ""
 
 
@@ -259,14 +247,6 @@ def test_what_is_worked_out_first_is_shown(is_terminal: bool, monkeypatch: pytes
     assert "50 %" in shown.getvalue() or not is_terminal
 
 
-def test_short_work_is_not_shown_off_a_terminal() -> None:
-    shown = io.StringIO()
-    with ConsoleReporter(Console(file=shown, force_terminal=False, width=80)) as reporter:
-        for share in (0.0, 0.5, 1.0):
-            reporter.working("layers of a run", share)
-    assert shown.getvalue() == ""
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "content",
@@ -280,8 +260,7 @@ def test_short_work_is_not_shown_off_a_terminal() -> None:
     ],
     ids=["1 MB line", "one line", "CRLF", "NUL", "emoji", "BOM"],
 )
-def test_unusual_texts_work(content: bytes, ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
+def test_unusual_texts_work(content: bytes, ensue: Ensue) -> None:
     path = Path("na\u00efve \U0001f600 text.txt")
     path.write_bytes(content)
     text = content.decode().removeprefix("\ufeff")
@@ -293,12 +272,3 @@ def test_unusual_texts_work(content: bytes, ensue: Ensue, monkeypatch: pytest.Mo
     assert len(scored) == len(short.read_bytes().decode().removeprefix("\ufeff"))
     assert json.loads(ensue("evaluate", "out", path, "--json").out)["characters"] == len(text)
     assert len(ensue("generate", "out", "--max-tokens", 30, "--seed", 0).out) >= 30
-
-
-@pytest.mark.slow
-def test_a_terminal_that_knows_no_unicode(trained: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ENTRY, "recipes"], capture_output=True, check=False,
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, b"")

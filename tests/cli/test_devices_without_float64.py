@@ -20,7 +20,6 @@ from ensue.recipe import read_recipe
 from ensue.training.run import train_run
 from page_data import tiny, write_data
 from training.tiny import some_slow
-from training.tiny_texts import without_pictures
 
 
 class Refusing:
@@ -91,7 +90,6 @@ def test_a_run_and_its_use_need_no_float64(
     recipe: str, tmp_path: Path, ensue: Ensue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    without_pictures(monkeypatch)
     write_data(tmp_path)
     data, commands = USES[recipe]
     settings = {"data.train": data, **(CHARACTERS if commands == NAMES else {})}
@@ -115,6 +113,6 @@ def test_what_fails_there_is_noticed(wrong: Callable[[torch.Tensor], Any], witho
         wrong(torch.ones(2))
 
 
-def test_sums_where_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_where_there_is_more() -> None:
     assert types.widest(torch.device("cpu")) == types.exact(torch.ones(1)).dtype == torch.float64
     assert types.widest(torch.device("mps")) == torch.float32

@@ -17,17 +17,16 @@ from numpy.typing import NDArray
 import ensue as package
 from command_fixtures import Ensue
 from ensue.errors import DataError
-from ensue.extensions.annotating.beginning import begun, shares_of
-from ensue.extensions.annotating.static_student import principal_components, weights_by_frequency
-from ensue.extensions.annotating.teachers import taught
+from ensue.extensions.annotating.beginning import label_probabilities, propagate_labels
+from ensue.extensions.annotating.teachers import principal_components, weights_by_frequency, write_student_data
+from ensue.extensions.word_vectors.pipeline import WordVectorsPipeline
 from ensue.library import load
 from ensue.tasks.classification.pipeline import ClassificationPipeline
-from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
-from ensue.tasks.words.teacher import read_answers, softened
+from ensue.tasks.words.data import read_teacher_answers, softened
 from ensue.training.run import begin_job
 from kept_runs.make import unpacked
 from training.tiny import run_tiny
-from training.tiny_texts import classifying, documents, first_word, pairs, tagging, tsv, without_pictures
+from training.tiny_texts import classifying, documents, first_word, pairs, tagging, tsv
 
 Refused = Callable[..., str]
 SMALL = [
@@ -39,7 +38,6 @@ SMALL = [
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    without_pictures(monkeypatch)
 
 
 def lines(path: str | Path) -> list[dict[str, Any]]:
@@ -74,7 +72,7 @@ def test_the_loss_is_the_expected_surprisal_of_the_labels() -> None:
     assert found.total.item() == pytest.approx((p * surprisal).sum(), rel=1e-5)
 
 
-def test_certain_answers_teach_what_labels_teach() -> None:
+def test_certain_answers_train_the_same_weights_as_labels() -> None:
     """Bit for bit."""
     texts = documents(40)
     Path("data.tsv").write_text(tsv(texts))
@@ -83,9 +81,9 @@ def test_certain_answers_teach_what_labels_teach() -> None:
         {"text": text.text, "probabilities": {name: float(name in text.labels) for name in names}} for text in texts
     ]
     Path("told.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name, teacher in (("gold", ""), ("taught", "told.jsonl")):
+    for name, teacher in (("gold", ""), ("distilled", "told.jsonl")):
         run_tiny(classifying(Path("data.tsv"), data={"teacher": teacher}, steps=4), Path(name))
-    assert Path("gold/model.safetensors").read_bytes() == Path("taught/model.safetensors").read_bytes()
+    assert Path("gold/model.safetensors").read_bytes() == Path("distilled/model.safetensors").read_bytes()
 
 
 def test_what_is_learned_is_the_mean_of_the_teachers_and_the_label() -> None:
@@ -100,7 +98,9 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_label() -> None:
     write_answers("a.jsonl", texts, "xy", both[0])
     write_answers("b.jsonl", texts[::-1], "xy", both[1][::-1])
     recipe = classifying(Path("data.tsv"))
-    student = taught(["a.jsonl", "b.jsonl"], recipe, Path("out"), pool="pool.txt", gold=0.25, temperature=2.0)
+    student = write_student_data(
+        ["a.jsonl", "b.jsonl"], recipe, Path("out"), pool="pool.txt", gold=0.25, temperature=2.0
+    )
     flat = np.exp(logits / 2)
     expected = (flat / flat.sum(-1, keepdims=True)).mean(0)
     expected[:2] = 0.75 * expected[:2] + 0.25 * np.eye(2)
@@ -111,7 +111,7 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_label() -> None:
 
 
 @pytest.mark.parametrize("task", ["classification", "labeling"])
-def test_validation_is_on_labels_that_people_gave(task: str) -> None:
+def test_validation_has_gold_labels(task: str) -> None:
     """Where there are some, beside a pool. They are not learned, and equal texts are all in one part."""
     texts = [f"number {n // 2}" for n in range(20)]
     if task == "classification":
@@ -128,7 +128,7 @@ def test_validation_is_on_labels_that_people_gave(task: str) -> None:
     ]  # fmt: skip
     Path("told.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     recipe = (classifying if task == "classification" else tagging)(Path("gold"), data={"valid_fraction": 0.1})
-    student = taught(["told.jsonl"], recipe, Path("out"), pool="pool.txt")
+    student = write_student_data(["told.jsonl"], recipe, Path("out"), pool="pool.txt")
     learned, held_out = lines(student.data.train), lines(student.data.valid)
     of = [[row.get("text") or " ".join(row["tokens"]) for row in part] for part in (learned, held_out)]
     assert (len(of[0]), len(of[1])) == (38, 2)
@@ -144,7 +144,7 @@ def test_validation_beside_a_pool_has_each_class() -> None:
     Path("pool.txt").write_text("a pool\n")
     texts = [*(f"number {n}" for n in range(100)), "a pool"]
     write_answers("told.jsonl", texts, "xyz", drawn(len(texts), 0))
-    student = taught(
+    student = write_student_data(
         ["told.jsonl"], classifying(Path("gold"), data={"valid_fraction": 0.1}), Path("out"), pool="pool.txt"
     )
     assert Counter(row["label"] for row in lines(student.data.valid)) == {"x": 6, "y": 3, "z": 1}
@@ -156,13 +156,13 @@ def test_a_pool_may_be_a_file_of_answers_and_repeat_training_texts() -> None:
     write_answers("told.jsonl", ["ein Tag", "zwei M\xe4rkte", "drei"], "xy", drawn(3, 4, 2))
     own = {"texts": ["review"], "labels": "kind", "encoding": "latin-1"}
     recipe = classifying(Path("data.tsv"), data=own)
-    student = taught(["told.jsonl"], recipe, Path("new/folder/out"), pool="told.jsonl", gold=1.0)
+    student = write_student_data(["told.jsonl"], recipe, Path("new/folder/out"), pool="told.jsonl", gold=1.0)
     rows = lines(student.data.train)
     assert [row["text"] for row in rows] == ["ein Tag", "zwei M\xe4rkte", "drei"]
     assert [row["probabilities"] for row in rows[:2]] == [{"x": 1, "y": 0}, {"x": 0, "y": 1}]
 
 
-def test_a_zero_stays_zero_and_many_labels_stay_numbers() -> None:
+def test_softened_zeros_and_many_labels() -> None:
     shares = np.full((1, 2_001), 1 / 2_000)
     shares[0, 0] = 0
     found = softened(shares, 0.01)
@@ -196,21 +196,6 @@ def test_a_student_of_a_run_goes_on_without_it(write: Any, ensue: Ensue, refused
     assert "out.taught-train.jsonl has changed since this run began" in refused(*more)
 
 
-@pytest.mark.slow
-def test_changed_answers_are_named_and_may_lie_elsewhere(ensue: Ensue, refused: Refused) -> None:
-    texts = [text.text for text in documents(40)]
-    Path("data.tsv").write_text(tsv(documents(40)))
-    names = sorted({text.labels[0] for text in documents(40)})
-    write_answers("told.jsonl", texts, names, drawn(40, 2, len(names)))  # type: ignore[arg-type]
-    train = ["train", "classify-bag", "--train", "data.tsv", "--set", "data.teacher=told.jsonl", "--out", "out"]
-    assert ensue(*train, *SMALL).status == 0
-    Path("told.jsonl").rename("moved.jsonl")
-    more = ["train", "--resume", "--out", "out", "--set", "train.steps=4", "--set", "data.teacher=moved.jsonl"]
-    assert ensue(*more).status == 0
-    write_answers("moved.jsonl", texts, names, drawn(40, 3, len(names)))  # type: ignore[arg-type]
-    assert "moved.jsonl has changed since this run began" in refused(*more)
-
-
 def test_a_student_of_pairs(ensue: Ensue, runs: Path) -> None:
     Path("pairs.tsv").write_text(pairs(30, seed=5))
     said = ensue("distill", runs / "pairs", "classify-pairs", "--train", "pairs.tsv", "--out", "out", *SMALL[:6])
@@ -238,12 +223,15 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
     Path("texts").mkdir()
     cases: list[tuple[list[object], str]] = [
         (["classify-bag", "--train", "data.tsv"], "Missing argument"),
-        ([runs / "topics", "char-lstm", "--train", "data.tsv"], "a student is a classifier or tagger of texts; the"),
+        ([runs / "topics", "char-lstm", "--train", "data.tsv"], "expected the recipe of a text classifier or"),
         ([runs / "names", "classify-bag", "--train", "data.tsv"], "the model is a tagger"),
-        ([runs / "several", "classify-bag", "--train", "data.tsv"], "gives a text several labels"),
-        ([runs / "topics", "classify-bag"], "no text to learn from: --train names texts with labels"),
-        ([runs / "topics", "classify-bag", "--train", "wrong.tsv"], "wrong.tsv:2: the label none; the teachers give"),
-        (["told.jsonl", "classify-bag", "--train", "data.tsv"], "data.tsv:2: told.jsonl has no answer for this text"),
+        ([runs / "several", "classify-bag", "--train", "data.tsv"], "a multi-label classifier; expected"),
+        ([runs / "topics", "classify-bag"], "no training texts; give labeled texts with --train"),
+        ([runs / "topics", "classify-bag", "--train", "wrong.tsv"], "wrong.tsv:2: the label none; expected one of"),
+        (
+            ["told.jsonl", "classify-bag", "--train", "data.tsv"],
+            "data.tsv:2: told.jsonl has no prediction for this text",
+        ),
         (
             [own, "classify-bag", "--train", "data.tsv", "--out", "own", "--overwrite"],
             "own: is the same as own",
@@ -255,10 +243,10 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
         ([runs / "topics", "classify-bag", "--train", "data.tsv", "--out", "own"], "own: is there already"),
         (["none", "classify-bag", "--train", "data.tsv"], "none"),
         (["told.jsonl", "classify-bag", "--train", "data.tsv", "--test", "no.tsv"], "no.tsv: no such file"),
-        (["told.jsonl", "classify-bag", "--train", "data.tsv", "--out", "."], ".: has data.tsv in it, which is read"),
+        (["told.jsonl", "classify-bag", "--train", "data.tsv", "--out", "."], ".: contains data.tsv, which is read"),
         (
             ["told.jsonl", "classify-bag", "--pool", "texts", "--out", "texts/out"],
-            "texts/out: lies in texts, which is read",
+            "texts/out: is inside of texts, which is read",
         ),
     ]
     before = sorted(path.name for path in Path().iterdir())
@@ -273,7 +261,7 @@ def test_answers_that_do_not_fit_the_training_data(refused: Refused) -> None:
     Path("several.jsonl").write_text('{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": ["y"]}\n')
     Path("told.jsonl").write_text('{"text": "nobody wrote this", "probabilities": {"x": 1}}\n')
     train = ["train", "classify-bag", "--set", "data.teacher=told.jsonl", "--out", "out", *SMALL, "--train"]
-    assert "told.jsonl: says nothing of the training texts" in refused(*train, "data.tsv")
+    assert "told.jsonl: contains none of the training texts" in refused(*train, "data.tsv")
     assert "told.jsonl: a teacher is for one label a text" in refused(*train, "several.jsonl")
     Path("told.jsonl").write_text(
         '{"text": "a", "probabilities": {"x": 1}}\n{"text": "a", "probabilities": {"x": 0.5}}'
@@ -301,7 +289,7 @@ def test_a_line_is_an_answer_or_a_mistake_with_its_place(tmp_path: Path, found: 
     path = tmp_path / "told.jsonl"
     path.write_text("\n".join(found), encoding="utf-8", errors="replace")
     try:
-        answers = list(read_answers(path, of_words=of_words))
+        answers = list(read_teacher_answers(path, of_words=of_words))
     except DataError as error:
         where = str(error)
     else:
@@ -314,7 +302,7 @@ def test_a_line_is_an_answer_or_a_mistake_with_its_place(tmp_path: Path, found: 
     assert where.startswith(f"{path}:")
 
 
-def test_a_few_examples_begin_a_classifier(ensue: Ensue, refused: Refused) -> None:
+def test_begin_trains_a_classifier_on_propagated_labels(ensue: Ensue, refused: Refused) -> None:
     """The examples stay what they are, and the texts of the pool get the labels that their vectors say."""
     unpacked("vectors-skipgram", Path())
     words = [word for word in load("vectors-skipgram", kind=WordVectorsPipeline).words if word.isalpha()]
@@ -327,7 +315,7 @@ def test_a_few_examples_begin_a_classifier(ensue: Ensue, refused: Refused) -> No
     assert [row["probabilities"] for row in rows[:3]] == [{"7": 0, "x": 1}, {"7": 1, "x": 0}, {"7": 0, "x": 1}]
     assert len({row["text"] for row in rows[3:] if row["text"]}) == 8
     vectors = load("vectors-skipgram", kind=WordVectorsPipeline).embed([*(row["text"] for row in rows), "x"])
-    expected = shares_of(vectors[3:-1], vectors[[0, 1, 2, -1]], np.array([1, 0, 1, 1]))
+    expected = label_probabilities(vectors[3:-1], vectors[[0, 1, 2, -1]], np.array([1, 0, 1, 1]))
     assert np.allclose([[row["probabilities"][name] for name in "7x"] for row in rows[3:]], expected, atol=1e-5)
     assert {row["text"]: row["probabilities"] for row in lines("out.taught-train.jsonl")}.items() >= {
         row["text"]: row["probabilities"] for row in rows[:3]
@@ -335,18 +323,18 @@ def test_a_few_examples_begin_a_classifier(ensue: Ensue, refused: Refused) -> No
     assert load("out", kind=ClassificationPipeline).labels.names == ("7", "x")
     Path("again.txt").write_text(f"{words[4]}\n{words[5]}\n{words[0]} {words[1]}\n")
     recipe = classifying(Path("few.tsv"))
-    again = [json.loads(line) for line in begun("vectors-skipgram", recipe, "again.txt")]
+    again = [json.loads(line) for line in propagate_labels("vectors-skipgram", recipe, "again.txt")]
     assert [row["text"] for row in again[3:]] == [words[5]]  # what is an example stays one
     Path("again.txt").write_text(f"{words[4]}\n")
-    with pytest.raises(DataError, match=r"again\.txt: has no text that is not an example"):
-        list(begun("vectors-skipgram", recipe, "again.txt"))
+    with pytest.raises(DataError, match=r"again\.txt: all texts of the pool are examples"):
+        list(propagate_labels("vectors-skipgram", recipe, "again.txt"))
     assert "out: is there already; --overwrite replaces it" in refused(*begin)
-    assert "/: has few.tsv in it, which is read" in refused(*begin[:6], "/", *begin[7:])
+    assert "/: contains few.tsv, which is read" in refused(*begin[:6], "/", *begin[7:])
     others = [*begin[:4], "out", "--out", "other", *begin[7:]]
-    assert "out: this model has no vectors of texts" in refused(*others)
+    assert "out: this model has no text embeddings" in refused(*others)
     Path("few.tsv").write_text("label\ttext\nx\tone\nx\ttwo\n")
     assert "few.tsv: all examples have the label x" in refused(*begin, "--overwrite")
-    assert "the recipe is that of a tagger" in refused(*begin[:7], "--overwrite", "--recipe", "tag-lstm")
+    assert "found that of a tagger" in refused(*begin[:7], "--overwrite", "--recipe", "tag-lstm")
 
 
 def test_principal_components_by_a_decomposition_into_singular_values() -> None:
@@ -383,7 +371,7 @@ def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: R
     ]
     said = ensue(*make)
     assert said.status == 0, said.err
-    assert f"3 principal components of {len(chosen) + 1} vectors of words" in said.err + said.out
+    assert f"3 principal components of {len(chosen) + 1} word vectors" in said.err + said.out
     counts = Counter(Path("pool.txt").read_text().lower().split())
     student = load("out", kind=WordVectorsPipeline)
     assert sorted(student.words) == sorted(counts)
@@ -401,13 +389,15 @@ def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: R
     assert np.array_equal(again.table.vectors, student.table.vectors)
     assert "out: is there already; --overwrite replaces it" in refused(*make)
     other = [*make[:6], "other", *make[7:]]
-    assert "have one teacher, and the words of one text" in refused(*other, "--train", "pool.txt")
-    assert "have one teacher, and the words of one text" in refused(*other[:2], "out", *other[2:])
-    assert "are for students that have labels" in refused(*other, "--gold", "0.1")
+    assert "need exactly one teacher and one text" in refused(*other, "--train", "pool.txt")
+    assert "need exactly one teacher and one text" in refused(*other[:2], "out", *other[2:])
+    assert "are for students with labels" in refused(*other, "--gold", "0.1")
     assert "vectors.d_words is 300" in refused(*other[:-1], "vectors.d_words=300")
     assert 'vectors.kind = "distilled"' in refused(
         *other[:2], "vectors-skipgram", *other[3:], "--set", "train.epochs=1"
     )
-    assert "has no word that occurs often enough" in refused(*other, "--set", "tokenizer.min_count=999")
+    assert "no word occurs tokenizer.min_count times" in refused(*other, "--set", "tokenizer.min_count=999")
     assert "vectors-skipgram: is the same as" in refused(*make[:6], "vectors-skipgram", *make[7:], "--overwrite")
-    assert 'vectors.kind is "distilled"' in refused("train", "vectors-static", "--train", "pool.txt", "--out", "other")
+    assert 'vectors.kind "distilled" cannot be trained' in refused(
+        "train", "vectors-static", "--train", "pool.txt", "--out", "other"
+    )

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 import ensue as package
 from command_fixtures import Ensue
-from ensue.extensions.annotating.teachers import taught
+from ensue.extensions.annotating.teachers import write_student_data
 from ensue.recipe import read_recipe
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.training.run import begin_job
-from training.tiny_texts import columns, sentences, tagging, without_pictures
+from training.tiny_texts import columns, sentences, tagging
 
 Refused = Callable[..., str]
 SMALL = ["--set", "train.steps=3", "--set", "train.precision=float32", "--set", "train.validations=1"]
@@ -29,7 +29,6 @@ POOL = [["Ann", "Lee", "left"], ["they", "saw", "Bo"]]
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    without_pictures(monkeypatch)
 
 
 def lines(path: str | Path) -> list[dict[str, Any]]:
@@ -59,7 +58,9 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_tag() -> None:
     write_answers("a.jsonl", texts, told[0])
     write_answers("b.jsonl", texts[::-1], told[1][::-1])
     recipe = tagging(Path("data.txt"), head={"kind": "crf"}, data={"context_words": 9, "valid_fraction": 0.0})
-    student = taught(["a.jsonl", "b.jsonl"], recipe, Path("out"), pool="pool.txt", gold=0.25, temperature=2.0)
+    student = write_student_data(
+        ["a.jsonl", "b.jsonl"], recipe, Path("out"), pool="pool.txt", gold=0.25, temperature=2.0
+    )
     rows = lines(student.data.train)
     assert [row["tokens"] for row in rows] == texts
     assert [row.get("document") for row in rows] == [0, 0, 1, None, None]
@@ -134,14 +135,14 @@ def test_taggers_that_are_refused_as_students_or_teachers(refused: Refused, runs
     Path("short.jsonl").write_text('{"tokens": ["a", "b"], "probabilities": [{"DET": 1}]}\n')
     Path("plain.txt").write_text("a DET\nb NOUN\n\n" * 3)
     cases: list[tuple[list[object], str]] = [
-        ([runs / "names", "tag-lstm-crf", "--set", "head.scheme=bio"], "gives iobes, the student learns bio (head.s"),
-        (["bio.jsonl", "tag-lstm-crf"], "bio.jsonl: speaks of tags in the scheme bio; the student learns iobes (head"),
-        (["pos.jsonl", "tag-lstm-crf"], "pos.jsonl: speaks of the tags DET; the student learns iobes (head.scheme)"),
+        ([runs / "names", "tag-lstm-crf", "--set", "head.scheme=bio"], "predicts iobes; the student expects bio"),
+        (["bio.jsonl", "tag-lstm-crf"], "bio.jsonl: has tags in the scheme bio; the student learns iobes (head"),
+        (["pos.jsonl", "tag-lstm-crf"], "pos.jsonl: has the tags DET; the student learns iobes (head.scheme)"),
         (["short.jsonl", "tag-lstm-crf"], 'short.jsonl:1: expected {"tokens": [...], "probabilities": [{TAG: NUMBER'),
         ([runs / "topics", "tag-lstm-crf"], "the model is a classifier"),
-        ([runs / "upos", "tag-lstm", "--train", "data.txt"], "gives plain labels, the student learns iobes"),
-        ([runs / "names", "tag-lstm", "--train", "plain.txt"], "names: gives iobes, the student learns plain labels"),
-        ([runs / "names", "tag-lstm", "--set", "data.nested=1"], "a student has one column of labels, whose spans do"),
+        ([runs / "upos", "tag-lstm", "--train", "data.txt"], "predicts plain labels; the student expects iobes"),
+        ([runs / "names", "tag-lstm", "--train", "plain.txt"], "names: predicts iobes; the student expects plain"),
+        ([runs / "names", "tag-lstm", "--set", "data.nested=1"], "a student has a single label column"),
     ]
     for arguments, expected in cases:
         train = [] if "--train" in arguments else ["--train", "data.txt"]

@@ -10,13 +10,13 @@ from ensue import notices
 from ensue.console import output
 from ensue.console.output import notices_shown
 from ensue.errors import EnsueError
-from ensue.notices import say_once
+from ensue.notices import warn_once
 
 
 def test_a_notice_is_one_line_and_said_once(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     def noticing() -> list[str]:
         for _ in range(2):
-            say_once("topic", "the compiler\n  fails (why)")
+            warn_once("topic", "the compiler\n  fails (why)")
         return []
 
     monkeypatch.setattr("ensue.recipe.recipe_names", noticing)
@@ -29,14 +29,14 @@ def test_a_notice_is_one_line_and_said_once(ensue: Ensue, monkeypatch: pytest.Mo
 
 def test_a_mistake_takes_the_place_of_a_notice(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     def mistaken() -> list[str]:
-        say_once("rows", "are these rows?")
-        raise EnsueError("line 3 is no text")
+        warn_once("rows", "are these rows?")
+        raise EnsueError("line 3 is not text")
 
     monkeypatch.setattr("ensue.recipe.recipe_names", mistaken)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         said = ensue("recipes")
-    assert (said.status, said.err) == (2, "ensue: line 3 is no text\n")
+    assert (said.status, said.err) == (2, "ensue: line 3 is not text\n")
 
 
 def test_a_notice_does_not_wait_for_a_command_that_writes_nothing(
@@ -45,15 +45,15 @@ def test_a_notice_does_not_wait_for_a_command_that_writes_nothing(
     shown = list[bool]()
 
     def working() -> list[str]:
-        say_once("slow", "this will take long")
+        warn_once("slow", "this will take long")
         end = time.monotonic() + 30
-        while output._waiting and time.monotonic() < end:
+        while output._pending and time.monotonic() < end:
             time.sleep(0.01)
-        shown.append(not output._waiting)
+        shown.append(not output._pending)
         return []
 
     monkeypatch.setattr("ensue.recipe.recipe_names", working)
-    monkeypatch.setattr(output, "SECONDS", 0.01)
+    monkeypatch.setattr(output, "MAX_DELAY_SECONDS", 0.01)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         said = ensue("recipes")
@@ -73,7 +73,7 @@ def test_another_warning_is_shown_as_python_does() -> None:
 
 def called(topic: str, message: str) -> None:
     """Calls what notices: the notice is of the line that calls this."""
-    say_once(topic, message)
+    warn_once(topic, message)
 
 
 def test_a_notice_is_of_the_place_that_called_and_filters_find_it() -> None:
@@ -92,7 +92,7 @@ def test_a_notice_is_of_the_place_that_called_and_filters_find_it() -> None:
 
 def test_any_number_of_topics_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither here, nor in what Python keeps for each module."""
-    monkeypatch.setattr(notices, "MOST_TOPICS", 3)
+    monkeypatch.setattr(notices, "MAX_TOPICS", 3)
     shown = []
     with warnings.catch_warnings():
         warnings.simplefilter("default")
@@ -105,6 +105,6 @@ def test_any_number_of_topics_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -
         warnings.simplefilter("always")
         for number in range(20):
             for _ in range(2):
-                say_once(f"file {number}", "a text is empty")
-            assert len(notices._said) <= 3
+                warn_once(f"file {number}", "a text is empty")
+            assert len(notices._topics) <= 3
     assert len(said) == 20

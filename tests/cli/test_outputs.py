@@ -11,7 +11,6 @@ import pytest
 import typer
 
 from ensue.cli import command_line
-from ensue.cli.data import data
 from ensue.cli.generating import embed
 from ensue.cli.options import accesses, with_checked_outputs
 from ensue.cli.program import commands
@@ -19,13 +18,14 @@ from ensue.cli.training import train
 from ensue.cli.using import predict, score
 from ensue.errors import EnsueError
 from ensue.extensions.annotating.command import choose
+from ensue.extensions.surveying.command import data
 from ensue.outputs import Access
 from ensue.recipe import read_recipe
 
 PLAIN = {
     "at_least", "column", "device", "encoders", "encoding", "format", "host", "key", "labels", "language", "license",
-    "name", "off", "older_than", "pooling", "precision", "shard", "sources", "splitter", "target", "targets", "text",
-    "token", "track", "trusted_host", "words",
+    "name", "off", "offsets", "older_than", "output_encoding", "pooling", "precision", "require", "shard", "sources",
+    "splitter", "target", "targets", "text", "to", "token", "track", "trusted_host", "words",
 }  # fmt: skip
 """Parameters that are texts and name no place."""
 OUTPUTS = (Access.OUT_FILE, Access.OUT_FOLDER)
@@ -213,4 +213,4 @@ def test_the_files_of_a_recipe_are_inputs(refused: Callable[..., str], tmp_path:
     recipe.write_text(read_recipe("tag-lstm", settings).to_toml())
     options = ["--recipe", recipe, "--out", vectors, "--overwrite"]
     assert f"{vectors}: is the same as" in refused("doubt", "labels.tsv", *options)
-    assert ": lies in" in refused("train", recipe, "--out", tmp_path / "data" / "run")
+    assert ": is inside of" in refused("train", recipe, "--out", tmp_path / "data" / "run")

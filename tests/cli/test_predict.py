@@ -2,9 +2,7 @@
 
 import gzip
 import json
-import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,10 +26,8 @@ from training.tiny_texts import (
     quoted_csv,
     sentences,
     tsv,
-    without_pictures,
 )
 
-ENTRY = "import ensue.cli; ensue.cli.main()"
 SMALL = [
     part
     for setting in (
@@ -45,7 +41,6 @@ SMALL = [
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    without_pictures(monkeypatch)
 
 
 def tags(run: Path, texts: list[list[str]]) -> list[list[str]]:
@@ -112,7 +107,7 @@ def test_columns_come_back_with_the_last_one_filled(ensue: Ensue, runs: Path) ->
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("given", ["form", "form and part of speech"])
 def test_columns_without_labels_get_one_more(given: str, ensue: Ensue, runs: Path) -> None:
-    """What stands in the last of them is no label of the model's, and it stays."""
+    """What stands in the last of them is not a label of the model's, and it stays."""
     words = sentences(20, seed=5)
     rows = [zip(s.words, s.pos, strict=True) for s in words]
     text = "\n".join("".join((w if given == "form" else f"{w} {p}") + "\n" for w, p in row) for row in rows)
@@ -234,8 +229,8 @@ def test_raw_texts_have_label_and_probability_before_them(ensue: Ensue, runs: Pa
     forget_what_was_said()
     said = ensue("predict", runs / "topics", stdin="salt and oven\n\na choir, é\nxyzzy plugh\n".encode())
     assert said.err.splitlines() == [
-        "ensue: stdin: a text is empty; what is predicted there means nothing",
-        "ensue: stdin: a text has no word of the training data; do not trust the answer",
+        "ensue: stdin: a text is empty; predictions for them are meaningless",
+        "ensue: stdin: a text has no word of the training data; predictions for them are unreliable",
         "4 of 9 words (44%) are not known from the training data",
     ]
     answers = package.load(runs / "topics", device="cpu").predict(["salt and oven", "", "a choir, é", "xyzzy plugh"])
@@ -295,30 +290,6 @@ def test_evaluate_json_of_a_tagger(ensue: Ensue, runs: Path) -> None:
     assert re.search(rf"^PER .* {scores['per_label']['PER']['support']} *$", table, flags=re.MULTILINE)
 
 
-def test_the_mistakes_of_a_tagger_are_a_table(ensue: Ensue, refused: Callable[..., str], runs: Path) -> None:
-    tagged = sentences(20, seed=8)
-    gold = columns(tagged).replace(" O\n", " B-PER\n", 3)  # some that are wrong for sure
-    Path("test.txt").write_text(gold)
-    said = ensue("evaluate", runs / "names", "test.txt", "--errors", "mistakes.tsv")
-    rows = [line.split("\t") for line in Path("mistakes.tsv").read_text().splitlines()]
-    expected, line = [], 1
-    for sentence, found in zip(gold.split("\n\n"), tags(runs / "names", [s.words for s in tagged]), strict=True):
-        words, labels = [[row.split(" ")[at] for row in sentence.strip().split("\n")] for at in (0, 2)]
-        for at, (right, predicted) in enumerate(zip(labels, found, strict=True)):
-            if right != predicted:
-                context = (" ".join(words[max(0, at - 8) : at]), " ".join(words[at + 1 : at + 9]))
-                expected.append([f"test.txt:{line}", words[at], right, predicted, *context])
-        line += len(words) + 1
-    assert rows == [["place", "word", "right", "predicted", "before", "after"], *expected]
-    assert len(expected) >= 3
-    assert re.search(r"^right +predicted +words *$.*^B-PER +O +3 *$", said.out, flags=re.MULTILINE | re.DOTALL)
-    assert said.err.endswith("wrote mistakes.tsv\n")
-    assert "is the same as test.txt" in refused("evaluate", runs / "names", "test.txt", "--errors", "test.txt")
-    assert Path("test.txt").read_text() == gold
-    assert refused("evaluate", runs / "names", "test.txt", "--errors", "no/a.tsv") == "no/a.tsv: no folder no"
-    assert "its evaluate has no --errors" in refused("evaluate", runs / "topics", "test.txt", "--errors", "a.tsv")
-
-
 def test_evaluate_json_of_a_classifier(ensue: Ensue, runs: Path) -> None:
     Path("test.tsv").write_text(tsv(documents(40, seed=8)))
     said = ensue("evaluate", runs / "topics", "test.tsv", "--json")
@@ -333,18 +304,6 @@ def test_evaluate_json_of_a_classifier(ensue: Ensue, runs: Path) -> None:
     assert re.search(r"the model does not know the label history: wrong \d+ times", table)
 
 
-@pytest.mark.slow
-def test_a_reader_that_goes_away_is_no_traceback(runs: Path) -> None:
-    Path("long.txt").write_text("Anna sees the old house .\n" * 20_000)
-    run = shlex.quote(str(runs / "names"))
-    python = f"{shlex.quote(sys.executable)} -c {shlex.quote(ENTRY)}"
-    script = f"{python} predict {run} long.txt --format text | head -1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    first, status = done.stdout.splitlines()
-    assert (first.split("\t")[0], status) == ("Anna", "0")
-
-
 @pytest.mark.filterwarnings("ignore:.* no word of the training data")
 def test_other_encodings(ensue: Ensue, runs: Path) -> None:
     Path("old.txt").write_bytes("caf\u00e9 Anna\n".encode("latin-1"))
@@ -355,33 +314,6 @@ def test_other_encodings(ensue: Ensue, runs: Path) -> None:
     assert ensue("predict", runs / "topics", "old.txt", "--encoding", "latin-1").out.endswith("\tcaf\u00e9 Anna\n")
 
 
-@pytest.mark.slow
-def test_labels_and_columns_that_look_like_markup(ensue: Ensue) -> None:
-    """Square brackets are how the library that draws tables writes colors."""
-    names = {"cooking": "[/b]", "music": "[red]", "sports": "a|b"}
-    texts = [d._replace(labels=[names[d.labels[0]]]) for d in documents(60)]
-    Path("train.csv").write_text("[/i],text\n" + "".join(f"{d.labels[0]},{d.text}\n" for d in texts))
-    Path("valid.csv").write_text("[/i],text\n[/u],never seen\n" + "".join(f"{d.labels[0]},{d.text}\n" for d in texts))
-    said = ensue("train", "classify-lstm", "--train", "train.csv", "--valid", "valid.csv", "--out", "run",
-                 "--set", "data.labels='[/i]'", *SMALL)  # fmt: skip
-    assert said.status == 0
-    assert 'label: column 1 "[/i]"' in said.err
-    assert "training has no [/u]" in said.err
-    table = ensue("evaluate", "run", "valid.csv").out
-    for shown in (said.err, table):
-        assert {"[/b]", "[red]", "a|b", "[/u]"} <= {line.split()[0] for line in shown.splitlines() if line.strip()}
-    rows = [line for line in Path("run/README.md").read_text().splitlines() if "a" in line and "b |" in line]
-    assert r"| a\|b | " in "".join(rows)
-
-
-def test_an_interrupted_reader_of_a_folder_of_texts(ensue: Ensue, runs: Path) -> None:
-    for label in ("x", "y"):
-        os.makedirs(f"texts/{label}")
-        Path(f"texts/{label}/1.txt").write_text("salt and oven")
-    out = ensue("predict", runs / "topics", "texts").out.splitlines()
-    assert [line.split("\t")[0] for line in out] == ["texts/x/1.txt", "texts/y/1.txt"]
-
-
 def test_a_run_behind_another_has_the_same_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked("tag-lstm", tmp_path)
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
@@ -389,8 +321,3 @@ def test_a_run_behind_another_has_the_same_precision(tmp_path: Path, monkeypatch
     for precision, expected in (("float32", False), ("bfloat16", True)):
         other = with_behind("predict", first, tmp_path / "tag-lstm", "cpu", None, precision)  # type: ignore[arg-type]
         assert {part.in_bfloat16 for part in other.model.modules() if isinstance(part, Recurrent)} == {expected}
-
-
-def test_a_precision_that_is_not_there(refused: Callable[..., str], runs: Path) -> None:
-    said = refused("predict", runs / "tagger", "--precision", "half")
-    assert said == "Invalid value for '--precision': 'half' is not one of 'float32', 'bfloat16'."

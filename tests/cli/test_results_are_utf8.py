@@ -1,4 +1,4 @@
-"""The law that results are UTF-8 where stdout is no terminal, and that stdin is read so, whatever the locale."""
+"""The law that results are UTF-8 where stdout is not a terminal, and that stdin is read so, whatever the locale."""
 
 import inspect
 import io

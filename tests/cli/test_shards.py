@@ -26,9 +26,9 @@ def assert_parts_are_the_whole(ensue: Ensue, *command: object) -> None:
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.tasks.classification.pipeline.CHUNK_TEXTS", 7)
     monkeypatch.setattr("ensue.tasks.labeling.pipeline.CHUNK_WORDS", 20)
-    monkeypatch.setattr("ensue.console.vectors.TOGETHER", 5)
-    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.task.CHUNK", 5)
-    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.writer.CHUNK", 5)
+    monkeypatch.setattr("ensue.console.vectors.BATCH_TEXTS", 5)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.task.CHUNK_SOURCES", 5)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.writer.CHUNK_SOURCES", 5)
 
 
 @pytest.mark.slow

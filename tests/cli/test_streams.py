@@ -5,17 +5,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import repeat
 from pathlib import Path
 
 import pytest
 
 from command_fixtures import Ensue
-from ensue.console.output import mistake, streams
-from ensue.data.sources import whole_text
-from ensue.errors import DataError, EnsueError
-from training.tiny import run_tiny
-from training.tiny_texts import columns, sentences, tagging
+from ensue.console.output import streams, user_message
+from ensue.errors import EnsueError
 
 ENTRY = [sys.executable, "-c", "import ensue.cli; ensue.cli.main()"]
 
@@ -98,13 +94,6 @@ def test_a_reader_that_has_gone_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -
     assert not ended.value.code
 
 
-def test_progress_that_nobody_sees_is_no_reason_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Refusing(BrokenPipeError(32, "Broken pipe")))
-    with streams():
-        print("step 1", file=sys.stderr, flush=True)
-        print("step 2", file=sys.stderr, flush=True)
-
-
 def surrogates() -> UnicodeEncodeError:
     try:
         'train = "a \udcff.txt"\n'.encode()
@@ -122,13 +111,13 @@ def surrogates() -> UnicodeEncodeError:
         (surrogates(), r"\udcff.txt: not UTF-8"),
         (MemoryError(), "not enough memory"),
         (RuntimeError("can't allocate memory: you tried to allocate 3500000000 bytes."),
-         "not enough memory: 3,500,000,000 more bytes were asked for"),
+         "not enough memory: 3,500,000,000 more bytes were requested"),
         (UnicodeEncodeError("ascii", "é", 0, 1, "a defect"), None),
         (RuntimeError("a defect"), None), (ValueError("a defect"), None), (RecursionError("a defect"), None),
     ],
 )  # fmt: skip
 def test_what_the_system_says_in_one_line(error: Exception, line: str | None) -> None:
-    assert mistake(error) == line
+    assert user_message(error) == line
 
 
 def test_a_mistake_is_one_line_whatever_is_in_its_names(
@@ -138,16 +127,6 @@ def test_a_mistake_is_one_line_whatever_is_in_its_names(
     assert refused("data", "two\nlines").startswith(r"two\nlines: no such file")
     assert len(refused("data", "long" * 5000)) < 6000
     assert refused("data", "red\x1b[31m").startswith(r"red\x1b[31m: no file")
-
-
-@pytest.mark.slow
-def test_nobody_types_where_stdin_is_closed(
-    refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "names.txt").write_text(columns(sentences(20)))
-    run_tiny(tagging(tmp_path / "names.txt", steps=1), tmp_path / "run")
-    monkeypatch.setattr(sys, "stdin", None)
-    assert refused("predict", tmp_path / "run") == "stdin: closed"
 
 
 def test_a_defect_shows_its_traceback(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,11 +174,5 @@ def test_names_that_the_system_refuses(ensue: Ensue, trained: Path, text: Path) 
         assert "File name too long" in said.err
         assert said.err.count("\n") == 1
     assert ensue("recipes", long).err.startswith('ensue: no recipe named "xxx')  # a name need not be a path
-    assert ensue("data", "~nosuchuser/x").err == "ensue: ~nosuchuser/x: no home is known for ~nosuchuser\n"
+    assert ensue("data", "~nosuchuser/x").err == "ensue: ~nosuchuser/x: no home directory of ~nosuchuser\n"
     assert "a name that is not UTF-8" in ensue("train", "char-lstm", "--train", text, "--out", "a\udcff").err
-
-
-def test_a_prompt_without_end_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.data.sources.stream_text", lambda path, encoding: repeat("\0" * (1 << 20)))
-    with pytest.raises(DataError, match=r"^stdin: more than 16,777,216 characters$"):
-        whole_text("-")

@@ -1,4 +1,4 @@
-"""Batches of texts of similar length: each text once an epoch, the bounds, and that a step alone decides it."""
+"""Batches of texts of similar length: each text once in an epoch, bounds, and random access by step."""
 
 import math
 
@@ -129,26 +129,22 @@ def test_nothing_to_read() -> None:
     assert make(([], 2, 10, 0)).steps_per_epoch == 0
 
 
-def test_repr_is_short() -> None:
-    assert repr(make(([5] * 1200, 4, 1000, 0))) == "Buckets(1,200 texts, steps_per_epoch=300)"
-
-
 @pytest.mark.parametrize("longest", [5, 300, 1 << 17])
 def test_many_texts_come_in_the_order_of_few(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths are sorted piece by piece, the order is in the cache, and a pool is dealt when a batch asks for it."""
-    monkeypatch.setattr(buckets_module, "PIECE", 300)
+    monkeypatch.setattr(buckets_module, "BLOCK_LENGTHS", 300)
     monkeypatch.setattr(compact_texts, "SPILL_BYTES", 400)
     lengths, seed = np.random.default_rng(1).integers(0, longest, 2_000), 3
-    found = make((lengths.tolist(), 7, 20 * longest, seed))
+    result = make((lengths.tolist(), 7, 20 * longest, seed))
     drawn = np.argsort(np.random.default_rng(mix(seed, 0, 1)).permutation(len(lengths)))
     order = drawn[np.argsort(lengths[drawn], kind="stable")]
     generator = np.random.default_rng(mix(seed, 2, 0))
-    shown = generator.permutation(found.steps_per_epoch)
+    shown = generator.permutation(result.steps_per_epoch)
     batches = [
         part
         for pool, parts in buckets_module._pools(lengths[order], 7, 20 * longest)
         for part in np.array_split(generator.permutation(order[pool]), parts)
     ]
-    assert same(epoch_of(found, 2), [batches[number] for number in shown])
-    monkeypatch.setattr(buckets_module, "_ordered", None)
-    assert same(epoch_of(make((lengths.tolist(), 7, 20 * longest, seed)), 2), epoch_of(found, 2)), "made once more"
+    assert same(epoch_of(result, 2), [batches[number] for number in shown])
+    monkeypatch.setattr(buckets_module, "_order_by_length", None)
+    assert same(epoch_of(make((lengths.tolist(), 7, 20 * longest, seed)), 2), epoch_of(result, 2)), "made once more"

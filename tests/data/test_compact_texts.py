@@ -59,22 +59,22 @@ def test_selected_texts_are_those_of_new_texts(parts: list[list[str]], data: st.
         whole.append(part)
     for row in rows:
         expected.append(parts[row])
-    found = whole.select(np.array(rows, np.int64))
-    for texts in (found, expected):
+    result = whole.select(np.array(rows, np.int64))
+    for texts in (result, expected):
         texts.append(["new", *texts.words.values])
-    assert found.words.values == expected.words.values
-    assert found.words.ids.tolist() == expected.words.ids.tolist()
-    assert found.starts.tolist() == expected.starts.tolist()
+    assert result.words.values == expected.words.values
+    assert result.words.ids.tolist() == expected.words.ids.tolist()
+    assert result.starts.tolist() == expected.starts.tolist()
 
 
 @given(parts=texts)
 def test_texts_are_lists_of_words(parts: list[list[str]]) -> None:
-    found = Texts()
+    result = Texts()
     for part in parts:
-        found.append(part)
-    assert len(found) == len(parts)
-    assert found.lengths.tolist() == [len(part) for part in parts]
-    starts, words = found.starts, found.words
+        result.append(part)
+    assert len(result) == len(parts)
+    assert result.lengths.tolist() == [len(part) for part in parts]
+    starts, words = result.starts, result.words
     assert starts.tolist() == [0, *accumulate(map(len, parts))]
     assert starts.dtype == np.int64
     for n, part in enumerate(parts):
@@ -87,11 +87,11 @@ rows_of_numbers = st.lists(st.lists(st.integers(-5, 1000), max_size=6), max_size
 @given(rows=rows_of_numbers, fill=st.sampled_from([0, -1, 7]), data=st.data())
 def test_rows_side_by_side(rows: list[list[int]], fill: int, data: st.DataObject) -> None:
     """Any of them in any order, some of them twice, or none."""
-    found = ragged(rows)
-    assert len(found) == len(rows)
+    result = ragged(rows)
+    assert len(result) == len(rows)
     chosen = data.draw(st.lists(st.sampled_from(range(len(rows))), max_size=6)) if rows else []
     index, longest = np.array(chosen, np.int64), max((len(rows[row]) for row in chosen), default=0)
-    padded, mask = found.padded(index, fill), found.mask(index)
+    padded, mask = result.padded(index, fill), result.mask(index)
     assert padded.shape == (len(chosen), longest)
     assert padded.dtype == np.int64
     assert padded.tolist() == [rows[row] + [fill] * (longest - len(rows[row])) for row in chosen]
@@ -113,20 +113,20 @@ def test_a_slice_is_some_of_the_rows(rows: list[list[int]], data: st.DataObject)
     assert part.padded(everything).tolist() == expected.padded(everything).tolist()
 
 
+def test_the_only_word_of_each_text() -> None:
+    texts = Texts()
+    for word in "bcab":
+        texts.append([word])
+    result = texts.only({"b": 2, "c": 1})
+    assert result is not None
+    assert (result.tolist(), result.dtype) == ([2, 1, 0, 2], np.uint8)
+    texts.append([])
+    assert texts.only({"b": 2}) is None
+
+
 def test_rows_without_anything() -> None:
     empty = ragged([[], []])
     assert empty.padded(np.arange(2)).shape == (2, 0)
     assert empty.mask(np.arange(2)) is None
     assert ragged([]).padded(np.arange(0)).shape == (0, 0)
     assert ragged([[], [3]]).padded(np.arange(2), fill=9).tolist() == [[9], [3]]
-
-
-def test_the_only_word_of_each_text() -> None:
-    texts = Texts()
-    for word in "bcab":
-        texts.append([word])
-    found = texts.only({"b": 2, "c": 1})
-    assert found is not None
-    assert (found.tolist(), found.dtype) == ([2, 1, 0, 2], np.uint8)
-    texts.append([])
-    assert texts.only({"b": 2}) is None

@@ -1,4 +1,4 @@
-"""A JSON array that is a whole file: cut into its values wherever chunks end, read and written back as labeled data."""
+"""A file that is one JSON array: incremental parsing at any chunks, reading and writing."""
 
 import io
 import json
@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue.data.detection.kind import detect
 from ensue.data.examples import DocumentSource
 from ensue.data.examples.layout import DocumentChoice
-from ensue.data.json_array import array_parts, parted
+from ensue.data.json_array import array_chunks, divide
 from ensue.data.lines import Lines
 from ensue.data.sentences.source import SentenceSource
-from ensue.data.survey.counts import LabeledSummary
-from ensue.data.survey.measurement import summarize
 from ensue.errors import DataError
 
 KEYS = st.text(max_size=3)
@@ -61,13 +60,13 @@ def test_parts_are_the_text_and_the_values(
 ) -> None:
     text = json.dumps(objects, **form) + end
     lines = lines_of(text, size)
-    found = list(lines)
+    result = list(lines)
     assert lines.is_array
-    assert "".join(part for _, part in found) == text
-    values = [parted(part)[1] for _, part in found]
+    assert "".join(part for _, part in result) == text
+    values = [divide(part)[1] for _, part in result]
     assert [json.loads(value) for value in values if value] == objects
-    for number, part in found:
-        if value := parted(part)[1]:
+    for number, part in result:
+        if value := divide(part)[1]:
             assert value.split("\n")[0] in text.split("\n")[number - 1]
 
 
@@ -91,15 +90,15 @@ def test_only_an_array_of_objects_is_one(text: str, is_array: bool, size: int) -
         ('[{"a": 1}', r"x:1: expected a comma or \], found the end$"),
         ('[{"a": 1}\n{"b": 2}]', r"x:2: expected a comma or \], found '{'$"),
         ('[{"a": 1},\n]', r"x:2: not JSON \(Expecting value\)$"),
-        ('[{"a": 1}]\n\nx', r"x:3: expected nothing behind the end of the array, found 'x'$"),
+        ('[{"a": 1}]\n\nx', r"x:3: expected the end of the file after the array, found 'x'$"),
         ('[{"a": 1},\n{"b\n": 2}]', r"x:2: not JSON \(Invalid control character at\)$"),
         ('[{"a": 1},\n{"b": [1', r"x:2: not JSON \(Expecting ',' delimiter\)$"),
-        ('[{"a": 1},\n' + "[" * 65, r"x:2: not JSON that can be read: nested more than 64 deep$"),
-        ('[{"a": 1},\n' + "[" * 10_000, r"x:2: not JSON that can be read: nested more than 64 deep$"),
+        ('[{"a": 1},\n' + "[" * 65, r"x:2: unsupported JSON: nested more than 64 deep$"),
+        ('[{"a": 1},\n' + "[" * 10_000, r"x:2: unsupported JSON: nested more than 64 deep$"),
     ],
 )
 @pytest.mark.parametrize("size", [3, 1 << 20])
-def test_what_is_no_array_is_said_with_its_line(text: str, message: str, size: int) -> None:
+def test_what_is_no_array_is_reported_with_its_line(text: str, message: str, size: int) -> None:
     with pytest.raises(DataError, match=message):
         list(lines_of(text, size))
 
@@ -109,7 +108,7 @@ def test_a_value_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     for opening, endless in (('[{"a": "', "x"), ('[{"a": x', "\n"), ("[{}", " ")):
         chunks = chain([opening], repeat(endless))
         with pytest.raises(DataError, match=r"^x:1: (a value of )?more than 100 characters"):
-            list(array_parts(chunks, "x"))
+            list(array_chunks(chunks, "x"))
 
 
 @pytest.mark.slow
@@ -117,7 +116,7 @@ def test_memory_does_not_grow_with_the_array() -> None:
     item = json.dumps({"text": "word " * 200, "label": "x"})
     tracemalloc.start()
     try:
-        count = sum(1 for _ in array_parts(chain(["[", item], repeat("," + item, 9_999), ["]"]), "x"))
+        count = sum(1 for _ in array_chunks(chain(["[", item], repeat("," + item, 9_999), ["]"]), "x"))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -130,11 +129,11 @@ def test_memory_does_not_grow_with_the_array() -> None:
 def test_labeled_texts_are_read_and_written_back(form: dict[str, Any], name: str, tmp_path: Path) -> None:
     text = saved(tmp_path / name, TEXTS, form)
     source = DocumentSource(tmp_path / name)
-    found = list(source)
+    result = list(source)
     assert source.layout.format == "json"
-    assert [(document.texts[0], *document.labels) for document in found] == [(t["text"], t["label"]) for t in TEXTS]
-    assert "".join(source.write(document, document.labels) for document in found) + source.rest == text
-    changed = "".join(source.write(document, ["new"], [0.5]) for document in found) + source.rest
+    assert [(document.texts[0], *document.labels) for document in result] == [(t["text"], t["label"]) for t in TEXTS]
+    assert "".join(source.write(document, document.labels) for document in result) + source.rest == text
+    changed = "".join(source.write(document, ["new"], [0.5]) for document in result) + source.rest
     new = [item | {"label": "new", "probability": 0.5} for item in TEXTS]
     assert json.loads(changed) == new
     if not form.get("ensure_ascii", True):
@@ -146,13 +145,13 @@ def test_labeled_texts_are_read_and_written_back(form: dict[str, Any], name: str
 def test_labeled_sentences_are_read_and_written_back(form: dict[str, Any], name: str, tmp_path: Path) -> None:
     text = saved(tmp_path / name, NAMES, form)
     source = SentenceSource(tmp_path / name)
-    found = list(source)
+    result = list(source)
     assert source.format.name == "json"
-    assert [sentence.words for sentence in found] == [("Ann", "left"), ("Bo", "ran")]
-    assert [source.format.surface(sentence).text for sentence in found] == ["Ann left", "Bo ran"]
-    written = [source.format.write(sentence, source.format.labels(sentence)) for sentence in found]
+    assert [sentence.words for sentence in result] == [("Ann", "left"), ("Bo", "ran")]
+    assert [source.format.surface(sentence).text for sentence in result] == ["Ann left", "Bo ran"]
+    written = [source.format.write(sentence, source.format.labels(sentence)) for sentence in result]
     assert "".join(written) + source.rest == text
-    changed = "".join(source.format.write(sentence, ["O", "B-X"]) for sentence in found) + source.rest
+    changed = "".join(source.format.write(sentence, ["O", "B-X"]) for sentence in result) + source.rest
     assert json.loads(changed) == [
         NAMES[0] | {"labels": ["O", "B-X"]}, NAMES[1] | {"spans": [[3, 6, "X"]]}
     ]  # fmt: skip
@@ -184,20 +183,18 @@ def test_other_formats_read_it_as_lines() -> None:
         ('[{"text": "a", "label": "x"}', r"a\.json:1: expected a comma or \]"),
     ],
 )
-def test_wrong_objects_are_said_with_their_line(content: str, message: str, tmp_path: Path) -> None:
+def test_wrong_objects_are_reported_with_their_line(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(DataError, match=message):
         list(DocumentSource(tmp_path / "a.json"))
 
 
-@pytest.mark.parametrize(("items", "kind", "size"), [(NAMES, "SentenceSummary", 200), (TEXTS, "DocumentSummary", 200)])
-def test_ensue_data_sees_what_it_holds(
-    items: list[dict[str, Any]], kind: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("items", "kind"), [(NAMES, "sentences"), (TEXTS, "texts")])
+def test_the_kind_of_a_long_array_is_detected(
+    items: list[dict[str, Any]], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.data.decoding.BLOCK_BYTES", 200)
     path = tmp_path / "a.json"
     path.write_text(json.dumps(items * 100, indent=2))
-    found = summarize(path)
-    assert type(found).__name__ == kind
-    assert isinstance(found, LabeledSummary)
-    assert (found.size, found.error, found.taken.by_itself) == (size, None, True)
+    detected = detect(path)
+    assert (detected.kind, detected.format, detected.by_itself) == (kind, "json", True)

@@ -1,4 +1,4 @@
-"""Prepared ids: those of the text, whatever the shards, the processes and the kills; and shards that have changed."""
+"""Prepared ids: equal for any shards and processes, resumed after a kill, verified by checksums."""
 
 import errno
 import json
@@ -15,8 +15,8 @@ import pytest
 
 from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.columns import ColumnSource
-from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
-from ensue.data.corpus.token_file import TokenFile, TokenHeader, check_tokens, header_of, write_tokens
+from ensue.data.corpus.prepared import Prepared, ShardedTokens, TokenShard, is_prepared, prepare
+from ensue.data.mapped_file import TokenFile, TokenHeader, check_tokens, header_of, write_tokens
 from ensue.data.parallel import in_order
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, EnsueError
@@ -31,7 +31,7 @@ class KilledError(BaseException):
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TextSource:
-    monkeypatch.setattr("ensue.data.sources.PIECE_CHARACTERS", 40)
+    monkeypatch.setattr("ensue.data.sources.CHUNK_CHARACTERS", 40)
     monkeypatch.setattr("ensue.data.decoding.BLOCK_BYTES", 64)
     (tmp_path / "text.txt").write_text(WORDS * 30)
     return TextSource(tmp_path / "text.txt")
@@ -74,11 +74,11 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_ids_are_those_of_the_text(source: TextSource, prepared: Prepare, tmp_path: Path) -> None:
-    found = prepared()
-    expected = tokenize(source, found.tokenizer, stop=1600)
-    tokens = found.tokens("train")
+    result = prepared()
+    expected = tokenize(source, result.tokenizer, stop=1600)
+    tokens = result.tokens("train")
     assert tokens is not None
-    assert len(found.shards("train")) > 4
+    assert len(result.shards("train")) > 4
     assert (len(tokens), tokens.characters, tokens.unknown) == (len(expected), 1600, expected.unknown)
     whole = expected.read(0, len(expected))
     for start, stop in ((0, len(whole)), (0, 0), (3, 130), (49, 51), (len(whole) - 1, len(whole))):
@@ -87,7 +87,7 @@ def test_the_ids_are_those_of_the_text(source: TextSource, prepared: Prepare, tm
     starts = np.array([0, 7, 48, 200])
     np.testing.assert_array_equal(tokens.read_rows(starts, 60), np.stack([whole[s : s + 60] for s in starts]))
     np.testing.assert_array_equal(tokens.reversed().reversed().read(5, 99), whole[5:99])
-    valid = found.tokens("valid")
+    valid = result.tokens("valid")
     assert valid is not None
     assert valid.characters == 200
     assert is_prepared(str(tmp_path / "out"))
@@ -99,7 +99,7 @@ def test_a_killed_preparation_goes_on(prepared: Prepare, tmp_path: Path) -> None
     for killed_at in (9, 11):
         with pytest.raises(KilledError):
             prepared("killed", killed_at=killed_at)
-        with pytest.raises(DataError, match="not complete; the same `ensue prepare` goes on with it"):
+        with pytest.raises(DataError, match="incomplete; the same `ensue prepare` continues it"):
             Prepared(tmp_path / "killed")
     prepared("killed")
     assert tree(tmp_path / "killed") == tree(tmp_path / "undisturbed")
@@ -109,10 +109,10 @@ def test_a_killed_preparation_goes_on(prepared: Prepare, tmp_path: Path) -> None
 
 
 def test_shards_that_are_missing_or_changed(prepared: Prepare, tmp_path: Path) -> None:
-    found = prepared()
+    result = prepared()
     second = tmp_path / "out" / "train" / "00001.ids"
     good = second.read_bytes()
-    assert found.verify() == len(found.shards("train")) + len(found.shards("valid"))
+    assert result.verify() == len(result.shards("train")) + len(result.shards("valid"))
     for content, expected in (
         (good[:-1], "a shard that has changed since the text was prepared"),
         ((tmp_path / "out" / "train" / "00000.ids").read_bytes(), "a shard that has changed"),
@@ -185,6 +185,17 @@ def test_each_page_has_its_checksum(size: int, tmp_path: Path) -> None:
         changed.read(size - 1, size)
 
 
+def test_few_files_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.data.corpus.prepared._max_open_files", lambda wanted: 2)
+    shards = []
+    for number in range(5):
+        write_tokens(path := tmp_path / f"{number}.ids", [(np.full(3, number), 3)], vocabulary_size=9, unknown_id=None)
+        shards.append(TokenShard(path, 3, header_of(path).crc))
+    tokens = ShardedTokens(tuple(shards), unknown=0, characters=0)
+    assert tokens.read(0, 15).tolist() == np.repeat(np.arange(5), 3).tolist()
+    assert len(tokens._maps._files) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("hard", [9, pytest.param(4096, marks=pytest.mark.slow)])
 def test_more_shards_than_files_may_be_open(hard: int, tmp_path: Path) -> None:
@@ -197,7 +208,7 @@ def test_more_shards_than_files_may_be_open(hard: int, tmp_path: Path) -> None:
         os.truncate(path, 40 + 2 * (1 << 28))  # sparse: it takes a page
     child = f"""
         import os, resource
-        from ensue.data.corpus.sharded_tokens import ShardedTokens, TokenShard
+        from ensue.data.corpus.prepared import ShardedTokens, TokenShard
         from pathlib import Path
         opened = max(map(int, os.listdir("/dev/fd")))
         resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 6, opened + {hard}))
@@ -216,23 +227,23 @@ def test_more_shards_than_files_may_be_open(hard: int, tmp_path: Path) -> None:
 
 
 def test_what_is_damaged_or_missing_is_made_anew(prepared: Prepare, tmp_path: Path) -> None:
-    out, said = tmp_path / "out", list[str]()
+    out, output = tmp_path / "out", list[str]()
     prepared()
     before, train = tree(out), out / "train"
-    prepared(say=said.append)
-    assert said == [f"reading the {len(before) - 2} shards that are there"]
+    prepared(notify=output.append)
+    assert output == [f"reading the {len(before) - 2} existing shards"]
     (train / "00000.ids").unlink()
     (train / "00002.ids").write_bytes(before["train/00002.ids"][:-1])
     (train / "00003.ids").write_bytes(before["train/00003.ids"].replace(b"\3", b"\4"))
     (out / "valid" / "00000.ids").write_bytes(b"")
     (out / "tokenizer.json").unlink()
-    said.clear()
-    prepared(say=said.append)
+    output.clear()
+    prepared(notify=output.append)
     assert tree(out) == before
-    assert [line.partition(":")[0] for line in said[1:]] == [
+    assert [line.partition(":")[0] for line in output[1:]] == [
         str(train / "00000.ids"), str(train / "00002.ids"), str(train / "00003.ids"), str(out / "valid" / "00000.ids")
     ]  # fmt: skip
-    assert all(line.endswith("; it is made anew") for line in said[1:])
+    assert all(line.endswith("; it is replaced") for line in output[1:])
 
 
 def test_a_full_disk_is_one_line_and_the_same_command_goes_on(
@@ -245,7 +256,7 @@ def test_a_full_disk_is_one_line_and_the_same_command_goes_on(
         if path.name.startswith("00002"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    expected = f"^{tmp_path / 'out'}: the disk is full; free some space, and the same command goes on$"
+    expected = f"^{tmp_path / 'out'}: the disk is full; free some space and repeat the command$"
     with monkeypatch.context() as full:
         full.setattr("ensue.data.corpus.prepared.write_tokens", write)
         with pytest.raises(DataError, match=expected):
@@ -264,7 +275,7 @@ class Deadly:
 @pytest.mark.slow
 def test_a_process_that_is_killed_is_one_line() -> None:
     reads: Any = Deadly()
-    with pytest.raises(EnsueError, match="a process that makes ids was killed; the same command goes on with"):
+    with pytest.raises(EnsueError, match="a tokenizing process was killed; repeat the command with"):
         list(in_order(reads.encode, ["a", "b"], 2))
 
 
@@ -299,8 +310,8 @@ def test_columns_of_parquet(tmp_path: Path) -> None:
     parquet.write_table(
         pyarrow.table({"text": texts, "n": range(10_000)}), tmp_path / "some.parquet", row_group_size=999
     )
-    found = "".join(ColumnSource(tmp_path / "some.parquet", "text").chunks())
-    assert found == "".join(f"{text}\n" for text in texts if text)
+    result = "".join(ColumnSource(tmp_path / "some.parquet", "text").chunks())
+    assert result == "".join(f"{text}\n" for text in texts if text)
     with pytest.raises(DataError, match=r'no column "txt"; did you mean "text"\?; it has text, n$'):
         ColumnSource(tmp_path / "some.parquet", "txt")
     with pytest.raises(DataError, match=r'"n": expected a text, found 0$'):

@@ -58,8 +58,8 @@ def test_rows_that_were_not_accepted_are_left_out(view: str, form: str, tmp_path
     path = tmp_path / "rows.json"
     path.write_text(FORMS[form]([VIEWS[view](n) | {"answer": answer} for n, answer in enumerate(ANSWERS)]))
     with pytest.warns(Notice, match=r'rows left out: 1 with "answer": "ignore" and 2 with "answer": "reject"'):
-        found = texts(path, view)
-    assert [text.replace("left", "").split()[-1] for text in found] == ["1", "3"]
+        result = texts(path, view)
+    assert [text.replace("left", "").split()[-1] for text in result] == ["1", "3"]
     assert written_back(path, view) == path.read_text()
 
 
@@ -70,12 +70,12 @@ def test_a_choice_is_the_label(tmp_path: Path) -> None:
 
 
 def test_answers_may_be_what_is_learned(tmp_path: Path) -> None:
-    """A rejection is a label if it is asked for. Other rows with such a key are no tasks of a tool."""
+    """A rejection is a label if it is asked for. Other rows with such a key are not tasks of a tool."""
     path = tmp_path / "rows.jsonl"
     path.write_text(FORMS["lines"]([VIEWS["binary"](n) | {"answer": answer} for n, answer in enumerate(ANSWERS)]))
     with pytest.warns(Notice, match=r'rows left out: 1 with "answer": "ignore"$'):
-        found = [one.labels[0] for one in DocumentSource(str(path), DocumentChoice(labels="answer", is_labeled=True))]
-    assert found == [answer for answer in ANSWERS if answer != "ignore"]
+        result = [one.labels[0] for one in DocumentSource(str(path), DocumentChoice(labels="answer", is_labeled=True))]
+    assert result == [answer for answer in ANSWERS if answer != "ignore"]
     path.write_text(FORMS["lines"]([{"question": f"word {n}?", "answer": answer} for n, answer in enumerate(ANSWERS)]))
     pairs = PairSource(path, sources=["question"], targets=["answer"])
     assert [pair.targets[0] for pair in pairs] == ANSWERS
@@ -91,6 +91,6 @@ def test_tasks_that_were_canceled_are_counted(form: str, tmp_path: Path) -> None
 
     path = tmp_path / "tasks.json"
     path.write_text(FORMS[form]([task(0, False), task(1, True), task(2, True, False), task(3, True, True)]))
-    with pytest.warns(Notice, match="tasks left out: 2, all of whose annotations are canceled"):
+    with pytest.warns(Notice, match="tasks left out: 2, without an annotation that is not canceled"):
         found = [one.texts[0] for one in DocumentSource(str(path), DocumentChoice(is_labeled=True))]
     assert found == ["text 0", "text 2"]

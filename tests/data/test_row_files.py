@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
+from ensue.data.detection.kind import detect
 from ensue.data.examples import DocumentSource, PairSource
 from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
 from ensue.data.row_files import json_lines
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource
-from ensue.data.survey.document_survey import DocumentSummary
-from ensue.data.survey.measurement import summarize
-from ensue.data.survey.pair_survey import PairSummary
-from ensue.data.survey.sentence_survey import SentenceSummary
 from ensue.errors import DataError
 
 SENTENCES = {"id": [7, 8], "tokens": [["Ann", "left"], ["Bo"]], "ner_tags": [[1, 0], [1]]}
@@ -28,11 +25,11 @@ Written = Callable[[dict[str, list[Any]], dict[str, list[str]]], str]
 
 
 def features(datasets: Any, table: dict[str, list[Any]], classes: dict[str, list[str]]) -> Any:
-    found = datasets.Dataset.from_dict(table).features
+    result = datasets.Dataset.from_dict(table).features
     for column, names in classes.items():
         named = datasets.ClassLabel(names=names)
-        found[column] = datasets.List(named) if isinstance(table[column][0], list) else named
-    return found
+        result[column] = datasets.List(named) if isinstance(table[column][0], list) else named
+    return result
 
 
 @pytest.fixture(params=["parquet", pytest.param("datasets", marks=pytest.mark.slow)])
@@ -46,8 +43,8 @@ def written(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         kinds = {column: {"names": names, "_type": "ClassLabel"} for column, names in classes.items()}
         lists = {column: {"feature": kind, "_type": "List"} for column, kind in kinds.items()}
         kinds |= {column: kind for column, kind in lists.items() if isinstance(table[column][0], list)}
-        told = {"huggingface": json.dumps({"info": {"features": kinds}})}
-        parquet.write_table(pyarrow.table(table).replace_schema_metadata(told), tmp_path / "some.parquet")
+        metadata = {"huggingface": json.dumps({"info": {"features": kinds}})}
+        parquet.write_table(pyarrow.table(table).replace_schema_metadata(metadata), tmp_path / "some.parquet")
         return str(tmp_path / "some.parquet")
 
     def as_data_set(table: dict[str, list[Any]], classes: dict[str, list[str]]) -> str:
@@ -61,35 +58,31 @@ def written(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 def test_sentences(written: Written) -> None:
     location = written(SENTENCES, {"ner_tags": NER})
     source = SentenceSource(location)
-    found = list(source)
-    assert [sentence.words for sentence in found] == [("Ann", "left"), ("Bo",)]
-    assert [source.format.labels(sentence) for sentence in found] == [("B-PER", "O"), ("B-PER",)]
-    assert (found[1].source.name, found[1].line) == (location, 2)
-    again = [source.format.write(sentence, source.format.labels(sentence)) for sentence in found]
+    result = list(source)
+    assert [sentence.words for sentence in result] == [("Ann", "left"), ("Bo",)]
+    assert [source.format.labels(sentence) for sentence in result] == [("B-PER", "O"), ("B-PER",)]
+    assert (result[1].source.name, result[1].line) == (location, 2)
+    again = [source.format.write(sentence, source.format.labels(sentence)) for sentence in result]
     assert "".join(again) == "".join(json_lines(Path(location)))
-    summary = summarize(location)
-    assert isinstance(summary, SentenceSummary)
-    assert (summary.size, summary.labels["B-PER"], summary.scheme) == (2, 2, "bio")
+    assert detect(location)[:2] == ("sentences", "json")
 
 
 def test_texts(written: Written) -> None:
     location = written(TEXTS, {"label": ["negative", "positive"]})
     source = DocumentSource(location, DocumentChoice(is_labeled=False))
-    found = list(source)
-    assert [(document.texts, document.labels) for document in found[:3]] == [
+    result = list(source)
+    assert [(document.texts, document.labels) for document in result[:3]] == [
         (("good",), ("positive",)), (("bad, too",), ("negative",)), (("fine",), ()),
     ]  # fmt: skip
     lines = "".join(json_lines(Path(location))).splitlines(keepends=True)
-    assert [source.write(document, document.labels) for document in found[:2]] == lines[:2]
-    assert json.loads(source.write(found[1], ("positive",), (0.75,))) == {
+    assert [source.write(document, document.labels) for document in result[:2]] == lines[:2]
+    assert json.loads(source.write(result[1], ("positive",), (0.75,))) == {
         "text": "bad, too", "label": "positive", "score": None, "probability": 0.75,
     }  # fmt: skip
     assert source.files.fingerprint() == DocumentSource(location, DocumentChoice(is_labeled=False)).files.fingerprint()
-    with pytest.raises(DataError, match=r':3: no label in "label"$'):
+    with pytest.raises(DataError, match=r':3: no label in "label"; '):
         list(DocumentSource(location))
-    summary = summarize(location)
-    assert isinstance(summary, DocumentSummary)
-    assert summary.labels == {"negative": 1, "positive": 1}
+    assert detect(location)[:2] == ("texts", "json")
 
 
 def test_pairs(written: Written) -> None:
@@ -97,9 +90,7 @@ def test_pairs(written: Written) -> None:
     assert [(pair.sources, pair.targets) for pair in PairSource(location)] == [
         (("Hallo Welt",), ("hello world",)), (("ja",), ("yes",)),
     ]  # fmt: skip
-    summary = summarize(location)
-    assert isinstance(summary, PairSummary)
-    assert summary.size == 2
+    assert detect(location)[:2] == ("pairs", "json")
 
 
 def test_running_text_has_no_rows(written: Written) -> None:
@@ -112,8 +103,8 @@ def test_a_column_that_is_not_what_its_features_say(tmp_path: Path) -> None:
     from pyarrow import parquet  # noqa: PLC0415
 
     feature = {"feature": {"_type": "ClassLabel", "names": ["a", "b"]}}
-    told = {"huggingface": json.dumps({"info": {"features": {"x": feature}}})}
-    table = pyarrow.table({"x": [1, None]}).replace_schema_metadata(told)
+    metadata = {"huggingface": json.dumps({"info": {"features": {"x": feature}}})}
+    table = pyarrow.table({"x": [1, None]}).replace_schema_metadata(metadata)
     parquet.write_table(table, tmp_path / "a.parquet")
     assert list(json_lines(tmp_path / "a.parquet")) == ['{"x": 1}\n{"x": null}\n']
 

@@ -1,4 +1,4 @@
-"""Files, folders and globs as one text: what is read, in which order, and what is said when it cannot be."""
+"""Files, folders and globs as one text: order, encodings, and messages of errors."""
 
 import glob
 import gzip
@@ -38,20 +38,31 @@ def test_a_text_is_exactly_the_files(tmp_path: Path) -> None:
     assert TextSource(str(tmp_path / "a.txt")).count_characters() == len(text)
 
 
-@pytest.mark.parametrize(("name", "compress"), [("a.txt.xz", lzma.compress), ("a.GZ", gzip.compress)])
-def test_compressed_files_read_as_they_are(name: str, compress, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(compress("été\n".encode() * 1000))
-    assert text_of(tmp_path / name) == "été\n" * 1000
-
-
 @pytest.mark.parametrize("cut", [-10, 3])
 @pytest.mark.parametrize(("name", "compress"), [("a.xz", lzma.compress), ("a.gz", gzip.compress)])
 def test_damaged_compression_is_named(name: str, compress, cut: int, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(compress(os.urandom(1000).hex().encode())[:cut])
-    assert complaint(path).startswith(f"{path}: damaged, or no {path.suffix} file (")
+    assert complaint(path).startswith(f"{path}: damaged, or not a {path.suffix} file (")
     path.write_bytes(b"plain text")
     assert "damaged" in complaint(path)
+
+
+@pytest.mark.parametrize(
+    ("kibibytes", "noise", "refused"),
+    [(2049, 8000, True), (2047, 8000, False), (4096, 50_000, False)],
+)
+def test_a_compression_bomb_is_refused(kibibytes: int, noise: int, refused: bool, tmp_path: Path) -> None:
+    """Above 2 MiB and 100 to 1: the first is 200 to 1, the second small, the third 80 to 1."""
+    path = tmp_path / "a.xz"
+    content = os.urandom(noise).hex()
+    path.write_bytes(lzma.compress((content + "a" * (1024 * kibibytes - len(content))).encode(), preset=0))
+    ratio = 1024 * kibibytes / path.stat().st_size
+    assert (100 < ratio < 900) == (noise == 8000)
+    if refused:
+        assert complaint(path) == f"{path}: a compression ratio above 100; if the file is trusted, unpack it"
+    else:
+        assert len(text_of(path)) == 1024 * kibibytes
 
 
 def test_a_folder_is_read_in_order_without_hidden_files(tmp_path: Path) -> None:
@@ -98,7 +109,9 @@ def test_an_empty_text_is_refused(tmp_path: Path) -> None:
     assert complaint(tmp_path) == f"{tmp_path}: the text is empty"
 
 
-@pytest.mark.parametrize("name", ["utf-88", "hex", "rot13", "undefined", "", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["utf-88", "hex", "rot13", "undefined", "", "a\0b", "idna", "punycode", "mbcs", "xxxx" * 1000]
+)
 def test_unknown_encodings_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     assert "unknown encoding" in complaint(tmp_path / "a", name)
@@ -127,7 +140,7 @@ def test_a_wrong_byte_is_found_in_its_line(block: int, mark: bytes, tmp_path: Pa
     monkeypatch.setattr(decoding, "BLOCK_BYTES", block)
     path = tmp_path / "a.txt"
     path.write_bytes(mark + "one\nété\u2028\x85\nthey".encode() + b"\xe9 are\n")
-    advice = "Windows' Western European is --encoding cp1252 (in training --set data.encoding=cp1252)"
+    advice = "for Windows' Western European try --encoding cp1252 (in training --set data.encoding=cp1252)"
     message = f"{path}:3: not UTF-8 (byte 0xe9 in column 5); {advice}"
     assert complaint(path) == message
     assert text_of(path, "latin-1").endswith("theyé are\n")
@@ -159,14 +172,14 @@ def test_ranges_are_slices_of_the_text(
     stop = None if length is None else start + length
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decoding, "BLOCK_BYTES", 3)
-        patch.setattr(sources, "PIECE_CHARACTERS", 10)
+        patch.setattr(sources, "CHUNK_CHARACTERS", 10)
         assert "".join(TextSource(path).chunks(start, stop)) == text[start:stop]
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"published"}))  # which is not trained
 def test_pieces_tokenize_as_the_whole(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "BLOCK_BYTES", 50)
-    monkeypatch.setattr(sources, "PIECE_CHARACTERS", 100)
+    monkeypatch.setattr(sources, "CHUNK_CHARACTERS", 100)
     text = "Words, and  words;\n\n  more words\u2028 don't\xa0 stop\r\n" * 20
     (tmp_path / "a").write_bytes(text.encode())
     pieces = list(TextSource(tmp_path / "a").chunks())
@@ -179,7 +192,7 @@ def test_pieces_tokenize_as_the_whole(kind: str, tmp_path: Path, monkeypatch: py
 
 def test_a_line_without_blanks_is_still_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "BLOCK_BYTES", 50)
-    monkeypatch.setattr(sources, "PIECE_CHARACTERS", 100)
+    monkeypatch.setattr(sources, "CHUNK_CHARACTERS", 100)
     (tmp_path / "a").write_text("x" * 10_000)
     assert max(map(len, TextSource(tmp_path / "a").chunks())) <= 150
 
@@ -225,7 +238,7 @@ def test_globs_are_those_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert TextSource(pattern).paths == tuple(sorted(expected)), pattern
 
 
-def test_what_pathlib_hides_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_pathlib_hides_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, ask in (("exists", os.path.exists), ("is_file", os.path.isfile), ("is_dir", os.path.isdir)):
         monkeypatch.setattr(Path, name, lambda path, ask=ask: ask(path))  # as Python 3.14 does
     assert "cannot be read (File name too long)" in complaint(tmp_path / ("x" * 300))
@@ -234,7 +247,7 @@ def test_what_pathlib_hides_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_the_system_says_of_a_path_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     assert complaint(tmp_path / "link") == f"{tmp_path / 'link'}: a link to {tmp_path / 'gone'}, which is not there"
-    assert complaint("~nosuchuser/x") == "~nosuchuser/x: no home is known for ~nosuchuser"
+    assert complaint("~nosuchuser/x") == "~nosuchuser/x: no home directory of ~nosuchuser"
     assert "cannot be read (File name too long)" in complaint(tmp_path / ("x" * 300))
     assert "cannot be read (File name too long)" in complaint(f"{tmp_path}/{'x' * 300}/*")
 
@@ -261,20 +274,16 @@ def test_bytes_that_no_encoding_allows_are_named(encoding: str, content: bytes, 
         assert "not " in complaint(tmp_path / "a", encoding)
 
 
-@pytest.mark.parametrize("name", ["idna", "punycode", "rot13", "base64", "mbcs", "xxxx" * 1000])
-def test_encodings_of_anything_but_texts_are_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"xn--a-\n--99999999-zzzz\n")
-    assert complaint(tmp_path / "a", name).startswith(f'unknown encoding "{name[:4]}')
-
-
 def test_an_encoding_is_proposed_only_if_the_bytes_fit(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("\u201cten\u201d \u20ac".encode("cp1252"))
-    assert "is --encoding cp1252 " in complaint(path)
+    assert "try --encoding cp1252 " in complaint(path)
     assert text_of(path, "cp1252") == "\u201cten\u201d \u20ac"
+    with pytest.raises(DataError, match=r"column 1\); save the file as UTF-8$"):  # no option sets its encoding
+        decoding.load_text(path, "")
     for content in (b"caf\xe9 \x81", b"caf\xe9\0", b"caf\xe9\x01"):
         path.write_bytes(content)
-        assert complaint(path).endswith("; name the file's own with --encoding (in training --set data.encoding=...)")
+        assert complaint(path).endswith("; give its encoding with --encoding (in training --set data.encoding=...)")
 
 
 def zipped(name: str) -> bytes:
@@ -290,8 +299,8 @@ def zipped(name: str) -> bytes:
     [
         (zipped("xl/workbook.xml"), "a spreadsheet (Excel, .xlsx); save the sheet as CSV in UTF-8"),
         (zipped("a.txt"), "a zip archive; unpack it first"),
-        (gzip.compress(b"a text", mtime=0), "compressed by gzip; with a name that ends in .gz it is read"),
-        (lzma.compress(b"a text"), "compressed by xz; with a name that ends in .xz it is read"),
+        (gzip.compress(b"a text", mtime=0), "compressed by gzip; rename it to end in .gz"),
+        (lzma.compress(b"a text"), "compressed by xz; rename it to end in .xz"),
         (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "a PDF; save its text in UTF-8"),
         (b"PAR1\x15\x04\x15\xe8\x07", "a Parquet file; ensue prepare reads it for language models; "),
     ],

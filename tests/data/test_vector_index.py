@@ -1,4 +1,4 @@
-"""Words found by their places in a file: as reading finds them, without reading; and a file that has changed."""
+"""The index of a file of word vectors, compared with reading, and after changes of the file."""
 
 import gzip
 from pathlib import Path
@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.cache_folders import cache_directory
-from ensue.data import vector_index
-from ensue.data.vector_index import VectorIndex
-from ensue.data.vectors import read_vectors
+from ensue.cache import cache_directory
+from ensue.data import vectors as readers
+from ensue.data.vectors import VectorIndex, read_vectors
 from ensue.errors import DataError
 
 ROWS = {"the": (1.0, -2.5), "résumé": (3.0, 0.125), "New York": (0.5, 0.25), "the cat": (7.0, 8.0), "": (9.0, 9.0)}
@@ -39,9 +38,9 @@ def test_words_are_found_as_reading_finds_them(name: str, tmp_path: Path, monkey
     (tmp_path / name).write_bytes(CONTENTS[name])
     words, vectors = read_vectors(tmp_path / name)
     index = VectorIndex(tmp_path / name)
-    found, rows = index.find(words)
-    assert (found, rows.tolist(), index.dimension) == (words, vectors.tolist(), 2)
-    monkeypatch.setattr(vector_index, "open_table", lambda file: pytest.fail("the file is read again"))
+    result, rows = index.find(words)
+    assert (result, rows.tolist(), index.dimension) == (words, vectors.tolist(), 2)
+    monkeypatch.setattr(readers, "open_table", lambda file: pytest.fail("the file is read again"))
     assert index.find(["nothing", words[1], "x"])[0] == [words[1]]
     assert index.find([])[1].shape == (0, 2)
 
@@ -76,7 +75,7 @@ def test_without_room_in_the_cache_the_file_is_read(tmp_path: Path, monkeypatch:
     assert index.find(["the"])[1].tolist() == [[1.0, -2.5]]
 
 
-def test_a_number_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_number_that_is_none_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "x.vec").write_text("a 1 2\nb 1 nan\n")
     index = VectorIndex(tmp_path / "x.vec")
     assert index.find(["a"])[1].tolist() == [[1.0, 2.0]]

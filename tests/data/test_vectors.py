@@ -1,4 +1,4 @@
-"""Files of word vectors in each format, as they are met: with empty words, wrong headers, cut off."""
+"""Files of word vectors in each format, with empty words, wrong headers and truncation."""
 
 import gzip
 import lzma
@@ -84,8 +84,8 @@ def test_one_bad_row_does_not_set_the_dimension(tmp_path: Path) -> None:
         (TEXT + "\na 1 2 3 4\n", "x.vec:5: expected a word and 3 numbers, found 4"),
         ("3 2\n" + TEXT, "x.vec:2: expected a word and 2 numbers, found 3"),
         ("3 4\n" + TEXT, "x.vec:2: expected a word and 4 numbers, found 3"),
-        (TEXT + "a 1 2 x\n", 'x.vec:4: expected 3 numbers behind the word, found "x"'),
-        (TEXT + "a 1 2\0 2\n", 'x.vec:4: expected 3 numbers behind the word, found "2\\x00"'),
+        (TEXT + "a 1 2 x\n", 'x.vec:4: expected 3 numbers after the word, found "x"'),
+        (TEXT + "a 1 2\0 2\n", 'x.vec:4: expected 3 numbers after the word, found "2\\x00"'),
         (TEXT + "a 1 2 nan\n", 'x.vec:4: a number of "a" is not finite'),
         (TEXT + "a 1 2 1e300\n", 'x.vec:4: a number of "a" is not finite'),
         (
@@ -97,7 +97,7 @@ def test_one_bad_row_does_not_set_the_dimension(tmp_path: Path) -> None:
         (b"PK\x03\x04\x00", "x.vec: a zip archive; unpack it first"),
         (
             b"\xba\x16\x4f\x2f\x0c\x00",
-            "x.vec: no word vectors, but a fastText model; `ensue import` reads it, and a .vec file belongs to it",
+            "x.vec: no word vectors, but a fastText model; import it with `ensue import`, or use its .vec file",
         ),
     ],
 )
@@ -113,7 +113,7 @@ def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r'no such file or folder; did you mean "glove\.txt"\?'):
         read_vectors(tmp_path / "glvoe.txt")
     (tmp_path / "x.xz").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"damaged, or no \.xz file"):
+    with pytest.raises(DataError, match=r"damaged, or not a \.xz file"):
         read_vectors(tmp_path / "x.xz")
 
 
@@ -130,13 +130,13 @@ def test_binary(tmp_path_factory: pytest.TempPathFactory, end: bytes, words: lis
     matrix = data.draw(arrays.arrays(np.float32, shape, elements=numbers, fill=st.just(np.float32(1 / 3))))
     matrix[0] = np.random.default_rng(0).normal(size=40)  # equal bytes alone could be text
     path = written(tmp_path_factory.mktemp("vectors"), binary(words, matrix, end=end), "x.bin.gz")
-    found, vectors = read_vectors(path)
-    assert found == words
+    result, vectors = read_vectors(path)
+    assert result == words
     np.testing.assert_array_equal(vectors, matrix)
     chosen = data.draw(st.sets(st.sampled_from(words)))
-    found, vectors = read_vectors(path, chosen | {"absent word"})
-    assert found == [word for word in words if word in chosen]
-    np.testing.assert_array_equal(vectors, matrix[[words.index(word) for word in found]])
+    result, vectors = read_vectors(path, chosen | {"absent word"})
+    assert result == [word for word in words if word in chosen]
+    np.testing.assert_array_equal(vectors, matrix[[words.index(word) for word in result]])
 
 
 def test_a_binary_file_that_is_cut_off(tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_bytes_by_lines_and_counts(tmp_path_factory: pytest.TempPathFactory, dat
             line, end, rest = data.partition(b"\n")
             assert reader.line() == (line if line or end else None)
         elif step % 4:
-            part, found, rest = data.partition(b" ")
-            assert reader.until(b" ") == (part if found else None)
-            rest = rest if found else data
+            part, result, rest = data.partition(b" ")
+            assert reader.until(b" ") == (part if result else None)
+            rest = rest if result else data
         else:
             assert reader.take(step) == (data[:step] if step <= len(data) else None)
             rest = data[step:] if step <= len(data) else data

@@ -19,15 +19,15 @@ HEADS = {
 @pytest.mark.parametrize("text", HEADS.values(), ids=HEADS)
 def test_pairs_are_read_in_every_published_form(text: str, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_bytes(text.encode())
-    (found,) = read_questions(tmp_path / "pairs.txt")
-    assert found == Similarities("pairs.txt", [("tiger", "cat"), ("book", "paper")], [7.35, 7.46])
+    (result,) = read_questions(tmp_path / "pairs.txt")
+    assert result == Similarities("pairs.txt", [("tiger", "cat"), ("book", "paper")], [7.35, 7.46])
 
 
 def test_analogies_are_read_by_section(tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text(": capitals\nAthens Greece Oslo Norway\n\n: gram1 x\na b c d\ne f g h\n")
-    (found,) = read_questions(tmp_path / "q.txt")
-    assert isinstance(found, Analogies)
-    assert found.sections == {
+    (result,) = read_questions(tmp_path / "q.txt")
+    assert isinstance(result, Analogies)
+    assert result.sections == {
         "capitals": [("Athens", "Greece", "Oslo", "Norway")],
         "gram1 x": [("a", "b", "c", "d"), ("e", "f", "g", "h")],
     }
@@ -41,10 +41,10 @@ def test_analogies_are_read_by_section(tmp_path: Path) -> None:
         ("tiger\tcat\t7\nbook\n", "q.txt:2: expected two words"),
         ("one line of words\n", "expected lines of two words and their similarity, or of analogies; found none"),
         (": section\na b c\n", "q.txt:2: expected four words, or a section"),
-        ("\n \n", "no question in it"),
+        ("\n \n", "no question in this file"),
     ],
 )
-def test_a_line_of_another_form_is_told_with_its_number(text: str, message: str, tmp_path: Path) -> None:
+def test_a_line_of_another_form_is_reported_with_its_number(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text(text)
     with pytest.raises(DataError) as caught:
         read_questions(tmp_path / "q.txt")

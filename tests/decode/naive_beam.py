@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
-from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.search import BeamSearch, InputSearch
+from ensue.decode.search import BeamSearch, Hypothesis, InputSearch
 
 Ids = tuple[int, ...]
 LogP = Callable[[Ids], Sequence[float]]

@@ -17,8 +17,7 @@ from decode.toy_steppers import Read, Toy
 from ensue.decode import beam
 from ensue.decode.beam import beam_search, best_ids
 from ensue.decode.frontier import Frontier
-from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.search import BeamSearch, InputSearch
+from ensue.decode.search import BeamSearch, Hypothesis, InputSearch
 from ensue.errors import EnsueError
 from ensue.types import State
 from training.tiny import some_slow
@@ -160,13 +159,13 @@ def test_a_leaf_that_is_not_reordered_is_noticed(leaf: int, monkeypatch: pytest.
 
 def running_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes every live hypothesis for one that might still be the best."""
-    go_on = Frontier._go_on
+    go_on = Frontier._continue
 
     def never_stop(self: Frontier, *chosen: Any) -> Any:
         self.penalties = np.full_like(self.penalties, 1e300)
         return go_on(self, *chosen)
 
-    monkeypatch.setattr(Frontier, "_go_on", never_stop)
+    monkeypatch.setattr(Frontier, "_continue", never_stop)
 
 
 @pytest.mark.slow
@@ -190,13 +189,13 @@ def test_an_early_stop_changes_nothing_and_saves_steps(monkeypatch: pytest.Monke
 @pytest.mark.slow
 def test_a_stop_that_comes_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound without the length penalty, as others have had it."""
-    go_on = Frontier._go_on
+    go_on = Frontier._continue
 
     def stop_early(self: Frontier, *chosen: Any) -> Any:
-        self.penalties = np.full_like(self.penalties, self._penalty(self.length))
+        self.penalties = np.full_like(self.penalties, self._length_penalty(self.length))
         return go_on(self, *chosen)
 
-    monkeypatch.setattr(Frontier, "_go_on", stop_early)
+    monkeypatch.setattr(Frontier, "_continue", stop_early)
     with pytest.raises(AssertionError):
         check_all(range(300))
 

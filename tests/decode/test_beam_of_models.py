@@ -8,11 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ensue.decode.beam import beam_search
-from ensue.decode.generation import generate_ids
-from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.reader import Ensemble
+from ensue.decode.generation import Ensemble, generate_ids
 from ensue.decode.sampling import Sampling
-from ensue.decode.search import BeamSearch
+from ensue.decode.search import BeamSearch, Hypothesis
 from ensue.errors import EnsueError
 from ensue.nn import LSTM, AttentionalLayer, MultiHeadCrossAttention, SequenceLayer, Stack, Transformer
 from ensue.nn.taps import watch

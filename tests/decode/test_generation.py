@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.decode import reader
+from ensue.decode import generation
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
 from ensue.errors import ContextError, EnsueError
@@ -71,7 +71,7 @@ def test_greedy_in_a_batch_is_greedy_alone_and_as_the_naive_loop(name: str) -> N
 @pytest.mark.parametrize("name", ["lstm", "learned"])
 def test_many_rows_take_the_kernels_to_the_same_tokens(name: str) -> None:
     model = model_of(name)
-    prompts = (PROMPTS * 8)[: reader.KERNEL_ROWS + 1]
+    prompts = (PROMPTS * 8)[: generation.MIN_FORWARD_ROWS + 1]
     together = generated(model, prompts, max_tokens=10, sampling=GREEDY)
     assert together.tolist() == [naive_greedy(model, prompt, 10) for prompt in prompts]
 
@@ -83,7 +83,7 @@ def test_long_ragged_prompts_are_read_in_pieces(name: str, monkeypatch: pytest.M
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, 10, length).tolist() for length in (100, 1, 37, 0)]
     whole = generated(model, prompts, sampling=GREEDY)
-    monkeypatch.setattr("ensue.models.language_model.PIECE_TOKENS", 28)  # 7 columns
+    monkeypatch.setattr("ensue.models.language_model.MAX_CHUNK_TOKENS", 28)  # 7 columns
     assert generated(model, prompts, sampling=GREEDY).tolist() == whole.tolist()
 
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ensue.decode.next_token import draw, filtered, next_ids, penalized
+from ensue.decode.generation import draw, filtered, next_ids, penalized
 from ensue.decode.sampling import Sampling, SamplingOptions
 from ensue.decode.search import BeamSearch, SearchOptions
 from ensue.errors import EnsueError

@@ -14,7 +14,7 @@ from ensue.decode import beam
 from ensue.decode.beam import beam_search, best_ids, continuations
 from ensue.decode.candidates import best_places
 from ensue.decode.frontier import Frontier, Requirements
-from ensue.decode.search import BeamSearch, least_tokens
+from ensue.decode.search import BeamSearch, min_length
 from ensue.errors import EnsueError
 
 
@@ -77,8 +77,8 @@ def test_the_largest_numbers_are_still_numbers() -> None:
 
 
 def test_phrases_that_overlap_need_fewer_tokens() -> None:
-    assert least_tokens([(1, 2, 3), (2, 3, 4)]) == 4
-    assert least_tokens([(1, 1), (1,), (2,)]) == 3
+    assert min_length([(1, 2, 3), (2, 3, 4)]) == 4
+    assert min_length([(1, 1), (1,), (2,)]) == 3
     BeamSearch(required=((1, 2, 3), (2, 3, 4)), max_tokens=4)
 
 

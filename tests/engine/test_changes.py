@@ -107,7 +107,7 @@ def test_numbers_that_change_at_each_call_run_step_by_step_with_a_notice() -> No
         layer.rate = number / 16
         assert not explain(layer).startswith("step")
     layer.rate = 2.0
-    with pytest.warns(Notice, match="Changing runs step by step.*an attribute of it changes"):
+    with pytest.warns(Notice, match="Changing runs step by step.*one of its attributes changes"):
         found, _ = layer(x)
     assert torch.equal(found, layer.fold(x)[0])
     assert explain(layer).endswith("attributes that change from call to call")
@@ -119,7 +119,7 @@ def test_hooks_of_parts_see_each_position() -> None:
     handle = layer.inner.register_forward_hook(lambda _, args, found: seen.append(len(found)) or 2 * found)
     found, _ = layer(x)
     assert seen == [4, 4, 4]
-    assert explain(layer).endswith("hooks on its parts, which want to see each position")
+    assert explain(layer).endswith("hooks on submodules, which expect a call for each position")
     handle.remove()
     assert not torch.equal(found, before)
     assert torch.equal(layer(x)[0], before)

@@ -139,7 +139,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         ("exit 1", "fails (status 1)"),
         ("echo >&2; echo 'broken:  it' >&2; echo more >&2; exit 1", "fails (broken: it)"),
         ("echo 'In function f:' >&2; echo 'f:1: error: broken' >&2; exit 1", "fails (f:1: error: broken)"),
-        ("exit 0", "makes nothing (No such file or directory)"),
+        ("exit 0", "writes no library (No such file or directory)"),
         ("kill -9 $$", "fails (status -9)"),
     ],
 )
@@ -174,12 +174,12 @@ def test_a_compiler_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.M
     with_compiler(monkeypatch, (str(tmp_path / "gone"),))
     with notice() as line:
         runs_in_torch_operations()
-    assert "gone makes nothing (No such file or directory)" in line[0]
+    assert "gone writes no library (No such file or directory)" in line[0]
 
 
 @pytest.mark.usefixtures("forgetful")
 def test_a_compiler_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(c_library, "SECONDS", 0.1)
+    monkeypatch.setattr(c_library, "MAX_COMPILE_SECONDS", 0.1)
     with_compiler(monkeypatch, (script(tmp_path / "cc", "exec /bin/sleep 60"),))
     with notice() as line:
         runs_in_torch_operations()

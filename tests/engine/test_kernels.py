@@ -141,7 +141,7 @@ def build(compiled: Compile, pytestconfig: pytest.Config) -> Build:
 
     @cache
     def kernels(kind: str) -> Kernels:
-        quickly = [] if is_thorough(pytestconfig) else [QUICKLY_COMPILED]
+        quickly = [] if is_thorough(pytestconfig) else QUICKLY_COMPILED
         loaded = ctypes.CDLL(str(compiled(kind, *quickly, *TARGET)))
         return Kernels(loaded, FLOATS.get(kind, np.float32), bool(loaded.in_bf16()))
 
@@ -155,7 +155,7 @@ def build(compiled: Compile, pytestconfig: pytest.Config) -> Build:
 )
 def test_it_compiles_for(target: str, kind: str, compiled: Compile) -> None:
     """Without a warning, whether this processor could run it or not."""
-    assert compiled(kind, QUICKLY_COMPILED, f"-march={target}").exists()
+    assert compiled(kind, *QUICKLY_COMPILED, f"-march={target}").exists()
 
 
 @pytest.fixture(scope="module", params=FLOATS)

@@ -23,7 +23,7 @@ LAYERS = ["mlstm", "what a gated deltanet reads", "gated delta rule", "rule of a
 @pytest.fixture(params=[1, 3], ids=["one row", "three rows"])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Chunks of four positions; so many rows at a time."""
-    monkeypatch.setattr("ensue.engine.c_passes.of_chunk", lambda width, itemsize: (EVERY, request.param))
+    monkeypatch.setattr("ensue.engine.c_passes.chunk_sizes", lambda width, itemsize: (EVERY, request.param))
     return int(request.param)
 
 
@@ -116,9 +116,9 @@ def test_which_states_are_large() -> None:
 
 
 def test_chunks_fit_into_a_cache() -> None:
-    assert storage.of_chunk(16384, 4) == (16, 1)
-    assert storage.of_chunk(1024, 4) == (32, 8)
-    assert storage.of_chunk(1 << 20, 4) == (4, 1)
+    assert storage.chunk_sizes(16384, 4) == (16, 1)
+    assert storage.chunk_sizes(1024, 4) == (32, 8)
+    assert storage.chunk_sizes(1 << 20, 4) == (4, 1)
 
 
 @pytest.mark.sampled(1)

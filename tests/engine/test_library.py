@@ -151,8 +151,8 @@ class TestLibrary:
 
     def test_a_text_that_is_no_c(self, place: Path, forgetful: Library) -> None:
         with notice() as line:
-            assert forgetful("this is no C", torch.float64) is None
-            assert forgetful("this is no C either", torch.float64) is None
+            assert forgetful("this is not C", torch.float64) is None
+            assert forgetful("this is not C either", torch.float64) is None
         assert "error" in line[0]
         assert libraries(place) == []
 
@@ -229,26 +229,26 @@ class TestLibrary:
         """A folder above that others may write to could be exchanged."""
         monkeypatch.setattr(os.path, "isdir", lambda path: False)
         with private_folder(tmp_path / "group" / "cells") as folder:
-            assert folder.way("x.so") == str(tmp_path / "group" / "cells" / "x.so")
+            assert folder.open_path("x.so") == str(tmp_path / "group" / "cells" / "x.so")
             (tmp_path / "group").chmod(0o770)
             with pytest.raises(OSError, match="group is open to others"):
-                folder.way("x.so")
+                folder.open_path("x.so")
             (tmp_path / "group").chmod(0o1770)
-            folder.way("x.so")
+            folder.open_path("x.so")
             (tmp_path / "group" / "cells").rename(tmp_path / "group" / "away")
             (tmp_path / "group" / "cells").mkdir(0o700)
-            with pytest.raises(OSError, match="exchanged"):
-                folder.way("x.so")
+            with pytest.raises(OSError, match="replaced"):
+                folder.open_path("x.so")
 
     def test_a_full_disk(self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-        keep = PrivateFolder.keep
+        write = PrivateFolder.write
 
         def full(self: PrivateFolder, key: str, suffix: str, content: bytes) -> str:
             if self.path == place / "cells":
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return keep(self, key, suffix, content)
+            return write(self, key, suffix, content)
 
-        monkeypatch.setattr(PrivateFolder, "keep", full)
+        monkeypatch.setattr(PrivateFolder, "write", full)
         with notice() as line:
             assert twice(forgetful(TEXT, torch.float64)) == 4.5
         assert "No space left on device" in line[0]

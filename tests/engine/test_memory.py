@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from engine.written_steps import D, Written
 from ensue.engine import Execution, executing, storage, unroll
-from ensue.engine.packing import Packing
-from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.program import Array, build
-from ensue.engine.runner import Runner, Values
-from ensue.engine.schedule import schedule
-from ensue.engine.storage import Storage, room
+from ensue.engine.runner import PlainPasses, Runner, Values
+from ensue.engine.schedule import overlays, schedule
+from ensue.engine.storage import Packing, Storage, empty_rows
 from ensue.engine.trace import trace
 from ensue.nn import LSTM, LayerNormLSTM
 from ensue.nn.recurrent.lstm import LSTMState
@@ -93,7 +93,7 @@ class TestMemory:
         """What is sliced is kept whole, and errors that are only added up have no room of their own."""
         d = self.d
         program = build(trace(LayerNormLSTM(3, d)))
-        assert sorted(array.width for array in program.kept) == [1] * 6 + [4 * d] * 2
+        assert sorted(array.width for array in program.saved) == [1] * 6 + [4 * d] * 2
         arrays = schedule(program.backward).arrays
         assert {array.width for array in arrays if array.name == "work"} == {d}
 
@@ -108,9 +108,21 @@ class TestMemory:
         matrices = [torch.zeros(*shapes[place]) for place in range(len(traced.matrices))]
         values = Values.of([tensor.detach() for tensor in (*tensors, *matrices)], traced)
         rows = Packing.of(torch.zeros(B, T, 3), None)
-        output, _, kept = runner.forward(values, rows, keep=True)
+        output, _, kept = runner.forward(values, rows, save=True)
         assert self.numbers(kept) + output.numel() // self.N == 6 * self.d
-        assert runner.forward(values, rows, keep=False)[2] == {}
+        assert runner.forward(values, rows, save=False)[2] == {}
+
+
+def test_a_value_is_not_written_over_what_its_loop_reads_at_other_features() -> None:
+    """tanh of each feature would be written where σ is still to be read, which is of the feature before."""
+
+    def write(p: Written, x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        z = x @ p.W + a @ p.W
+        return a, torch.cat((b[:, :1], torch.tanh(z[:, 1:]) * torch.sigmoid(z[:, :-1].detach())), 1), b
+
+    program = build(trace(Written(write)))
+    assert [array.width for array in program.saved] == [D - 1, D - 1]
+    assert not set(program.saved) & overlays(program).keys()
 
 
 def test_a_whole_weight_is_not_sliced() -> None:
@@ -134,7 +146,7 @@ class TestRoom:
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
     @pytest.mark.parametrize("shape", [(0, 16), (3, 16), (3, 1024)])
     def test_it_can_be_written(self, shape: tuple[int, int], dtype: torch.dtype) -> None:
-        found = room(torch.ones(1, dtype=dtype), *shape)
+        found = empty_rows(torch.ones(1, dtype=dtype), *shape)
         assert (found.shape, found.dtype, found.stride(1)) == (shape, dtype, 1)
         found.fill_(1.5)
         assert float(found.double().sum()) == 1.5 * shape[0] * shape[1]
@@ -142,11 +154,11 @@ class TestRoom:
     def test_too_much(self) -> None:
         """Is torch's error, which training answers with smaller batches."""
         with pytest.raises(RuntimeError, match="allocate memory"):
-            room(torch.zeros(1), 1 << 40, 1024)
+            empty_rows(torch.zeros(1), 1 << 40, 1024)
 
     @pytest.mark.parametrize(("width", "ld"), [(1, 1), (256, 256), (511, 511), (512, 528), (600, 600), (2048, 2064)])
     def test_gaps(self, width: int, ld: int) -> None:
-        assert room(torch.zeros(1), 3, width).stride() == (ld, 1)
+        assert empty_rows(torch.zeros(1), 3, width).stride() == (ld, 1)
 
     @pytest.mark.sampled(1)
     @pytest.mark.parametrize("execution", ["compiled", "plain"])
@@ -154,7 +166,7 @@ class TestRoom:
     def test_a_layer_whose_rows_have_gaps(
         self, kind: type[LSTM], execution: Execution, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(storage, "BAD_LENGTH", 1)  # a gap between any rows
+        monkeypatch.setattr(storage, "CONFLICT_BYTES", 1)  # a gap between any rows
         layer, x = kind(3, 5).double(), torch.randn(B, T, 3, dtype=torch.float64, requires_grad=True)
         state = LSTMState(*torch.randn(2, B, 5, dtype=torch.float64))
         mask = torch.arange(T) < torch.tensor([3, 1, 0, 2]).unsqueeze(1)

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from engine.twins import needs_compiler
 from ensue.engine.c_library import library
-from ensue.engine.graph import Graph, Node
-from ensue.engine.operations import OPERATIONS
+from ensue.engine.graph import OPERATIONS, Graph, Node
 
 RANGES = dict.fromkeys(("log", "log1p", "sqrt", "rsqrt"), (0.1, 3.0))
 COMPARED = {name for name, row in OPERATIONS.items() if row.is_condition}

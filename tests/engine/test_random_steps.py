@@ -73,7 +73,7 @@ trees = st.recursive(
         | st.tuples(st.sampled_from(sorted(BINARY)), parts, parts)
         | st.tuples(
             st.just("where"), leaf, leaf, parts, parts
-        )  # what is compared is no result: rounding may not choose
+        )  # what is compared is not a result: rounding may not choose
     ),
     max_leaves=8,
 )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from engine.twins import needs_compiler
 from ensue.engine import Execution, aten, executing, explain
 from ensue.engine.aten import HANDLERS
-from ensue.engine.operations import OPERATIONS
+from ensue.engine.graph import OPERATIONS
 from ensue.nn import Recurrent
 from ensue.types import Memory, State
 

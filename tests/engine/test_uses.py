@@ -8,11 +8,9 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 from torch import Tensor
-from torch.func import functional_call
 
 from engine.twins import (
     Given,
-    Unrolled,
     built,
     close,
     engine,
@@ -108,11 +106,6 @@ class TestUses:
             changed = Given(x, strided, args.mask)
             close(everything(engine, layer, changed), everything(naive, layer, changed))
 
-    def test_no_state_is_the_initial_one(self, name: str, is_ragged: bool) -> None:
-        layer = kept(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)._replace(state=None)
-        close(everything(engine, layer, args), everything(naive, layer, args))
-
     def test_states_are_values(self, name: str, is_ragged: bool) -> None:
         """Neither is a given state changed, nor does one tensor that is handed out lie in another."""
         layer = kept(name, 3, 5)
@@ -135,30 +128,6 @@ class TestUses:
         for leaf in leaves(final):
             leaf.detach().zero_()
         close(list(torch.autograd.grad(total_of([without_padding(y, args.mask)]), args.x)), list(expected))
-
-    def test_other_weights_for_a_call(self, name: str, is_ragged: bool) -> None:
-        layer = built(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)
-        run(engine, layer, args)
-        other = copy.deepcopy(layer)
-        with torch.no_grad():
-            for parameter in other.parameters():
-                parameter.mul_(-0.7)
-        weights = {f"layer.{name}": weight for name, weight in other.named_parameters()}
-        y, final = functional_call(Unrolled(layer), weights, tuple(args))
-        found = torch.autograd.grad(total_of([without_padding(y, args.mask), *leaves(final)]), list(weights.values()))
-        expected = torch.autograd.grad(total_of(run(naive, other, args)), list(other.parameters()))
-        close(list(found), list(expected))
-
-    @pytest.mark.sampled(2)
-    def test_weights_that_change_between_calls(self, name: str, is_ragged: bool) -> None:
-        layer = built(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)
-        run(engine, layer, args)
-        with torch.no_grad():
-            for parameter in layer.parameters():
-                parameter.mul_(-0.7)
-        close(everything(engine, layer, args), everything(naive, layer, args))
 
     @pytest.mark.sampled(2)
     def test_another_type_after_the_first_call(self, name: str, is_ragged: bool) -> None:

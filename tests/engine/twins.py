@@ -30,9 +30,8 @@ from ensue.nn import (
     Zoneout,
 )
 from ensue.nn.recurrent.clockwork import ClockworkUnits
-from ensue.nn.recurrent.gated_deltanet import GatedDeltaInputs, GatedDeltaRule
+from ensue.nn.recurrent.delta_rule import GatedDeltaInputs, GatedDeltaRule, RWKV7Inputs, RWKV7Rule
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, OpenLSTM
-from ensue.nn.recurrent.rwkv7 import RWKV7Inputs, RWKV7Rule
 from ensue.types import State, leaves, map_state
 
 
@@ -73,7 +72,7 @@ CELLS: dict[str, Callable[[int, int], Recurrent]] = {
     "what an rwkv-7 reads": lambda d_in, d: RWKV7Inputs(d_in, d, rank=2),
     "rule of an rwkv-7": lambda d_in, d: RWKV7Rule(6 * 3 * d, 3 * d, num_heads=3),
     "zoneout": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6),
-    "zoneout, masks given": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6).given_masks,
+    "zoneout, masks given": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6).fixed_masks,
     "clockwork units": lambda d_in, d: ClockworkUnits(d),
 }
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}

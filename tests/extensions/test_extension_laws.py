@@ -1,6 +1,6 @@
 """The laws of extensions: the core knows none, each can be taken away, and a new one touches its folder alone."""
 
-import ast
+import json
 import os
 import re
 import subprocess
@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
 from ensue.extension import extensions
-from source_imports import SOURCE, imports, modules
+from source_imports import SOURCE, compiled, imports, modules, strings
 
 FOLDER = SOURCE / "ensue" / "extensions"
 TESTS = Path(__file__).parents[1]
@@ -38,15 +39,14 @@ def known_in_the_core() -> set[tuple[str, str]]:
     }
     for name, path in modules(SOURCE).items():
         if not extension_of(name):
-            edges |= {(name, extension) for extension in named(path.read_text(encoding="utf-8"), name)}
+            edges |= {(name, extension) for extension in named(compiled(path))}
     return {(module, extension) for module, extension in edges if extension}
 
 
-def named(text: str, module: str) -> Iterator[str]:
+def named(code: CodeType) -> Iterator[str]:
     """The extensions whose modules or templates strings of a module name."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from re.findall(r"\bextensions[./](\w+)", node.value)
+    for text in strings(code):
+        yield from re.findall(r"\bextensions[./](\w+)", text)
 
 
 def test_the_core_knows_no_extension() -> None:
@@ -55,7 +55,7 @@ def test_the_core_knows_no_extension() -> None:
 
 @pytest.mark.parametrize("line", ['PLACE = "ensue.extensions.serving.api:routes"', 'T = "extensions/frames/page.html"'])
 def test_a_name_in_a_string_is_seen(line: str) -> None:
-    assert len(list(named(line, "ensue.text.words"))) == 1
+    assert len(list(named(compile(line, "words.py", "exec")))) == 1
 
 
 def test_extensions_import_those_that_they_declare() -> None:
@@ -78,17 +78,35 @@ def test_each_folder_declares_the_extension_of_its_name() -> None:
 
 
 WITHOUT = """
-import importlib, sys
+import importlib, json, os, sys, traceback
+import typer.rich_utils, tomllib, tempfile, difflib, secrets, gzip, lzma, platform  # once for all
 sys.path.insert(0, {tests!r})
-from without_extensions import hide
-hide({hidden!r})
-for name in {names!r}:
-    importlib.import_module("ensue.extensions." + name)
-from ensue.cli.program import command_line, commands
-assert {commands!r} <= set(commands()), set(commands())
-sys.argv = ["ensue", "--help"]
-command_line()(["--help"], standalone_mode=False)
+sys.pycache_prefix, sys.dont_write_bytecode = {cache!r}, False
+
+def check(hidden, left, expected):
+    from without_extensions import hide
+    hide(hidden)
+    for name in left:
+        importlib.import_module("ensue.extensions." + name)
+    from ensue.cli.program import command_line, commands
+    assert set(expected) <= set(commands()), set(commands())
+    sys.argv = ["ensue", "--help"]
+    command_line()(["--help"], standalone_mode=False)
+
+for case in json.load(sys.stdin):
+    assert not [name for name in sys.modules if name.startswith("ensue")]
+    if os.fork() == 0:
+        try:
+            check(*case)
+            print("done", flush=True)
+        except BaseException:
+            traceback.print_exc(file=sys.stdout)
+        sys.stdout.flush()
+        os._exit(0)
+    os.wait()
+    print(chr(0), flush=True)
 """
+"""Prints the help without some extensions, and "done" behind it, for each of the cases on standard input."""
 
 
 def without(name: str) -> list[str]:
@@ -99,17 +117,28 @@ def without(name: str) -> list[str]:
     return hidden
 
 
+def commands_of(names: list[str]) -> set[str]:
+    return {command for name in names for command in extensions()[name].commands}
+
+
+@pytest.fixture(scope="module")
+def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What `ensue --help` prints without an extension and those that need it."""
+    cases = []
+    for hidden in map(without, NAMES):
+        left = [each for each in NAMES if each not in hidden]
+        cases.append((hidden, left, sorted(commands_of(left))))
+    command = [sys.executable, "-c", WITHOUT.format(tests=str(TESTS), cache=str(tmp_path_factory.mktemp("compiled")))]
+    said = subprocess.run(command, input=json.dumps(cases), capture_output=True, text=True, check=True).stdout
+    return dict(zip(NAMES, said.split("\0\n"), strict=False))
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_without_an_extension_all_else_is_imported_and_listed(name: str) -> None:
-    hidden = without(name)
-    left = [each for each in NAMES if each not in hidden]
-    commands = {command for each in left for command in extensions()[each].commands}
-    program = WITHOUT.format(tests=str(TESTS), hidden=hidden, names=left, commands=commands)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert all(f"\n  {command} " in done.stdout for command in commands)
-    gone = {command for each in hidden for command in extensions()[each].commands}
-    assert not any(f"\n  {command} " in done.stdout for command in gone)
+def test_without_an_extension_all_else_is_imported_and_listed(name: str, helps: dict[str, str]) -> None:
+    hidden, said = without(name), helps[name]
+    assert said.endswith("done\n"), said[-2000:]
+    assert all(f"\n  {command} " in said for command in commands_of([each for each in NAMES if each not in hidden]))
+    assert not any(f"\n  {command} " in said for command in commands_of(hidden))
 
 
 CORE = (

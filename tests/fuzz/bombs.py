@@ -37,6 +37,24 @@ def spans(size: int, form: Callable[[int], list[object]]) -> str:
     return json.dumps({"text": "ab " * count, "label": [form(number) for number in range(count)]}) + "\n"
 
 
+def regions(size: int, form: str) -> str:
+    """A text, and what a tool says of its words; # is the number of a word, @ its start, and ! its end."""
+    words = [
+        form.replace("#", str(number)).replace("@", str(3 * number)).replace("!", str(3 * number + 2))
+        for number in range(max(1, size // (len(form) + 10)))
+    ]
+    return json.dumps("ab " * len(words)) + "\0" + ", ".join(words)
+
+
+def told(size: int, form: str, around: str) -> str:
+    text, _, words = regions(size, form).partition("\0")
+    return around.replace("TEXT", text).replace("WORDS", words)
+
+
+REGION = '{"type": "labels", "from_name": "n", "value": {"start": @, "end": !, "text": "ab", "labels": ["X"]}}'
+FLAT = '{"start": @, "end": !, "text": "ab", "labels": ["X"]}'
+CELLS = "annotator,annotation_id,text,ner\n"
+CELL = '1,#,"ab ","[{""start"":0,""end"":2,""text"":""ab"",""labels"":[""X""]}]"\n'
 TU = '<tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv>'
 ROW = "1\tw\tw\tX\t_\t{}\t0\troot\t_\t{}\n"
 SHAPES: dict[str, Bomb] = {
@@ -79,6 +97,30 @@ SHAPES: dict[str, Bomb] = {
     "spans.jsonl": lambda size: spans(size, lambda number: [3 * number, 3 * number + 2, "X"]),
     "same.jsonl": lambda size: spans(size, lambda number: [0, 2, "X"]),
     "nested.jsonl": lambda size: spans(size, lambda number: [0, 3 * number + 2, f"X{number}"]),
+    "regions.json": lambda size: told(size, REGION, '[{"data": {"text": TEXT}, "annotations": [{"result": [WORDS]}]}]'),
+    "flat.json": lambda size: told(size, FLAT, '[{"annotator": 1, "annotation_id": 1, "text": TEXT, "ner": [WORDS]}]'),
+    "tuple.json": lambda size: told(size, '[@, !, "X"]', '[[TEXT, {"entities": [WORDS]}]]'),
+    "turks.json": lambda size: told(
+        size, '{"label": ["X"], "points": [{"start": @, "end": !}]}', '{"content": TEXT, "annotation": [WORDS]}'
+    ),
+    "tasks.json": lambda size: "[" + numbered('{"data": {"text": "a#"}, "annotations": []}, ', size) + "{}]",
+    "cats.json": lambda size: '[["a", {"cats": {' + numbered('"c#": 1, ', size) + '"z": 1}}]]',
+    "split.json": lambda size: '{"columns": ["text", "label"], "data": [' + numbered('["a#", "b"], ', size) + "[]]}",
+    "columns.json": lambda size: "{" + numbered('"c#": {"0": "a"}, ', size) + '"text": {"0": "a"}}',
+    "index.json": lambda size: "{" + numbered('"#": {"text": "a", "label": "b"}, ', size) + '"x": {}}',
+    "values.json": lambda size: "[" + numbered('["a#", "b"], ', size) + '["a", "b"]]',
+    "intents.json": lambda size: '{"intents": [' + numbered('{"tag": "t#", "patterns": ["p"]}, ', size) + "{}]}",
+    "patterns.json": lambda size: '{"intents": [{"tag": "t", "patterns": [' + numbered('"p#", ', size) + '"z"]}]}',
+    "lists.json": lambda size: "{" + numbered('"k#": [{"text": "a"}], ', size) + '"z": [{"text": "b"}]}',
+    "one.json": lambda size: '{"a":\n' * (size // 8) + "1" + "}" * (size // 8),
+    "several.json": lambda size: '{"text":\n"a", "label": "b"}' * (size // 26),
+    "twice.json": lambda size: "{\n" + '"text": "a", ' * (size // 13) + '"label": "b"}',
+    "words.csv": lambda size: "sentence,word,tag\n1,w,O\n" + ",w,O\n" * (size // 5),
+    "wide.csv": lambda size: "sentence,word,tag," + "," * 999 + "\n" + ("1,w,O," + "," * 999 + "\n") * (size // 1006),
+    "cells.csv": lambda size: CELLS + numbered(CELL, size),
+    "cell_deep.csv": lambda size: CELLS + '1,1,a,"' + "[" * size + '"\n' + CELL,
+    "cell_open.csv": lambda size: CELLS + CELL + '1,1,"' + "a\n" * (size // 2),
+    "ids.conll": lambda size: numbered("# id #\na O\nb O\n\n", size),
     "units.tmx": lambda size: xml(("<tu>" + TU.format("b") + "</tu>") * (size // 90)),
     "deep.tmx": lambda size: xml("<tu>" + TU.format("<hi>" * (size // 9) + "</hi>" * (size // 9)) + "</tu>"),
     "languages.tmx": lambda size: xml("<tu>" + numbered('<tuv xml:lang="l#"><seg>a</seg></tuv>', size) + "</tu>"),

@@ -12,7 +12,6 @@ from fuzz import (
     data_files,
     exchanged_models,
     frame_files,
-    frame_models,
     odd_streams,
     recipes,
     run_directories,
@@ -28,10 +27,6 @@ KINDS: dict[str, Callable[[Random, Case, Material], None]] = {
     "stream": odd_streams.arrange,
     "exchange": exchanged_models.arrange,
     "frames": frame_files.arrange,
-    "captions": frame_models.captions,
-    "glimpses": frame_models.glimpses,
-    "paintings": frame_models.paintings,
-    "series": frame_models.series,
     "bomb": bombs.arrange,
 }
 TURNS = ["data", "run", "data", "command", "run", "data", "recipe", "data", "command", "run"] * 3
@@ -40,7 +35,7 @@ TURNS[11] = "exchange"
 TURNS[13] = "frames"
 TURNS[16] = "recipe"
 TURNS[14] = "bomb"
-TURNS[20], TURNS[22], TURNS[25], TURNS[27] = "series", "captions", "glimpses", "paintings"
+TURNS[20] = TURNS[22] = TURNS[25] = TURNS[27] = "frames"
 ENDLESS = ("/dev/zero", "/dev/full")
 
 

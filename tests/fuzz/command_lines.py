@@ -71,22 +71,7 @@ BOUNDS = {
 
 AMOUNTS = ["1", "3", "0", "-1", "10" * 9, "9" * 30, "x", "", "1e3", "1_0", "nan"]
 """Small or beyond all bounds: in between somebody may want to wait."""
-DEVICES = [
-    "cpu",
-    "auto",
-    "cuda",
-    "cuda:0",
-    "cuda:99",
-    "hpu",
-    "mps",
-    "meta",
-    "xla",
-    "cpu:7",
-    "",
-    "$",
-    "é",
-    "cpu:" + "9" * 400,
-]
+DEVICES = ["cpu", "auto", "cuda", "cuda:0", "cuda:99", "hpu", "mps", "meta", "cpu:7", "", "$", "é", "cpu:" + "9" * 400]
 VALUES = {
     **dict.fromkeys(["beams", "n_best", "max_tokens", "samples", "positions", "d_model", "steps", "seconds"], AMOUNTS),
     "format": odd.FORMATS,

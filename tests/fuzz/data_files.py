@@ -19,12 +19,12 @@ from fuzz.damage import damaged
 from fuzz.material import CLASSIFIERS, LANGUAGE_MODELS, MASKED, SEQUENCES, TAGGERS, TINY, Material
 from fuzz.places import placed, put
 from fuzz.samples import gold, sample
-from training.tiny_texts import class_files, documents
+from training.tiny_texts import documents
 
 
 def arrange(choose: Random, case: Case, material: Material) -> None:
     several = [looked_at, looked_at, read_back, _asked, _asked, _asked]
-    choose.choice([*several, _translated, _paired, _with_vectors, _learned, _mixed, _by_class])(choose, case, material)
+    choose.choice([*several, _translated, _paired, _with_vectors, _learned, _mixed])(choose, case, material)
 
 
 def looked_at(choose: Random, case: Case, material: Material) -> None:
@@ -209,27 +209,6 @@ def _mixed(choose: Random, case: Case, material: Material) -> None:
     case.checks.append(partial(_has_all, texts))
 
 
-def _by_class(choose: Random, case: Case, material: Material) -> None:
-    """A folder with a file for each class, of which some are damaged."""
-    folder = class_files(documents(choose.randint(2, 20), seed=choose.randint(0, 999)), case.folder / "classes")
-    for path in sorted(folder.iterdir()):
-        if choose.random() < 0.3:
-            put(path, damaged(choose, path.read_bytes(), most=2))
-    run = str(material.folder / choose.choice(["topics", "bag"]))
-    train = ["train", "classify-lstm", "--train", "classes", "--out", "out", *TINY, "--set", "features.d_words=4"]
-    case.arguments = choose.choice(
-        [
-            ["data", "classes"],
-            [*train, "--set", "encoder.d_model=4"],
-            ["evaluate", run, "classes"],
-            ["predict", run, "classes"],
-        ]
-    )
-    case.may_talk = case.arguments[0] == "train"
-    if not case.may_talk:
-        case.arguments += _format(choose)
-
-
 def _has_all(texts: list[str], outcome: Outcome) -> str | None:
     place, said = 0, outcome.out.decode()
     for text in texts:
@@ -252,7 +231,7 @@ def is_json(outcome: Outcome) -> str | None:
 
 
 def _refused(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _format(choose: Random) -> list[str]:

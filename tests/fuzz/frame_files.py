@@ -1,4 +1,4 @@
-"""Cases of frames: files of every format, damaged or with heads that lie, looked at, read, and learned from."""
+"""Cases of frames: files of every format, damaged or with wrong sizes, for readers, training and models."""
 
 from __future__ import annotations
 
@@ -15,31 +15,62 @@ from safetensors.numpy import save
 
 from ensue.extensions.frames.data.series import SeriesOptions
 from ensue.extensions.frames.data.source import FrameSource
+from fuzz import frame_runs
 from fuzz.case import Case
 from fuzz.damage import damaged
 from fuzz.material import TINY, Material
 from fuzz.places import put
 
 SIZES = [0, 1, 2, 255, 256, 65_535, 1 << 16, 10**9, (1 << 31) - 1, 1 << 31, (1 << 32) - 1]
-"""What a head may say."""
+"""Sizes in a header."""
 
 
 def arrange(choose: Random, case: Case, material: Material) -> None:
-    """A file or a few of one kind, looked at, read, or learned from."""
-    suffix, make = choose.choice(KINDS)
-    for number in range(choose.choice([1, 1, 3])):
-        content = make(choose)
-        content = lying(choose, content) if choose.random() < 0.5 else damaged(choose, content, most=2)
-        put(case.folder / f"{number}{suffix}", content)
-    place = choose.choice([f"0{suffix}", f"*{suffix}"])
-    if choose.random() < 0.4:
-        case.action = partial(_read, place)
-    elif choose.random() < 0.6:
-        case.arguments = ["data", place]
+    """One to three files of a format, or the data of a task; then a reader, a training, or a model."""
+    task, (suffix, make) = choose.choice(list(frame_runs.TABLES)), choose.choice(KINDS)
+    if of_task := choose.random() < 0.5:
+        suffix = ".npz"
+        contents = [frame_runs.write(case.folder / "0.npz", task).read_bytes()]
     else:
-        recipe = choose.choice(["predict-frames", "classify-frames", "tag-frames"])
-        case.arguments = ["train", recipe, "--train", place, "--out", "out", *TINY, "--set", "encoder.d_model=3"]
-        case.may_change, case.may_talk = {"out"}, True
+        contents = [make(choose) for _ in range(choose.choice([1, 1, 3]))]
+    for number, content in enumerate(contents):
+        is_intact = of_task and choose.random() < 0.4
+        spoiled = with_size(choose, content) if choose.random() < 0.5 else damaged(choose, content, most=2)
+        put(case.folder / f"{number}{suffix}", content if is_intact else spoiled)
+    place = choose.choice([f"0{suffix}", f"*{suffix}"])
+    run = str(material.run(choose, task).path)
+    match choose.randrange(5):
+        case 0:
+            case.action = partial(_read, place)
+        case 1:
+            case.arguments = ["data", place]
+        case 2:
+            case.arguments = ["train", RECIPES[task], "--train", place, "--out", "out", *TINY]
+            case.arguments += [*frame_runs.settings(task), "--set", choose.choice(SETTINGS)]
+            case.may_change, case.may_talk = {"out"}, True
+        case 3 if task in (frame_runs.DRAWING, "frame-prediction"):
+            out = choose.choice(["out.npz", "out.csv", "out.png", "out.gif", "out.x", "out"])
+            options = choose.choice(
+                [["--samples", "0"], ["--frames", "9"], ["--temperature", "-1"], ["--prompt", place]]
+            )
+            case.arguments = ["generate", run, "--out", out, "--seed", "1", *options]
+        case _:
+            command, place = (
+                choose.choice(frame_runs.QUESTIONS[task]),
+                place + choose.choice(["", "[0]", "[99]", "[-1]"]),
+            )
+            case.arguments = [command, run, place, *(["--json"] if command != "inspect" else [])]
+
+
+RECIPES = {
+    "frame-classification": "classify-frames", "frame-labeling": "tag-frames", "frame-prediction": "predict-frames",
+    frame_runs.CAPTIONING: "caption-lstm", frame_runs.GLIMPSES: "read-glimpses", frame_runs.DRAWING: "draw",
+}  # fmt: skip
+SETTINGS = [
+    "encoder.d_model=3", "features.bands=0", "latent.size=40", "grid.halvings=9", "grid.colors=3", "glimpses.size=40",
+    "glimpses.each=-1", "canvas.read=9", "canvas.colors=2", "decoder.d_model=5",
+]  # fmt: skip
+"""Sizes that may not fit the data or the task."""
 
 
 def _read(place: str) -> None:
@@ -50,8 +81,8 @@ def _read(place: str) -> None:
         assert not series.per_frame or len(series.labels) == len(series.frames)
 
 
-def lying(choose: Random, content: bytes) -> bytes:
-    """The content with another number somewhere in its first bytes."""
+def with_size(choose: Random, content: bytes) -> bytes:
+    """Write another size into the first bytes of the content."""
     place, size = choose.randrange(min(64, len(content))), choose.choice(SIZES)
     return content[:place] + struct.pack(choose.choice(["<I", ">I"]), size) + content[place + 4 :]
 

@@ -1,4 +1,4 @@
-"""Where data may be: a file, a pipe, a folder, links, what is no file at all; damaged, encoded and compressed."""
+"""Where data may be: a file, a pipe, a folder, links, what is not a file at all; damaged, encoded and compressed."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ THINGS: dict[str, Callable[[Path], None]] = {
     "fifo": os.mkfifo,
     "empty": lambda path: path.mkdir(),
 }
-"""What is no file."""
+"""What is not a file."""
 
 
 def forbid(choose: Random, case: Case, path: Path) -> None:

@@ -17,15 +17,8 @@ from fuzz.damage import damaged
 from fuzz.material import CLASSIFIERS, SEQUENCES, TAGGERS, TINY, Material
 from fuzz.values import altered
 
-SMALL = {
-    "d_model": 4,
-    "d_embedding": 4,
-    "d_words": 4,
-    "ngram_buckets": 64,
-    "context": 8,
-    "num_heads": 2,
-    "d_characters": 4,
-}
+SMALL = dict.fromkeys(("d_model", "d_embedding", "d_words", "d_characters"), 4)
+SMALL |= {"ngram_buckets": 64, "context": 8, "num_heads": 2}
 
 TOML = [
     "[]", "{}", '["a"]', "[1, 2]", "{a=1}", '"""\n"""', "2020-01-01", "12:00:00", "[" * 400, "[" * 100_000, "{a=" * 400,
@@ -78,14 +71,7 @@ def _trained(choose: Random, case: Case, material: Material) -> None:
         for table in ("encoder", "decoder", "tokens", "directions", "features", "head")
         if key in document.get(table, {})
     ]
-    case.arguments = [
-        "train",
-        name,
-        "--train",
-        str(material.folder / data),
-        "--out",
-        choose.choice(["out", "out", "o/p"]),
-    ]
+    case.arguments = ["train", name, "--train", str(material.folder / data), "--out", choose.choice(["out", "o/p"])]
     for setting in [*known, *settings]:
         case.arguments += ["--set", setting]
     case.arguments += TINY

@@ -32,7 +32,6 @@ def outcomes(cases: Iterable[Case], *, processes: int = 1, keep: bool = False) -
     """What comes of each case, in the order in which they end. The folders are removed unless they are to be kept."""
     waiting = iter(cases)
     running: dict[int, _Running] = {}
-    gc.collect()
     gc.freeze()  # a child that collected garbage would copy every page
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     try:
@@ -50,7 +49,6 @@ def outcomes(cases: Iterable[Case], *, processes: int = 1, keep: bool = False) -
             _kill(pid)
             os.waitpid(pid, 0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        gc.unfreeze()
 
 
 def _started(case: Case) -> tuple[int, _Running]:

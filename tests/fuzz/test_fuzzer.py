@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-import ensue.console.data_summary  # what every case would import
 import ensue.data.detection.kind
+import ensue.extensions.surveying.summary  # what every case would import
 from conftest import REPOSITORY
 from fuzz import bombs, data_files, process, recipes
 from fuzz.case import Case
@@ -115,10 +115,10 @@ def test_a_bug_of_a_reader_is_found_where_it_is_and_nothing_else(
 ) -> None:
     well, refused = data(tmp_path, "well"), data(tmp_path, "refused", "nothing")
     assert judged(well, refused) == [None, None]
-    monkeypatch.setattr(ensue.data.detection.kind, "_seen", lambda *arguments: {}["label"])
+    monkeypatch.setattr(ensue.data.detection.kind, "_detect_in_lines", lambda *arguments: {}["label"])
     (finding,) = judged(data(tmp_path, "wrong"))
     assert finding is not None
-    assert (finding.what, finding.where) == ("KeyError", "ensue/data/detection/kind.py take")
+    assert (finding.what, finding.where) == ("KeyError", "ensue/data/detection/kind.py detect")
 
 
 def test_a_case_is_a_function_of_its_seed(tmp_path: Path) -> None:
@@ -156,7 +156,14 @@ def bomb(folder: Path, name: str, size: int = bombs.LARGEST) -> Case:
     return case
 
 
-@pytest.mark.sampled(4)
+def test_small_bombs_take_bounded_time_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample, of one kind of shape each."""
+    monkeypatch.setattr(bombs, "SECONDS", 1)
+    names = ["width.conll", "blanks.txt", "tuple.json", "units.tmx"]
+    assert judged(*(bomb(tmp_path, name, bombs.LARGEST // 8) for name in names)) == [None] * len(names)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", bombs.NAMES)
 def test_shape_bombs_take_bounded_time_and_memory(name: str, tmp_path: Path) -> None:
     assert judged(bomb(tmp_path, name)) == [None]

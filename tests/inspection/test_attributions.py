@@ -8,7 +8,7 @@ from torch import Tensor
 from ensue.inspection.attributions import Integrated, gradients_of, integrated_gradients
 from ensue.inspection.units import tap_of_units
 from ensue.nn import GRU, LSTM, SequenceLayer, Stack, Transformer, Window, replace
-from ensue.tasks.language_modeling.view import MOST_EXPLAINED, explain
+from ensue.tasks.language_modeling.page import MAX_EXPLAINED_TOKENS, explain
 from inspection.language_models import MODELS, model_of
 from training.tiny import some_slow
 
@@ -100,6 +100,15 @@ def test_shares_add_up_and_are_those_of_many_small_steps(rows: int) -> None:
     assert found.shares == pytest.approx((slopes.mean(0) * x[0]).sum(-1).numpy(), abs=0.02)
 
 
+def test_with_few_points_the_worst_interval_is_refined_first() -> None:
+    def output(x: Tensor) -> Tensor:  # a small error in one interval, and a large one in another
+        return (200 * (x[:, 0, 0] - 0.9)).sigmoid() + 0.2 * (200 * (x[:, 0, 0] - 0.2)).sigmoid()
+
+    x = torch.ones(1, 1, 1, dtype=torch.float64)
+    errors = [integrated_gradients(output, x, points=points, rows=100).error for points in (24, 30)]
+    assert errors[1] < 0.7 * errors[0]
+
+
 def test_points_are_taken_where_they_are_missing() -> None:
     """A step of the output near the end of the line, which the first points do not see."""
 
@@ -150,6 +159,6 @@ def test_of_a_long_text_the_nearest_tokens_are_asked() -> None:
     pipeline.model.eval()
     found = explain(pipeline.model, inputs, 700, 3)
     assert found is not None
-    assert len(found.norms) == MOST_EXPLAINED
+    assert len(found.norms) == MAX_EXPLAINED_TOKENS
     assert isinstance(found.integrated, Integrated)
     assert explain(pipeline.model, inputs, 0, 3) is None

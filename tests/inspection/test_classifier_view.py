@@ -107,8 +107,8 @@ def test_long_texts_are_occluded_a_few_words_at_a_time(monkeypatch: pytest.Monke
     assert groups_of(3) == [range(0, 1), range(1, 2), range(2, 3)]
     groups = groups_of(2_000)
     assert [place for group in groups for place in group] == list(range(2_000))
-    assert len(groups) * 2_000 <= classifying.BUDGET_WORDS
-    monkeypatch.setattr(classifying, "BUDGET_WORDS", 21)
+    assert len(groups) * 2_000 <= classifying.MAX_VARIANT_WORDS
+    monkeypatch.setattr(classifying, "MAX_VARIANT_WORDS", 21)
     pipeline = classifier(features=WORDS_ONLY)
     (view,) = views_of(pipeline)
     assert [found.group for found in view.contributions] == [range(0, 3), range(3, 6), range(6, 7)]

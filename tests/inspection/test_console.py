@@ -32,7 +32,7 @@ def test_a_file_is_read_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     forget_what_was_said()
     Path("ch.txt").write_text("Ann saw London\n")
-    with pytest.warns(Notice, match=r"^ch.txt: the text of this file is looked at$"):
+    with pytest.warns(Notice, match=r"^ch.txt: reading the text from this file$"):
         write_inspection([tagger()], ["ch.txt"], Path("page.html"))
     assert "<bdi>Ann saw London</bdi>" in Path("page.html").read_text()
     for text in ("Ann " * 2000, "no\0file", "ch"):
@@ -65,10 +65,10 @@ def test_two_models_side_by_side(tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_task_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "found_run", lambda path: path)
+    monkeypatch.setattr(inspection, "existing_run", lambda path: path)
     monkeypatch.setattr(inspection, "RunDirectory", lambda path: SimpleNamespace(entry=task_entry(path.name)))
     check_same_task(Path("labeling"), Path("labeling"))
     with pytest.raises(
-        RunError, match=r"^classification: a classifier, and labeling is a tagger; expected runs of one"
+        RunError, match=r"^classification: a classifier, and labeling is a tagger; expected runs of the same"
     ):
         check_same_task(Path("labeling"), Path("classification"))

@@ -13,9 +13,9 @@ from ensue.inspection import token_page, unit_page
 from ensue.inspection.token_page import NO_TOKEN, Predictions
 from ensue.inspection.units import Units, correlations, followers, pieces_of, properties_of, saturation
 from ensue.nn import watch
-from ensue.tasks.language_modeling import view as viewing
+from ensue.tasks.language_modeling import page as viewing
+from ensue.tasks.language_modeling.page import LanguageView
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
-from ensue.tasks.language_modeling.view import LanguageView
 from ensue.tasks.texts.scoring import scored_windows
 from inspection.language_models import MODELS, TEXT, model_of, numbers_of
 from inspection.small import HARD, Node, number, parsed
@@ -198,10 +198,10 @@ def test_the_numbers_on_the_page() -> None:
 
 
 def test_long_texts_and_many_units_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewing, "MOST_TOKENS", 60)
-    monkeypatch.setattr(token_page, "MOST_SHOWN", 50)
-    monkeypatch.setattr("ensue.tasks.language_modeling.page.MOST_SHOWN", 50)
-    monkeypatch.setattr(unit_page, "MOST_BYTES", 50 * 12 * 2)
+    monkeypatch.setattr(viewing, "MAX_TOKENS", 60)
+    monkeypatch.setattr(token_page, "MAX_SHOWN_TOKENS", 50)
+    monkeypatch.setattr("ensue.tasks.language_modeling.page.MAX_SHOWN_TOKENS", 50)
+    monkeypatch.setattr(unit_page, "MAX_UNIT_BYTES", 50 * 12 * 2)
     pipeline = model_of()
     view, page = viewed(pipeline, TEXT * 3)
     assert (len(view.tokens), view.length) == (60, 3 * len(TEXT))
@@ -216,7 +216,7 @@ def test_long_texts_and_many_units_are_cut_and_it_is_said(monkeypatch: pytest.Mo
     on_page = {(group["name"], unit) for group in numbers["groups"] for unit in group["units"]}
     assert listed <= on_page, "what can be chosen is there"
     assert 24 <= len(on_page) < 12 * 6
-    monkeypatch.setattr(viewing, "MOST_VALUES", 72 * 20)
+    monkeypatch.setattr(viewing, "MAX_VALUES", 72 * 20)
     assert len(viewed(pipeline, TEXT)[0].tokens) == 20
     assert "too short" in viewed(pipeline, "The sea")[1].section("Units").text
 
@@ -241,7 +241,7 @@ def test_no_text_breaks_a_page_and_nothing_is_fetched(name: str) -> None:
 
 def test_a_text_without_tokens_is_refused() -> None:
     for text in ("", " "):
-        with pytest.raises(EnsueError, match=r"^there is nothing to look into: the text has no tokens$"):
+        with pytest.raises(EnsueError, match=r"^nothing to inspect: the text has no tokens$"):
             model_of(kind="words").inspect(text)
     with pytest.raises(TypeError, match="the text is 3; expected a string"):
         model_of().inspect(3)  # type: ignore[arg-type]

@@ -99,14 +99,14 @@ def test_odd_long_and_empty_texts(monkeypatch: pytest.MonkeyPatch) -> None:
         view, page = viewed(pipeline, text)
         assert len(page.programs()) == 1
         assert numbers_of(page)["tokens"] == len(view.tokens)
-    monkeypatch.setattr(viewing, "MOST_TOKENS", 20)
+    monkeypatch.setattr(viewing, "MAX_TOKENS", 20)
     view, page = viewed(pipeline, TEXT * 4)
     assert len(view.tokens) == 20
     assert f"The first 20 of {view.length} tokens are shown." in page.section("The text").text
     assert f"The first 18 of {view.length + 2} positions are shown." in page.section("Attention").text
     for empty in ("", " ", "\x07"):
-        with pytest.raises(EnsueError, match="nothing to look into: the text has no tokens"):
+        with pytest.raises(EnsueError, match="nothing to inspect: the text has no tokens"):
             pipeline.inspect(empty)
     pipeline.model.head = None
-    with pytest.raises(EnsueError, match="the model has no head for masks, which a look inside needs"):
+    with pytest.raises(EnsueError, match="the model has no head for masks, which inspect needs"):
         pipeline.inspect(TEXT)

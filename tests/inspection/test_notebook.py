@@ -20,8 +20,7 @@ from ensue.inspection import notebook
 from ensue.inspection.notebook import Answers, NotebookReporter, curve_section, kernel_display, scores_section
 from ensue.inspection.notebook import html as shown
 from ensue.inspection.page import Inspection, Section
-from ensue.metrics.language import LanguageScores
-from ensue.metrics.scores import Difference
+from ensue.metrics.scores import Difference, LanguageScores
 from ensue.runs.pictures import Grid, Lines
 from ensue.runs.reporter import Facts, Outcome, StepReport, Validation
 from ensue.tasks.classification.pipeline import Classified
@@ -29,7 +28,7 @@ from ensue.tasks.contract.token_scores import Surprisals, TokenScore
 from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence
 from ensue.tasks.language_modeling.pipeline import Continuation
 from ensue.tasks.masked_language_modeling.pipeline import Fill, FilledText
-from ensue.tasks.sequence_to_sequence.outputs import Output
+from ensue.tasks.sequence_to_sequence.writer import Output
 from inspection.language_models import model_of
 from inspection.small import parsed
 from kept_runs.make import unpacked
@@ -119,7 +118,7 @@ def test_a_curve_has_the_values_at_their_places() -> None:
         assert section.numbers["lines"][0].name == "validation micro F1", "which chose the best weights"
     many = [{"kind": "train", "step": step, "loss": 1.0} for step in range(5_000)]
     (section,) = curve_section([*many, {"kind": "train", "step": 5_000, "loss": float("nan")}], ())
-    assert len(section.numbers["lines"][0].points) <= notebook.MOST_POINTS + 1
+    assert len(section.numbers["lines"][0].points) <= notebook.MAX_POINTS + 1
 
 
 class Display:

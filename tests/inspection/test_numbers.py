@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ensue.inspection import markup
-from ensue.inspection.markup import as_json
+from ensue.inspection import page
+from ensue.inspection.page import as_json
 
 
 class Pair(NamedTuple):
@@ -32,5 +32,5 @@ def test_numbers_of_float32_are_short_and_exact() -> None:
 
 
 def test_a_large_array_is_its_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markup, "MOST_NUMBERS", 5)
+    monkeypatch.setattr(page, "MAX_NUMBERS", 5)
     assert as_json([np.zeros((2, 3)), np.zeros(5)]) == [{"shape": [2, 3]}, [0.0] * 5]

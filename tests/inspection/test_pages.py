@@ -1,6 +1,7 @@
 """Pages as a browser reads them: the numbers on them are those of the view, and no text breaks them."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,12 @@ from ensue.data.sentences.sentence import joined
 from ensue.errors import EnsueError
 from ensue.inspection import Inspection
 from ensue.inspection.drawing import WordColumns, lines
-from ensue.inspection.markup import clipped, escaped, plain, share, signed, visible
+from ensue.inspection.page import clipped, escaped, plain, share, signed, visible
 from ensue.inspection.texts import Mark, ShownText, Weight, labeled_text, weighted_text
-from ensue.tasks.classification import view as classifying
-from ensue.tasks.labeling import view as tagging
-from ensue.tasks.labeling.view import TaggerView
+from ensue.tasks.labeling import page as tagging
+from ensue.tasks.labeling.page import TaggerView
 from ensue.text.labels import Classes, Labels
-from inspection.small import HARD, LSTM, PLAIN, TRANSFORMER, Node, classifier, number, parsed, tagger
+from inspection.small import HARD, PLAIN, TRANSFORMER, Node, classifier, number, parsed, tagger
 from training.tiny import some_slow
 
 TEXT = "Ann Lee saw the Sea of London ."
@@ -29,6 +29,11 @@ def tagged(pipeline, text=TEXT) -> tuple[TaggerView, Node]:  # type: ignore[no-u
     inspection = pipeline.inspect(text)
     assert isinstance(inspection.view, TaggerView)
     return inspection.view, parsed(inspection.page)
+
+
+@cache
+def usual() -> tuple[TaggerView, Node]:
+    return tagged(tagger())
 
 
 @pytest.mark.sampled(1)
@@ -48,7 +53,7 @@ def test_emissions_and_probabilities_on_the_page(head: str) -> None:
 
 def test_the_path_is_drawn_through_the_cells_of_its_tags() -> None:
     """Each frame lies on the cell whose title has the tag."""
-    view, page = tagged(tagger())
+    view, page = usual()
     section = page.section("Emission")
     places = {
         (cell.attributes["x"], cell.attributes["y"]): cell.text.split("\n")[0]
@@ -62,7 +67,7 @@ def test_the_path_is_drawn_through_the_cells_of_its_tags() -> None:
 
 
 def test_probability_of_the_tag_and_the_next_best() -> None:
-    view, page = tagged(tagger())
+    view, page = usual()
     groups = list(page.section("Emission").all("g"))
     for t, group in enumerate(groups):
         *_, own, second, probability = [text.text for text in group.all("text")]
@@ -96,7 +101,7 @@ def test_transitions_on_the_page(head: str) -> None:
 
 
 def test_best_paths_on_the_page() -> None:
-    view, page = tagged(tagger())
+    view, page = usual()
     rows = list(page.section("The best paths").all("tr"))[1:]
     assert len(rows) == 5
     for row, path in zip(rows, view.paths, strict=True):
@@ -113,7 +118,7 @@ def test_best_paths_on_the_page() -> None:
 
 
 def test_parts_on_the_page() -> None:
-    view, page = tagged(tagger())
+    view, page = usual()
     rows = list(page.section("Word by word").all("tr"))[1:]
     assert len(rows) == len(view.words)
     for row, parts, effects in zip(rows, view.parts, view.effects, strict=True):
@@ -242,7 +247,7 @@ LONG = " ".join(f"w{n}" for n in range(2_100))
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", some_slow(["lstm", "transformer"], "transformer"))
 def test_long_sentences_are_cut_and_it_is_said(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tagging, "BUDGET_WORDS", 30_000)
+    monkeypatch.setattr(tagging, "MAX_VARIANT_WORDS", 30_000)
     transformer = TRANSFORMER | {"positions": "sinusoidal", "num_layers": 1}
     options = {"features": LETTERS} if kind == "lstm" else {"model": transformer, "labels": PLAIN, "head": "softmax"}
     inspection = tagger(**options).inspect(LONG)
@@ -253,25 +258,7 @@ def test_long_sentences_are_cut_and_it_is_said(kind: str, monkeypatch: pytest.Mo
     assert len(list(page.all("rect"))) < 6_000
     assert len(inspection.content) < 2_000_000
     if kind == "transformer":
-        assert "attention in a text of this length is not shown" in page.section("Inside").text
-
-
-@pytest.mark.slow
-def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classifying, "BUDGET_WORDS", 30_000)
-    inspection = classifier(model=LSTM | {"bidirectional": False}).inspect(LONG)
-    page = parsed(inspection.page)
-    assert re.search(r"The text is long: \d+ words at a time", page.section("What each").text)
-    assert len(inspection.content) < 2_000_000
-
-
-@pytest.mark.slow
-def test_one_enormous_word_is_cut() -> None:
-    for inspection in (
-        tagger(features=LETTERS).inspect("x" * 100_000 + " calm"),
-        classifier().inspect("x" * 100_000 + " calm"),
-    ):
-        assert len(inspection.content) < 60_000
+        assert "The text is too long to show its attention." in page.section("Inside").text
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Pages under the pointer and the arrow keys of a real browser: what is shown is what is in the model."""
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,9 +26,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def test_a_token_of_a_language_model(browser: Browser, tmp_path: Path) -> None:
-    inspection = model_of().inspect(TEXT)
+    pipeline = model_of()
+    inspection = pipeline.inspect(TEXT)
     found = inspection.view.predictions
     shown(browser, inspection, tmp_path)
+    expected = 80 * np.minimum(1, found.surprisals[:-1] / math.log(pipeline.tokenizer.vocabulary_size))
+    assert browser.strengths(".tokens .w")[:-1] == pytest.approx(expected.tolist(), abs=0.6)
     keys = ["HOME", *["ARROW_RIGHT"] * 4, "ARROW_LEFT"]
     for place, look in (
         (7, lambda: browser.point('.tokens [data-t="7"]')),
@@ -114,6 +118,27 @@ def test_two_models_and_what_sets_them_apart(browser: Browser, tmp_path: Path) -
     assert browser.run("return document.querySelectorAll('.tokens .on').length") == 2
     lefts = browser.run("return [...document.querySelectorAll('.tokens')].map(e => e.getBoundingClientRect().left)")
     assert lefts[1] > lefts[0] + 300
+
+
+def test_two_models_share_an_axis_and_a_page_from_the_disk_names_what_it_can_do(
+    browser: Browser, tmp_path: Path
+) -> None:
+    one, other = (model_of(kind).inspect(TEXT) for kind in ("lstm", "transformer"))
+    browser.open(one.beside(other).save(tmp_path / "page.html"))
+    ranges = browser.run("return [...plots.keys()].map(plot => [plot.scales.y.min, plot.scales.y.max])")
+    surprisals = np.concatenate([found.view.predictions.surprisals[:-1] for found in (one, other)])
+    assert len(ranges) == 2
+    assert ranges[0] == ranges[1]
+    assert ranges[0][0] <= surprisals.min() < surprisals.max() <= ranges[0][1]
+    browser.run("const c = document.querySelector('.color'); c.value = 'entropy'; c.dispatchEvent(new Event('change'))")
+    alone = browser.run("return [...plots.keys()].map(plot => [plot.scales.y.min, plot.scales.y.max])")
+    assert alone[0] != alone[1]
+    seen = browser.run(
+        "return ['.served', 'form.choose[data-draw=asks]', '.on-disk'].map(kind => "
+        "document.querySelector(kind).getClientRects().length > 0)"
+    )
+    assert seen == [False, False, True]
+    assert browser.complaints() == []
 
 
 def test_a_long_text_is_not_laid_out_with_each_move(browser: Browser, tmp_path: Path) -> None:

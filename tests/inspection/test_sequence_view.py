@@ -8,8 +8,7 @@ import pytest
 
 from ensue.errors import EnsueError
 from ensue.tasks.sequence_to_sequence import page as pages
-from ensue.tasks.sequence_to_sequence.page import LONGEST
-from ensue.tasks.sequence_to_sequence.search_page import Box, boxes
+from ensue.tasks.sequence_to_sequence.page import MAX_TOKENS, Box, boxes
 from ensue.tasks.sequence_to_sequence.view import SequenceView
 from inspection.small import HARD, Node, number, parsed, translator
 from inspection.translators import MODELS, SOURCE
@@ -52,7 +51,7 @@ def test_the_weights_on_the_page_are_those_of_the_layer() -> None:
     drawings = page.section("Attention").all("svg")
     (drawing,) = [part for part in drawings if part.attributes.get("aria-label") == "layer 1, head 2"]
     for title in drawing.titles():
-        cells = re.fullmatch(r"(.+) looks at (.+): (.+)", title)
+        cells = re.fullmatch(r"(.+) attends to (.+): (.+)", title)
         assert cells
         found[cells[1], cells[2]] = float(cells[3])
     weights = view.alignments[0].weights[1]
@@ -124,16 +123,16 @@ def test_why_a_beginning_was_dropped(drawn: tuple[SequenceView, list[Box], Node]
     assert set(reasons) == {"goes on", "ends", "is left out", "comes too late"}
     for box in found:
         if box.candidate.fate == "ends":
-            score = re.fullmatch(r"ended with the score (\S+), number (\d+) of those that ended", box.why)
+            score = re.fullmatch(r"ended with the score (\S+), rank (\d+) of the complete hypotheses", box.why)
             assert score
             if int(score[2]) == 1:
                 assert number(score[1]) == pytest.approx(best[0].score, abs=1e-4)
         if box.candidate.fate == "comes too late":
-            bound = re.search(r"stays below (\S+), and the output has (\S+)", box.why)
+            bound = re.search(r"cannot exceed (\S+); the output has (\S+)", box.why)
             assert bound
             assert number(bound[1]) <= number(bound[2]) == pytest.approx(best[-1].score, abs=1e-4)
         if box.candidate.fate == "is left out":
-            kept = re.search(r"the last that was kept has (\S+)", box.why)
+            kept = re.search(r"the last hypothesis in the beam has (\S+)", box.why)
             assert kept
             assert box.candidate.log_probability <= number(kept[1]) + 1e-4
 
@@ -166,14 +165,14 @@ def test_no_text_breaks_a_page(text: str) -> None:
 
 
 def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, most in {"MOST_ROWS": 20, "MOST_SOURCE": 6, "MOST_OUTPUT": 9}.items():
+    for name, most in {"MAX_ROWS": 20, "MAX_SOURCE": 6, "MAX_OUTPUT": 9}.items():
         monkeypatch.setattr(pages, name, most)
     text = " ".join(["the cat sees a door"] * 3)
     page = viewed({}, text, target=text)[1]
     assert "The first 6 of 16 tokens of the source are shown." in page.section("Source").text
     assert "The first 9 of 16 tokens of the output are shown." in page.section("Token").text
     assert "only the mean of its heads" in page.section("Attention").text
-    with pytest.raises(EnsueError, match=r"the source has 2,001 tokens; up to 2,000"):
-        viewed({}, "cat " * LONGEST)
+    with pytest.raises(EnsueError, match=r"the source has 2,001 tokens; a page has at most 2,000"):
+        viewed({}, "cat " * MAX_TOKENS)
     with pytest.raises(TypeError, match="the source is 3; expected a text"):
         translator().inspect(3)  # type: ignore[arg-type]

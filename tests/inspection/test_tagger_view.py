@@ -9,9 +9,9 @@ import torch
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
 from ensue.models.word_features import EncodedForms, Words
-from ensue.tasks.labeling import view as tagging
+from ensue.tasks.labeling import page as tagging
+from ensue.tasks.labeling.page import TaggerView
 from ensue.tasks.labeling.pipeline import LabelingPipeline
-from ensue.tasks.labeling.view import TaggerView
 from inspection.small import LSTM, PLAIN, TRANSFORMER, tagger
 
 TEXT = "Ann Lee saw the Sea of Landon ."
@@ -66,7 +66,7 @@ def test_best_paths_are_those_of_an_enumeration(head: str) -> None:
         assert tuple(found.tags.tolist()) == path
         assert found.score == pytest.approx(total, rel=1e-4)
         assert found.probability == pytest.approx(np.exp(total - whole), rel=1e-3)
-        assert found.of_words == pytest.approx(sum(scores[t, tag] for t, tag in enumerate(path)), rel=1e-4)
+        assert found.emission == pytest.approx(sum(scores[t, tag] for t, tag in enumerate(path)), rel=1e-4)
     assert len(view.paths) == 5
 
 
@@ -108,7 +108,7 @@ def test_effects_are_those_of_reading_the_changed_sentence(head: str) -> None:
         assert len(parts) == len(effects) == 8
         tag = int(view.path[place])
         for part, effect in zip(parts, effects, strict=True):
-            changed = blanked_by_hand(pipeline, words, place, part.place.field, part.place.which)
+            changed = blanked_by_hand(pipeline, words, place, part.place.field, part.place.number)
             expected = view.emissions[place, tag] - float(changed[0, place, tag])
             assert effect.emission == pytest.approx(expected, abs=1e-4)
             assert effect.tag == int(pipeline.model.head.best(changed, None)[0, place])
@@ -219,13 +219,6 @@ def test_traces_of_both_directions_are_in_the_order_of_the_words(encoder: str, n
         assert rightward.means[name].std() > 0
 
 
-def test_traces_of_layers_are_numbered() -> None:
-    view = view_of(tagger(model=LSTM | {"num_layers": 2, "dropout": 0.5, "dropout_recurrent": 0.5}))
-    assert [(trace.layer, trace.direction) for trace in view.traces] == [
-        (1, "left to right"), (1, "right to left"), (2, "left to right"), (2, "right to left"),
-    ]  # fmt: skip
-
-
 @pytest.mark.slow
 def test_layers_of_stacks_are_numbered_and_a_grid_has_two_dimensions() -> None:
     gated = view_of(tagger(model={"kind": "depth-gated", "d_model": 5, "num_layers": 2})).traces
@@ -239,14 +232,6 @@ def test_layers_of_stacks_are_numbered_and_a_grid_has_two_dimensions() -> None:
     assert {frozenset(trace.means) for trace in grid} == {
         frozenset(("input", "forget", "candidate", "output", "hidden"))
     }
-
-
-@pytest.mark.slow
-def test_what_zoneout_holds_stands_beside_what_the_cell_would_do() -> None:
-    model = LSTM | {"zoneout_hidden": 0.1, "zoneout_cell": 0.5}
-    (rightward, leftward) = view_of(tagger(model=model)).traces
-    assert (rightward.layer, leftward.layer) == (1, 1)
-    assert {"input", "forget", "candidate", "output", "hidden"} < set(rightward.means)
 
 
 def test_attention_of_every_layer_is_a_distribution() -> None:
@@ -269,7 +254,7 @@ def test_the_budget_ends_the_search_but_not_before_the_first_word(
     budget: int, words: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six parts in each of eight words."""
-    monkeypatch.setattr(tagging, "BUDGET_WORDS", budget)
+    monkeypatch.setattr(tagging, "MAX_VARIANT_WORDS", budget)
     view = view_of(tagger())
     assert len(view.effects) == len(view.letters) == words
     assert len(view.parts) == len(view.emissions) == 8
@@ -278,7 +263,7 @@ def test_the_budget_ends_the_search_but_not_before_the_first_word(
 def test_what_cannot_be_looked_into_is_said() -> None:
     with pytest.raises(EnsueError, match="the text has no words"):
         tagger().inspect(" \n ")
-    with pytest.raises(EnsueError, match=r"the text has 10,001 words; up to 10,000"):
+    with pytest.raises(EnsueError, match=r"the text has 10,001 words; at most 10,000"):
         tagger().inspect(["a"] * 10_001)
 
 

@@ -28,7 +28,6 @@ from ensue.training.run import train_run
 from kept_runs.answers import answer
 from page_data import write_data
 from training.tiny import plain_profile
-from training.tiny_texts import without_pictures
 
 ARCHIVES = Path(__file__).parent / "archives"
 SIZES: dict[str, dict[str, Any]] = {
@@ -198,7 +197,6 @@ def make(name: str) -> None:
         Path("cache", "machines").mkdir(parents=True)
         Path("cache", "machines", profile.machine.path.name).write_text(profile.model_dump_json())
         patch.setenv("ENSUE_CACHE", str(Path("cache").resolve()))
-        without_pictures(patch)
         write_data(Path())
         Path("inflected.tsv").write_text(INFLECTED * 6)
         Path("treebank.conllu").write_text(TREEBANK * 8)

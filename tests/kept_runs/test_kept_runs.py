@@ -16,7 +16,6 @@ from torch import Tensor
 
 from kept_runs.answers import answer, are_alike
 from kept_runs.make import ARCHIVES, RUNS, unpacked
-from training.tiny_texts import without_pictures
 
 QUICK = ("char-lstm", "tag-lstm-crf", "classify-bag", "vectors-cbow")
 SLOW_COMMANDS = ("export", "graph/predict.py")
@@ -27,7 +26,6 @@ KEPT = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.iterdir())
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The present folder."""
     monkeypatch.chdir(tmp_path)
-    without_pictures(monkeypatch)
     return tmp_path
 
 
@@ -58,7 +56,7 @@ def test_all_kept_runs_answer_as_they_did(folder: Path, name: str, monkeypatch: 
     """Their exports too."""
     if name == "stopped":  # the first half of its training drew so; what is drawn since has golden curves
         monkeypatch.setattr("ensue.nn.draws.passes", lambda x: None)
-        monkeypatch.setattr("ensue.nn.draws._numbers", as_torch_draws)
+        monkeypatch.setattr("ensue.nn.draws._random_integers", as_torch_draws)
         monkeypatch.setattr("ensue.tasks.contract.task.uniform", torch.rand)
     assert differences(unpacked(name, folder)) == []
 

@@ -67,10 +67,9 @@ from ensue.nn import (
 )
 from ensue.nn.attention.attentional import FedCell
 from ensue.nn.recurrent.clockwork import ClockworkUnits
-from ensue.nn.recurrent.gated_deltanet import GatedDeltaInputs, GatedDeltaRule
+from ensue.nn.recurrent.delta_rule import GatedDeltaInputs, GatedDeltaRule, RWKV7Inputs, RWKV7Rule
+from ensue.nn.recurrent.linear_recurrence import FoPooling
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, OpenLSTM
-from ensue.nn.recurrent.qrnn import FoPooling
-from ensue.nn.recurrent.rwkv7 import RWKV7Inputs, RWKV7Rule
 from ensue.testing.laws import Subject
 
 D = 4
@@ -116,7 +115,7 @@ SUBJECTS = [
     ),
     Subject("zoneout lstm", lambda: Zoneout(LSTM(D, D_OUT), hidden=0.5, cell=0.5)),
     Subject(
-        "zoneout lstm with masks given", lambda: Zoneout(LSTM(D, D_OUT), hidden=0.5, cell=0.5).given_masks, is_slow=True
+        "zoneout lstm with masks given", lambda: Zoneout(LSTM(D, D_OUT), hidden=0.5, cell=0.5).fixed_masks, is_slow=True
     ),
     Subject("zoneout gru before", lambda: Zoneout(GRU(D, D_OUT, reset="before"), hidden=0.5), is_slow=True),
     Subject(

@@ -1,6 +1,7 @@
 """Layers with one bug each, which the law named beside it has to catch; without the bug, each is in the table."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -391,81 +392,52 @@ def both_ways(kind: type[Bidirectional]) -> SequenceLayer:
     return kind(LSTM(D, D_OUT), LSTM(D, D_OUT))
 
 
-PLANTED: list[tuple[Subject, Law]] = [
-    (Subject("peeks", lambda: attention(PeekingAttention)), laws.causality_is_as_declared),
-    (Subject("never looks ahead", lambda: ShortSighted(D, D_OUT)), laws.causality_is_as_declared),
-    (
-        Subject("attends to padding", lambda: attention(AttentionToPadding, is_causal=False)),
-        laws.padding_changes_no_value,
-    ),
-    (Subject("reverses padding", lambda: both_ways(ReversesPadding)), laws.padding_changes_no_value),
-    (Subject("reverses padding", lambda: both_ways(ReversesPadding)), laws.padding_changes_no_gradient),
-    (
-        Subject("reverses blank padding", lambda: both_ways(ReversesBlankPadding)),
-        laws.a_row_alone_is_the_row_in_a_batch,
-    ),
-    (Subject("mixes rows", MixesRows), laws.a_row_alone_is_the_row_in_a_batch),
-    (
-        Subject("forgets what was padding", lambda: attention(ForgetfulOfPadding)),
-        laws.a_ragged_prompt_then_steps_is_each_row_alone,
-    ),
-    (
-        Subject("state not held", lambda: NotHeld(D, D_OUT, reset="before")),
-        laws.a_ragged_prompt_then_steps_is_each_row_alone,
-    ),
-    (Subject("empty rows read a zero", lambda: EmptyRowsReadAZero(D, D_OUT)), laws.ragged_prefix_then_rest_is_whole),
-    (Subject("detached state", lambda: DetachedState(D, D_OUT)), laws.prefix_then_rest_is_whole),
-    (Subject("detached step", lambda: DetachedStep(D, D_OUT)), laws.step_is_forward),
-    (Subject("another step", lambda: AnotherStep(D, D_OUT)), laws.step_is_forward),
-    (Subject("batch on dim 1", lambda: BatchOnDim1(D, D_OUT)), laws.state_has_the_batch_first),
-    (Subject("restarted positions", lambda: RestartedPositions(D)), laws.prefix_then_rest_is_whole),
-    (Subject("restarted positions", lambda: RestartedPositions(D)), laws.step_is_forward),
-    (
-        Subject("columns as clock", lambda: ColumnsAsClock(D, max_positions=16)),
-        laws.a_ragged_prompt_then_steps_is_each_row_alone,
-    ),
-    (
-        Subject("one clock for all rows", lambda: OneClockForAllRows(D, max_positions=16)),
-        laws.a_ragged_prompt_then_steps_is_each_row_alone,
-    ),
-    (
-        Subject("one clock for all rows", lambda: OneClockForAllRows(D, max_positions=16)),
-        laws.selecting_rows_commutes_with_steps,
-    ),
-    (Subject("in place", lambda: InPlace(D, D_OUT)), laws.state_is_a_value),
-    (Subject("outside the state dict", OutsideTheStateDict), laws.saved_and_loaded_is_the_same),
-    (Subject("draws at first", DrawsAtFirst), laws.the_first_call_is_like_the_second),
-    (Subject("zeros at first", lambda: ShowsZerosAtFirst(D, D_OUT, size=2)), laws.the_first_call_is_like_the_second),
-    (Subject("keeps its first mode", KeepsItsFirstMode), laws.training_after_evaluation_is_training),
-    (Subject("keeps weights", KeepsWeights), laws.changed_weights_change_the_output),
-    (Subject("keeps a number", KeepsANumber), laws.changed_numbers_take_effect),
-    (Subject("folds over padding", lambda: FoldsOverPadding(D, D_OUT)), laws.padding_of_recurrent_layers_is_zero),
-    (Subject("keeps the sequence", lambda: KeepsTheSequence(D, D_OUT)), laws.a_state_holds_no_more_than_its_own_bytes),
-    (Subject("dead parameter", lambda: DeadParameter(D, D_OUT)), laws.every_parameter_gets_a_gradient),
-    (Subject("drops in evaluation", DropsInEvaluation), laws.evaluation_is_deterministic),
-    (
-        Subject("attends to padding of the memory", lambda: remembering(AttentionToPaddingOfMemory)),
-        laws.memory_padding_reaches_nothing,
-    ),
-    (
-        Subject("spreads padding of the memory", lambda: remembering(SpreadsPaddingOfMemory)),
-        laws.memory_padding_reaches_nothing,
-    ),
-    (Subject("common memory", lambda: remembering(CommonMemory)), laws.rows_have_memories_of_their_own),
-    (Subject("detached memory", lambda: remembering(DetachedMemory)), laws.gradients_reach_the_memory),
-    (Subject("rows in order", lambda: remembering(RowsInOrder)), laws.shared_memories_are_as_if_copied),
-    (Subject("rows in turn", lambda: remembering(RowsInTurn)), laws.shared_memories_are_as_if_copied),
-    (Subject("marks padding", lambda: remembering(MarksPadding)), laws.joined_states_go_on_as_before),
-    (Subject("nothing is a zero", lambda: remembering(NothingIsAZero)), laws.a_memory_may_be_short_or_none),
+PLANTED: list[tuple[Callable[[], SequenceLayer], Law]] = [
+    (lambda: attention(PeekingAttention), laws.causality_is_as_declared),
+    (lambda: ShortSighted(D, D_OUT), laws.causality_is_as_declared),
+    (lambda: attention(AttentionToPadding, is_causal=False), laws.padding_changes_no_value),
+    (lambda: both_ways(ReversesPadding), laws.padding_changes_no_value),
+    (lambda: both_ways(ReversesPadding), laws.padding_changes_no_gradient),
+    (lambda: both_ways(ReversesBlankPadding), laws.a_row_alone_is_the_row_in_a_batch),
+    (MixesRows, laws.a_row_alone_is_the_row_in_a_batch),
+    (lambda: attention(ForgetfulOfPadding), laws.a_ragged_prompt_then_steps_is_each_row_alone),
+    (lambda: NotHeld(D, D_OUT, reset="before"), laws.a_ragged_prompt_then_steps_is_each_row_alone),
+    (lambda: EmptyRowsReadAZero(D, D_OUT), laws.ragged_prefix_then_rest_is_whole),
+    (lambda: DetachedState(D, D_OUT), laws.prefix_then_rest_is_whole),
+    (lambda: DetachedStep(D, D_OUT), laws.step_is_forward),
+    (lambda: AnotherStep(D, D_OUT), laws.step_is_forward),
+    (lambda: BatchOnDim1(D, D_OUT), laws.state_has_the_batch_first),
+    (lambda: RestartedPositions(D), laws.prefix_then_rest_is_whole),
+    (lambda: RestartedPositions(D), laws.step_is_forward),
+    (lambda: ColumnsAsClock(D, max_positions=16), laws.a_ragged_prompt_then_steps_is_each_row_alone),
+    (lambda: OneClockForAllRows(D, max_positions=16), laws.a_ragged_prompt_then_steps_is_each_row_alone),
+    (lambda: OneClockForAllRows(D, max_positions=16), laws.selecting_rows_commutes_with_steps),
+    (lambda: InPlace(D, D_OUT), laws.state_is_a_value),
+    (OutsideTheStateDict, laws.saved_and_loaded_is_the_same),
+    (DrawsAtFirst, laws.the_first_call_is_like_the_second),
+    (lambda: ShowsZerosAtFirst(D, D_OUT, size=2), laws.the_first_call_is_like_the_second),
+    (KeepsItsFirstMode, laws.training_after_evaluation_is_training),
+    (KeepsWeights, laws.changed_weights_change_the_output),
+    (KeepsANumber, laws.changed_numbers_take_effect),
+    (lambda: FoldsOverPadding(D, D_OUT), laws.padding_of_recurrent_layers_is_zero),
+    (lambda: KeepsTheSequence(D, D_OUT), laws.a_state_holds_no_more_than_its_own_bytes),
+    (lambda: DeadParameter(D, D_OUT), laws.every_parameter_gets_a_gradient),
+    (DropsInEvaluation, laws.evaluation_is_deterministic),
+    (lambda: remembering(AttentionToPaddingOfMemory), laws.memory_padding_reaches_nothing),
+    (lambda: remembering(SpreadsPaddingOfMemory), laws.memory_padding_reaches_nothing),
+    (lambda: remembering(CommonMemory), laws.rows_have_memories_of_their_own),
+    (lambda: remembering(DetachedMemory), laws.gradients_reach_the_memory),
+    (lambda: remembering(RowsInOrder), laws.shared_memories_are_as_if_copied),
+    (lambda: remembering(RowsInTurn), laws.shared_memories_are_as_if_copied),
+    (lambda: remembering(MarksPadding), laws.joined_states_go_on_as_before),
+    (lambda: remembering(NothingIsAZero), laws.a_memory_may_be_short_or_none),
 ]
 
 
-@pytest.mark.parametrize(
-    ("subject", "law"), [pytest.param(*case, id=f"{case[0].name}-{case[1].__name__}") for case in PLANTED]
-)
-def test_bug_is_caught(subject: Subject, law: Law) -> None:
+@pytest.mark.parametrize(("make", "law"), PLANTED)
+def test_bug_is_caught(make: Callable[[], SequenceLayer], law: Law) -> None:
     with pytest.raises(AssertionError):
-        law(subject)
+        law(Subject("planted", make))
 
 
 def test_every_law_catches_a_bug() -> None:

@@ -77,7 +77,7 @@ class WithoutLock(WeightDrop):
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
         result: tuple[Tensor, State] = torch.func.functional_call(
-            self.layer, self._dropped(), (x, state), {"mask": mask}
+            self.layer, self._draw_weights(), (x, state), {"mask": mask}
         )
         return result
 

@@ -5,6 +5,7 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 import jaxtyping
@@ -39,17 +40,12 @@ class Outputs(nn.Module):
         return y
 
 
-class Case(NamedTuple):
+class Case:
     """A layer as a function, what it is recorded with, and what it is then run on."""
 
-    run: Outputs
-    recorded: Tensor
-    x: Tensor
-
-    @property
-    def by_fold(self) -> Outputs:
-        """The same function, which nothing was done with."""
-        return Outputs(copy.deepcopy(self.run.layer))
+    def __init__(self, subject: Subject) -> None:
+        self.subject, self.run = subject, Outputs(subject.build())
+        self.recorded, self.x = (random(B, T, self.run.layer.d_in, seed=seed) for seed in (1, 2))
 
     def total(self, x: Tensor) -> Tensor:
         return weighted(self.run(x))
@@ -59,26 +55,37 @@ def weighted(y: Tensor) -> Tensor:
     return (y * random(*y.shape[-3:], seed=3).to(y.dtype)).square().sum((-3, -2))
 
 
-def value(case: Case) -> Tensor:
+@cache
+def value(subject: Subject) -> Tensor:
+    case = Case(subject)  # each expected result is that of a layer which nothing was done with
     with executing("fold"):
-        return case.by_fold(case.x).detach()
+        return case.run(case.x).detach()
 
 
-def gradient(case: Case) -> Tensor:
+@cache
+def gradient(subject: Subject) -> Tensor:
+    case = Case(subject)
     with executing("fold"):
-        run, x = case.by_fold, case.x.clone().requires_grad_()
-        return torch.autograd.grad(weighted(run(x)).sum(), x)[0]
+        return torch.autograd.grad(case.total(case.x.requires_grad_()).sum(), case.x)[0]
 
 
-def tangent(case: Case) -> Tensor:
+@cache
+def tangent(subject: Subject) -> Tensor:
+    case = Case(subject)
     with executing("fold"), sdpa_kernel(SDPBackend.MATH):
-        return torch.autograd.functional.jvp(case.by_fold, case.x, torch.ones_like(case.x))[1]  # type: ignore[no-any-return]
+        return torch.autograd.functional.jvp(case.run, case.x, torch.ones_like(case.x))[1]  # type: ignore[no-any-return]
 
 
-def jacobian(case: Case) -> Tensor:
+@cache
+def jacobian(subject: Subject) -> Tensor:
+    case = Case(subject)
     with executing("fold"):
-        run = case.by_fold
-        return torch.autograd.functional.jacobian(lambda x: weighted(run(x)), case.x)  # type: ignore[no-any-return]
+        return torch.autograd.functional.jacobian(case.total, case.x)  # type: ignore[no-any-return]
+
+
+@cache
+def explained(subject: Subject) -> object:
+    return explain(subject.build())
 
 
 def dual(case: Case) -> Tensor:
@@ -111,7 +118,7 @@ def in_threads(case: Case) -> Tensor:
 
 
 def forked(case: Case) -> Tensor:
-    expected = value(case)
+    expected = value(case.subject)
     child = os.fork()
     if child == 0:
         try:
@@ -142,17 +149,28 @@ def through_onnx(case: Case, *, dynamo: bool) -> Tensor:
     try:
         torch.onnx.export(run, (case.recorded.float(),), file, dynamo=dynamo, input_names=["x"])  # type: ignore[arg-type]
     except torch.onnx.errors.UnsupportedOperatorError:
-        return value(case)
+        return value(case.subject)
     session = sessions.InferenceSession(file.getvalue())
     assert [part.name for part in session.get_inputs()] == ["x"]
     found = torch.from_numpy(session.run(None, {"x": case.x.float().numpy()})[0])
-    torch.testing.assert_close(found, value(case).float(), rtol=1e-3, atol=1e-4)
-    return value(case)
+    torch.testing.assert_close(found, value(case.subject).float(), rtol=1e-3, atol=1e-4)
+    return value(case.subject)
+
+
+def recorded(case: Case) -> Tensor:
+    """Without the stack of each operation, which takes half of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch._subclasses.fake_tensor.traceback.extract_stack", lambda: None)
+        found: Tensor = make_fx(torch.no_grad()(case.run))(case.recorded)(case.x)
+    return found
 
 
 def compiled(case: Case) -> Tensor:
+    """Without a measurement of each guard with cold caches, which takes half of the time."""
     torch._dynamo.reset()
-    found: Tensor = torch.compile(case.run, backend="eager")(case.x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch._dynamo.guards.profile_guard_manager", lambda *arguments: 0.0)
+        found: Tensor = torch.compile(case.run, backend="eager")(case.x)
     return found
 
 
@@ -160,7 +178,7 @@ class Transform(NamedTuple):
     """What a transform gives for a layer, and what it should give."""
 
     run: Callable[[Case], Tensor]
-    expected: Callable[[Case], Tensor]
+    expected: Callable[[Subject], Tensor]
     is_slow: bool = False
 
 
@@ -168,7 +186,7 @@ TRANSFORMS = {
     "torch.jit.trace": Transform(
         lambda case: torch.jit.trace(case.run, case.recorded, check_trace=False)(case.x), value
     ),
-    "make_fx": Transform(lambda case: make_fx(torch.no_grad()(case.run))(case.recorded)(case.x), value),
+    "make_fx": Transform(recorded, value),
     "vmap": Transform(lambda case: func.vmap(case.run)(torch.stack((case.recorded, case.x)))[1], value),
     "grad": Transform(lambda case: func.grad(lambda x: case.total(x).sum())(case.x), gradient),
     "jvp": Transform(lambda case: func.jvp(case.run, (case.x,), (torch.ones_like(case.x),))[1], tangent),
@@ -211,15 +229,14 @@ def without_checks_of_types() -> Iterator[None]:
 
 
 def check(subject: Subject, transform: Transform, *, is_warm: bool) -> None:
-    layer = subject.build()
-    case = Case(Outputs(layer), random(B, T, layer.d_in, seed=1), random(B, T, layer.d_in, seed=2))
+    case = Case(subject)
     if is_warm:
         case.total(case.recorded.clone().requires_grad_()).sum().backward()
     found = transform.run(case).detach()
-    torch.testing.assert_close(found, transform.expected(case), rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(case.run(case.x).detach(), value(case))
-    if isinstance(layer, Recurrent):
-        assert explain(layer) == explain(subject.build())
+    torch.testing.assert_close(found, transform.expected(subject), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(case.run(case.x).detach(), value(subject))
+    if isinstance(case.run.layer, Recurrent):
+        assert explain(case.run.layer) == explained(subject)
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

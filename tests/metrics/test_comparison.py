@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensue.metrics.scores import MOST_ROWS, ItemRows, ScoredItems, _difference, differences, f1, ratio
+from ensue.metrics.scores import MAX_ROWS, ItemRows, ScoredItems, _difference_of, differences, f1, ratio
 
 
 def answers(rng: np.random.Generator, share: float, size: int = 200) -> ScoredItems:
@@ -31,13 +31,13 @@ def test_it_errs_as_often_as_it_says() -> None:
 
 
 def test_neighbors_together_have_the_same_sums() -> None:
-    rows, size = ItemRows(), 4 * MOST_ROWS + 3
+    rows, size = ItemRows(), 4 * MAX_ROWS + 3
     for number in range(size):
         rows.append((number % 3 == 0, 1, number % 2))
     found = rows.scored("sentences", {"accuracy": ratio(0, 1), "f1": f1(0, 1, 2), "none": ratio(0, 0)})
-    assert (found.size, len(found.rows)) == (size, MOST_ROWS + 1)
+    assert (found.size, len(found.rows)) == (size, MAX_ROWS + 1)
     right, odd = -(-size // 3), size // 2
-    assert found.whole() == {"accuracy": right / size, "f1": 2 * right / (size + odd), "none": 1.0}
+    assert found.compute() == {"accuracy": right / size, "f1": 2 * right / (size + odd), "none": 1.0}
 
 
 def test_other_items_are_not_compared() -> None:
@@ -48,4 +48,4 @@ def test_other_items_are_not_compared() -> None:
 
 def test_p_is_the_share_of_samples_that_are_as_far_from_their_mean() -> None:
     """Samples stand around the difference: none of these is 1 away from it, so p is (0 + 1) / (3 + 1)."""
-    assert _difference(1.0, np.array([0.9, 1.0, 1.1])).p == 0.25
+    assert _difference_of(1.0, np.array([0.9, 1.0, 1.1])).p == 0.25

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.metrics.language import LanguageScores
+from ensue.metrics.scores import LanguageScores
 
 KEYS = ["nats_per_token", "perplexity", "bits_per_character", "tokens", "characters", "unknown"]
 

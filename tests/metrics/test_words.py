@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from ensue.metrics.words import spearman
+from ensue.metrics.scores import spearman
 
 
 def test_cases_worked_by_hand() -> None:

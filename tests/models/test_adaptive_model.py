@@ -145,11 +145,11 @@ def test_the_beginning_of_a_segment_is_learned_before_writing() -> None:
     model, ids = AdaptiveModel(plain_model(), DYNAMIC), ids_of()
     _, state = model.read(ids[:, :3])
     settled = model.settled(state, ids[:, 3])
-    assert torch.equal(state.lessons.weights.content[0], model.trained)
-    assert not torch.equal(settled.lessons.weights.content[0], model.trained)
-    weights = settled.lessons.weights.content.clone()
+    assert torch.equal(state.adapted.weights.content[0], model.trained)
+    assert not torch.equal(settled.adapted.weights.content[0], model.trained)
+    weights = settled.adapted.weights.content.clone()
     _, after = model.step(ids[:, 3], settled)
-    assert torch.equal(after.lessons.weights.content, weights)
+    assert torch.equal(after.adapted.weights.content, weights)
 
 
 @pytest.mark.slow

@@ -140,7 +140,7 @@ def test_a_batch_is_its_texts_alone(encoder: str, bidirectional: bool) -> None:
         same(classifier((words_of(LEXICON, [text]),))[0], together[row], rtol=1e-4, atol=1e-5)
     targets = torch.tensor([0, 1, 2, 0, 1])
     whole = classifier.loss((words,), targets)
-    halves = [classifier.loss((words.part(rows),), targets[rows]) for rows in (slice(0, 2), slice(2, None))]
+    halves = [classifier.loss((words.slice_rows(rows),), targets[rows]) for rows in (slice(0, 2), slice(2, None))]
     same(halves[0].total + halves[1].total, whole.total, rtol=1e-4, atol=1e-5)
     assert halves[0].count + halves[1].count == whole.count == 5
 
@@ -236,21 +236,17 @@ def test_ngrams_know_no_dropout_of_words() -> None:
     same(classifier.train()((words,)), classifier.eval()((words,)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("segment", [0, 2])
-@pytest.mark.parametrize("encoder", BY_NAME)
-def test_texts_without_words(encoder: str, segment: int) -> None:
-    know_the_bias_of_the_last_layer(encoder, {"pooling": POOLINGS}, segment)
-
-
-@pytest.mark.parametrize("segment", [0, 2])
-@pytest.mark.parametrize("head", [BAG, {"pooling": [], **BAG}], ids=["beside", "alone"])
-def test_bags_of_texts_without_words(head: dict[str, Any], segment: int) -> None:
-    know_the_bias_of_the_last_layer("lstm", head, segment)
-
-
-def know_the_bias_of_the_last_layer(encoder: str, head: dict[str, Any], segment: int) -> None:
-    """And nothing else, alone and beside a text that has words."""
+@pytest.mark.parametrize(
+    ("encoder", "head"),
+    [
+        *(pytest.param(*name.values, {"pooling": POOLINGS}, marks=name.marks) for name in BY_NAME),
+        *(("lstm", head) for head in (BAG, {"pooling": [], **BAG})),
+    ],
+)
+def test_texts_without_words_have_the_bias_as_logits(encoder: str, head: dict[str, Any], segment: int) -> None:
+    """Alone and beside a text that has words."""
     classifier = build(encoder, head=head, segment=segment)
     for texts in (["", ""], ["", "the bird"]):
         loss = classifier.loss((words_of(LEXICON, texts),), torch.tensor([0, 1]))
@@ -273,10 +269,13 @@ def parts(encoder: str = "lstm", bidirectional: bool = False) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"pooling": None}, "nothing to decide by; head.pooling names a pooling, or head.ngrams counts n-grams"),
-        ({"pair": True, "bag": NgramBag(K, buckets=8)}, "a PairBag is for pairs, and for nothing else"),
-        ({"bag": PairBag(K, buckets=8)}, "a PairBag is for pairs, and for nothing else"),
-        ({"segment": 5} | parts("lstm", True), "only layers that read in one direction .* model.bidirectional=false"),
+        ({"pooling": None}, "a classifier needs a pooling or n-grams; set head.pooling or head.ngrams"),
+        ({"pair": True, "bag": NgramBag(K, buckets=8)}, "a PairBag is for pairs, an NgramBag for single texts"),
+        ({"bag": PairBag(K, buckets=8)}, "a PairBag is for pairs, an NgramBag for single texts"),
+        (
+            {"segment": 5} | parts("lstm", True),
+            "only layers that read in one direction .* directions.bidirectional=false",
+        ),
         ({"segment": 5} | parts("rotary", True), "only layers that read in one direction"),
         ({"segment": 5} | parts("window", True), "only layers that read in one direction"),
     ],
@@ -287,13 +286,15 @@ def test_what_does_not_go_together(change: dict[str, Any], sentence: str) -> Non
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("encoder", ["elman", "lstm", "gru", "window"])
+@pytest.mark.parametrize("encoder", ["elman", "lstm", "gru", "window", "windows", "rotary"])
 def test_the_last_features_of_two_directions_are_where_each_has_read_all(encoder: str) -> None:
     """Rightward's at the last position, leftward's at the first; where directions are not halves, the last position."""
     words = words_of(LEXICON, TEXTS)
-    for merge in ("concatenate", "sum"):
+    is_mixed = encoder in ("windows", "rotary")
+    for merge in ("sum",) if is_mixed else ("concatenate", "sum"):
         torch.manual_seed(0)
-        specification, head = reader(encoder, merge=merge), ClassHeadSpecification(pooling=["last"])
+        keys: dict[str, Any] = {"d_model": 7} if encoder == "windows" else {} if is_mixed else {"merge": merge}
+        specification, head = reader(encoder, **keys), ClassHeadSpecification(pooling=["last"])
         classifier = build_classifier(FEATURES, head=head, lexicon=LEXICON, num_labels=K, **specification)
         vector = classifier.pooled(classifier.features(words), words.numbers, words.mask).vector
         h, _ = classifier.layers(classifier.features(words), mask=words.mask)
@@ -301,18 +302,6 @@ def test_the_last_features_of_two_directions_are_where_each_has_read_all(encoder
             if length := len(text.split()):
                 ends = [h[row, length - 1, :6], h[row, 0, 6:]] if merge == "concatenate" else [h[row, length - 1]]
                 same(vector[row], torch.cat(ends))
-
-
-@pytest.mark.parametrize("encoder", ["windows", "rotary"])
-def test_the_last_features_where_directions_are_mixed(encoder: str) -> None:
-    words, head = words_of(LEXICON, TEXTS), ClassHeadSpecification(pooling=["last"])
-    specification = reader(encoder, d_model=7) if encoder == "windows" else reader(encoder)
-    classifier = build_classifier(FEATURES, head=head, lexicon=LEXICON, num_labels=K, **specification)
-    vector = classifier.pooled(classifier.features(words), words.numbers, words.mask).vector
-    h, _ = classifier.layers(classifier.features(words), mask=words.mask)
-    for row, text in enumerate(TEXTS):
-        if length := len(text.split()):
-            same(vector[row], h[row, length - 1])
 
 
 def test_the_number_of_parameters() -> None:

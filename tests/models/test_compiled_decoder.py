@@ -5,14 +5,14 @@ import torch
 from torch import nn
 
 from ensue.decode.beam import beam_search
-from ensue.decode.reader import Ensemble
+from ensue.decode.generation import Ensemble
 from ensue.decode.search import BeamSearch
 from ensue.engine import CachedWeights
 from ensue.errors import ContextError
 from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding, Transformer, watch
-from ensue.training.device import threads_set
+from ensue.training.device import use_threads
 from ensue.types import select_rows
 from training.tiny import some_slow
 
@@ -100,9 +100,9 @@ def test_threads_share_the_rows():
     _, decoder, written = both(model)
     written = select_rows(written, torch.arange(4).repeat(5))
     ids = torch.arange(20)
-    with threads_set(1):
+    with use_threads(1):
         expected, _ = decoder.step(ids, written)
-    with threads_set(3):
+    with use_threads(3):
         found, _ = decoder.step(ids, written)
     torch.testing.assert_close(found, expected)
 
@@ -192,12 +192,12 @@ def test_a_position_behind_the_last_that_was_learned_is_refused():
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda ids, state: (ids + SIZE, state), "ids are expected from 0 to 36, found 37 to 40"),
-        (lambda ids, state: (ids - 1, state), "ids are expected from 0"),
+        (lambda ids, state: (ids + SIZE, state), "ids: expected 0 to 36, found 37 to 40"),
+        (lambda ids, state: (ids - 1, state), "ids: expected 0"),
         (lambda ids, state: (ids[:2], state), "2 ids for 4 rows"),
-        (lambda ids, state: (ids, state._replace(texts=state.texts + 1)), "texts are expected from 0 to 3"),
-        (lambda ids, state: (ids, state._replace(places=torch.full((4, 1), 9))), "places are expected"),
-        (lambda ids, state: (ids.int(), state), "ids are expected in torch.int64"),
+        (lambda ids, state: (ids, state._replace(texts=state.texts + 1)), "texts: expected 0 to 3"),
+        (lambda ids, state: (ids, state._replace(places=torch.full((4, 1), 9))), "places: expected"),
+        (lambda ids, state: (ids.int(), state), "ids: expected torch.int64"),
     ],
 )
 def test_c_is_given_nothing_that_is_not_there(change, error):

@@ -1,6 +1,7 @@
 """From a recipe's `[model]` to layers: every encoder, direction and merge; sizes, dropout, what a key does."""
 
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -100,14 +101,20 @@ def test_every_encoder_of_the_recipes_is_tried_here() -> None:
     assert {specification["kind"] for specification in ENCODERS.values()} == ENCODER_KINDS - {"origin"}
 
 
+@cache
+def words_of_the_core() -> dict[str, set[str]]:
+    """The names in each file."""
+    paths = [path for path in (SOURCE / "ensue").rglob("*.py") if "extensions" not in path.parts]
+    return {
+        path.relative_to(SOURCE / "ensue").as_posix(): set(re.findall(r"\w+", path.read_text("utf-8")))
+        for path in paths
+    }
+
+
 @pytest.mark.parametrize("cell", [cell for cell in CELLS.values() if cell not in (LSTM, GRU, Elman)])
 def test_a_cell_with_its_keys_is_named_in_two_files(cell: type[SequenceLayer]) -> None:
     """Its file and the table of encoders, and a third one for the public name in `ensue.nn`."""
-    named = {
-        path.relative_to(SOURCE / "ensue").as_posix()
-        for path in (SOURCE / "ensue").rglob("*.py")
-        if "extensions" not in path.parts and re.search(rf"\b{cell.__name__}\b", path.read_text(encoding="utf-8"))
-    }
+    named = {path for path, words in words_of_the_core().items() if cell.__name__ in words}
     file = cell.__module__.removeprefix("ensue.").replace(".", "/") + ".py"
     assert named == {file, "models/specification.py", "nn/__init__.py"}
 
@@ -269,18 +276,6 @@ def test_a_transformer_reads_features_of_any_size(d_in: int) -> None:
     assert layers(inputs(d_in))[0].shape == (3, 7, 4)
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", some_slow([[name] for name in READERS]))
-def test_dropout_in_training_alone(name: str) -> None:
-    layers, x = build(reader(name, dropout=0.5)), inputs()
-    torch.manual_seed(0)
-    assert not layers(x)[0].equal(layers(x)[0])
-    layers.eval()
-    same(layers(x)[0], layers(x)[0], rtol=0, atol=0)
-    plain = build(reader(name)).eval()
-    same(layers(x)[0], plain(x)[0], rtol=0, atol=0)
-
-
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", ["plain", "variational"])
 @pytest.mark.parametrize("name", RECURRENT)
@@ -303,7 +298,8 @@ def test_dropout_before_between_and_after_recurrent_layers(name: str, kind: str)
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "key"), some_slow([
-    *((name, "dropout_input") for name in RECURRENT), *((name, "dropout_recurrent") for name in DROPPED),
+    *((name, "dropout") for name in READERS), *((name, "dropout_input") for name in RECURRENT),
+    *((name, "dropout_recurrent") for name in DROPPED),
     *((name, "zoneout_hidden") for name in HELD), *((name, "zoneout_cell") for name in WITH_A_CELL),
 ]))  # fmt: skip
 def test_each_kind_of_dropout_alone_is_in_training_alone(name: str, key: str) -> None:

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.engine import CachedWeights
-from ensue.models import form_memory
-from ensue.models.form_memory import FormMemory
-from ensue.models.word_features import EncodedForms, WordFeatures
+from ensue.models import word_features
+from ensue.models.word_features import EncodedForms, FormMemory, WordFeatures
 from ensue.models.word_specification import FeatureSpecification
 from ensue.text.lexicon import Lexicon
 from models import CPU, lexicon_of
@@ -25,7 +24,7 @@ WORDS = ["the", "The", "bird", "birds", "xyz", "", "1984", "a" * 40]
 def memory(most: int = 1 << 16) -> FormMemory:
     torch.manual_seed(0)
     specification = FeatureSpecification(d_words=4, characters="cnn", d_character=3, d_characters=4, affixes=2)
-    return FormMemory(WordFeatures(specification, LEXICON).eval(), LEXICON, CPU, most=most)
+    return FormMemory(WordFeatures(specification, LEXICON).eval(), LEXICON, CPU, max_forms=most)
 
 
 REFERENCE = {
@@ -50,7 +49,7 @@ def agrees(found: FormMemory, words: list[str]) -> None:
 def test_it_gives_what_the_features_compute(calls: list[list[str]], most: int, room: int) -> None:
     """Also when one call has more forms than are kept, when it has forgotten, and when it needs more room."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(form_memory, "FEWEST_ROWS", room)
+        patch.setattr(word_features, "MIN_ROWS", room)
         found = memory(most)
         for words in calls:
             agrees(found, words)
@@ -70,7 +69,7 @@ def test_many_forms_in_little_pieces() -> None:
 
 
 def test_it_grows_with_and_without_inference_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(form_memory, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(word_features, "MIN_ROWS", 1)
     found = memory()
     with torch.inference_mode():
         agrees(found, ["the", "bird"])
@@ -160,7 +159,7 @@ def test_what_was_given_holds() -> None:
 @pytest.mark.parametrize("most", some_slow([0, 20, 1 << 16], 20))
 def test_threads_share_it(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one adds while another works out its own, and what is forgotten meanwhile, mixes nothing up."""
-    monkeypatch.setattr(form_memory, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(word_features, "MIN_ROWS", 2)
     found, words = memory(most), [f"w{n % 7}{n % 3}{n}" for n in range(60)]
     expected = memory().features.table(LEXICON.encode(words), CPU).vectors
     start = Barrier(8)

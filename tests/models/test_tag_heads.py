@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -215,19 +215,6 @@ def test_padding_changes_neither_the_loss_nor_its_gradients(name: str) -> None:
     same(found[0], found[1])
 
 
-@pytest.mark.sampled(2)
-@EVERY_HEAD
-def test_rows_alone_are_the_rows_of_a_batch(name: str) -> None:
-    head, h, tags = built(name), features(), gold()
-    emissions = head.emissions(h).detach()
-    alone = [head.total_nats(h[b : b + 1, :length], tags[b : b + 1, :length], None) for b, length in enumerate(LENGTHS)]
-    same(torch.stack(alone).sum(), head.total_nats(h, tags, MASK))
-    for b, length in enumerate(LENGTHS):
-        row = emissions[b : b + 1, :length]
-        assert head.best(row, None)[0].tolist() == head.best(emissions, MASK)[b, :length].tolist()
-        same(head.marginals(row, None)[0], head.marginals(emissions, MASK)[b, :length])
-
-
 @given(name=st.sampled_from(list(HEADS)), length=st.integers(0, 12), seed=st.integers(0, 2**32), scale=st.floats(0, 40))
 def test_a_single_sentence_goes_a_fast_way_to_the_same_path(name: str, length: int, seed: int, scale: float) -> None:
     head, random = built(name), torch.Generator().manual_seed(seed)
@@ -239,26 +226,6 @@ def test_a_single_sentence_goes_a_fast_way_to_the_same_path(name: str, length: i
         rows = emissions[0].double().tolist()
         scores = [score(name, head, rows, tuple(path)) for path in (found.tolist(), expected)]
         assert scores[0] == pytest.approx(scores[1], rel=1e-5, abs=1e-4)
-
-
-@pytest.mark.sampled(2)
-@EVERY_HEAD
-@settings(max_examples=10)
-@given(seed=st.integers(0, 1000), scale=st.sampled_from([0.0, 1.0, 100.0]))
-def test_marginals_are_probabilities(name: str, seed: int, scale: float) -> None:
-    head, random = built(name), torch.Generator().manual_seed(seed)
-    shares = head.marginals(scale * torch.randn(len(LENGTHS), 4, K, generator=random), MASK)
-    assert (shares[MASK] >= 0).all()
-    same(shares[MASK].sum(-1), torch.ones(sum(LENGTHS)), rtol=1e-4, atol=1e-4)
-
-
-def test_bigrams_by_hand() -> None:
-    """[0 1] and [1], with 1 added: the start is followed by 0, 1 (2, 2); 0 by 0, 1, end (1, 2, 1); 1 (1, 1, 3)."""
-    head = ViterbiTagHead(D, 2)
-    head.count_bigrams([[0, 1], np.array([1])])
-    same(head.get_parameter("start").exp(), torch.tensor([0.5, 0.5]))
-    same(head.get_parameter("transitions").exp(), torch.tensor([[1 / 4, 2 / 4], [1 / 5, 1 / 5]]))
-    same(head.get_parameter("end").exp(), torch.tensor([1 / 4, 3 / 5]))
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0, 3.0])
@@ -273,13 +240,6 @@ def test_bigrams_are_counted(legal: bool, weight: float) -> None:
         for tag, value in enumerate(head.get_parameter("end").tolist()):
             assert value == pytest.approx(expected.get((tag, ">"), -math.inf), abs=1e-6)
         head.count_bigrams(SENTENCES)
-
-
-def test_without_training_sentences_all_that_is_legal_is_equally_probable() -> None:
-    head = ViterbiTagHead(D, K, legal=legality())
-    for before, row in enumerate(head.get_parameter("transitions").exp()):
-        legal = [tag for tag in LEGAL_NEXT[before] if tag != ">"]
-        same(row, torch.tensor([1 / len(LEGAL_NEXT[before]) if tag in legal else 0.0 for tag in range(K)]))
 
 
 def test_bigrams_are_saved_and_not_trained() -> None:
@@ -325,16 +285,6 @@ def test_nothing_at_all(name: str, shape: tuple[int, int]) -> None:
         assert head.best(head.emissions(h), given_mask).shape == shape
         assert head.marginals(head.emissions(h), given_mask).shape == (*shape, K)
     assert head.one(np.zeros((0, K), np.float32)).tags.tolist() == []
-
-
-@EVERY_HEAD
-def test_rows_of_padding_alone(name: str) -> None:
-    head = built(name)
-    loss = head.total_nats(features(), torch.full(MASK.shape, PADDING), torch.zeros_like(MASK))
-    assert loss.item() == 0
-    loss.backward()
-    gradient = head.projection.weight.grad
-    assert gradient is None or not gradient.any()
 
 
 def test_heads_side_by_side_are_each_as_if_alone() -> None:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from ensue.models.build_text import build_tagger
-from ensue.models.modules import count_parameters
 from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_specification import SentenceFeatureSpecification, TagHeadSpecification
@@ -49,25 +48,8 @@ def alone(row: int) -> dict[str, list[str]]:
     return {"initial": INITIALS["initial"][start : start + LENGTHS[row]]}
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
-def test_a_batch_is_its_rows_alone(encoder: str, bidirectional: bool) -> None:
-    is_its_rows_alone(build(encoder, bidirectional))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS[:2])
-def test_a_batch_is_its_rows_alone_with_other_heads(kind: str) -> None:
-    is_its_rows_alone(build("gru", True, kind))
-
-
-@pytest.mark.slow
-def test_a_batch_is_its_rows_alone_with_repeats() -> None:
-    is_its_rows_alone(build("gru", True, repeats=True))
-
-
 def test_repeats_by_hand() -> None:
-    """Maxima over the places of one row with the same word, whatever its case; padding is no word."""
+    """Maxima over the places of one row with the same word, whatever its case; padding is not a word."""
     tagger = build("elman", True, "softmax", repeats=True)
     words = words_of(LEXICON, ["a Bird bird A", "xyz zyx xyz", "bird"], {"initial": list("aBbAxzxb")})
     h, _ = tagger.layers(tagger.features(words), mask=words.mask)
@@ -94,16 +76,27 @@ def test_the_sentences_of_a_row_are_scored_each_by_itself(kind: str) -> None:
     places = (begins.unsqueeze(1) + torch.arange(longest)) * mask
     sentences, tags = SentencePlaces(places, mask, torch.tensor([0, 0, 1, 1, 1])), tags_of(TEXTS)
     whole = tagger.loss(words, tags, sentences)
-    first = tagger.loss(words.part(slice(0, 1)), tags[:2], SentencePlaces(places[:2], mask[:2], sentences.rows[:2]))
+    first = tagger.loss(
+        words.slice_rows(slice(0, 1)), tags[:2], SentencePlaces(places[:2], mask[:2], sentences.rows[:2])
+    )
     there = SentencePlaces((places[2:] - width) * mask[2:], mask[2:], sentences.rows[2:] - 1)
-    second = tagger.loss(words.part(slice(1, 2)), tags[2:], there)
+    second = tagger.loss(words.slice_rows(slice(1, 2)), tags[2:], there)
     same(whole.total, expected.total)
     same((first + second).total, expected.total)
     assert whole.count == (first + second).count == expected.count
 
 
-def is_its_rows_alone(tagger: Tagger) -> None:
+VARIANTS: list[dict[str, Any]] = [{"kind": kind} for kind in KINDS[:2]] + [{"repeats": True}]
+WITH_HEADS = [pytest.param(*way.values, {}, marks=way.marks) for way in WAYS] + [
+    ("gru", True, head) for head in VARIANTS
+]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("encoder", "bidirectional", "head"), WITH_HEADS)
+def test_a_batch_is_its_rows_alone(encoder: str, bidirectional: bool, head: dict[str, Any]) -> None:
     """Scores, loss and gradients; one text has no words, and some have words that the model does not know."""
+    tagger = build(encoder, bidirectional, **head)
     together = words_of(LEXICON, TEXTS, INITIALS)
     emissions, loss = tagger(together), tagger.loss(together, tags_of(TEXTS))
     assert loss.count == sum(LENGTHS)
@@ -115,7 +108,7 @@ def is_its_rows_alone(tagger: Tagger) -> None:
         assert losses[-1].count == LENGTHS[row]
     total = torch.stack([each.total for each in losses]).sum()
     same(total, loss.total)
-    halves = [tagger.loss(together.part(rows), tags_of(TEXTS)[rows]) for rows in (slice(0, 2), slice(2, None))]
+    halves = [tagger.loss(together.slice_rows(rows), tags_of(TEXTS)[rows]) for rows in (slice(0, 2), slice(2, None))]
     same((halves[0] + halves[1]).total, loss.total)
     assert (halves[0] + halves[1]).count == loss.count
     trained = [parameter for parameter in tagger.parameters() if parameter.requires_grad]
@@ -142,22 +135,10 @@ def test_scores_are_those_of_features_that_are_given(encoder: str, bidirectional
     same(tagger.emissions(x, keys, words.mask), tagger(words), rtol=0, atol=0)
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
-def test_texts_without_words(encoder: str, bidirectional: bool) -> None:
-    have_no_loss(build(encoder, bidirectional))
-
-
-@pytest.mark.parametrize("kind", KINDS[:2])
-def test_texts_without_words_with_other_heads(kind: str) -> None:
-    have_no_loss(build("gru", True, kind))
-
-
-def test_texts_without_words_with_repeats() -> None:
-    have_no_loss(build("gru", True, repeats=True))
-
-
-def have_no_loss(tagger: Tagger) -> None:
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("encoder", "bidirectional", "head"), WITH_HEADS)
+def test_texts_without_words_have_no_loss(encoder: str, bidirectional: bool, head: dict[str, Any]) -> None:
+    tagger = build(encoder, bidirectional, **head)
     words = words_of(LEXICON, ["", ""], {"initial": []})
     loss = tagger.loss(words, torch.full((2, 0), PADDING))
     assert (loss.total.item(), loss.count) == (0, 0)
@@ -204,14 +185,3 @@ def test_plain_labels_forbid_nothing(kind: str) -> None:
     assert getattr(head, "legal", None) is None
     assert not isinstance(head, CRFTagHead) or head.crf.legal is None
     assert head.num_tags == 2
-
-
-def test_the_number_of_parameters() -> None:
-    """Frozen vectors and counted bigrams too: 8 words of 3 numbers, 2 vectors, 6 features to 5 tags, 35 bigrams."""
-    lexicon = lexicon_of(vectors=["the"])
-    assert lexicon.words.symbols == ("<unk>", "bird", "the", "old", "sees", "0000", "a", "anna")
-    tagger = build_tagger(
-        SentenceFeatureSpecification(d_words=3), head=TagHeadSpecification(kind="viterbi"),
-        lexicon=lexicon, labels=LABELS, pretrained=torch.zeros(2, 3), **reader("none"),
-    )  # fmt: skip
-    assert count_parameters(tagger) == 8 * 3 + 2 * 3 + (6 * 5 + 5) + 35

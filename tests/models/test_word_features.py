@@ -239,13 +239,13 @@ def test_a_part_of_a_batch_and_its_words() -> None:
     _, lexicon, _ = build(**EVERYTHING)
     words = batch(lexicon)
     assert words.num_real == len(WORDS)
-    part = words.part(slice(0, 2))
+    part = words.slice_rows(slice(0, 2))
     assert part.num_real == 5
     assert part.numbers.tolist() == words.numbers[:2].tolist()
     assert part.columns.shape == (2, 8, 2)
     alone = words_of(lexicon, TEXTS[:1], {name: COLUMNS[name][:4] for name in COLUMNS})
     assert alone.mask is None
-    assert alone.num_real == alone.part(slice(0, 1)).num_real == 4
+    assert alone.num_real == alone.slice_rows(slice(0, 1)).num_real == 4
 
 
 def test_tables_begin_small() -> None:

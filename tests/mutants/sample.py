@@ -58,7 +58,7 @@ class Mutant:
         return str(found)
 
     def is_code(self, root: Path) -> bool:
-        """Whether it is Python still: a star before keywords is no product."""
+        """Whether it is Python still: a star before keywords is not a product."""
         try:
             compile(self.mutated((root / self.path).read_text(encoding="utf-8")), self.path, "exec")
         except SyntaxError:

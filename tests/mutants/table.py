@@ -17,8 +17,8 @@ class OneLine(NamedTuple):
 TABLE = {
     "LSTM": OneLine(
         "nn/recurrent/lstm.py",
-        "c = self.cell(f * c + i * g)",
-        "c = self.cell(f * c + g)",
+        "c = self.cell(f * c + i * g)\n        h = self.hidden(o * torch.tanh(c))\n        return h, LSTMState(h, c)",
+        "c = self.cell(f * c + g)\n        h = self.hidden(o * torch.tanh(c))\n        return h, LSTMState(h, c)",
         "nn/test_hand_worked.py nn/recurrent/test_recurrent_against_torch.py",
     ),
     "GRU": OneLine(
@@ -28,11 +28,14 @@ TABLE = {
         "nn/test_hand_worked.py nn/recurrent/test_recurrent_against_torch.py",
     ),
     "RWKV-7's decay": OneLine(
-        "nn/recurrent/rwkv7.py", "math.exp(-0.5) * w", "math.exp(-0.6) * w", "nn/recurrent/test_recent.py"
+        "nn/recurrent/delta_rule.py", "math.exp(-0.5) * w", "math.exp(-0.6) * w", "nn/recurrent/test_recent.py"
     ),
     "sLSTM": OneLine("nn/recurrent/xlstm.py", "o * c / n)", "o * c)", "nn/recurrent/test_recent.py"),
     "LRU": OneLine(
-        "nn/recurrent/lru.py", "a * real - b * imaginary + u", "a * real + u", "nn/recurrent/test_recent.py"
+        "nn/recurrent/linear_recurrence.py",
+        "a * real - b * imaginary + u",
+        "a * real + u",
+        "nn/recurrent/test_recent.py",
     ),
     "minimal units": OneLine(
         "nn/recurrent/linear_recurrence.py",
@@ -47,19 +50,19 @@ TABLE = {
         "nn/attention/positions.py",
         "torch.stack((angles.sin(), angles.cos())",
         "torch.stack((angles.cos(), angles.sin())",
-        "nn/attention",
+        "nn/test_hand_worked.py",
     ),
     "CRF's partition function": OneLine(
         "nn/heads/chain.py", "total = torch.logsumexp(alpha + end, 1)", "total = torch.logsumexp(alpha, 1)", "nn/heads"
     ),
     "cross-entropy in chunks": OneLine(
-        "nn/heads/linear_cross_entropy.py",
+        "nn/heads/softmax.py",
         "nats = z.amax(1, keepdim=True) - expected",
         "nats = z.amax(1, keepdim=True) + expected",
         "nn/heads/test_linear_cross_entropy.py",
     ),
     "mixture of Gaussians": OneLine(
-        "nn/heads/mixture.py", "self.log_weights - nats.sum(-1)", "self.log_weights - nats.mean(-1)", "nn/heads"
+        "nn/gaussian.py", "self.log_weights - nats.sum(-1)", "self.log_weights - nats.mean(-1)", "nn/heads"
     ),
     "length penalty": OneLine(
         "decode/frontier.py", "** self.search.length_penalty", "* self.search.length_penalty", "decode"
@@ -79,8 +82,8 @@ TABLE = {
     ),
     "clipping": OneLine(
         "training/gradients.py",
-        "self.model.parameters(), most)",
-        "self.model.parameters(), 2 * most)",
+        "self.model.parameters(), max_norm)",
+        "self.model.parameters(), 2 * max_norm)",
         "training/test_loop.py training/test_gradients.py training/test_golden.py",
     ),
     "random stream of a step": OneLine(
@@ -103,21 +106,21 @@ TABLE = {
     ),
     "borders of spans": OneLine(
         "text/schemes.py",
-        'before.kind in "BI" and here.kind in "IE"',
-        'before.kind in "BIE" and here.kind in "IE"',
+        'before.kind in "BI" and current.kind in "IE"',
+        'before.kind in "BIE" and current.kind in "IE"',
         "text/test_schemes.py",
     ),
     "batches of one length": OneLine(
         "data/buckets.py",
-        'order = np.argsort(shuffled[piece], kind="stable")',
-        "order = np.arange(len(shuffled[piece]))",
+        'order = np.argsort(shuffled[block], kind="stable")',
+        "order = np.arange(len(shuffled[block]))",
         "data/test_buckets.py",
     ),
     "bound of unpacked bytes": OneLine(
         "data/decoding.py",
         "max(RATIO_BYTES, MAX_RATIO * path",
         "max(RATIO_BYTES, 9 * MAX_RATIO * path",
-        "fuzz data cli/test_bad_input.py",
+        "data/test_sources.py",
     ),
     "digest of the data": OneLine(
         "data/sources.py",
@@ -127,38 +130,38 @@ TABLE = {
     ),
     "outputs that are there": OneLine(
         "outputs.py",
-        "if not overwrite and _replaced(path) and _is_foreign(path):",
+        "if not overwrite and _is_replaceable(path) and is_foreign:",
         "if False:",
         "test_outputs.py cli/test_outputs.py",
     ),
     "negative sampling": OneLine(
-        "tasks/word_vectors/updates.py",
+        "extensions/word_vectors/task.py",
         "drawn[drawn != target]",
         "drawn",
-        "tasks/test_word_vector_updates.py tasks/test_word_vectors.py",
+        "extensions/word_vectors",
     ),
     "texts worth a label": OneLine(
-        "tasks/words/pipeline.py",
-        "if letters not in known and any(letters)]",
+        "extensions/annotating/choice.py",
+        "if letters not in excluded and any(letters)]",
         "if any(letters)]",
         "extensions/annotating/test_choice.py",
     ),
     "ranking of doubts": OneLine(
         "extensions/annotating/doubts.py",
-        "key=lambda place: (found[place][1].probability,",
-        "key=lambda place: (-found[place][1].probability,",
+        "key=lambda row: (doubts[row][1].probability,",
+        "key=lambda row: (-doubts[row][1].probability,",
         "extensions/annotating/test_doubts.py",
     ),
     "sessions that end": OneLine(
-        "extensions/serving/served.py",
-        "self.seconds and (are_few or",
-        "self.seconds or (are_few or",
+        "extensions/serving/served_model.py",
+        "self.seconds and (is_within_limits or",
+        "self.seconds or (is_within_limits or",
         "extensions/serving",
     ),
     "bound of a session": OneLine(
-        "extensions/serving/served.py",
-        "len(self._kept) <= self.most and sum",
-        "len(self._kept) <= self.most or sum",
+        "extensions/serving/served_model.py",
+        "len(self._sessions) <= self.max_sessions and sum",
+        "len(self._sessions) <= self.max_sessions or sum",
         "extensions/serving",
     ),
     "causal attention": OneLine(

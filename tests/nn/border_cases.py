@@ -1,6 +1,6 @@
 """What may come to a border, right and wrong, for `test_border_cases.py` to run by the thousand, in another process.
 
-For every layer of the laws' table, and for what is no layer, each argument comes in many forms. A case ends right, in
+For every layer of the laws' table, and for other objects, each argument comes in many forms. A case ends right, in
 values, state and gradients those of plain copies of the same numbers, or in one line of a `ValueError` or `TypeError`.
 The process says what it is about to do, so that whoever started it knows what it died of.
 """
@@ -262,7 +262,7 @@ def triples(layer: SequenceLayer, rows: int, positions: int) -> Iterator[tuple[F
 
 
 def cases_of_others(share: float) -> Iterator[Case]:
-    """What is no layer: each argument in many forms, the others as they should be."""
+    """What is not a layer: each argument in many forms, the others as they should be."""
     K, D, V = 5, 6, 11
     crf, head, large = LinearChainCRF(K).double(), SoftmaxHead(D, V).double(), SoftmaxHead(D, 1100).double()
     mask, tags = torch.arange(T) < torch.tensor([[4], [0], [2]]), torch.randint(0, K, (B, T))

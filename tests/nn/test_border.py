@@ -10,10 +10,9 @@ from torch import Tensor
 
 from engine.twins import needs_compiler
 from ensue.engine import executing
-from ensue.engine.execution import _before, _runner
-from ensue.engine.packing import Packing
+from ensue.engine.execution import _arguments, _runner
 from ensue.engine.runner import Runner, Values
-from ensue.engine.storage import Storage
+from ensue.engine.storage import Packing, Storage
 from ensue.nn import (
     GRU,
     LSTM,
@@ -61,16 +60,10 @@ clockwork, both_ways = Clockwork(8, 16, periods=(1, 2)), Bidirectional(lstm, LST
 WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ValueError, "LSTM.forward expects state.h of (4, 16), found (2, 16)", lambda: lstm(x_of(), lstm.init_state(2))),
     (
-        ValueError,
-        "PeepholeLSTM.forward expects state.h of (4, 16), found (1, 16)",
-        lambda: PeepholeLSTM(8, 16)(x_of(), lstm.init_state(1)),
-    ),
-    (
         TypeError,
         "LSTM.forward expects state.h in torch.float32, found torch.float64",
         lambda: lstm(x_of(), map_state(Tensor.double, lstm.init_state(B))),
     ),
-    (ValueError, "LSTM.forward expects mask of (4, 10), found (3, 10)", lambda: lstm(x_of(), mask=WHOLE[:3])),
     (ValueError, "LSTM.fold expects mask of (4, 10), found (4, 9)", lambda: lstm.fold(x_of(), mask=WHOLE[:, :9])),
     (
         TypeError,
@@ -87,23 +80,9 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
         "LSTM.forward expects x of (rows, positions, 8), found (4, 10, 9)",
         lambda: lstm(x_of(9)),
     ),
-    (ValueError, "LSTM.forward expects x of (rows, positions, 8), found (10, 8)", lambda: lstm(x_of()[0])),
     (ValueError, "LSTM.step expects x of (rows, 8), found (4, 10, 8)", lambda: lstm.step(x_of())),
-    (
-        ValueError,
-        "LSTM.step expects state.h of (4, 16), found (1, 16)",
-        lambda: lstm.step(x_of()[:, 0], lstm.init_state(1)),
-    ),
     (TypeError, "LSTM.forward expects x in torch.float32, found torch.int64", lambda: lstm(x_of(dtype=torch.long))),
-    (TypeError, "LSTM.forward expects x in torch.float32, found torch.float64", lambda: lstm(x_of().double())),
     (TypeError, "LSTM.forward expects x on cpu, found meta", lambda: lstm(x_of(device="meta"))),
-    (TypeError, "LSTM.forward expects x as a tensor, found list", lambda: lstm([[1.0] * 8])),
-    (
-        TypeError,
-        "LSTM.forward expects state as LSTMState, found GRUState",
-        lambda: lstm(x_of(), GRU(8, 16).init_state(B)),
-    ),
-    (TypeError, "LSTM.forward expects state as LSTMState, found Tensor", lambda: lstm(x_of(), torch.zeros(B, 16))),
     (
         TypeError,
         "LSTM.forward expects state.c as a tensor, found None",
@@ -121,11 +100,6 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
         lambda: Window(8, 4, size=1)(x_of(), Window(8, 4, size=2).init_state(B)),
     ),
     (
-        TypeError,
-        "Clockwork.forward expects state.clock in torch.int64, found torch.float32",
-        lambda: clockwork(x_of(), map_state(Tensor.float, clockwork.init_state(B))),
-    ),
-    (
         ValueError,
         "MultiHeadAttention.forward expects state of one length, found [10, 11]",
         lambda: attention(x_of(), attention(x_of())[1]._replace(keys=torch.zeros(B, 2, 11, 4))),
@@ -137,23 +111,8 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
     ),
     (
         ValueError,
-        "Stack.init_state expects memory.values of (3, positions, 8), found (4, 5, 8)",
-        lambda: decoder.init_state(3, Memory(torch.zeros(B, 5, 8))),
-    ),
-    (
-        ValueError,
         "AdditiveAttention.init_state expects memory.mask of (4, 5), found (4, 10)",
         lambda: additive.init_state(B, Memory(torch.zeros(B, 5, 6), WHOLE)),
-    ),
-    (
-        TypeError,
-        "AdditiveAttention.init_state expects memory.values in torch.float32, found torch.float64",
-        lambda: additive.init_state(B, Memory(torch.zeros(B, 5, 6).double())),
-    ),
-    (
-        TypeError,
-        "AdditiveAttention.init_state expects memory.values on cpu, found meta",
-        lambda: additive.init_state(B, Memory(torch.zeros(B, 5, 6, device="meta"))),
     ),
     (
         TypeError,
@@ -161,19 +120,9 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
         lambda: additive.init_state(B, torch.zeros(B, 5, 6)),  # type: ignore[arg-type]
     ),
     (
-        TypeError,
-        "AdditiveAttention.forward expects state as Shared, found Source",
-        lambda: additive(x_of(), additive.init_state(B).content),
-    ),
-    (
         ValueError,
         "AdditiveAttention.forward expects state.content.keys of (4, any, 8), found (4, 5, 7)",
         lambda: additive(x_of(), AdditiveAttention(7, 6).init_state(B, Memory(torch.zeros(B, 5, 6)))),
-    ),
-    (
-        ValueError,
-        "AdditiveAttention.forward expects state.content.values of (3, any, 6), found (4, 0, 6)",
-        lambda: additive(x_of(), Shared(Source(*of_three, *additive.init_state(B).content[1:]), torch.zeros(B).long())),
     ),
     (
         ValueError,
@@ -189,11 +138,6 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
         ValueError,
         "AdditiveAttention.step expects state.rows from 0 to 3, found 4",
         lambda: additive.step(x_of()[:, 0], additive.init_state(B)._replace(rows=torch.arange(1, B + 1))),
-    ),
-    (
-        TypeError,
-        "Stack.forward expects state[0].rows in torch.int64, found torch.int32",
-        lambda: Stack([additive])(x_of(), (additive.init_state(B)._replace(rows=torch.arange(B).int()),)),
     ),
     (
         TypeError,
@@ -322,7 +266,7 @@ def test_errors_that_arrive_in_other_forms() -> None:
         (lambda e: e[:-1], r"error output 0 of the step is expected as \(40, 16\), found \(39, 16\)"),
         (lambda e: e[:, 1:], r"error output 0 of the step is expected as \(40, 16\), found \(40, 15\)"),
         (lambda e: e.float(), r"error output 0 of the step is expected in torch.float64 on cpu, found torch.float32"),
-        (lambda e: e.t().contiguous().t(), r"error output 0 of the step is expected with features side by side"),
+        (lambda e: e.t().contiguous().t(), r"error output 0 of the step should have contiguous features"),
         (lambda e: e.to("meta"), r"error output 0 of the step is expected in torch.float64 on cpu, found .* on meta"),
     ],
 )
@@ -331,9 +275,9 @@ def test_errors_that_do_not_fit_reach_no_c(change: Callable[[Tensor], Tensor], m
     layer, x = PeepholeLSTM(8, 16).double(), torch.randn(B, T, 8, dtype=torch.float64)
     rows, runner = Packing.of(x, None), _runner(layer)
     assert isinstance(runner, Runner)
-    tensors = [tensor.detach() for tensor in _before(layer, runner, x, layer.init_state(B), rows)]
+    tensors = [tensor.detach() for tensor in _arguments(layer, runner, x, layer.init_state(B), rows)]
     values, needed = (Values.of(items, runner.trace) for items in (tensors, [True] * len(tensors)))
-    output, finals, arrays = runner.forward(values, rows, keep=True)
+    output, finals, arrays = runner.forward(values, rows, save=True)
     arrays[runner.program.output] = Storage(output)
     with pytest.raises((ValueError, TypeError), match=message):
         runner.backward(values, rows, arrays, [change(torch.ones_like(output)), *finals], needed)

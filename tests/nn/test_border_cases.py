@@ -1,4 +1,4 @@
-"""Every layer, and what is no layer, on arguments in many forms, in a process of its own: see `border_cases`."""
+"""Every layer, and what is not a layer, on arguments in many forms, in a process of its own: see `border_cases`."""
 
 import sys
 from pathlib import Path

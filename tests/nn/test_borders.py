@@ -64,10 +64,13 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: GRU(4, 4, reset="never"), "reset is before or after, not 'never'"),  # type: ignore[arg-type]
     (lambda: MultiHeadAttention(6, num_heads=4), "4 heads cannot share 6 features"),
     (lambda: MultiHeadAttention(6, num_heads=0), "0 heads cannot share 6 features"),
-    (lambda: MultiHeadAttention(6, num_heads=2, rotary=True), "rotary positions turn pairs; a head has 3 features"),
-    (lambda: MultiHeadAttention(6, num_heads=2, dropout=1.5), "dropout is a share from 0 to 1, not 1.5"),
+    (
+        lambda: MultiHeadAttention(6, num_heads=2, rotary=True),
+        "rotary positions rotate pairs of features; a head has 3 features",
+    ),
+    (lambda: MultiHeadAttention(6, num_heads=2, dropout=1.5), "dropout is a probability from 0 to 1, not 1.5"),
     (lambda: MultiHeadCrossAttention(6, 4, num_heads=4), "4 heads cannot share 6 features"),
-    (lambda: AdditiveAttention(6, 4, dropout=-1), "dropout is a share from 0 to 1, not -1"),
+    (lambda: AdditiveAttention(6, 4, dropout=-1), "dropout is a probability from 0 to 1, not -1"),
     (lambda: DotAttention(6, 4), "dot products need as many features in x as in the memory, not 6 and 4"),
     (
         lambda: Stack([BilinearAttention(4, 4), AdditiveAttention(4, 3)]),
@@ -75,7 +78,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Transformer(4, num_heads=2, num_layers=1, max_positions=8, d_memory=4, is_causal=False),
-        "a Transformer that attends to a memory is causal",
+        "a Transformer that attends to a memory must be causal",
     ),
     (
         lambda: InputFeeding(LSTM(8, 5), AttentionalLayer(DotAttention(4, 4))),
@@ -83,17 +86,17 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: InputFeeding(LSTM(4, 4), AttentionalLayer(DotAttention(4, 4))),
-        "LSTM(d_in=4, d_out=4) has no room for x beside 4 features of the last output",
+        "d_in of LSTM(d_in=4, d_out=4) must exceed the 4 features of the last output",
     ),
     (
         lambda: InputFeeding(FromContext(LSTM(8, 4), 3), AttentionalLayer(DotAttention(4, 4))),
         "FromContext(LSTM(d_in=8, d_out=4), d_memory=3, bidirectional=False) cannot step before AttentionalLayer",
     ),
-    (lambda: WithContext(LSTM(4, 4), 4), "LSTM(d_in=4, d_out=4) has no room for x beside 4 features of the memory"),
+    (lambda: WithContext(LSTM(4, 4), 4), "d_in of LSTM(d_in=4, d_out=4) must exceed the 4 features of the memory"),
     (lambda: FromContext(VariationalDropout(0.5, d_in=4), 4), "the state of VariationalDropout(p=0.5, d_in=4) has no"),
     (lambda: FromContext(DotAttention(4, 4), 3), "DotAttention(d_in=4, d_memory=4, dropout=0.0) attends to a memory"),
-    (lambda: Rotary(3), "rotary positions turn pairs; a head has 3 features"),
-    (lambda: SinusoidalPositions(5), "sinusoidal positions come in pairs; d_model is 5"),
+    (lambda: Rotary(3), "rotary positions rotate pairs of features; a head has 3 features"),
+    (lambda: SinusoidalPositions(5), "sinusoidal positions are pairs of features; d_model is 5"),
     (
         lambda: PostNormBlock(4, num_heads=2, d_feedforward=4, activation="tanh"),  # type: ignore[arg-type]
         "activation is one of relu, gelu, gelu-tanh, silu, not 'tanh'",
@@ -113,9 +116,9 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 6)), "both directions need the same sizes"),
     (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 5), merge="max"), "merge is concatenate"),  # type: ignore[arg-type]
     (lambda: WeightDrop(Window(4, 4, size=2), 0.5), "WeightDrop needs a layer with a parameter weight_hidden"),
-    (lambda: WeightDrop(LSTM(4, 4), -0.1), "dropout is a share from 0 to 1, not -0.1"),
-    (lambda: VariationalDropout(2, d_in=4), "dropout is a share from 0 to 1, not 2"),
-    (lambda: TokenEmbedding(10, 4, dropout=7), "dropout is a share from 0 to 1, not 7"),
+    (lambda: WeightDrop(LSTM(4, 4), -0.1), "dropout is a probability from 0 to 1, not -0.1"),
+    (lambda: VariationalDropout(2, d_in=4), "dropout is a probability from 0 to 1, not 2"),
+    (lambda: TokenEmbedding(10, 4, dropout=7), "dropout is a probability from 0 to 1, not 7"),
 ]
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ensue.nn import CharacterCNN, CharacterLSTM, tap_names, watch
+from ensue.nn import CharacterCNN, CharacterLSTM
 
 NUM_CHARACTERS, LENGTHS = 9, [4, 1, 0, 6, 2]
 ENCODERS: dict[str, Callable[[], nn.Module]] = {
@@ -107,25 +107,6 @@ def test_finite_differences(make: Callable[[], nn.Module]) -> None:
 def test_no_words_and_no_characters(make: Callable[[], nn.Module], rows: int, length: int) -> None:
     found = built(make)(torch.zeros(rows, length, dtype=torch.int64), torch.zeros(rows, length, dtype=torch.bool))
     assert found.tolist() == [[0.0] * 6] * rows
-
-
-@pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS)
-def test_a_watched_encoder_gives_what_it_gives(make: Callable[[], nn.Module]) -> None:
-    encoder, (ids, mask) = built(make), words()
-    expected = encoder(ids, mask)
-    with watch(encoder) as seen:
-        torch.testing.assert_close(encoder(ids, mask), expected)
-    assert set(seen) == set(tap_names(encoder))
-    assert all(seen.values())
-
-
-def test_which_character_a_filter_answers_to_can_be_seen() -> None:
-    encoder, (ids, mask) = built(ENCODERS["cnn"]), words()
-    with watch(encoder, "responses") as seen:
-        found = encoder(ids, mask)
-    (responses,) = seen["responses"]
-    assert responses.shape == (*ids.shape, 6)
-    torch.testing.assert_close(found[0], responses[0, : LENGTHS[0]].amax(0))
 
 
 def test_wrong_sizes_are_named() -> None:

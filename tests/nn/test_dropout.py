@@ -110,6 +110,8 @@ def test_weight_drop_is_the_layer_itself_in_eval() -> None:
 def test_weight_drop_of_a_weight_that_is_pruned_is_one_line() -> None:
     layer = WeightDrop(LSTM(3, 4), 0.5)
     prune.random_unstructured(layer.layer, "weight_hidden", 0.5)
-    with pytest.raises(ValueError, match=r"^WeightDrop: weight_hidden of LSTM\(.*\) is no parameter any more: [^\n]+$"):
+    with pytest.raises(
+        ValueError, match=r"^WeightDrop: weight_hidden of LSTM\(.*\) is not a parameter any more: [^\n]+$"
+    ):
         layer(torch.randn(2, 5, 3))
     assert layer.eval()(torch.randn(2, 5, 3))[0].shape == (2, 5, 4)

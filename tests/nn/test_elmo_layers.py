@@ -72,7 +72,7 @@ def encoder(activation: Any = "relu") -> HighwayCharacterCNN:
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_vectors_of_words_are_those_of_the_equations(activation: str) -> None:
-    """A word without characters, one that is cut, and bytes that are no text included."""
+    """A word without characters, one that is cut, and bytes that are not text included."""
     model = far(encoder(activation))
     found = model(torch.from_numpy(word_characters(WORDS, longest=LONGEST))).detach().numpy()
     expected = [vector(arrays(model), spelled(word), activation) for word in WORDS]

@@ -46,7 +46,7 @@ def test_no_gradient_goes_to_places() -> None:
     assert images.grad.sum() == 4
 
 
-def test_what_and_where_are_multiplied() -> None:
+def test_image_and_place_are_multiplied() -> None:
     vector = GlimpseVector(1, 4, (2,), 6)
     patches, places = torch.rand(3, 1, 4, 4), torch.randn(3, 2)
     expected = vector.image(patches) * vector.place(places).relu()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import GRU, LSTM, Elman, LearnedPositions, Rotary, SinusoidalPositions, Window
+from ensue.nn import GRU, LSTM, Elman, Rotary, SinusoidalPositions
 
 pytestmark = pytest.mark.usefixtures("in_torch_operations")
 """What is compiled is held against these operations elsewhere."""
@@ -73,14 +73,6 @@ def test_the_forget_bias_starts_at_one() -> None:
     assert not torch.cat((i, g, o)).any()
 
 
-def test_window() -> None:
-    """The oldest first, zeros before the beginning."""
-    layer = Window(1, 1, size=2).double()
-    layer.linear.load_state_dict({"weight": torch.tensor([[0.3, -0.8]]), "bias": torch.tensor([0.1])})
-    expected = [math.tanh(-0.8 * X[0] + 0.1), math.tanh(0.3 * X[0] - 0.8 * X[1] + 0.1)]
-    torch.testing.assert_close(layer(sequence())[0].flatten(), column(*expected).flatten(), rtol=1e-6, atol=1e-6)
-
-
 def test_sinusoidal_entries() -> None:
     d = 6
     y, _ = SinusoidalPositions(d)(torch.zeros(1, 12, d))
@@ -89,14 +81,6 @@ def test_sinusoidal_entries() -> None:
             angle = t / 10_000 ** (2 * i / d)
             assert y[0, t, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
             assert y[0, t, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
-
-
-def test_learned_positions_are_rows_of_the_table() -> None:
-    layer = LearnedPositions(4, max_positions=5)
-    y, state = layer(torch.zeros(2, 2, 4))
-    torch.testing.assert_close(y[1], layer.weight[:2])
-    y, _ = layer(torch.zeros(2, 3, 4), state)
-    torch.testing.assert_close(y[1], layer.weight[2:])
 
 
 def test_rotary_turns_pairs_by_the_position() -> None:

@@ -12,10 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from engine.twins import needs_compiler
 from ensue.engine import executing, passes
 from ensue.nn import Rotary, draws
-from ensue.nn.attention.positions import _Turned, turned
+from ensue.nn.attention.positions import _Rotation, rotate
 from ensue.nn.draws import RowSlice, drawing_rows, dropped
 
-linear = importlib.import_module("ensue.nn.heads.linear_cross_entropy")  # the package's attribute is the function
+linear = importlib.import_module("ensue.nn.heads.softmax")  # the package's attribute is the function
 pytestmark = needs_compiler
 DTYPES = [torch.float32, torch.bfloat16]
 
@@ -59,14 +59,14 @@ def test_turns_with_first_and_second_gradients(rows: int, d: int, dtype: torch.d
     table = Rotary(d).table(torch.arange(5) + torch.arange(rows).unsqueeze(1) * 300, dtype)
 
     def function() -> tuple[Tensor, ...]:
-        queries, keys = turned(table, *(part.transpose(1, 2) for part in heads.unbind(2)[:2]))
+        queries, keys = rotate(table, *(part.transpose(1, 2) for part in heads.unbind(2)[:2]))
         loss = queries.square().sum() + (3 * keys).exp().sum()
         (first,) = torch.autograd.grad(loss, heads, create_graph=True)
         return queries, keys, first, *torch.autograd.grad(first.pow(3).sum(), heads)
 
     both(function)
     strided = heads.expand(2, 5, 3, 2, d).repeat_interleave(2, 4)[..., ::2]  # features are not side by side
-    both(lambda: turned(table, strided[:, :, 0].transpose(1, 2)))
+    both(lambda: rotate(table, strided[:, :, 0].transpose(1, 2)))
 
 
 def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def results() -> tuple[Tensor, ...]:
         torch.manual_seed(3)
-        return dropped(x, 0.1), *turned(table, heads)
+        return dropped(x, 0.1), *rotate(table, heads)
 
     one = results()
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
@@ -147,7 +147,7 @@ def test_derivatives_of_other_kinds() -> None:
     heads, table = random_heads(torch.float32, 4), Rotary(4).table(torch.arange(5).unsqueeze(0), torch.float32)
 
     def function(heads: Tensor) -> Tensor:
-        return turned(table, heads[:, :, 0].transpose(1, 2))[0]
+        return rotate(table, heads[:, :, 0].transpose(1, 2))[0]
 
     flat = heads[:, :2].detach()
     table = tuple(part[:, :2] for part in table)  # type: ignore[assignment]
@@ -168,9 +168,9 @@ def test_what_does_not_fit_is_refused() -> None:
     cos, sin = Rotary(4).table(torch.arange(5).unsqueeze(0), torch.float32)
     for tables in ((cos, sin[:, :4]), (cos[:, :4], sin[:, :4]), (cos.repeat(3, 1, 1), sin), (cos[..., :1], sin)):
         with pytest.raises(ValueError, match="angles is expected as"):
-            _Turned.apply(passes(x), tables, False, x)
+            _Rotation.apply(passes(x), tables, False, x)
     with pytest.raises(TypeError, match=r"angles is expected in torch\.float32"):
-        _Turned.apply(passes(x), (cos.double(), sin), False, x)
+        _Rotation.apply(passes(x), (cos.double(), sin), False, x)
     with drawing_rows(RowSlice(torch.arange(3), 4)), pytest.raises(ValueError, match="the rows is expected as"):
         dropped(x, 0.1)
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ensue.nn import (
-    GRU,
     LSTM,
     AttentionPooling,
     Bidirectional,
@@ -20,7 +19,6 @@ from ensue.nn import (
     MeanPooling,
     Pooling,
     Poolings,
-    watch,
 )
 from ensue.types import detach, select_rows
 
@@ -150,13 +148,6 @@ def test_last_of_both_directions_is_where_they_end() -> None:
     torch.testing.assert_close(pooled, torch.cat((rightward.h, leftward.h), dim=1))
 
 
-def test_last_over_segments_is_the_state_of_a_layer() -> None:
-    torch.manual_seed(0)
-    layer, (h, mask) = GRU(D, D).double(), rows([5, 2, 3])
-    y, state = layer(h, mask=mask)
-    torch.testing.assert_close(LastPooling(D).double()(y, mask), state.h)
-
-
 def test_large_scores_do_not_overflow() -> None:
     pooling = AttentionPooling(D)
     with torch.no_grad():
@@ -166,16 +157,6 @@ def test_large_scores_do_not_overflow() -> None:
         state = pooling.update(pooling.init_state(1), h[:, first : first + 1])
         result = pooling.result(pooling.update(state, h[:, last:]))
         assert result.isfinite().all()
-
-
-def test_scores_of_attention_can_be_watched() -> None:
-    pooling, (h, mask) = built(lambda: AttentionPooling(D)), rows([3, 1])
-    with watch(pooling, "scores") as seen:
-        found = pooling(h, mask)
-    (scores,) = seen["scores"]
-    weights = scores.softmax(1)
-    assert not weights[~mask].any()
-    torch.testing.assert_close(found, (weights.unsqueeze(2) * h.nan_to_num(0.0)).sum(1))
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -190,20 +171,9 @@ def test_half_precision_features_are_summed_in_full(name: str) -> None:
 
 
 def test_wrong_sizes_are_named() -> None:
-    with pytest.raises(ValueError, match="two directions have an even number of features together, not 5"):
+    with pytest.raises(ValueError, match="two directions need an even number of features, not 5"):
         LastPooling(5, bidirectional=True)
-    with pytest.raises(ValueError, match="poolings side by side read the same number of features"):
+    with pytest.raises(ValueError, match="concatenated poolings read the same number of features"):
         Poolings([MeanPooling(3), MaxPooling(4)])
-    with pytest.raises(ValueError, match="poolings side by side"):
+    with pytest.raises(ValueError, match="concatenated poolings"):
         Poolings([])
-
-
-def test_shapes_and_names() -> None:
-    pooling = several()
-    assert (pooling.d_in, pooling.d_out) == (D, 3 * D)
-    assert repr(LastPooling(D, bidirectional=True)) == "LastPooling(d_in=4, bidirectional=True)"
-    assert (
-        not pooling.state_dict().keys()
-        - {"poolings.2.linear.weight", "poolings.2.linear.bias"}
-        - {"poolings.2.vector.weight"}
-    )

@@ -69,7 +69,7 @@ def test_a_batch_has_the_texts_that_were_asked_for(parts: list[list[str]], data:
     cut = data.draw(st.integers(0, len(rows)))
     longest = words.numbers.shape[1]
     for part, chosen in ((slice(0, cut), rows[:cut]), (slice(cut, None), rows[cut:])):
-        half = words.part(part)
+        half = words.slice_rows(part)
         assert half.numbers.shape == (len(chosen), longest)
         assert half.num_real == sum(len(parts[row]) for row in chosen)
         assert half.numbers.tolist() == words.numbers[part].tolist()

@@ -39,16 +39,16 @@ def test_words_are_read_as_their_text_is(coder: MaskedTokenizer) -> None:
 
 def test_windows_leave_room_for_the_signs() -> None:
     tokenizer = CODERS["bpe"].tokenizer
-    framing = Framing(tokenizer=tokenizer, begin=(1,), end=(2, 3), most=8)
+    framing = Framing(tokenizer=tokenizer, begin=(1,), end=(2, 3), max_positions=8)
     assert max(len(framing.framed(np.arange(20)[w.begin : w.end])) for w in framing.windows(20)) == 8
     assert [(w.begin, w.end) for w in Framing(tokenizer=tokenizer, begin=(1,)).windows(20)] == [(0, 20)]
 
 
 def test_of_long_words_nothing_is_kept() -> None:
     """A server that is asked for long words would else grow by each of them."""
-    reader = SubwordReader(framing_of(CODERS["bpe"], 16), pooling="first", whole=False)
+    reader = SubwordReader(framing_of(CODERS["bpe"], 16), pooling="first", has_text_vector=False)
     words = ["cats", "cats" * 1000]
     found = [ids.tolist() for ids in reader.pieces(words)]
     assert [ids.tolist() for ids in reader.pieces(words)] == found
     assert len(found[1]) > 1000
-    assert sum(map(len, reader._known)) < 10
+    assert sum(map(len, reader._cache)) < 10

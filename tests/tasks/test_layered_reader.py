@@ -22,7 +22,6 @@ from ensue.text.tokenizer import Tokenizer
 from ensue.text.tokenizers import train_tokenizer
 from training.tiny import run_tiny, tiny_recipe
 from training.tiny_pairs import pair_recipe, pairs
-from training.tiny_texts import without_pictures
 
 TEXT = "the old bird sees a warm house .\nAnna and Boris find the river , don't they ?\n" * 5
 WORDS = ["the", "", "old", "\x00", "bird", "\u00a0", "naïve", "日本", "🙂", "e\u0301", "a b", "\ud800", "sees"]
@@ -58,11 +57,9 @@ def pipeline_of(tokenizers: dict[str, Tokenizer]) -> Callable[[str, str], Langua
 def translator(tmp_path_factory: pytest.TempPathFactory) -> ContextualPipeline:
     folder = tmp_path_factory.mktemp("layered")
     (folder / "pairs.tsv").write_text(pairs(30))
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        tables = {"encoder": {"kind": "lstm", "d_model": 8, "num_layers": 2}, "decoder": {"kind": "lstm", "d_model": 8}}
-        recipe = pair_recipe(folder / "pairs.tsv", train={"steps": 1, "validations": 1}, **tables)
-        run_tiny(recipe, folder / "run")
+    tables = {"encoder": {"kind": "lstm", "d_model": 8, "num_layers": 2}, "decoder": {"kind": "lstm", "d_model": 8}}
+    recipe = pair_recipe(folder / "pairs.tsv", train={"steps": 1, "validations": 1}, **tables)
+    run_tiny(recipe, folder / "run")
     found = ensue.load(folder / "run", device="cpu")
     assert isinstance(found, ContextualPipeline)
     return found
@@ -77,7 +74,7 @@ ANY_WORDS = st.lists(st.text(max_size=6) | st.sampled_from(WORDS), max_size=8)
 def test_every_word_has_its_own_tokens(kind: str, tokenizers: dict[str, Tokenizer], words: list[str]) -> None:
     """And with the blanks between them they are the tokens of the sentence, if no word has blanks inside."""
     tokenizer = tokenizers[kind]
-    split = Framing.apart(tokenizer).split(words)
+    split = Framing.with_separate_words(tokenizer).split(words)
     assert len(split.counts) == len(words)
     assert sum(split.counts) == (~split.is_gap).sum()
     pieces = np.split(split.ids[~split.is_gap], np.cumsum(split.counts))
@@ -105,7 +102,7 @@ def test_no_sentence_depends_on_another(
     together = pipeline.layers_of_words(sentences)
     shapes = [(pipeline.num_layers, len(words), pipeline.d_layers) for words in sentences]
     assert [vectors.shape for vectors in together] == shapes
-    monkeypatch.setattr(contextual, "CALL_TOKENS", 20)
+    monkeypatch.setattr(contextual, "MAX_CALL_TOKENS", 20)
     for words, vectors in zip(sentences, together, strict=True):
         np.testing.assert_allclose(pipeline.layers_of_words([words])[0], vectors, atol=1e-5)
         empty = [not word.strip() for word in words]

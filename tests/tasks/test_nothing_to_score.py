@@ -1,4 +1,4 @@
-"""Scores of nothing are no scores: both tasks say so alike, before a model is asked."""
+"""Scores of nothing are not scores: both tasks say so alike, before a model is asked."""
 
 from typing import Any
 
@@ -7,8 +7,7 @@ import pytest
 
 from ensue.errors import EnsueError
 from ensue.tasks.classification.task import score_classifier
-from ensue.tasks.labeling.decoding import LabeledTexts
-from ensue.tasks.labeling.task import evaluate_tagger
+from ensue.tasks.labeling.task import LabeledTexts, evaluate_tagger
 from ensue.text.labels import Classes
 
 NOTHING: Any = None

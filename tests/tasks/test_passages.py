@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.compact_texts import Ragged
-from ensue.tasks.labeling.decoding import Passages
+from ensue.tasks.labeling.task import Passages
 
 
 @given(data=st.data(), lengths=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5))

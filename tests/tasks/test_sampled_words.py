@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ensue.models.specification import WordHead
-from ensue.tasks.texts.drawn_words import SampledWords, notes_on_sampling, sampled_words
+from ensue.tasks.texts.corpus import SampledWords, notes_on_sampling, sampled_words
 
 COUNTS = np.array([1000, 500, 5, 4, 3, 2, 1, 0, 0, 30])
 CPU = torch.device("cpu")
@@ -28,16 +28,13 @@ def test_each_word_is_drawn_as_often_as_expected(size: int, power: float) -> Non
     assert (drawn[:, ~rare] == 1).all()
 
 
-def test_the_weights_are_those_of_the_words_that_were_drawn() -> None:
+def test_a_sample_has_the_expectations_of_its_words() -> None:
     words = SampledWords(COUNTS, size=4, power=1.0, seed=0)
     sample = words.draw(7, CPU)
     np.testing.assert_allclose(sample.log_expected.exp().numpy(), words.expected[sample.ids.numpy()], rtol=1e-6)
-
-
-def test_as_many_as_there_are_is_each_once() -> None:
-    sample = SampledWords(COUNTS, size=10, power=1.0, seed=0).draw(3, CPU)
-    assert sorted(sample.ids.tolist()) == list(range(10))
-    assert not sample.log_expected.any()
+    every = SampledWords(COUNTS, size=10, power=1.0, seed=0).draw(3, CPU)
+    assert sorted(every.ids.tolist()) == list(range(10))
+    assert not every.log_expected.any()
 
 
 def test_a_step_is_a_function_of_seed_and_number() -> None:

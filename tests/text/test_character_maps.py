@@ -17,12 +17,12 @@ STRINGS = "A\0ß\0".encode()
 
 def units(**changes: int) -> np.ndarray[Any, Any]:
     """A map from a to A: a double array with one leaf, whose value stands behind it. By names: its three units."""
-    found = np.zeros(SIZE, "<u4")
-    found[0] = changes.get("root", 1 << 10)  # the children of the root are at 1 ^ byte
+    result = np.zeros(SIZE, "<u4")
+    result[0] = changes.get("root", 1 << 10)  # the children of the root are at 1 ^ byte
     place = 1 ^ ord("a")
-    found[place] = changes.get("leaf", ord("a") | 1 << 8 | (place ^ 2) << 10)  # and its value is at 2
-    found[2] = changes.get("value", 1 << 31)
-    return found
+    result[place] = changes.get("leaf", ord("a") | 1 << 8 | (place ^ 2) << 10)  # and its value is at 2
+    result[2] = changes.get("value", 1 << 31)
+    return result
 
 
 def encoded(array: np.ndarray[Any, Any], strings: bytes = STRINGS, size: int = 4 * SIZE) -> str:
@@ -39,9 +39,9 @@ def tokenizer(charsmap: Any) -> dict[str, Any]:
 
 
 def test_a_whole_map_is_read() -> None:
-    found = library_tokenizer(tokenizer(encoded(units())))
-    assert found.normalizer.normalize_str("abé") == "Abé"
-    assert found.encode("a").ids == [0]
+    result = library_tokenizer(tokenizer(encoded(units())))
+    assert result.normalizer.normalize_str("abé") == "Abé"
+    assert result.encode("a").ids == [0]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def plain(word: str, shortest: int, longest: int) -> Iterator[int]:
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=6), max_size=4), st.integers(1, 3), st.integers(0, 4))
 def test_hashes_are_those_of_a_plain_loop(words: list[str], shortest: int, more: int) -> None:
-    with mock.patch.object(character_ngrams, "_WORDS", 2):  # words in several parts
+    with mock.patch.object(character_ngrams, "_WORDS_PER_CHUNK", 2):  # words in several parts
         values, starts = ngram_hashes(words, shortest, shortest + more)
     assert len(starts) == len(words) + 1
     for n, word in enumerate(words):

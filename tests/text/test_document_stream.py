@@ -1,4 +1,4 @@
-"""Documents in one stream: the marks between them, and cuts that change nothing."""
+"""Documents in one stream: separators, and cuts at boundaries."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Edit scripts, and the labels of several columns: what a head learns of each, and back."""
+"""Edit scripts, and labels of several columns: targets of each head, and back."""
 
 import itertools
 import time
@@ -14,7 +14,7 @@ from ensue.text.edit_scripts import applied, edit_script
 from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, NestedLabels, learned_values
 from ensue.text.labels import Labels
 from ensue.text.schemes import (
-    MOST_BESIDE,
+    MAX_SPANS_OF_WORD,
     SCHEMES,
     Layer,
     Scheme,
@@ -35,15 +35,15 @@ ROWS = [
 
 
 def columns() -> LabelColumns:
-    found: dict[str, list[Learned]] = {}
+    result: dict[str, list[Learned]] = {}
     for place, name in enumerate(["upos", "feats", "lemma"]):
         counts = learned_values(KIND_OF.get(name, "label"), [(WORDS, [row[place] for row in ROWS])])
         parts = [
             Learned(kind, key, Labels(sorted(values), scheme=None, tag_scheme=None))
             for (kind, key), values in counts.items()
         ]
-        found[name] = parts
-    return LabelColumns(found)
+        result[name] = parts
+    return LabelColumns(result)
 
 
 @given(st.text(max_size=12), st.text(min_size=1, max_size=12))
@@ -111,8 +111,8 @@ def test_the_probability_of_a_value_is_the_sum_over_all_tags_that_say_it() -> No
             expected[name, value] = expected.get((name, value), 0.0) + share
     marginals = np.concatenate(shares)[None]
     for row in [("NOUN", "Number=Plur", "bark"), ("ADV", "_", "barks")]:
-        (found,) = labels.confidence([row], marginals, ["barks"])
-        assert found == pytest.approx({name: expected[name, value] for name, value in zip(found, row, strict=True)})
+        (result,) = labels.confidence([row], marginals, ["barks"])
+        assert result == pytest.approx({name: expected[name, value] for name, value in zip(result, row, strict=True)})
 
 
 @st.composite
@@ -120,18 +120,18 @@ def overlapping_sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
     """Any spans of a sentence, and its length."""
     length = draw(st.integers(1, 7))
     place, names = st.integers(0, length), st.sampled_from(["NP", "A-B", ""])
-    found = draw(st.lists(st.tuples(names, place, place), max_size=6))
-    return [Span(name, *sorted(ends)) for name, *ends in found if ends[0] != ends[1]], length
+    result = draw(st.lists(st.tuples(names, place, place), max_size=6))
+    return [Span(name, *sorted(ends)) for name, *ends in result if ends[0] != ends[1]], length
 
 
 @given(overlapping_sentences(), st.sampled_from(list(SCHEMES)))
 def test_spans_that_overlap_are_read_as_written(sentence: tuple[list[Span], int], scheme: Scheme) -> None:
-    found, length = sentence
-    labels = overlapping(found, length, scheme)
+    result, length = sentence
+    labels = overlapping(result, length, scheme)
     assert len(labels) == length
-    assert set(overlapping_spans(labels)) == set(found)
-    if all(a.end <= b.start or b.end <= a.start for a, b in itertools.combinations(found, 2)):
-        assert labels == encode(found, length, scheme)
+    assert set(overlapping_spans(labels)) == set(result)
+    if all(a.end <= b.start or b.end <= a.start for a, b in itertools.combinations(result, 2)):
+        assert labels == encode(result, length, scheme)
         assert overlapping_spans(labels) == spans(labels)
 
 
@@ -145,17 +145,17 @@ def test_layers_have_one_sign_for_a_gap() -> None:
 @pytest.mark.slow
 def test_many_classes_in_a_sentence_take_time_with_their_spans_alone() -> None:
     start, count = time.process_time(), 50_000
-    found = [Span(f"c{place}", place, place + 1) for place in range(count)]
-    labels = overlapping(found, count, "bio")
+    result = [Span(f"c{place}", place, place + 1) for place in range(count)]
+    labels = overlapping(result, count, "bio")
     assert labels[-1] == f"B-c{count - 1}"
-    assert overlapping_spans(labels) == found
+    assert overlapping_spans(labels) == result
     assert time.process_time() - start < 10
 
 
 @pytest.mark.slow
 def test_a_word_with_too_many_spans_is_refused_at_once() -> None:
-    most = [Span("NP", 0, end) for end in range(2, MOST_BESIDE + 2)]
-    assert len(overlapping_spans(overlapping(most, MOST_BESIDE + 1, "bio"))) == MOST_BESIDE
+    most = [Span("NP", 0, end) for end in range(2, MAX_SPANS_OF_WORD + 2)]
+    assert len(overlapping_spans(overlapping(most, MAX_SPANS_OF_WORD + 1, "bio"))) == MAX_SPANS_OF_WORD
     for name in ("NP", "{}"):
         start, many = time.process_time(), [Span(name.format(n), n, 100_000) for n in range(50_000)]
         with pytest.raises(ValueError, match="a word has more than 256 spans"):
@@ -174,22 +174,22 @@ def nested_labels(*sentences: Sequence[str]) -> NestedLabels:
 
 
 def test_each_class_and_each_layer_is_learned_by_itself() -> None:
-    found = [Span("NP", 0, 4), Span("NP", 2, 4), Span("PER", 0, 1)]
-    said = overlapping(found, 5, "bio")
-    assert said == ["B-NP|B-PER", "I-NP", "I-NP|B-NP+", "I-NP|I-NP+", "O"]
-    labels = nested_labels(said, ["O"])
+    result = [Span("NP", 0, 4), Span("NP", 2, 4), Span("PER", 0, 1)]
+    output = overlapping(result, 5, "bio")
+    assert output == ["B-NP|B-PER", "I-NP", "I-NP|B-NP+", "I-NP|I-NP+", "O"]
+    labels = nested_labels(output, ["O"])
     assert [part.key for part in labels.learned] == ["NP", "NP+", "PER"]
     again = NestedLabels.from_json(labels.to_json())
-    tags = again.encode(said)
+    tags = again.encode(output)
     assert [[part.labels.symbols[tag] for part, tag in zip(again.learned, row, strict=True)] for row in tags[:3]] == [
         ["B-NP", "O", "S-PER"], ["I-NP", "O", "O"], ["I-NP", "B-NP+", "O"],
     ]  # fmt: skip
-    assert again.decode(tags) == said
-    assert again.spans(said) == [found[0], found[2], found[1]]
+    assert again.decode(tags) == output
+    assert again.spans(output) == [result[0], result[2], result[1]]
     certain = np.concatenate(
         [np.eye(len(part.labels))[[row[n] for row in tags]] for n, part in enumerate(again.learned)], 1
     )
-    assert again.confidence(said, certain) == [1.0] * 5
+    assert again.confidence(output, certain) == [1.0] * 5
     assert again.confidence(["O"] * 5, certain) == [0.0] * 4 + [1.0]
 
 

@@ -1,4 +1,4 @@
-"""Lexicons: every part of a word against plain Python or by hand; what is unknown; saved and read back."""
+"""Lexicons: features of words compared with plain Python, unknown words, saving."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ensue.text.lexicon import MOST_CHARACTERS, Lexicon, WordForms, shape
+from ensue.text.lexicon import MAX_CHARACTERS_READ, Lexicon, WordForms, shape
 
 COUNTS = {"Janet": 3, "janet": 1, "back": 5, "bills": 1, "the": 9, "The": 4, "1984": 2, "2001": 2, "Ö": 1}
 EVERYTHING: dict[str, Any] = {
@@ -19,7 +19,7 @@ EVERYTHING: dict[str, Any] = {
     "vectors": ["The", "the", "Back"],
 }
 letters = st.sampled_from("aAbB12٣-'é😀\u200d\u0301 \x00")
-forms = st.lists(st.text(letters, max_size=2 * MOST_CHARACTERS + 3) | st.text(max_size=5), max_size=12)
+forms = st.lists(st.text(letters, max_size=2 * MAX_CHARACTERS_READ + 3) | st.text(max_size=5), max_size=12)
 options = st.fixed_dictionaries(
     {
         "min_count": st.integers(1, 3),
@@ -40,8 +40,8 @@ def folded(form: str, *, lowercase: bool, fold_digits: bool) -> str:
     return "".join("0" if fold_digits and letter.isdecimal() else letter for letter in form)
 
 
-def same(found: WordForms, expected: WordForms) -> None:
-    for name, one, other in zip(WordForms._fields, found, expected, strict=True):
+def same(result: WordForms, expected: WordForms) -> None:
+    for name, one, other in zip(WordForms._fields, result, expected, strict=True):
         np.testing.assert_array_equal(one, other, err_msg=name)
         assert one.dtype == other.dtype == np.int64
 
@@ -204,17 +204,6 @@ def test_what_is_not_in_use_is_zero() -> None:
     assert not np.concatenate([encoded.lengths, encoded.shapes, encoded.vectors]).any()
 
 
-@pytest.mark.parametrize("parts", [{}, EVERYTHING], ids=["words", "everything"])
-def test_no_forms_at_all(parts: dict[str, Any]) -> None:
-    lexicon = Lexicon.train(COUNTS, **parts)
-    encoded = lexicon.encode([])
-    assert [len(part) for part in encoded] == [0] * 7
-    assert encoded.affixes.shape == (0, 2 * lexicon.longest_affix)
-    same(encoded.select(np.zeros(0, np.int64)), encoded)
-    nothing = Lexicon.train({}, **parts)
-    assert not nothing.encode(["Janet", ""]).words.any()
-
-
 @given(asked=forms.filter(len), data=st.data())
 def test_some_of_the_forms_are_those_forms(asked: list[str], data: st.DataObject) -> None:
     lexicon = Lexicon.train(dict.fromkeys([*asked[::2], *COUNTS], 2), **EVERYTHING)
@@ -238,7 +227,7 @@ def test_content_of_earlier_runs_keeps_no_further_vectors() -> None:
     content = Lexicon.train({"a": 1}, vectors=["a", "b"], kept_vectors=1).to_json()
     assert Lexicon.from_json(content).kept_vectors == 1
     assert Lexicon.from_json(content | {"kept_vectors": 2}).kept_vectors == 2
-    with pytest.raises(ValueError, match="kept_vectors must be a number of vectors"):
+    with pytest.raises(ValueError, match="kept_vectors must be less than the number of vectors"):
         Lexicon.from_json(content | {"kept_vectors": 3})
     del content["kept_vectors"]
     assert Lexicon.from_json(content).kept_vectors == 0
@@ -268,11 +257,12 @@ def test_content_that_cannot_be_is_refused(damage: dict[str, Any]) -> None:
         Lexicon.from_json(Lexicon.train(COUNTS, **EVERYTHING).to_json() | damage)
 
 
-@pytest.mark.parametrize("content", [[], None, "lexicon", 3])
-def test_what_is_no_object_is_refused(content: Any) -> None:
-    with pytest.raises(ValueError, match=r"^.+$"):
-        Lexicon.from_json(content)
-
-
-def test_repr_is_short() -> None:
-    assert repr(Lexicon.train(dict.fromkeys(map(str, range(2000)), 1), fold_digits=False)) == "Lexicon(2,001 words)"
+@pytest.mark.parametrize("parts", [{}, EVERYTHING], ids=["words", "everything"])
+def test_no_forms_at_all(parts: dict[str, Any]) -> None:
+    lexicon = Lexicon.train(COUNTS, **parts)
+    encoded = lexicon.encode([])
+    assert [len(part) for part in encoded] == [0] * 7
+    assert encoded.affixes.shape == (0, 2 * lexicon.longest_affix)
+    same(encoded.select(np.zeros(0, np.int64)), encoded)
+    nothing = Lexicon.train({}, **parts)
+    assert not nothing.encode(["Janet", ""]).words.any()

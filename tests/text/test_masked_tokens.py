@@ -1,4 +1,4 @@
-"""Texts with masks: special tokens are found by their ids alone, and fills read as somebody would have written them."""
+"""Texts with masks: special tokens, framing, and filling of masks."""
 
 import numpy as np
 import pytest

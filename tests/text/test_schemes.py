@@ -40,12 +40,12 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
 @st.composite
 def sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
     """Spans that do not overlap, often without a gap and of the same class, and the length of their sentence."""
-    found, end = [], 0
+    result, end = [], 0
     names = st.sampled_from(["X", "Y", "A-B", "", "x y"])
     for gap, length, name in draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), names), max_size=6)):
-        found.append(Span(name, end + gap, end + gap + length))
-        end = found[-1].end
-    return found, end + draw(st.integers(0, 2))
+        result.append(Span(name, end + gap, end + gap + length))
+        end = result[-1].end
+    return result, end + draw(st.integers(0, 2))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_other_letters_mean_the_same(labels: list[str]) -> None:
     ],
 )
 def test_written(scheme: Scheme, expected: str) -> None:
-    found = [Span("X", 0, 3), Span("X", 3, 4), Span("Y", 4, 5), Span("Y", 6, 7), Span("Y", 7, 9)]
-    assert " ".join(encode(reversed(found), 9, scheme)) == expected
+    result = [Span("X", 0, 3), Span("X", 3, 4), Span("Y", 4, 5), Span("Y", 6, 7), Span("Y", 7, 9)]
+    assert " ".join(encode(reversed(result), 9, scheme)) == expected
     assert encode([], 2, scheme) == ["O", "O"]
 
 
@@ -124,10 +124,10 @@ def test_spans_that_overlap_are_not_written() -> None:
 
 @given(sentences(), st.sampled_from(SCHEMES), st.sampled_from(SCHEMES))
 def test_spans_survive_every_scheme(sentence: tuple[list[Span], int], first: Scheme, second: Scheme) -> None:
-    found, length = sentence
-    labels = encode(found, length, first)
-    assert spans(labels) == found
-    assert convert(labels, second) == encode(found, length, second)
+    result, length = sentence
+    labels = encode(result, length, first)
+    assert spans(labels) == result
+    assert convert(labels, second) == encode(result, length, second)
     assert convert(convert(labels, second), first) == labels
 
 
@@ -140,8 +140,8 @@ def test_tag_sets() -> None:
 
 @given(sentences(), st.sampled_from(SCHEMES))
 def test_a_tag_set_has_every_label_that_is_written(sentence: tuple[list[Span], int], scheme: Scheme) -> None:
-    found, length = sentence
-    assert set(encode(found, length, scheme)) <= set(tag_set((span.label for span in found), scheme))
+    result, length = sentence
+    assert set(encode(result, length, scheme)) <= set(tag_set((span.label for span in result), scheme))
 
 
 @pytest.mark.sampled(2)
@@ -169,7 +169,7 @@ def test_legal_transitions_by_hand() -> None:
     assert end.tolist() == [True, True, True, True]
     start, pairs, end = legal_transitions([], "bio")
     assert (start.shape, pairs.shape, end.shape) == ((0,), (0, 0), (0,))
-    with pytest.raises(AssertionError, match="E-X is no tag of bio"):
+    with pytest.raises(AssertionError, match="E-X is not a tag of bio"):
         legal_transitions(["O", "E-X"], "bio")
 
 
@@ -208,9 +208,9 @@ def test_detected(text: str, expected: Scheme | None) -> None:
 
 
 @given(st.lists(sentences(), max_size=5), st.sampled_from(SCHEMES))
-def test_what_is_written_is_detected(found: list[tuple[list[Span], int]], scheme: Scheme) -> None:
+def test_what_is_written_is_detected(result: list[tuple[list[Span], int]], scheme: Scheme) -> None:
     """The scheme is told, or another that writes these very labels."""
-    named = [([span._replace(label=span.label or "Z") for span in sentence], length) for sentence, length in found]
+    named = [([span._replace(label=span.label or "Z") for span in sentence], length) for sentence, length in result]
     labels = [encode(sentence, length, scheme) for sentence, length in named]
     detected = detect_scheme(labels)
     if not any(sentence for sentence, _ in named):
@@ -256,7 +256,7 @@ def failure(text: str) -> str:
         ),
     ],
 )
-def test_no_scheme_is_said_with_its_line(text: str, start: str, parts: list[str]) -> None:
+def test_no_scheme_is_reported_with_its_line(text: str, start: str, parts: list[str]) -> None:
     message = failure(text)
     assert message.startswith(start)
     assert "\n" not in message

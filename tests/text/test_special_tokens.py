@@ -1,4 +1,4 @@
-"""Special tokens stand behind the tokens of texts, and no text can spell them."""
+"""Special tokens have ids after those of texts, and no text is encoded as one."""
 
 import numpy as np
 import pytest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ensue.errors import RecipeError, RunError
@@ -27,6 +27,35 @@ ALL = [*TOKENIZERS.values(), SIMPLE]
 telling = " \n\t\r\x0b\x0c\x1c\x85\xa0\u2028\u3000'!<é1aZ"
 any_text = st.text(st.characters(codec="utf-8") | st.sampled_from(telling), max_size=60)
 any_string = st.text(st.characters(exclude_categories=()), max_size=20)
+
+
+NEW = "Προς την naïve Ελλάδα the dogcat, dogcat, axt xt\n" * 12
+EXTENDED = {kind: train_tokenizer(kind, [NEW], max_size=300, extended=old) for kind, old in TOKENIZERS.items()}
+
+
+@pytest.mark.parametrize("kind", TRAINED)
+def test_new_symbols_are_added_after_the_old_ones(kind: str) -> None:
+    old, new = TOKENIZERS[kind], EXTENDED[kind]
+    assert list(map(new.symbol, range(old.vocabulary_size))) == list(map(old.symbol, range(old.vocabulary_size)))
+    assert (new.vocabulary_size == old.vocabulary_size) == (kind == "bytes")
+    assert load_again(new).encode(NEW).tolist() == new.encode(NEW).tolist()
+    assert new.unknown_id is None or new.unknown_id not in new.encode(NEW)
+    assert kind == "bytes" or len(set(new.encode(NEW)) - set(old.encode(NEW))) >= 4
+    assert len(new.encode(NEW)) <= len(old.encode(NEW)) // (2 if kind == "bpe" else 1) or kind == "wordpiece"
+    same = train_tokenizer(kind, [CORPUS], max_size=300, extended=old)
+    assert same.vocabulary_size == old.vocabulary_size
+
+
+@given(text=st.text(st.sampled_from(sorted({*NEW, *CORPUS})), max_size=40))
+@example(text="the axthe xthe")
+def test_new_merges_only_join_old_subwords(text: str) -> None:
+    old, new = (table["bpe"].encode_with_offsets(text)[1] for table in (TOKENIZERS, EXTENDED))
+    assert {*new[:, 1].tolist()} <= {*old[:, 1].tolist()}
+    assert EXTENDED["bpe"].decode(EXTENDED["bpe"].encode(text)) == text
+
+
+def load_again(tokenizer: Tokenizer) -> Tokenizer:
+    return Tokenizer.from_json(json.loads(json.dumps(tokenizer.to_json())))
 
 
 @given(text=any_text)
@@ -150,11 +179,6 @@ def test_a_boundary_is_found_far_from_the_end() -> None:
     assert last_boundary("e" * 100_000) is None
 
 
-def test_unicode_line_ends_are_ordinary_characters() -> None:
-    tokenizer = train_tokenizer("words", ["a\x85b c\u2028d e\x1cf"])
-    assert set(tokenizer.to_json()["symbols"]) == {"<unk>", "<eos>", "a\x85b", "c\u2028d", "e\x1cf"}
-
-
 def test_only_what_is_in_the_text_becomes_a_line_end() -> None:
     tokenizer = TOKENIZERS["words"]
     assert tokenizer.encode("the").tolist() == tokenizer.encode("the\n").tolist()[:-1]
@@ -192,7 +216,7 @@ def test_the_size_of_subwords_is_kept() -> None:
 
 
 def test_subwords_of_a_long_text_are_those_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subwords, "TRAINING_CHARACTERS", 20)
+    monkeypatch.setattr(subwords, "MAX_CHUNK_CHARACTERS", 20)
     assert train_tokenizer("bpe", [CORPUS], max_size=300).to_json() == TOKENIZERS["bpe"].to_json()
 
 
@@ -231,7 +255,7 @@ def _words(**changes: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "output"),
     [
         (None, "cannot be read"),
         ("", "not a tokenizer"),
@@ -252,11 +276,11 @@ def _words(**changes: object) -> str:
         (_words(kind="bpe", tokenizer={"version": "1.0"}), "not a tokenizer"),
     ],
 )
-def test_a_damaged_tokenizer_is_one_line(content: str | None, said: str, tmp_path: Path) -> None:
+def test_a_damaged_tokenizer_is_one_line(content: str | None, output: str, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(RunError, match=said) as caught:
+    with pytest.raises(RunError, match=output) as caught:
         load_tokenizer(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Words with offsets: they are what stands there, nothing but white space is left out, and no grapheme is cut."""
+"""Words with offsets: only white space is left out, and no grapheme is cut."""
 
 import unicodedata
 
@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ensue.errors import RecipeError
 from ensue.text.boundaries import BLANKS
+from ensue.text.tokenizer import splitting
 from ensue.text.tokens import SPLITTERS, Token, tokens
-from ensue.text.words import splitting
 from training.tiny import some_slow
 
 GRAPHEMES = [
@@ -40,9 +40,9 @@ GRAPHEMES = [
 @pytest.mark.parametrize("splitter", SPLITTERS)
 @given(st.text(max_size=40))
 def test_offsets(splitter: str, text: str) -> None:
-    found = tokens(text, splitter)
+    result = tokens(text, splitter)
     place = 0
-    for token in found:
+    for token in result:
         assert place <= token.start < token.end
         assert text[token.start : token.end] == token.text
         assert not text[place : token.start].strip()

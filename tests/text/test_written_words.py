@@ -1,10 +1,10 @@
-"""Words are written as people write them, and split into the same words again."""
+"""Joining of words to text, and splitting into the same words."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.text.words import CLOSING, OPENING, QUOTES, WordTokenizer, WrittenWords
+from ensue.text.tokenizer import CLOSING, OPENING, QUOTES, WordTokenizer, WrittenWords
 
 MARKS = "".join(sorted(CLOSING | OPENING | QUOTES)) + "()[]{}'’‘-–/$%«»「」"
 TEXTS = st.text(st.sampled_from(MARKS + "ab1 \n") | st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -1,4 +1,4 @@
-"""A text of some 4,000 characters, texts of three topics, names in columns; runs draw no pictures."""
+"""A text of some 4,000 characters, texts of three topics, names in columns."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from training.classifiers import TEXTS
 from training.taggers import TAGGED
 from training.tiny import run_tiny, words
 from training.tiny_masked import masked_recipe
-from training.tiny_texts import columns, tsv, without_pictures
+from training.tiny_texts import columns, tsv
 
 
 @pytest.fixture
@@ -34,19 +34,12 @@ def names(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
-
-
 @pytest.fixture(scope="session")
 def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small masked language model over the words of `TAGGED` and `TEXTS`, whose layers other runs read."""
     folder = tmp_path_factory.mktemp("contextual")
     sentences = [" ".join(sentence.words) for sentence in TAGGED] + [document.text for document in TEXTS]
     (folder / "text.txt").write_text("\n".join(sentences) + "\n")
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        recipe = masked_recipe(folder / "text.txt", train={"steps": 2, "validations": 1}, encoder={"d_model": 8})
-        run_tiny(recipe, folder / "masked")
+    recipe = masked_recipe(folder / "text.txt", train={"steps": 2, "validations": 1}, encoder={"d_model": 8})
+    run_tiny(recipe, folder / "masked")
     return folder / "masked"

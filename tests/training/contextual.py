@@ -6,9 +6,8 @@ from typing import Any
 import torch
 
 from ensue.data.compact_texts import Texts
-from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import origins_for
-from ensue.tasks.words.contextual import ContextualFeatures
+from ensue.runs.directory import RunDirectory, origins_for
+from ensue.tasks.words.pipeline import ContextualFeatures
 from ensue.tasks.words.recipe import WordsRecipe
 
 CPU = torch.device("cpu")

@@ -85,8 +85,12 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
         settings |= OF_THE_KIND.get(part, {})
     if part == "transformer" and "decoder.d_model" in settings:
         settings["decoder.num_heads"] = 2
-    if name in ("classify-bag", "classify-pairs", "summarize-lm", "caption-lstm") or name.startswith("vectors"):
+    if name in ("classify-bag", "classify-linear", "classify-pairs", "summarize-lm", "caption-lstm") or name.startswith(
+        "vectors"
+    ):
         del settings["encoder.d_model"]
+    if name == "classify-linear":
+        return read_recipe(name, {"data.train": str(data), "train.precision": "float32"})
     if name.startswith("vectors"):  # an update of their own, in one precision
         del settings["train.precision"]
         settings |= {"tokenizer.min_count": 1, "vectors.d_words": 8, "train.batch_size": 200}

@@ -1,12 +1,10 @@
 """Stopping a run at a certain step, and what has to be the same in the end."""
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from ensue.recipe import Recipe
 from ensue.runs.reporter import Reporter, StepReport
@@ -48,14 +46,3 @@ def assert_resumes(recipe: Recipe, folder: Path) -> None:
     for name in ("tokenizer.json", "labels.json", "frames.json", "image.json"):
         if (folder / "whole" / name).exists():  # a language model has no labels
             assert (folder / "parts" / name).read_bytes() == (folder / "whole" / name).read_bytes()
-
-
-def assert_follows_its_seed(recipe_of: Callable[[int], Recipe], folder: Path) -> None:
-    """The same seed is the same run whatever was drawn before, and another one another."""
-    runs = []
-    for number, seed in enumerate((5, 5, 6)):
-        torch.manual_seed(number)
-        run_tiny(recipe_of(seed), folder / f"run{number}")
-        runs.append(kept(folder / f"run{number}"))
-    assert runs[0] == runs[1]
-    assert runs[0]["model.safetensors"] != runs[2]["model.safetensors"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.errors import RecipeError
-from ensue.ranks import Ranks
+from ensue.ranks import ProcessGroup
 from ensue.recipe import Recipe
 from ensue.training.gradients import Gradients
 from ensue.training.run import begin_job
@@ -16,6 +16,7 @@ from training.tiny import Recorder, run_tiny
 from training.tiny_texts import classifying, tagging
 
 SIZE = 0.7
+pytestmark = pytest.mark.usefixtures("in_torch_operations")
 
 
 class Given(nn.Module):
@@ -40,9 +41,9 @@ def test_the_gradient_is_that_of_both_losses(topics: Path) -> None:
     torch.manual_seed(0)
     model = job.build_model().train()
     batch = job.task.unread(0, torch.device("cpu"))
-    found = Gradients(model, job.task, seed=3, precision="float32", ranks=Ranks())
+    found = Gradients(model, job.task, seed=3, precision="float32", group=ProcessGroup())
     found.adversarial = SIZE
-    found.of(batch, None, step=0, micro_batches=1)
+    found.compute(batch, None, step=0, micro_batches=1)
     gradients = {name: parameter.grad for name, parameter in model.layers.named_parameters()}
     model.zero_grad()
 
@@ -86,5 +87,5 @@ def test_layers_of_another_model_take_it(origin: Path, topics: Path, tmp_path: P
 
 
 def test_n_grams_have_no_vectors_to_move(topics: Path) -> None:
-    with pytest.raises(RecipeError, match="n-grams alone have no vectors to move"):
+    with pytest.raises(RecipeError, match="a bag of n-grams has no vectors to perturb"):
         classifying(topics, encoder={"kind": "none"}, head={"pooling": [], "ngrams": 2}, steps=2, adversarial=1.0)

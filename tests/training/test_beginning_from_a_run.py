@@ -10,13 +10,13 @@ import torch
 import ensue
 from ensue.errors import EnsueError, RecipeError, RunError
 from ensue.recipe import Recipe, read_recipe
+from ensue.runs.directory import continuing_recipe
 from ensue.runs.reporter import Facts, Reporter
 from ensue.runs.weights import read_tensors
 from ensue.training.run import begin_job
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow, tiny_recipe, words
 from training.tiny_masked import masked_recipe, paragraphs
-from training.tiny_texts import without_pictures
 
 LSTM = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
 
@@ -46,10 +46,8 @@ def first_recipe(texts: Path, kind: str) -> Recipe:
 @pytest.fixture(scope="module")
 def origins(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("origins")
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        for kind in ("causal", "masked"):
-            run_tiny(first_recipe(texts, kind), folder / kind)
+    for kind in ("causal", "masked"):
+        run_tiny(first_recipe(texts, kind), folder / kind)
     return {kind: folder / kind for kind in ("causal", "masked")}
 
 
@@ -74,7 +72,7 @@ def test_a_run_begins_with_the_weights_of_another(
     assert (tmp_path / "run" / "tokenizer.json").read_bytes() == (origin / "tokenizer.json").read_bytes()
     (note,) = [note for note in noted.notes if "begins" in note]
     size = len(before["features.weight"])
-    assert note == f"begins from {origin}: {size:,} of {size:,} symbols have their vectors from there"
+    assert note == f"begins from {origin}: {size:,} of {size:,} symbols have vectors of this run"
 
 
 @pytest.mark.slow
@@ -113,7 +111,7 @@ def test_symbols_keep_their_rows_and_new_ones_begin_at_the_mean(
         assert job.inherited[name].tolist() == [symbol in theirs for symbol in ours]
     assert job.inherited["layers.layers.0.weight_input"] is None
     shared = len(set(ours) & set(theirs))
-    assert f"{shared} of {len(ours)} symbols have their vectors from there, the others" in " ".join(job.notes)
+    assert f"{shared} of {len(ours)} symbols have vectors of this run, other symbols" in " ".join(job.notes)
 
 
 def test_dropout_may_differ(origins: dict[str, Path], texts: Path) -> None:
@@ -150,6 +148,24 @@ def test_what_does_not_fit_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
+def test_symbols_are_added_to_those_of_the_same_kind(origins: dict[str, Path], texts: Path) -> None:
+    recipe = second_recipe(origins["causal"], texts, **{"tuning.vocabulary": "both", "tokenizer.kind": "words"})
+    with pytest.raises(RecipeError, match="both is for tokens of one kind; found characters and words "):
+        begin_job(recipe, None)
+
+
+@pytest.mark.filterwarnings("ignore::ensue.notices.Notice")
+def test_a_masked_model_gets_pieces_for_unknown_words(origins: dict[str, Path], texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.txt").write_text((texts / "documents.txt").read_text().replace("e", "ж"))
+    job: Any = begin_job(continuing_recipe(origins["masked"], train=tmp_path / "new.txt"), None)
+    old, symbols = job.origins[0].run.parts.symbols, job.parts.symbols
+    assert symbols[: len(old)] == old
+    assert "ж" in symbols[len(old) :]
+    assert not job.corpus.train.unknown
+    table = read_tensors(origins["masked"] / "model.safetensors")["features.weight"]
+    assert torch.equal(job.build_model().features.weight[: len(old)], table)
+
+
 def test_a_run_is_not_its_own_origin(texts: Path, tmp_path: Path) -> None:
     recipe = first_recipe(texts, "causal")
     run_tiny(recipe, tmp_path / "run")
@@ -159,5 +175,5 @@ def test_a_run_is_not_its_own_origin(texts: Path, tmp_path: Path) -> None:
 
 
 def test_other_tasks_have_no_use_for_it(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"\S: has decoder\.from, which a \S.* has no use for"):
-        read_recipe("translate-transformer", {"decoder.from": str(tmp_path)})
+    with pytest.raises(RecipeError, match=r"\S: has encoder\.from, which a .* does not support"):
+        read_recipe("translate-transformer", {"encoder.from": str(tmp_path)})

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from ensue.errors import DataError, RecipeError
-from ensue.tasks.classification.recipe import ClassificationRecipe
-from ensue.tasks.contract.labels_job import draw_confusion
+from ensue.tasks.contract.data_set import draw_confusion
 from training.classifiers import TEXTS, assert_same_scores, load
-from training.resuming import At, Killed, assert_follows_its_seed, assert_resumes, die, interrupt
+from training.resuming import At, Killed, assert_resumes, die, interrupt
 from training.tiny import kept, run_tiny, seal, some_slow
 from training.tiny_texts import (
     ENCODERS,
@@ -119,17 +118,21 @@ def test_a_bag_of_ngrams_learns_alone_and_beside_an_encoder(topics: Path, tmp_pa
 
 
 def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="nothing to decide by"):
+    with pytest.raises(RecipeError, match="a classifier needs a pooling or n-grams"):
         run_tiny(classifying(topics, head={"pooling": []}), tmp_path / "run")
     with pytest.raises(RecipeError, match="features: all are switched off"):
         run_tiny(classifying(topics, features={"d_words": 0}), tmp_path / "run")
+    with pytest.raises(
+        RecipeError, match=r"only layers that read in one direction .* set directions.bidirectional=false"
+    ):
+        run_tiny(classifying(topics, data={"segment_tokens": 3}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_directory_has_all_that_a_classifier_is(
     topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ensue.tasks.contract.labels_job.draw_confusion", draw_confusion)
+    monkeypatch.setattr("ensue.tasks.contract.data_set.draw_confusion", draw_confusion)
     test = tmp_path / "test.jsonl"
     test.write_text(json_lines(documents(30, seed=5)))
     outcome = run_tiny(classifying(topics, data={"test": str(test)}), tmp_path / "run")
@@ -153,19 +156,6 @@ def test_a_run_directory_has_all_that_a_classifier_is(
     assert f"- validation: 20% of {topics}, drawn at random by class, 24 texts" in card
     assert "texts are read whole, in one piece" in card
     assert_same_scores(load(run).evaluate(test).as_json(), outcome.test)
-
-
-def test_the_matrix_that_is_drawn_is_that_of_the_validation_data(
-    topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[Any] = []
-    monkeypatch.setattr("ensue.tasks.contract.labels_job.draw_confusion", lambda *args, **kwargs: drawn.append(args))
-    outcome = run_tiny(classifying(topics, steps=2), tmp_path / "run")
-    assert outcome.valid is not None
-    ((labels, confusion, path),) = drawn
-    assert labels == ["cooking", "music", "sports"]
-    assert confusion == outcome.valid["confusion"]
-    assert path == tmp_path / "run" / "confusion.png"
 
 
 @pytest.mark.slow
@@ -287,12 +277,6 @@ def test_a_model_is_trained_in_segments(topics: Path, tmp_path: Path) -> None:
     assert pipeline.protocol(scores) == said
 
 
-def test_both_directions_cannot_carry_a_state(topics: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"only layers that read in one direction .* set model.bidirectional=false"):
-        run_tiny(classifying(topics, data={"segment_tokens": 3}), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 VARIANTS: dict[str, dict[str, Any]] = {
     "lstm": {
         "encoder": ENCODERS["lstm"] | {"dropout": 0.3, "dropout_kind": "variational", "dropout_input": 0.2},
@@ -310,21 +294,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, topics: Path, tmp_path: Path) -> None:
     recipe = classifying(topics, **VARIANTS[variant], checkpoint_every=5, validations=2)
     assert_resumes(recipe, tmp_path)
-
-
-@pytest.mark.slow
-def test_a_finished_run_of_several_labels_resumed_stays_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text(fasttext(documents(60, most_labels=2)))
-    run_tiny(classifying(path, steps=3), tmp_path / "run")
-    before = {p.name: p.read_bytes() for p in (tmp_path / "run").glob("*.json")}
-    run_tiny(None, tmp_path / "run", resume=True)
-    assert {p.name: p.read_bytes() for p in (tmp_path / "run").glob("*.json")} == before
-
-
-@pytest.mark.slow
-def test_the_same_seed_is_the_same_run_and_another_is_another(topics: Path, tmp_path: Path) -> None:
-    assert_follows_its_seed(lambda seed: classifying(topics, seed=seed, steps=3, **VARIANTS["lstm"]), tmp_path)
 
 
 @pytest.mark.slow
@@ -350,10 +319,3 @@ def test_pretrained_vectors_are_kept_and_looked_up(tmp_path: Path) -> None:
         run_tiny(recipe, tmp_path / "parts", reporter=At(2, die))
     run_tiny(None, tmp_path / "parts", resume=True)
     assert kept(tmp_path / "parts") == kept(tmp_path / "run")
-
-
-def test_recipes_know_nothing_of_other_tables(topics: Path) -> None:
-    with pytest.raises(RecipeError, match="columns"):
-        classifying(topics, features={"columns": ["2"]})
-    recipe = classifying(topics)
-    assert isinstance(recipe, ClassificationRecipe)

@@ -54,7 +54,7 @@ def test_the_encoder_of_a_translator_has_them_too(kind: str, origin: Path, tmp_p
     assert "contextual" in "".join(name for name, _ in model.model.named_parameters())
     both = model.with_others(ensue.load(tmp_path / "run", device="cpu"))
     assert [found.text for found in both.predict(sources)] == together
-    with pytest.raises(EnsueError, match=r"reads features\.contextual itself"):
+    with pytest.raises(EnsueError, match=r"models with features\.contextual cannot be contextual features"):
         model.embed_words([["the", "cat"]])
 
 

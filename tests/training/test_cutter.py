@@ -6,19 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from ensue.cli.options import behind_and_data
+from ensue.cli.options import split_behind
 from ensue.data.lines import Lines
 from ensue.data.sentences.conllu import Conllu
 from ensue.errors import DataError, EnsueError
 from ensue.library import load
 from ensue.tasks.contract.pipeline import Predictor
 from training.tiny import run_tiny
-from training.tiny_texts import TREEBANK, cutting, tagging, without_pictures
+from training.tiny_texts import TREEBANK, cutting, tagging
 
 
 @pytest.mark.slow
-def test_raw_text_becomes_conllu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
+def test_raw_text_becomes_conllu(tmp_path: Path) -> None:
     gold, raw = tmp_path / "gold.conllu", tmp_path / "raw.txt"
     gold.write_text(TREEBANK * 8)
     raw.write_text("Dogs don't . Go!\n\nGo!\n")
@@ -41,9 +40,9 @@ def test_raw_text_becomes_conllu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert answer["sentences"][0]["tokens"][1] == {"text": "!", "start": 2, "end": 3, "words": ["!"]}
     assert [json.loads(line)["text"] for line in cutter.prediction_lines(str(raw), as_json=True)][1:] == ["Go!"] * 2
     assert [[word.label for word in sentence] for sentence in both.predict(["Go!"])[0]] == [["VERB", "PUNCT"]]
-    with pytest.raises(EnsueError, match="behind a cutter a tagger is expected"):
+    with pytest.raises(EnsueError, match="expected a tagger of words after a cutter"):
         cutter.before(cutter)
-    with pytest.raises(EnsueError, match="a cutter has one answer"):
+    with pytest.raises(EnsueError, match="a cutter has one result"):
         cutter.with_search(n_best=2)
 
 
@@ -62,13 +61,13 @@ def test_a_run_behind_a_cutter_is_told_from_texts(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     for path in (text, other):
         path.write_text("a\n")
-    assert behind_and_data([str(run), str(text)]) == (run, str(text))
-    assert behind_and_data([str(run)]) == (run, "")
-    assert behind_and_data([str(text)]) == (None, str(text))
-    assert behind_and_data(None) == (None, "")
-    assert behind_and_data([str(run), str(text), str(other)])[0] == run
+    assert split_behind([str(run), str(text)]) == (run, str(text))
+    assert split_behind([str(run)]) == (run, "")
+    assert split_behind([str(text)]) == (None, str(text))
+    assert split_behind(None) == (None, "")
+    assert split_behind([str(run), str(text), str(other)])[0] == run
     for wrong in ([str(text), str(run)], [str(run), str(run)]):
         with pytest.raises(EnsueError, match="tagger: a run; expected data, or one run behind a cutter"):
-            behind_and_data(wrong)
-    with pytest.raises(EnsueError, match="first: the model is no cutter; tagger can only stand behind one"):
+            split_behind(wrong)
+    with pytest.raises(EnsueError, match="first: the model is not a cutter; tagger needs a cutter before it"):
         Predictor.before(SimpleNamespace(run="first"), SimpleNamespace(run="tagger"))  # type: ignore[arg-type]

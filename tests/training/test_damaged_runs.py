@@ -1,6 +1,7 @@
 """Runs that were altered with care, so that the checksums agree: each file's schema finds it, in one line."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,15 +12,18 @@ import torch
 
 import ensue
 from ensue.errors import EnsueError, RunError
+from ensue.parsing import MAX_FILE_BYTES
 from ensue.runs.checkpoint import complete_checkpoints
+from ensue.runs.directory import RunDirectory
 from ensue.runs.manifest import Manifest, entry_of
+from ensue.runs.reporter import MetricsLog
 from ensue.runs.schema import ManifestContent
 from ensue.runs.weights import read_tensors, write_tensors
 from training.classifiers import TEXTS
 from training.taggers import TAGGED
 from training.tiny import run_tiny, seal, tiny_recipe, words
 from training.tiny_pairs import pair_recipe, pairs
-from training.tiny_texts import classifying, columns, tagging, tsv, without_pictures
+from training.tiny_texts import classifying, columns, tagging, tsv
 
 ODD: list[Any] = [None, -1, 10**30, 0.5, float("nan"), "x", [], {}, True, [[[1]]]]
 
@@ -31,13 +35,43 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "names.txt").write_text(columns(TAGGED))
     (folder / "topics.tsv").write_text(tsv(TEXTS))
     (folder / "pairs.tsv").write_text(pairs(20))
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        run_tiny(tiny_recipe(folder / "text.txt", steps=2), folder / "language")
-        run_tiny(tagging(folder / "names.txt", steps=2), folder / "tagger")
-        run_tiny(classifying(folder / "topics.tsv", steps=2), folder / "classifier")
-        run_tiny(pair_recipe(folder / "pairs.tsv", train={"steps": 2}), folder / "translator")
+    run_tiny(tiny_recipe(folder / "text.txt", steps=2), folder / "language")
+    run_tiny(tagging(folder / "names.txt", steps=2), folder / "tagger")
+    run_tiny(classifying(folder / "topics.tsv", steps=2), folder / "classifier")
+    run_tiny(pair_recipe(folder / "pairs.tsv", train={"steps": 2}), folder / "translator")
     return folder
+
+
+def read_whole(run: Path) -> str:
+    """All that is read of a run besides its weights; "" for an error."""
+    try:
+        directory = RunDirectory(run)
+        assert directory.recipe
+        assert directory.parts
+        return directory.card + json.dumps(MetricsLog(directory.metrics).records())
+    except RunError:
+        return ""
+
+
+@pytest.mark.parametrize("thing", ["link", "pipe", "huge"])
+def test_files_of_a_foreign_run_are_plain_inside_of_it_and_not_huge(runs: Path, tmp_path: Path, thing: str) -> None:
+    """Any other file would be a secret on a page, a reader that waits for ever, or more than memory holds."""
+    (tmp_path / "secret").write_text("a key")
+    for name in sorted(path.name for path in (runs / "tagger").iterdir() if path.suffix and path.name != ".lock"):
+        path = shutil.copytree(runs / "tagger", tmp_path / name) / name
+        content = path.read_bytes()
+        path.unlink()
+        if thing == "link":
+            path.symlink_to("../secret")
+        elif thing == "pipe":
+            os.mkfifo(path)
+        else:
+            path.write_bytes(content)
+            os.truncate(path, MAX_FILE_BYTES + 1)
+        answer = read_whole(path.parent)
+        assert "a key" not in answer
+        assert thing == "link" or not answer or name in ("README.md", "model.safetensors"), name
+    assert read_whole(runs / "tagger")
 
 
 def altered(content: Any) -> Iterator[Any]:
@@ -90,8 +124,8 @@ def test_any_value_of_a_file_may_be_another(name: str, file: str, runs: Path, tm
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ('{"names": ' + "[" * 400 + "]" * 400 + "}", "not JSON that can be read: nested"),
-        ('{"names": [{"a": 1, "b": 2, "a": 3}]}', "not JSON that can be relied on: it has the key 'a' twice"),
+        ('{"names": ' + "[" * 400 + "]" * 400 + "}", "unsupported JSON: nested"),
+        ('{"names": [{"a": 1, "b": 2, "a": 3}]}', "ambiguous JSON: an object has the key 'a' twice"),
     ],
     ids=["deep", "a key twice"],
 )
@@ -124,31 +158,31 @@ CHECKPOINTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "seconds not a number": (change_progress(seconds=float("nan")), "progress.json: damaged: seconds: "),
     "another parameter": (
         change_tensors("optimizer.safetensors", lambda t: {f"9{key}": value for key, value in t.items()}),
-        "optimizer.safetensors: not of this model",
+        "optimizer.safetensors: does not match the model",
     ),
     "another size": (
         change_tensors("optimizer.safetensors", lambda t: {k: v[:1] if v.dim() else v for k, v in t.items()}),
-        "optimizer.safetensors: not of this model",
+        "optimizer.safetensors: does not match the model",
     ),
     "another optimizer": (
         change_tensors("optimizer.safetensors", lambda t: {k: v for k, v in t.items() if k.endswith("exp_avg")}),
-        "optimizer.safetensors: not of this optimizer: it keeps exp_avg, exp_avg_sq, step, not exp_avg",
+        "optimizer.safetensors: does not match the optimizer: expected exp_avg, exp_avg_sq, step, found exp_avg",
     ),
     "half a state": (
         change_tensors("state.safetensors", lambda t: dict(list(t.items())[:1])),
-        "state.safetensors: not a state of this",
+        "state.safetensors: does not match the state of the",
     ),
     "rows of a state": (
         change_tensors("state.safetensors", lambda t: {key: value[:1].clone() for key, value in t.items()}),
-        "state.safetensors: not a state of this",
+        "state.safetensors: does not match the state of the",
     ),
     "types of a state": (
         change_tensors("state.safetensors", lambda t: {key: value.to(torch.uint8) for key, value in t.items()}),
-        "state.safetensors: not a state of this model: in torch.uint8, not in torch.float32",
+        "state.safetensors: does not match the state of the model: in torch.uint8, expected torch.float32",
     ),
     "types of moments": (
         change_tensors("optimizer.safetensors", lambda t: {key: value.double() for key, value in t.items()}),
-        "optimizer.safetensors: not of this model",
+        "optimizer.safetensors: does not match the model",
     ),
     "weights renamed": (
         change_tensors("model.safetensors", lambda t: {f"x{key}": value for key, value in t.items()}),
@@ -222,5 +256,5 @@ def test_a_lexicon_with_other_columns_is_one_line(runs: Path, tmp_path: Path) ->
     (run / "tokenizer.json").write_text(json.dumps(content | {"columns": {"2": ["<unk>", "a"]}}))
     seal(run)
     for use in (lambda: ensue.load(run, device="cpu"), lambda: run_tiny(None, run, resume=True)):
-        with pytest.raises(RunError, match=r"tokenizer\.json: not the model's: it has the columns '2'"):
+        with pytest.raises(RunError, match=r"tokenizer\.json: does not match the model: columns '2'"):
             use()

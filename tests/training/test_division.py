@@ -39,7 +39,7 @@ def test_the_pronunciations_of_a_word_are_in_one_part(tmp_path: Path) -> None:
     assert not any(
         found.parts.coder.encode(pair.sources)[0].astype(np.int32).tobytes() in trained for pair in found.valid_pairs
     )
-    note = "200 pairs are of 100 sources: 10 with 20 pairs are for validation, none is in both parts"
+    note = "200 pairs come from 100 sources: 10 with 20 pairs are for validation, no source is in both"
     assert note in found.notes
     assert found.split.valid_from.endswith(", drawn at random by source")
 
@@ -49,7 +49,7 @@ def test_pairs_of_a_group_are_in_one_part(tmp_path: Path) -> None:
     found = job("translate-lstm", written(tmp_path / "a.tsv", rows), group="film")
     numbers = {pair.group for pair in found.valid_pairs}
     assert (len(found.split.valid), len(numbers), len(found.task.train)) == (10, 1, 90)
-    assert '100 pairs are of 10 groups ("film"): 1 with 10 pairs are for validation' in found.notes[0]
+    assert '100 pairs come from 10 groups ("film"): 1 with 10 pairs are for validation' in found.notes[0]
     path = tmp_path / "a.jsonl"
     path.write_text(
         "".join(json.dumps({"source": f"s {n}", "target": f"t {n}", "film": n // 10}) + "\n" for n in range(40))
@@ -76,7 +76,7 @@ def test_texts_of_a_group_are_in_one_part(form: str, tmp_path: Path) -> None:
     train, valid = ({author[word] for word in words_of(part)} for part in (found.split.train, found.split.valid))
     assert (len(train), len(valid), train & valid) == (7, 1, set())
     assert found.split.valid_from.endswith('drawn at random by class and "author"')
-    assert '80 texts are of 8 groups ("author")' in found.notes[0]
+    assert '80 texts come from 8 groups ("author")' in found.notes[0]
     assert "group" not in found.config()["layout"]
 
 
@@ -122,7 +122,7 @@ def test_one_group_leaves_nothing_for_validation(tmp_path: Path) -> None:
     rows = [("source", "target", "film"), *((f"s {n}", f"t {n}", "x") for n in range(20))]
     found = job("translate-lstm", written(tmp_path / "a.tsv", rows), group="film")
     assert found.split.valid is None
-    assert '20 pairs are of 1 groups ("film"): nothing can be kept for validation' in found.notes[0]
+    assert '20 pairs come from 1 groups ("film"): nothing can be kept for validation' in found.notes[0]
     assert found.notes[1].startswith("no validation data")
 
 
@@ -201,7 +201,7 @@ def test_each_class_is_in_both_parts(counts: dict[str, int], times: int, tmp_pat
 
 def test_a_class_of_one_text_is_named(tmp_path: Path) -> None:
     found = job("classify-bag", by_label({"a": 60, "b": 39, "rare": 1}, tmp_path / "a.tsv"))
-    assert "validation has no rare (1 in training): no score tells how well that is learned" in found.notes
+    assert "validation has no rare (1 in training): no score measures these labels" in found.notes
     assert found.split.train.label_counts["rare"] == 1
 
 

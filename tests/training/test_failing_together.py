@@ -11,9 +11,9 @@ import pytest
 from ensue.errors import EnsueError
 from ensue.training import processes
 from ensue.training.loop import Trainer
-from ensue.training.processes import joined
+from ensue.training.processes import join_process_group
 from training.tiny import kept, run_tiny, tiny_recipe, words
-from training.together import SILENT, STATUS_OF_A_MISTAKE, free_port, together
+from training.together import SILENT, STATUS_OF_A_MISTAKE, free_port, statuses_with_lost_rank, together
 
 pytestmark = pytest.mark.slow
 
@@ -59,15 +59,18 @@ def test_a_port_in_use_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in {"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port}.items():
             monkeypatch.setenv(name, str(value))
         expected = rf"localhost:{port}: the port is in use; choose another MASTER_PORT"
-        with pytest.raises(EnsueError, match=expected), joined():
+        with pytest.raises(EnsueError, match=expected), join_process_group():
             pass
 
 
 def test_processes_that_do_not_appear_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MEETING", 1)
+    monkeypatch.setattr(processes, "RENDEZVOUS_SECONDS", 1)
     for name, value in {"RANK": 1, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}.items():
         monkeypatch.setenv(name, str(value))
-    with pytest.raises(EnsueError, match="process 1 of 2 cannot meet the others at localhost:") as found, joined():
+    with (
+        pytest.raises(EnsueError, match="process 1 of 2 cannot connect to the others at localhost:") as found,
+        join_process_group(),
+    ):
         pass
     assert "\n" not in str(found.value)
 
@@ -95,21 +98,8 @@ def test_one_that_fails_ends_all(failing: int, text: Path, tmp_path: Path, monke
 def test_one_that_is_gone_or_hangs_ends_all(
     number: int, expected: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe, step = tiny_recipe(text), Trainer.step
-
-    def gone(trainer: Trainer) -> None:
-        if trainer.progress.step == 4:
-            os.kill(os.getpid(), number)
-        step(trainer)
-
-    def train(rank: int) -> None:
-        if rank == 1:
-            monkeypatch.setattr(Trainer, "step", gone)
-        run_tiny(recipe, tmp_path / "run", timeout=5)
-
-    statuses = together(3, train, log=tmp_path / "log", seconds=20)
+    statuses, line = statuses_with_lost_rank(tiny_recipe(text), 3, number, tmp_path, monkeypatch)
     assert sorted((statuses[0], statuses[2])) == [STATUS_OF_A_MISTAKE, SILENT]
-    (line,) = said(tmp_path / "log")
     assert line.startswith("process 1 of 3 has ")
     assert expected in line
 
@@ -123,7 +113,7 @@ def test_of_four_the_one_that_died_is_named(text: Path, tmp_path: Path, monkeypa
             if trainer.progress.step == 4 and rank == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
             if trainer.progress.step == 4 and rank in (0, 3):
-                time.sleep(2 * processes.LAST_WORDS)
+                time.sleep(2 * processes.LIVENESS_SECONDS)
             step(trainer)
 
         monkeypatch.setattr(Trainer, "step", late)

@@ -106,10 +106,10 @@ def full_disk(*args: Any, **kwargs: Any) -> None:
 
 
 class FullAt:
-    """`serialized` that works `times` times; then the disk is full, and a part of the file is there."""
+    """`serialize` that works `times` times; then the disk is full, and a part of the file is there."""
 
     def __init__(self, times: int) -> None:
-        self.original, self.left = weights.serialized, times
+        self.original, self.left = weights.serialize, times
 
     def __call__(self, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> Iterator[Any]:
         self.left -= 1
@@ -129,12 +129,12 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
     recipe = tiny_recipe(text)
     run_tiny(recipe, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(weights, "serialized", FullAt(times))
+        patch.setattr(weights, "serialize", FullAt(times))
         with pytest.raises(TrainingError) as caught:
             run_tiny(recipe, tmp_path / "run")
     step = 4 if times < 6 else 8
     assert f"the disk is full while saving step {step + 4}; " in str(caught.value)
-    assert f"step-{step} is whole; free some space and go on with resume=True" in str(caught.value)
+    assert f"step-{step} is complete; free some space and continue with resume=True" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert [c.name for c in complete_checkpoints(tmp_path / "run" / "checkpoints")][-1] == f"step-{step}"
     assert not list((tmp_path / "run").rglob("*.partial"))
@@ -186,7 +186,7 @@ def test_an_interrupt_before_the_first_validation_leaves_a_run_to_go_on_with(tex
     recipe = tiny_recipe(text)
     outcome = run_tiny(recipe, tmp_path / "run", reporter=At(1, lambda: signal.raise_signal(signal.SIGTERM)))
     assert (outcome.reason, outcome.step, outcome.valid) == ("interrupted", 1, None)
-    with pytest.raises(RunError, match="has not come to its first validation"):
+    with pytest.raises(RunError, match="was stopped before its first validation"):
         ensue.load(tmp_path / "run")
     assert run_tiny(None, tmp_path / "run", resume=True).reason == "finished"
     assert isinstance(ensue.load(tmp_path / "run").model, LanguageModel)

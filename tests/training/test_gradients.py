@@ -8,26 +8,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.mapped_file import TokenFile
 from ensue.nn import MultiHeadAttention, VariationalDropout, Zoneout
 from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.nn.dropout import Dropout
 from ensue.nn.layer import SequenceLayer
 from ensue.nn.recurrent.lstm import LSTM
-from ensue.ranks import SHARDS, Ranks, ranks, shard, spread, together
+from ensue.ranks import NUM_SHARDS, ProcessGroup, process_group, shard, sharded_map, use_process_group
 from ensue.training.gradients import Gradients
 from ensue.training.run import begin_job
 from training.tiny import tiny_recipe
 
 
-class Alone(Ranks):
+class Alone(ProcessGroup):
     """One of several processes that hears nothing of the others."""
 
     def __init__(self, rank: int, size: int, *, exact: bool) -> None:
         self.rank, self.size, self.exact = rank, size, exact
         self.sent: list[Tensor] = []
 
-    def add(self, numbers: Tensor) -> Tensor:
+    def all_reduce(self, numbers: Tensor) -> Tensor:
         self.sent.append(numbers.clone())
         return numbers
 
@@ -41,8 +41,8 @@ def test_the_gradients_of_processes_add_up_to_those_of_one(text: Path) -> None:
 
     def sent(rank: int, size: int, *, exact: bool) -> Tensor:
         company = Alone(rank, size, exact=exact)
-        found = Gradients(network, job.task, seed=3, precision="float32", ranks=company)
-        found.of(batch, None, step=0, micro_batches=2)
+        found = Gradients(network, job.task, seed=3, precision="float32", group=company)
+        found.compute(batch, None, step=0, micro_batches=2)
         gradients = torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
         network.zero_grad()
         return torch.cat([gradients, found.total.view(1)])
@@ -73,8 +73,8 @@ def test_a_process_reads_the_ids_of_its_rows_alone(
     def read_by(rank: int, size: int) -> list[int]:
         read.clear()
         batch = job.task.unread(1, torch.device("cpu"))
-        found = Gradients(network, job.task, seed=3, precision="float32", ranks=Alone(rank, size, exact=exact))
-        found.of(batch, None, step=1, micro_batches=2)
+        found = Gradients(network, job.task, seed=3, precision="float32", group=Alone(rank, size, exact=exact))
+        found.compute(batch, None, step=1, micro_batches=2)
         return list(read)
 
     whole = read_by(0, 1)
@@ -110,7 +110,7 @@ def test_rows_have_the_random_numbers_of_the_whole_batch(name: str) -> None:
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_each_row_is_worked_on_once(size: int, parts: int) -> None:
     found = [
-        Gradients(torch.nn.Linear(1, 1), None, seed=0, precision="float32", ranks=Alone(rank, size, exact=False))  # type: ignore[arg-type]
+        Gradients(torch.nn.Linear(1, 1), None, seed=0, precision="float32", group=Alone(rank, size, exact=False))  # type: ignore[arg-type]
         for rank in range(size)
     ]
     rows = torch.cat([each.local_rows(6, parts) for each in found])
@@ -120,13 +120,13 @@ def test_each_row_is_worked_on_once(size: int, parts: int) -> None:
 
 def test_work_is_spread_and_comes_back_in_order() -> None:
     class Three(Alone):
-        def gathered(self, found: list[int]) -> list[list[int]]:  # type: ignore[override]
+        def all_gather(self, found: list[int]) -> list[list[int]]:  # type: ignore[override]
             assert found == [1, 16]
             return [[0, 9], found, [4]]
 
-    assert list(spread(lambda item: item**2, range(5))) == [0, 1, 4, 9, 16]
-    with together(Three(1, 3, exact=False)):
-        assert list(spread(lambda item: item**2, range(5))) == [0, 1, 4, 9, 16]
-        assert ranks().num_shards == 3
-        assert ranks().adding(exact=True).num_shards == SHARDS
+    assert list(sharded_map(lambda item: item**2, range(5))) == [0, 1, 4, 9, 16]
+    with use_process_group(Three(1, 3, exact=False)):
+        assert list(sharded_map(lambda item: item**2, range(5))) == [0, 1, 4, 9, 16]
+        assert process_group().num_shards == 3
+        assert process_group().with_exact_sums(exact=True).num_shards == NUM_SHARDS
     assert [shard(5, index, 3) for index in range(3)] == [slice(0, 1), slice(1, 3), slice(3, 5)]

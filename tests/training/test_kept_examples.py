@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.cache_folders import cache_directory
-from ensue.data import compact_texts, kept_columns, sources
+from ensue.cache import cache_directory
+from ensue.data import cached_columns, compact_texts, sources
 from ensue.data.buckets import Buckets
+from ensue.data.cached_columns import CachedColumns, cached, cached_array
 from ensue.data.examples import Document
-from ensue.data.kept_columns import Kept, in_cache, kept_array
 from ensue.data.parallel import working
 from ensue.errors import DataError
 from ensue.recipe import read_recipe
 from ensue.tasks.classification.data import Documents
+from ensue.tasks.classification.model import ReadTexts
 from ensue.tasks.classification.recipe import ClassificationData
-from ensue.tasks.classification.texts import ReadTexts
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.sequence_to_sequence.job import stored
 from ensue.training.run import begin_job
@@ -60,7 +60,7 @@ CASES = {
         "classify-bag",
         "a.tsv",
         documents(),
-        "ensue.tasks.classification.texts.TextReader.read",
+        "ensue.tasks.classification.model.TextReader.read",
         {"head.ngram_buckets": 1000},
     ),
     "sentences": Case(
@@ -107,9 +107,9 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
 @pytest.fixture
 def all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of any size are kept, and long columns are in files."""
-    monkeypatch.setattr(kept_columns, "LEAST_BYTES", 0)
+    monkeypatch.setattr(cached_columns, "MIN_CACHED_BYTES", 0)
     monkeypatch.setattr(compact_texts, "SPILL_BYTES", 100)
-    monkeypatch.setattr(compact_texts, "PIECE", 50)
+    monkeypatch.setattr(compact_texts, "MAX_SLICE", 50)
 
 
 def job(case: Case) -> Any:
@@ -170,7 +170,7 @@ def test_pairs_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path = str(tmp_path / "a.tsv")
     recipe = read_recipe("translate-lstm", PAIRS | {"data.train": path, "data.test": path, "data.group": "film"})
     with monkeypatch.context() as patch:
-        patch.setattr(kept_columns, "LEAST_BYTES", 1 << 20)
+        patch.setattr(cached_columns, "MIN_CACHED_BYTES", 1 << 20)
         found: Any = begin_job(recipe, None)
     read = {pair.sources: pair for pair in found.read(path)}
     for again in (found, begin_job(recipe, None), begin_job(recipe, None)):
@@ -208,13 +208,13 @@ def test_a_damaged_file_is_made_anew(case: Case) -> None:
 def test_a_changed_byte_of_large_data_is_noticed_when_its_block_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = compact_texts.Numbers("i")
     numbers.add(np.arange(100_000))
-    made = Kept({"train": compact_texts.Columns({"numbers": numbers})}, {})
-    in_cache("key", lambda: made)
+    made = CachedColumns({"train": compact_texts.Columns({"numbers": numbers})}, {})
+    cached("key", lambda: made)
     content = kept_file().read_bytes()
     kept_file().write_bytes(content[:200_000] + b"x" + content[200_001:])
     with monkeypatch.context() as patch:
-        patch.setattr(kept_columns, "WHOLE_BYTES", 0)
-        train = in_cache("key", refuse).parts["train"]
+        patch.setattr(cached_columns, "MAX_CHECKED_BYTES", 0)
+        train = cached("key", refuse).parts["train"]
     assert train is not None
     found = train.columns["numbers"]
     assert found.read(slice(7, 12_000)).tolist() == [*range(7, 12_000)]
@@ -222,24 +222,24 @@ def test_a_changed_byte_of_large_data_is_noticed_when_its_block_is_read(monkeypa
     with pytest.raises(DataError, match="damaged: bytes 196"):
         found.read(np.array([50_000]))
     assert not list(cache_directory().glob("*.rows"))
-    in_cache("key", lambda: made)
+    cached("key", lambda: made)
     kept_file().write_bytes(content[:200_000] + b"x" + content[200_001:])
-    in_cache("key", lambda: made)
+    cached("key", lambda: made)
     assert kept_file().read_bytes() == content
 
 
 def test_a_damaged_head_takes_no_memory() -> None:
     """It says that the JSON has four gigabytes."""
-    made = Kept({}, {"a": 1})
-    in_cache("key", lambda: made)
+    made = CachedColumns({}, {"a": 1})
+    cached("key", lambda: made)
     content = kept_file().read_bytes()
     kept_file().write_bytes(content[:12] + b"\xff" * 4 + content[16:])
     tracemalloc.start()
-    assert kept_columns._opened(kept_file(), "key") is None
+    assert cached_columns._open_cached(kept_file(), "key") is None
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 1 << 20
-    assert in_cache("key", lambda: made).facts == {"a": 1}
+    assert cached("key", lambda: made).facts == {"a": 1}
     assert kept_file().read_bytes() == content
 
 
@@ -247,7 +247,7 @@ def test_a_damaged_head_takes_no_memory() -> None:
 def test_an_array_that_was_cut_off_is_made_anew(left: int) -> None:
     made = np.arange(6.0)
     for _ in range(2):
-        assert kept_array("key", ".ngrams", lambda: made).tolist() == made.tolist()
+        assert cached_array("key", ".ngrams", lambda: made).tolist() == made.tolist()
         (file,) = cache_directory().glob("*.ngrams")
         file.write_bytes(file.read_bytes()[:left])
 
@@ -257,21 +257,21 @@ def test_a_disk_that_is_full_is_told_in_one_line(case: Case, monkeypatch: pytest
     def full(*args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept_columns, "_write", full)
+    monkeypatch.setattr(cached_columns, "_write", full)
     with pytest.raises(DataError, match="cannot be written"):
         job(case)
     assert not list(cache_directory().glob("*.rows*"))
 
 
 def test_a_large_file_is_digested_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "KEPT_BYTES", 4)
-    monkeypatch.setattr(sources, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(sources, "MIN_CACHED_BYTES", 4)
+    monkeypatch.setattr(sources, "MIN_AGE_SECONDS", -1.0)
     path = tmp_path / "a.txt"
     path.write_text("some text")
     first = sources.digest_of([path])
     kept = next(cache_directory().glob("*.digest"))
     with monkeypatch.context() as patch:
-        patch.setattr(sources, "_sha256", refuse)
+        patch.setattr(sources, "_read_digest", refuse)
         assert sources.digest_of([path]) == first
     kept.write_text("sha256 damaged")
     assert sources.digest_of([path]) == first
@@ -283,8 +283,8 @@ def test_a_large_file_is_digested_once(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.slow
 @pytest.mark.usefixtures("all_kept")
 def test_several_processes_read_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.tasks.classification.data.DOCUMENTS", 9)
-    monkeypatch.setattr("ensue.tasks.labeling.data.SENTENCES", 9)
+    monkeypatch.setattr("ensue.tasks.classification.data.CHUNK_DOCUMENTS", 9)
+    monkeypatch.setattr("ensue.tasks.labeling.data.CHUNK_SENTENCES", 9)
     expected = facts(job(case))
     kept_file().unlink()
     with working(2):
@@ -310,8 +310,8 @@ def test_equal_rows_have_one_number() -> None:
 def test_only_the_rows_of_a_batch_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million texts of 40 words: their ids alone are 160 MB, a batch and the order of all take a part of that."""
     monkeypatch.setattr(compact_texts, "SPILL_BYTES", 1 << 22)
-    monkeypatch.setattr(compact_texts, "PIECE", 1 << 20)
-    part, whole, generator = Documents.none(1), Documents.none(1), np.random.default_rng(0)
+    monkeypatch.setattr(compact_texts, "MAX_SLICE", 1 << 20)
+    part, whole, generator = Documents.empty(1), Documents.empty(1), np.random.default_rng(0)
     for numbers in generator.integers(0, 5000, (10_000, 40)).tolist():
         words = [f"w{number}" for number in numbers]
         part.append(ReadTexts([words], False, False), Document((), ("label",)))
@@ -319,7 +319,7 @@ def test_only_the_rows_of_a_batch_are_in_memory(tmp_path: Path, monkeypatch: pyt
         whole.add(part)
     (tmp_path / "a.tsv").write_text("")
     table = ClassificationData(train=str(tmp_path / "a.tsv"))
-    train = Split.kept(Documents, table, "", lambda: Split(whole, None, "none", None)).train
+    train = Split.cached(Documents, table, "", lambda: Split(whole, None, "none", None)).train
     before = resident_bytes()
     buckets = Buckets(train.texts[0].lengths, batch_size=64, batch_tokens=10_000, seed=0)
     for step in range(2000):

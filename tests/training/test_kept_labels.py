@@ -14,8 +14,9 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.job import ClassificationJob
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.text.schemes import Span, encode, spans
+from ensue.training.run import begin_job
 from training.tiny import run_tiny
-from training.tiny_texts import Tagged, classifying, columns, documents, sentences, tagging, tsv, without_pictures
+from training.tiny_texts import Tagged, classifying, columns, documents, sentences, tagging, tsv
 
 
 def only(tagged: list[Tagged], label: str) -> str:
@@ -30,10 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (found / "persons.txt").write_text(only(sentences(60), "PER"))
     places = sentences(60, seed=1)
     places[0] = Tagged(["Unseen", "Lima"], ["X", "X"], [Span("LOC", 1, 2)])
+    places[1] = Tagged(["Anna", "Novak", "sees"], ["X", "X", "X"], [Span("LOC", 0, 2)])  # persons for the tagger
     (found / "places.txt").write_text(only(places, "LOC"))
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        run_tiny(tagging(found / "persons.txt", head={"kind": "crf"}, steps=30), found / "persons")
+    run_tiny(tagging(found / "persons.txt", head={"kind": "crf"}, steps=30), found / "persons")
     return found
 
 
@@ -74,7 +74,6 @@ def test_rows_of_labels_are_kept_by_name_and_others_are_new(folder: Path) -> Non
         assert torch.equal(ours, of_origin)
 
 
-@pytest.mark.slow
 def test_the_old_model_labels_the_new_texts_where_nothing_else_is_said(folder: Path) -> None:
     plain, job = LabelingJob(more(folder, tuning__rehearse=False)), LabelingJob(more(folder))
     old = ensue.load(folder / "persons", device="cpu")
@@ -92,10 +91,7 @@ def test_the_old_model_labels_the_new_texts_where_nothing_else_is_said(folder: P
 
 
 @pytest.mark.slow
-def test_a_run_with_more_labels_is_whole_by_itself(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_pictures(monkeypatch)
+def test_a_run_with_more_labels_is_whole_by_itself(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "persons", tmp_path / "persons")
     recipe = more(folder, encoder__from=str(tmp_path / "persons"), train__steps=3)
     run_tiny(recipe, tmp_path / "both")
@@ -114,10 +110,10 @@ def test_a_run_with_more_labels_is_whole_by_itself(
         ({"encoder__d_model": 9}, "encoder.d_model is 9; it is 8"),
         ({"head__kind": "softmax"}, "head.kind is 'softmax'"),
         ({"encoder__from": ""}, "has tuning.keep_labels, but no encoder.from"),
-        ({"tuning__keep_labels": False}, "has tuning.rehearse, which goes with tuning.keep_labels"),
-        ({"features__vectors": "glove.txt"}, "does not go with features.vectors"),
+        ({"tuning__keep_labels": False}, "has tuning.rehearse, which requires tuning.keep_labels"),
+        ({"features__vectors": "glove.txt"}, "excludes features.vectors"),
         ({"head__scheme": "bio"}, "head.scheme is 'bio'"),
-        ({"data__labels": "2"}, "tuning.rehearse is for labels that write spans"),
+        ({"data__labels": "2"}, "tuning.rehearse requires labels that encode spans"),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], said: str, folder: Path) -> None:
@@ -127,8 +123,7 @@ def test_what_is_refused(changes: dict[str, Any], said: str, folder: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_classifier_keeps_its_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
+def test_a_classifier_keeps_its_classes(tmp_path: Path) -> None:
     for name, labels in (("a", {"cooking", "sports"}), ("b", {"cooking", "music"})):
         (tmp_path / f"{name}.tsv").write_text(tsv([text for text in documents(60) if labels.issuperset(text.labels)]))
     run_tiny(classifying(tmp_path / "a.tsv", steps=2), tmp_path / "a")
@@ -139,5 +134,5 @@ def test_a_classifier_keeps_its_classes(tmp_path: Path, monkeypatch: pytest.Monk
     assert job.parts.labels.names == ("cooking", "music", "sports")
     assert torch.equal(model.head[-1].weight[[0, 2]], old.model.head[-1].weight)
     document["tuning"]["rehearse"] = True
-    with pytest.raises(RecipeError, match=r"does not go with tuning\.rehearse"):
-        ClassificationJob(validate_recipe(document, where="tiny"))
+    with pytest.raises(RecipeError, match=r"tuning\.rehearse of a classifier needs from_run=\"RUN\""):
+        begin_job(validate_recipe(document, where="tiny"), None)

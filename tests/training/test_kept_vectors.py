@@ -13,10 +13,9 @@ from ensue.data.compact_texts import Ragged
 from ensue.errors import EnsueError
 from ensue.notices import Notice
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.vectors.contextual import pooled_words
-from ensue.tasks.vectors.text_vectors import POOLINGS
-from ensue.tasks.words import contextual, kept_vectors
-from ensue.tasks.words.contextual import ContextualFeatures, rounded
+from ensue.tasks.vectors.contextual import POOLINGS, pooled_words
+from ensue.tasks.words import pipeline as word_pipelines
+from ensue.tasks.words.pipeline import ContextualFeatures, to_float16
 from training.contextual import CPU, WORDS, features, of, silent, texts_of
 from training.resuming import assert_resumes
 from training.tiny import run_tiny
@@ -24,19 +23,24 @@ from training.tiny_texts import tagging
 
 
 @pytest.mark.slow
-def test_training_and_prediction_read_the_same(origin: Path, names: Path, tmp_path: Path) -> None:
-    """So the scores of the validation are those of `evaluate`, to the bit, although one is kept and one worked out."""
+def test_scores_do_not_depend_on_the_cache(
+    origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Validation reads the cache; `evaluate` computes vectors, and so does training whose vectors exceed the cache."""
     recipe = tagging(names, features=of(origin), data={"valid": str(names), "context_words": 30})
-    outcome = run_tiny(recipe, tmp_path / "run")
-    assert ensue.load(tmp_path / "run", device="cpu").evaluate(names).as_json() == outcome.valid
+    cached = run_tiny(recipe, tmp_path / "cached")
+    assert ensue.load(tmp_path / "cached", device="cpu").evaluate(names).as_json() == cached.valid
+    monkeypatch.setattr(word_pipelines, "bound", lambda: 10_000)
+    with pytest.warns(Notice, match="are more than the cache holds"):
+        assert run_tiny(recipe, tmp_path / "run").valid == cached.valid
 
 
 def test_kept_is_worked_out(origin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_vectors, "CHUNK_WORDS", 4)
+    monkeypatch.setattr(word_pipelines, "CHUNK_WORDS", 4)
     (one,) = features(tagging(origin, features=of(origin, layers=[-1, 0]))).origins
     texts = texts_of(WORDS)
     words = Ragged(texts.words.ids, texts.starts)
-    kept = one.kept(words, texts.words.values, silent)
+    kept = one.cached(words, texts.words.values, silent)
     (computed,) = ContextualFeatures([one]).computed(WORDS)
     for rows in ([0, 1, 2, 3, 4], [4, 1], [1], [2, 0]):
         found, expected = kept.rows(np.array(rows)), computed.rows(np.array(rows))
@@ -44,9 +48,9 @@ def test_kept_is_worked_out(origin: Path, monkeypatch: pytest.MonkeyPatch) -> No
         np.testing.assert_allclose(found.astype(float), expected.astype(float), atol=2e-3)
     (layers,) = one.pipeline.layers_of_words([WORDS[0]])
     np.testing.assert_allclose(kept.rows(np.array([0]))[0], layers[[2, 0]].transpose(1, 0, 2), atol=2e-3)
-    assert isinstance(kept, kept_vectors.KeptVectors)
+    assert isinstance(kept, word_pipelines.CachedVectors)
     assert len(kept.file) == 1 + 3 + 3 + 40  # a text that comes again is kept once
-    part = one.kept(Ragged(texts.words.ids, texts.starts[2:]), texts.words.values, silent)
+    part = one.cached(Ragged(texts.words.ids, texts.starts[2:]), texts.words.values, silent)
     np.testing.assert_array_equal(part.rows(np.array([0, 2])), kept.rows(np.array([2, 4])))
 
 
@@ -57,16 +61,16 @@ def test_what_is_kept_is_read_again_unless_it_is_damaged(
     (one,) = features(tagging(names, features=of(origin))).origins
     texts = texts_of(WORDS)
     words, row = Ragged(texts.words.ids, texts.starts), np.array([0])
-    before = one.kept(words, texts.words.values, silent).rows(row)
+    before = one.cached(words, texts.words.values, silent).rows(row)
     (entry,) = [found for found in cache.entries() if "vectors" in found.kind.noun]
     stamp = entry.path.stat().st_ino
-    assert np.array_equal(one.kept(words, texts.words.values, silent).rows(row), before)
+    assert np.array_equal(one.cached(words, texts.words.values, silent).rows(row), before)
     assert entry.path.stat().st_ino == stamp
     entry.path.write_bytes(entry.path.read_bytes()[:-1])
-    assert np.array_equal(one.kept(words, texts.words.values, silent).rows(row), before)
+    assert np.array_equal(one.cached(words, texts.words.values, silent).rows(row), before)
     assert entry.path.stat().st_size == entry.size
     (other,) = features(tagging(names, features=of(origin, pooling="last"))).origins
-    other.kept(words, texts.words.values, silent)
+    other.cached(words, texts.words.values, silent)
     assert len([found for found in cache.entries() if "vectors" in found.kind.noun]) == 2
 
 
@@ -74,11 +78,11 @@ def test_it_is_told_how_much_is_worked_out(
     origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept_vectors, "CHUNK_WORDS", 4)
+    monkeypatch.setattr(word_pipelines, "CHUNK_WORDS", 4)
     (one,), texts = features(tagging(names, features=of(origin))).origins, texts_of(WORDS)
     told: list[tuple[str, float]] = []
     for _ in range(2):  # the second time it is there
-        one.kept(Ragged(texts.words.ids, texts.starts), texts.words.values, lambda *what: told.append(what))
+        one.cached(Ragged(texts.words.ids, texts.starts), texts.words.values, lambda *what: told.append(what))
     assert [what for what, _ in told] == [f"layers of {origin}"] * 2
     assert [share for _, share in told] == [6 / 46, 1.0]
 
@@ -89,33 +93,21 @@ def test_what_the_cache_cannot_hold_is_worked_out_again(
     """The same numbers, and a line that says what is faster."""
     (one,), texts = features(tagging(names, features=of(origin))).origins, texts_of(WORDS)
     words, forms, rows = Ragged(texts.words.ids, texts.starts), texts.words.values, np.array([0, 3])
-    kept = one.kept(words, forms, silent)
-    monkeypatch.setattr(kept_vectors, "bound", lambda: 1_000)
+    kept = one.cached(words, forms, silent)
+    monkeypatch.setattr(word_pipelines, "bound", lambda: 1_000)
     with pytest.warns(
-        Notice, match=r"the layers of .*masked at 49 words are more than the cache holds, and are worked"
+        Notice, match=r"the layers of .*masked at 49 words are more than the cache holds, and are computed"
     ):
-        again = one.kept(words, forms, silent)
-    assert isinstance(again, contextual.ComputedVectors)
+        again = one.cached(words, forms, silent)
+    assert isinstance(again, word_pipelines.ComputedVectors)
     np.testing.assert_allclose(again.rows(rows).astype(float), kept.rows(rows).astype(float), atol=2e-3)
-
-
-@pytest.mark.slow
-def test_training_that_keeps_nothing_is_the_same(
-    origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = tagging(names, features=of(origin), data={"valid": str(names), "context_words": 30})
-    kept = run_tiny(recipe, tmp_path / "kept")
-    monkeypatch.setattr(kept_vectors, "bound", lambda: 10_000)
-    with pytest.warns(Notice, match="are more than the cache holds"):
-        outcome = run_tiny(recipe, tmp_path / "run")
-    assert outcome.valid == kept.valid
 
 
 def test_layers_are_worked_out_on_the_device_of_the_run(
     origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices: list[torch.device] = []
-    monkeypatch.setattr(contextual.OriginVectors, "move", lambda self, device: devices.append(device))
+    monkeypatch.setattr(word_pipelines.OriginVectors, "move", lambda self, device: devices.append(device))
     run_tiny(tagging(names, features=of(origin), steps=1), tmp_path / "run")
     assert devices == [CPU]
     with pytest.raises(EnsueError, match='no device "meta"'):
@@ -153,5 +145,5 @@ def test_words_are_pooled_one_by_one(pooling: str) -> None:
 
 
 def test_numbers_that_are_too_large_are_the_largest() -> None:
-    found = rounded(np.array([1e9, -1e9, 1.0], np.float32))
+    found = to_float16(np.array([1e9, -1e9, 1.0], np.float32))
     assert found.tolist() == [65504.0, -65504.0, 1.0]

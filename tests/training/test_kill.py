@@ -73,7 +73,7 @@ def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
         running.signal(signal.SIGINT)
         said = running.stderr.read().splitlines()
         assert running.ended() == 130
-    saved = re.fullmatch(r"saved at step (\d+); go on with", said[-2])
+    saved = re.fullmatch(r"saved at step (\d+); resume with", said[-2])
     assert saved
     assert (run / "checkpoints" / f"step-{saved[1]}").is_dir()
     assert said[-1] == f"  ensue train --resume --out '{run}'"

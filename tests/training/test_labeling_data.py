@@ -59,7 +59,7 @@ def test_a_label_that_training_never_had_is_wrong_and_reported(label: str, tmp_p
         assert 0.3 < scores["accuracy"] <= 1 - count / scores["tokens"]
     assert listener.facts is not None
     for what in ("validation", "test"):
-        assert f"training has no {label}: wrong {count} times in the {what} data" in listener.facts.notes
+        assert f"training has no {label}, the label of {count} items of the {what} data" in listener.facts.notes
 
 
 def test_empty_sentences_have_nothing_to_learn_or_score(tmp_path: Path) -> None:
@@ -83,17 +83,11 @@ USELESS: dict[str, tuple[str, str, dict[str, str], str]] = {
     "no label in json": ("a.jsonl", '{"tokens": ["the", "house"]}\n', {}, r'a.jsonl:1: no column "labels"'),
     "running text": ("a.txt", "The old house.\nAnna sees it.\n", {}, r"a.txt: .*no labels; with data.format=columns"),
     "mixed schemes": ("a.txt", "A B-X\nB I-X\n\nC S-X\n\nD L-X\n\nE M-X\n", {}, r"a.txt:\d+: mixed schemes"),
-    "mixed schemes, many": ("a.txt", "A I-X\nB B-X\n\nC B-X\nD B-Y\n\n" * 20, {}, r"a.txt:\d+: mixed schemes"),
     "a label without prefix": ("a.txt", "A B-X\nB I-X\n\nC B-X\nD Y\n", {}, 'a.txt:4: the label "Y" has no prefix'),
     "ragged columns": ("a.txt", ROWS + "the DET\n", {"format": "columns"}, r"a.txt:7: expected 3 columns.*found 2"),
-    "ragged, too many": ("a.txt", ROWS * 40 + "a b c d\n", {}, r"a.txt:241: expected 3 columns.*found 4"),
     "no such column": ("a.txt", ROWS, {"labels": "4"}, r'a.txt:1: no column "4"; the file has columns 1 to 3'),
-    "no such name": ("a.conllu", conllu(TAGGED), {"labels": "upso"}, 'no column "upso"; did you mean "upos"'),
-    "json labels too short": ("a.jsonl", '{"tokens": ["a", "b"], "labels": ["X"]}', {}, 'a.jsonl:1: "labels" has 1'),
-    "json cut": ("a.jsonl", json_tokens(TAGGED[:3]) + '{"tokens', {}, r"a.jsonl:4: not JSON"),
     "empty": ("a.txt", "", {}, "a.txt: the text is empty"),
-    "blank": ("a.txt", "\n\n \n", {"format": "columns"}, "a.txt: no sentence in it"),
-    "only empty sentences": ("a.jsonl", '{"tokens": [], "labels": []}\n' * 3, {}, "a.jsonl: no sentence in it"),
+    "only empty sentences": ("a.jsonl", '{"tokens": [], "labels": []}\n' * 3, {}, "a.jsonl: no sentences"),
 }  # fmt: skip
 
 

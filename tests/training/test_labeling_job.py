@@ -15,9 +15,7 @@ from ensue.errors import RecipeError
 from ensue.runs import pictures
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.text.schemes import Scheme, encode, spans
-from ensue.training import run as run_module
-from ensue.training.loop import Trainer
-from training.resuming import assert_follows_its_seed, assert_resumes
+from training.resuming import assert_resumes
 from training.taggers import TAGGED, load, predicted
 from training.tiny import run_tiny, some_slow
 from training.tiny_texts import (
@@ -30,7 +28,6 @@ from training.tiny_texts import (
     json_tokens,
     sentences,
     tagging,
-    without_pictures,
 )  # fmt: skip
 
 FORMATS: dict[str, tuple[str, Callable[[list[Tagged]], str], dict[str, Any], Scheme | None]] = {
@@ -44,6 +41,7 @@ FORMATS: dict[str, tuple[str, Callable[[list[Tagged]], str], dict[str, Any], Sch
     "feats": ("a.conllu", conllu, {"labels": "feats"}, None),
     "a key of feats": ("a.conllu", conllu, {"labels": "feats.Kind"}, None),
     "a key of misc": ("a.conllu", conllu, {"labels": "misc.Upper"}, None),
+    "names in misc": ("a.conllu", lambda s: conllu(s).replace("\t_\n", "\tNER=O\n"), {"labels": "misc.NER"}, "bio"),
     "json tokens": ("a.jsonl", json_tokens, {}, "bio"),
     "json tags": ("a.jsonl", lambda s: json_tokens(s, "bmes", "ner_tags"), {}, "bmes"),
     "json spans": ("a.jsonl", json_spans, {}, "bio"),
@@ -77,35 +75,12 @@ def test_every_format_is_learned_and_answered_in_its_own_scheme(name: str, tmp_p
             assert set(answer.labels) <= set(pipeline.labels.names)
 
 
-@pytest.mark.slow
-def test_a_name_in_misc_is_a_span(tmp_path: Path) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text(conllu(TAGGED).replace("\t_\n", "\tNER=O\n"))
-    data = {"labels": "misc.NER"}
-    recipe = tagging(path, encoder="none", data=data, head={"kind": "crf"}, steps=25, learning_rate=0.1)
-    run_tiny(recipe, tmp_path / "run")
-    assert load(tmp_path / "run").labels.scheme == "bio"
-    assert load(tmp_path / "run").evaluate(path).f1 > 0.7
-
-
 @pytest.mark.parametrize(("wanted", "tags"), [("iobes", 9), ("bio", 5), ("file", 5)])
 def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Path) -> None:
     job = LabelingJob(tagging(names, head={"scheme": wanted}))
     assert len(job.parts.labels) == tags
     assert job.parts.labels.names == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
     assert job.build_model().head.num_tags == tags
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", some_slow(["iob1", "bio", "iobes", "bmes", "ioe1", "bmewo"], "iob1", "bmewo"))
-def test_learned_in_the_files_own_scheme_paths_are_legal_in_it(scheme: Scheme, tmp_path: Path) -> None:
-    path = tmp_path / "names.txt"
-    path.write_text(columns(TAGGED, scheme))
-    run_tiny(tagging(path, encoder="none", head={"kind": "crf", "scheme": "file"}, steps=6), tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    assert pipeline.labels.scheme == pipeline.labels.tag_scheme == scheme
-    for labels in predicted(tmp_path / "run"):
-        assert labels == encode(spans(labels), len(labels), scheme)
 
 
 @pytest.mark.slow
@@ -201,64 +176,6 @@ def test_the_average_of_illegal_transitions_is_illegal(names: Path, tmp_path: Pa
     weights = load(tmp_path / "run").model.state_dict()
     assert not any(tensor.isnan().any() for tensor in weights.values())
     assert weights["head.transitions"].isneginf().any()
-
-
-@pytest.mark.parametrize("kind", some_slow(["softmax", "viterbi", "crf"], "viterbi"))
-def test_what_is_loaded_is_what_was_trained(
-    kind: str, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainers = []
-
-    class Kept(Trainer):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            trainers.append(self)
-
-    monkeypatch.setattr(run_module, "Trainer", Kept)
-    features = {"characters": "cnn", "affixes": 2, "d_shape": 4, "columns": ["2"], "dropout": 0.2}
-    recipe = tagging(names, data={"valid_fraction": 0.0}, head={"kind": kind}, features=features)
-    run_tiny(recipe, tmp_path / "run")
-    (trainer,) = trainers
-    model = trainer.model.eval()
-    loaded = load(tmp_path / "run").model
-    batch = trainer.task.batch(3, torch.device("cpu"))
-    with torch.no_grad():
-        before, after = model(batch.words), loaded(batch.words)
-        assert torch.equal(before, after)
-        assert torch.equal(model.head.best(before, batch.words.mask), loaded.head.best(after, batch.words.mask))
-        assert torch.equal(model.head.marginals(before, None), loaded.head.marginals(after, None))
-
-
-def test_the_scores_of_the_best_weights_are_those_of_evaluate(names: Path, tmp_path: Path) -> None:
-    valid = tmp_path / "valid.txt"
-    valid.write_text(columns(sentences(40, seed=3)))
-    outcome = run_tiny(tagging(names, data={"valid": str(valid)}), tmp_path / "run")
-    assert load(tmp_path / "run").evaluate(valid).as_json() == outcome.valid
-
-
-def other_column(path: Path, count: int = 60) -> list[list[tuple[str, str, str]]]:
-    """Sentences whose labels the second column says, and the words do not."""
-    choose = random.Random(1)
-    said = {"p": "X", "q": "Y", "r": "Z"}
-    rows = [
-        [("same", sign, said[sign]) for sign in choose.choices(list(said), k=choose.randint(2, 6))]
-        for _ in range(count)
-    ]
-    path.write_text("\n".join("".join(" ".join(row) + "\n" for row in sentence) for sentence in rows))
-    return rows
-
-
-@pytest.mark.slow
-def test_another_column_is_a_feature(tmp_path: Path) -> None:
-    path = tmp_path / "signs.txt"
-    other_column(path)
-    accuracy = []
-    for read in ([], ["2"]):
-        recipe = tagging(path, encoder="none", features={"columns": read, "d_column": 4}, steps=40)
-        run_tiny(recipe, tmp_path / f"run{len(read)}")
-        accuracy.append(load(tmp_path / f"run{len(read)}").evaluate(path).accuracy)
-    assert accuracy[0] < 0.6
-    assert accuracy[1] == 1.0
 
 
 @pytest.mark.slow
@@ -366,15 +283,9 @@ def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, name
     assert_resumes(recipe, tmp_path)
 
 
-@pytest.mark.slow
-def test_the_same_seed_is_the_same_run_and_another_is_another(names: Path, tmp_path: Path) -> None:
-    assert_follows_its_seed(lambda seed: tagging(names, seed=seed, steps=3, **REGULARIZED), tmp_path)
-
-
 def test_the_confusions_of_the_best_weights_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
-    without_pictures(monkeypatch)
-    monkeypatch.setattr("ensue.tasks.contract.labels_job.draw_confusion", lambda *args, **kwargs: drawn.append(args))
+    monkeypatch.setattr("ensue.tasks.contract.data_set.draw_confusion", lambda *args, **kwargs: drawn.append(args))
     (tmp_path / "names.txt").write_text(columns(sentences(60)))
     outcome = run_tiny(tagging(tmp_path / "names.txt", steps=4), tmp_path / "run")
     assert outcome.valid is not None

@@ -18,7 +18,7 @@ from ensue.tasks.contract.data_set import fingerprints_of
 from ensue.training.run import begin_job
 from training.named_labels import Named, check_notices_labels
 from training.tiny import run_tiny, seal
-from training.tiny_texts import class_files, classifying, documents, folders, tsv, without_pictures
+from training.tiny_texts import class_files, classifying, documents, folders, tsv
 
 CASES = {
     FOLDERS: Named(
@@ -37,11 +37,6 @@ CASES = {
         classifying,
     ),
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
 
 
 def test_each_format_of_named_classes_is_here() -> None:

@@ -55,10 +55,10 @@ def test_accumulating_equals_the_big_batch(
     for accumulate in (1, 2, 4):
         trainer = trainer_of(tiny_recipe(text, model=LARGE[model], accumulate=accumulate), tmp_path, dtype)
         first = trainer.task.unread(0, trainer.device)
-        trainer.gradients(first, 0)
+        trainer._compute_gradients(first, 0)
         trainer.model.zero_grad()
         # the second step enters with the state that the first left, row by row
-        loss = trainer.gradients(trainer.task.unread(1, trainer.device), 1)
+        loss = trainer._compute_gradients(trainer.task.unread(1, trainer.device), 1)
         results.append((loss, gradients(trainer), list(leaves(trainer.state))))
     for loss, grads, state in results[1:]:
         assert loss.count == results[0][0].count
@@ -71,10 +71,10 @@ def test_accumulating_equals_the_big_batch(
 def test_a_carried_state_changes_the_loss(text: Path, tmp_path: Path) -> None:
     trainer = trainer_of(tiny_recipe(text), tmp_path)
     batch = trainer.task.unread(1, trainer.device)
-    trainer.gradients(trainer.task.unread(0, trainer.device), 0)
-    carried = trainer.gradients(batch, 1)
+    trainer._compute_gradients(trainer.task.unread(0, trainer.device), 0)
+    carried = trainer._compute_gradients(batch, 1)
     trainer.state = None
-    assert float(carried.total) != float(trainer.gradients(batch, 1).total)
+    assert float(carried.total) != float(trainer._compute_gradients(batch, 1).total)
     assert not any(leaf.requires_grad for leaf in leaves(trainer.state))
 
 
@@ -105,7 +105,7 @@ def test_clipping_bounds_the_global_norm(text: Path, tmp_path: Path, monkeypatch
 
 def test_reset_drops_the_state_of_some_rows(text: Path, tmp_path: Path) -> None:
     trainer = trainer_of(tiny_recipe(text, reset_state=0.3, batch_size=32, segment_length=4), tmp_path)
-    trainer.gradients(trainer.task.unread(0, trainer.device), 0)
+    trainer._compute_gradients(trainer.task.unread(0, trainer.device), 0)
     before = next(leaves(trainer.state))
     batch, dropped = trainer.task.unread(1, trainer.device), 0
     for step in range(100):
@@ -230,22 +230,30 @@ def test_without_validation_text_the_last_weights_are_kept(text: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("taken", "expected", "note"),
+    ("taken", "test_cost", "expected", "steps", "note"),
     [
-        (10.0, 2, ["a validation takes 10.0 s, all together 20 s beside the training; 2 of 10 are made"]),
-        (0.5, 6, ["a validation takes 0.5 s, all together 3 s beside the training; 6 of 10 are made"]),
-        (0.25, 10, ["a validation takes 0.2 s, all together 2 s beside the training"]),
-        (0.01, 10, []),
+        (10.0, 0.0, 2, 23, ["about 42 s: 22 s of training, 2 of 10 validations of 10.0 s"]),
+        (0.5, 0.0, 6, 27, ["about 30 s: 27 s of training, 6 of 10 validations of 0.5 s"]),
+        (0.25, 8.0, 10, 26, ["about 30 s: 26 s of training, 10 validations of 0.2 s, 2.0 s for the test data"]),
+        (0.01, 0.0, 10, 30, []),
     ],
 )
-def test_validation_takes_no_more_than_a_tenth_of_the_seconds(
-    taken: float, expected: int, note: list[str], text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_budget_of_seconds_includes_validation_and_test(
+    taken: float,
+    test_cost: float,
+    expected: int,
+    steps: int,
+    note: list[str],
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[int] = []
     notes: list[str] = []
     now = [0.0]
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now[-1])
     trainer = trainer_of(tiny_recipe(text, seconds=30.0, validations=10), tmp_path)
+    trainer.test_cost = test_cost
 
     def validate() -> None:
         made.append(trainer.progress.step)
@@ -257,4 +265,6 @@ def test_validation_takes_no_more_than_a_tenth_of_the_seconds(
     monkeypatch.setattr(trainer, "step", lambda: trainer._count(Loss(torch.ones(()), 1), 1.0, 1.0))
     monkeypatch.setattr(trainer.reporter, "noted", notes.append)
     trainer.train()
-    assert (len(made), made[0], made[-1], notes) == (expected, 3, 30, note)
+    assert (len(made), made[0], made[-1], notes) == (expected, 3, steps, note)
+    if taken < 1:  # otherwise a single validation takes longer than a tenth of the budget
+        assert steps + now[-1] + taken * test_cost == pytest.approx(30, abs=1)

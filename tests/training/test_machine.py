@@ -13,19 +13,27 @@ from ensue.engine import has_bfloat16
 from ensue.errors import RecipeError, RunError
 from ensue.recipe import read_recipe
 from ensue.training import device, machine, runtime
-from ensue.training.device import PLAIN, Way, computing
-from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, machine_profile
+from ensue.training.device import DEFAULT_MODE, ComputeMode, use_mode
+from ensue.training.machine import (
+    WORKLOADS,
+    Machine,
+    Profile,
+    Timing,
+    Workload,
+    machine_profile,
+    nearest_workload,
+    training_step,
+)
 from ensue.training.runtime import choose_runtime
-from ensue.training.workloads import Workload, nearest_workload, training_step
 from training.tiny import kept, plain_profile, run_tiny, some_slow, tiny_recipe, words
 
-FAST = Way(precision="bfloat16", threads=2)
+FAST = ComputeMode(precision="bfloat16", threads=2)
 
 
-def profile_of(milliseconds: dict[Way, float]) -> Profile:
+def profile_of(milliseconds: dict[ComputeMode, float]) -> Profile:
     """As if every workload took so long."""
     timings = [Timing(way=way, milliseconds=number) for way, number in milliseconds.items()]
-    return Profile(machine=Machine.here(), date="2026-01-01", load=0.0, steps=dict.fromkeys(WORKLOADS, timings))
+    return Profile(machine=Machine.current(), date="2026-01-01", load=0.0, steps=dict.fromkeys(WORKLOADS, timings))
 
 
 @pytest.fixture
@@ -45,27 +53,43 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
 @pytest.mark.parametrize(
     ("milliseconds", "best"),
     [
-        ({PLAIN: 10, Way(precision="bfloat16"): 9.5}, PLAIN),
-        ({PLAIN: 10, Way(precision="bfloat16"): 8}, Way(precision="bfloat16")),
-        ({PLAIN: 10, Way(products="medium"): 8, Way(precision="bfloat16"): 8.1}, Way(products="medium")),
-        ({PLAIN: 10, Way(precision="bfloat16"): 20, Way(threads=2): 8.6}, PLAIN),
-        ({PLAIN: 10, Way(precision="bfloat16"): 20, Way(threads=2): 8.1}, Way(threads=2)),
-        ({PLAIN: 10, Way(precision="bfloat16"): 6, FAST: 5.5}, Way(precision="bfloat16")),
-        ({PLAIN: 10, Way(precision="bfloat16"): 6, FAST: 4}, FAST),
+        ({DEFAULT_MODE: 10, ComputeMode(precision="bfloat16"): 9.5}, DEFAULT_MODE),
+        ({DEFAULT_MODE: 10, ComputeMode(precision="bfloat16"): 8}, ComputeMode(precision="bfloat16")),
+        (
+            {DEFAULT_MODE: 10, ComputeMode(products="medium"): 8, ComputeMode(precision="bfloat16"): 8.1},
+            ComputeMode(products="medium"),
+        ),
+        ({DEFAULT_MODE: 10, ComputeMode(precision="bfloat16"): 20, ComputeMode(threads=2): 8.6}, DEFAULT_MODE),
+        (
+            {DEFAULT_MODE: 10, ComputeMode(precision="bfloat16"): 20, ComputeMode(threads=2): 8.1},
+            ComputeMode(threads=2),
+        ),
+        ({DEFAULT_MODE: 10, ComputeMode(precision="bfloat16"): 6, FAST: 5.5}, ComputeMode(precision="bfloat16")),
+        ({DEFAULT_MODE: 10, ComputeMode(precision="bfloat16"): 6, FAST: 4}, FAST),
     ],
 )
-def test_the_fastest_by_a_margin_over_what_is_plainer(milliseconds: dict[Way, float], best: Way) -> None:
+def test_the_fastest_by_a_margin_over_what_is_plainer(
+    milliseconds: dict[ComputeMode, float], best: ComputeMode
+) -> None:
     assert profile_of(milliseconds).best("narrow") == best
 
 
 def test_what_is_given_is_not_chosen() -> None:
-    profile = profile_of({PLAIN: 10, Way(precision="bfloat16"): 6, Way(threads=2): 7, FAST: 4, Way(threads=4): 90})
-    assert profile.best("narrow", precision="float32") == Way(threads=2)
-    assert profile.best("narrow", threads=1) == Way(precision="bfloat16")
-    assert profile.best("narrow", precision="float32", threads=1) == PLAIN
+    profile = profile_of(
+        {
+            DEFAULT_MODE: 10,
+            ComputeMode(precision="bfloat16"): 6,
+            ComputeMode(threads=2): 7,
+            FAST: 4,
+            ComputeMode(threads=4): 90,
+        }
+    )
+    assert profile.best("narrow", precision="float32") == ComputeMode(threads=2)
+    assert profile.best("narrow", threads=1) == ComputeMode(precision="bfloat16")
+    assert profile.best("narrow", precision="float32", threads=1) == DEFAULT_MODE
     # four threads were left out before bfloat16 was tried with them
-    assert profile.best("narrow", threads=4) == Way(precision="bfloat16", threads=4)
-    assert profile.best("narrow", threads=3) == Way(precision="bfloat16", threads=3)
+    assert profile.best("narrow", threads=4) == ComputeMode(precision="bfloat16", threads=4)
+    assert profile.best("narrow", threads=3) == ComputeMode(precision="bfloat16", threads=3)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +131,7 @@ def test_what_another_process_has_measured_meanwhile_is_taken(
     theirs = plain_profile().model_copy(update={"date": "theirs"})
 
     def measure(found: Machine) -> Profile:
-        machine._keep(theirs)
+        theirs.machine.path.write_text(theirs.model_dump_json())
         return plain_profile()
 
     monkeypatch.setattr(machine, "measure", measure)
@@ -120,11 +144,11 @@ def test_what_fails_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RuntimeError("no such instruction")
 
     monkeypatch.setattr(machine, "training_step", lambda workload: step)
-    monkeypatch.setattr(machine, "SECONDS", 0.0)
+    monkeypatch.setattr(machine, "MEASURING_SECONDS", 0.0)
     timings = machine._timings("narrow")
     assert {timing.way.precision for timing in timings} == {"float32"}
     profile = plain_profile().model_copy(update={"steps": dict.fromkeys(WORKLOADS, timings)})
-    assert profile.best("narrow", precision="bfloat16", threads=2) == Way(precision="bfloat16", threads=2)
+    assert profile.best("narrow", precision="bfloat16", threads=2) == ComputeMode(precision="bfloat16", threads=2)
     assert profile.best("narrow", threads=2).precision == "float32"
 
 
@@ -132,7 +156,7 @@ def test_what_fails_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_machine_is_measured(name: str, measured: list[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
     here = machine_profile().machine
     there = here.model_copy(update={name: 3 if name == "cores" else "another"})
-    monkeypatch.setattr(Machine, "here", lambda: there)
+    monkeypatch.setattr(Machine, "current", lambda: there)
     assert machine_profile().machine == there
     assert measured == [here, there]
 
@@ -181,15 +205,15 @@ def test_where_nothing_can_be_kept_it_holds_for_the_process(
     said: list[str] = []
     assert machine_profile(said.append) == machine_profile(said.append)
     assert len(measured) == 1
-    assert "cannot be kept" in said[1]
+    assert "cannot be cached" in said[1]
 
 
 @pytest.mark.slow
 def test_two_runs_of_one_recipe_and_seed_are_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With everything left open, though what the machine would measure the second time is something else."""
     machine_profile().machine.path.unlink()
-    fast = Way(precision="bfloat16")
-    answers = iter([{PLAIN: 10.0, fast: 5.0}, {PLAIN: 1.0, fast: 9.0}])
+    fast = ComputeMode(precision="bfloat16")
+    answers = iter([{DEFAULT_MODE: 10.0, fast: 5.0}, {DEFAULT_MODE: 1.0, fast: 9.0}])
     monkeypatch.setattr(machine, "measure", lambda found: profile_of(next(answers)))
     (tmp_path / "text.txt").write_text(words(300))
     recipe = tiny_recipe(tmp_path / "text.txt", precision="auto")
@@ -197,7 +221,7 @@ def test_two_runs_of_one_recipe_and_seed_are_the_same_bits(tmp_path: Path, monke
         run_tiny(recipe, tmp_path / name, threads=None)
     assert kept(tmp_path / "first") == kept(tmp_path / "second")
     began = json.loads((tmp_path / "second" / "config.json").read_text())["runtime"]
-    assert Way.model_validate({key: began[key] for key in Way.model_fields}) == fast
+    assert ComputeMode.model_validate({key: began[key] for key in ComputeMode.model_fields}) == fast
     assert began["profile"] == machine_profile().id
 
 
@@ -209,7 +233,7 @@ def test_a_run_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = read_recipe("char-lstm")
 
     def found(kept: Any, threads: int | None = None) -> Any:
-        chosen = choose_runtime(recipe, 65, kept, device="auto", threads=threads, say=print)
+        chosen = choose_runtime(recipe, 65, kept, device="auto", threads=threads, notify=print)
         return chosen.model_dump(include={"device", "precision", "products", "kernel", "threads", "profile"})
 
     assert found(before) == before | {"kernel": None}
@@ -248,22 +272,22 @@ def test_a_run_goes_on_with_what_another_processor_has(
     processor(monkeypatch, **has)
     before = {"device": "cpu", "precision": "bfloat16", "kernel": "amx", "products": "medium", "threads": 1}
     lines: list[str] = []
-    found = choose_runtime(read_recipe("char-lstm"), 65, before, device="auto", threads=None, say=lines.append)
+    found = choose_runtime(read_recipe("char-lstm"), 65, before, device="auto", threads=None, notify=lines.append)
     assert found.model_dump(include=before.keys()) == before | changes
-    assert lines == [f"this processor lacks what the run began with: it goes on with {said}"]
+    assert lines == [f"this processor lacks a feature that the run used: the run continues with {said}"]
 
 
 def test_bfloat16_is_refused_where_the_processor_lacks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     processor(monkeypatch, halves=False)
     (tmp_path / "text.txt").write_text(words(300))
-    with pytest.raises(RecipeError, match=r"^train\.precision: this processor does not multiply in bfloat16"):
+    with pytest.raises(RecipeError, match=r"^train\.precision is bfloat16: this processor lacks"):
         run_tiny(tiny_recipe(tmp_path / "text.txt", precision="bfloat16"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_bfloat16_is_not_measured_where_the_processor_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "has_bfloat16", lambda: False)
-    assert {way.precision for way in machine.ways("wide")} == {"float32"}
+    assert {way.precision for way in machine.compared_modes("wide")} == {"float32"}
 
 
 def test_a_kernel_is_set_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,25 +295,27 @@ def test_a_kernel_is_set_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(device, "bf16_kernels", lambda: ("avx512", "amx"))
     monkeypatch.setattr(device, "bf16_kernel", lambda: chosen[-1])
     monkeypatch.setattr(device, "use_bf16_kernel", chosen.append)
-    with computing(Way(kernel="avx512")):
+    with use_mode(ComputeMode(kernel="avx512")):
         assert chosen == ["amx", "avx512"]
     assert chosen == ["amx", "avx512", "amx"]
     monkeypatch.setattr(device, "bf16_kernels", lambda: ("amx",))
-    with computing(Way(kernel="avx512")):
+    with use_mode(ComputeMode(kernel="avx512")):
         assert chosen == ["amx", "avx512", "amx"]
 
 
 def test_measuring_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Really, but on one tiny workload; random numbers, threads and products are afterwards what they were."""
     layer = torch.nn.Linear(64, 64)
-    monkeypatch.setattr(machine, "SECONDS", 0.0)
+    monkeypatch.setattr(machine, "MEASURING_SECONDS", 0.0)
     monkeypatch.setitem(
-        machine.training_step.__globals__["MAKERS"], "narrow", lambda: (layer, lambda: layer(torch.ones(64, 64)).sum())
+        machine.training_step.__globals__["BUILDERS"],
+        "narrow",
+        lambda: (layer, lambda: layer(torch.ones(64, 64)).sum()),
     )
     monkeypatch.setattr("ensue.processor.cores", lambda: 2)
     before = torch.get_num_threads(), torch.get_float32_matmul_precision(), torch.get_rng_state()
     timings = machine._timings("narrow")
-    assert timings[0].way == PLAIN
+    assert timings[0].way == DEFAULT_MODE
     assert {timing.way.precision for timing in timings} == {"float32", *["bfloat16"] * has_bfloat16()}
     assert {timing.way.threads for timing in timings} == {1, 2}
     assert all(0 < timing.milliseconds < 10_000 for timing in timings)
@@ -300,14 +326,14 @@ def test_measuring_measures(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where two threads take twice as long as one, and a way takes twice as long as another: one look."""
     now, calls = [0.0], []
-    cost = {PLAIN: 1.0, Way(precision="bfloat16"): 5.0, Way(threads=2): 3.0}
-    current: list[Way] = []
-    monkeypatch.setattr(machine, "ways", lambda workload: [*cost, FAST])
-    monkeypatch.setattr(machine, "SECONDS", 0.0)
+    cost = {DEFAULT_MODE: 1.0, ComputeMode(precision="bfloat16"): 5.0, ComputeMode(threads=2): 3.0}
+    current: list[ComputeMode] = []
+    monkeypatch.setattr(machine, "compared_modes", lambda workload: [*cost, FAST])
+    monkeypatch.setattr(machine, "MEASURING_SECONDS", 0.0)
     monkeypatch.setattr(machine.time, "perf_counter", lambda: now[0])
 
     def step(precision: str) -> None:
-        way = Way(precision=precision, threads=torch.get_num_threads())  # type: ignore[arg-type]
+        way = ComputeMode(precision=precision, threads=torch.get_num_threads())  # type: ignore[arg-type]
         current.append(way)
         calls.append(way)
         now[0] += cost[way]
@@ -323,7 +349,7 @@ def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch)
 def test_a_step_trains(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it once, in both types: weights move, and stay finite."""
     made: list[torch.nn.Module] = []
-    makers = machine.training_step.__globals__["MAKERS"]
+    makers = machine.training_step.__globals__["BUILDERS"]
     maker = makers[workload]
 
     def keeping() -> Any:
@@ -334,7 +360,7 @@ def test_a_step_trains(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(makers, workload, keeping)
     step = training_step(workload)
     before = [parameter.clone() for parameter in made[0].parameters()]
-    with computing(PLAIN):
+    with use_mode(DEFAULT_MODE):
         step("float32")
         step("bfloat16")
     after = list(made[0].parameters())

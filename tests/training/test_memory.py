@@ -47,14 +47,14 @@ def test_memory_does_not_grow_with_the_text(recipe: str, tmp_path: Path) -> None
 
 SHAPES = """
 import torch
-from ensue.training.device import Way, computing
+from ensue.training.device import ComputeMode, use_mode
 
 def grown():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1])
 
 weight = torch.randn(512, 128, requires_grad=True)
-with computing(Way(precision="bfloat16")):
+with use_mode(ComputeMode(precision="bfloat16")):
     for rows in range(100, 500):
         with torch.autocast("cpu", torch.bfloat16):
             y = torch.nn.functional.linear(torch.randn(rows, 128), weight)

@@ -11,7 +11,7 @@ from torch import nn
 
 from ensue.models.build_text import build_language_model
 from ensue.recipe import TrainRecipe
-from ensue.training.optimizer import SCALE, SGD, AdamW, Muon, build_optimizer, layer_matrices, orthogonalized
+from ensue.training.optimizer import MUON_SCALE, SGD, AdamW, Muon, build_optimizer, layer_matrices, orthogonalize
 from layer_tables import layers
 
 
@@ -22,7 +22,7 @@ def test_a_step_is_that_of_torch(rows: int, columns: int) -> None:
     weight = nn.Parameter(torch.zeros(rows, columns))
     weight.grad = gradient.clone()
     torch.optim.Muon([weight], lr=1.0, weight_decay=0.0, adjust_lr_fn="match_rms_adamw").step()
-    found = orthogonalized(gradient.unsqueeze(0))[0]
+    found = orthogonalize(gradient.unsqueeze(0))[0]
     torch.testing.assert_close(-weight.detach() / (0.2 * max(rows, columns) ** 0.5), found, atol=0.02, rtol=0.05)
 
 
@@ -33,7 +33,7 @@ def test_a_step_is_a_descent_at_every_rank(rank: int, rows: int, seed: int) -> N
     factors = [torch.linalg.qr(torch.randn(size, rank, generator=draw, dtype=torch.float64))[0] for size in (rows, 30)]
     sizes = torch.linspace(1.0, 0.2, rank, dtype=torch.float64)
     gradient = (factors[0] * sizes) @ factors[1].T
-    moved = orthogonalized(gradient.unsqueeze(0))[0]
+    moved = orthogonalize(gradient.unsqueeze(0))[0]
     along = (factors[0].T @ moved @ factors[1]).diagonal()
     assert along.min() > 0.5
     assert along.max() < 1.3
@@ -41,7 +41,7 @@ def test_a_step_is_a_descent_at_every_rank(rank: int, rows: int, seed: int) -> N
 
 
 def test_no_gradient_is_no_step() -> None:
-    assert orthogonalized(torch.zeros(1, 3, 4)).eq(0).all()
+    assert orthogonalize(torch.zeros(1, 3, 4)).eq(0).all()
 
 
 def language_model(**encoder: Any) -> nn.Module:
@@ -87,8 +87,8 @@ def test_a_step_moves_each_gate_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
     adam.step()
     for (name, moved), (_, expected) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
         if name.endswith("weight_hidden"):
-            gates = torch.cat([orthogonalized(gate.unsqueeze(0))[0] for gate in gradient.chunk(4)])
-            by_hand = before[name] * (1 - 0.5 * 0.1) - 0.5 * SCALE * 12**0.5 * gates
+            gates = torch.cat([orthogonalize(gate.unsqueeze(0))[0] for gate in gradient.chunk(4)])
+            by_hand = before[name] * (1 - 0.5 * 0.1) - 0.5 * MUON_SCALE * 12**0.5 * gates
             torch.testing.assert_close(moved.detach(), by_hand)
         elif not name.endswith("weight_input"):
             torch.testing.assert_close(moved, expected)

@@ -10,10 +10,8 @@ import pytest
 import torch
 
 from ensue.errors import RunError
-from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import copy_origins, origins_for, origins_in
+from ensue.runs.directory import RunDirectory, copy_origins, origins_for, origins_in
 from training.tiny import run_tiny, tiny_recipe, words
-from training.tiny_texts import without_pictures
 
 
 class Beginning(Protocol):
@@ -26,9 +24,7 @@ class Beginning(Protocol):
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("origins")
     (folder / "text.txt").write_text(words(300))
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        run_tiny(tiny_recipe(folder / "text.txt", steps=2, validations=1), folder / "run")
+    run_tiny(tiny_recipe(folder / "text.txt", steps=2, validations=1), folder / "run")
     return folder / "run"
 
 
@@ -136,6 +132,6 @@ def test_origins_belong_to_the_run_and_go_with_it(run: Path, begin: Beginning) -
     outer.clear()
     assert not list(outer.path.iterdir())
     copy_origins(outer, origins_for([str(run)], None))  # killed before config.json
-    assert outer.holds_other_things() == "manifest.json"
+    assert outer.foreign_file() == "manifest.json"
     (outer.path / ".lock").touch()
-    assert outer.holds_other_things() == ""
+    assert outer.foreign_file() == ""

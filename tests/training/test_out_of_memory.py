@@ -134,7 +134,7 @@ def test_the_gradients_are_those_of_the_undivided_batch(
             asked = limited(patch, task, most, MESSAGES["cpu"])
             batch = trainer.task.unread(0, trainer.device)
             assert batch.rows > 8
-            loss = trainer.gradients(batch, 0)
+            loss = trainer._compute_gradients(batch, 0)
             grads = {key: p.grad for key, p in trainer.model.named_parameters() if p.grad is not None}
             found.append((float(loss.total), loss.count, grads))
             assert max(asked) == batch.rows
@@ -165,23 +165,11 @@ def test_training_goes_on_in_halves_and_says_so_once(
     assert (outcome.reason, outcome.step) == ("finished", 12)
     assert len(listener.notes) == 1
     assert listener.notes[0].startswith("out of memory at step ")
-    assert listener.notes[0].endswith(": batches go through in 2 parts from now on")
+    assert listener.notes[0].endswith(": 2 micro-batches per batch from now on")
     assert sum(rows > 8 for rows in asked) == 1
     assert outcome.valid is not None
     assert whole.valid is not None
     assert outcome.valid["accuracy"] == pytest.approx(whole.valid["accuracy"], abs=0.05)
-
-
-@pytest.mark.slow
-def test_each_further_halving_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = tagger(tmp_path, encoder="none")
-    limited(monkeypatch, Labeling, 3, MESSAGES["cpu"])
-    listener = Listener()
-    run_tiny(recipe, tmp_path / "run", reporter=listener)
-    assert [note.rpartition(" in ")[2] for note in listener.notes] == [
-        f"{parts} parts from now on" for parts in (2, 4, 8)[: len(listener.notes)]
-    ]
-    assert 2 <= len(listener.notes) <= 3
 
 
 @pytest.mark.parametrize("name", list(RECIPES))
@@ -245,9 +233,3 @@ def test_a_long_text_halves_no_more_than_it_must(tmp_path: Path, monkeypatch: py
     room -= 1
     with pytest.raises(TrainingError, match="with a single row"):
         run_tiny(recipe, tmp_path / "another", reporter=listener)
-
-
-def test_measuring_threads_on_a_batch_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limited(monkeypatch, Labeling, 8, MESSAGES["cpu"])
-    outcome = run_tiny(tagger(tmp_path, steps=2), tmp_path / "run", threads=None)
-    assert (outcome.reason, outcome.step) == ("finished", 2)

@@ -8,7 +8,7 @@ import pytest
 
 from ensue.runs.pictures import draw_curve
 from ensue.runs.reporter import Reporter
-from ensue.tasks.contract.labels_job import draw_confusion
+from ensue.tasks.contract.data_set import draw_confusion
 from training.tiny import run_tiny, some_slow, tiny_recipe
 
 NAMES = ["$1_$2", "$5^$", r"\frac{", "東京", "مرحبا", "a\nb", "😀"]
@@ -56,7 +56,7 @@ def test_what_cannot_be_drawn_or_written_at_the_end_is_a_note(
     monkeypatch.setattr(f"ensue.training.run.{what}", broken)
     notes = Notes()
     assert run_tiny(tiny_recipe(text, steps=2), tmp_path / "run", reporter=notes).reason == "finished"
-    assert notes.notes == [f"{file} could not be made: no room"]
+    assert notes.notes == [f"{file} cannot be written: no room"]
 
 
 def test_a_run_without_matplotlib_is_complete(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,5 +64,5 @@ def test_a_run_without_matplotlib_is_complete(text: Path, tmp_path: Path, monkey
     monkeypatch.setattr("ensue.runs.pictures.find_spec", lambda name: None)
     notes = Notes()
     assert run_tiny(tiny_recipe(text, steps=2), tmp_path / "run", reporter=notes).reason == "finished"
-    assert notes.notes == ["curve.png could not be made: pictures need matplotlib: pip install 'ensue[pictures]'"]
+    assert notes.notes == ["curve.png cannot be written: pictures need matplotlib: pip install 'ensue[pictures]'"]
     assert "curve.png" not in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")

@@ -11,13 +11,12 @@ from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.texts.corpus import prepare_corpus, read_corpus, training_characters
 from training.tiny import assert_refused, kept, run_tiny, tiny_recipe, words
 from training.tiny_masked import masked_recipe
-from training.tiny_texts import classifying, without_pictures
+from training.tiny_texts import classifying
 
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    without_pictures(monkeypatch)
-    monkeypatch.setattr("ensue.data.sources.PIECE_CHARACTERS", 100)
+    monkeypatch.setattr("ensue.data.sources.CHUNK_CHARACTERS", 100)
     (tmp_path / "text.txt").write_text(words(800))
     return tmp_path / "text.txt"
 
@@ -63,7 +62,7 @@ def test_what_does_not_fit(text: Path, tmp_path: Path) -> None:
     (shard, *_) = sorted((ids / "train").iterdir())
     shard.unlink()
     assert_refused(on(recipe, ids), tmp_path / "out", f"^{shard}: a shard that cannot be read: No such file")
-    with pytest.raises(RecipeError, match=r"^a classifier reads its texts itself; prepare is for"):
+    with pytest.raises(RecipeError, match=r"^a classifier does not read a stream of ids; prepare is for"):
         prepare_corpus(classifying(text), tmp_path / "other")
     with pytest.raises(DataError, match=r"^no training text"):
         prepare_corpus(read_recipe("char-lstm"), tmp_path / "other")

@@ -98,16 +98,6 @@ def test_the_first_words_of_the_file_are_kept_too(tmp_path: Path) -> None:
     assert known.features.looked_up is None
 
 
-@pytest.mark.slow
-def test_killed_before_the_first_checkpoint_the_words_that_are_kept_are_the_same(tmp_path: Path) -> None:
-    recipe = with_vectors(tmp_path, kept_vectors=17)
-    with pytest.raises(Killed):
-        run_tiny(recipe, tmp_path / "parts", reporter=At(2, die))
-    run_tiny(None, tmp_path / "parts", resume=True)
-    run_tiny(recipe, tmp_path / "whole")
-    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
-
-
 def test_vectors_of_another_size_or_of_no_word_are_refused(tmp_path: Path) -> None:
     recipe = with_vectors(tmp_path)
     run_tiny(recipe, tmp_path / "run")
@@ -129,11 +119,11 @@ def test_vectors_for_a_model_without_any(names: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("train_vectors", [False, True])
+@pytest.mark.parametrize("features", [{"train_vectors": False}, {"train_vectors": True}, {"kept_vectors": 17}], ids=str)
 def test_killed_before_the_first_checkpoint_the_vectors_are_still_those_of_the_file(
-    train_vectors: bool, tmp_path: Path
+    features: dict[str, Any], tmp_path: Path
 ) -> None:
-    recipe = with_vectors(tmp_path, train_vectors=train_vectors)
+    recipe = with_vectors(tmp_path, **features)
     run_tiny(recipe, tmp_path / "whole")
     with pytest.raises(Killed):
         run_tiny(recipe, tmp_path / "parts", reporter=At(2, die))

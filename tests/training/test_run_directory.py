@@ -77,7 +77,7 @@ def test_metrics_have_a_line_for_each_report(text: Path, tmp_path: Path) -> None
 def test_reports_are_means_over_the_steps_since_the_last(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ensue.training.loop.REPORTS", 4)
+    monkeypatch.setattr("ensue.training.loop.NUM_REPORTS", 4)
     recorder = Recorder()
     run_tiny(tiny_recipe(text, steps=12), tmp_path / "run", reporter=recorder)
     train = [r for r in MetricsLog(tmp_path / "run" / "metrics.jsonl").records() if r["kind"] == "train"]
@@ -181,7 +181,7 @@ def test_a_folder_with_other_things_is_left_alone(
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / name).write_text("mine")
-    with pytest.raises(RunError, match=f"not a run directory .it holds {name}"):
+    with pytest.raises(RunError, match=f"not a run directory .found {name}"):
         run_tiny(tiny_recipe(text), tmp_path / "folder", **options)
     assert [p.name for p in (tmp_path / "folder").iterdir()] == [name]
 
@@ -228,13 +228,12 @@ def test_clear_leaves_nothing_of_a_run_and_all_else(names: Path, tmp_path: Path)
     assert {path.name for path in run.path.iterdir()} == {".lock", "notes.txt", "mine.partial"}
 
 
-@pytest.mark.slow
-def test_every_altered_byte_of_a_weights_file_is_noticed(text: Path, tmp_path: Path) -> None:
+def test_an_altered_byte_of_a_weights_file_is_noticed(text: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run_tiny(tiny_recipe(text, steps=2), run.path)
     good = run.weights.read_bytes()
     header = 8 + int.from_bytes(good[:8], "little")
-    places = [*range(0, header, 3), *range(header, len(good), len(good) // 100)]
+    places = [*range(0, header, header // 10), *range(header, len(good), len(good) // 10)]
     for place in places:
         altered = bytearray(good)
         altered[place] ^= 1 << (place % 7)
@@ -264,7 +263,7 @@ def test_a_tokenizer_of_another_model_is_noticed(text: Path, tmp_path: Path) -> 
     run_tiny(tiny_recipe(other, steps=1), tmp_path / "b")
     (tmp_path / "a" / "tokenizer.json").write_bytes((tmp_path / "b" / "tokenizer.json").read_bytes())
     seal(tmp_path / "a")
-    with pytest.raises(RunError, match=r"tokenizer.json: not the model's"):
+    with pytest.raises(RunError, match=r"tokenizer.json: [0-9]+ symbols; the model has"):
         ensue.load(tmp_path / "a")
 
 

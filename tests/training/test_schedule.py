@@ -80,12 +80,12 @@ def test_seconds_follow_the_clock_of_training(text: Path, tmp_path: Path, monkey
     recorder = Recorder()
     recipe = tiny_recipe(text, seconds=20.0, warmup=0.5, validations=4)
     outcome = run_tiny(recipe, tmp_path / "run", reporter=recorder)
-    # a step looks at the clock when it begins and when it ends: one tick each
-    assert (outcome.step, outcome.seconds) == (20, 20.0)
+    # each step takes one tick, and one tick passes between two steps, of which a quarter of the budget counts
+    assert (outcome.step, outcome.seconds) == (15, 15.0)
     # a validation would take more than its share: of four the first and the last are made
-    assert [v.step for v in recorder.validations] == [5, 20]
-    assert recorder.steps[9].seconds_left == 10.0
-    assert recorder.steps[9].share == 0.5
+    assert [v.step for v in recorder.validations] == [3, 15]
+    assert recorder.steps[9].seconds_left == 5.0
+    assert recorder.steps[9].share == 0.75
 
 
 def test_validations_are_spread_evenly_and_the_last_is_at_the_end(text: Path, tmp_path: Path) -> None:

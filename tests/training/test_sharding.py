@@ -1,6 +1,5 @@
 """Processes that hold the parameters in parts train the same model as one that has them all."""
 
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,16 @@ from safetensors.torch import load, load_file, save
 
 import ensue
 from ensue.errors import RecipeError
-from ensue.models.levels import called_layers
 from ensue.nn import LSTM, AdditiveAttention, AttentionalLayer, Bidirectional, Stack, Transformer
 from ensue.recipe import Recipe, validate_recipe
-from ensue.runs.weights import serialized
-from ensue.training.loop import Trainer
+from ensue.runs.weights import serialize
+from ensue.training.optimizer import called_layers
 from training.contextual import of
 from training.cut_down import cut_down
 from training.tiny import kept, run_tiny, tiny_recipe, words
 from training.tiny_pairs import pairs
 from training.tiny_texts import tagging
-from training.together import STATUS_OF_A_MISTAKE, losses_of, together
+from training.together import STATUS_OF_A_MISTAKE, losses_of, statuses_with_lost_rank
 
 STEPS = 16
 
@@ -96,21 +94,8 @@ def test_one_that_is_gone_or_hangs_ends_all(
     number: int, expected: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, apart = sharded(tiny_recipe(text))
-    step = Trainer.step
-
-    def gone(trainer: Trainer) -> None:
-        if trainer.progress.step == 4:
-            os.kill(os.getpid(), number)
-        step(trainer)
-
-    def train(rank: int) -> None:
-        if rank == 1:
-            monkeypatch.setattr(Trainer, "step", gone)
-        run_tiny(apart, tmp_path / "run", timeout=5)
-
-    statuses = together(2, train, log=tmp_path / "log", seconds=20)
+    statuses, line = statuses_with_lost_rank(apart, 2, number, tmp_path, monkeypatch)
     assert statuses[0] == STATUS_OF_A_MISTAKE
-    (line,) = [path.read_text().strip() for path in (tmp_path / "log").iterdir()]
     assert line.startswith("process 1 of 2 has ")
     assert expected in line
 
@@ -119,8 +104,8 @@ def test_one_that_is_gone_or_hangs_ends_all(
     ("tuning", "train", "expected"),
     [
         ({}, {"deterministic": True}, "has deterministic and sharded"),
-        ({}, {"optimizer": "muon"}, 'has sharded and the optimizer "muon", which needs matrices whole'),
-        ({"unfreeze": 0.5}, {}, "train.sharded does not go with tuning.unfreeze"),
+        ({}, {"optimizer": "muon"}, 'has sharded and the optimizer "muon", which needs full matrices'),
+        ({"unfreeze": 0.5}, {}, "train.sharded does not support tuning.unfreeze"),
     ],
 )
 def test_what_cannot_be_sharded_is_one_line(
@@ -147,6 +132,6 @@ def test_layers_that_need_their_parameters_in_forward_alone_are_put_together_alo
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.uint8])
 def test_tensors_are_written_as_the_library_writes_them(dtype: torch.dtype) -> None:
     tensors = {"b": torch.arange(6).view(2, 3).to(dtype), "a": torch.ones((), dtype=dtype), "ü": torch.zeros(0, 3)}
-    ours = b"".join(serialized({**tensors, "turned": tensors["b"].T}, {"format": "pt"}))
+    ours = b"".join(serialize({**tensors, "turned": tensors["b"].T}, {"format": "pt"}))
     assert ours == save({**tensors, "turned": tensors["b"].T.contiguous()}, {"format": "pt"})
     torch.testing.assert_close(load(ours)["turned"], tensors["b"].T)

@@ -7,7 +7,7 @@ import pytest
 
 from ensue.recipe import Recipe, validate_recipe
 from training.cut_down import cut_down
-from training.tiny import kept, run_tiny, words
+from training.tiny import Recorder, kept, run_tiny, tiny_recipe, words
 from training.tiny_pairs import pairs
 from training.together import losses_of
 
@@ -75,3 +75,12 @@ def test_exact_runs_go_on_with_another_number_of_processes(running_text: Path, t
         losses_of(recipe, out, processes=processes, resume=True, stop_after=step)
     losses_of(recipe, out, processes=2, resume=True)
     assert kept(out) == kept(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_reporter_ends_a_run_early_only_in_a_single_process(
+    running_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recorder, "is_enough", lambda recorder: len(recorder.steps) == 1)
+    recipe = tiny_recipe(running_text, steps=3)
+    assert [len(losses_of(recipe, tmp_path / str(count), processes=count)) for count in (1, 2)] == [1, 3]

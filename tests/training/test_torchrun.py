@@ -79,7 +79,7 @@ def test_killed_ranks_go_on_bit_for_bit(text: Path, tmp_path: Path) -> None:
             time.sleep(choose.random() / 10)
             os.kill(choose.choice(workers(process)), signal.SIGKILL)
         assert process.wait(240) == 0
-    assert len(re.findall("going on from step", (tmp_path / "killed.log").read_text())) == 2
+    assert len(re.findall("resumed from step", (tmp_path / "killed.log").read_text())) == 2
     assert kept(killed) == kept(whole)
 
 
@@ -92,7 +92,7 @@ def test_sigterm_saves_and_another_number_of_processes_goes_on(text: Path, tmp_p
         process.terminate()
         assert process.wait(60) == 130
     said = log.read_text()
-    assert len(re.findall(r"saved at step \d+; go on with\n  ensue train --resume --out", said)) == 1
+    assert len(re.findall(r"saved at step \d+; resume with\n  ensue train --resume --out", said)) == 1
     assert "Traceback" not in said
 
 

@@ -11,32 +11,24 @@ import torch
 import ensue
 from ensue.data.compact_texts import Texts
 from ensue.errors import DataError, EnsueError, RecipeError
-from ensue.models.levels import levels_of
 from ensue.nn import MultiHeadAttention
-from ensue.nn.dropout import ElementDropout
+from ensue.nn.draws import ElementDropout
 from ensue.recipe import Recipe, read_recipe, validate_recipe
-from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import origins_for
+from ensue.runs.directory import RunDirectory, origins_for
 from ensue.runs.weights import read_tensors
+from ensue.tasks.words.model import FineTunedEncoder
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.tasks.words.tuned import Tuned
+from ensue.training.optimizer import levels_of
 from ensue.training.run import begin_job
 from training.classifiers import TEXTS
 from training.resuming import assert_resumes
 from training.taggers import TAGGED
 from training.tiny import run_tiny, some_slow, tiny_recipe
 from training.tiny_masked import masked_recipe
-from training.tiny_texts import columns, tsv, without_pictures
+from training.tiny_texts import columns, tsv
 
 CPU = torch.device("cpu")
 ORIGINS = ("masked", "segments", "words", "characters", "bpe")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures_at_all() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +76,9 @@ def recipe_of(task: str, origin: Path, path: Path, **tables: Any) -> Recipe:
     return validate_recipe(document, where="tuned")
 
 
-def tuned_of(origin: Path, **encoder: Any) -> Tuned:
+def tuned_of(origin: Path, **encoder: Any) -> FineTunedEncoder:
     table: Any = recipe_of("labeling", origin, origin, encoder=encoder)
-    found = Tuned.of(table.encoder, origins_for([str(origin)], None))
+    found = FineTunedEncoder.of(table.encoder, origins_for([str(origin)], None))
     assert found is not None
     return found
 
@@ -108,7 +100,7 @@ def test_words_have_the_vectors_that_the_origin_gives(name: str, pooling: str, o
         [s for t in TAGGED[:5] for s in t.words],
         ["\x00"],
     ]
-    subwords = tuned.reader(whole=False).texts(sentences)
+    subwords = tuned.reader(has_text_vector=False).texts(sentences)
     with torch.inference_mode():
         found = encoder(subwords.batch(np.arange(len(sentences)), CPU)).numpy()
     expected: Any = origin.embed_words(sentences, pooling=pooling)  # type: ignore[attr-defined]
@@ -123,7 +115,7 @@ def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[
     """The ids of words with their blanks are those of the text, between the sign before it and the one behind it."""
     tuned, text = tuned_of(origins[name]), "Janet will back the bill"
     tokenizer = tuned.origin.run.parts.tokenizer
-    batch = tuned.reader(whole=True).texts([text.split()]).batch(np.zeros(1, np.int64), CPU)
+    batch = tuned.reader(has_text_vector=True).texts([text.split()]).batch(np.zeros(1, np.int64), CPU)
     expected = [tokenizer.start_id, *tokenizer.encode(text).tolist(), tokenizer.vocabulary_size + 1]
     if name != "bpe":  # whose windows are shorter
         assert batch.ids[0].tolist() == expected
@@ -152,12 +144,12 @@ def test_a_part_of_a_batch_is_the_batch_of_a_part(origins: dict[str, Path]) -> N
     tuned = tuned_of(origins["masked"])
     encoder = tuned.build().eval()
     texts = [[w for s in TAGGED[n : n + 4] for w in s.words][: 3 + 9 * n] for n in range(5)]
-    subwords = tuned.reader(whole=True).texts(texts)
+    subwords = tuned.reader(has_text_vector=True).texts(texts)
     whole = subwords.batch(np.arange(5), CPU)
     with torch.inference_mode():
         h = encoder(whole)
         for rows in (slice(0, 2), slice(2, 5), slice(1, 4), slice(5, 5)):
-            part = whole.part(rows)
+            part = whole.slice_rows(rows)
             torch.testing.assert_close(encoder(part), h[rows], rtol=0, atol=1e-6)
             assert (part.real is None) == (whole.real is None)
 
@@ -240,7 +232,7 @@ def test_pairs_are_read_as_one_text(name: str, origins: dict[str, Path], data: P
 def test_a_pair_has_segments_and_signs(origins: dict[str, Path]) -> None:
     tuned = tuned_of(origins["segments"])
     coder = tuned.origin.run.parts.coder
-    batch = tuned.reader(whole=True).texts([["Janet"]], [["back", "the"]]).batch(np.zeros(1, np.int64), CPU)
+    batch = tuned.reader(has_text_vector=True).texts([["Janet"]], [["back", "the"]]).batch(np.zeros(1, np.int64), CPU)
     a, b = coder.encode("Janet"), coder.encode("back the")
     assert batch.ids[0].tolist() == coder.framed(a, b).tolist()
     assert batch.segments is not None
@@ -284,7 +276,7 @@ def test_the_next_subwords_are_learned_too(origins: dict[str, Path], data: Path)
     model: Any = job.build_model()
     batch = job.task.batch(0, CPU)
     whole, _ = job.task.loss(model, batch, None)
-    parts = [job.task.loss(model, batch.part(slice(n, n + 3)), None)[0] for n in range(0, batch.rows, 3)]
+    parts = [job.task.loss(model, batch.slice_rows(slice(n, n + 3)), None)[0] for n in range(0, batch.rows, 3)]
     torch.testing.assert_close(sum(part.total for part in parts), whole.total)
     model.language_loss = 0.0
     plain, _ = job.task.loss(model, batch, None)
@@ -305,13 +297,13 @@ def test_the_next_subwords_are_learned_too(origins: dict[str, Path], data: Path)
             "tagger",
             {},
             RecipeError,
-            "is a tagger, whose layers cannot be tuned; expected a language model or .*, or what began from one",
+            "is a tagger, whose layers cannot be tuned; expected a .*, or a model that began from such a model",
         ),
         ("classification", "masked", {"encoder": {"language_loss": 0.5}}, RecipeError, "reads from left to right"),
         ("labeling", "words", {"encoder": {"language_loss": 0.5}}, RecipeError, "language_loss is for classifiers"),
         ("labeling", "words", {"encoder": {"pooling": "max"}}, RecipeError, "encoder.pooling: input should be"),
         ("labeling", "words", {"encoder": {"polling": "max"}}, RecipeError, 'unknown key "encoder.polling"'),
-        ("classification", "words", {"data": {"segment_tokens": 3}}, RecipeError, "data.segment_tokens is not for"),
+        ("classification", "words", {"data": {"segment_tokens": 3}}, RecipeError, "segment_tokens excludes encoder"),
         ("pairs", "masked", {}, DataError, "a pair of .* subwords; this model reads up to 16: cut the texts, or train"),
     ],
 )
@@ -364,6 +356,6 @@ def test_texts_of_equal_words_are_cut_once(origins: dict[str, Path]) -> None:
     texts = Texts()
     for _ in range(3):
         texts.append(["Janet", "Janet"])
-    found = SubwordTexts(tuned_of(origins["words"]).reader(whole=False), [texts])
+    found = SubwordTexts(tuned_of(origins["words"]).reader(has_text_vector=False), [texts])
     assert [len(pieces) for pieces in found.pieces] == [1]
     assert found.batch(np.array([2, 0]), CPU).size == (2, 2)

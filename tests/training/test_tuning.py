@@ -9,13 +9,12 @@ from torch import nn
 
 from ensue.errors import RecipeError
 from ensue.models.build_text import build_encoder_decoder
-from ensue.models.levels import levels_of
 from ensue.models.modules import count_parameters
 from ensue.models.specification import Attention, Directions, LSTMEncoder, PairTokens, TextHead, TransformerEncoder
 from ensue.recipe import TrainRecipe
 from ensue.recipe.tables import TuningRecipe
 from ensue.runs.weights import read_tensors
-from ensue.training.optimizer import Tuning, build_optimizer
+from ensue.training.optimizer import Tuning, build_optimizer, levels_of
 from ensue.training.run import begin_job
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow, tiny_recipe
@@ -116,7 +115,7 @@ def test_what_is_new_is_trained_first(model: nn.Module) -> None:
     def step(share: float) -> set[str]:
         tuning.begin_step(optimizer, 0.1, share)
         model(torch.arange(10)[None])[0].square().sum().backward()
-        tuning.hold_old_rows(share)
+        tuning.freeze_inherited_rows(share)
         optimizer.step()
         optimizer.zero_grad()
         return {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
@@ -144,7 +143,7 @@ def test_a_run_that_unfreezes_resumes_with_the_same_bits(model: dict[str, Any], 
     ("table", "message"),
     [
         ({"freeze": 6}, "tuning.freeze is 6; this model has 4 levels below its head: its input, and 3 layers"),
-        ({"new_first": 0.1}, "tuning.new_first trains what is new first; nothing comes from another run"),
+        ({"new_first": 0.1}, "tuning.new_first trains new parameters first; no parameter comes from another run"),
     ],
 )
 def test_what_does_not_fit_is_said_before_a_run_begins(

@@ -17,7 +17,7 @@ from ensue.runs.manifest import Manifest, entry_of
 from ensue.runs.reporter import Outcome, Reporter, StepReport, Validation
 from ensue.runs.schema import ManifestContent
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
-from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, Way
+from ensue.training.machine import WORKLOADS, ComputeMode, Machine, Profile, Timing
 from ensue.training.run import train_run
 from layer_tables import layer_tables
 
@@ -76,9 +76,9 @@ needs_bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="this processor d
 
 def plain_profile() -> Profile:
     """A profile of this machine that nobody measured: all ways take as long, so that runs take the plain one."""
-    ways = [Way(), Way(precision="bfloat16")]
+    ways = [ComputeMode(), ComputeMode(precision="bfloat16")]
     steps = {workload: [Timing(way=way, milliseconds=1.0) for way in ways] for workload in WORKLOADS}
-    return Profile(machine=Machine.here(), date="2026-01-01", load=0.0, steps=steps)
+    return Profile(machine=Machine.current(), date="2026-01-01", load=0.0, steps=steps)
 
 
 def kept(run: Path) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def kept(run: Path) -> dict[str, Any]:
     last = complete_checkpoints(RunDirectory(run).checkpoints)[-1]
     files = [run / "model.safetensors", *sorted(last.glob("*.safetensors"))]
     progress = json.loads((last / "progress.json").read_text())
-    del progress["seconds"]
+    progress = {key: value for key, value in progress.items() if not key.endswith("seconds")}
     records = [
         {key: value for key, value in json.loads(line).items() if key != "seconds"}
         for line in (run / "metrics.jsonl").read_text().splitlines()

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from ensue.recipe import validate_recipe
+from ensue.runs.pictures import draw_curve
 from ensue.runs.reporter import Facts
 from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.contract.data_set import draw_confusion
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.text.schemes import Scheme, Span, encode
 from layer_tables import layer_tables
@@ -227,10 +229,18 @@ def _document(task: str, train: Path, encoder: str | dict[str, Any], changes: di
     }
 
 
+PICTURES = {"training.run.draw_curve": draw_curve, "tasks.contract.data_set.draw_confusion": draw_confusion}
+
+
 def without_pictures(patch: pytest.MonkeyPatch) -> None:
-    """They take longer than all the rest of a tiny run."""
-    for name in ("training.run.draw_curve", "tasks.contract.labels_job.draw_confusion"):
+    """They take longer than all the rest of a tiny run. The session of the tests calls this."""
+    for name in PICTURES:
         patch.setattr(f"ensue.{name}", lambda *args, **kwargs: None)
+
+
+def with_pictures(patch: pytest.MonkeyPatch) -> None:
+    for name, draw in PICTURES.items():
+        patch.setattr(f"ensue.{name}", draw)
 
 
 def labelers(folder: Path) -> Path:
@@ -246,7 +256,7 @@ def labelers(folder: Path) -> Path:
         (folder / name).write_text(content)
     recipes = [
         tagging(folder / "names.txt", head={"kind": "crf"}, steps=30),
-        tagging(folder / "upos.conllu", encoder="none", steps=30),
+        tagging(folder / "upos.conllu", encoder="none", steps=15),
         classifying(folder / "topics.tsv"),
         classifying(folder / "several.txt", head={"pooling": ["max"]}),
         classifying(folder / "pairs.tsv", steps=2),

@@ -13,9 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ensue.errors import SilentError
+import pytest
+
+from ensue.errors import ReportedError
 from ensue.recipe import Recipe
 from ensue.runs.reporter import StepReport
+from ensue.training.loop import Trainer
 from training.tiny import Recorder, run_tiny
 
 FORK = multiprocessing.get_context("fork")
@@ -50,7 +53,7 @@ def _run(rank: int, size: int, port: int, work: Callable[[int], None], log: Path
     try:
         work(rank)
         status = 0
-    except SilentError:
+    except ReportedError:
         status = SILENT
     except Exception as error:
         log.write_text(f"{error}\n")
@@ -91,3 +94,24 @@ def losses_of(
     else:
         assert together(processes, train, log=out.with_suffix(".log")) == [0] * processes
     return list(json.loads(losses.read_text()))
+
+
+def statuses_with_lost_rank(
+    recipe: Recipe, size: int, number: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[int | None], str]:
+    """Train in `size` processes, of which rank 1 sends itself a signal. Returns the statuses and the error."""
+    step = Trainer.step
+
+    def lost_step(trainer: Trainer) -> None:
+        if trainer.progress.step == 4:
+            os.kill(os.getpid(), number)
+        step(trainer)
+
+    def train(rank: int) -> None:
+        if rank == 1:
+            monkeypatch.setattr(Trainer, "step", lost_step)
+        run_tiny(recipe, folder / "run", timeout=5)
+
+    statuses = together(size, train, log=folder / "log", seconds=20)
+    (line,) = [path.read_text().strip() for path in (folder / "log").iterdir()]
+    return statuses, line

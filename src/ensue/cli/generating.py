@@ -1,24 +1,21 @@
 """The commands that write texts or vectors: generate, embed, neighbors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from ensue.arguments import settings_of
 from ensue.cli import options as cli
-from ensue.data.files import one_location
+from ensue.data.files import as_location
 from ensue.decode.sampling import Sampling
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, settings_of
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access
 
-DRAWING = (*settings_of(Sampling), "seed", "samples")
-SEARCHING = ("n_best", "no_repeat_ngram")
-OF_ALL = ("run", "device", "threads", "precision")
+SAMPLING = (*settings_of(Sampling), "seed", "samples")
+SEARCH = ("n_best", "no_repeat_ngram")
+SHARED = ("run", "device", "threads", "precision")
 
 
 @cli.with_settings(Adaptation, after="samples")
@@ -28,51 +25,51 @@ def generate(
     run: cli.RunArgument,
     prompt: Annotated[
         str,
-        Option(help="The beginning of the text; - reads stdin. For frames: a file of series that go on."),
+        Option(help="The beginning of the text; - reads stdin. Of models that write files: a file to continue."),
         Access.FILE,
     ] = "",
     max_tokens: Annotated[int, Option(min=1, max=1_000_000_000, help="The most tokens to write.")] = 500,
-    seed: Annotated[int | None, Option(min=0, max=2**63 - 1, help="The same seed writes the same.")] = None,
+    seed: Annotated[int | None, Option(min=0, max=2**63 - 1, help="The seed of sampling.")] = None,
     samples: Annotated[int, Option(min=1, max=10_000, help="The number of texts, series or images.")] = 1,
-    frames: Annotated[int, Option(min=1, max=1_000_000, help="For frames: how many to write.")] = 100,
     out: Annotated[
         Path | None,
-        Option(help="For frames and images: the file to write, in the format of its suffix."),
+        Option(help="Of models that write files, such as images: the file, in the format of its suffix."),
         Access.OUT_FILE,
     ] = None,
     overwrite: cli.OverwriteOption = False,
     beams: Annotated[
-        int | None, Option(min=1, max=10_000, help="Draw nothing: search for the most probable text with N beams.")
+        int | None, Option(min=1, max=10_000, help="Search for the most probable text with N beams, without sampling.")
     ] = None,
     n_best: Annotated[int, Option(min=1, max=10_000, help="With --beams: the number of texts.")] = 1,
     no_repeat_ngram: Annotated[
-        int, Option(min=0, max=1_000_000, help="With --beams: write no N tokens in a row twice.")
+        int, Option(min=0, max=1_000_000, help="With --beams: write no n-gram of N tokens twice.")
     ] = 0,
     device: cli.DeviceOption = "auto",
     threads: cli.OneThreadOption = None,
     precision: cli.PrecisionOption = "float32",
     **sampling: Any,
 ) -> None:
-    """Write what a model generates. Text appears as it is sampled; frames and images go into a file (--out)."""
+    """Generate with a model. Text appears as it is sampled; some models write a file (--out)."""
     check_options(context, is_search=beams is not None)
-    given = {name: context.params[name] for name in context.params if name not in OF_ALL and is_given(context, name)}
+    given = {name: context.params[name] for name in context.params if name not in SHARED and is_given(context, name)}
     pipeline = cli.load_for("generate", run, device, threads, precision, **given)
-    adaptation = cli.taken_adaptation(sampling)
+    cli.pop_options("generate", sampling)
+    adaptation = cli.pop_adaptation(sampling)
     if pipeline.generates_files:
         if out is None:
             raise EnsueError(f"{run}: this model writes a file; --out FILE names it")
-        cli.say(pipeline.generate_into(**given))
+        cli.notify(pipeline.generate_into(**given))
         return
     if adaptation:
         pipeline = pipeline.with_adaptation(**adaptation)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, **sampling}
     begin = prompt
     if prompt == "-":
-        from ensue.data.sources import whole_text
+        from ensue.data.sources import load_text
 
-        begin = whole_text("-")
+        begin = load_text("-")
     if beams is not None:
-        show_found(
+        show_hypotheses(
             begin,
             pipeline.search(begin, beams=beams, n_best=n_best, max_tokens=max_tokens, no_repeat_ngram=no_repeat_ngram),
         )
@@ -89,25 +86,25 @@ def generate(
 
 
 def check_options(context: typer.Context, *, is_search: bool) -> None:
-    """Raises EnsueError for an option of the search without `--beams`, or one of drawing with it."""
-    for name in DRAWING if is_search else SEARCHING:
+    """Raise EnsueError for an option of beam search without `--beams`, or an option of sampling with `--beams`."""
+    for name in SAMPLING if is_search else SEARCH:
         if is_given(context, name):
-            why = "has no meaning with --beams, which draws nothing" if is_search else "needs --beams"
-            raise EnsueError(f"--{name.replace('_', '-')} {why}")
+            problem = "has no effect with --beams, which does not sample" if is_search else "needs --beams"
+            raise EnsueError(f"--{name.replace('_', '-')} {problem}")
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Whether an option stands on the command line."""
+    """Return whether an option is on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
-def show_found(begin: str, found: list[Any]) -> None:
-    """Prints what a search found: one text as it is, several with their surprisals."""
-    if len(found) == 1:
-        print(begin + found[0].text)
+def show_hypotheses(begin: str, hypotheses: list[Any]) -> None:
+    """Print hypotheses with their surprisals; a single hypothesis without."""
+    if len(hypotheses) == 1:
+        print(begin + hypotheses[0].text)
         return
-    for number, (text, nats) in enumerate(found, start=1):
+    for number, (text, nats) in enumerate(hypotheses, start=1):
         print(f"{'' if number == 1 else chr(10)}--- {number} ({nats:.2f} nats)\n{begin}{text}")
 
 
@@ -124,31 +121,32 @@ def embed(
     overwrite: cli.OverwriteOption = False,
     as_json: Annotated[bool, Option("--json", help="A JSON line for each text.")] = False,
     pooling: Annotated[
-        str | None, Option(help="From the vectors of a text to one: mean, first, last, max; default: mean.")
+        str | None, Option(help="The pooling of a text's vectors: mean, first, last, max; default: mean.")
     ] = None,
     layer: Annotated[int | None, Option(help="The layer; 0: the embeddings, -1: the last; default: the last.")] = None,
     half: Annotated[bool, Option("--half", help="Numbers of 16 bits in a .npy file.")] = False,
     shard: cli.ShardOption = None,
-    encoding: cli.EncodingOption = "utf-8",
+    encoding: cli.EncodingOption = None,
     device: cli.DeviceOption = "auto",
     threads: cli.OneThreadOption = None,
     precision: cli.PrecisionOption = "float32",
 ) -> None:
-    """Give the vector of each text."""
+    """Compute the vector of each text."""
     if half and (out is None or out.suffix != ".npy"):
         raise EnsueError("--half is for vectors in a file: --out FILE.npy")
     options: dict[str, Any] = {"pooling": pooling, "layer": layer}
     given = {name: value for name, value in options.items() if value is not None}
     pipeline = cli.load_for("embed", run, device, threads, precision, **given)
-    from ensue.console.vectors import embedded, in_half, text_line
+    from ensue.console.vectors import embed_lines, text_line, to_float16
     from ensue.data.vector_files import json_line, write_vectors
     from ensue.tasks.contract.chunks import Shard
 
-    texts = one_location(paths or []) or "-"
-    rows = embedded(pipeline, texts, encoding=encoding, shard=Shard.parse(shard, texts), **given)
+    texts = as_location(paths or []) or "-"
+    encoding = pipeline.reading(texts, encoding)["encoding"]
+    rows = embed_lines(pipeline, texts, encoding=encoding, shard=Shard.parse(shard, texts), **given)
     if out is not None:
-        written = ((text, in_half(text, vector)) for text, vector in rows) if half else rows
-        cli.say(f"wrote {write_vectors(out, written):,} vectors to {out}")
+        written = ((text, to_float16(text, vector)) for text, vector in rows) if half else rows
+        cli.notify(f"wrote {write_vectors(out, written):,} vectors to {out}")
         return
     for row in rows:
         print(json_line(*row) if as_json else text_line(row), flush=True)
@@ -170,12 +168,12 @@ def neighbors(
     ] = None,
     count: Annotated[int, Option(min=1, max=1_000_000, help="How many.")] = 10,
     as_json: Annotated[bool, Option("--json", help="A JSON line for each.")] = False,
-    encoding: cli.EncodingOption = "utf-8",
+    encoding: cli.EncodingOption = None,
     device: cli.DeviceOption = "auto",
     threads: cli.OneThreadOption = None,
     precision: cli.PrecisionOption = "float32",
 ) -> None:
-    """Show what has the most similar vectors."""
+    """Show the words or texts with the most similar vectors."""
     if among is None and (vectors is not None or near_duplicates is not None):
         raise EnsueError("--vectors and --near-duplicates are for texts: --in TEXTS")
     if bool(text) == (near_duplicates is not None):
@@ -186,7 +184,8 @@ def neighbors(
     if among is None:
         lines = neighbor_lines(pipeline.neighbors(text, count), as_json=as_json)
     else:
-        table = TextTable(pipeline, one_location(among), vectors, encoding=encoding)
+        texts = as_location(among)
+        table = TextTable(pipeline, texts, vectors, encoding=pipeline.reading(texts, encoding)["encoding"])
         if near_duplicates is None:
             lines = neighbor_lines(table.neighbors(text, count), as_json=as_json)
         else:

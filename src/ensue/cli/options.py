@@ -1,9 +1,8 @@
-"""Arguments and options of several commands, and loading the run that they name."""
-
-from __future__ import annotations
+"""Arguments and options that several commands share, and loading of runs."""
 
 import functools
 import inspect
+import json
 import shlex
 import sys
 from collections import Counter
@@ -18,19 +17,17 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 from typer.core import TyperCommand
 
-from ensue.arguments import Setting, by_option_names, settings_of
 from ensue.console.output import importing_torch
-from ensue.data.files import one_location
+from ensue.data.files import as_location
 from ensue.decode.search import BeamSearch
-from ensue.errors import EnsueError, RunError
-from ensue.extension import pipeline_methods
-from ensue.hub import PREFIX
+from ensue.errors import EnsueError, RunError, Setting, by_option_names, settings_of
+from ensue.extension import generate_options, is_address, pipeline_methods
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access, check_outputs, check_streams
 from ensue.processor import Precision
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-RunArgument = Annotated[Path, Argument(help="A run directory, or hf:NAME of the hub."), Access.RUN]
+RunArgument = Annotated[Path, Argument(help="A run directory, or an address such as hf:NAME."), Access.RUN]
 DeviceOption = Annotated[str, Option(help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[
     int | None, Option(min=1, max=1024, help="CPU threads; default: the fastest number (ensue machine).")
@@ -44,7 +41,7 @@ VectorsOption = Annotated[
 ]
 WithOption = Annotated[
     list[Path] | None,
-    Option("--with", help="Another run with the same tokens, to decide together; may be repeated."),
+    Option("--with", help="Another run with the same tokens, for an ensemble; may be repeated."),
     Access.RUN,
 ]
 OverwriteOption = Annotated[
@@ -52,7 +49,10 @@ OverwriteOption = Annotated[
 ]
 ShardOption = Annotated[
     str | None,
-    Option(metavar="i/N", help="Part i of N, from 1/N to N/N: what all say, one after the other, is the whole."),
+    Option(
+        metavar="i/N",
+        help="Shard i of N, from 1/N to N/N; the outputs of all shards, concatenated, are the output for all texts.",
+    ),
 ]
 Places = list[str] | None
 TrainOption = Annotated[
@@ -70,11 +70,20 @@ SettingsOption = Annotated[
     Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."),
     Access.SETTINGS,
 ]
-EncodingOption = Annotated[str, Option(help="Encoding of the text.")]
+EncodingOption = Annotated[str | None, Option(help="The encoding of the text; default: that of the training data.")]
+READING = {
+    "encoding": ("--encoding", "The encoding of the data; default: utf-8."),
+    "format": ("--format", "The format of labeled data; default: by name and first lines."),
+    "words": ("--words/--text", "The column or key of the words, or of the text."),
+    "labels": ("--labels", "The column or key of the labels."),
+    "sources": ("--sources", "Of pairs: the columns, keys or language of the source."),
+    "targets": ("--targets", "Of pairs: the columns, keys or language of the target."),
+}
+"""The options, with their help, that set the key `data.NAME` of a recipe. Commands with `--set` have these options."""
 
 
 class OnceCommand(TyperCommand):
-    """A command that refuses a repeated option of which only the last value would be used."""
+    """A command that raises an error if an option with a single value is repeated."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         *_, order = self.make_parser(ctx).parse_args(args=list(args))
@@ -85,47 +94,67 @@ class OnceCommand(TyperCommand):
 
 
 SHARED_OPTION = "others"
-"""The parameter of commands before which options of extensions stand."""
+"""The options of extensions are inserted before this parameter of a command."""
 
 
 def signature_of(command: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a command, with the options that extensions add to it."""
+    """Return the signature of a command, with the options of `READING` and the options that extensions add."""
     signature = inspect.signature(command, eval_str=True)
-    methods = pipeline_methods(command.__name__).values()
-    added = [_added(name, *option) for method in methods for name, option in method.options.items()]
+    extended = _added_options(command.__name__)
+    added, before = [_parameter(name, *option) for name, option in extended.items()], SHARED_OPTION
+    if "settings" in signature.parameters:
+        keyword, before = inspect.Parameter.POSITIONAL_OR_KEYWORD, "settings"
+        for name, (flags, help) in READING.items():
+            kind: Any = Annotated[str, Option(*flags.split("/"), help=help)]
+            added.append(inspect.Parameter(name, keyword, default="", annotation=kind))
     parameters = list(signature.parameters.values())
-    place = [*signature.parameters, SHARED_OPTION].index(SHARED_OPTION)
-    return signature.replace(parameters=[*parameters[:place], *added, *parameters[place:]])
+    index = [*signature.parameters, before].index(before)
+    return signature.replace(parameters=[*parameters[:index], *added, *parameters[index:]])
 
 
-def _added(name: str, kind: Any, help: str) -> inspect.Parameter:
+def _added_options(command: str) -> dict[str, tuple[type, str, Access]]:
+    """Return the types and helps of options that extensions add to a command, and how they use a path."""
+    if command == "generate":
+        return {name: (*option, Access.DATA) for name, option in generate_options().items()}
+    return {
+        name: (*option, Access.OUT_FILE if method.reads_data else Access.DATA)
+        for method in pipeline_methods(command).values()
+        for name, option in method.options.items()
+    }
+
+
+def _parameter(name: str, kind: Any, help: str, access: Access) -> inspect.Parameter:
     keyword, flag = inspect.Parameter.POSITIONAL_OR_KEYWORD, f"--{name.replace('_', '-')}"
     if kind is bool:
         return inspect.Parameter(name, keyword, default=False, annotation=Annotated[bool, Option(flag, help=help)])
-    notes = (Option(flag, help=help), *([Access.DATA] if kind is Path else []))
+    notes = (Option(flag, help=help), *([access] if kind is Path else []))
     return inspect.Parameter(name, keyword, default=None, annotation=Annotated[(kind | None, *notes)])
 
 
-def taken_options(command: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the given options that extensions add to a command. All of them are taken out of `options`."""
-    names = [name for method in pipeline_methods(command).values() for name in method.options]
-    values = {name: options.pop(name) for name in names}
+def pop_options(command: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options that extensions add to a command from `options`, and return those with a value."""
+    values = {name: options.pop(name) for name in _added_options(command)}
     return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def accesses(command: Callable[..., Any]) -> dict[str, Access]:
-    """The parameters of a command that name places, with the classes in their annotations."""
-    parameters = signature_of(command).parameters.values()
-    notes = {each.name: getattr(each.annotation, "__metadata__", ()) for each in parameters}
-    return {name: note for name, of in notes.items() for note in of if isinstance(note, Access)}
+    """Return how a command uses the paths in its parameters, from their annotations."""
+    parameters = signature_of(command).parameters.items()
+    metadata = {name: getattr(parameter.annotation, "__metadata__", ()) for name, parameter in parameters}
+    return {name: item for name, items in metadata.items() for item in items if isinstance(item, Access)}
 
 
 def with_checked_outputs(command: Command) -> Command:
-    """The command, which first refuses outputs that are inputs, and files that would be lost."""
+    """Return the command with a check that no output is an input or overwrites a foreign file."""
     known = accesses(command)
 
     @functools.wraps(command)
     def checked(**values: Any) -> Any:
+        if "settings" in values:
+            options = {name: value for name in READING if (value := values.pop(name, ""))}
+            options |= {name: options[name].split(",") for name in ("sources", "targets") if name in options}
+            settings = (f"data.{name}={json.dumps(value)}" for name, value in options.items())
+            values["settings"] = [*(values["settings"] or []), *settings]
         if known:
             _check(known, values)
         return command(**values)
@@ -135,49 +164,55 @@ def with_checked_outputs(command: Command) -> Command:
 
 
 def _check(known: Mapping[str, Access], values: Mapping[str, Any]) -> None:
-    """Raises EnsueError for the outputs of a command as `check_outputs` does."""
-    given = {name: values[name] or ("-" if access is Access.TEXTS else "") for name, access in known.items()}
-    by = {access: [given[name] for name in known if known[name] is access and given[name]] for access in Access}
-    named = [*chain.from_iterable(each if isinstance(each, list) else [each] for each in by[Access.FILE])]
-    named += [setting.partition("=")[2].strip(" \"'") for each in by[Access.SETTINGS] for setting in each]
-    recipes = by[Access.RECIPE]
-    data = [*by[Access.DATA], *by[Access.TEXTS], *(name for name in named if name == "-" or isfile(name))]
+    """Call `check_outputs` for the inputs and outputs of a command."""
+    arguments = {name: values[name] or ("-" if access is Access.TEXTS else "") for name, access in known.items()}
+    by_use = {
+        access: [arguments[name] for name in known if known[name] is access and arguments[name]] for access in Access
+    }
+    names = [*chain.from_iterable(value if isinstance(value, list) else [value] for value in by_use[Access.FILE])]
+    names += [setting.partition("=")[2].strip(" \"'") for settings in by_use[Access.SETTINGS] for setting in settings]
+    recipes = by_use[Access.RECIPE]
+    data = [*by_use[Access.DATA], *by_use[Access.TEXTS], *(name for name in names if name == "-" or isfile(name))]
     if recipes:
         from ensue.recipe import read_recipe
 
-        settings = [*chain.from_iterable(by[Access.SETTINGS])]
-        with suppress(EnsueError):  # the command tells what is wrong with a recipe
-            data += [place for name in recipes for place in read_recipe(name, settings).inputs]
+        settings = [*chain.from_iterable(by_use[Access.SETTINGS])]
+        with suppress(EnsueError):  # the command reports an error of the recipe
+            data += [path for name in recipes for path in read_recipe(name, settings).inputs]
     check_streams(data)
-    files, overwrite = by[Access.OUT_FILE], bool(values.get("overwrite"))
-    inputs = [*data, *by[Access.RUN], *filter(isfile, recipes)]
+    files, overwrite = by_use[Access.OUT_FILE], bool(values.get("overwrite"))
+    inputs = [*data, *by_use[Access.RUN], *filter(isfile, recipes)]
     check_outputs(inputs, files=files, overwrite=overwrite)
-    if not values.get("resume"):  # the recipe that a run keeps may be that of its next training
-        check_outputs([name for name in inputs if Path(str(name)).name != "recipe.toml"], folders=by[Access.OUT_FOLDER])
+    if not values.get("resume"):  # training may replace the run whose recipe it reads
+        check_outputs(
+            [name for name in inputs if Path(str(name)).name != "recipe.toml"], folders=by_use[Access.OUT_FOLDER]
+        )
 
 
 def with_settings(
     declared: type, *, after: str, without: Collection[str] = (), of_run: bool = False
 ) -> Callable[[Command], Command]:
-    """Gives a command, in place of its `**settings`, an option for each setting that `declared` declares with a help.
+    """Return a decorator that replaces `**settings` of a command by options for the settings of `declared` with a help.
 
-    They stand behind the parameter `after`. With `of_run` their default is None, for which the run decides.
+    The options come after the parameter `after`. With `of_run` their default is None, which means the run's value.
     """
 
-    def given(command: Command) -> Command:
+    def decorate(command: Command) -> Command:
         signature = inspect.signature(command, eval_str=True)
         options = [
             _option(name, setting, of_run=of_run)
             for name, setting in settings_of(declared).items()
             if setting.option.help and name not in without
         ]
-        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        place = 1 + [each.name for each in own].index(after)
-        parameters = [*own[:place], *options, *own[place:]]
+        named = [
+            parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        index = 1 + [parameter.name for parameter in named].index(after)
+        parameters = [*named[:index], *options, *named[index:]]
         command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return command
 
-    return given
+    return decorate
 
 
 def _option(name: str, setting: Setting, *, of_run: bool) -> inspect.Parameter:
@@ -189,33 +224,25 @@ def _option(name: str, setting: Setting, *, of_run: bool) -> inspect.Parameter:
     return inspect.Parameter(option.name or name, keyword, default=default, annotation=kind)
 
 
-def taken_adaptation(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of `Adaptation` that are not as by default. All of them are taken out of `options`."""
-    given = {name: (options.pop(name), setting.default) for name, setting in settings_of(Adaptation).items()}
-    return {name: value for name, (value, default) in given.items() if value != default}
+def pop_adaptation(options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options of `Adaptation` from `options`, and return those that differ from the default."""
+    values = {name: (options.pop(name), setting.default) for name, setting in settings_of(Adaptation).items()}
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def load_for(
-    command: str,
-    run: Path,
-    device: str,
-    threads: int | None,
-    precision: Precision = "float32",
-    *,
-    vectors: Path | None = None,
-    others: Sequence[Path] | None = None,
-    search: Mapping[str, object] = MappingProxyType({}),
-    adaptation: Mapping[str, object] = MappingProxyType({}),
+    command: str, run: Path, device: str, threads: int | None, precision: Precision = "float32", *,
+    vectors: Path | None = None, others: Sequence[Path] | None = None,
+    search: Mapping[str, object] = MappingProxyType({}), adaptation: Mapping[str, object] = MappingProxyType({}),
     **options: Any,
-) -> Any:
-    """The pipeline of a run, and of `others` that decide with it, with the options of `search` that are not None and
-    those of `adaptation`.
+) -> Any:  # fmt: skip
+    """Load the pipeline of a run, with `others` as an ensemble.
 
-    Raises EnsueError unless its task has this command and the given options.
+    Raises EnsueError unless the run's task has the command and the options that are not None.
     """
-    from ensue.runs.hub import found_run
+    from ensue.runs.schema import existing_run
 
-    path = found_run(run)  # before torch is imported, which takes seconds
+    path = existing_run(run)  # before torch is imported, which takes seconds
     with importing_torch():
         import torch
 
@@ -223,9 +250,9 @@ def load_for(
         from ensue.runs.directory import RunDirectory
 
     entry = RunDirectory(path).entry
-    every = {"vectors": vectors, "with": others or None, **search, **adaptation, **options}
-    given = {name for name, value in every.items() if value not in (None, "")}
-    unknown = given - entry.options(command) if command in entry.commands else set()
+    values = {"vectors": vectors, "with": others or None, **search, **adaptation, **options}
+    names = {name for name, value in values.items() if value not in (None, "")}
+    unknown = names - entry.options(command) if command in entry.commands else set()
     if command not in entry.commands or unknown:
         *most, last = entry.commands
         commands = f"{', '.join(most)} and {last}" if most else last
@@ -233,10 +260,10 @@ def load_for(
             f"{run}: the model is a {entry.what}, for {commands}"
             + (f"; its {command} has no --{min(unknown).replace('_', '-')}" if unknown else "")
         )
-    torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
+    torch.set_num_threads(threads or 1)  # before any computation
     pipeline: Any = load(path, device=device, vectors=vectors, precision=precision)
-    names = by_option_names(BeamSearch)
-    if changes := {names.get(name, name): value for name, value in search.items() if value is not None}:
+    fields = by_option_names(BeamSearch)
+    if changes := {fields.get(name, name): value for name, value in search.items() if value is not None}:
         pipeline = pipeline.with_search(**changes)
     pipeline = pipeline.with_adaptation(**adaptation) if adaptation else pipeline
     if not others:
@@ -246,25 +273,25 @@ def load_for(
     return pipeline.with_others(*loaded)
 
 
-def behind_and_data(paths: Sequence[str] | None) -> tuple[Path | None, str]:
-    """The run that stands behind the first one, if the first path is one, and the location of the data; "" for none.
+def split_behind(paths: Sequence[str] | None) -> tuple[Path | None, str]:
+    """Return the second run of a command, if the first path is a run, and the location of the data, or "".
 
-    Raises EnsueError for another run among the paths.
+    Raises EnsueError if another path is a run.
     """
     runs = list(map(_is_run, paths or ()))
     count = int(runs[:1] == [True])
     if paths and True in runs[count:]:
         wrong = paths[runs.index(True, count)]
         raise EnsueError(f"{wrong}: a run; expected data, or one run behind a cutter and then data")
-    return Path(paths[0]) if paths and count else None, one_location(list(paths or ())[count:])
+    return Path(paths[0]) if paths and count else None, as_location(list(paths or ())[count:])
 
 
 def _is_run(path: str) -> bool:
-    if path.startswith(PREFIX):
-        from ensue.runs.hub import found_run
+    if is_address(path):
+        from ensue.runs.schema import existing_run
 
         with suppress(RunError):
-            return found_run(path).is_dir()
+            return existing_run(path).is_dir()
         return False
     return (Path(path) / "config.json").exists()
 
@@ -272,15 +299,15 @@ def _is_run(path: str) -> bool:
 def with_behind(
     command: str, pipeline: Any, run: Path | None, device: str, threads: int | None, precision: Precision
 ) -> Any:
-    """The pipeline, and that of `run` behind it as one. Raises EnsueError for two that do not go together."""
+    """Return the pipeline followed by the pipeline of `run`. Raises EnsueError if their tasks do not match."""
     return pipeline if run is None else pipeline.before(load_for(command, run, device, threads, precision))
 
 
 def quoted(path: Path | str) -> str:
-    """The path, quoted for a shell."""
+    """Return a path, quoted for a shell."""
     return shlex.quote(str(path))
 
 
-def say(text: str) -> None:
-    """Writes a line to stderr."""
+def notify(text: str) -> None:
+    """Write a line to stderr."""
     print(text, file=sys.stderr)

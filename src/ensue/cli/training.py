@@ -1,11 +1,9 @@
-"""The commands that train: quickstart, train, recipes."""
-
-from __future__ import annotations
+"""The commands that train, and those that prepare a training: quickstart, train, recipes, prepare, cache, machine."""
 
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +14,9 @@ from typer import Argument, Option
 
 from ensue.cli import options as cli
 from ensue.console.output import importing_torch
-from ensue.data.files import one_location
+from ensue.data.files import as_location
 from ensue.errors import EnsueError
+from ensue.extension import loadable_entries
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 from ensue.tasks import task_entry
@@ -29,25 +28,27 @@ if TYPE_CHECKING:
 
 def quickstart(
     text: Annotated[
-        Path | None, Argument(help="A text file; default: English text that Python carries."), Access.DATA
+        Path | None, Argument(help="A text file; default: English text that comes with Python."), Access.DATA
     ] = None,
     out: Annotated[
         Path | None, Option(help="The run directory; default: quickstart, quickstart-2, ..."), Access.OUT_FOLDER
     ] = None,
     seconds: Annotated[float, Option(min=1, help="Seconds of training.")] = 40,
+    encoding: Annotated[str, Option(help="The encoding of the text.")] = "utf-8",
     threads: cli.ThreadsOption = None,
 ) -> None:
-    """Train a small language model in about a minute. It shows what the model writes, and commands to try next."""
+    """Train a small language model in about a minute. It shows samples and commands to try next."""
     from ensue.quickstart import default_run, python_text
 
     if text is None:
-        text_of_python, origin = python_text()
-        cli.say(f"training on English that Python carries: {origin}")
-    source = str(text_of_python if text is None else text)
-    recipe = recipe_of("char-lstm", [f"train.seconds={seconds}", "train.validations=4"], train=[source])
+        text, origin = python_text()
+        cli.notify(f"training on English text that comes with Python: {origin}")
+    source = str(text)
+    settings = [f"train.seconds={seconds}", "train.validations=4", f"data.encoding={encoding}"]
+    recipe = recipe_of("char-lstm", settings, train=[source])
     run = out or default_run()
     if run.exists():
-        raise EnsueError(f"{run}: is there already; choose another --out")
+        raise EnsueError(f"{run}: exists; choose another --out")
     outcome = train_recipe(recipe, run, resume=False, overwrite=False, device="auto", threads=threads)
     exit_if_interrupted(outcome, run)
     from ensue.library import load
@@ -55,7 +56,7 @@ def quickstart(
     for number, sample in enumerate(load(run).samples("", 2, max_tokens=300, temperature=0.8, seed=0), start=1):
         print(f"\n--- sample {number}\n{sample}")
     curve = f"The learning curve is {run / 'curve.png'}, the" if (run / "curve.png").exists() else "The"
-    cli.say(
+    cli.notify(
         f"\n{curve} model card {run / 'README.md'}. Try next:\n"
         f'  ensue generate {cli.quoted(run)} --prompt "The " --temperature 0.7\n'
         f"  ensue score {cli.quoted(run)} {cli.quoted(source)}\n"
@@ -65,18 +66,28 @@ def quickstart(
 
 def train(
     recipe: Annotated[
-        str | None, Argument(help="A recipe's name or a TOML file; of data alone a recipe is proposed."), Access.RECIPE
+        str | None,
+        Argument(help="A recipe's name or a TOML file; for a path of data, a recipe is proposed."),
+        Access.RECIPE,
     ] = None,
     train: cli.TrainOption = None,
     valid: cli.ValidOption = None,
     test: cli.TestOption = None,
-    out: Annotated[Path | None, Option(help="The run directory; training needs it."), Access.OUT_FOLDER] = None,
+    out: Annotated[Path | None, Option(help="The run directory; required."), Access.OUT_FOLDER] = None,
     settings: cli.SettingsOption = None,
+    from_run: Annotated[
+        Path | None,
+        Option("--from", help="Begin from all weights of this run; new words, subwords and labels are added."),
+        Access.RUN,
+    ] = None,
+    minutes: Annotated[
+        float | None, Option(min=0.01, help="Budget in minutes, validation and test included: train.seconds.")
+    ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the run in --out.")] = False,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
     track: Annotated[
         list[str] | None,
-        Option(metavar="TRACKER", help="Keep the reports also as csv, tensorboard or wandb; may be repeated."),
+        Option(metavar="TRACKER", help="Also write the reports as csv, tensorboard or wandb; may be repeated."),
     ] = None,
     device: cli.DeviceOption = "auto",
     threads: cli.ThreadsOption = None,
@@ -84,57 +95,65 @@ def train(
         int | None, Option(min=1, max=1024, help="Processes on this machine that train together; default: 1.")
     ] = None,
     timeout: Annotated[
-        float, Option(min=1, max=1e6, help="Seconds after which a process that does not answer ends the run.")
+        float, Option(min=1, max=1e6, help="Seconds after which the run ends if a process does not answer.")
     ] = 600,
 ) -> None:
     """Train a model on your data. Example: ensue train char-lstm --train book.txt --out run"""
-    if not resume and (data := one_location(train or []) if recipe is None else _data_of(recipe)):
+    if minutes is not None:
+        settings = [*(settings or []), f"train.seconds={60 * minutes:g}"]
+    if resume and from_run is not None:
+        raise EnsueError("--resume continues the run in --out and --from begins a new one; choose one")
+    if not (resume or from_run) and (data := as_location(train or []) if recipe is None else _data_of(recipe)):
         raise EnsueError(_proposal(data, out, settings or [], {"--valid": valid or [], "--test": test or []}))
-    if recipe is None and not resume:
+    if recipe is None and not (resume or from_run):
         raise EnsueError("which recipe? `ensue recipes` lists them, `ensue train DATA` proposes one for your data")
     if out is None:
         raise EnsueError("Missing option '--out'.")
-    if recipe is None:
+    if recipe is None and from_run is None:
         recipe = str(out / "recipe.toml") if settings or train or valid or test else None
     options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
-    with among_processes(processes, timeout) as speaks:
-        chosen = None if recipe is None else recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
+    with process_group(processes, timeout) as is_first:
+        paths: dict[str, cli.Places] = {"train": train, "valid": valid, "test": test}
+        chosen = None if recipe is None or from_run else recipe_of(recipe, settings or [], **paths)
+        if from_run is not None:
+            with importing_torch():
+                from ensue.runs.directory import continuing_recipe
+            chosen = continuing_recipe(from_run, recipe, settings or [], **{k: v or "" for k, v in paths.items()})
         outcome = train_recipe(chosen, out, track=track or (), **options)
-    if speaks:
+    if is_first:
         exit_if_interrupted(outcome, out)
         files = ", ".join(name for name in ("curve.png", "README.md") if (out / name).exists())
-        cli.say(f"wrote {out}: {files}; try\n  {first_use(outcome.task, out)}")
+        cli.notify(f"wrote {out}: {files}; try\n  {first_use(outcome.task, out)}")
     elif outcome.reason == "interrupted":
         raise typer.Exit(130)
 
 
 def _data_of(recipe: str) -> str:
-    """The argument, if it is a path of data in the place of a recipe; else ""."""
-    from ensue.parsing import MAX_TOML, parse_toml, read_bounded
+    """Return the argument if it is a path of data and not a recipe; else ""."""
+    from ensue.parsing import MAX_TOML_CHARACTERS, parse_toml, read_bounded
     from ensue.recipe import recipe_names
 
     path = Path(recipe)
     if recipe in recipe_names() or path.suffix == ".toml" or not path.exists():
         return ""
     try:
-        parse_toml(read_bounded(path, MAX_TOML))
+        parse_toml(read_bounded(path, MAX_TOML_CHARACTERS))
     except (OSError, ValueError):
         return recipe
     return ""
 
 
 def _proposal(data: str, out: Path | None, settings: list[str], paths: dict[str, list[str]]) -> str:
-    """The question for a recipe, with the command that answers it."""
-    from ensue.console.data_summary import proposal
-
-    more = [("--set", setting) for setting in settings] + [
-        (option, path) for option, several in paths.items() for path in several
-    ]
-    return f"which recipe? {proposal(data, str(out or ''), [part for pair in more for part in pair])}"
+    """Return the error message for a missing recipe, with the command that an extension proposes for the data."""
+    arguments = [("--set", setting) for setting in settings]
+    arguments += [(option, path) for option, locations in paths.items() for path in locations]
+    for propose in loadable_entries("proposal", Callable).values():  # type: ignore[arg-type]  # isinstance takes it
+        return f"which recipe? {propose(data, str(out or ''), [text for pair in arguments for text in pair])}"
+    return "which recipe? `ensue recipes` lists them"
 
 
 def first_use(task: str, run: Path) -> str:
-    """The command to try with a run of that task."""
+    """Return a command to try with a run of a task."""
     entry = task_entry(task)
     command = next(iter(entry.commands))
     pipeline = entry.pipeline_class
@@ -156,75 +175,75 @@ def recipes(
         return
     from ensue.console.tables import show_recipes
 
-    known = {}
-    for each in recipe_names():
+    readable = {}
+    for recipe_name in recipe_names():
         try:
-            known[each] = read_recipe(each)
-        except EnsueError as error:  # of another package
-            cli.say(str(error))
-    show_recipes(known)
+            readable[recipe_name] = read_recipe(recipe_name)
+        except EnsueError as error:  # a recipe of another package may be invalid
+            cli.notify(str(error))
+    show_recipes(readable)
 
 
 def recipe_of(
     name: str, settings: list[str], *, train: cli.Places = None, valid: cli.Places = None, test: cli.Places = None
-) -> Recipe:
-    """The recipe of a name or a file, with these settings and paths."""
+) -> "Recipe":
+    """Read a recipe by its name or file, with settings and paths of data."""
     from ensue.recipe import read_recipe
 
     return read_recipe(name, settings, train=train or "", valid=valid or "", test=test or "")
 
 
-def train_recipe(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **options: Any) -> Outcome:
-    """Train a recipe, or go on with a run if it is None, and report to the terminal and the trackers."""
+def train_recipe(recipe: "Recipe | None", out: Path, *, track: Sequence[str] = (), **options: Any) -> "Outcome":
+    """Train by a recipe, or resume the run if the recipe is None, with reports to the terminal and to trackers."""
     with importing_torch():
         from ensue.console.reporter import ConsoleReporter
-        from ensue.runs.hub import refuse_hub
+        from ensue.extension import refuse_address
         from ensue.trackers import trackers_of
         from ensue.trackers.tracker import TrackedReporter
         from ensue.training.run import train_run
 
-    refuse_hub(out)
+    refuse_address(out)
     trackers = trackers_of(track)
     with ConsoleReporter() as console:
         reporter = TrackedReporter(console, out, trackers)
         return train_run(recipe, out, reporter=reporter, begins=keep_freed_memory, **options)
 
 
-def exit_if_interrupted(outcome: Outcome, run: Path) -> None:
-    """End the command with status 130, and the command that goes on, if the run was interrupted."""
+def exit_if_interrupted(outcome: "Outcome", run: Path) -> None:
+    """Exit with status 130 and a message with the command to resume, if the run was interrupted."""
     if outcome.reason == "interrupted":
-        cli.say(f"saved at step {outcome.step:,}; go on with\n  ensue train --resume --out {cli.quoted(run)}")
+        cli.notify(f"saved at step {outcome.step:,}; resume with\n  ensue train --resume --out {cli.quoted(run)}")
         raise typer.Exit(130)
 
 
 @contextmanager
-def among_processes(wanted: int | None, timeout: float) -> Iterator[bool]:
-    """A `with` block that runs in each of the processes; it gives whether this one speaks for all.
+def process_group(count: int | None, timeout: float) -> Iterator[bool]:
+    """Join the process group of a run in a `with` block, and yield whether this process has rank 0.
 
-    If `wanted` are to be started, this process starts them, waits, and ends with their status.
+    Without torchrun and with a `count` above 1, start `count` processes, wait for them, and exit with their status.
     """
     size = os.environ.get("WORLD_SIZE")
-    if size is None and wanted is not None and wanted > 1:
-        raise typer.Exit(_started(wanted))
-    if size is not None and wanted not in (None, int(size)):
-        raise EnsueError(f"--processes {wanted}: torchrun has started {size}; leave the option out")
+    if size is None and count is not None and count > 1:
+        raise typer.Exit(_run_processes(count))
+    if size is not None and count not in (None, int(size)):
+        raise EnsueError(f"--processes {count}: torchrun has started {size}; leave the option out")
     if size in (None, "1"):
         yield True
         return
     with importing_torch():
-        from ensue.training.processes import joined
-    with joined(timeout=timeout) as company:
-        yield company.is_first
+        from ensue.training.processes import join_process_group
+    with join_process_group(timeout=timeout) as group:
+        yield group.is_first
 
 
-def _started(count: int) -> int:
-    """The exit status of so many processes of this command."""
+def _run_processes(count: int) -> int:
+    """Run this command in several processes, and return their exit status."""
     with importing_torch():
         from torch.distributed.elastic.multiprocessing.api import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
         from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the processes speak for themselves
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the processes report their errors
     config = LaunchConfig(
         min_nodes=1, max_nodes=1, nproc_per_node=count, run_id=uuid4().hex, rdzv_backend="c10d",
         rdzv_endpoint="localhost:0", max_restarts=0, monitor_interval=0.1,
@@ -237,3 +256,72 @@ def _started(count: int) -> int:
     except SignalException:
         return 130
     return 0
+
+
+def prepare(
+    recipe: Annotated[
+        str | None, Argument(help="A recipe's name or a TOML file; its tokenizer counts."), Access.RECIPE
+    ] = None,
+    train: cli.TrainOption = None,
+    valid: cli.ValidOption = None,
+    out: Annotated[
+        Path | None, Option(help="The folder of token ids; labeled data go to the cache."), Access.OUT_FOLDER
+    ] = None,
+    column: Annotated[str, Option(help="The column of Parquet files or data sets, or the key of JSON lines.")] = "",
+    settings: cli.SettingsOption = None,
+    processes: Annotated[int, Option(min=1, max=1024, help="Processes that tokenize text or read labeled data.")] = 1,
+    shard_tokens: Annotated[int, Option(min=1, help="Minimum tokens of a shard, except the last.")] = 1 << 28,
+    check: Annotated[bool, Option("--check", help="Read all shards in --out and compare checksums.")] = False,
+) -> None:
+    """Tokenize a text or read labeled data once for all trainings."""
+    if check:
+        if out is None:
+            raise EnsueError("--check needs --out, the folder of the ids")
+        from ensue.data.corpus.prepared import Prepared
+
+        cli.notify(f"{out}: {Prepared(out).verify():,} shards, all as they were written")
+        return
+    if recipe is None:
+        raise EnsueError("which recipe? `ensue recipes` lists them; only --check needs none")
+    chosen = recipe_of(recipe, settings or [], train=train, valid=valid)
+    with importing_torch():
+        from ensue.tasks.contract.data_set import prepare_examples
+        from ensue.tasks.texts.corpus import prepare_corpus
+
+    if chosen.keeps_examples:
+        if out is not None or column:
+            raise EnsueError(
+                "labeled data are kept in the cache (ENSUE_CACHE), and data.* names columns: no --out here"
+            )
+        cli.notify(prepare_examples(chosen, processes=processes))
+        return
+    if out is None:
+        raise EnsueError("--out names the folder of the ids")
+    prepare_corpus(chosen, out, column=column, processes=processes, shard_tokens=shard_tokens, notify=cli.notify)
+    cli.notify(f"{out} is complete; try\n  ensue train {cli.quoted(recipe)} --train {cli.quoted(out)} --out run")
+
+
+def cache(
+    older_than: Annotated[
+        str | None, Option(help="Remove files that were not used for this long: 30d, 12h, 2w.")
+    ] = None,
+    clear: Annotated[bool, Option("--clear", help="Remove all files of the cache.")] = False,
+) -> None:
+    """Show or remove the files of the cache. All of them can be made again: ids, tokenizers, compiled cells."""
+    from ensue.console.cache import clear_cache, show_cache
+
+    if clear and older_than is not None:
+        raise EnsueError("cache takes --older-than or --clear, one of the two")
+    clear_cache(older_than) if clear or older_than is not None else show_cache()
+
+
+def machine(
+    renew: Annotated[bool, Option("--renew", help="Measure again.")] = False,
+    as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Show how this machine computes fastest. It is measured once, at the first training, and kept for all runs."""
+    from ensue.console.tables import machine_json, show_machine
+    from ensue.training.machine import machine_profile
+
+    profile = machine_profile(cli.notify, renew=renew)
+    print(machine_json(profile)) if as_json else show_machine(profile)

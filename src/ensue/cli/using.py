@@ -1,19 +1,19 @@
 """The commands that use a trained model: evaluate, predict, inspect, score."""
 
-from __future__ import annotations
-
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from ensue.cli import options as cli
-from ensue.data.files import one_location
+from ensue.data.decoding import MARK
+from ensue.data.files import as_location
 from ensue.decode.search import BeamSearch
-from ensue.errors import EnsueError
-from ensue.extension import pipeline_methods, with_options
+from ensue.errors import EnsueError, nearest
+from ensue.extension import entries, find_entry, pipeline_methods, with_options
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access
 
@@ -38,55 +38,48 @@ def evaluate(
     format: Annotated[str | None, Option(help="The format of labeled data; default: by name and first lines.")] = None,
     draws: Annotated[
         int | None,
-        Option(min=1, max=100_000, help="Of latent variables: draws for each example; several estimate -log p."),
+        Option(min=1, max=100_000, help="Latent samples per example; several estimate -log p by importance weighting."),
     ] = None,
     compare: Annotated[
         Path | None, Option(help="Another run: test the difference by paired bootstrap."), Access.RUN
-    ] = None,
-    errors: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Of a tagger: a table of the words whose label is wrong, to be written."),
-        Access.OUT_FILE,
     ] = None,
     overwrite: cli.OverwriteOption = False,
     as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
     others: cli.WithOption = None,
     vectors: cli.VectorsOption = None,
-    encoding: cli.EncodingOption = "utf-8",
+    encoding: cli.EncodingOption = None,
     device: cli.DeviceOption = "auto",
     threads: cli.OneThreadOption = None,
     precision: cli.PrecisionOption = "float32",
     **search: Any,
 ) -> None:
     """Score a model on a text or on labeled data."""
-    adaptation = cli.taken_adaptation(search)
-    behind, path = cli.behind_and_data(paths)
-    added = cli.taken_options("evaluate", search)
-    methods = {next(iter(method.options)): method for method in pipeline_methods("evaluate").values()}
-    questions = {
-        "minimal_pairs": minimal_pairs,
-        "similarity": similarity,
-        **{name: added.get(name) for name in methods},
-    }
-    if (path != "") + sum(given is not None for given in questions.values()) != 1:
-        others_are = ", ".join(f"--{name.replace('_', '-')}" for name in questions)
-        raise EnsueError(f"evaluate takes a PATH, or a file with one of {others_are}")
-    every = {"format": format or None, "draws": draws, "errors": errors, "overwrite": overwrite or None}
-    options: dict[str, Any] = {name: value for name, value in every.items() if value is not None}
+    adaptation = cli.pop_adaptation(search)
+    behind, path = cli.split_behind(paths)
+    added = cli.pop_options("evaluate", search)
+    reports = [method for method in pipeline_methods("evaluate").values() if method.reads_data]
+    methods = {next(iter(m.options)): m for m in pipeline_methods("evaluate").values() if m not in reports}
+    inputs = {"minimal_pairs": minimal_pairs, "similarity": similarity, **{name: added.get(name) for name in methods}}
+    if (path != "") + sum(value is not None for value in inputs.values()) != 1:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in inputs)
+        raise EnsueError(f"evaluate takes a PATH, or a file with one of {flags}")
+    values = {"format": format or None, "draws": draws}
+    options: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     pipeline = cli.load_for(
         "evaluate", run, device, threads, precision, vectors=vectors, others=others, search=search,
-        adaptation=adaptation, compare=compare, minimal_pairs=minimal_pairs, similarity=similarity, **added, **options,
+        adaptation=adaptation, compare=compare, minimal_pairs=minimal_pairs, similarity=similarity,
+        overwrite=overwrite or None, **added, **options,
     )  # fmt: skip
     pipeline = cli.with_behind("evaluate", pipeline, behind, device, threads, precision)
-    from ensue.console.tables import show_confusions, show_pairs, show_scores
+    from ensue.console.tables import show_pairs, show_scores
 
     if minimal_pairs is not None:
-        result = pipeline.minimal_pairs(minimal_pairs, encoding=encoding)
+        result = pipeline.minimal_pairs(minimal_pairs, encoding=pipeline.reading(minimal_pairs, encoding)["encoding"])
         print(json.dumps(result.as_json())) if as_json else show_pairs(result)
         return
     if not path:
         if similarity is not None:
-            scores = pipeline.text_similarity(similarity, encoding=encoding)
+            scores = pipeline.text_similarity(similarity, encoding=pipeline.reading(similarity, encoding)["encoding"])
         else:
             from ensue.metrics.scores import Scores
 
@@ -97,16 +90,25 @@ def evaluate(
         print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
         return
     if compare is not None:
-        given: dict[str, Any] = {"search": search, "adaptation": adaptation, "compare": compare}
-        options["compare"] = cli.load_for("evaluate", compare, device, threads, precision, **given)
-    scores = pipeline.evaluate(path, encoding=encoding, **options)
+        options["compare"] = cli.load_for(
+            "evaluate", compare, device, threads, precision, search=search, adaptation=adaptation, compare=compare
+        )
+    from ensue.tasks.contract.chunks import report_progress
+
+    options |= pipeline.reading(path, encoding, format)
+    by_report = [(report, {name: added[name] for name in report.options if name in added}) for report in reports]
+    requests = [(report.load(), arguments) for report, arguments in by_report if arguments]
+    with report_progress("evaluate", path, sys.stderr.isatty()):
+        results = [make(pipeline, path, overwrite=overwrite, **chosen, **options) for make, chosen in requests]
+        scores = results[0].scores if results else pipeline.evaluate(path, **options)
     for line in filter(None, (pipeline.protocol(scores), pipeline.lacking())):
-        cli.say(line)
-    print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
-    if errors is not None:
-        if not as_json:
-            show_confusions(scores.confusion)
-        cli.say(f"wrote {errors}")
+        cli.notify(line)
+    if as_json:
+        print(json.dumps(dict(item for result in (scores, *results) for item in result.as_json().items())))
+    else:
+        show_scores(scores, [table for report in results for table in report.tables()])
+    for value in (value for _, arguments in requests for value in arguments.values() if isinstance(value, Path)):
+        cli.notify(f"wrote {value}")
 
 
 @cli.with_settings(BeamSearch, after="splitter", of_run=True)
@@ -126,25 +128,49 @@ def predict(
     as_json: Annotated[bool, Option("--json", help="A JSON line for each text, with probabilities.")] = False,
     splitter: Annotated[
         str | None,
-        Option(help="How text is cut into words: treebank, simple, characters, whitespace; default: as in training."),
+        Option(help="The word tokenizer: treebank, simple, characters, whitespace; default: as in training."),
     ] = None,
     at_least: Annotated[
-        float | None, Option(min=0, max=1, help="Give no label whose probability is below this; default: 0.")
+        float | None, Option(min=0, max=1, help="Leave out labels, or spans, whose probability is lower; default: 0.")
     ] = None,
+    to: Annotated[
+        str | None, Option(help="Write brat, label-studio, doccano, prodigy, docbin, conll, conllu, csv or jsonl.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(help="With --to: the file, or for brat the folder; default: stdout, or beside the texts."),
+        Access.OUT_FOLDER,
+    ] = None,
+    offsets: Annotated[
+        str | None, Option(help="With --to: the unit of offsets: characters, utf-16, bytes; default: by the format.")
+    ] = None,
+    overwrite: cli.OverwriteOption = False,
     others: cli.WithOption = None,
     vectors: cli.VectorsOption = None,
     shard: cli.ShardOption = None,
-    encoding: cli.EncodingOption = "utf-8",
+    encoding: cli.EncodingOption = None,
+    output_encoding: Annotated[
+        str | None, Option(help="The encoding of stdout; default: utf-8. utf-8-sig: with a byte order mark, for Excel.")
+    ] = None,
     device: cli.DeviceOption = "auto",
     threads: cli.OneThreadOption = None,
     precision: cli.PrecisionOption = "float32",
     **search: Any,
 ) -> None:
     """Label, translate, summarize or fill in texts, in order."""
-    from ensue.tasks.contract.chunks import Shard
+    from ensue.console.output import output_in
+    from ensue.tasks.contract.chunks import Shard, report_progress
 
-    behind, path = cli.behind_and_data(paths)
-    options = cli.taken_options("predict", search)
+    if out and output_encoding:
+        raise EnsueError("--output-encoding is for stdout; the file of --out is UTF-8")
+    if (to is None and (out or offsets)) or (to and (as_json or shard)):
+        raise EnsueError(
+            "--out and --offsets go with --to FORMAT" if not to else "--to goes without --json and --shard"
+        )
+    if to is not None and to not in (writers := entries("writer")):
+        raise EnsueError(f'unknown format "{to}"{nearest(to, writers) or "; expected " + ", ".join(writers)}')
+    behind, path = cli.split_behind(paths)
+    options = cli.pop_options("predict", search)
     pipeline = cli.load_for(
         "predict", run, device, threads, precision, vectors=vectors, others=others,
         search=search | {"at_least": at_least}, format=format, splitter=splitter, shard=shard, **options,
@@ -153,14 +179,23 @@ def predict(
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
     pipeline = cli.with_behind("predict", pipeline, behind, device, threads, precision)
     texts = path or "-"
-    part = Shard.parse(shard, texts)
-    lines = pipeline.prediction_lines(
-        texts, format=format, encoding=encoding, as_json=as_json, color=sys.stdout.isatty(), shard=part
-    )
-    for line in lines:
-        print(line, end="", flush=True)
+    reading: dict[str, Any] = {"format": None} | pipeline.reading(texts, encoding, format)
+    is_shown = sys.stderr.isatty() and not sys.stdout.isatty() and texts != "-"
+    with output_in(output_encoding), report_progress("predict", texts, is_shown):
+        if to is not None:
+            write: Any = find_entry("writer", to, Callable)  # type: ignore[arg-type]  # an abstract class
+            lines = write(pipeline, texts, out, to=to, offsets=offsets, overwrite=overwrite, **reading)
+        else:
+            display: dict[str, Any] = {"as_json": as_json, "color": sys.stdout.isatty()}
+            lines = pipeline.prediction_lines(texts, shard=Shard.parse(shard, texts), **display, **reading)
+        is_first = bool(output_encoding)  # the encoding writes its own byte order mark, or none
+        for line in lines:
+            print(line.removeprefix(MARK) if is_first else line, end="", flush=True)
+            is_first = is_first and not line
     if lacking := pipeline.lacking():
-        cli.say(lacking)
+        cli.notify(lacking)
+    if out:
+        cli.notify(f"wrote {out}")
 
 
 @cli.with_settings(BeamSearch, after="off", without=("n_best",), of_run=True)
@@ -173,27 +208,31 @@ def inspect(
     ],
     out: Annotated[Path, Option(help="The page to write."), Access.OUT_FILE] = Path("inspection.html"),
     overwrite: cli.OverwriteOption = False,
-    target: Annotated[str | None, Option(help="A target to look at, in place of the model's own output.")] = None,
-    beside: Annotated[Path | None, Option(help="Another run of the same task, shown at the side."), Access.RUN] = None,
-    at: Annotated[int | None, Option(help="Why this token was expected, from 1 on; 0: the one behind.")] = None,
-    token: Annotated[str | None, Option(help="Why this token was, or was not, in its place.")] = None,
-    off: Annotated[str | None, Option(help='Units to switch off, as "layer 1, cell: 3, 7-9" or "... = mean".')] = None,
+    target: Annotated[str | None, Option(help="A target to show in place of the model's output.")] = None,
+    beside: Annotated[Path | None, Option(help="Another run of the same task, shown side by side."), Access.RUN] = None,
+    at: Annotated[int | None, Option(help="Explain the token at this position, from 1; 0: the next token.")] = None,
+    token: Annotated[str | None, Option(help="Explain why this token was, or was not, expected there.")] = None,
+    off: Annotated[
+        str | None, Option(help='Units to switch off, such as "layer 1, cell: 3, 7-9" or "... = mean".')
+    ] = None,
     vectors: cli.VectorsOption = None,
+    encoding: cli.EncodingOption = None,
     device: cli.DeviceOption = "auto",
     threads: cli.OneThreadOption = None,
     **search: Any,
 ) -> None:
-    """Write a page that shows the inside of a model with a text."""
-    asked: dict[str, Any] = {"at": at, "token": token, "off": off}
-    options: dict[str, Any] = {"vectors": vectors, "search": search, "target": target, **asked}
+    """Write a page with activations, attention and probabilities."""
+    explained: dict[str, Any] = {"at": at, "token": token, "off": off}
+    options: dict[str, Any] = {"vectors": vectors, "search": search, "target": target, **explained}
     pipelines = [cli.load_for("inspect", run, device, threads, **options)]
     from ensue.console.inspection import check_same_task, write_inspection
 
     if beside is not None:
         check_same_task(run, beside)
         pipelines.append(cli.load_for("inspect", beside, device, threads, **options))
-    given = {name: value for name, value in asked.items() if value is not None}
-    cli.say(f"wrote {write_inspection(pipelines, texts, out, target=target, overwrite=overwrite, options=given)}")
+    explained = {name: value for name, value in explained.items() if value is not None}
+    more: dict[str, Any] = {"target": target, "overwrite": overwrite, "options": explained, "encoding": encoding}
+    cli.notify(f"wrote {write_inspection(pipelines, texts, out, **more)}")
 
 
 @cli.with_settings(Adaptation, after="beside")
@@ -204,10 +243,10 @@ def score(
     as_json: Annotated[bool, Option("--json", help="A JSON line for each token or pair.")] = False,
     as_csv: Annotated[bool, Option("--csv", help="A table with a header: position, token or pair, nats.")] = False,
     beside: Annotated[
-        list[Path] | None, Option(help="Of --csv: another run, a column for each; may be repeated."), Access.RUN
+        list[Path] | None, Option(help="With --csv: another run, as a further column; may be repeated."), Access.RUN
     ] = None,
     others: cli.WithOption = None,
-    encoding: cli.EncodingOption = "utf-8",
+    encoding: cli.EncodingOption = None,
     device: cli.DeviceOption = "auto",
     threads: cli.OneThreadOption = None,
     precision: cli.PrecisionOption = "float32",
@@ -218,23 +257,24 @@ def score(
     from ensue.data.sources import is_stream, stream_name
 
     options: dict[str, Any] = {"format": format} if format else {}
-    adaptation = cli.taken_adaptation(settings)
+    adaptation = cli.pop_adaptation(settings)
     if as_csv and as_json:
-        raise EnsueError("--csv and --json are two forms; expected one")
+        raise EnsueError("--csv and --json exclude each other; expected one")
     if beside and not as_csv:
         raise EnsueError("--beside RUN goes with --csv, in which each run is a column")
     runs = [run, *(beside or [])]
-    if len({str(each) for each in runs}) < len(runs):
-        raise EnsueError(f"{run}: is named twice; expected different runs")
-    texts = one_location(paths or []) or "-"
+    if len({str(path) for path in runs}) < len(runs):
+        raise EnsueError(f"{run}: occurs twice; expected different runs")
+    texts = as_location(paths or []) or "-"
     if beside and is_stream(texts):
-        raise EnsueError(f"several runs need a file, which each of them reads; found {stream_name(texts)}")
+        raise EnsueError(f"several runs need a file, which is read once for each run; found {stream_name(texts)}")
     pipelines = [
-        cli.load_for("score", each, device, threads, precision, others=others, adaptation=adaptation, **options)
-        for each in runs
+        cli.load_for("score", path, device, threads, precision, others=others, adaptation=adaptation, **options)
+        for path in runs
     ]
     scored = [
-        pipeline.score_lines(texts, encoding=encoding, as_json=as_json or as_csv, **options) for pipeline in pipelines
+        pipeline.score_lines(texts, as_json=as_json or as_csv, **pipeline.reading(texts, encoding, format))
+        for pipeline in pipelines
     ]
     for line in csv_lines(dict(zip(map(str, runs), scored, strict=True))) if as_csv else scored[0]:
         print(line, flush=True)

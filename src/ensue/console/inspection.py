@@ -1,7 +1,5 @@
 """The page that `ensue inspect` writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
@@ -9,54 +7,50 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ensue.data.sources import whole_text
+from ensue.data.sources import load_text
 from ensue.errors import EnsueError, RunError
-from ensue.notices import say_once
+from ensue.notices import warn_once
 from ensue.runs.directory import RunDirectory
-from ensue.runs.hub import found_run
+from ensue.runs.schema import existing_run
 
-NUMBERS = {1: "one text", 2: "two texts"}
+TEXT_COUNTS = {1: "one text", 2: "two texts"}
 
 
-def check_same_task(run: Path, beside: Path) -> None:
-    """Raises EnsueError unless a run has the task of that at whose side it shall be shown."""
-    one, other = (RunDirectory(found_run(path)).entry for path in (run, beside))
-    if one is not other:
-        raise RunError(f"{beside}: a {other.what}, and {run} is a {one.what}; expected runs of one task")
+def check_same_task(run: Path, other: Path) -> None:
+    """Raise EnsueError unless two runs have the same task."""
+    task, other_task = (RunDirectory(existing_run(path)).entry for path in (run, other))
+    if task is not other_task:
+        raise RunError(f"{other}: a {other_task.what}, and {run} is a {task.what}; expected runs of the same task")
 
 
 def write_inspection(
-    pipelines: Sequence[Any],
-    texts: Sequence[str],
-    out: Path,
-    *,
-    target: str | None = None,
-    overwrite: bool = False,
+    pipelines: Sequence[Any], texts: Sequence[str], out: Path, *, target: str | None = None, overwrite: bool = False,
     options: Mapping[str, Any] = MappingProxyType({}),
-) -> Path:
-    """Inspects the texts of an input ("-": stdin), or what a given `target` is to the models, and writes the page, with
-    the models side by side. `options` are those of the pipelines' `inspect`.
+    encoding: str | None = None,
+) -> Path:  # fmt: skip
+    """Write the page of one or more models side by side. Each of `texts` is a text, the name of a file, or "-" (stdin).
 
-    Raises EnsueError if a model reads another number of texts.
+    Raises EnsueError unless each model reads as many texts as there are in `texts`.
     """
     reads_vectors = any(pipeline.reads_vectors for pipeline in pipelines)
-    read = list(texts) if reads_vectors else [_text(text) for text in texts]
-    for wanted in [pipeline.num_texts for pipeline in pipelines]:
-        if len(read) != wanted:
-            what = "one file" if reads_vectors else NUMBERS.get(wanted, f"{wanted} texts")
-            raise EnsueError(f"the model reads {what}; found {len(read)}")
-    given = () if target is None else (target,)
-    first, *others = [pipeline.inspect_texts(*read, *given, **options) for pipeline in pipelines]
-    path: Path = reduce(lambda one, other: one.beside(other), others, first).save(out, overwrite=overwrite)
-    return path
+    contents = list(texts) if reads_vectors else [_read_text(text, pipelines[0], encoding) for text in texts]
+    for count in [pipeline.num_texts for pipeline in pipelines]:
+        if len(contents) != count:
+            expected = "one file" if reads_vectors else TEXT_COUNTS.get(count, f"{count} texts")
+            raise EnsueError(f"the model reads {expected}; found {len(contents)}")
+    targets = () if target is None else (target,)
+    if reads_vectors and encoding:
+        options = {**options, "encoding": encoding}
+    first, *others = [pipeline.inspect_texts(*contents, *targets, **options) for pipeline in pipelines]
+    return reduce(lambda page, other: page.beside(other), others, first).save(out, overwrite=overwrite)
 
 
-def _text(given: str) -> str:
-    """A text, that of an input ("-": stdin), or that of a file of this name, which is said."""
-    if given == "-":
-        return whole_text("-").strip()
-    with suppress(OSError, ValueError):  # a text may be no name of a file
-        if Path(given).is_file():
-            say_once(f"inspect {given}", f"{given}: the text of this file is looked at")
-            return whole_text(given).strip()
-    return given
+def _read_text(argument: str, pipeline: Any, encoding: str | None) -> str:
+    """Return the text of stdin for "-", else the text of the file with this name (with a notice), else the argument."""
+    if argument == "-":
+        return load_text("-", pipeline.reading("-", encoding)["encoding"]).strip()
+    with suppress(OSError, ValueError):  # a text may be an invalid path
+        if Path(argument).is_file():
+            warn_once(f"inspect {argument}", f"{argument}: reading the text from this file")
+            return load_text(argument, pipeline.reading(argument, encoding)["encoding"]).strip()
+    return argument

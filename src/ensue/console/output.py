@@ -1,6 +1,4 @@
-"""stdout and stderr, also where they cannot be written (full disk, closed stream, reader gone); notices and errors."""
-
-from __future__ import annotations
+"""Handling of failures of stdout and stderr (full disk, closed stream or pipe), and display of notices and errors."""
 
 import gc
 import os
@@ -14,30 +12,31 @@ from contextlib import contextmanager, suppress
 from threading import Timer
 from typing import Any, TextIO
 
+from ensue.data.decoding import checked_encoding
 from ensue.errors import EnsueError
 from ensue.notices import Notice
 
 
 @contextmanager
 def streams() -> Iterator[None]:
-    """Sends all output through `Results` and `Complaints`, in a `with` block; that of libraries too."""
+    """Replace `sys.stdout` and `sys.stderr` by `Results` and `Diagnostics` in a `with` block."""
     _fill_descriptors()
-    usual = sys.stdout, sys.stderr
-    sys.stdout = Results(usual[0] or _opened(1))  # type: ignore[assignment]
-    sys.stderr = Complaints(usual[1] or _opened(2))  # type: ignore[assignment]
+    original = sys.stdout, sys.stderr
+    sys.stdout = Results(original[0] or _opened(1))  # type: ignore[assignment]
+    sys.stderr = Diagnostics(original[1] or _opened(2))  # type: ignore[assignment]
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = usual
+        sys.stdout, sys.stderr = original
 
 
 def _fill_descriptors() -> None:
-    """Opens the null device for descriptors that are closed. If it did not, the next file would get one of them."""
+    """Open the null device for closed descriptors, since otherwise the next opened file would get their numbers."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY)  # takes the lowest that is free
+            os.open(os.devnull, os.O_RDONLY)  # opens the lowest free descriptor
 
 
 def _opened(descriptor: int) -> TextIO:
@@ -45,7 +44,7 @@ def _opened(descriptor: int) -> TextIO:
 
 
 class _Stream(ABC):
-    """A text stream whose `_failed` decides what a failure does. Characters that a terminal cannot show are escaped."""
+    """A text stream with a handler of failures. Characters that the encoding of a terminal lacks are escaped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -54,7 +53,7 @@ class _Stream(ABC):
         stream.reconfigure(encoding=encoding, errors="backslashreplace")  # type: ignore[attr-defined]
 
     def write(self, text: str) -> int:
-        show_waiting()
+        show_notices()
         self._try(lambda: self._stream.write(text))
         return len(text)
 
@@ -63,17 +62,17 @@ class _Stream(ABC):
 
     @abstractmethod
     def _failed(self, error: OSError) -> None:
-        """Called for a failure, and at each later attempt to write."""
+        """Handle a failure, and each later attempt to write."""
 
     def _try(self, write: Callable[[], object]) -> None:
         try:
             write()
         except OSError as error:
             self._error = self._error or error
-            with suppress(OSError, ValueError):  # Python writes what is left once more at its end
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, self._stream.fileno())
-                os.close(nowhere)
+            with suppress(OSError, ValueError):  # Python flushes the buffer again when it exits
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self._stream.fileno())
+                os.close(null)
         if self._error is not None:
             self._failed(self._error)
 
@@ -82,7 +81,7 @@ class _Stream(ABC):
 
 
 class Results(_Stream):
-    """stdout. If a result cannot be written, the command ends; without a message if the reader is gone (`| head`)."""
+    """The stream stdout. The command ends if writing fails, without a message if a pipe is closed (`| head`)."""
 
     def _failed(self, error: OSError) -> None:
         if isinstance(error, BrokenPipeError):
@@ -90,49 +89,65 @@ class Results(_Stream):
         raise EnsueError(f"stdout cannot be written to ({error.strerror})") from None
 
 
-class Complaints(_Stream):
-    """stderr. If progress cannot be written, the command goes on."""
+@contextmanager
+def output_in(encoding: str | None) -> Iterator[None]:
+    """Set the encoding of stdout in a `with` block. Raises EnsueError if it is unknown, or lacks a character."""
+    if encoding:
+        name = checked_encoding(encoding)
+        sys.stdout.reconfigure(encoding=name, errors="strict")  # type: ignore[union-attr]
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        sign = error.object[error.start]
+        raise EnsueError(
+            f'stdout: {encoding} lacks the character "{sign}" (U+{ord(sign):04X}) of a line; '
+            "expected an encoding that has it, such as --output-encoding utf-8-sig"
+        ) from None
+
+
+class Diagnostics(_Stream):
+    """The stream stderr. The command continues if writing fails."""
 
     def _failed(self, error: OSError) -> None:
         pass
 
 
-_waiting: deque[str] = deque()
-"""Notices that are shown before whatever is written next. A mistake is one line, so that it takes their place."""
-SECONDS = 5.0
-"""The longest time that a notice waits."""
+_pending: deque[str] = deque()
+"""Notices that are shown before the next output. An error message replaces them."""
+MAX_DELAY_SECONDS = 5.0
+"""The time after which a notice is shown if there is no other output."""
 
 
-def show_waiting() -> None:
-    """Shows the notices that wait. Any thread may call it."""
+def show_notices() -> None:
+    """Show the pending notices. Thread-safe."""
     notices = []
     with suppress(IndexError):
         while True:
-            notices.append(_waiting.popleft())
+            notices.append(_pending.popleft())
     if notices:
         sys.stderr.write("".join(notices))
         sys.stderr.flush()
 
 
-def drop_waiting() -> None:
-    """Forgets the notices that wait."""
-    _waiting.clear()
+def drop_notices() -> None:
+    """Remove the pending notices."""
+    _pending.clear()
 
 
 @contextmanager
 def notices_shown() -> Iterator[None]:
-    """Shows notices as one line, in a `with` block. Other warnings are shown as Python does."""
-    usual = warnings.showwarning
+    """Show each notice as a line in a `with` block. Python shows other warnings."""
+    original = warnings.showwarning
 
     def show(
         message: Warning | str, category: type[Warning], filename: str, lineno: int,
         file: TextIO | None = None, line: str | None = None,
     ) -> None:  # fmt: skip
         if not issubclass(category, Notice):
-            usual(message, category, filename, lineno, file, line)
+            original(message, category, filename, lineno, file, line)
         else:
-            _waiting.append(f"ensue: {message}\n")
-            timer = Timer(SECONDS, show_waiting)
+            _pending.append(f"ensue: {message}\n")
+            timer = Timer(MAX_DELAY_SECONDS, show_notices)
             timer.daemon = True
             timer.start()
 
@@ -140,31 +155,28 @@ def notices_shown() -> Iterator[None]:
     try:
         yield
     finally:
-        warnings.showwarning = usual
-        show_waiting()
+        warnings.showwarning = original
+        show_notices()
 
 
 _NO_TEXT = re.compile("[^\\s\"']*[\ud800-\udfff][^\\s\"']*")
-"""Matches a word with surrogates, which stand for bytes that are not UTF-8."""
+"""Matches a word with surrogates, by which Python represents bytes that are not UTF-8."""
 _BYTES = re.compile(r"allocate (\d+) bytes")
 
 
-def mistake(error: BaseException) -> str | None:
-    """The message for a mistake of the user or the system; None for a bug, whose traceback is shown.
-
-    It may have several lines: `ensue.errors.in_one_line`.
-    """
+def user_message(error: BaseException) -> str | None:
+    """Return the message for an error of the user or the system; None for a bug."""
     match error:
         case EnsueError():
             return error.in_options()
         case OSError():
             reason = error.strerror or str(error)
             return reason if error.filename is None else f"{error.filename}: {reason}"
-        case UnicodeEncodeError() if found := _NO_TEXT.search(error.object):
-            return f"{ascii(found[0])[1:-1]}: not UTF-8"
+        case UnicodeEncodeError() if match := _NO_TEXT.search(error.object):
+            return f"{ascii(match[0])[1:-1]}: not UTF-8"
         case MemoryError() | RuntimeError() if _is_out_of_memory(error):
-            wanted = _BYTES.search(str(error))
-            return "not enough memory" + (f": {int(wanted[1]):,} more bytes were asked for" if wanted else "")
+            requested = _BYTES.search(str(error))
+            return "not enough memory" + (f": {int(requested[1]):,} more bytes were requested" if requested else "")
     return None
 
 
@@ -180,10 +192,10 @@ def _is_out_of_memory(error: MemoryError | RuntimeError) -> bool:
 
 @contextmanager
 def importing_torch() -> Iterator[None]:
-    """Imports without searches for garbage, in a `with` block.
+    """Disable garbage collection in a `with` block that imports torch.
 
-    An import of torch makes a million objects, and all of them stay. Searches for garbage would take a third of its
-    time. The objects are left out of all later searches too.
+    The import creates a million permanent objects. Collections would take a third of the import's time. Afterwards the
+    objects are frozen, so that later collections skip them.
     """
     if "torch" in sys.modules or not gc.isenabled():
         yield

@@ -1,6 +1,4 @@
-"""The progress of a run, on a terminal or line by line."""
-
-from __future__ import annotations
+"""The progress of a run on stderr: a live bar on a terminal, else lines."""
 
 import time
 from typing import Self
@@ -13,51 +11,47 @@ from ensue.console.tables import label_rows
 from ensue.runs.reporter import Facts, Outcome, Reporter, StepReport, Validation
 
 SECONDS_BETWEEN_LINES = 10
-SAMPLE_LINES = 4
-WORST_LABELS = 8
+MAX_SAMPLE_LINES = 4
+MAX_LABELS = 8
 SECONDS_BETWEEN_REFRESHES = 0.1
 
 
 class Bar:
-    """A live bar on a terminal, a line now and then elsewhere."""
+    """A progress bar on a terminal; without a terminal, a line every ten seconds."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TextColumn("{task.fields[more]}", markup=False),
-            console=console,
-            transient=True,
-            auto_refresh=False,
-        )
+            TextColumn("{task.description}", markup=False), BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[note]}", markup=False), console=console,
+            transient=True, auto_refresh=False,
+        )  # fmt: skip
         self.shown_at = time.monotonic()
 
-    def show(self, what: str, share: float, more: str = "") -> None:
-        """Shows the work, the share of it that is done, and `more`, unless the last time was a moment ago."""
-        now, begins = time.monotonic(), self.console.is_terminal and not self.progress.task_ids
+    def show(self, name: str, share: float, note: str = "") -> None:
+        """Show the computation `name`, its completed share, and a `note`, unless the last update was just before."""
+        now, is_new = time.monotonic(), self.console.is_terminal and not self.progress.task_ids
         wait = SECONDS_BETWEEN_REFRESHES if self.console.is_terminal else SECONDS_BETWEEN_LINES
-        if now - self.shown_at < wait and share < 1 and not begins:
+        if now - self.shown_at < wait and share < 1 and not is_new:
             return
         self.shown_at = now
         if not self.console.is_terminal:
-            self.console.print(f"{what}  {share:.0%}  {more}".rstrip(), markup=False)
+            self.console.print(f"{name}  {share:.0%}  {note}".rstrip(), markup=False)
             return
-        if begins:
-            self.progress.add_task(what, total=1.0, more=more)
+        if is_new:
+            self.progress.add_task(name, total=1.0, note=note)
             self.progress.start()
-        self.progress.update(self.progress.task_ids[0], description=what, completed=share, more=more, refresh=True)
+        self.progress.update(self.progress.task_ids[0], description=name, completed=share, note=note, refresh=True)
 
     def stop(self) -> None:
-        """Removes the bar; `show` begins another one."""
-        for task in self.progress.task_ids:  # none elsewhere
+        """Remove the bar. `show` starts a new bar."""
+        for task in self.progress.task_ids:  # empty without a terminal
             self.progress.stop()
             self.progress.remove_task(task)
 
 
 class ConsoleReporter(Reporter):
-    """Messages of a run and its progress, everything on stderr. A context manager."""
+    """A context manager that shows messages and progress of a run on stderr."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
@@ -76,7 +70,7 @@ class ConsoleReporter(Reporter):
         self.unit = facts.unit
         self.console.print(f"{facts.model}, {facts.num_parameters:,} parameters; {facts.data}", markup=False)
         threads = f"{facts.threads} thread{'s' * (facts.threads != 1)}"
-        resumed = f"; going on from {facts.resumed_from}" if facts.resumed_from else ""
+        resumed = f"; resumed from {facts.resumed_from}" if facts.resumed_from else ""
         self.console.print(f"{facts.device}, {threads}, {facts.precision}{resumed}")
         if facts.protocol:
             self.console.print(facts.protocol, style="dim", markup=False)
@@ -86,9 +80,9 @@ class ConsoleReporter(Reporter):
     def noted(self, note: str) -> None:
         self.console.print(f"note: {note}", style="yellow", markup=False)
 
-    def working(self, what: str, share: float) -> None:
+    def working(self, name: str, share: float) -> None:
         if share < 1:
-            self.bar.show(what, share)
+            self.bar.show(name, share)
         else:
             self.bar.stop()
 
@@ -96,8 +90,8 @@ class ConsoleReporter(Reporter):
         self.loss = _smoothed(self.loss, report.loss)
         self.speed = _smoothed(self.speed, report.speed)
         number = f"{self.speed / 1000:,.1f}k" if self.speed >= 1000 else f"{self.speed:.0f}"
-        more = f"loss {self.loss:.3f}  {number} {self.unit}/s  {_clock(report.seconds_left)} left"
-        self.bar.show(f"step {report.step:,}", report.share, more)
+        note = f"loss {self.loss:.3f}  {number} {self.unit}/s  {_clock(report.seconds_left)} left"
+        self.bar.show(f"step {report.step:,}", report.share, note)
 
     def validated(self, validation: Validation) -> None:
         self.console.print(
@@ -117,7 +111,7 @@ class ConsoleReporter(Reporter):
                 self.console.print(f"best weights (step {outcome.best_step:,}), {name}: {summary}")
         last = outcome.test or outcome.valid or {}
         if len(last.get("per_label", {})) > 1:
-            self.console.print(label_rows(last["per_label"], most=WORST_LABELS))
+            self.console.print(label_rows(last["per_label"], max_rows=MAX_LABELS))
 
 
 def _smoothed(old: float, new: float) -> float:
@@ -125,9 +119,9 @@ def _smoothed(old: float, new: float) -> float:
 
 
 def shortened(sample: str) -> list[str]:
-    """The first lines of a sample that hold something, without control characters."""
+    """Return the first non-blank lines of a sample, without control characters."""
     lines = "".join(c if c.isprintable() or c == "\n" else "�" for c in sample).split("\n")
-    return [line for line in lines if line.strip()][:SAMPLE_LINES]
+    return [line for line in lines if line.strip()][:MAX_SAMPLE_LINES]
 
 
 def _clock(seconds: float) -> str:

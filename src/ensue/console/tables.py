@@ -1,14 +1,14 @@
 """Scores, recipes and other tables on stdout."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,16 +17,18 @@ from ensue.errors import EnsueError, distinct_names, listed
 from ensue.recipe import Recipe, TrainRecipe
 from ensue.tasks import TASKS, task_entry
 
-if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
+if TYPE_CHECKING:  # listing recipes must not import torch, which takes seconds
     from ensue.tasks.contract.task import Scores
-    from ensue.training.device import Way
+    from ensue.training.device import ComputeMode
     from ensue.training.machine import Profile
 
 _UNITS = (("h", 3600), ("min", 60), ("s", 1))
+MIN_TEXT_WIDTH = 20
+"""The minimum width of a column of texts, in cells of the terminal."""
 
 
 def table_of(*left: str, right: Iterable[str] = (), **options: Any) -> Table:
-    """An empty table without lines; `options` are those of the columns on the left, and numbers stand on the right."""
+    """Return an empty table with left-aligned columns, to which `options` apply, and right-aligned columns."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in left:
         table.add_column(name, **options)
@@ -35,8 +37,34 @@ def table_of(*left: str, right: Iterable[str] = (), **options: Any) -> Table:
     return table
 
 
-def show_scores(scores: Scores) -> None:
-    """Prints scores as a table of two columns, then those of each label."""
+def show_rows(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows, of which the first is the header. The last column has texts, which are shortened between two words.
+
+    A text is in a separate line if the other columns leave less than `MIN_TEXT_WIDTH`.
+    """
+    console = Console(highlight=False, markup=False)
+    widths = [max(map(cell_len, column)) + 2 for column in list(zip(*rows, strict=True))[:-1]]
+    room = console.width - sum(widths)
+    for *cells, text in rows:
+        start = "".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True))
+        if room >= MIN_TEXT_WIDTH:
+            console.print(start + shortened(text, room), soft_wrap=True)
+        else:
+            console.print(Text("  ".join(cells)))
+            console.print("  " + shortened(text, console.width - 2), soft_wrap=True)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return the first words of a text in `width` cells. A text without a blank is cut within the word."""
+    if cell_len(text) <= width:
+        return text
+    start = set_cell_size(text, width - 2).rstrip()
+    ends_with_word = text[len(start) : len(start) + 1].isspace()
+    return (start if ends_with_word else start.rpartition(" ")[0] or start) + " …"
+
+
+def show_scores(scores: "Scores", tables: Iterable[Table | str] = ()) -> None:
+    """Print scores as a table of two columns, then a table with the scores of each label, then other tables."""
     table = table_of("", right=[""])
     table.show_header = False
     content = scores.as_json()
@@ -48,35 +76,29 @@ def show_scores(scores: Scores) -> None:
         what = "label" if len(unknown) == 1 else f"{len(unknown):,} labels"
         print(f"the model does not know the {what} {listed(list(unknown))}: wrong {sum(unknown.values()):,} times")
     if misaligned := content.get("misaligned"):
-        from ensue.data.sentences.span_borders import CHARACTERS, misaligned_spans  # noqa: PLC0415 (it imports numpy)
+        from ensue.data.sentences.span_borders import MIN_SHARE, misaligned_spans  # noqa: PLC0415 (it imports numpy)
 
         total = sum(label["support"] for label in content["per_label"].values())
         first = getattr(scores, "first_misaligned", "")
-        print(f"{misaligned_spans(misaligned, total, first)}: they count as misses; {CHARACTERS} in training")
-    if content.get("per_label"):
-        Console(highlight=False).print(label_rows(content["per_label"]))
+        remedy = f"; ensue data {first.rpartition(':')[0]} shows the likely reason" if first else ""
+        remedy = remedy if misaligned > MIN_SHARE * total else ""
+        print(f"{misaligned_spans(misaligned, total, first)}: they count as misses{remedy}")
+    for shown in (*([label_rows(content["per_label"])] if content.get("per_label") else []), *tables):
+        Console(highlight=False).print(shown)
 
 
-def label_rows(per_label: dict[str, dict[str, Any]], most: int | None = None) -> Table:
-    """A row for each label, the lowest F1 first."""
+def label_rows(per_label: dict[str, dict[str, Any]], max_rows: int | None = None) -> Table:
+    """Return a table with a row for each label, ordered by F1 from the lowest."""
     table = table_of("label", right=("precision", "recall", "F1", "in the data"), overflow="fold")
     ranked = sorted(per_label.items(), key=lambda item: (item[1]["f1"], item[0]))
-    for (_, score), label in zip(ranked, distinct_names([label for label, _ in ranked[:most]]), strict=False):
+    for (_, score), label in zip(ranked, distinct_names([label for label, _ in ranked[:max_rows]]), strict=False):
         shares = (f"{100 * score[key]:.1f}" for key in ("precision", "recall", "f1"))
         table.add_row(Text(label), *shares, f"{score['support']:,}")
     return table
 
 
-def show_confusions(confusions: Sequence[tuple[str, str, int]]) -> None:
-    """Prints a row for each pair of labels that are confused: the right one, the predicted one, how often."""
-    table = table_of("right", "predicted", right=["words"], overflow="fold")
-    for right, predicted, count in confusions:
-        table.add_row(Text(right), Text(predicted), f"{count:,}")
-    Console(highlight=False).print(table)
-
-
 def show_pairs(result: Any) -> None:
-    """Prints a row for each file of a `MinimalPairScores`, and one for all files. Ties are shown if there are any."""
+    """Print a row for each file of a `MinimalPairScores`, and a row for all files. Ties have a column if they occur."""
     ties = result.total.ties > 0
     columns = ["pairs", "better one more probable", *(["ties, a half each"] if ties else [])]
     table = table_of("pairs of", right=columns)
@@ -86,7 +108,7 @@ def show_pairs(result: Any) -> None:
 
 
 def show_recipes(recipes: Mapping[str, Recipe]) -> None:
-    """Prints a line for each recipe, by task: name, budget and the beginning of its description."""
+    """Print a line for each recipe, by task: name, budget and the beginning of its description."""
     groups: dict[tuple[str, str], dict[str, Recipe]] = {_group(task_entry(task).recipe): {} for task in TASKS}
     for name, recipe in recipes.items():
         groups.setdefault(_group(type(recipe)), {})[name] = recipe
@@ -97,8 +119,10 @@ def show_recipes(recipes: Mapping[str, Recipe]) -> None:
             continue
         console.print(": ".join(filter(None, heading)), style="bold")
         for name, recipe in group.items():
-            line = f"  {name:{width}}  {_budget(recipe.train):>10}  {recipe.about}"
-            console.print(line, overflow="ellipsis", no_wrap=True)
+            start = f"  {name:{width}}  {_budget(recipe.train):>10}  "
+            room = max(console.width - len(start), MIN_TEXT_WIDTH)
+            lines = textwrap.wrap(recipe.about, room, break_long_words=False, break_on_hyphens=False) or [""]
+            console.print(start + f"\n{' ' * len(start)}".join(lines), soft_wrap=True)
         console.print()
     console.print("s, min, h: how long training takes; epochs: how often it reads the data.")
     console.print("`ensue recipes NAME` shows a recipe: source, measured scores, all keys.")
@@ -109,7 +133,7 @@ def _group(recipe: type[Recipe]) -> tuple[str, str]:
 
 
 def _budget(train: TrainRecipe) -> str:
-    """The budget in ten characters."""
+    """Return the budget in at most ten characters."""
     amount = getattr(train, train.budget)
     if train.budget != "seconds":
         return f"{amount:g} {train.budget}" if amount < 100_000 else f"{amount / 1000:g}k {train.budget}"
@@ -127,70 +151,69 @@ NATS = "nats"
 
 
 def csv_lines(scored: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """A header, then a row for each token (or pair, or frame): its number from 1, what it is, and its nats by each run,
-    whose JSON lines are given by its name. Of one run the column is `nats`, of several `nats NAME`.
+    """Yield a header, and a row for each token with its nats by each run. `scored` has the JSON lines of each run.
 
-    Raises EnsueError where runs do not read the same tokens.
+    Raises EnsueError if the runs do not read the same tokens.
     """
-    one, *_ = scored
+    first, *_ = scored
     for position, lines in enumerate(zip_longest(*scored.values()), 1):
         records: list[dict[str, Any]] = [{} if line is None else json.loads(line) for line in lines]
         for other, record in zip(scored, records, strict=True):
-            if _what(record) != _what(records[0]):
-                found = f"{_shown(records[0])} and {_shown(record)}"
-                raise EnsueError(f"{one} and {other} do not read the same at position {position:,}: {found}")
+            if _comparable(record) != _comparable(records[0]):
+                tokens = f"{_describe(records[0])} and {_describe(record)}"
+                raise EnsueError(f"{first} and {other} do not read the same at position {position:,}: {tokens}")
         if position == 1:
             columns = [f"{NATS} {name}" for name in scored] if len(scored) > 1 else [NATS]
-            yield _row(["position", *_what(records[0]), *columns])
-        yield _row([position, *_what(records[0]).values(), *(record[NATS] for record in records)])
+            yield _row(["position", *_comparable(records[0]), *columns])
+        yield _row([position, *_comparable(records[0]).values(), *(record[NATS] for record in records)])
 
 
-def _what(record: Mapping[str, Any]) -> dict[str, Any]:
-    """All of it but its nats, the number of its tokens, which is the run's own, and the text of an unknown token."""
+def _comparable(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record without nats and the keys that may differ between runs on the same text."""
     return {key: value for key, value in record.items() if key not in (NATS, "tokens", "text")}
 
 
-def _shown(record: Mapping[str, Any]) -> str:
-    return json.dumps(_what(record), ensure_ascii=False)[:60] if record else "nothing"
+def _describe(record: Mapping[str, Any]) -> str:
+    return json.dumps(_comparable(record), ensure_ascii=False)[:60] if record else "nothing"
 
 
 def _row(cells: Iterable[Any]) -> str:
     row = io.StringIO()
-    csv.writer(row, lineterminator="\n").writerow(cells)  # which quotes what has line ends
+    csv.writer(row, lineterminator="\n").writerow(cells)  # quotes cells with line ends
     return row.getvalue()[:-1]
 
 
-BUSY = 0.75
-"""The load for each core above which a measurement is unreliable."""
+MAX_LOAD = 0.75
+"""The load per core above which a measurement is unreliable."""
 
 
-def show_machine(profile: Profile) -> None:
-    """Prints the machine, and for each compute mode the milliseconds of a step of each workload; * marks the chosen."""
+def show_machine(profile: "Profile") -> None:
+    """Print the machine, and the milliseconds of a step in each compute mode and workload; * marks the chosen mode."""
     machine = profile.machine
     print(f"{machine.processor}, {machine.cores} cores, torch {machine.torch}; measured {profile.date}")
-    if profile.load > BUSY:
-        print(f"the machine was busy then (load {profile.load:.1f} a core): --renew measures again when it is quiet")
+    if profile.load > MAX_LOAD:
+        print(f"the machine was busy (load {profile.load:.1f} per core): --renew repeats the measurement")
     best = {workload: profile.best(workload) for workload in profile.steps}
-    found = {w: {timing.way: timing.milliseconds for timing in timings} for w, timings in profile.steps.items()}
-    table = table_of("milliseconds a step", right=found, no_wrap=True)
-    for way in dict.fromkeys(way for timings in found.values() for way in timings):
-        table.add_row(_mode_name(way), *(_cell(found[w].get(way), way == best[w]) for w in found))
+    times = {w: {timing.way: timing.milliseconds for timing in timings} for w, timings in profile.steps.items()}
+    table = table_of("milliseconds a step", right=times, no_wrap=True)
+    for mode in dict.fromkeys(mode for of_workload in times.values() for mode in of_workload):
+        table.add_row(_mode_name(mode), *(_cell(times[w].get(mode), mode == best[w]) for w in times))
     Console(highlight=False, soft_wrap=True).print(table)
     print("* what a run of that kind takes, unless train.precision or --threads say otherwise")
     print(f"kept in {machine.path}")
 
 
-def machine_json(profile: Profile) -> str:
-    """The profile as a JSON object, with its id, its file, and the way that is chosen for each workload."""
+def machine_json(profile: "Profile") -> str:
+    """Return the profile as a JSON object, with its id, its file, and the chosen compute mode of each workload."""
     chosen = {workload: profile.best(workload).model_dump() for workload in profile.steps}
     more = {"id": profile.id, "path": str(profile.machine.path), "chosen": chosen}
     return json.dumps(profile.model_dump() | more, ensure_ascii=False)
 
 
-def _mode_name(way: Way) -> str:
-    library = "BLAS" if way.products == "highest" else "oneDNN"
-    by = f", {library}" if way.precision == "float32" else f", {way.kernel}" if way.kernel else ""
-    return f"{way.precision}{by}, {way.threads} thread{'s' * (way.threads > 1)}"
+def _mode_name(mode: "ComputeMode") -> str:
+    library = "BLAS" if mode.products == "highest" else "oneDNN"
+    kernel = f", {library}" if mode.precision == "float32" else f", {mode.kernel}" if mode.kernel else ""
+    return f"{mode.precision}{kernel}, {mode.threads} thread{'s' * (mode.threads > 1)}"
 
 
 def _cell(milliseconds: float | None, is_best: bool) -> str:

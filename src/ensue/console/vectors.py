@@ -1,6 +1,4 @@
-"""Vectors of texts, as lines or as a file, texts that are searched by them, and neighbors as lines."""
-
-from __future__ import annotations
+"""Vectors of texts and their neighbors as lines of output, and the search for texts by vectors."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -14,17 +12,15 @@ from numpy.typing import NDArray
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines
 from ensue.data.vector_files import Row, Vector
-from ensue.errors import DataError
-from ensue.parsing import shown
+from ensue.errors import DataError, quote
 from ensue.tasks.contract.chunks import WHOLE, Shard
-from ensue.tasks.vectors.text_vectors import highest_cosines, near_duplicates
+from ensue.tasks.vectors.contextual import highest_cosines, near_duplicates
 
-TOGETHER = 1024
-"""Texts that are embedded at once."""
+BATCH_TEXTS = 1024
 
 
-def embedded(pipeline: Any, location: str, *, encoding: str, shard: Shard = WHOLE, **options: Any) -> Iterator[Row]:
-    """The lines of a file, a folder or a stream ("-": stdin) as texts with their vectors, in order."""
+def embed_lines(pipeline: Any, location: str, *, encoding: str, shard: Shard = WHOLE, **options: Any) -> Iterator[Row]:
+    """Yield each line of a file, a folder or a stream ("-": stdin) with its vector, in order."""
 
     def chunks() -> Iterator[list[str]]:
         if is_stream(location):
@@ -32,46 +28,45 @@ def embedded(pipeline: Any, location: str, *, encoding: str, shard: Shard = WHOL
         else:
             lines = Lines(TextSource(location, encoding=encoding).chunks(), location)
         texts = (line.rstrip("\r\n") for _, line in lines)
-        while part := list(islice(texts, 1 if is_typed(location) else TOGETHER)):
-            yield part
+        while batch := list(islice(texts, 1 if is_typed(location) else BATCH_TEXTS)):
+            yield batch
 
-    for part in shard.items(chunks):
-        yield from zip(part, pipeline.embed(part, **options), strict=True)
+    for batch in shard.items(chunks):
+        yield from zip(batch, pipeline.embed(batch, **options), strict=True)
 
 
 def text_line(row: Row) -> str:
-    """A text, a tab, and the numbers of its vector with blanks between them."""
+    """Return a text, a tab, and the numbers of its vector separated by spaces."""
     return f"{row[0]}\t{' '.join(f'{number:.6g}' for number in row[1])}"
 
 
 def neighbor_lines(neighbors: list[Any], *, as_json: bool) -> Iterator[str]:
-    """A line for each neighbor: the text, a tab and the cosine; or a JSON object."""
+    """Yield a line for each neighbor: the text, a tab and the cosine; or a JSON object."""
     for text, similarity in neighbors:
-        found = {"text": text, "similarity": similarity}
-        yield json.dumps(found, ensure_ascii=False) if as_json else f"{text}\t{similarity:.4f}"
+        neighbor = {"text": text, "similarity": similarity}
+        yield json.dumps(neighbor, ensure_ascii=False) if as_json else f"{text}\t{similarity:.4f}"
 
 
 def pair_lines(pairs: Iterable[tuple[str, str, float]], *, as_json: bool) -> Iterator[str]:
-    """A line for each pair: the cosine and both texts with tabs between them; or a JSON object."""
+    """Yield a line for each pair: the cosine and both texts, separated by tabs; or a JSON object."""
     for first, second, cosine in pairs:
-        found = {"texts": [first, second], "similarity": cosine}
-        yield json.dumps(found, ensure_ascii=False) if as_json else f"{cosine:.4f}\t{first}\t{second}"
+        pair = {"texts": [first, second], "similarity": cosine}
+        yield json.dumps(pair, ensure_ascii=False) if as_json else f"{cosine:.4f}\t{first}\t{second}"
 
 
-def in_half(text: str, vector: Vector) -> NDArray[np.float16]:
-    """A vector in 16 bits. Raises DataError for numbers that are too large."""
+def to_float16(text: str, vector: Vector) -> NDArray[np.float16]:
+    """Return a vector in 16 bits. Raises DataError for numbers that are too large."""
     with np.errstate(over="ignore"):
-        found = vector.astype(np.float16)
-    if not np.isfinite(found).all():
-        raise DataError(f"a number of its vector does not fit in 16 bits: {shown(text)}; leave --half out")
-    return found
+        rounded = vector.astype(np.float16)
+    if not np.isfinite(rounded).all():
+        raise DataError(f"the vector of {quote(text)} has a number above the range of 16 bits; leave --half out")
+    return rounded
 
 
 class TextTable:
-    """The texts of a location, one on a line, and their vectors: those of a file, which is mapped and not read as a
-    whole, or of the pipeline.
+    """The texts of a location, one on a line, with their vectors from the pipeline or from a file, memory-mapped.
 
-    Raises DataError if the file has others than a vector for each line, of the pipeline's size.
+    Raises DataError if the file does not have a vector for each line.
     """
 
     def __init__(self, pipeline: Any, location: str, file: Path | None, *, encoding: str) -> None:
@@ -79,16 +74,16 @@ class TextTable:
             raise DataError("texts that are searched are read twice: expected a file, a folder or a glob", location)
         self.pipeline, self.location, self.encoding = pipeline, location, encoding
         if file is None:
-            rows = [vector for _, vector in embedded(pipeline, location, encoding=encoding)]
+            rows = [vector for _, vector in embed_lines(pipeline, location, encoding=encoding)]
             self.vectors: Any = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
             return
         try:
             self.vectors = np.lib.format.open_memmap(file, mode="r")
-        except Exception:  # numpy's reader raises errors of many kinds for damaged files
-            raise DataError("cannot be read as vectors: expected what embed --out FILE.npy writes", file) from None
+        except Exception:  # numpy raises many kinds of errors for damaged files
+            raise DataError("cannot be read as vectors; expected the output of embed --out", file) from None
         if self.vectors.ndim != 2 or self.vectors.dtype not in (np.float32, np.float16):
             raise DataError(
-                f"vectors have one size and 32 or 16 bits; found {self.vectors.dtype} {self.vectors.shape}", file
+                f"expected vectors of one size in 32 or 16 bits; found {self.vectors.dtype} {self.vectors.shape}", file
             )
         lines = sum(1 for _ in self._lines())
         if lines != len(self.vectors):
@@ -99,22 +94,21 @@ class TextTable:
             yield line.rstrip("\r\n")
 
     def _texts(self, rows: set[int]) -> dict[int, str]:
-        """The texts of some rows."""
         return {row: text for row, text in enumerate(self._lines()) if row in rows}
 
     def neighbors(self, text: str, count: int) -> list[tuple[str, float]]:
-        """The texts with the highest cosines to a text, with these. Raises DataError for vectors of another size."""
+        """Return the texts of the highest cosine with a text. Raises DataError for vectors of another size."""
         query = self.pipeline.embed([text])
         if len(self.vectors) and query.shape[1] != self.vectors.shape[1]:
-            size, own = self.vectors.shape[1], query.shape[1]
-            raise DataError(f"vectors of {size} numbers; those of the model have {own}", self.location)
+            size = self.vectors.shape[1]
+            raise DataError(f"vectors of {size} numbers; the vectors of the model have {query.shape[1]}", self.location)
         (cosines,), (rows,) = highest_cosines(self.vectors, query, count)
         texts = self._texts(set(rows.tolist()))
         return [(texts[row], cosine) for row, cosine in zip(rows.tolist(), cosines.tolist(), strict=True)]
 
     def near_duplicates(self, threshold: float) -> Iterator[tuple[str, str, float]]:
-        """The pairs of texts whose cosine is `threshold` at least, the most similar ones first."""
-        found = sorted(near_duplicates(self.vectors, threshold), key=lambda pair: -pair[2])
-        texts = self._texts({row for pair in found for row in pair[:2]})
-        for first, second, cosine in found:
+        """Yield the pairs of texts with a cosine of at least `threshold`, ordered from the highest cosine."""
+        pairs = sorted(near_duplicates(self.vectors, threshold), key=lambda pair: -pair[2])
+        texts = self._texts({row for pair in pairs for row in pair[:2]})
+        for first, second, cosine in pairs:
             yield texts[first], texts[second], cosine

@@ -1,6 +1,4 @@
-"""Texts of similar length in one batch, with a bound on its words. A batch is a pure function of (seed, step)."""
-
-from __future__ import annotations
+"""Batches of texts of similar length with a bounded number of words. A batch is a pure function of (seed, step)."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,53 +14,52 @@ if TYPE_CHECKING:
     from ensue.data.compact_texts import Numbers
 
 POOL_BATCHES = 8
-"""Batches whose texts are dealt anew among them in every epoch, if their lengths are close enough."""
-PIECE = 1 << 20
-"""The lengths that are sorted at once."""
-SPREAD = 1.15
-"""How much longer the longest text of a pool may be than its shortest, one word aside."""
+"""The number of batches in a pool."""
+BLOCK_LENGTHS = 1 << 20
+"""The number of lengths that the counting sort processes at once, which bounds its memory."""
+MAX_RATIO = 1.15
+"""The maximum ratio of the longest to the shortest text in a pool, plus one word for rounding."""
 
 
 class Buckets:
-    """Cuts texts of the given `lengths` into batches of at most `batch_size` texts and `batch_tokens` words.
+    """Batches of at most `batch_size` texts and `batch_tokens` words, given the `lengths` of all texts.
 
-    A text that is longer than that is a batch alone. Texts are sorted by length, those of one length at random, and cut
-    into pools of neighbors; an epoch deals each pool's texts to its batches at random and puts all batches in a random
-    order. So every text comes once an epoch, every epoch has as many steps, padding is at most `SPREAD`, and a file
-    that is sorted by label, with texts of one length, gives batches of all labels.
+    A text with more than `batch_tokens` words is a batch by itself. Texts are sorted by length, with equally long texts
+    in random order, and split into pools. In each epoch, the texts of a pool are distributed randomly among its
+    batches, and all batches are shuffled. So every text occurs once in an epoch, all epochs have the same number of
+    steps, `MAX_RATIO` bounds padding, and a file that is sorted by label gives batches with all labels.
     """
 
     def __init__(self, lengths: Sequence[int] | NDArray[np.integer], *, batch_size: int, batch_tokens: int, seed: int):
         self.num_texts, self.seed = len(lengths), seed
-        self._texts = _kept(np.asarray(lengths), mix(seed, 0, 1))
-        self._pools = list(_pools(_sorted(np.asarray(lengths)), batch_size, batch_tokens))
-        self._ends = np.cumsum([parts for _, parts in self._pools], dtype=np.int64)
-        """Where the batches of each pool end among all."""
+        self._texts = _cached_order(np.asarray(lengths), mix(seed, 0, 1))
+        self._pools = list(_pools(_sort_lengths(np.asarray(lengths)), batch_size, batch_tokens))
+        self._ends = np.cumsum([num_batches for _, num_batches in self._pools], dtype=np.int64)
+        """The index after the last batch of each pool."""
         self.steps_per_epoch = int(self._ends[-1]) if len(self._ends) else 0
         self._epoch = -1
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
         self._generator = np.random.default_rng(0)
         self._states: list[tuple[int, int, int]] = []
-        """That of the generator before it deals each pool. So the texts of an epoch in their order need no memory."""
+        """The state of the generator before each pool, from which the order of its texts is recomputed."""
 
     def rows(self, step: int) -> NDArray[np.int64]:
-        """The numbers of the texts in the batch of `step`, counted from 0 over all epochs."""
+        """Return the indices of the texts in the batch of `step`, counted from 0 over all epochs."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if epoch != self._epoch:
-            self._deal(epoch)
+            self._shuffle_epoch(epoch)
         batch = int(self._order[index])
         pool = int(np.searchsorted(self._ends, batch, side="right"))
-        texts, parts = self._pools[pool]
-        self._generator.bit_generator.state = self._state(*self._states[pool])
-        dealt = np.array_split(self._generator.permutation(self._texts.read(texts)), parts)
-        return dealt[batch - int(self._ends[pool])].astype(np.int64)  # which counts from the last part
+        texts, num_batches = self._pools[pool]
+        self._generator.bit_generator.state = self._restored_state(*self._states[pool])
+        batches = np.array_split(self._generator.permutation(self._texts.read(texts)), num_batches)
+        return batches[batch - int(self._ends[pool])].astype(np.int64)  # a negative index
 
-    def _state(self, place: int, has_half: int, half: int) -> dict[str, Any]:
+    def _restored_state(self, place: int, has_half: int, half: int) -> dict[str, Any]:
         state = dict(self._generator.bit_generator.state)
         return state | {"state": state["state"] | {"state": place}, "has_uint32": has_half, "uinteger": half}
 
-    def _deal(self, epoch: int) -> None:
-        """The order of an epoch, kept until another one is asked for."""
+    def _shuffle_epoch(self, epoch: int) -> None:
         self._generator = generator = np.random.default_rng(mix(self.seed, epoch, 0))
         self._order = generator.permutation(self.steps_per_epoch)
         self._states, self._epoch = [], epoch
@@ -75,76 +72,71 @@ class Buckets:
         return f"Buckets({self.num_texts:,} texts, steps_per_epoch={self.steps_per_epoch:,})"
 
 
-def _kept(lengths: NDArray[np.integer], key: int) -> Numbers:
-    """`_ordered`; of many texts it is in the cache, as it takes time and memory."""
-    from ensue.data import compact_texts, kept_columns  # which an export does not carry  # noqa: PLC0415
+def _cached_order(lengths: NDArray[np.integer], key: int) -> "Numbers":
+    """Return the result of `_order_by_length`, from the cache if there are many texts."""
+    from ensue.data import cached_columns, compact_texts  # noqa: PLC0415  # exported programs lack these modules
 
-    if len(lengths) * np.dtype(_small(len(lengths))).itemsize <= compact_texts.SPILL_BYTES:
-        return compact_texts.Numbers.of({"numbers": _ordered(lengths, key)})
+    if len(lengths) * np.dtype(_index_dtype(len(lengths))).itemsize <= compact_texts.SPILL_BYTES:
+        return compact_texts.Numbers.of({"numbers": _order_by_length(lengths, key)})
 
-    def read() -> kept_columns.Kept:
-        order = compact_texts.Numbers.of({"numbers": _ordered(lengths, key)})
-        return kept_columns.Kept({"order": compact_texts.Columns({"texts": order})}, {})
+    def read() -> cached_columns.CachedColumns:
+        order = compact_texts.Numbers.of({"numbers": _order_by_length(lengths, key)})
+        return cached_columns.CachedColumns({"order": compact_texts.Columns({"texts": order})}, {})
 
     digest = sha256(np.ascontiguousarray(lengths).data).hexdigest()
-    found = kept_columns.in_cache(["order", digest, key], read).parts["order"]
-    assert found is not None
-    return cast("Numbers", found.columns["texts"])
+    columns = cached_columns.cached(["order", digest, key], read).parts["order"]
+    assert columns is not None
+    return cast("Numbers", columns.columns["texts"])
 
 
-def _ordered(lengths: NDArray[np.integer], key: int) -> NDArray[np.integer]:
-    """The numbers of the texts by length, those of one length at random, in little memory."""
-    count, longest, small = len(lengths), int(lengths.max(initial=0)), _small(len(lengths))
-    places = np.arange(count, dtype=small)
+def _order_by_length(lengths: NDArray[np.integer], key: int) -> NDArray[np.integer]:
+    count, longest, dtype = len(lengths), int(lengths.max(initial=0)), _index_dtype(len(lengths))
+    places = np.arange(count, dtype=dtype)
     np.random.default_rng(key).shuffle(places)
-    drawn = np.empty(count, small)  # the texts in an order at random
-    drawn[places] = np.arange(count, dtype=small)
+    drawn = np.empty(count, dtype)  # the inverse permutation: texts in random order
+    drawn[places] = np.arange(count, dtype=dtype)
     del places
     if longest >= 1 << 16:
         return drawn[np.argsort(lengths[drawn], kind="stable")]
-    shuffled, counts = lengths.astype(np.uint16)[drawn], _counts(lengths)
-    free, found = np.cumsum(counts) - counts, np.empty(count, small)  # the first place that each length has left
-    for piece in _pieces(count):
-        order = np.argsort(shuffled[piece], kind="stable")
-        here, own = shuffled[piece][order], np.bincount(shuffled[piece], minlength=len(counts))
-        found[(free - np.cumsum(own) + own)[here] + np.arange(len(here))] = drawn[piece][order]
-        free += own
-    return found
+    shuffled, counts = lengths.astype(np.uint16)[drawn], _count_lengths(lengths)
+    free, ordered = np.cumsum(counts) - counts, np.empty(count, dtype)  # `free`: the first free index of each length
+    for block in _blocks(count):
+        order = np.argsort(shuffled[block], kind="stable")
+        sorted_lengths, histogram = shuffled[block][order], np.bincount(shuffled[block], minlength=len(counts))
+        first = free - np.cumsum(histogram) + histogram
+        ordered[first[sorted_lengths] + np.arange(len(order))] = drawn[block][order]
+        free += histogram
+    return ordered
 
 
-def _sorted(lengths: NDArray[np.integer]) -> NDArray[np.integer]:
-    """The lengths in order, in little memory."""
+def _sort_lengths(lengths: NDArray[np.integer]) -> NDArray[np.integer]:
     if lengths.max(initial=0) >= 1 << 16:
         return np.sort(lengths)
-    counts = _counts(lengths)
+    counts = _count_lengths(lengths)
     return np.repeat(np.arange(len(counts), dtype=np.uint16), counts)
 
 
-def _counts(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
-    """How many texts there are of each length."""
+def _count_lengths(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
     counts = np.zeros(int(lengths.max(initial=0)) + 1, np.int64)
-    for piece in _pieces(len(lengths)):
-        counts += np.bincount(lengths[piece], minlength=len(counts))
+    for block in _blocks(len(lengths)):
+        counts += np.bincount(lengths[block], minlength=len(counts))
     return counts
 
 
-def _small(count: int) -> Any:
-    """The type of the numbers of so many texts."""
+def _index_dtype(count: int) -> Any:
     return np.int32 if count < 1 << 31 else np.int64
 
 
-def _pieces(count: int) -> Iterator[slice]:
-    return (slice(begin, min(begin + PIECE, count)) for begin in range(0, count, PIECE))
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(begin, min(begin + BLOCK_LENGTHS, count)) for begin in range(0, count, BLOCK_LENGTHS))
 
 
 def _pools(ordered: NDArray[np.integer], batch_size: int, batch_tokens: int) -> Iterator[tuple[slice, int]]:
-    """Runs of texts in the order of their lengths, and into how many batches each is cut."""
     begin = 0
     while begin < len(ordered):
         shortest = max(1, int(ordered[begin]))
-        end = min(
-            _end_of_pool(ordered, shortest), begin + POOL_BATCHES * max(1, min(batch_size, batch_tokens // shortest))
-        )
+        max_texts = POOL_BATCHES * max(1, min(batch_size, batch_tokens // shortest))
+        end = min(_end_of_pool(ordered, shortest), begin + max_texts)
         longest = max(1, int(ordered[end - 1]))
         rows = max(1, min(batch_size, batch_tokens // longest))
         yield slice(begin, end), math.ceil((end - begin) / rows)
@@ -152,13 +144,13 @@ def _pools(ordered: NDArray[np.integer], batch_size: int, batch_tokens: int) -> 
 
 
 def _end_of_pool(ordered: NDArray[np.integer], shortest: int) -> int:
-    """Where the lengths in this order become too long to be beside the shortest."""
-    longest = min(math.floor(shortest * SPREAD) + 1, int(ordered[-1]))
-    return int(np.searchsorted(ordered, ordered.dtype.type(longest), side="right"))  # of one type: not a copy
+    longest = min(math.floor(shortest * MAX_RATIO) + 1, int(ordered[-1]))
+    # `longest` has the type of the array, which is otherwise copied
+    return int(np.searchsorted(ordered, ordered.dtype.type(longest), side="right"))
 
 
 def by_length(lengths: NDArray[np.integer], *, batch_size: int, batch_tokens: int) -> Iterator[NDArray[np.int64]]:
-    """The numbers of all texts in batches of similar length, for reading each once; shortest first."""
+    """Yield batches of indices of texts of similar length. The shortest texts come first."""
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]
     begin = 0

@@ -1,7 +1,7 @@
-"""Many texts in little memory: each distinct word form once, and the texts as rows of their numbers.
+"""Compact columns of examples: each distinct string is stored once, and texts are rows of ids.
 
-Columns grow in memory, and those that become long in nameless files. `kept_columns.py` writes them to a file of the
-cache, from which they are mapped.
+A column grows in memory; above `SPILL_BYTES` its numbers are moved to an anonymous file. `cached_columns.py` stores
+columns in the cache: `arrays` returns the arrays of a column, and `of` makes a fixed column from mapped arrays.
 """
 
 from __future__ import annotations
@@ -12,77 +12,55 @@ import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, BinaryIO, Protocol, Self, cast
+from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.cache_folders import cache_directory
+from ensue.cache import cache_directory
 from ensue.data.mapped_file import MappedFile
 from ensue.data.permutation import mix, mixed
 from ensue.errors import DataError
 from ensue.parsing import parse_json
 
 SPILL_BYTES = 32 << 20
-"""Numbers of more bytes go to a file."""
-PIECE = 1 << 20
-"""The numbers that are worked on at once."""
+"""The maximum number of bytes that a column of numbers holds in memory."""
+MAX_SLICE = 1 << 20
+"""The maximum number of values that are processed at once."""
 TEXT_COLUMNS = ("words", "text ")
-"""How the names of columns begin that have what a model reads."""
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+"""Prefixes of the names of columns with the text that a model reads."""
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
-class Column(Protocol):
-    """A value for each example. Arrays of numbers say all of it."""
-
-    @classmethod
-    def of(cls, arrays: Arrays, file: MappedFile) -> Self:
-        """The column that arrays of a mapped file say. Nothing can be added to it."""
-
-    def arrays(self) -> Arrays:
-        """The arrays that `of` takes."""
-
-    def add(self, other: Any) -> None:
-        """Appends the values of another column."""
-
-    def release(self) -> None:
-        """Gives back the memory of what was read of a file."""
-
-    def select(self, rows: NDArray[np.int64]) -> Self:
-        """The values in these rows."""
-
-    def __len__(self) -> int: ...
-
-
 class Numbers:
-    """Numbers that come in part by part, of one of the types of the module `array`."""
+    """A growing array of numbers. `code` is a type code of the module `array`."""
 
     def __init__(self, code: str, first: Sequence[int] = ()) -> None:
         self._recent = array(code, first)
         self._spilled: BinaryIO | None = None
         self._fixed: NDArray[Any] | None = None
         self.file: MappedFile | None = None
-        """The map of those that are not in memory."""
+        """The mapped file of the numbers that are not in memory."""
 
     @classmethod
     def of(cls, arrays: Arrays, file: MappedFile | None = None) -> Self:
-        """The numbers of a mapped file, or of an array in memory."""
-        found = cls("b")
-        found._fixed, found.file = arrays["numbers"], file
-        return found
+        """Return a fixed column of numbers from a mapped file, or from an array in memory."""
+        result = cls("b")
+        result._fixed, result.file = arrays["numbers"], file
+        return result
 
     def arrays(self) -> Arrays:
-        """The numbers."""
+        """Return the numbers."""
         return {"numbers": self.array}
 
     def extend(self, numbers: Iterable[int]) -> None:
-        """Appends some numbers."""
+        """Append a few numbers."""
         self._recent.extend(numbers)
 
     def add(self, other: Numbers | NDArray[Any]) -> None:
-        """Appends many numbers."""
+        """Append many numbers, and move the numbers in memory to a file if there are too many."""
         numbers = other.array if isinstance(other, Numbers) else other
         self._recent.frombytes(numbers.astype(self._recent.typecode).tobytes())
         if len(self._recent) * self._recent.itemsize > SPILL_BYTES:
@@ -91,17 +69,17 @@ class Numbers:
     def _spill(self) -> None:
         try:
             if self._spilled is None:
-                self._spilled = _nameless_file()
+                self._spilled = _open_anonymous_file()
                 weakref.finalize(self, self._spilled.close)
             self._recent.tofile(self._spilled)
             self._spilled.flush()
         except OSError as error:
-            raise DataError(f"many texts cannot be written ({error.strerror or error})", cache_directory()) from error
+            raise DataError(f"texts cannot be written ({error.strerror or error})", cache_directory()) from error
         self._recent, self._fixed = array(self._recent.typecode), None
 
     @property
     def array(self) -> NDArray[Any]:
-        """A view: as long as somebody keeps it, nothing more can come in (`BufferError`)."""
+        """A view of the numbers. While the view is referenced, appending raises BufferError."""
         code = self._recent.typecode
         if self._spilled is not None and (self._fixed is None or self._recent):
             self._spill()
@@ -112,25 +90,25 @@ class Numbers:
         return np.frombuffer(self._recent, code) if self._recent else np.zeros(0, code)
 
     def read(self, places: NDArray[np.int64] | slice) -> NDArray[Any]:
-        """A copy of the numbers at these places."""
-        found = self.array[places]
+        """Return a copy of the numbers at these places."""
+        result = self.array[places]
         if self.file is not None:
             self.file.check(self.array, places)
-            found = found.copy()
-            self.file.touched(found.nbytes, len(places) if isinstance(places, np.ndarray) else 1)
-        return found
+            result = result.copy()
+            self.file.touched(result.nbytes, len(places) if isinstance(places, np.ndarray) else 1)
+        return result
 
     def release(self) -> None:
-        """Gives back the memory of what was read of a file."""
+        """Release the pages of the mapped file."""
         if self.file is not None:
             self.file.release()
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """The numbers in these rows."""
-        found = type(self)(self.array.dtype.char)
-        for piece in pieces(len(rows)):
-            found.add(self.array[rows[piece]])
-        return found
+        """Return the numbers in these rows."""
+        result = type(self)(self.array.dtype.char)
+        for piece in slices_of(len(rows)):
+            result.add(self.array[rows[piece]])
+        return result
 
     def __len__(self) -> int:
         if self._spilled is not None:
@@ -138,8 +116,7 @@ class Numbers:
         return len(self._recent) if self._fixed is None else len(self._fixed)
 
 
-def _nameless_file() -> BinaryIO:
-    """A file that ends with its process: in the cache, or where the system has temporary files."""
+def _open_anonymous_file() -> BinaryIO:
     folder = cache_directory()
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -149,7 +126,7 @@ def _nameless_file() -> BinaryIO:
 
 
 class _Numbering(dict[str, int]):
-    """The number of each string. One that is new is appended to `strings`."""
+    """A mapping from strings to ids that numbers new strings on access."""
 
     def __init__(self, values: list[str]) -> None:
         super().__init__()
@@ -162,72 +139,71 @@ class _Numbering(dict[str, int]):
 
 
 class StringColumn:
-    """A long list of strings of which many are equal: `values[ids[n]]` is the n-th."""
+    """A list of strings with many duplicates: string n is `values[ids[n]]`."""
 
     def __init__(self) -> None:
         self.values: list[str] = []
-        self._number = _Numbering(self.values)
+        self._id_of = _Numbering(self.values)
         self.numbers = Numbers("i")
         self._counts: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, arrays: Arrays, file: MappedFile) -> Self:
-        """The strings of a mapped file."""
-        found = cls()
-        found.values = parse_json(arrays["values"].tobytes())
-        found.numbers, found._counts = Numbers.of({"numbers": arrays["ids"]}, file), arrays["counts"]
-        return found
+        """Return a fixed column of strings from a mapped file."""
+        result = cls()
+        result.values = parse_json(arrays["values"].tobytes())
+        result.numbers, result._counts = Numbers.of({"numbers": arrays["ids"]}, file), arrays["counts"]
+        return result
 
     def arrays(self) -> Arrays:
-        """The numbers of the strings, the values as JSON, and how often each occurs."""
+        """Return the ids, the values as JSON, and the frequency of each value."""
         values = np.frombuffer(json.dumps(self.values).encode(), np.uint8)
-        return {"ids": self.ids, "values": values, "counts": self._counted()}
+        return {"ids": self.ids, "values": values, "counts": self._count_values()}
 
     def extend(self, strings: Iterable[str]) -> None:
-        """Appends strings."""
-        self.numbers.extend(map(self._number.__getitem__, strings))
+        """Append strings."""
+        self.numbers.extend(map(self._id_of.__getitem__, strings))
 
     def add(self, other: StringColumn) -> None:
-        """Appends the strings of another column."""
-        self.numbers.add(np.array([self._number[value] for value in other.values], np.int32)[other.ids])
+        """Append the strings of another column."""
+        self.numbers.add(np.array([self._id_of[value] for value in other.values], np.int32)[other.ids])
 
     @property
     def ids(self) -> NDArray[np.int32]:
-        """A view: as long as somebody keeps it, nothing more can come in (`BufferError`)."""
+        """The id of each string: a view like `Numbers.array`."""
         return self.numbers.array
 
-    def _counted(self) -> NDArray[np.int64]:
+    def _count_values(self) -> NDArray[np.int64]:
         if self._counts is not None:
             return self._counts
         counts = np.zeros(len(self.values), np.int64)
-        for piece in pieces(len(self)):
+        for piece in slices_of(len(self)):
             counts += np.bincount(self.numbers.read(piece), minlength=len(counts))
         return counts
 
     def counts(self) -> dict[str, int]:
-        """How often each value occurs."""
-        return dict(zip(self.values, self._counted().tolist(), strict=True))
+        """Return how often each value occurs."""
+        return dict(zip(self.values, self._count_values().tolist(), strict=True))
 
     def release(self) -> None:
-        """Gives back the memory of what was read of a file."""
         self.numbers.release()
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """The strings in these rows. Of its values only those that are among them, in their order."""
-        return self.taken(rows[piece] for piece in pieces(len(rows)))
+        """Return the strings in these rows. Values that do not occur in the rows are dropped."""
+        return self.taken(rows[piece] for piece in slices_of(len(rows)))
 
-    def taken(self, parts: Iterable[NDArray[np.int64]]) -> Self:
-        """`select` for rows that come part by part."""
-        found, number = type(self)(), np.full(len(self.values), -1, np.int32)
-        for rows in parts:
+    def taken(self, chunks: Iterable[NDArray[np.int64]]) -> Self:
+        """Return the strings in the rows of all chunks, like `select`."""
+        result, new_ids = type(self)(), np.full(len(self.values), -1, np.int32)
+        for rows in chunks:
             ids = self.numbers.read(rows)
-            new, firsts = np.unique(ids[number[ids] < 0], return_index=True)
+            new, firsts = np.unique(ids[new_ids[ids] < 0], return_index=True)
             new = new[np.argsort(firsts)]
-            number[new] = len(found.values) + np.arange(len(new))
-            found.values += [self.values[id] for id in new.tolist()]
-            found.numbers.add(number[ids])
-        found._number.update({value: number for number, value in enumerate(found.values)})
-        return found
+            new_ids[new] = len(result.values) + np.arange(len(new))
+            result.values += [self.values[id] for id in new.tolist()]
+            result.numbers.add(new_ids[ids])
+        result._id_of.update({value: id for id, value in enumerate(result.values)})
+        return result
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -243,29 +219,29 @@ class Texts(Sequence[tuple[str, ...]]):
 
     @classmethod
     def of(cls, arrays: Arrays, file: MappedFile) -> Self:
-        """The texts of a mapped file."""
-        found = cls()
-        found.words, found._lengths = StringColumn.of(arrays, file), arrays["lengths"]
-        found._starts = Numbers.of({"numbers": arrays["starts"]}, file)
-        return found
+        """Return a fixed column of texts from a mapped file."""
+        result = cls()
+        result.words, result._lengths = StringColumn.of(arrays, file), arrays["lengths"]
+        result._starts = Numbers.of({"numbers": arrays["starts"]}, file)
+        return result
 
     def arrays(self) -> Arrays:
-        """The arrays of the words, and where each text begins."""
+        """Return the arrays of the words, and the starts and lengths of the texts."""
         return {**self.words.arrays(), "starts": self.starts, "lengths": self.lengths.astype(np.int32)}
 
     def append(self, words: Sequence[str]) -> None:
-        """Appends a text."""
+        """Append a text."""
         self.words.extend(words)
         self._starts.extend([len(self.words)])
 
     def add(self, other: Texts) -> None:
-        """Appends the texts of others."""
+        """Append the texts of another column."""
         self._starts.add(other.starts[1:] + len(self.words))
         self.words.add(other.words)
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """Where each text begins among all words, and where the last one ends."""
+        """The index of the first word of each text, and the end of the last text, (N + 1,)."""
         return self._starts.array
 
     @property
@@ -275,85 +251,84 @@ class Texts(Sequence[tuple[str, ...]]):
 
     @property
     def ragged(self) -> Ragged:
-        """The texts as rows of the numbers of their words."""
+        """The texts as rows of word ids."""
         return Ragged(self.words.ids, self.starts, self.lengths, self.words.numbers.file)
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the words of these texts stand among all words, one text after another."""
+        """Return the indices, in the column of all words, of the words of these texts."""
         starts = self.starts[rows]
         lengths = self.starts[rows + 1] - starts
         ends = np.cumsum(lengths)
         return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
 
     def release(self) -> None:
-        """Gives back the memory of what was read of a file."""
         self.words.release()
         self._starts.release()
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """The texts in these rows."""
-        part = type(self)()
+        """Return the texts in these rows."""
+        result = type(self)()
         ends = np.cumsum(self.lengths[rows], dtype=np.int64)
-        part.words = self.words.taken(self.places(rows[piece]) for piece in _pieces_of(ends))
-        part._starts.add(ends)
-        return part
+        result.words = self.words.taken(self.places(rows[piece]) for piece in _ragged_slices(ends))
+        result._starts.add(ends)
+        return result
 
     def has(self, numbers: Mapping[str, int]) -> NDArray[np.bool_]:
-        """Which text has which of these words, (N, K). `numbers` says their places; others are left out."""
-        found = np.zeros((len(self), len(numbers)), np.bool_)
+        """Return whether each text has each word, (N, K). `numbers` has the id of each word."""
+        result = np.zeros((len(self), len(numbers)), np.bool_)
         known = np.array([numbers.get(value, -1) for value in self.words.values], np.int64)
-        for piece in _pieces_of(self.starts[1:]):
+        for piece in _ragged_slices(self.starts[1:]):
             words = known[self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))]
             rows = np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece])[words >= 0]
-            found[rows, words[words >= 0]] = True
-        return found
+            result[rows, words[words >= 0]] = True
+        return result
 
     def only(self, numbers: Mapping[str, int]) -> NDArray[np.unsignedinteger[Any]] | None:
-        """The number of the one word of each text, (N,), 0 for a word without a number; None unless each has one."""
+        """Return the id of the only word of each text, (N,), 0 if unknown; None unless each text has one word."""
         if (self.lengths != 1).any():
             return None
         known = np.array([numbers.get(value, 0) for value in self.words.values], np.min_scalar_type(len(numbers)))
-        found = np.empty(len(self), known.dtype)
-        for piece in pieces(len(self)):
-            found[piece] = known[self.words.numbers.read(piece)]
-        return found
+        result = np.empty(len(self), known.dtype)
+        for piece in slices_of(len(self)):
+            result[piece] = known[self.words.numbers.read(piece)]
+        return result
 
     def digests(self, like: Texts | None = None) -> NDArray[np.uint64]:
-        """Two hashes of each text (2, N), equal for equal texts; with `like` equal to those of equal texts there."""
-        found = np.zeros((2, len(self)), np.uint64)
+        """Return two hashes of each text, (2, N). With `like`, equal texts of both columns have equal hashes."""
+        result = np.zeros((2, len(self)), np.uint64)
         number_of = np.arange(len(self.words.values))
         if like is not None:
             known = {value: number for number, value in enumerate(like.words.values)}
             number_of = np.array([known.get(value, -1) for value in self.words.values], np.int64)
-        for piece in _pieces_of(self.starts[1:]):
+        for piece in _ragged_slices(self.starts[1:]):
             lengths = self.lengths[piece].astype(np.int64)
             ends = np.cumsum(lengths)
             within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
             first = int(self.starts[piece][0])
             words = number_of[self.words.numbers.read(slice(first, first + len(within)))] + (within << 32)
-            for row, hashes in enumerate(found):
+            for row, hashes in enumerate(result):
                 sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed(mix(row), words))))
                 hashes[piece] = mixed(mix(row), lengths) + sums[ends] - sums[ends - lengths]
-        return found
+        return result
 
     def rarest(self) -> NDArray[np.int64]:
-        """The rank of the rarest word of each text (N,), 1 for the most frequent one of all; 0 for no word."""
+        """Return the frequency rank of the rarest word of each text, (N,), from 1; 0 for an empty text."""
         counts = np.array([*self.words.counts().values()], np.int64)
         ranks = np.empty(len(counts), np.int64)
         ranks[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
-        found = np.zeros(len(self), np.int64)
-        for piece in _pieces_of(self.starts[1:]):
+        result = np.zeros(len(self), np.int64)
+        for piece in _ragged_slices(self.starts[1:]):
             words = self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))
             rows = np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece])
-            np.maximum.at(found, rows, ranks[words])
-        return found
+            np.maximum.at(result, rows, ranks[words])
+        return result
 
-    def __getitem__(self, row: int) -> tuple[str, ...]:  # type: ignore[override]  # a text at a time
+    def __getitem__(self, row: int) -> tuple[str, ...]:  # type: ignore[override]  # no slices
         start, stop = self.starts[row : row + 2].tolist()
         return tuple(self.words.values[id] for id in self.words.numbers.read(slice(start, stop)).tolist())
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
-        for piece in _pieces_of(self.starts[1:]):
+        for piece in _ragged_slices(self.starts[1:]):
             starts = self.starts[piece.start : piece.stop + 1]
             words = [self.words.values[id] for id in self.words.numbers.read(slice(starts[0], starts[-1])).tolist()]
             ends = (starts - starts[0]).tolist()
@@ -370,51 +345,51 @@ class Columns:
         self.columns = dict(columns)
 
     def add(self, other: Columns) -> None:
-        """Appends the examples of others."""
+        """Append the examples of `other`."""
         for name, column in self.columns.items():
             column.add(other.columns[name])
 
     @property
     def sources(self) -> NDArray[np.int64]:
-        """The number of each example's group, in order of first appearance; without groups each example has its own."""
+        """The group number of each example, by first appearance. Without groups, each example is its own group."""
         groups = self.columns.get("groups")
         return np.arange(len(self)) if groups is None or not any(groups.values) else np.array(groups.ids, np.int64)
 
     def num_shared(self, other: Columns) -> int:
-        """How many examples of others have texts that are here."""
-        keys = [np.zeros(len(part), np.uint64) for part in (self, other)]
+        """Return the number of examples of `other` whose texts also occur in these examples."""
+        keys = [np.zeros(len(columns), np.uint64) for columns in (self, other)]
         for name, column in self.columns.items():
             if name.startswith(TEXT_COLUMNS):
                 for key, texts in zip(keys, (column, other.columns[name]), strict=True):
-                    key[:] = key * _ODD + texts.digests(column)[0]
+                    key[:] = key * _HASH_FACTOR + texts.digests(column)[0]
         return int(np.isin(keys[1], keys[0]).sum())
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """The examples in these rows."""
+        """Return the examples in these rows."""
         return type(self)({name: column.select(rows) for name, column in self.columns.items()})
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
 
-def pieces(count: int) -> Iterator[slice]:
-    """Slices of so many numbers, one after another."""
-    return (slice(start, min(start + PIECE, count)) for start in range(0, count, PIECE))
+def slices_of(count: int) -> Iterator[slice]:
+    """Split the range of `count` numbers into slices of at most `MAX_SLICE` numbers."""
+    return (slice(start, min(start + MAX_SLICE, count)) for start in range(0, count, MAX_SLICE))
 
 
-def _pieces_of(ends: NDArray[np.int64]) -> Iterator[slice]:
-    """Slices of texts that end there, each of PIECE words or less, or of one text, and of PIECE texts or less."""
+def _ragged_slices(ends: NDArray[np.int64]) -> Iterator[slice]:
+    """Split rows with these `ends` into slices of up to `MAX_SLICE` rows and values. A longer row is its own slice."""
     start = 0
     while start < len(ends):
         before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + PIECE, side="right")))
-        stop = min(stop, start + PIECE)
+        stop = max(start + 1, int(np.searchsorted(ends, before + MAX_SLICE, side="right")))
+        stop = min(stop, start + MAX_SLICE)
         yield slice(start, stop)
         start = stop
 
 
 def numbered(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """The number of each row of keys (N,). Distinct ones are numbered in the order in which they come first."""
+    """Return an id for each row of the columns `keys`, (N,). Distinct rows are numbered by first appearance."""
     order = np.lexsort(keys[::-1])
     differs = np.zeros(len(order), np.bool_)
     differs[:1] = True
@@ -423,64 +398,60 @@ def numbered(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     firsts = order[differs]
     number = np.empty(len(firsts), np.int64)
     number[np.argsort(firsts)] = np.arange(len(firsts))
-    found = np.empty(len(order), np.int64)
-    found[order] = number[np.cumsum(differs) - 1]
-    return found
+    result = np.empty(len(order), np.int64)
+    result[order] = number[np.cumsum(differs) - 1]
+    return result
 
 
 class Ragged:
-    """Rows of numbers, or of vectors of numbers, one after another in `values`, from `starts[n]` to `starts[n + 1]`. A
-    `table` has what the numbers stand for.
+    """Rows of numbers of different lengths: row n is `values[starts[n] : starts[n + 1]]`.
+
+    With a `table`, the values are indices of its rows, which are numbers or vectors.
     """
 
     def __init__(
-        self,
-        values: NDArray[np.integer],
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.integer] | None = None,
-        file: MappedFile | None = None,
-        table: NDArray[np.integer] | None = None,
-    ) -> None:
+        self, values: NDArray[np.integer], starts: NDArray[np.int64], lengths: NDArray[np.integer] | None = None,
+        file: MappedFile | None = None, table: NDArray[np.integer] | None = None,
+    ) -> None:  # fmt: skip
         self.values, self.starts, self.file, self.table = values, starts, file, table
         self.lengths: NDArray[Any] = np.diff(starts) if lengths is None else lengths
 
     @classmethod
     def of(cls, rows: Iterable[NDArray[np.integer]]) -> Ragged:
-        """These rows."""
-        found = RaggedRows()
+        result = RaggedRows()
         for row in rows:
-            found.append(row)
-        return found.ragged()
+            result.append(row)
+        return result.ragged()
 
     def padded(
         self, rows: NDArray[np.int64], fill: int = 0, *, among: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
-        """The rows side by side (B, T), filled up on the right, as wide as all those of `among`."""
+        """Return rows padded on the right, (B, T). T is the length of the longest row of `among` (default: `rows`)."""
         places, real = side_by_side(self.starts, self.lengths, rows, among=among)
         if self.file is not None:
             self.file.touched(0, 2 * len(rows))
-        found = self._read(places) if len(self.values) else np.zeros((), np.int64)
+        result = self._read(places) if len(self.values) else np.zeros((), np.int64)
         if self.file is not None:
             self.file.touched(places.nbytes, len(rows))
-        real = real.reshape(real.shape + (1,) * (found.ndim - 2))
-        return np.where(real, found, fill).astype(np.int64)
+        real = real.reshape(real.shape + (1,) * (result.ndim - 2))
+        return np.where(real, result, fill).astype(np.int64)
 
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
-        """Which places of `padded` are real; None if all of `among` are."""
-        found = real_places(self.lengths, rows, among=among)
+        """Return the mask of `padded`, (B, T), which is False at padding; None if there is no padding."""
+        result = real_places(self.lengths, rows, among=among)
         if self.file is not None:
             self.file.touched(0, len(rows))
-        return found
+        return result
 
     def joined(self, firsts: NDArray[np.int64]) -> Ragged:
-        """Several rows as one: those from `firsts[n]` to `firsts[n + 1]`."""
+        """Concatenate rows: row n of the result has the rows from `firsts[n]` to `firsts[n + 1]` (exclusive)."""
         if len(firsts) == len(self.starts) and (firsts[1:] > firsts[:-1]).all():
-            return self  # each is by itself
+            return self  # no row is joined with another one
         return Ragged(self.values, self.starts[firsts], file=self.file, table=self.table)
 
     def parts(self) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
-        """The values of many rows, and where each of these begins and the last one ends, part by part."""
-        for piece in _pieces_of(self.starts[1:]):
+        """Yield chunks of rows: the values of the rows, and the start of each row followed by the end of the last."""
+        for piece in _ragged_slices(self.starts[1:]):
             starts = self.starts[piece.start : piece.stop + 1]
             yield self._read(slice(*starts[[0, -1]])), starts - starts[0]
             if self.file is not None:
@@ -495,7 +466,7 @@ class Ragged:
         return self._read(slice(*self.starts[row : row + 2]))
 
     def slice(self, start: int, stop: int) -> Ragged:
-        """Some of the rows, one after another."""
+        """Return consecutive rows."""
         return Ragged(self.values, self.starts[start : stop + 1], file=self.file, table=self.table)
 
     def __len__(self) -> int:
@@ -503,14 +474,12 @@ class Ragged:
 
 
 def side_by_side(
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.integer],
-    rows: NDArray[np.int64],
-    *,
+    starts: NDArray[np.int64], lengths: NDArray[np.integer], rows: NDArray[np.int64], *,
     among: NDArray[np.int64] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where the values of these rows stand, side by side (B, T), filled up on the right by 0, as wide as all rows of
-    `among` (None: these rows); and which are real.
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:  # fmt: skip
+    """Return the indices of the values of rows, padded on the right with 0, and their mask, both (B, T).
+
+    T is the length of the longest row of `among` (default: `rows`).
     """
     columns = np.arange(int(lengths[rows if among is None else among].max(initial=0)))
     real = columns < lengths[rows][:, None]
@@ -520,14 +489,14 @@ def side_by_side(
 def real_places(
     lengths: NDArray[np.integer], rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None
 ) -> NDArray[np.bool_] | None:
-    """Which places of `side_by_side` are real; None if all rows of `among` are equally long."""
+    """Return the mask of `side_by_side`; None if all rows of `among` (default: `rows`) have the same length."""
     all_lengths = lengths[rows if among is None else among]
     longest = int(all_lengths.max(initial=0))
     return None if (all_lengths == longest).all() else np.arange(longest) < lengths[rows][:, None]
 
 
 class RaggedRows:
-    """A `Ragged` that grows row by row, of one of the types of the module `array`, and a column of such rows."""
+    """A growing column of rows of numbers, which `ragged` returns as `Ragged`."""
 
     def __init__(self, code: str = "i") -> None:
         self._values, self._starts = Numbers(code), Numbers("q", [0])
@@ -535,28 +504,27 @@ class RaggedRows:
 
     @classmethod
     def of(cls, arrays: Arrays, file: MappedFile) -> Self:
-        """The rows of a mapped file."""
-        found = cls()
-        found._values, found._starts = (Numbers.of({"numbers": arrays[key]}, file) for key in ("ids", "starts"))
-        found._lengths = arrays["lengths"]
-        return found
+        """Return a fixed column of rows from a mapped file."""
+        result = cls()
+        result._values, result._starts = (Numbers.of({"numbers": arrays[key]}, file) for key in ("ids", "starts"))
+        result._lengths = arrays["lengths"]
+        return result
 
     def arrays(self) -> Arrays:
-        """The numbers of all rows, and where each row begins."""
+        """Return the numbers of all rows, and the starts and lengths of the rows."""
         lengths = self.ragged().lengths.astype(np.int32)
         return {"ids": self._values.array, "starts": self._starts.array, "lengths": lengths}
 
     def append(self, row: NDArray[np.integer]) -> None:
-        """Appends a row."""
+        """Append a row."""
         self._values.add(row)
         self._starts.extend([len(self._values)])
 
     def ragged(self) -> Ragged:
-        """The rows so far. As long as somebody keeps it, no more can come in (`BufferError`)."""
+        """Return a view of the rows. While the view is referenced, appending raises BufferError."""
         return Ragged(self._values.array, self._starts.array, self._lengths, self._values.file)
 
     def release(self) -> None:
-        """Gives back the memory of what was read of a file."""
         self._values.release()
 
     def __len__(self) -> int:

@@ -1,6 +1,4 @@
-"""Examples in two parts, for training and for validation, so that no source of an example is in both."""
-
-from __future__ import annotations
+"""Split of examples into training and validation sets that have no group in common."""
 
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
@@ -9,87 +7,108 @@ import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int64]
-PIECE = 1 << 16
-"""The sources that are looked at together."""
+MAX_ROWS_AT_ONCE = 1 << 16
+"""The number of groups that are processed at once, which bounds memory."""
 
 
 class Division(NamedTuple):
-    """The rows of both parts, in order, and how many sources they have."""
+    """The sorted rows of the training and the validation set, and the numbers of groups."""
 
     train: Rows
     valid: Rows
     num_sources: int
     num_held_out: int
-    """How many of the sources are for validation."""
+    """The number of groups in the validation set."""
 
     @property
     def has_repeats(self) -> bool:
-        """Whether a source has several rows."""
+        """Whether a group has several rows."""
         return self.num_sources < len(self.train) + len(self.valid)
 
 
-def divided(sources: Sequence[Hashable] | Rows, kept: int, *, drawn: bool, classes: Rows | None = None) -> Division:
-    """About `kept` rows for training, the others for validation, by the source of each row, or by its number, where
-    sources are numbered in the order in which they come first.
+def divided(
+    sources: Sequence[Hashable] | Rows, num_train: int, *, drawn: bool, classes: Rows | None = None
+) -> Division:
+    """Split rows into about `num_train` training rows and validation rows.
 
-    Sources are held out at random, the same at every call, if `drawn`; else from the end of the data. One with more
-    rows than are still wanted is passed over. If each has too many, the smallest is held out, unless there is no other.
-    With `classes`, a number for each row, the more frequent ones first, sources are drawn from each class (`by_class`).
+    Groups are moved to the validation set until it is full. Groups that do not fit are skipped. If no group fits, the
+    smallest group is moved, unless it is the only group.
+
+    Args:
+        sources: The group of each row, or group numbers by first appearance, (N,).
+        num_train: The number of training rows.
+        drawn: Whether the validation groups are random (with a fixed seed) or from the end of the data.
+        classes: The frequency rank of the class of each row, (N,); if passed, the split is stratified by class.
     """
-    if isinstance(sources, np.ndarray):
-        source_of = sources
-    else:
-        numbers: dict[Hashable, int] = {}
-        source_of = np.array([numbers.setdefault(source, len(numbers)) for source in sources], np.int64)
+    source_of = _number_groups(sources)
     sizes = np.bincount(source_of)
     order = np.random.default_rng(0).permutation(len(sizes)) if drawn else np.arange(len(sizes))
     held_out = np.zeros(len(sizes), np.bool_)
-    wanted = len(source_of) - kept
+    wanted = len(source_of) - num_train
     if classes is not None:
         class_of = np.zeros(len(sizes), np.int64)
         np.maximum.at(class_of, source_of, classes)
         if 1 < len(np.unique(class_of)) <= len(sizes) // 2:
             held_out[by_class(order[::-1], sizes, class_of, wanted)] = True
             wanted = 0 if held_out.any() else wanted
-    held_out[_first(order[::-1], sizes, wanted)] = True
+    held_out[_first_that_fit(order[::-1], sizes, wanted)] = True
     if wanted and not held_out.any() and len(sizes) > 1:
-        last = order[::-1]
-        held_out[last[np.argmin(sizes[last])]] = True
+        held_out[order[::-1][np.argmin(sizes[order[::-1]])]] = True
     is_valid = held_out[source_of]
     return Division(np.flatnonzero(~is_valid), np.flatnonzero(is_valid), len(sizes), int(held_out.sum()))
 
 
-def _first(order: Rows, sizes: Rows, wanted: float) -> list[int]:
-    """Sources in their order, of at most so many rows together; a larger one is passed over."""
-    found = []
-    for piece in np.array_split(order, -(-len(order) // PIECE)):
+def fold_of_rows(sources: Sequence[Hashable] | Rows, num_folds: int, *, seed: int, classes: Rows | None = None) -> Rows:
+    """Return the fold of each row (N,). Rows of a group are in one fold. Folds differ in size by at most one group.
+
+    The groups are permuted by `seed`. With `classes` (N,), the groups of each class are divided among the folds.
+    """
+    group_of = _number_groups(sources)
+    ranks = np.random.default_rng(seed).permutation(int(group_of.max()) + 1)
+    if classes is not None:
+        class_of = np.zeros(len(ranks), np.int64)
+        np.maximum.at(class_of, group_of, classes)
+        ranks = np.argsort(np.lexsort((ranks, class_of)))
+    return (ranks % num_folds)[group_of]
+
+
+def _number_groups(sources: Sequence[Hashable] | Rows) -> Rows:
+    if isinstance(sources, np.ndarray):
+        return sources
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(source, len(numbers)) for source in sources], np.int64)
+
+
+def _first_that_fit(order: Rows, sizes: Rows, wanted: float) -> list[int]:
+    chosen = []
+    for piece in np.array_split(order, -(-len(order) // MAX_ROWS_AT_ONCE)):
         if wanted < 1:
             break
         for source, size in zip(piece.tolist(), sizes[piece].tolist(), strict=True):
             if size <= wanted:
-                found.append(source)
+                chosen.append(source)
                 wanted -= size
-    return found
+    return chosen
 
 
 def by_class(order: Rows, sizes: Rows, class_of: Rows, wanted: int) -> list[int]:
-    """The first sources of each class, with about the same share of its rows, `wanted` in all.
+    """Return groups with about `wanted` rows in total, divided among classes in proportion to their rows.
 
-    A class of two sources or more has one or more of them here, the more frequent classes first if there are too many,
-    and one or more that are not.
+    The first groups of each class are returned. If a class has several groups, at least one group is returned and at
+    least one is not. If `wanted` rows do not suffice for this, frequent classes have priority.
     """
     grouped = order[np.argsort(class_of[order], kind="stable")]
     members = np.split(grouped, np.flatnonzero(np.diff(class_of[grouped])) + 1)
-    members = [own for own in sorted(members, key=lambda own: -sizes[own].sum()) if len(own) > 1]
-    least = np.array([sizes[own].min() for own in members], np.float64)
-    least[np.cumsum(least) > wanted] = 0
-    more = np.maximum(0, [wanted * sizes[own].sum() / sizes.sum() for own in members] - least)
-    quotas = least + more * min(1.0, (wanted - least.sum()) / max(1e-9, more.sum()))
-    found, left = list[int](), 1e-6
-    for own, quota, is_wanted in reversed([*zip(members, quotas.tolist(), least > 0, strict=True)]):
+    members = [groups for groups in sorted(members, key=lambda groups: -sizes[groups].sum()) if len(groups) > 1]
+    minimum = np.array([sizes[groups].min() for groups in members], np.float64)
+    minimum[np.cumsum(minimum) > wanted] = 0
+    extra = np.maximum(0, [wanted * sizes[groups].sum() / sizes.sum() for groups in members] - minimum)
+    quotas = minimum + extra * min(1.0, (wanted - minimum.sum()) / max(1e-9, extra.sum()))
+    held_out, left = list[int](), 1e-6  # absorbs rounding errors of the quotas
+    for groups, quota, is_wanted in reversed([*zip(members, quotas.tolist(), minimum > 0, strict=True)]):
         left += quota
-        chosen = _first(own, sizes, left)[: len(own) - 1]
-        chosen = chosen or own[np.argsort(sizes[own], kind="stable")][: int(is_wanted)].tolist()
+        chosen = _first_that_fit(groups, sizes, left)[: len(groups) - 1]
+        chosen = chosen or groups[np.argsort(sizes[groups], kind="stable")][: int(is_wanted)].tolist()
         left -= sizes[chosen].sum()
-        found += chosen
-    return found
+        held_out += chosen
+    return held_out

@@ -1,49 +1,67 @@
-"""The files that a location names: a file, the files of a folder, or the matches of a glob. None is read here.
+"""Locations of data: a file, a folder, a glob, an address of a data set, or a JSON list of several locations.
 
-Several locations are one location, too: their list in JSON. So they pass through recipes, keys and messages as a text.
-
-A data set (`hf:NAME`) stands for itself, as if it were one file.
-
-Only regular files are taken from folders and globs: opening a pipe waits for somebody to write. Links to files are
-followed; links to folders are not, where folders are gone through, since they may lead back to themselves.
+Folders and globs yield regular files only, because opening a pipe waits for a writer. Links to files are followed;
+links to folders are not, because they may be circular.
 """
 
-from __future__ import annotations
-
-import fnmatch
 import glob
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from ensue.arguments import check_path
-from ensue.data.row_files import DatasetName
 from ensue.errors import DataError, nearest
-from ensue.parsing import ParseError, asked, parse_json
+from ensue.extension import is_address
+from ensue.parsing import ParseError, check_access, files_in, matching_files, parse_json
 
 FORMAT_OPTION = "--format (in training --set data.format=...)"
-"""Where the user says what the format is."""
+"""The option that sets the format, for messages."""
 IN_OPTIONS = {FORMAT_OPTION: "--format"}
-"""The option of `ensue data` in its place; see `DataError`."""
+"""The replacement of `FORMAT_OPTION` in messages of `ensue data`, as an argument of `DataError`."""
 
 
+_PATH = re.compile(r"\.[A-Za-z]\w{0,7}$|\*|\?\S|^(/|~[/\w]*/|\.\.?/)")
+"""Matches a string that looks like a path."""
 Location = str | Path | Sequence[str | Path]
 """A file, a folder, a glob or a data set (`hf:NAME`), or several of these, in order."""
+Data = Location | Iterable[Any]
+"""A location, or rows in memory (`ensue.data.in_memory`)."""
 
 
-def one_location(locations: Location, name: str = "the data") -> str:
-    """One location in place of several. Raises TypeError for a value that is no path, where `name` stands for it."""
+def as_location(locations: Data, name: str = "the data", *, is_kept: bool = False) -> str:
+    """Return a string that represents one or several locations, or the path of a file to which rows are written.
+
+    The file of rows is removed at exit unless `is_kept`. Raises TypeError for other values; the message calls them
+    `name`.
+    """
     several = list(locations) if isinstance(locations, list | tuple) else [locations]
-    for each in several:
-        check_path(name, each)
-    names = [name for each in several for name in locations_in(str(each))]
+    if not all(isinstance(location, str | os.PathLike) for location in several) or _are_texts(several):
+        from ensue.data.in_memory import path_of_rows  # noqa: PLC0415  # in_memory imports this module
+
+        return path_of_rows(locations, name, is_kept=is_kept)
+    names = [name for location in several for name in locations_in(str(location))]
     return names[0] if len(names) == 1 else json.dumps(names, ensure_ascii=False) if names else ""
 
 
+def _are_texts(values: Sequence[Any]) -> bool:
+    """Return whether most values look like texts instead of paths."""
+    strings = [value for value in values if isinstance(value, str) and len(value.split()) > 1]
+    texts = [string for string in strings if not is_address(string) and not _PATH.search(string)]
+    is_majority = len(values) > 1 and 2 * len(texts) > len(values)
+    return is_majority and not any(len(text) < 256 and _is_place(text) for text in texts)
+
+
+def _is_place(text: str) -> bool:
+    """Return whether a text names a file, or would name one in a folder that exists."""
+    folder = os.path.dirname(text)
+    return "\0" not in text and (os.path.exists(text) or (folder != "" and os.path.isdir(folder)))
+
+
 def locations_in(location: str | Path) -> list[str]:
-    """The locations of which a location consists, by `one_location`."""
+    """Split a result of `as_location` into its locations."""
     text = str(location)
     if text.startswith('["') and text.endswith('"]') and not os.path.exists(text):
         with suppress(ParseError):
@@ -54,13 +72,14 @@ def locations_in(location: str | Path) -> list[str]:
 
 
 def named_locations(location: str | Path) -> str:
-    """The locations for a person."""
+    """Return the locations in a result of `as_location`, separated by commas, for messages."""
     return ", ".join(locations_in(location))
 
 
 def files_of(location: str | Path) -> tuple[Path, ...]:
-    """The files that `location` names, as `all_files` has them; beside brat's annotations (`.ann`) without their texts,
-    which are read with them, and its settings.
+    """Return the files at a location, without texts beside brat annotations (`.ann`) and without brat's settings.
+
+    The reader of an annotation file also reads its text.
     """
     files = all_files(location)
     stems = {path.with_suffix("") for path in files if path.suffix == ".ann"}
@@ -69,9 +88,9 @@ def files_of(location: str | Path) -> tuple[Path, ...]:
 
 
 def all_files(location: str | Path) -> tuple[Path, ...]:
-    """The files that `location` names; those of each location in it are sorted.
+    """Return all files at a location. The order is that of the locations; files of a location are sorted.
 
-    Raises DataError if there is none, if the system refuses, or if two locations have a file in common.
+    Raises DataError if there is no file, if a file is unreadable, and if two locations have the same file.
     """
     names = locations_in(location)
     if len(names) == 1:
@@ -89,116 +108,65 @@ def all_files(location: str | Path) -> tuple[Path, ...]:
 
 def _files_at(location: str) -> tuple[Path, ...]:
     with readable(location):
-        path = asked(expanded(location))
-        if DatasetName.parse(location) or (location and path.is_file()):
+        path = check_access(expanded(location))
+        if is_address(location) or (location and path.is_file()):
             return (path,)
         if location and path.is_dir():
-            if not (files := sorted(_regular(path))):
+            if not (files := sorted(files_in(path))):
                 raise DataError("no file in this folder", path)
             return tuple(files)
         if location and path.exists():
-            raise DataError(_what_it_is(path), location)
+            pipe = "a pipe, which can be read only once; expected a file or a folder"
+            raise DataError(pipe if path.is_fifo() else "neither a file nor a folder", location)
         if glob.has_magic(location) and not path.is_symlink():
-            return _matches(location, path)
-        raise DataError(_missing(path), location or '""')
+            if files := sorted(set(matching_files(path))):
+                return tuple(files)
+            raise DataError("no file matches", location)
+        raise DataError(_describe_missing(path), location or '""')
 
 
 def expanded(location: str | Path) -> Path:
-    """The path, with the home directory for `~`. Raises DataError if there is no home directory."""
+    """Return the path with `~` expanded. Raises DataError if the home directory is unknown."""
     try:
         return Path(location).expanduser()
     except RuntimeError:
-        raise DataError(f"no home is known for {Path(location).parts[0]}", location) from None
+        raise DataError(f"no home directory of {Path(location).parts[0]}", location) from None
 
 
 def visible(folder: Path) -> list[Path]:
-    """The folders and regular files in a folder, sorted, without hidden ones."""
+    """Return the sorted folders and regular files in a folder, without hidden ones."""
     with readable(folder):
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
         return [path for path in entries if path.is_dir() or path.is_file()]
 
 
 def common_format(formats: Mapping[str, str]) -> str:
-    """The format of files that are read together, from the format that each of them (by its name) looks like; "" for no
-    file.
+    """Return the common format of files, given the format of each file by name; "" without files.
 
-    Raises DataError if they look like two formats.
+    Raises DataError if the formats differ.
     """
-    first, found = next(iter(formats.items()), ("", ""))
+    first, result = next(iter(formats.items()), ("", ""))
     for name, other in formats.items():
-        if other != found:
-            advice = f"a glob chooses some, or {FORMAT_OPTION} says what all are"
-            raise DataError(f"it looks like {other}, but {first} like {found}; {advice}", name, options=IN_OPTIONS)
-    return found
+        if other != result:
+            advice = f"select files of one format by a glob, or set the format of all files by {FORMAT_OPTION}"
+            raise DataError(f"looks like {other}, but {first} looks like {result}; {advice}", name, options=IN_OPTIONS)
+    return result
 
 
 @contextmanager
 def readable(location: str | Path) -> Iterator[None]:
-    """Turns errors of the system about a path into a DataError that names it."""
+    """Replace errors of the operating system within a `with` block by DataError."""
     try:
         yield
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", error.filename or location) from error
     except UnicodeEncodeError:
-        raise DataError("a name that this system cannot write", location) from None
+        raise DataError("the name cannot be encoded on this system", location) from None
     except ValueError as error:  # a NUL character
         raise DataError(f"cannot be read ({error})", location) from error
 
 
-def _regular(folder: Path) -> Iterator[Path]:
-    """The regular files of a folder and of those in it, without hidden ones."""
-    for parent, names in _walk(folder):
-        yield from (path for name in names if (path := parent / name).is_file())
-
-
-def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """A folder and those in it, without hidden ones, each with the names in it that are no folders."""
-    for parent, folders, names in os.walk(folder, onerror=_raise):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield Path(parent), [name for name in names if not name.startswith(".")]
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
-def _matches(location: str | Path, pattern: Path) -> tuple[Path, ...]:
-    files = sorted(set(_expand(Path(pattern.anchor), pattern.parts[bool(pattern.anchor) :])))
-    if not files:
-        raise DataError("no file matches", location)
-    return tuple(files)
-
-
-def _expand(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """The regular files that match the parts of a pattern below a folder; `**` stands for any number of folders."""
-    asked(folder)
-    if not parts:
-        if folder.is_file():
-            yield folder
-    elif not glob.has_magic(parts[0]):
-        yield from _expand(folder / parts[0], parts[1:])
-    elif not folder.is_dir():
-        return
-    elif parts[0] != "**":
-        hidden = parts[0].startswith(".")
-        names = [name for name in os.listdir(folder) if name.startswith(".") == hidden]
-        for name in fnmatch.filter(names, parts[0]):
-            yield from _expand(folder / name, parts[1:])
-    elif len(parts) == 1:
-        yield from _regular(folder)
-    else:
-        for below, _ in _walk(folder):
-            yield from _expand(below, parts[1:])
-
-
-def _what_it_is(path: Path) -> str:
-    if path.is_fifo():
-        return "a pipe, which can be read only once; expected a file or a folder"
-    return "neither a file nor a folder"
-
-
-def _missing(path: Path) -> str:
-    """The message for a path that does not exist, with the nearest name in its folder."""
+def _describe_missing(path: Path) -> str:
     if path.is_symlink():
         return f"a link to {os.readlink(path)}, which is not there"
     parent = path.parent

@@ -1,29 +1,31 @@
-"""The physical lines of a file or a stream with their numbers. Formats know their meaning."""
-
-from __future__ import annotations
+"""Numbered lines of a file or a stream."""
 
 import io
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS
-from ensue.data.json_array import array_parts, begins_array
+from ensue.data.json_array import array_chunks, begins_array
 from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
 
+ON_PROGRESS: ContextVar[Callable[[str, float], None] | None] = ContextVar("advanced", default=None)
+"""Receives a unit ("bytes", "texts" or "share") and the number of completed units, if the progress is shown."""
+
 
 class Lines:
-    """Lines with their ends, read once. A line ends at `\\n` and nowhere else: `\\u2028` and its kin stand inside.
+    """The lines of a text with their line ends, which can be read once. Only `\\n` ends a line, not `\\u2028` etc.
 
-    `name` is what messages call the file. Reading raises DataError for a line of more than `MAX_CHARACTERS`.
+    `name` is the name of the file in messages. Reading raises DataError for a line above `MAX_CHARACTERS`.
     """
 
     is_array = False
-    """Whether these are the values of a JSON array in place of lines, each with the text before it (`array_parts`)."""
+    """Whether iteration yields the values of a JSON array (`array_chunks`) instead of lines."""
     mark = ""
-    """The byte order mark before the first line, once that was read."""
+    """The byte order mark before the first line. It is known after the first line has been read."""
 
     def __init__(self, chunks: Iterable[str], name: str) -> None:
         self.name = name
@@ -33,8 +35,18 @@ class Lines:
 
     @classmethod
     def of(cls, path: Path, *, encoding: str = "utf-8", nested: bool = False) -> Self:
-        """The decompressed lines of a file, or a binary table's rows as JSON. `nested`: spans may overlap."""
+        """Return the decompressed lines of a file, or the rows of a binary table as JSON lines.
+
+        With `nested`, overlapping spans in the annotations of brat are not an error.
+        """
         return cls(text_blocks(path, encoding, nested=nested, marked=True), str(path))
+
+    @classmethod
+    def numbered(cls, lines: Iterable[tuple[int, str]], name: str) -> Self:
+        """Return lines with these numbers."""
+        result = cls((), name)
+        result._lines = iter(lines)
+        return result
 
     def _without_mark(self, chunks: Iterator[str]) -> Iterator[str]:
         first = next(chunks, "")
@@ -42,12 +54,12 @@ class Lines:
         yield from chain(filter(None, [first.removeprefix(MARK)]), chunks)
 
     def split_array(self) -> None:
-        """Cuts the text into values if it begins like a JSON array of objects. Call it before reading."""
+        """Make iteration yield values if the text begins with a JSON array of objects. Call this before reading."""
         if self._lines is None:
             self.is_array, self._chunks = begins_array(self._chunks)
 
     def is_empty(self) -> bool:
-        """Whether there is no character. Nothing counts as read."""
+        """Return whether the text is empty. No line is consumed."""
         if self._lines is None:
             first = next(filter(None, self._chunks), "")
             self._chunks = chain([first] if first else [], self._chunks)
@@ -55,33 +67,41 @@ class Lines:
         return not self.head(1)
 
     def head(self, count: int) -> list[str]:
-        """The first `count` lines (or all that there are), which are still to be read."""
+        """Return the first `count` lines without consuming them."""
         return [line for _, line in self.numbered_head(count)]
 
     def numbered_head(self, count: int) -> list[tuple[int, str]]:
-        """The head with the numbers of its lines."""
+        """Return the first `count` lines with their numbers without consuming them."""
         self._head += islice(self._unread(), max(0, count - len(self._head)))
         return self._head[:count]
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """Numbers from 1, and the lines."""
+        """Yield the number (from 1) and the text of each line that has not been consumed."""
         return chain(self._head, self._unread())
 
     def _unread(self) -> Iterator[tuple[int, str]]:
         if self._lines is None:
             is_array, chunks = self.is_array, self._chunks
-            self._lines = array_parts(chunks, self.name) if is_array else enumerate(_split(chunks, self.name), 1)
+            self._lines = array_chunks(chunks, self.name) if is_array else enumerate(_split_lines(chunks, self.name), 1)
+            if (advanced := ON_PROGRESS.get()) is not None:
+                self._lines = _counted(self._lines, advanced)
         return self._lines
 
 
-class KeptLines(Lines):
-    """Lines that are kept, each from when it is read until `forget`."""
+def _counted(lines: Iterator[tuple[int, str]], advanced: Callable[[str, float], None]) -> Iterator[tuple[int, str]]:
+    for number, line in lines:
+        advanced("bytes", len(line.encode("utf-8", "surrogatepass")))
+        yield number, line
+
+
+class RecordingLines(Lines):
+    """Lines that record the text of the lines that were read since the last `clear`."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__((), lines.name)
         self._of = lines
         self.is_array = lines.is_array
-        self._kept: list[str] = []
+        self._recorded: list[str] = []
 
     def split_array(self) -> None:
         self._of.split_array()
@@ -92,45 +112,50 @@ class KeptLines(Lines):
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         for number, line in self._of:
-            self._kept.append(line)
+            self._recorded.append(line)
             yield number, line
 
-    def forget(self) -> None:
-        """Drops the lines that have been kept."""
-        self._kept.clear()
+    def clear(self) -> None:
+        """Drop the recorded lines."""
+        self._recorded.clear()
 
-    def kept(self) -> str:
-        """The lines that were read since `forget`, joined."""
-        return "".join(self._kept)
+    def recorded(self) -> str:
+        """Return the concatenated lines that were read since the last `clear`."""
+        return "".join(self._recorded)
 
 
 MAX_ROWS = 1 << 18
-"""A paragraph with more lines is an error: a file without blank lines must not be one sentence that fills memory."""
+"""The maximum number of lines in a paragraph, so that a file without blank lines cannot fill the memory."""
 
 
 class Paragraph(NamedTuple):
-    """Consecutive lines; `first` is the number of the first one."""
+    """Consecutive lines; `first` is the number of the first line."""
 
     first: int
     lines: list[str]
 
 
 def missing_end(text: str) -> str:
-    """The line end that a text needs before another one can follow; "" if it has one."""
+    """Return the line end to append to a text before another text can follow; "" if none is missing."""
     return "\n" if text and not text.endswith("\n") else ""
 
 
+def without_line_end(line: str) -> str:
+    """Return a line without `\\n`, `\\r\\n` or `\\r` at its end."""
+    return line.removesuffix("\n").removesuffix("\r")
+
+
 def is_blank(line: str) -> bool:
-    """Whether a line has only blanks, tabs and its line end."""
+    """Return whether a line has no other characters than blanks, tabs and line ends."""
     return not line.strip(" \t\r\n")
 
 
-def paragraphs(lines: Lines, is_aside: Callable[[str], bool]) -> Iterator[Paragraph]:
-    """The sentences of a format with a row for each word: each a run of rows that a blank line or an aside ends.
+def paragraphs(lines: Lines, is_comment: Callable[[str], bool]) -> Iterator[Paragraph]:
+    """Split the text of a format with one row for each word into sentences.
 
-    An aside is a line that is neither row nor blank, such as a comment. A paragraph begins with all that stands between
-    it and the one before, and ends with its blank line; the last one takes all the rest. So the paragraphs joined are
-    the lines, except that a file without rows has no paragraph.
+    The rows of a sentence end at a blank line or a comment. A paragraph begins with all lines since the previous
+    paragraph and ends with its blank line; the last paragraph has all remaining lines. So the concatenated paragraphs
+    are the text, except that a text without rows has no paragraph.
     """
     waiting: Paragraph | None = None
     current, has_rows = Paragraph(1, []), False
@@ -138,7 +163,7 @@ def paragraphs(lines: Lines, is_aside: Callable[[str], bool]) -> Iterator[Paragr
         blank = is_blank(line)
         if len(current.lines) > MAX_ROWS:
             raise DataError(f"more than {MAX_ROWS:,} lines without a blank one between sentences", lines.name, number)
-        if not blank and not is_aside(line):
+        if not blank and not is_comment(line):
             has_rows = True
         elif has_rows:
             current.lines.extend([line] if blank else [])
@@ -157,7 +182,7 @@ def paragraphs(lines: Lines, is_aside: Callable[[str], bool]) -> Iterator[Paragr
         yield current
 
 
-def _split(chunks: Iterable[str], name: str) -> Iterator[str]:
+def _split_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
     open_line: list[str] = []
     number, size = 1, 0
     for chunk in chunks:
@@ -183,7 +208,7 @@ def _split(chunks: Iterable[str], name: str) -> Iterator[str]:
 
 
 def checked_width(width: int, name: str, line: int) -> int:
-    """Return the number of columns of a row. Raises DataError for more than `MAX_COLUMNS`."""
+    """Return `width`, the number of columns of a row. Raises DataError above `MAX_COLUMNS`."""
     if width > MAX_COLUMNS:
         raise DataError(f"{width:,} columns; expected at most {MAX_COLUMNS:,}", name, line)
     return width

@@ -1,6 +1,4 @@
-"""Pieces of data, worked on by several processes, in order."""
-
-from __future__ import annotations
+"""Ordered map over chunks of data in several processes."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,16 +13,16 @@ from ensue.errors import EnsueError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-AHEAD = 3
-"""The pieces that wait for each process. More would only take memory."""
+MAX_WAITING = 3
+"""The maximum number of submitted items per process."""
 _processes: ContextVar[int] = ContextVar("processes", default=1)
-_works: list[Callable[[Any], Any]] = []
-"""The function of this process."""
+_functions: list[Callable[[Any], Any]] = []
+"""The function that a worker process calls, as the only element."""
 
 
 @contextmanager
 def working(processes: int) -> Iterator[None]:
-    """A `with` block in which `in_order` takes so many processes."""
+    """Set the default number of processes of `in_order` within a `with` block."""
     token = _processes.set(processes)
     try:
         yield
@@ -33,31 +31,34 @@ def working(processes: int) -> Iterator[None]:
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item], processes: int = 0) -> Iterator[Result]:
-    """Works like `map`; with several processes some items are read ahead. Raises EnsueError if a process is killed."""
+    """Yield the results of `map(work, items)`, computed by several processes.
+
+    Items are consumed ahead of the results. Raises EnsueError if a process is killed.
+    """
     processes = processes or _processes.get()
     if processes == 1:
         yield from map(work, items)
         return
     waiting: deque[Future[Result]] = deque()
     try:
-        with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (work,)) as pool:
+        with ProcessPoolExecutor(processes, get_context("spawn"), _set_function, (work,)) as pool:
             for item in items:
-                waiting.append(pool.submit(_work, item))
-                if len(waiting) > AHEAD * processes:
+                waiting.append(pool.submit(_call_function, item))
+                if len(waiting) > MAX_WAITING * processes:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
     except BrokenProcessPool:
-        raise EnsueError("a process that makes ids was killed; the same command goes on with --processes 1") from None
+        raise EnsueError("a tokenizing process was killed; repeat the command with --processes 1") from None
 
 
-def batched(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
-    """The items in lists of `most`. Those before one that cannot be read come before its error."""
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield the items in lists of `size`. If iteration raises EnsueError, the previous items are yielded first."""
     batch: list[Item] = []
     try:
         for item in items:
             batch.append(item)
-            if len(batch) == most:
+            if len(batch) == size:
                 yield batch
                 batch = []
     except EnsueError:
@@ -67,9 +68,22 @@ def batched(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
         yield batch
 
 
-def _begin(work: Callable[[Any], Any]) -> None:
-    _works[:] = [work]
+def _set_function(work: Callable[[Any], Any]) -> None:
+    _functions[:] = [work]
 
 
-def _work(item: Any) -> Any:
-    return _works[0](item)
+def _call_function(item: Any) -> Any:
+    return _functions[0](item)
+
+
+def joined(strings: Iterable[str], size: int) -> Iterator[str]:
+    """Concatenate strings to blocks. A block ends as soon as it has more than `size` characters."""
+    block: list[str] = []
+    count = 0
+    for string in strings:
+        block.append(string)
+        count += len(string)
+        if count > size:
+            yield "".join(block)
+            block, count = [], 0
+    yield "".join(block)

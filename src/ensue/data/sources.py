@@ -1,9 +1,7 @@
-"""A file, a folder or a glob as one long text, in pieces; text from stdin, a pipe or a device, as it comes."""
+"""Sources of text: files, folders and globs in chunks, and streams such as stdin line by line."""
 
-from __future__ import annotations
-
+import codecs
 import hashlib
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,63 +9,67 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from ensue.cache import put, used
-from ensue.cache_folders import cache_directory
-from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, checked_encoding, decoded, joined, text_of
-from ensue.data.files import Location, all_files, expanded, locations_in, named_locations, one_location, readable
+from ensue.cache import cache_directory, json_digest, mark_used, put
+from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, blocks, checked_encoding, decoded, joined, text_of
+from ensue.data.files import Data, all_files, as_location, expanded, files_of, locations_in, named_locations, readable
 from ensue.data.lines import Lines
-from ensue.data.row_files import DatasetName, dataset_files, find_dataset
+from ensue.data.row_files import dataset_files, find_dataset
 from ensue.data.row_formats import files_read
-from ensue.errors import DataError
-from ensue.parsing import asked
+from ensue.errors import FILES_OF_ROWS, DataError
+from ensue.extension import is_address
+from ensue.notices import warn_once
+from ensue.parsing import check_access
 from ensue.text.boundaries import cut_at_boundaries
 
-PIECE_CHARACTERS = 1 << 20
-KEPT_BYTES = 16 << 20
-"""Digests of larger files are in the cache, under what the system says of the file."""
-SETTLED_SECONDS = 2.0
-"""How long a file has to be unchanged for that. The clocks of file systems are coarse."""
+CHUNK_CHARACTERS = 1 << 20
+MIN_CACHED_BYTES = 16 << 20
+"""The minimum size of a file whose digest is cached. The cache key includes the inode, size and times of the file."""
+MIN_AGE_SECONDS = 2.0
+"""The minimum age of a file whose digest is cached. A newer file may change within the resolution of its times."""
 
 
 class TextSource:
-    """The text of a file, of a folder's files (recursively, sorted, without hidden ones) or of a glob's matches.
+    """The concatenated text of a file, a folder (recursive, sorted, without hidden files) or a glob.
 
-    `.xz` and `.gz` are decompressed as they are read. Nothing is translated: the text is the files' own, with a line
-    end between two files if the first has none. Raises DataError for a missing path, a folder without files, a glob
-    without matches, an unknown encoding, and text that is empty, damaged or in another encoding.
+    `.xz` and `.gz` files are decompressed while reading. A line end is added between two files if the first file does
+    not end with one. Raises DataError for a missing path, a folder or glob without files, an unknown encoding, and text
+    that is empty, damaged or in another encoding.
     """
 
-    def __init__(self, location: Location, *, encoding: str = "utf-8") -> None:
-        self.location = one_location(location)
+    def __init__(self, location: Data, *, encoding: str = "utf-8") -> None:
+        self.location = as_location(location)
         self.encoding = checked_encoding(encoding)
         self.paths = all_files(self.location)
+        if self.location in FILES_OF_ROWS and self.location.endswith(".jsonl"):
+            problem = 'rows with several columns; expected one column of texts, such as table["text"]'
+            raise DataError(problem, self.location)
         if not any(self._blocks()):
             raise DataError("the text is empty", self.location)
 
     @classmethod
     def joined(cls, sources: Sequence[Self]) -> Self:
-        """The texts of several sources as one, in the encoding of the first."""
-        whole = cls.__new__(cls)
-        whole.location, whole.encoding = ", ".join(source.location for source in sources), sources[0].encoding
-        whole.paths = tuple(path for source in sources for path in source.paths)
-        return whole
+        """Return a source of the concatenated text of several sources that have the same encoding."""
+        result = cls.__new__(cls)
+        result.location, result.encoding = ", ".join(source.location for source in sources), sources[0].encoding
+        result.paths = tuple(path for source in sources for path in source.paths)
+        return result
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[str]:
-        """The characters [start, stop) of the text in pieces of about a million.
+        """Yield the characters [start, stop) of the text in chunks of about a million characters.
 
-        Wherever a piece has a boundary (`last_boundary`), it ends at one, so tokenizing the pieces equals tokenizing
-        the whole. Memory does not grow with the text or its lines.
+        A chunk that contains a boundary (`last_boundary`) ends at a boundary, so that chunks can be tokenized
+        separately. Memory is bounded, even for a text without line ends.
         """
-        return cut_at_boundaries(_clipped(self._blocks(), start, stop), least=PIECE_CHARACTERS)
+        return cut_at_boundaries(_clip(self._blocks(), start, stop), min_length=CHUNK_CHARACTERS)
 
     def count_characters(self) -> int:
-        """The length of the text; the first call reads it once."""
+        """Return the number of characters in the text. The first call reads the text."""
         return self._characters
 
     def fingerprint(self) -> str:
-        """A digest of the files' bytes, in their order; the first call reads them once."""
+        """Return a digest of the bytes of all files, in order. The first call reads the files."""
         return self._digest
 
     @cached_property
@@ -92,65 +94,69 @@ class TextSource:
         return f"TextSource({self.location!r}{files})"
 
 
-def _clipped(blocks: Iterator[str], start: int, stop: int | None) -> Iterator[str]:
-    """The characters [start, stop) of the joined blocks."""
+def _clip(blocks: Iterator[str], start: int, stop: int | None) -> Iterator[str]:
     position = 0
     for block in blocks:
         if stop is not None and position >= stop:
             return
-        part = block[max(0, start - position) : None if stop is None else stop - position]
+        if clipped := block[max(0, start - position) : None if stop is None else stop - position]:
+            yield clipped
         position += len(block)
-        if part:
-            yield part
+
+
+def digest_of_each(paths: Sequence[Path]) -> str:
+    """Return a digest of the digests of files; for a single file its digest."""
+    digests = [digest_of([path]) for path in paths]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def digest_of(paths: Iterable[Path]) -> str:
-    """A digest of the bytes of files, in their order, each with the text that is read with it."""
+    """Return a digest of the bytes of files, in order, including the texts beside annotations of brat."""
     digest = hashlib.sha256()
     for path in chain.from_iterable(map(files_read, paths)):
         suffix = path.suffix.lower()
-        digest.update((suffix if suffix in COMPRESSED else "").encode())  # the same bytes would read otherwise
+        digest.update((suffix if suffix in COMPRESSED else "").encode())  # the suffix determines decompression
         digest.update(_file_digest(path))
     return digest.hexdigest()
 
 
 def _file_digest(path: Path) -> bytes:
-    if DatasetName.parse(str(path)):
+    if is_address(path):
         dataset, split = find_dataset(str(path))
         return f"{digest_of(dataset_files(dataset))}-{split}-{len(dataset)}".encode()
     with readable(path):
         state = path.stat()
-        if state.st_size < KEPT_BYTES or time.time() - max(state.st_mtime, state.st_ctime) < SETTLED_SECONDS:
-            return _sha256(path)
+        if state.st_size < MIN_CACHED_BYTES or time.time() - max(state.st_mtime, state.st_ctime) < MIN_AGE_SECONDS:
+            return _read_digest(path)
         key = [str(path.absolute()), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
-        name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32] + ".digest"
+        name = f"{json_digest(key)}.digest"
         with suppress(OSError, ValueError):
             known = bytes.fromhex((cache_directory() / name).read_bytes().removeprefix(b"sha256 ").decode())
-            used(cache_directory() / name)
+            mark_used(cache_directory() / name)
             if len(known) == hashlib.sha256().digest_size:
                 return known
-        digest = _sha256(path)
+        digest = _read_digest(path)
         with suppress(OSError):
-            if path.stat() == state:
-                put(name, lambda kept: kept.write_bytes(b"sha256 " + digest.hex().encode()))
+            if path.stat().st_ctime_ns == state.st_ctime_ns:
+                put(name, lambda file: file.write_bytes(b"sha256 " + digest.hex().encode()))
         return digest
 
 
-def _sha256(path: Path) -> bytes:
+def _read_digest(path: Path) -> bytes:
     with path.open("rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 
 def is_stream(path: str) -> bool:
-    """Whether a location can be read only once: "-", which is stdin, or a pipe or device such as `<(...)`.
+    """Return whether a location can be read only once: "-" (stdin), or a pipe or device such as `<(...)`.
 
-    Raises DataError for one among several.
+    Raises DataError if a location that can be read only once is one of several locations.
     """
     names = locations_in(path)
     for name in names:
         with readable(name):
-            found = asked(expanded(name))
-            if name == "-" or (found.exists() and not found.is_file() and not found.is_dir()):
+            result = check_access(expanded(name))
+            if name == "-" or (result.exists() and not result.is_file() and not result.is_dir()):
                 if len(names) > 1:
                     raise DataError("a stream is read alone; expected files, folders or globs", stream_name(name))
                 return True
@@ -158,27 +164,53 @@ def is_stream(path: str) -> bool:
 
 
 def stream_name(path: str) -> str:
-    """The name of the stream in messages."""
+    """Return the name of a stream in messages."""
     return "stdin" if path == "-" else named_locations(path)
 
 
 def stream_text(path: str, encoding: str = "utf-8", *, marked: bool = False) -> Iterator[str]:
-    """The text line by line; if `marked`, with its byte order mark. Raises DataError if it cannot be decoded."""
+    """Yield the lines of a stream, with its byte order mark if `marked`. Raises DataError for invalid bytes."""
     return text_of(_blocks(path), stream_name(path), checked_encoding(encoding), marked=marked)
 
 
-def whole_text(path: str, encoding: str = "utf-8") -> str:
-    """The whole text, in memory. Raises DataError for more than `MAX_CHARACTERS`."""
+def load_text(path: str, encoding: str = "utf-8") -> str:
+    """Return the text of a stream. Raises DataError above `MAX_CHARACTERS`."""
     return joined(stream_text(path, encoding), stream_name(path))
 
 
 def stream_lines(path: str, encoding: str) -> Lines:
-    """The text as numbered lines of bounded length."""
+    """Return the numbered lines of a stream."""
     return Lines(stream_text(path, encoding, marked=True), stream_name(path))
 
 
+def encoding_like(trained: str, location: str) -> str:
+    """Return the encoding `trained` of a model's training data, or UTF-8 if the text at `location` is in UTF-8.
+
+    The first bytes decide if they have characters beyond ASCII: of several files, those of the first. Streams other
+    than stdin are not examined. Rows of a program are UTF-8.
+    """
+    if not trained or checked_encoding(trained) == "utf-8" or is_typed(location) or location in FILES_OF_ROWS:
+        return "utf-8"
+    with suppress(DataError, UnicodeDecodeError):  # the reader of the data reports an error
+        if location == "-":
+            stream: Any = getattr(sys.stdin, "buffer", None)
+            first = stream.peek() if hasattr(stream, "peek") else b""
+        else:
+            first = b"" if is_stream(location) else next(blocks(_first_file(location)), b"")
+        if not codecs.getincrementaldecoder("utf-8")().decode(first).isascii():
+            name = stream_name(location)
+            warn_once(f"encoding {name}", f"{name}: read as UTF-8; --encoding {trained} reads it as in training")
+            return "utf-8"
+    return trained
+
+
+def _first_file(location: str) -> Path:
+    name = locations_in(location)[0]
+    return files_of(name if Path(name).exists() else name.partition(",")[0])[0]
+
+
 def is_typed(path: str) -> bool:
-    """Whether a person types the texts, and waits for an answer after each."""
+    """Return whether a location is stdin, connected to a terminal."""
     return path == "-" and sys.stdin is not None and sys.stdin.isatty()
 
 

@@ -1,6 +1,4 @@
-"""Vectors to files: word2vec's text and binary, which `vectors.py` reads, numpy's .npy, and JSON lines."""
-
-from __future__ import annotations
+"""Writers of vectors: word2vec's text and binary formats, numpy's .npy, and JSON lines."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,9 +9,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.errors import DataError, nearest
+from ensue.errors import DataError, nearest, quote
 from ensue.outputs import written
-from ensue.parsing import shown
 from ensue.text.boundaries import BLANKS
 
 Vector = NDArray[np.float32] | NDArray[np.float16]
@@ -21,10 +18,10 @@ Row = tuple[str, Vector]
 
 
 def write_word2vec(path: Path, words: Sequence[str], vectors: NDArray[np.float32], *, binary: bool) -> None:
-    """Writes words and their vectors (N, d). Raises DataError for a word with a blank, and if it cannot be written."""
-    if wrong := next((word for word in words if not word or any(blank in word for blank in BLANKS)), None):
-        raise DataError(f"a row of this format is one word, found {shown(wrong)}; .npy and .jsonl take texts", path)
-    with _opened(path) as file:
+    """Write words and vectors (N, d). Raises DataError for a word with a blank, and for an unwritable file."""
+    if invalid := next((word for word in words if not word or any(blank in word for blank in BLANKS)), None):
+        raise DataError(f"a row of this format is one word, found {quote(invalid)}; .npy and .jsonl take texts", path)
+    with _open_output(path) as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
         for word, vector in zip(words, vectors, strict=True):
             spelled = word.encode(errors="replace")
@@ -33,26 +30,24 @@ def write_word2vec(path: Path, words: Sequence[str], vectors: NDArray[np.float32
 
 
 def json_line(text: str, vector: Vector) -> str:
-    """A text and its vector as a line of JSON, without a line end. The numbers are those of the vector, exactly."""
+    """Return a text and its vector as JSON, without a line end. The digits determine float32 numbers exactly."""
     return json.dumps({"text": text, "vector": [float(f"{number:.9g}") for number in vector]}, ensure_ascii=False)
 
 
 def write_vectors(path: Path, rows: Iterable[Row]) -> int:
-    """Writes texts with their vectors in the format that the name of the file ends with, and returns how many they are.
+    """Write texts and their vectors in the format of the file's suffix, and return the number of vectors.
 
-    JSON lines and .npy are written as the rows come; the other formats hold all vectors in memory.
+    JSON lines and .npy files are written incrementally; other formats hold all vectors in memory.
     """
     if path.suffix not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise DataError(
-            f'no format of vectors is named "{path.suffix}"{nearest(path.suffix, FORMATS)}; known: {known}', path
-        )
+        problem = f'no format of vectors is named "{path.suffix}"{nearest(path.suffix, FORMATS)}'
+        raise DataError(f"{problem}; known: {', '.join(FORMATS)}", path)
     return FORMATS[path.suffix](path, rows)
 
 
 def _write_json(path: Path, rows: Iterable[Row]) -> int:
     count = 0
-    with _opened(path) as file:
+    with _open_output(path) as file:
         for row in rows:
             file.write(json_line(*row).encode(errors="replace") + b"\n")
             count += 1
@@ -61,16 +56,16 @@ def _write_json(path: Path, rows: Iterable[Row]) -> int:
 
 def _write_array(path: Path, rows: Iterable[Row]) -> int:
     count = 0
-    form: Vector = np.zeros((0, 0), np.float32)
+    first: Vector = np.zeros((0, 0), np.float32)
 
-    def write_header(file: IO[bytes]) -> None:  # it has room for any number of rows, so its length is the same
-        described = {"descr": form.dtype.str, "fortran_order": False, "shape": (count, form.shape[-1])}
+    def write_header(file: IO[bytes]) -> None:  # its length is the same for any number of rows
+        described = {"descr": first.dtype.str, "fortran_order": False, "shape": (count, first.shape[-1])}
         np.lib.format.write_array_header_1_0(file, described)
 
-    with _opened(path) as file:
+    with _open_output(path) as file:
         for _, vector in rows:
             if not count:
-                form = vector
+                first = vector
                 write_header(file)
             file.write(vector.tobytes())
             count += 1
@@ -79,37 +74,20 @@ def _write_array(path: Path, rows: Iterable[Row]) -> int:
     return count
 
 
-def _write_text(path: Path, rows: Iterable[Row]) -> int:
-    words, vectors = _collected(rows)
-    write_word2vec(path, words, vectors, binary=False)
-    return len(words)
-
-
-def _write_binary(path: Path, rows: Iterable[Row]) -> int:
-    words, vectors = _collected(rows)
-    write_word2vec(path, words, vectors, binary=True)
-    return len(words)
-
-
-def _collected(rows: Iterable[Row]) -> tuple[list[str], NDArray[np.float32]]:
-    texts, vectors = [], []
-    for text, vector in rows:
-        texts.append(text)
-        vectors.append(vector)
-    return texts, np.stack(vectors) if vectors else np.zeros((0, 0), np.float32)
+def _write_words(path: Path, rows: Iterable[Row]) -> int:
+    pairs = list(rows)
+    table = np.stack([vector for _, vector in pairs]).astype(np.float32) if pairs else np.zeros((0, 0), np.float32)
+    write_word2vec(path, [word for word, _ in pairs], table, binary=path.suffix == ".bin")
+    return len(pairs)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_output(path: Path) -> Iterator[IO[bytes]]:
     with written(path) as partial, partial.open("wb") as file:
         yield file
 
 
 FORMATS: dict[str, Callable[[Path, Iterable[Row]], int]] = {
-    ".npy": _write_array,
-    ".jsonl": _write_json,
-    ".txt": _write_text,
-    ".vec": _write_text,
-    ".bin": _write_binary,
-}
-"""Writers by the suffix of the file."""
+    ".npy": _write_array, ".jsonl": _write_json, **dict.fromkeys((".txt", ".vec", ".bin"), _write_words),
+}  # fmt: skip
+"""The writer of each suffix."""

@@ -1,14 +1,18 @@
-"""Pretrained word vectors: GloVe's text, word2vec's text and binary, fastText's text.
+"""Readers of pretrained word vectors: text formats of GloVe, word2vec and fastText, and word2vec's binary format.
 
-In text, a row is a word and its numbers with a blank between them; word2vec and fastText put a header before the rows,
-the number of words and that of dimensions. In word2vec's binary files the numbers are float32, little-endian.
+In the text formats, a row has a word and its numbers, separated by blanks. Files of word2vec and fastText begin with a
+header, which has the numbers of words and dimensions. Numbers in the binary format are float32, little-endian.
+
+For random access, the cache stores the hash of each word and the offset of its row, sorted by hash. It also stores the
+decompressed content of a compressed file. Both are computed at first use, and again if the file changes.
 """
 
-from __future__ import annotations
-
 import codecs
+import hashlib
+from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -16,35 +20,36 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.decoding import blocks
+from ensue.cache import bound, cache_directory, json_digest, mark_used, put
+from ensue.data.decoding import COMPRESSED, blocks
 from ensue.data.sources import TextSource
-from ensue.errors import DataError
-from ensue.parsing import shown
+from ensue.errors import DataError, quote
+from ensue.stored import Copyable
 
-_LONGEST_PART = 1 << 26
+_MAX_ITEM_BYTES = 1 << 26  # bounds the memory for files of other formats
 
 
 class ByteReader:
-    """Reads forward. Memory is that of a block and of the longest part, which has at most 64 MiB."""
+    """A sequential reader of bytes. It holds a block and the longest item, of at most 64 MiB, in memory."""
 
     def __init__(self, path: Path) -> None:
         self._blocks = blocks(path)
-        self._held = b""
+        self._buffer = b""
         self._place = self._before = 0
 
     @property
     def position(self) -> int:
-        """How many bytes of the content have been read."""
+        """The number of bytes that were consumed."""
         return self._before + self._place
 
     def peek(self, count: int) -> bytes:
-        """The next `count` bytes, or all that are left. They can still be read."""
-        while len(self._held) - self._place < count and self._load():
+        """Return the next `count` bytes, or the remaining bytes if there are fewer, without consuming them."""
+        while len(self._buffer) - self._place < count and self._load():
             pass
-        return self._held[self._place : self._place + count]
+        return self._buffer[self._place : self._place + count]
 
     def take(self, count: int) -> bytes | None:
-        """The next `count` bytes; None if there are not so many."""
+        """Consume and return the next `count` bytes; None if fewer bytes remain."""
         taken = self.peek(count)
         if len(taken) < count:
             return None
@@ -52,42 +57,40 @@ class ByteReader:
         return taken
 
     def until(self, mark: bytes) -> bytes | None:
-        """The bytes before the next `mark`, a byte that is read too; None if there is none in the next 64 MiB."""
+        """Consume the bytes up to the next `mark`, and return those before it; None without a mark in 64 MiB."""
         seen = 0
-        while (end := self._held.find(mark, self._place + seen)) < 0:
-            seen = len(self._held) - self._place
-            if seen > _LONGEST_PART or not self._load():
+        while (end := self._buffer.find(mark, self._place + seen)) < 0:
+            seen = len(self._buffer) - self._place
+            if seen > _MAX_ITEM_BYTES or not self._load():
                 return None
-        part = self._held[self._place : end]
+        item = self._buffer[self._place : end]
         self._place = end + 1
-        return part
+        return item
 
     def line(self) -> bytes | None:
-        """The next line without its `\\n`; None at the end."""
+        """Consume and return the next line without its `\\n`; None at the end of the file."""
         line = self.until(b"\n")
-        if line is None and (rest := self._held[self._place :]):
-            self._place = len(self._held)
+        if line is None and (rest := self._buffer[self._place :]):
+            self._place = len(self._buffer)
             return rest
         return line
 
     def _load(self) -> bool:
         block = next(self._blocks, b"")
-        self._held = self._held[self._place :] + block
+        self._buffer = self._buffer[self._place :] + block
         self._before += self._place
         self._place = 0
         return bool(block)
 
 
-_LARGEST_DIMENSION = 1 << 16
-_BYTES_TO_LOOK_AT = 4096
-_ROWS_TO_LOOK_AT = 20
-_OTHER_FILES = {
-    b"\xba\x16\x4f\x2f": "a fastText model; `ensue import` reads it, and a .vec file belongs to it",
-}
+_MAX_DIMENSION = 1 << 16
+_MAX_HEAD_BYTES = 4096
+_MAX_HEAD_ROWS = 20
+_OTHER_FILES = {b"\xba\x16\x4f\x2f": "a fastText model; import it with `ensue import`, or use its .vec file"}
 
 
 class Row(NamedTuple):
-    """A word as in the file, and its unparsed numbers; `line` is None in binary files, `start` its first byte."""
+    """A word and its unparsed numbers. `line` is None in binary files. `start` is the offset of the row in bytes."""
 
     word: bytes
     numbers: bytes
@@ -96,7 +99,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The rows of a file."""
+    """An iterator over the rows of a file, and the dimension of its vectors."""
 
     dimension: int
     rows: Iterator[Row]
@@ -106,54 +109,56 @@ class Table(NamedTuple):
 def read_vectors(
     path: str | Path, wanted: Collection[str] | None = None, *, first: int = 0
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """The words of `wanted` that the file has (all of them for None), and the `first` ones of the file, in its order,
-    and their vectors (words, d).
+    """Return words of a file, in the order of the file, and their vectors (words, d).
 
-    `.xz` and `.gz` are decompressed. Memory is that of the vectors returned; reading ends with the last one wanted. Of
-    a word that comes twice the first one counts; one that is empty or no UTF-8 is passed over. What a header says of
-    the number of words means nothing, except that a binary file must not end before.
+    `.xz` and `.gz` files are decompressed. Reading ends with the last wanted word. If a word occurs twice, the first
+    vector is returned. Words that are empty or not UTF-8 are skipped. The number of words in a header is ignored, but
+    a binary file must not have fewer words.
 
-    Raises DataError (file:line) for a row of another dimension, for what is no finite number, for a binary file that is
-    cut off, and for files that hold no vectors.
+    Args:
+        path: The file.
+        wanted: The words to return; None for all words.
+        first: The number of words at the beginning of the file that are also returned.
+
+    Raises:
+        DataError: (file:line) The file has no vectors, a row has another dimension or a number that is not finite, or a
+            binary file is truncated.
     """
     file = file_of(path)
-    return _chosen(open_table(file), wanted, first, file)
+    return _select_rows(open_table(file), wanted, first, file)
 
 
 def file_of(path: str | Path) -> Path:
-    """The file of vectors. Raises DataError for one that is missing or empty."""
-    return TextSource(path, encoding="latin-1").paths[0]  # which has no byte that it could not decode
+    """Return the path of a file of vectors. Raises DataError for a missing or empty file."""
+    return TextSource(path, encoding="latin-1").paths[0]  # Latin-1 decodes any byte
 
 
 def open_table(file: Path) -> Table:
-    """The rows of a file, which is read as they are asked for. Raises DataError for a file without vectors."""
+    """Open a file of vectors, whose rows are read lazily. Raises DataError for a file without vectors."""
     reader = ByteReader(file)
     if reader.peek(3) == codecs.BOM_UTF8:
         reader.take(3)
-    other = next((what for magic, what in _OTHER_FILES.items() if reader.peek(4) == magic), None)
-    if other:
+    if other := _OTHER_FILES.get(reader.peek(4)):
         raise DataError(f"no word vectors, but {other}", file)
-    header = _header(reader)
-    if header and _is_binary(reader.peek(_BYTES_TO_LOOK_AT)):
+    header = _read_header(reader)
+    if header and _is_binary(reader.peek(_MAX_HEAD_BYTES)):
         return Table(header[1], _binary_rows(reader, *header, file), is_binary=True)
-    return _text_table(reader, header[1] if header else None, file)
+    return _open_text(reader, header[1] if header else None, file)
 
 
-def _header(reader: ByteReader) -> tuple[int, int] | None:
-    """The numbers of words and of dimensions, if the first line has them, which is then read."""
-    fields = reader.peek(_BYTES_TO_LOOK_AT).partition(b"\n")[0].split()
+def _read_header(reader: ByteReader) -> tuple[int, int] | None:
+    fields = reader.peek(_MAX_HEAD_BYTES).partition(b"\n")[0].split()
     if len(fields) != 2 or not all(field.isdigit() and len(field) < 16 for field in fields):
         return None
     count, dimension = map(int, fields)
-    if not 0 < dimension <= _LARGEST_DIMENSION:
+    if not 0 < dimension <= _MAX_DIMENSION:
         return None
     reader.line()
     return count, dimension
 
 
 def _is_binary(head: bytes) -> bool:
-    """Whether what follows the header has no numbers to be read, but bytes that no text has."""
-    if any(map(_is_number, head.replace(b"\n", b" ").split(b" ")[1:4])):  # a word may hold any other white space
+    if any(map(_is_number, head.replace(b"\n", b" ").split(b" ")[1:4])):  # words may contain other white space
         return False
     try:
         head[: head.rfind(b" ")].decode()
@@ -171,19 +176,18 @@ def _binary_rows(reader: ByteReader, count: int, dimension: int, path: Path) -> 
         yield Row(word.removeprefix(b"\n"), numbers, None, start)
 
 
-def _text_table(reader: ByteReader, promised: int | None, path: Path) -> Table:
-    """The rows, and the dimension: the header's, or that of most of the first rows."""
-    filled = _filled_lines(reader, 2 if promised else 1)
-    head = list(islice(filled, _ROWS_TO_LOOK_AT))
+def _open_text(reader: ByteReader, header_dimension: int | None, path: Path) -> Table:
+    """Return the rows of a text file. The header, or else the majority of the first rows, has the dimension."""
+    filled = _filled_lines(reader, 2 if header_dimension else 1)
+    head = list(islice(filled, _MAX_HEAD_ROWS))
     widths = Counter(_count_numbers(line.split(b" ")[1:]) for _, _, line in head)
-    dimension = promised or next((width for width, _ in widths.most_common(1)), 0)
+    dimension = header_dimension or next((width for width, _ in widths.most_common(1)), 0)
     if not dimension:
         raise DataError("no word vectors: expected lines of a word and its numbers, with blanks between them", path, 1)
-    return Table(dimension, (_row(*line, dimension, path) for line in chain(head, filled)))
+    return Table(dimension, (_split_row(*line, dimension, path) for line in chain(head, filled)))
 
 
 def _filled_lines(reader: ByteReader, number: int) -> Iterator[tuple[int, int, bytes]]:
-    """Lines that are not empty, with their numbers and the places where they begin."""
     start = reader.position
     while (line := reader.line()) is not None:
         if line := line.rstrip(b" \t\r"):
@@ -192,37 +196,35 @@ def _filled_lines(reader: ByteReader, number: int) -> Iterator[tuple[int, int, b
 
 
 def row_at(file: BinaryIO, start: int, dimension: int, *, is_binary: bool) -> Row:
-    """The row that begins at the byte `start` of a file. Raises DataError for another dimension."""
+    """Read the row at an offset. Raises DataError if its dimension is not `dimension`."""
     file.seek(start)
     if not is_binary:
-        return _row(0, start, file.readline().rstrip(b"\n").rstrip(b" \t\r"), dimension, Path(file.name))
+        return _split_row(0, start, file.readline().rstrip(b"\n").rstrip(b" \t\r"), dimension, Path(file.name))
     word = bytearray()
     while (byte := file.read(1)) not in (b" ", b""):
         word += byte
     return Row(bytes(word).removeprefix(b"\n"), file.read(4 * dimension), None, start)
 
 
-def _row(number: int, start: int, line: bytes, dimension: int, path: Path) -> Row:
-    """A row taken apart. A word may be empty, and it may have blanks in it, but no number behind a blank."""
+def _split_row(number: int, start: int, line: bytes, dimension: int, path: Path) -> Row:
+    """Split a row. A word may be empty or contain blanks; not all fields after its first blank may be numbers."""
     if line.count(b" ") == dimension:
         word, _, numbers = line.partition(b" ")
         return Row(word, numbers, number, start)
     word = line.rsplit(b" ", dimension)[0]
-    _, *parts = word.split(b" ")
-    if not parts or all(map(_is_number, parts)):
-        found = _count_numbers(line.split(b" ")[1:])
-        raise DataError(f"expected a word and {dimension} numbers, found {found}", path, number)
+    _, *fields = word.split(b" ")
+    if not fields or all(map(_is_number, fields)):
+        result = _count_numbers(line.split(b" ")[1:])
+        raise DataError(f"expected a word and {dimension} numbers, found {result}", path, number)
     return Row(word, line[len(word) + 1 :], number, start)
 
 
 def _count_numbers(fields: list[bytes]) -> int:
-    """How many numbers are at the end."""
     return next((count for count, field in enumerate(reversed(fields)) if not _is_number(field)), len(fields))
 
 
-def _quoted(content: bytes) -> str:
-    """The bytes as quoted text for a message."""
-    return f'"{shown(content.decode(errors="replace"))[1:-1]}"'
+def _quote(content: bytes) -> str:
+    return f'"{quote(content.decode(errors="replace"))[1:-1]}"'
 
 
 def _is_number(field: bytes) -> bool:
@@ -233,7 +235,7 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-def _chosen(
+def _select_rows(
     table: Table, wanted: Collection[str] | None, first: int, path: Path
 ) -> tuple[list[str], NDArray[np.float32]]:
     missing = None if wanted is None else {word.encode(errors="surrogatepass") for word in wanted}
@@ -253,13 +255,13 @@ def _chosen(
 
 
 def word_of(row: Row) -> str:
-    """The word of a row; "" for bytes that are no UTF-8."""
+    """Return the word of a row; "" if the word is not valid UTF-8."""
     word = row.word.decode(errors="ignore")
     return word if len(word.encode()) == len(row.word) else ""
 
 
 def vector_of(row: Row, dimension: int, path: Path) -> NDArray[np.float32]:
-    """The numbers of a row. Raises DataError for what is no finite number."""
+    """Parse the numbers of a row. Raises DataError for a number that is not finite."""
     if row.line is None:
         vector = np.frombuffer(row.numbers, "<f4").astype(np.float32)
     else:
@@ -267,10 +269,97 @@ def vector_of(row: Row, dimension: int, path: Path) -> NDArray[np.float32]:
         try:
             numbers = list(map(float, fields))
         except ValueError:
-            wrong = _quoted(next(field for field in fields if not _is_number(field)))
-            raise DataError(f"expected {dimension} numbers behind the word, found {wrong}", path, row.line) from None
+            invalid = _quote(next(field for field in fields if not _is_number(field)))
+            raise DataError(f"expected {dimension} numbers after the word, found {invalid}", path, row.line) from None
         with np.errstate(over="ignore"):
             vector = np.array(numbers, np.float32)
     if not np.isfinite(vector).all():
-        raise DataError(f"a number of {_quoted(row.word)} is not finite", path, row.line)
+        raise DataError(f"a number of {_quote(row.word)} is not finite", path, row.line)
     return vector
+
+
+FORMAT = 1
+"""The version of the format of the index."""
+
+
+class VectorIndex(Copyable):
+    """An index of the word vectors in a file. Raises DataError for a file without vectors.
+
+    A compressed file that is too large for the cache is read again in each call of `find`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = file_of(path)
+        table = open_table(self.path)
+        self.dimension, self._is_binary = table.dimension, table.is_binary
+        state = self.path.stat()
+        self._name = json_digest([FORMAT, str(self.path.absolute()), state.st_size, state.st_mtime_ns])
+        self._is_compressed = self.path.suffix.lower() in COMPRESSED
+
+    @cached_property
+    def _decompressed(self) -> Path:
+        return self._cached_file(".vectors", self._write_content) if self._is_compressed else self.path
+
+    @cached_property
+    def _hashes_and_offsets(self) -> NDArray[np.uint64]:
+        """The hashes of all words in ascending order, and the offsets of their rows, (2, N)."""
+        try:
+            return self._load_places()
+        except (ValueError, EOFError):  # damaged
+            (cache_directory() / f"{self._name}.places").unlink(missing_ok=True)
+            return self._load_places()
+
+    def _load_places(self) -> NDArray[np.uint64]:
+        places: NDArray[np.uint64] = np.load(self._cached_file(".places", self._write_places), mmap_mode="r")
+        if places.dtype != np.uint64 or places.ndim != 2 or len(places) != 2:
+            raise ValueError
+        return places
+
+    def find(self, words: Collection[str]) -> tuple[list[str], NDArray[np.float32]]:
+        """Return the words that are in the file, and their vectors (words, d). Raises DataError for an invalid row."""
+        if self._is_compressed and 8 * self.path.stat().st_size > bound():
+            return read_vectors(self.path, words)
+        result, vectors = [], [np.empty((0, self.dimension), np.float32)]
+        with self._decompressed.open("rb") as file:
+            for word in words:
+                if (row := self._find_row(file, word.encode(errors="surrogatepass"))) and word_of(row):
+                    try:
+                        vectors.append(vector_of(row, self.dimension, self.path)[None])
+                    except DataError:
+                        read_vectors(self.path, {word})  # raises an error with the line number
+                        raise
+                    result.append(word)
+        return result, np.concatenate(vectors)
+
+    def _find_row(self, file: BinaryIO, word: bytes) -> Row | None:
+        hashes, starts = self._hashes_and_offsets
+        first, last = (np.searchsorted(hashes, _hash(word), side) for side in ("left", "right"))
+        rows = (row_at(file, int(start), self.dimension, is_binary=self._is_binary) for start in starts[first:last])
+        return next((row for row in rows if row.word == word), None)
+
+    def _cached_file(self, suffix: str, write: Callable[[Path], object]) -> Path:
+        path = cache_directory() / f"{self._name}{suffix}"
+        if path.exists():
+            mark_used(path)
+            return path
+        try:
+            return put(path.name, write)
+        except OSError as error:
+            raise DataError(f"word offsets cannot be written ({error.strerror or error})", path.parent) from error
+
+    def _write_content(self, path: Path) -> None:
+        with path.open("wb") as file:
+            file.writelines(blocks(self.path))
+
+    def _write_places(self, path: Path) -> None:
+        hashes, starts = array("Q"), array("Q")
+        for row in open_table(self._decompressed).rows:
+            hashes.append(int(_hash(row.word)))
+            starts.append(row.start)
+        order = np.argsort(np.frombuffer(hashes, np.uint64), kind="stable")
+        with path.open("wb") as file:
+            np.save(file, np.stack([np.frombuffer(column, np.uint64)[order] for column in (hashes, starts)]))
+
+
+def _hash(word: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little"))

@@ -1,1 +1,1 @@
-"""From models to sequences: sampling."""
+"""Decoding: sampling and beam search."""

@@ -1,14 +1,11 @@
-"""The best continuations of the rows of an input together, with a rule for ties.
+"""The hypotheses of a step of beam search as arrays, and the choice of the best continuations.
 
-Of equal scores the smaller parent is better, then the smaller id. What a row has is found where the model is
-(`beam.py`); what is left of it is small, and is handled in numpy, whose calls take less time than torch's. Exports
-carry this file.
+Ties of scores are broken by the smaller parent, then by the smaller id. `beam.py` reduces the scores to a few
+candidates on the model's device. The arrays of candidates are small, so numpy is faster than torch. Exported models
+contain this file.
 
-The hypotheses of a step of beam search are arrays: B inputs that are not done, S slots of each, t tokens, C required
-phrases, K continuations. A record of all that was considered is a tree of beginnings.
+Dimensions: B inputs that are not done, S slots of each input, t tokens, C required phrases, K continuations.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterator
@@ -21,72 +18,75 @@ Ids = NDArray[np.int64]
 
 
 class Live(NamedTuple):
-    """The hypotheses that go on."""
+    """The live hypotheses."""
 
     inputs: Ids
-    """The numbers (B,) of the inputs that are not done."""
+    """The indices (B,) of the inputs that are not done."""
     totals: NDArray[np.float64]
-    """Log-probabilities (B, S); -∞ in a slot that is free."""
+    """The log-probabilities (B, S) of hypotheses; -∞ in an empty slot."""
     history: Ids
-    """All tokens so far (B, S, t)."""
+    """The tokens of hypotheses so far (B, S, t)."""
     progress: Ids
-    """The states (B, S, C) of the required phrases."""
+    """The states (B, S, C) of the automata of required phrases."""
 
 
 class Chosen(NamedTuple):
     """The best continuations of each input (B, K), the best first."""
 
     parents: Ids
-    """The slots of the hypotheses that they continue."""
+    """The slots of the parent hypotheses."""
     ids: Ids
+    """The last tokens of the continuations."""
     totals: NDArray[np.float64]
-    """Log-probabilities; -∞ where there was nothing more to choose."""
+    """The log-probabilities of the continuations; -∞ if there were fewer than K continuations."""
     progress: Ids
-    """The states (B, K, C) of the required phrases."""
+    """The states (B, K, C) of the automata of required phrases."""
 
 
 Fate = Literal["goes on", "ends", "is left out", "is too long", "comes too late"]
-"""`is left out`: the others were better. `comes too late`: no better hypothesis of its input could come any more."""
+"""The outcome of a candidate. "is left out": other candidates were better. "comes too late": the input of the candidate
+was done in this step.
+"""
 
 
 class Candidate(NamedTuple):
-    """A continuation that was considered: all ids with the new one (the end symbol too), and what became of it."""
+    """A candidate of beam search."""
 
     input: int
     ids: tuple[int, ...]
+    """All ids including the last one, which may be the end symbol."""
     log_probability: float
     fate: Fate
+    """The outcome of the candidate."""
 
 
 def candidates_of(
-    live: Live,
-    ids: Ids,
-    totals: NDArray[np.float64],
-    chosen: Chosen,
-    ended: NDArray[np.bool_],
-    goes_on: NDArray[np.bool_],
-    inputs_after: Ids,
-) -> Iterator[Candidate]:
-    """The candidates of a step: `ids` and `totals` (B, S, M), and which of the chosen (B, K) ended and go on."""
+    live: Live, ids: Ids, totals: NDArray[np.float64], chosen: Chosen, ended: NDArray[np.bool_],
+    goes_on: NDArray[np.bool_], inputs_after: Ids,
+) -> Iterator[Candidate]:  # fmt: skip
+    """Yield the candidates of a step from `ids` and `totals` (B, S, M) with their outcomes. The masks `ended` and
+    `goes_on` (B, K) mark the complete and the live hypotheses of `chosen`. `inputs_after` are the inputs that are not
+    done after the step.
+    """
     fates: dict[tuple[int, int, int], Fate] = {}
     is_done = ~np.isin(live.inputs, inputs_after)
-    for place, slot in zip(*np.nonzero(chosen.totals > -math.inf), strict=True):
-        fate: Fate = "comes too late" if is_done[place] else "goes on"
-        if not goes_on[place, slot]:
-            fate = "ends" if ended[place, slot] else "is too long"
-        fates[int(place), int(chosen.parents[place, slot]), int(chosen.ids[place, slot])] = fate
-    for place, slot, column in zip(*np.nonzero(totals > -math.inf), strict=True):
-        id = int(ids[place, slot, column])
-        whole = (*live.history[place, slot].tolist(), id)
-        fate = fates.get((int(place), int(slot), id), "is left out")
-        yield Candidate(int(live.inputs[place]), whole, float(totals[place, slot, column]), fate)
+    for row, slot in zip(*np.nonzero(chosen.totals > -math.inf), strict=True):
+        fate: Fate = "comes too late" if is_done[row] else "goes on"
+        if not goes_on[row, slot]:
+            fate = "ends" if ended[row, slot] else "is too long"
+        fates[int(row), int(chosen.parents[row, slot]), int(chosen.ids[row, slot])] = fate
+    for row, slot, column in zip(*np.nonzero(totals > -math.inf), strict=True):
+        id = int(ids[row, slot, column])
+        all_ids = (*live.history[row, slot].tolist(), id)
+        fate = fates.get((int(row), int(slot), id), "is left out")
+        yield Candidate(int(live.inputs[row]), all_ids, float(totals[row, slot, column]), fate)
 
 
 def best_places(totals: NDArray[np.float64], k: int, banks: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """The places of the `k` best of the totals (B, M) of each input, the best first; of equal ones the earlier place.
-
-    With `banks` (B, M) the best of every bank come first, those of the highest bank before the others, then the second
-    of every bank, and so on: each bank has its share of a beam (Post & Vilar 2018).
+    """Return the indices (B, k) of the `k` largest `totals` (B, M) of each input, the best first; ties stay in order.
+    `banks` (B, M) are the numbers of required tokens that candidates have (dynamic beam allocation, Post & Vilar 2018).
+    The result then begins with the best candidate of each bank, in descending order of banks. The second candidate of
+    each bank follows, and so on.
     """
     order = (-totals).argsort(1, kind="stable")
     if banks is not None:

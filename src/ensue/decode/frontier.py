@@ -1,10 +1,8 @@
-"""The hypotheses of a beam search, those that go on and those that ended: what is known of them without the model.
+"""The frontier of beam search: live and complete hypotheses, and their constraints, without the model.
 
-It is all numpy, for all inputs at once: B inputs that are not done, S slots of each, t tokens, C required phrases. The
-rows of the model's state are the slots, (B, S) flattened.
+Dimensions: B inputs that are not done, S slots of each input, t tokens, C required phrases. The R = B·S rows of the
+model's state are the flattened slots.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -14,12 +12,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ensue.decode.candidates import Candidate, Chosen, Ids, Live, best_places, candidates_of
-from ensue.decode.hypotheses import Hypothesis, NBest, Phrase
-from ensue.decode.search import BeamSearch, InputSearch
+from ensue.decode.search import BeamSearch, Hypothesis, InputSearch, NBest, Phrase
 
 
 class Requirements:
-    """The required phrases of each of B inputs, as tables: C phrases of up to L tokens, A different tokens."""
+    """The required phrases of B inputs as automata: C phrases of up to L tokens, with A distinct tokens. The state of a
+    phrase is the length of its longest prefix with which the hypothesis ends (Knuth, Morris & Pratt 1977).
+    """
 
     def __init__(self, phrases: Sequence[tuple[Phrase, ...]]) -> None:
         tokens = [sorted({token for phrase in of_input for token in phrase}) for of_input in phrases]
@@ -31,13 +30,13 @@ class Requirements:
         self.next = np.zeros((len(phrases), self.count, longest + 1, self.alphabet.shape[1] + 1), np.int64)
         for number, (of_input, alphabet) in enumerate(zip(phrases, tokens, strict=True)):
             self.alphabet[number, : len(alphabet)] = alphabet
-            for place, phrase in enumerate(of_input):
-                self.lengths[number, place] = len(phrase)
-                self._fill(self.next[number, place], phrase, alphabet)
+            for index, phrase in enumerate(of_input):
+                self.lengths[number, index] = len(phrase)
+                self._fill_transitions(self.next[number, index], phrase, alphabet)
 
     @staticmethod
-    def _fill(table: NDArray[np.int64], phrase: Phrase, alphabet: list[int]) -> None:
-        before = 0  # the state after all tokens but the first
+    def _fill_transitions(table: NDArray[np.int64], phrase: Phrase, alphabet: list[int]) -> None:
+        before = 0  # the state after the longest proper suffix of the tokens read so far
         for state, symbol in enumerate(map(alphabet.index, phrase)):
             table[state] = table[before]
             table[state, symbol] = state + 1
@@ -47,26 +46,25 @@ class Requirements:
     def after(
         self, inputs: NDArray[np.int64], states: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The states (B, S, M, C) of hypotheses of `inputs` (B,) in `states` (B, S, C) after each of `tokens`."""
+        """Return the states (B, S, M, C) after each of `tokens` (B, S, M), from `states` (B, S, C) of `inputs` (B,)."""
         same = tokens[..., None] == self.alphabet[inputs, None, None]
         symbols = np.where(same.any(-1), same.argmax(-1), self.alphabet.shape[1])
         phrases = np.arange(self.count)
         return self.next[inputs[:, None, None, None], phrases, states[:, :, None], symbols[..., None]]
 
-    def lacked(self, number: int, states: NDArray[np.int64]) -> tuple[Phrase, ...]:
-        """The phrases of an input that a hypothesis with these states (C,) lacks."""
+    def missing_phrases(self, number: int, states: NDArray[np.int64]) -> tuple[Phrase, ...]:
+        """Return the phrases of input `number` that are missing in a hypothesis with these states (C,)."""
         pairs = zip(self.phrases[number], states.tolist(), strict=False)
         return tuple(phrase for phrase, state in pairs if state < len(phrase))
 
 
 Blocked = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Rows, and the id that is blocked in each; a row may be there several times."""
+"""Rows, and the id that is blocked in each row; a row may occur several times."""
 
 
 class Forbidden:
-    """The phrases that must not occur in each of B inputs. Those of one length are compared together.
-
-    `always` has the tokens that are forbidden in every input by themselves.
+    """The forbidden phrases of B inputs. Phrases of equal length are compared together. `always` has the tokens
+    that are forbidden in every input.
     """
 
     def __init__(self, phrases: Sequence[tuple[Phrase, ...]]) -> None:
@@ -80,66 +78,62 @@ class Forbidden:
             (np.array([*group]), np.array([[phrase in of_input for phrase in group] for of_input in sets]))
             for group in of_length.values()
         ]
-        """Phrases (P, L) of a length, and whether each is forbidden in each input (B, P)."""
+        """For each length L: the phrases (P, L), and a mask (B, P) of the inputs that forbid them."""
 
     def blocked(self, inputs: NDArray[np.int64], history: NDArray[np.int64]) -> list[Blocked]:
-        """The tokens that would complete a phrase after `history` (R, t) of rows of `inputs` (R,)."""
-        found = []
+        """Return the tokens that would complete a forbidden phrase after `history` (R, t) of `inputs` (R,)."""
+        completions = []
         for group, are_forbidden in self.groups:
             before = group.shape[1] - 1
             if before <= history.shape[1]:
                 ends = history[:, None, history.shape[1] - before :]
                 rows, phrases = np.nonzero((ends == group[:, :-1]).all(2) & are_forbidden[inputs])
-                found.append((rows, group[phrases, -1]))
-        return found
+                completions.append((rows, group[phrases, -1]))
+        return completions
 
 
 def repeated(history: NDArray[np.int64], n: int) -> Blocked:
-    """The tokens that would complete an n-gram that `history` (R, t) has already (Paulus et al. 2018)."""
+    """Return the tokens that would repeat an n-gram of `history` (R, t) (Paulus et al. 2018)."""
     if history.shape[1] < n:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     windows = sliding_window_view(history, n, axis=1)
     ends = history[:, None, history.shape[1] - n + 1 :]
-    rows, places = np.nonzero((windows[:, :, :-1] == ends).all(2))
-    return rows, windows[rows, places, -1]
+    rows, starts = np.nonzero((windows[:, :, :-1] == ends).all(2))
+    return rows, windows[rows, starts, -1]
 
 
 class Frontier:
-    """The hypotheses of all `searches`. Candidates and what becomes of them are added to `record`, if it is given."""
+    """The hypotheses of all inputs, whose constraints are `searches`. Candidates are appended to `record`."""
 
     def __init__(
-        self,
-        search: BeamSearch,
-        searches: Sequence[InputSearch],
-        end_id: int | None,
+        self, search: BeamSearch, searches: Sequence[InputSearch], end_id: int | None,
         record: list[Candidate] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.search, self.searches, self.end_id, self.record = search, searches, end_id, record
         self.complete, self.incomplete = ([NBest(search.n_best) for _ in searches] for _ in range(2))
-        self.limits = np.array([sought.max_tokens for sought in searches])
-        self.penalties = np.array([self._penalty(sought.max_tokens + (end_id is not None)) for sought in searches])
-        self.prefixes = np.full((len(searches), max(len(sought.prefix) for sought in searches)), -1)
-        for row, sought in zip(self.prefixes, searches, strict=True):
-            row[: len(sought.prefix)] = sought.prefix
-        self.forbidden = Forbidden([sought.forbidden for sought in searches])
-        self.required = Requirements([sought.required for sought in searches])
+        self.limits = np.array([constraints.max_tokens for constraints in searches])
+        self.penalties = np.array([self._length_penalty(limit + (end_id is not None)) for limit in self.limits])
+        self.prefixes = np.full((len(searches), max(len(constraints.prefix) for constraints in searches)), -1)
+        for row, constraints in zip(self.prefixes, searches, strict=True):
+            row[: len(constraints.prefix)] = constraints.prefix
+        self.forbidden = Forbidden([constraints.forbidden for constraints in searches])
+        self.required = Requirements([constraints.required for constraints in searches])
         self.length = 1
-        """The length of the hypotheses that the next token makes."""
+        """The length of hypotheses including the next token."""
         shape = (len(searches), 1)
         progress = np.zeros((*shape, self.required.count), np.int64)
         self.live = Live(np.arange(len(searches)), np.zeros(shape), np.empty((*shape, 0), np.int64), progress)
 
-    def _penalty(self, length: int) -> float:
-        penalty: float = float(max(length, 1)) ** self.search.length_penalty
-        return penalty
+    def _length_penalty(self, length: int) -> float:
+        return float(max(length, 1)) ** self.search.length_penalty
 
     def results(self) -> list[list[Hypothesis]]:
-        """The best hypotheses of each input: those that are complete, then others, as many as there are to be."""
+        """Return the `n_best` hypotheses of each input, complete ones first."""
         pairs = zip(self.complete, self.incomplete, strict=True)
         return [(best.hypotheses + rest.hypotheses)[: self.search.n_best] for best, rest in pairs]
 
     def forced(self) -> Blocked | None:
-        """The rows whose next token the prefix says, and that token."""
+        """Return the rows whose next token belongs to the prefix, and this token; None if there are none."""
         if self.length > self.prefixes.shape[1]:
             return None
         ids = self._by_row(self.prefixes[self.live.inputs, self.length - 1])
@@ -147,93 +141,93 @@ class Frontier:
         return (rows, ids[rows]) if len(rows) else None
 
     def blocked(self) -> list[Blocked]:
-        """The tokens that may not come next."""
+        """Return the tokens that may not follow, with their rows."""
         history = self.live.history.reshape(self.live.totals.size, -1)
-        found = self.forbidden.blocked(self._by_row(self.live.inputs), history)
+        blocked = self.forbidden.blocked(self._by_row(self.live.inputs), history)
         if self.search.no_repeat_ngram:
-            found.append(repeated(history, self.search.no_repeat_ngram))
+            blocked.append(repeated(history, self.search.no_repeat_ngram))
         if self.end_id is not None and (self.required.count or self.length <= self.search.min_tokens):
             lengths = self.required.lengths[self.live.inputs, None]
-            lacks = (self.live.progress < lengths).any(2) | (self.length <= self.search.min_tokens)
-            rows = np.flatnonzero(lacks)
-            found.append((rows, np.full(len(rows), self.end_id)))
-        return found
+            must_continue = (self.live.progress < lengths).any(2) | (self.length <= self.search.min_tokens)
+            rows = np.flatnonzero(must_continue)
+            blocked.append((rows, np.full(len(rows), self.end_id)))
+        return blocked
 
-    def wanted(self) -> Ids:
-        """For each row the tokens (R, A) of required phrases, which are always considered; padded with -1."""
+    def required_ids(self) -> Ids:
+        """Return the tokens (R, A) of required phrases, padded with -1. These tokens are always candidates."""
         return self._by_row(self.required.alphabet[self.live.inputs])
 
     def _by_row(self, of_inputs: Ids) -> Ids:
         return np.repeat(of_inputs, self.live.totals.shape[1], 0)
 
     def advance(self, ids: Ids, values: NDArray[np.float64], bonuses: NDArray[np.float64] | None) -> tuple[Ids, Ids]:
-        """Chooses among the continuations `ids` (R, M) with the log-probabilities `values`, -∞ where there is none.
+        """Choose the best of the candidates `ids` (R, M) with log-probabilities `values` (R, M).
 
-        Those that end are set aside. Returns the rows that the others come from, and the ids that these read next; none
-        if all is done. `bonuses` (R,), if there are any, are added to the scores of hypotheses that end.
+        Complete hypotheses are added to the n-best lists; `bonuses` (R,) are the coverage penalties of their parents.
+
+        Returns:
+            The parent rows and the last ids of the live hypotheses.
         """
         shape = self.live.totals.shape
         bonuses = np.zeros(shape) if bonuses is None else bonuses.reshape(shape)
         ids, values = ids.reshape(*shape, -1), values.reshape(*shape, -1)
         stuck = (values.max(2) == -math.inf) & (self.live.totals > -math.inf)
         live, totals = self.live, self.live.totals[:, :, None] + values
-        chosen = self._chosen(ids, totals)
+        chosen = self._choose(ids, totals)
         alive, limits = chosen.totals > -math.inf, self.limits[self.live.inputs, None]
         ended = alive & (self.length == limits if self.end_id is None else chosen.ids == self.end_id)
-        self._set_aside(chosen, ended, bonuses)
-        cut = (self.length > limits) & (self.live.totals > -math.inf)
-        places, slots = np.nonzero(ended)
-        cut[places, chosen.parents[places, slots]] = False
-        self._set_aside_incomplete(stuck | cut, bonuses)
+        self._add_complete(chosen, ended, bonuses)
+        too_long = (self.length > limits) & (self.live.totals > -math.inf)
+        rows, slots = np.nonzero(ended)
+        too_long[rows, chosen.parents[rows, slots]] = False
+        self._add_incomplete(stuck | too_long, bonuses)
         goes_on = alive & ~ended & (self.length <= limits)
-        rows = self._go_on(chosen, goes_on)
+        parents_and_ids = self._continue(chosen, goes_on)
         if self.record is not None:
             self.record += candidates_of(live, ids, totals, chosen, ended, goes_on, self.live.inputs)
-        return rows
+        return parents_and_ids
 
-    def _chosen(self, ids: Ids, totals: NDArray[np.float64]) -> Chosen:
+    def _choose(self, ids: Ids, totals: NDArray[np.float64]) -> Chosen:
         count, _, options = ids.shape
         progress = banks = None
         if self.required.count:
             progress = self.required.after(self.live.inputs, self.live.progress, ids)
             banks = progress.sum(3).reshape(count, -1)
-        places = best_places(totals.reshape(count, -1), self.search.width, banks)
-        parents, columns = places // options, places % options
-        at = np.arange(count)[:, None], parents, columns
-        progress = self.live.progress[at[:2]] if progress is None else progress[at]
-        return Chosen(parents, ids[at], totals[at], progress)
+        best = best_places(totals.reshape(count, -1), self.search.width, banks)
+        parents, columns = best // options, best % options
+        index = np.arange(count)[:, None], parents, columns
+        progress = self.live.progress[index[:2]] if progress is None else progress[index]
+        return Chosen(parents, ids[index], totals[index], progress)
 
-    def _set_aside(self, chosen: Chosen, ended: NDArray[np.bool_], bonuses: NDArray[np.float64]) -> None:
-        """Keeps hypotheses that have ended."""
-        for place, slot in zip(*np.nonzero(ended), strict=True):
-            number, parent = self.live.inputs[place], chosen.parents[place, slot]
-            ids = (*self.live.history[place, parent].tolist(), int(chosen.ids[place, slot]))
-            lacks = self.required.lacked(number, chosen.progress[place, slot])
-            total = float(chosen.totals[place, slot])
-            score = total / self._penalty(self.length) + float(bonuses[place, parent])
-            found = Hypothesis(ids if self.end_id is None else ids[:-1], score, total, not lacks, lacks)
-            (self.incomplete if lacks else self.complete)[number].add(found)
+    def _add_complete(self, chosen: Chosen, ended: NDArray[np.bool_], bonuses: NDArray[np.float64]) -> None:
+        for row, slot in zip(*np.nonzero(ended), strict=True):
+            number, parent = self.live.inputs[row], chosen.parents[row, slot]
+            ids = (*self.live.history[row, parent].tolist(), int(chosen.ids[row, slot]))
+            lacks = self.required.missing_phrases(number, chosen.progress[row, slot])
+            total = float(chosen.totals[row, slot])
+            score = total / self._length_penalty(self.length) + float(bonuses[row, parent])
+            hypothesis = Hypothesis(ids if self.end_id is None else ids[:-1], score, total, not lacks, lacks)
+            (self.incomplete if lacks else self.complete)[number].add(hypothesis)
 
-    def _set_aside_incomplete(self, which: NDArray[np.bool_], bonuses: NDArray[np.float64]) -> None:
-        """Keeps live hypotheses (B, S) that were cut, or that nothing can follow."""
-        for place, slot in zip(*np.nonzero(which), strict=True):
-            number, total = self.live.inputs[place], float(self.live.totals[place, slot])
-            score = total / self._penalty(self.length - 1) + float(bonuses[place, slot])
-            ids = tuple(self.live.history[place, slot].tolist())
-            lacks = self.required.lacked(number, self.live.progress[place, slot])
+    def _add_incomplete(self, mask: NDArray[np.bool_], bonuses: NDArray[np.float64]) -> None:
+        for row, slot in zip(*np.nonzero(mask), strict=True):
+            number, total = self.live.inputs[row], float(self.live.totals[row, slot])
+            score = total / self._length_penalty(self.length - 1) + float(bonuses[row, slot])
+            ids = tuple(self.live.history[row, slot].tolist())
+            lacks = self.required.missing_phrases(number, self.live.progress[row, slot])
             self.incomplete[number].add(Hypothesis(ids, score, total, False, lacks))
 
-    def _go_on(self, chosen: Chosen, goes_on: NDArray[np.bool_]) -> tuple[Ids, Ids]:
-        """Leaves out inputs that are done and slots that are free."""
+    def _continue(self, chosen: Chosen, goes_on: NDArray[np.bool_]) -> tuple[Ids, Ids]:
+        """Make the chosen hypotheses live, without inputs that are done and without empty slots."""
         totals = np.where(goes_on, chosen.totals, -math.inf)
-        known = np.array([self.complete[number].last_score for number in self.live.inputs])
-        kept = np.flatnonzero(totals.max(1) / self.penalties[self.live.inputs] > known)
-        slots = goes_on[kept].sum(1).max(initial=0)
-        order = (~goes_on[kept]).argsort(1, kind="stable")[:, :slots]
-        at = kept[:, None], order
-        parents, ids = chosen.parents[at], chosen.ids[at]
-        rows = (kept[:, None] * self.live.totals.shape[1] + parents).ravel()
-        history = np.concatenate((self.live.history[kept[:, None], parents], ids[:, :, None]), 2)
-        self.live = Live(self.live.inputs[kept], totals[at], history, chosen.progress[at])
+        last_scores = np.array([self.complete[number].last_score for number in self.live.inputs])
+        unfinished = np.flatnonzero(totals.max(1) / self.penalties[self.live.inputs] > last_scores)
+        slots = goes_on[unfinished].sum(1).max(initial=0)
+        order = (~goes_on[unfinished]).argsort(1, kind="stable")[:, :slots]
+        index = unfinished[:, None], order
+        parents, ids = chosen.parents[index], chosen.ids[index]
+        rows = (unfinished[:, None] * self.live.totals.shape[1] + parents).ravel()
+        history = np.concatenate((self.live.history[unfinished[:, None], parents], ids[:, :, None]), 2)
+        self.live = Live(self.live.inputs[unfinished], totals[index], history, chosen.progress[index])
         self.length += 1
         return rows, ids.ravel()

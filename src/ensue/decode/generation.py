@@ -1,83 +1,231 @@
-"""Generation: reads prompts, and samples a token for each row, or searches for the best ones. It works on ids."""
+"""Generation of ids: reading prompts, then sampling or beam search.
 
-from __future__ import annotations
+The order of sampling is fixed: repetition penalty, temperature, top-k, top-p, min-p, random choice. Each filter
+renormalizes the distribution that the previous filter returned. The most probable token is never removed.
 
+Recurrent and window models carry a state. A model with attention reads up to `model.context` tokens. When a row exceeds
+the context, its newest `context // 2` tokens are read again from the initial state, which may have a memory. So every
+token depends on at least half a context.
+"""
+
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from ensue.arguments import check_whole
 from ensue.decode.beam import beam_search
-from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.next_token import next_ids
-from ensue.decode.reader import Reader
 from ensue.decode.sampling import Sampling
-from ensue.decode.search import BeamSearch
-from ensue.errors import ContextError
+from ensue.decode.search import BeamSearch, Hypothesis
+from ensue.errors import ContextError, EnsueError, check_whole
 from ensue.interruption import check_interrupted
-from ensue.models.modules import device_of, evaluating
-from ensue.types import State
+from ensue.models.language_model import padded, read_prefixes
+from ensue.models.modules import count_parameters, device_of, evaluating
+from ensue.types import State, select_rows, widest
+
+MIN_FORWARD_ROWS, MAX_FORWARD_PARAMETERS = 32, 1 << 20
+"""From this number of rows and up to this number of parameters, `forward` of one token is faster than `step`, measured
+for LSTMs on a CPU (benchmarks/generation.py). For other layers the times are equal.
+"""
+
+
+class ReadState(NamedTuple):
+    """The state of a model with a context, and the tokens that were read since the initial state."""
+
+    inner: State
+    """The state of the model."""
+    initial: State
+    """The state before the first token."""
+    ids: Int[Tensor, "B W"]
+    """The tokens since the initial state, then arbitrary padding."""
+    lengths: Int[Tensor, " B"]
+
+
+class Reader:
+    """A model that reads prompts (`begin`) and single tokens (`step`) of texts of any length."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.context: int | None = getattr(model, "context", None)
+        self.is_small = hasattr(model, "read") and count_parameters(model) <= MAX_FORWARD_PARAMETERS
+
+    def begin(self, rows: Sequence[NDArray[np.int64]], state: State = None) -> tuple[State, Int[Tensor, " B"]]:
+        """Read all tokens of each row except the last. Return the state, and the last tokens, which `step` reads."""
+        device = device_of(self.model)
+        read, last = [row[:-1] for row in rows], torch.tensor([int(row[-1]) for row in rows], device=device)
+        if self.context is None and getattr(self.model, "reads_alone", False):
+            are_equal = all(np.array_equal(row, rows[0]) for row in rows)
+            count = 1 if are_equal else len(rows)
+            state = self.model.settled(read_prefixes(self.model, read[:count], state), last[:count])
+            numbers = torch.zeros(len(rows), dtype=torch.long) if are_equal else torch.arange(len(rows))
+            return select_rows(state, numbers.to(device)), last
+        if self.context is None:
+            return read_prefixes(self.model, read, state), last
+        ids = torch.zeros(len(rows), self.context + 1, dtype=torch.long, device=device)
+        return ReadState(read_prefixes(self.model, read, state), state, *_fill(ids, read)), last
+
+    def step(self, ids_t: Int[Tensor, " B"], state: State) -> tuple[Float[Tensor, "B V"], State]:
+        """Read one token in each row. Return the scores of the next token, and the state."""
+        if self.context is None:
+            return self._step_model(ids_t, state)
+        ids = state.ids.scatter(1, state.lengths.unsqueeze(1), ids_t.unsqueeze(1))
+        inner, lengths = state.inner, state.lengths + 1
+        if lengths.max() > self.context:
+            half = max(1, self.context // 2)
+            # the state of all rows is computed again, so rows within the context are read from their beginning
+            starts = [0 if length <= self.context else length - half for length in lengths.tolist()]
+            ends = zip(ids.cpu().numpy(), starts, lengths.tolist(), strict=True)
+            rows = [row[start:end] for row, start, end in ends]
+            inner = read_prefixes(self.model, [row[:-1] for row in rows], state.initial)
+            ids, lengths = _fill(ids, rows)
+        scores, inner = self._step_model(ids_t, inner)
+        return scores, ReadState(inner, state.initial, ids, lengths)
+
+    def _step_model(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
+        if self.is_small and len(ids) >= MIN_FORWARD_ROWS:
+            columns, state = self.model(ids.unsqueeze(1), state)
+            return columns.squeeze(1), state
+        scores, state = self.model.step(ids, state)
+        return scores, state
+
+
+def _fill(like: Tensor, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
+    """Return the tokens of `rows` in a tensor with the shape of `like`, and their lengths."""
+    read, mask = padded(rows)
+    ids = torch.zeros_like(like)
+    ids[:, : read.shape[1]] = torch.from_numpy(read).to(like.device)
+    return ids, torch.from_numpy(mask.sum(1)).to(like.device)
+
+
+class Ensemble(nn.Module):
+    """An ensemble of M models with a `step`: `P(w) = 1/M Σ_m P_m(w)` at every step. The state is a tuple of the states
+    of the models. The caller checks that the models have the same vocabulary. Raises EnsueError if the sizes of
+    vocabularies differ.
+    """
+
+    def __init__(self, models: Sequence[Any]) -> None:
+        super().__init__()
+        assert models, "no model"
+        are_modules = all(isinstance(model, nn.Module) for model in models)
+        self.models: Any = nn.ModuleList(models) if are_modules else tuple(models)  # a CompiledDecoder is not a module
+        sizes = {size for model in models if (size := getattr(model, "vocabulary_size", None)) is not None}
+        if len(sizes) > 1:
+            raise EnsueError(f"the models have vocabularies of {' and '.join(map(str, sorted(sizes)))} symbols")
+
+    def step(self, ids_t: Int[Tensor, " R"], state: State = None) -> tuple[Float[Tensor, "R V"], State]:
+        """Read one token in each row. Return the log-probabilities of the next token, and the states."""
+        states = [None] * len(self.models) if state is None else state
+        steps = [model.step(ids_t, before) for model, before in zip(self.models, states, strict=True)]
+        total = torch.stack([scores.log_softmax(-1) for scores, _ in steps]).logsumexp(0)
+        return total - math.log(len(steps)), tuple(after for _, after in steps)
+
+
+def next_ids(
+    logits: Float[Tensor, "B V"], sampling: Sampling, generator: torch.Generator, *,
+    seen: Bool[Tensor, "B V"] | None = None,
+) -> Int[Tensor, " B"]:  # fmt: skip
+    """Return a token for each row. Raises EnsueError for logits that are not finite."""
+    if not logits.amax(-1).isfinite().all():
+        raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
+    if seen is not None and sampling.repetition_penalty != 1:
+        logits = penalized(logits, seen, sampling.repetition_penalty)
+    if sampling.is_greedy:
+        return logits.argmax(-1)
+    return draw(filtered(logits, sampling), generator)
+
+
+def penalized(logits: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"], penalty: float) -> Float[Tensor, "B V"]:
+    """Return the logits with the repetition penalty on `seen` tokens; a penalty below 1 raises their logits."""
+    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def filtered(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
+    """Return the logits after temperature and filters; removed tokens have -∞. The temperature must not be 0."""
+    if sampling.temperature != 1:
+        # the largest logit becomes 0, so that division by a small temperature cannot overflow
+        logits = (logits - logits.amax(-1, keepdim=True)) / sampling.temperature
+    if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
+        logits = _keep_top_k(logits, sampling.top_k)
+    if sampling.top_p is not None and sampling.top_p < 1:
+        logits = keep_top_p(logits, sampling.top_p)
+    if sampling.min_p:
+        threshold = logits.amax(-1, keepdim=True) + math.log(sampling.min_p)
+        logits = logits.masked_fill(logits < threshold, -math.inf)
+    return logits
+
+
+def _keep_top_k(logits: Tensor, k: int) -> Tensor:
+    values, ids = logits.topk(k)
+    return torch.full_like(logits, -math.inf).scatter_(-1, ids, values)
+
+
+def keep_top_p(logits: Float[Tensor, "B V"], p: float | Float[Tensor, "B 1"]) -> Float[Tensor, "B V"]:
+    """Keep the smallest set of most probable tokens whose probabilities reach `p`; set other logits to -∞."""
+    values, ids = logits.sort(dim=-1, descending=True, stable=True)
+    probabilities = values.softmax(-1, dtype=widest(values.device))
+    before = probabilities.cumsum(-1) - probabilities
+    is_cut = before >= p
+    is_cut[..., 0] = False  # neither rounding nor a p near 0 may remove the most probable token
+    return torch.empty_like(logits).scatter_(-1, ids, values.masked_fill(is_cut, -math.inf))
+
+
+def draw(logits: Float[Tensor, "B V"], generator: torch.Generator) -> Int[Tensor, " B"]:
+    """Draw an id for each row from `softmax(logits)`, by inversion. The result is the first id at which the cumulative
+    probability reaches u times the total, for one random u in (0, 1] for each row. Since u is never 0, an id of
+    probability 0 is never drawn.
+    """
+    u = 1 - torch.rand(len(logits), 1, generator=generator, dtype=widest(logits.device), device=logits.device)
+    return drawn(logits, u)
+
+
+def drawn(logits: Float[Tensor, "B V"], u: Float[Tensor, "B 1"]) -> Int[Tensor, " B"]:
+    """Return the ids of `draw` for random numbers `u` in (0, 1]."""
+    sums = logits.softmax(-1).cumsum(-1, dtype=u.dtype)
+    return torch.searchsorted(sums, u * sums[:, -1:]).squeeze(1)
+
 
 MAX_TOKENS = 1_000_000_000
+"""The maximum number of tokens of a sample."""
 
 
 def generate_ids(
-    model: Any,
-    prompts: Sequence[ArrayLike],
-    *,
-    max_tokens: int,
-    start_id: int,
-    sampling: Sampling | None = None,
-    seed: int | None = None,
-    end_id: int | None = None,
-    state: State = None,
-) -> Iterator[Int[Tensor, " B"]]:
-    """Samples `max_tokens` tokens after each of `prompts` (B arrays of ids); yields one token for each row at a time.
-
-    A prompt is the beginning of a text, so `start_id` is read before it, as in scoring. With an `end_id`, a row that
-    has ended repeats it, and after the token with which the last row ends nothing more comes. `state` is that before
-    the first token: a decoder's, with its memory. The same seed gives the same tokens on the same machine; without a
-    seed they differ each time. `model` is a language model, or another that `Reader` steps. Raises EnsueError for a
-    negative length or seed, and ContextError for a prompt that is longer than the context.
+    model: Any, prompts: Sequence[ArrayLike], *, max_tokens: int, start_id: int, sampling: Sampling | None = None,
+    seed: int | None = None, end_id: int | None = None, state: State = None,
+) -> Iterator[Int[Tensor, " B"]]:  # fmt: skip
+    """Yield one sampled token for each of B prompts at a time; after `end_id` a row has only `end_id`. The same `seed`
+    gives the same tokens.
     """
     assert len(prompts) > 0, "no prompt"
     check_whole("max_tokens", max_tokens, 0, MAX_TOKENS)
     if seed is not None:
         check_whole("seed", seed, 0, (1 << 63) - 1)
-    rows = begun(model, prompts, start_id)
-    seen = _seen(model, prompts) if sampling is not None and sampling.repetition_penalty != 1 else None
+    rows = with_start(model, prompts, start_id)
+    seen = _mask_of_tokens(model, prompts) if sampling is not None and sampling.repetition_penalty != 1 else None
     generator = torch.Generator(device_of(model))
     generator.seed() if seed is None else generator.manual_seed(int(seed))
-    return islice(_sampled(model, rows, state, sampling or Sampling(), generator, seen, end_id), max_tokens)
+    return islice(_sample_tokens(model, rows, state, sampling or Sampling(), generator, seen, end_id), max_tokens)
 
 
 def search_ids(
-    model: Any,
-    prompts: Sequence[ArrayLike],
-    *,
-    search: BeamSearch,
-    start_id: int,
-    end_id: int | None = None,
+    model: Any, prompts: Sequence[ArrayLike], *, search: BeamSearch, start_id: int, end_id: int | None = None,
     state: State = None,
-) -> list[list[Hypothesis]]:
-    """The most probable continuations of each of `prompts`, by beam search; as `generate_ids` for all else."""
-    rows = begun(model, prompts, start_id)
+) -> list[list[Hypothesis]]:  # fmt: skip
+    """Return the best continuations of prompts by beam search, with the arguments of `generate_ids`."""
+    rows = with_start(model, prompts, start_id)
     reader = Reader(model)
     with torch.inference_mode(), evaluating(model):
         state, starts = reader.begin(rows, state)
         return beam_search(reader, state, starts, end_id=end_id, search=search)
 
 
-def begun(model: Any, prompts: Sequence[ArrayLike], start_id: int) -> list[NDArray[np.int64]]:
-    """The prompts with `start_id` before them; a prompt that fills the context has no room for that.
-
-    Raises ContextError for a prompt that is longer than the context.
+def with_start(model: Any, prompts: Sequence[ArrayLike], start_id: int) -> list[NDArray[np.int64]]:
+    """Return the prompts with `start_id` before each prompt that is shorter than the context. Raises ContextError for a
+    prompt that is longer than the context.
     """
     context = getattr(model, "context", None)
     rows = [np.asarray(prompt, np.int64).reshape(-1) for prompt in prompts]
@@ -88,15 +236,10 @@ def begun(model: Any, prompts: Sequence[ArrayLike], start_id: int) -> list[NDArr
 
 
 @torch.inference_mode()
-def _sampled(
-    model: Any,
-    rows: list[NDArray[np.int64]],
-    state: State,
-    sampling: Sampling,
-    generator: torch.Generator,
-    seen: Tensor | None,
-    end_id: int | None,
-) -> Iterator[Tensor]:
+def _sample_tokens(
+    model: Any, rows: list[NDArray[np.int64]], state: State, sampling: Sampling, generator: torch.Generator,
+    seen: Tensor | None, end_id: int | None,
+) -> Iterator[Tensor]:  # fmt: skip
     reader = Reader(model)
     with evaluating(model):
         state, ids = reader.begin(rows, state)
@@ -113,8 +256,7 @@ def _sampled(
                 seen.scatter_(1, ids.unsqueeze(1), True)
 
 
-def _seen(model: Any, prompts: Sequence[ArrayLike]) -> Tensor:
-    """Which tokens each prompt contains, (B, V)."""
+def _mask_of_tokens(model: Any, prompts: Sequence[ArrayLike]) -> Tensor:
     seen = torch.zeros(len(prompts), model.vocabulary_size, dtype=torch.bool)
     for row, prompt in zip(seen, prompts, strict=True):
         row[torch.from_numpy(np.asarray(prompt, np.int64).reshape(-1))] = True

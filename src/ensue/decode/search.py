@@ -1,17 +1,16 @@
-"""The settings of a beam search: width, penalties, lengths, phrases; and what each input adds to them."""
+"""Settings of beam search, the constraints of each input, and hypotheses."""
 
-from __future__ import annotations
-
+from bisect import insort
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypedDict
 
-from ensue.arguments import Option, check_settings, check_whole
-from ensue.decode.hypotheses import Phrase
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, Option, check_settings, check_whole
 
-MOST_WIDTH, MOST_TOKENS, MOST_PENALTY = 10_000, 1_000_000, 10
+MAX_WIDTH, MAX_TOKENS, MAX_PENALTY = 10_000, 1_000_000, 10
+Phrase = tuple[int, ...]
+"""The ids of adjacent tokens."""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -30,27 +29,33 @@ class SearchOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class BeamSearch:
-    """How to search. Raises EnsueError for values out of range, or that contradict each other.
+    """Settings of beam search.
 
-    - `width` is the number of hypotheses that go on after each token; 1 is greedy.
-    - `n_best` is the number of hypotheses that are returned, at most `width`.
-    - `length_penalty` α divides: score = Σ ln P / length^α, where the end symbol counts; 0 changes nothing.
-    - `min_tokens` and `max_tokens` bound the length without the end symbol.
-    - `coverage_penalty` β adds β Σ_i ln min(Σ_t a_ti, 1), with the attention a_ti of step t to position i of the source
-      (Wu et al. 2016). The model needs attention to a source (`beam.py`).
-    - `no_repeat_ngram` n lets no n-gram occur twice (Paulus et al. 2018); 0 lets them.
-    - `forbidden` phrases do not occur, `required` ones do; a phrase is a tuple of ids.
+    Attributes:
+        width: The number of live hypotheses; 1: greedy.
+        n_best: The number of results, at most `width`.
+        length_penalty: The α in score = Σ ln P / length^α, where the length includes the end symbol; 0: no penalty.
+        min_tokens: The minimum number of tokens without the end symbol.
+        max_tokens: The maximum number of tokens without the end symbol.
+        coverage_penalty: The factor β of Σ_i ln min(Σ_t a_ti, 1), with the attention a_ti of step t to position i of
+            the source (Wu et al. 2016). Needs a model with attention to a source.
+        no_repeat_ngram: The n for which an n-gram must not occur twice (Paulus et al. 2018); 0: no constraint.
+        forbidden: Phrases that must not occur.
+        required: Phrases that must occur.
+
+    Raises:
+        EnsueError: Values are out of range, or contradict each other.
     """
 
-    width: Annotated[int, Option(1, MOST_WIDTH, "Width of the beam search; 1: greedy.", name="beams")] = 5
+    width: Annotated[int, Option(1, MAX_WIDTH, "Width of the beam search; 1: greedy.", name="beams")] = 5
     n_best: Annotated[
-        int, Option(1, MOST_WIDTH, "Outputs for each source, words for each mask, or paths of a sentence.")
+        int, Option(1, MAX_WIDTH, "Outputs for each source, words for each mask, or paths of a sentence.")
     ] = 1
-    length_penalty: Annotated[float, Option(0, MOST_PENALTY, "Outputs are ranked by ln P / length^this.")] = 1.0
-    min_tokens: Annotated[int, Option(0, MOST_TOKENS, "The least tokens of an output.")] = 0
-    max_tokens: Annotated[int, Option(1, MOST_TOKENS, "The most tokens of an output.")] = 200
-    coverage_penalty: Annotated[float, Option(0, MOST_PENALTY)] = 0.0
-    no_repeat_ngram: Annotated[int, Option(0, MOST_TOKENS, "Write no N tokens in a row twice; 0: they may.")] = 0
+    length_penalty: Annotated[float, Option(0, MAX_PENALTY, "Outputs are ranked by ln P / length^this.")] = 1.0
+    min_tokens: Annotated[int, Option(0, MAX_TOKENS, "The least tokens of an output.")] = 0
+    max_tokens: Annotated[int, Option(1, MAX_TOKENS, "The most tokens of an output.")] = 200
+    coverage_penalty: Annotated[float, Option(0, MAX_PENALTY)] = 0.0
+    no_repeat_ngram: Annotated[int, Option(0, MAX_TOKENS, "Write no N tokens in a row twice; 0: they may.")] = 0
     forbidden: tuple[Phrase, ...] = ()
     required: tuple[Phrase, ...] = ()
 
@@ -61,44 +66,41 @@ class BeamSearch:
         self.for_input()
 
     def for_input(
-        self,
-        prefix: Sequence[int] = (),
-        max_tokens: int | None = None,
-        required: Sequence[Phrase] = (),
+        self, prefix: Sequence[int] = (), max_tokens: int | None = None, required: Sequence[Phrase] = (),
         forbidden: Sequence[Phrase] = (),
-    ) -> InputSearch:
-        """The search of one input. Raises EnsueError if nothing can be found that meets all demands."""
-        most = self.max_tokens if max_tokens is None else max_tokens
-        check_whole("max_tokens", most, 1, MOST_TOKENS)
-        sought = InputSearch(
-            tuple(prefix), most, _distinct((*self.required, *required)), _distinct((*self.forbidden, *forbidden))
+    ) -> "InputSearch":  # fmt: skip
+        """Return the constraints of an input. Raise EnsueError if they contradict each other."""
+        limit = self.max_tokens if max_tokens is None else max_tokens
+        check_whole("max_tokens", limit, 1, MAX_TOKENS)
+        constraints = InputSearch(
+            tuple(prefix), limit, _unique((*self.required, *required)), _unique((*self.forbidden, *forbidden))
         )
-        if self.min_tokens > most:
-            raise EnsueError(f"min_tokens is {self.min_tokens}, and max_tokens is {most}")
-        if len(sought.prefix) > most:
-            raise EnsueError(f"the prefix has {len(sought.prefix)} tokens; max_tokens is {most}")
-        self._check_phrases(sought)
-        return sought
+        if self.min_tokens > limit:
+            raise EnsueError(f"min_tokens is {self.min_tokens}, and max_tokens is {limit}")
+        if len(constraints.prefix) > limit:
+            raise EnsueError(f"the prefix has {len(constraints.prefix)} tokens; max_tokens is {limit}")
+        self._check_phrases(constraints)
+        return constraints
 
-    def _check_phrases(self, sought: InputSearch) -> None:
-        if () in (*sought.required, *sought.forbidden):
+    def _check_phrases(self, constraints: "InputSearch") -> None:
+        if () in (*constraints.required, *constraints.forbidden):
             raise EnsueError("a required or forbidden phrase is empty")
-        if (least := least_tokens(sought.required)) > sought.max_tokens:
-            raise EnsueError(f"the required phrases need {least} tokens; max_tokens is {sought.max_tokens}")
-        for forbidden in sought.forbidden:
-            if occurrences(forbidden, sought.prefix):
+        if (needed := min_length(constraints.required)) > constraints.max_tokens:
+            raise EnsueError(f"the required phrases need {needed} tokens; max_tokens is {constraints.max_tokens}")
+        for forbidden in constraints.forbidden:
+            if occurrences(forbidden, constraints.prefix):
                 raise EnsueError(f"the prefix has the forbidden phrase {forbidden}")
-            for required in sought.required:
+            for required in constraints.required:
                 if occurrences(forbidden, required):
                     raise EnsueError(f"the phrase {required} is required, and {forbidden} is forbidden")
         n = self.no_repeat_ngram
-        for required in sought.required if n else ():
+        for required in constraints.required if n else ():
             if len({required[start : start + n] for start in range(len(required) - n + 1)}) < len(required) - n + 1:
                 raise EnsueError(f"the required phrase {required} repeats tokens, against no_repeat_ngram = {n}")
 
 
 class InputSearch(NamedTuple):
-    """The search of one input: how its output begins, the most tokens of it, what it must have and must not have."""
+    """The constraints of an input."""
 
     prefix: tuple[int, ...]
     max_tokens: int
@@ -107,27 +109,63 @@ class InputSearch(NamedTuple):
 
 
 def check_ids(searches: Sequence[InputSearch], size: int, end_id: int | None) -> None:
-    """Raises EnsueError for an id that a vocabulary of `size` does not have, and for the end symbol, in a phrase."""
-    phrases = {phrase for sought in searches for phrase in (sought.prefix, *sought.required, *sought.forbidden)}
+    """Raise EnsueError for an id outside of the vocabulary, or the end symbol, in a prefix or phrase."""
+    phrases = [phrase for search in searches for phrase in (search.prefix, *search.required, *search.forbidden)]
     for id in {id for phrase in phrases for id in phrase}:
         check_whole("an id of a prefix or phrase", id, 0, size - 1)
         if id == end_id:
-            raise EnsueError("the end symbol is in a prefix or phrase; min_tokens and max_tokens say when it may come")
+            raise EnsueError("the end symbol is in a prefix or phrase; min_tokens and max_tokens bound its position")
 
 
-def least_tokens(phrases: Sequence[Phrase]) -> int:
-    """A number of tokens below which the phrases cannot all occur, even where they overlap."""
-    most: Counter[int] = Counter()
+def min_length(phrases: Sequence[Phrase]) -> int:
+    """Return a lower bound of the number of tokens that contain all phrases, which may overlap."""
+    counts: Counter[int] = Counter()
     for phrase in phrases:
-        most |= Counter(phrase)
-    return most.total()
+        counts |= Counter(phrase)
+    return counts.total()
 
 
 def occurrences(phrase: Phrase, ids: Sequence[int]) -> list[int]:
-    """The places where `phrase` begins in `ids`."""
+    """Return the positions at which `phrase` begins in `ids`."""
     last = len(ids) - len(phrase)
     return [start for start in range(last + 1) if tuple(ids[start : start + len(phrase)]) == phrase]
 
 
-def _distinct(phrases: Sequence[Phrase]) -> tuple[Phrase, ...]:
+def _unique(phrases: Sequence[Phrase]) -> tuple[Phrase, ...]:
     return tuple(dict.fromkeys(map(tuple, phrases)))
+
+
+class Hypothesis(NamedTuple):
+    """A result of beam search.
+
+    Attributes:
+        ids: The tokens, including the prefix, without begin and end symbols.
+        score: The log-probability with length and coverage penalties. Hypotheses are ranked by their score.
+        log_probability: The sum of ln P over `ids`, and over the end symbol if `is_complete`.
+        is_complete: False if the hypothesis reached `max_tokens`, or if no token was allowed to follow.
+        lacks: The required phrases that are missing; empty for a complete hypothesis.
+    """
+
+    ids: tuple[int, ...]
+    score: float
+    log_probability: float
+    is_complete: bool = True
+    lacks: tuple[Phrase, ...] = ()
+
+
+class NBest:
+    """The `size` best hypotheses, ordered by the number of missing phrases, then by score, then by insertion."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.hypotheses: list[Hypothesis] = []
+
+    @property
+    def last_score(self) -> float:
+        """The score that a new hypothesis must exceed; -∞ if the list has fewer than `size` hypotheses."""
+        return self.hypotheses[-1].score if len(self.hypotheses) == self.size else float("-inf")
+
+    def add(self, hypothesis: Hypothesis) -> None:
+        """Insert a hypothesis if it is one of the best."""
+        insort(self.hypotheses, hypothesis, key=lambda known: (len(known.lacks), -known.score))
+        del self.hypotheses[self.size :]

@@ -1,23 +1,22 @@
-"""The recurrence engine: any layer that writes `step` runs over whole sequences as fast as the hardware allows.
+"""The recurrence engine: any layer that defines `step` runs over whole sequences as fast as the hardware allows.
 
-- `trace.py` records `step` as a graph of one step (`graph.py`, `operations.py`); `derivative.py` differentiates it.
-- `snapshot.py` says whether a layer is still as it was when it was traced.
-- `program.py` makes three passes of the graph: forward, inference, backward.
-- `schedule.py` orders a pass, `c_source.py` prints it as C, `c_library.py` compiles that once for a machine and
-  `c_passes.py` calls it.
-- `plain_passes.py` runs the same passes in torch operations.
-- `runner.py` does what lies outside of the loop over positions; `packing.py` leaves the padding of ragged rows out.
+- `trace.py` records `step` as a graph of one step (`graph.py`), and detects later changes of a layer; `aten.py`
+  translates torch's operations.
+- `program.py` differentiates the graph, and builds three passes from it: forward, inference, backward.
+- `schedule.py` orders a pass, `c_passes.py` prints it as C and calls the compiled function, and `c_library.py` compiles
+  the C source once for a machine.
+- `runner.py` runs a pass, in C or in torch operations, with the products over all positions before and after it.
+  `storage.py` packs rows of different lengths without their padding, and checks arrays before C reads them.
 - `products.py` multiplies by packed matrices, and caches them for frozen models.
-- `feedback.py` lets something that is no step, attention, say, stand between two positions.
-- `execution.py` chooses which of these ways a layer runs. `explain(layer)` says which it is, and why. What is no step,
-  masks of dropout and rotary positions, say, has passes of its own in `passes.c`.
+- `feedback.py` runs a computation that is not part of a step, such as attention, between two positions.
+- `execution.py` chooses how a layer runs; `explain(layer)` returns the choice and its reason. `passes.c` has kernels
+  outside of steps, such as dropout masks and rotary positions.
 
-A cell need not know of any of this.
+A cell does not depend on any of these files.
 """
 
 from ensue.engine.execution import Execution, executing, explain, folds, may_compile, passes, unroll, unroll_fed
 from ensue.engine.feedback import Feedback
-from ensue.engine.packing import Packing
 from ensue.engine.products import (
     CachedWeights,
     are_cached,
@@ -28,27 +27,11 @@ from ensue.engine.products import (
     has_bfloat16,
     use_bf16_kernel,
 )
-from ensue.engine.snapshot import Copy, has_hooks
+from ensue.engine.storage import Packing
+from ensue.engine.trace import Copy, has_hooks
 
 __all__ = [
-    "CachedWeights",
-    "Copy",
-    "Execution",
-    "Feedback",
-    "Packing",
-    "are_cached",
-    "bf16_kernel",
-    "bf16_kernels",
-    "cached_for",
-    "caching",
-    "executing",
-    "explain",
-    "folds",
-    "has_bfloat16",
-    "has_hooks",
-    "may_compile",
-    "passes",
-    "unroll",
-    "unroll_fed",
-    "use_bf16_kernel",
-]
+    "CachedWeights", "Copy", "Execution", "Feedback", "Packing", "are_cached", "bf16_kernel", "bf16_kernels",
+    "cached_for", "caching", "executing", "explain", "folds", "has_bfloat16", "has_hooks", "may_compile", "passes",
+    "unroll", "unroll_fed", "use_bf16_kernel",
+]  # fmt: skip

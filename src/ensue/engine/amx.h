@@ -1,17 +1,17 @@
 /* Products of bf16 pairs in the tile registers of Intel's AMX; comes after kernels.h, with -DPRODUCTS_IN_AMX=1, and is
- * empty where kernels.h finds that the compiler or its target has none of them.
+ * empty if kernels.h finds no support for them in the compiler or its target.
  *
  * A tile register holds 16 rows of 64 bytes. One instruction adds to a 16 x 16 tile of C (float) the product of 16 rows
  * of 16 pairs of A and 16 rows of pairs of 16 columns of B, which is how kernels.h packs B. Four tiles of C, two of A
- * and two of B are the eight registers. Whoever calls has asked the system for them once: see may_use_amx.
+ * and two of B are the eight registers. Before its first product, a process requests them by may_use_amx.
  *
- * A test defines AMX_IS_EMULATED and brings functions for the instructions: its processor need not have them. */
+ * Tests define AMX_IS_EMULATED and functions that replace the instructions, for processors without AMX. */
 #if IN_AMX
 #ifndef AMX_IS_EMULATED
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* "memory": the compiler has to know that these read and write what their addresses point to. */
+/* "memory" tells the compiler that these instructions access memory through their addresses. */
 #define TILES_CONFIGURE(from) __asm__ volatile("ldtilecfg %0" ::"m"(*(from)) : "memory")
 #define TILES_RELEASE() __asm__ volatile("tilerelease" ::: "memory")
 #define TILE_ZERO(t) __asm__ volatile("tilezero %%tmm" #t ::: "memory")
@@ -21,11 +21,11 @@
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(to), "r"((ld) * (int64_t)sizeof(real)) : "memory")
 #define TILE_MULTIPLY(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::: "memory")
 
-/* Linux lends the registers to a process that asks (arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA). */
+/* Linux enables the registers for a process on request (arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA). */
 UNUSED static int may_use_amx(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 #endif
 
-enum { AMX_LD = BLOCK_WORDS + AMX_ROWS }; /* not a power of two, whose multiples share few places in the cache */
+enum { AMX_LD = BLOCK_WORDS + AMX_ROWS }; /* not a power of two, whose multiples map to few sets of the cache */
 
 typedef struct {
     uint8_t palette, start_row, reserved[14];
@@ -84,7 +84,8 @@ INLINE void two_rows_of_tiles(int has_lower, int64_t words, const real *A, const
     }
 }
 
-/* A (m x k) as pairs in rows AMX_LD apart, whole tiles of columns; columns without gaps are turned 16 by 16. */
+/* Copies A (m x k) as pairs into rows AMX_LD apart, in complete tiles of columns; contiguous columns are transposed in
+ * squares of 16. */
 static void copy_rows(int64_t m, int64_t k, const real *A, int64_t row_stride, int64_t column_stride, real *copy) {
     if (column_stride == 1 || row_stride != 1) {
         pair_rows(m, k, A, row_stride, column_stride, copy, AMX_LD);
@@ -109,15 +110,15 @@ static void strip_of_product(int64_t m, int64_t n, int64_t depth, const real *A,
     copy_rows(m, depth, A, row_stride, column_stride, copy);
     for (int64_t first = 0; first < n; first += BLOCK_PANELS * PANEL)
         for (int64_t i = 0; i < m; i += 2 * AMX_ROWS) {
-            int64_t rows = least(2 * AMX_ROWS, m - i), upper = least(AMX_ROWS, rows);
-            int64_t last = least(n, first + BLOCK_PANELS * PANEL);
+            int64_t rows = minimum(2 * AMX_ROWS, m - i), upper = minimum(AMX_ROWS, rows);
+            int64_t last = minimum(n, first + BLOCK_PANELS * PANEL);
             configure(upper, rows - upper);
             for (int64_t j = first; j < last; j += PANEL) {
-                int64_t columns = least(PANEL, last - j), whole = columns == PANEL;
-                real *to = whole ? C + i * ldc + j : edge;
+                int64_t columns = minimum(PANEL, last - j), is_full = columns == PANEL;
+                real *to = is_full ? C + i * ldc + j : edge;
                 two_rows_of_tiles(rows > upper, words(depth), copy + i * AMX_LD, packed + j / PANEL * panel_stride, to,
-                                  whole ? ldc : PANEL, whole && accumulate);
-                for (int64_t r = 0; !whole && r < rows; r++)
+                                  is_full ? ldc : PANEL, is_full && accumulate);
+                for (int64_t r = 0; !is_full && r < rows; r++)
                     for (int64_t q = 0; q < columns; q++)
                         C[(i + r) * ldc + j + q] = edge[r * PANEL + q] + (accumulate ? C[(i + r) * ldc + j + q] : 0);
             }

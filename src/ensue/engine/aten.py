@@ -1,9 +1,8 @@
-"""How torch's operations become nodes, by their names below autograd: the table of what a step may be written with.
+"""Handlers that translate torch's operations into nodes, by the names of the operations below autograd.
 
-Operations that are written with others are composed here; what each pointwise operation does stands in `operations.py`.
+A step may use the operations of `HANDLERS`. Composed operations are expanded here into pointwise operations,
+whose tensor form, C form and derivative are in `graph.py`.
 """
-
-from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
@@ -16,66 +15,66 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.engine.graph import Graph, Node
+from ensue.engine.graph import OPERATIONS, Graph, Node
 
 
 class Untraceable(Exception):
-    """A step holds something that the engine cannot run; its message says what."""
+    """An error in tracing a step: its message names an operation or value that the engine cannot run."""
 
 
 class Nodes(ABC):
-    """The part of a trace that a handler asks."""
+    """The interface of a trace for handlers, which look up the nodes of recorded tensors."""
 
     graph: Graph
     rows: int
-    """Number of rows that the step was traced with."""
+    """The number of rows of the recorded step."""
 
     @abstractmethod
     def node(self, value: Any) -> Node:
-        """The node of a tensor, or of a number."""
+        """Return the node of a tensor or number."""
 
-    def wide(self, value: Any, shape: Sequence[int]) -> Node:
-        """The node of a tensor that is broadcast to `shape`, whose first dimension is the rows."""
+    def broadcast(self, value: Any, shape: Sequence[int]) -> Node:
+        """Return the node of a tensor that is broadcast to `shape`, (rows, ...)."""
         node = self.node(value)
         sizes = [1] * (len(shape) - value.dim()) + list(value.shape) if isinstance(value, Tensor) else []
-        for place in range(len(sizes) - 1, 0, -1):
-            if sizes[place] != shape[place] and node.width > 1:
-                node = self.graph.spread(node, node.width * shape[place], prod(shape[place + 1 :]))
+        for dim in range(len(sizes) - 1, 0, -1):
+            if sizes[dim] != shape[dim] and node.width > 1:
+                node = self.graph.spread(node, node.width * shape[dim], prod(shape[dim + 1 :]))
         return node
 
     @abstractmethod
     def product(self, value: Any, matrix: Any) -> Node:
-        """The node of `value @ matrix`."""
+        """Return the node of `value @ matrix`."""
 
 
 Handler = Callable[[Nodes, Any, dict[str, Any]], Any]
-"""From the arguments of an operation to the node of its result, or to a list of them."""
+"""A function from the arguments of an operation to the node of its result, or to a list of nodes."""
 
 
 def _pointwise(op: str) -> Handler:
     def handle(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
         if any(value is not None for name, value in kwargs.items() if name != "alpha"):
             raise Untraceable(f"{op} with {', '.join(kwargs)}")
-        given = _alike(nodes, args)
+        arguments = _broadcast(nodes, args)
         if kwargs.get("alpha", 1) != 1:
-            given[1] = given[1] * kwargs["alpha"]
-        return nodes.graph.pointwise(op, *given)
+            arguments[1] = arguments[1] * kwargs["alpha"]
+        return nodes.graph.pointwise(op, *arguments)
 
     return handle
 
 
-def _alike(nodes: Nodes, args: Sequence[Any]) -> list[Node]:
-    """The nodes of arguments, broadcast to one shape; by numpy, since torch's own function imports sympy."""
+def _broadcast(nodes: Nodes, args: Sequence[Any]) -> list[Node]:
+    """Return the nodes of arguments, broadcast to one shape by numpy, since torch's own function imports sympy."""
     shape = torch.Size(np.broadcast_shapes(*(arg.shape for arg in args if isinstance(arg, Tensor))))
-    return [nodes.wide(arg, shape) for arg in args]
+    return [nodes.broadcast(arg, shape) for arg in args]
 
 
 def _composed(compose: Callable[..., Node]) -> Handler:
-    """Of an operation that is written with others; what is no tensor is handed on as it is."""
+    """Return the handler of an operation composed of other operations; arguments that are not tensors pass through."""
 
     def handle(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
-        alike = iter(_alike(nodes, [arg for arg in args if isinstance(arg, Tensor)]))
-        return compose(*(next(alike) if isinstance(arg, Tensor) else arg for arg in args), **kwargs)
+        tensors = iter(_broadcast(nodes, [arg for arg in args if isinstance(arg, Tensor)]))
+        return compose(*(next(tensors) if isinstance(arg, Tensor) else arg for arg in args), **kwargs)
 
     return handle
 
@@ -91,9 +90,9 @@ def _pow(a: Node, exponent: float) -> Node:
         for _ in range(int(exponent) - 1):
             power = power * a
         return power
-    known = {0.5: "sqrt", -0.5: "rsqrt"}
-    if exponent in known:
-        return _apply(known[exponent], a)
+    roots = {0.5: "sqrt", -0.5: "rsqrt"}
+    if exponent in roots:
+        return _apply(roots[exponent], a)
     if exponent == -1:
         return a.graph.constant(1) / a
     raise Untraceable(f"the power {exponent}")
@@ -101,28 +100,28 @@ def _pow(a: Node, exponent: float) -> Node:
 
 @cache
 def _slope_at_bound(function: Callable[..., Tensor], *, of_tensor: bool) -> float:
-    """The slope of `clamp` or `hardtanh` at its lower bound, which differs from torch to torch: 0, 1 or a half."""
+    """Return the derivative of `clamp` or `hardtanh` at its lower bound: 0, 1 or 1/2, depending on torch's version."""
     with torch.inference_mode(False), torch.enable_grad():
         x = torch.zeros(1, requires_grad=True)
         y = torch.clamp(x, torch.zeros(1)) if of_tensor else function(x, 0.0, 1.0)
         return float(torch.autograd.grad(y, x)[0])
 
 
-def _limited(function: Callable[..., Tensor], lower: float | None = None, upper: float | None = None) -> Handler:
-    """Of `function`, which limits its argument to bounds; `lower` and `upper` are those that it has of itself."""
+def _clamp(function: Callable[..., Tensor], lower: float | None = None, upper: float | None = None) -> Handler:
+    """Return the handler of `function`, which clamps its argument; `lower` and `upper` are its default bounds."""
 
-    def limited(a: Node, lower: Node | float | None = lower, upper: Node | float | None = upper) -> Node:
-        for limit, beyond, at, best in ((lower, "lt", "le", "maximum"), (upper, "gt", "ge", "minimum")):
+    def clamped(a: Node, lower: Node | float | None = lower, upper: Node | float | None = upper) -> Node:
+        for limit, beyond, at_or_beyond, closer in ((lower, "lt", "le", "maximum"), (upper, "gt", "ge", "minimum")):
             if limit is not None:
                 slope = _slope_at_bound(function, of_tensor=isinstance(limit, Node))
                 bound = limit if isinstance(limit, Node) else a.graph.constant(limit)
-                is_out = _apply(at if slope == 0 else beyond, a, bound)
+                is_out = _apply(at_or_beyond if slope == 0 else beyond, a, bound)
                 if bound.op != "constant" or math.isnan(bound.number):
                     is_out = _apply("or", is_out, _apply("ne", bound, bound))
-                a = _apply(best, a, bound) if slope == 0.5 else _apply("where", is_out, bound, a)
+                a = _apply(closer, a, bound) if slope == 0.5 else _apply("where", is_out, bound, a)
         return a
 
-    return _composed(limited)
+    return _composed(clamped)
 
 
 def _softplus(a: Node, beta: float = 1, threshold: float = 20) -> Node:
@@ -130,10 +129,6 @@ def _softplus(a: Node, beta: float = 1, threshold: float = 20) -> Node:
     is_far = _apply("gt", scaled, threshold)
     soft = _apply("log1p", _apply("exp", _apply("where", is_far, 0.0, scaled))) / beta
     return _apply("where", is_far, a, soft)
-
-
-def _log_sigmoid(a: Node) -> Node:
-    return _apply("minimum", a, 0.0) - _apply("log1p", _apply("exp", -_apply("abs", a)))
 
 
 def _elu(a: Node, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Node:
@@ -145,12 +140,7 @@ def _elu(a: Node, alpha: float = 1, scale: float = 1, input_scale: float = 1) ->
 def _gelu(a: Node, approximate: str = "none") -> Node:
     if approximate == "none":
         return a * 0.5 * (_apply("erf", a * 0.5**0.5) + 1)
-    return a * 0.5 * (_apply("tanh", (a + a * a * a * 0.044715) * (2 / 3.141592653589793) ** 0.5) + 1)
-
-
-def _product(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
-    value, matrix = args
-    return nodes.product(value, matrix)
+    return a * 0.5 * (_apply("tanh", (a + a * a * a * 0.044715) * (2 / math.pi) ** 0.5) + 1)
 
 
 def _product_and_bias(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
@@ -161,11 +151,11 @@ def _product_and_bias(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
 
 
 def _inner(shape: Sequence[int], dim: int) -> int:
-    """The number of features inside of the first dimension of features, which `dim` has to be."""
+    """Return the number of features in one entry of dimension 1. Raises Untraceable if `dim` is another dimension."""
     if dim % len(shape) == 0:
         raise Untraceable("an operation across rows")
     if dim % len(shape) != 1:
-        raise Untraceable("a part of another dimension than the first after the rows")
+        raise Untraceable("a slice or `cat` along another dimension than the first dimension of features")
     return prod(shape[2:])
 
 
@@ -188,32 +178,33 @@ def _slice(nodes: Nodes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
         return node
     inner = _inner(value.shape, dim)
     if step != 1 or stop <= start:
-        raise Untraceable("a slice with a step, or of nothing")
+        raise Untraceable("an empty slice, or one with a step")
     return nodes.graph.slice(node, start * inner, (stop - start) * inner)
 
 
 def _cat(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
-    parts, *dim = args
-    _inner(parts[0].shape, dim[0] if dim else kwargs.get("dim", 0))
-    return nodes.graph.cat(nodes.node(part) for part in parts)
+    tensors, *dim = args
+    _inner(tensors[0].shape, dim[0] if dim else kwargs.get("dim", 0))
+    return nodes.graph.cat(map(nodes.node, tensors))
 
 
-def _over_features(nodes: Nodes, args: Any, kwargs: dict[str, Any], *, mean: bool) -> Node:
+def _reduce_features(nodes: Nodes, args: Any, kwargs: dict[str, Any], *, mean: bool) -> Node:
     value, dims, *keep = args
-    node, places = nodes.node(value), sorted(dim % value.dim() for dim in dims or [0])
-    if 0 in places or (len(places) == value.dim() - 1 and not (keep and keep[0])):
+    node, dims = nodes.node(value), sorted(dim % value.dim() for dim in dims or [0])
+    if 0 in dims or (len(dims) == value.dim() - 1 and not (keep and keep[0])):
         raise Untraceable("a sum that is not over features with keepdim=True")
     width, shape = node.width, list(value.shape)
-    for place in places:
-        node = nodes.graph.sum(node, node.width // shape[place], prod(shape[place + 1 :]))
-        shape[place] = 1
-    return node * (node.width / width if mean else 1.0)
+    for dim in dims:
+        node = nodes.graph.sum(node, node.width // shape[dim], prod(shape[dim + 1 :]))
+        shape[dim] = 1
+    return node * (node.width / width) if mean else node
 
 
 def _layer_norm(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
-    """Ba, Kiros & Hinton 2016, eq. 4, in two passes over the features.
+    """Return the node of a layer norm (Ba, Kiros & Hinton 2016, eq. 4), in two passes over the features.
 
-    The variance does not change with the mean, Σ(x - mean) being 0, so no error is followed from one to the other.
+    The derivative of the variance with respect to the mean is 0, since Σ(x - mean) = 0. So the deviation is computed
+    from a detached mean.
     """
     value, shape, gain, bias, epsilon = args
     node = nodes.node(value)
@@ -221,20 +212,20 @@ def _layer_norm(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
         raise Untraceable("a layer norm over several dimensions")
     size: int = shape[0]
 
-    def mean_of(part: Node) -> Node:
-        return nodes.graph.sum(part, node.width // size) * (1 / size)
+    def mean_of(features: Node) -> Node:
+        return nodes.graph.sum(features, node.width // size) * (1 / size)
 
-    def spread(part: Node) -> Node:
-        return part if part.width == 1 else nodes.graph.spread(part, node.width)
+    def spread(mean: Node) -> Node:
+        return mean if mean.width == 1 else nodes.graph.spread(mean, node.width)
 
     mean = mean_of(node)
     deviation = node - spread(_apply("stop", mean))
     normal = (node - spread(mean)) * spread(_apply("rsqrt", mean_of(deviation * deviation) + epsilon))
-    normal = normal if gain is None else normal * nodes.wide(gain, value.shape)
-    return [normal if bias is None else normal + nodes.wide(bias, value.shape)]
+    normal = normal if gain is None else normal * nodes.broadcast(gain, value.shape)
+    return [normal if bias is None else normal + nodes.broadcast(bias, value.shape)]
 
 
-def _same(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
+def _identity(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
     if kwargs.get("dtype") not in (None, args[0].dtype):
         raise Untraceable("a change of type")
     return nodes.node(args[0])
@@ -245,10 +236,10 @@ def _expand(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
     if sizes[0] not in (nodes.rows, -1) or len(sizes) != value.dim():
         raise Untraceable("a broadcast to another shape than (rows, features)")
     shape = [size if wanted == -1 else wanted for size, wanted in zip(value.shape, sizes, strict=True)]
-    return nodes.graph.broadcast(nodes.wide(value, shape), prod(shape[1:]))
+    return nodes.graph.broadcast(nodes.broadcast(value, shape), prod(shape[1:]))
 
 
-def _filled(value: float | None) -> Handler:
+def _constant_like(value: float | None) -> Handler:
     def handle(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
         like, *rest = args
         number = rest[-1] if value is None else value
@@ -258,38 +249,37 @@ def _filled(value: float | None) -> Handler:
 
 
 HANDLERS: dict[str, Handler] = {
-    "mm": _product,
+    "mm": lambda nodes, args, kwargs: nodes.product(*args),
     "addmm": _product_and_bias,
     "split": _split,
     "split_with_sizes": _split,
     "slice": _slice,
     "cat": _cat,
     "expand": _expand,
-    "sum": lambda nodes, args, kwargs: _over_features(nodes, args, kwargs, mean=False),
-    "mean": lambda nodes, args, kwargs: _over_features(nodes, args, kwargs, mean=True),
+    "sum": lambda nodes, args, kwargs: _reduce_features(nodes, args, kwargs, mean=False),
+    "mean": lambda nodes, args, kwargs: _reduce_features(nodes, args, kwargs, mean=True),
     "native_layer_norm": _layer_norm,
-    **dict.fromkeys(("view", "_unsafe_view", "unsqueeze", "squeeze"), _same),
+    **dict.fromkeys(("view", "_unsafe_view", "unsqueeze", "squeeze"), _identity),
     "detach": _pointwise("stop"),
-    "zeros_like": _filled(0.0),
-    "ones_like": _filled(1.0),
-    "full_like": _filled(None),
+    "zeros_like": _constant_like(0.0),
+    "ones_like": _constant_like(1.0),
+    "full_like": _constant_like(None),
     "rsub": _composed(lambda a, b, alpha=1: _apply("sub", b, a * alpha)),
     "square": _composed(lambda a: a * a),
     "reciprocal": _composed(lambda a: a.graph.constant(1) / a),
     "pow": _composed(_pow),
-    **dict.fromkeys(("clamp", "clamp_min"), _limited(torch.clamp)),
+    **dict.fromkeys(("clamp", "clamp_min"), _clamp(torch.clamp)),
     "clamp_max": lambda nodes, args, kwargs: HANDLERS["clamp"](nodes, (args[0], None, args[1]), kwargs),
-    "hardtanh": _limited(torch.nn.functional.hardtanh, -1.0, 1.0),
+    "hardtanh": _clamp(torch.nn.functional.hardtanh, -1.0, 1.0),
     "softplus": _composed(_softplus),
-    "log_sigmoid_forward": _composed(_log_sigmoid),
+    "log_sigmoid_forward": _composed(
+        lambda a: _apply("minimum", a, 0.0) - _apply("log1p", _apply("exp", -_apply("abs", a)))
+    ),
     "elu": _composed(_elu),
     "gelu": _composed(_gelu),
     "silu": _composed(lambda a: a * _apply("sigmoid", a)),
     "leaky_relu": _composed(lambda a, slope=0.01: _apply("where", _apply("gt", a, 0.0), a, a * slope)),
-    **dict.fromkeys(("clone", "alias", "_to_copy", "contiguous"), _same),
-    **{name: _pointwise(name) for name in ("add", "sub", "mul", "div", "neg", "sigmoid", "tanh", "relu")},
-    **{name: _pointwise(name) for name in ("exp", "expm1", "log", "log1p")},
-    **{name: _pointwise(name) for name in ("sqrt", "rsqrt", "sin", "cos", "erf", "abs", "maximum", "minimum", "where")},
-    **{name: _pointwise(name) for name in ("gt", "ge", "lt", "le", "eq", "ne")},
+    **dict.fromkeys(("clone", "alias", "_to_copy", "contiguous"), _identity),
+    **{name: _pointwise(name) for name in OPERATIONS if name not in ("stop", "copy", "and", "or", "not")},
     **{f"logical_{name}": _pointwise(name) for name in ("and", "or", "not")},
 }

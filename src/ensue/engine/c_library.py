@@ -1,10 +1,8 @@
-"""C text to functions: compiled on first use by the C compiler of the machine, kept in the cache, loaded with ctypes.
+"""Compilation of C text by the machine's C compiler, with a cache on disk, and loading with ctypes.
 
-A cell takes about a second, once for a machine. Without a compiler the engine runs its passes in torch operations;
-`pip install ziglang` installs one. Libraries are checked before they are loaded: see `ensue.private_folder`.
+Compiling a cell takes about a second, once on each machine. Without a compiler the engine runs its passes in torch
+operations; `pip install ziglang` installs a compiler. `ensue.private_folder` checks libraries before they are loaded.
 """
-
-from __future__ import annotations
 
 import ctypes
 import errno
@@ -23,47 +21,47 @@ from threading import Lock
 
 import torch
 
-from ensue.cache import make_room
-from ensue.cache_folders import cells_directory, temporary_directory
-from ensue.notices import say_once
+from ensue.cache import cells_directory, make_room, temporary_directory
+from ensue.notices import warn_once
 from ensue.private_folder import PrivateFolder, private_folder
 from ensue.processor import features
 from ensue.version import package_file, package_text
 
 COMPILERS = ("cc", "gcc", "clang", "ziglang")
-"""Commands, and a package of Python. On Windows the last one comes first: `flags_for` says why."""
+"""Three commands, and the Python package ziglang. On Windows they are tried in reverse order, since gcc has a bug there
+(`flags_for`)."""
 HEADERS = ("kernels.h", "functions.h", "loop.h")
 FLAGS = (
     "-O3", "-std=gnu11", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
     "-fopenmp-simd", "-shared", "-fPIC",
 )  # fmt: skip
-SECONDS = 120
-"""After which a compiler is given up."""
+MAX_COMPILE_SECONDS = 120
+"""The time limit of the compiler for one cell."""
 
-_alone = Lock()
+_compiling = Lock()
 
 
 class CompilerFailed(Exception):
-    """With the first line of what it said."""
+    """A failure of the compiler, with the first error that it prints."""
 
 
 @cache
 def compiler() -> tuple[str, ...] | None:
-    """The command of a C compiler: `$CC`, which may have arguments, or the first of `COMPILERS` that is installed."""
-    wanted = os.environ.get("CC", "").strip()
+    """Return the command of a C compiler: `$CC`, which may have arguments, or the first installed of `COMPILERS`."""
+    requested = os.environ.get("CC", "").strip()
     names = COMPILERS[::-1] if platform.system() == "Windows" else COMPILERS
-    command = next(filter(None, map(_command, (wanted, *names))), None)
-    if wanted and not _command(wanted):
+    command = next(filter(None, map(_command, (requested, *names))), None)
+    if requested and not _command(requested):
         other = f"{shlex.join(command)} is used" if command else "there is no other compiler"
-        say_once("CC", f"CC={wanted}: no such command; {other}")
+        warn_once("CC", f"CC={requested}: no such command; {other}")
     return command
 
 
 def _command(text: str) -> tuple[str, ...] | None:
-    """The words of a command whose program is installed; a path may have blanks."""
+    """Return the program and arguments of a command if the program is installed; its path may have blanks."""
     if text == "ziglang":
         return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
-    with suppress(ValueError):  # a quotation mark without its other one
+    with suppress(ValueError):  # an unbalanced quotation mark
         for program, *arguments in filter(None, ([text], shlex.split(text, posix=os.name == "posix"))):
             if path := shutil.which(program.strip('"')):
                 return (path, *arguments)
@@ -72,80 +70,79 @@ def _command(text: str) -> tuple[str, ...] | None:
 
 @cache
 def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> ctypes.CDLL | None:
-    """The compiled `text`, for float32 or float64, with further options; None if that fails.
-
-    Threads may ask at once; a text is compiled by one of them.
-    """
+    """Return the library compiled from `text` for float32 or float64, or None after a failure. Thread-safe."""
     command = compiler()
     if command is None:
         return None
     numbers = [f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", *defines]
     options = [*command, *compiler_flags(), *numbers]
-    whole = "\n".join([*(package_text(f"engine/{name}") for name in HEADERS), text])
-    key = hashlib.sha256("\0".join([whole, *options, _machine()]).encode()).hexdigest()[:32]
-    with _alone:
+    source = "\n".join([*(package_text(f"engine/{name}") for name in HEADERS), text])
+    machine = " ".join(sorted(features())) or platform.platform()  # machines may share a home directory
+    key = hashlib.sha256("\0".join([source, *options, machine]).encode()).hexdigest()[:32]
+    with _compiling:
         try:
-            return _kept_or_made(key, cache(lambda: _compiled(whole, options)))
+            return _load(key, cache(lambda: _compile(source, options)))
         except (CompilerFailed, OSError) as error:
-            say_once("compiler", f"no compiled cells: {error}; layers run in torch operations, which is slower")
+            warn_once("compiler", f"no compiled cells: {error}; layers run in torch operations, which is slower")
             return None
 
 
 def fingerprint() -> str:
-    """A digest of what decides how fast compiled steps are: the engine's files, the compiler, its options."""
+    """Return a digest of the engine's files, the compiler and its options, which affect the speed of compiled steps."""
     names = sorted(file.name for file in package_file("engine").iterdir() if file.name.endswith((".py", ".h", ".c")))
-    parts = [*(package_text(f"engine/{name}") for name in names), *(compiler() or ()), *compiler_flags()]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    texts = [*(package_text(f"engine/{name}") for name in names), *(compiler() or ()), *compiler_flags()]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-def _kept_or_made(key: str, make: Callable[[], bytes]) -> ctypes.CDLL:
-    """From the folder of cells; where that cannot be used, from one of this process, which is said."""
+def _load(key: str, make: Callable[[], bytes]) -> ctypes.CDLL:
+    """Load the library `key` from the cache; if the cache fails, from a temporary folder, with a notice."""
     try:
         with private_folder(cells_directory()) as folder:
-            return _loaded(folder, key, make)
+            return _load_from(folder, key, make)
     except OSError as error:
-        kept = cells_directory()
         with private_folder(temporary_directory() / "cells") as folder:
-            found = _loaded(folder, key, make)
-        say_once("cells", f"{kept}: not used for compiled cells ({error.strerror}): every process compiles its own")
-        return found
+            functions = _load_from(folder, key, make)
+        warn_once(
+            "cells",
+            f"{cells_directory()}: not used for compiled cells ({error.strerror}): every process compiles its own",
+        )
+        return functions
 
 
-def _loaded(folder: PrivateFolder, key: str, make: Callable[[], bytes]) -> ctypes.CDLL:
-    """The library under `key`, made if it is not there; one that cannot be loaded is not kept."""
-    found = folder.find(key, ".so")
-    name = found[0] if found else folder.keep(key, ".so", make())
-    if not found:
+def _load_from(folder: PrivateFolder, key: str, make: Callable[[], bytes]) -> ctypes.CDLL:
+    """Load the library `key`, compiled by `make` if it is missing; a library that cannot be loaded is removed."""
+    files = folder.find(key, ".so")
+    name = files[0] if files else folder.write(key, ".so", make())
+    if not files:
         make_room()
     try:
-        return ctypes.CDLL(folder.way(name))
+        return ctypes.CDLL(folder.open_path(name))
     except OSError as error:
         folder.remove(name)
         raise OSError(errno.ENOEXEC, str(error)) from error
 
 
-def _compiled(text: str, options: list[str]) -> bytes:
-    """The library of a text, or `CompilerFailed`."""
-    path = temporary_directory() / f"compiled-{os.getpid()}"  # forks have the same folder
+def _compile(text: str, options: list[str]) -> bytes:
+    path = temporary_directory() / f"compiled-{os.getpid()}"  # forked processes share the folder
     libraries = ["-lm"] if "-fPIC" in options else []
     command = [*options, "-x", "c", "-", "-o", str(path), *libraries]
     try:
-        subprocess.run(command, input=text.encode(), capture_output=True, check=True, timeout=SECONDS)
+        subprocess.run(command, input=text.encode(), capture_output=True, check=True, timeout=MAX_COMPILE_SECONDS)
         return path.read_bytes()
     except subprocess.CalledProcessError as error:
         lines = [line for line in error.stderr.decode(errors="replace").splitlines() if line.strip()]
-        said = [line for line in lines if "error" in line] or lines  # gcc begins with the name of the function
-        raise CompilerFailed(f"{command[0]} fails ({said[0] if said else f'status {error.returncode}'})") from None
+        errors = [line for line in lines if "error" in line] or lines  # gcc prints the name of the function first
+        raise CompilerFailed(f"{command[0]} fails ({errors[0] if errors else f'status {error.returncode}'})") from None
     except subprocess.TimeoutExpired:
-        raise CompilerFailed(f"{command[0]} takes more than {SECONDS} seconds") from None
+        raise CompilerFailed(f"{command[0]} takes more than {MAX_COMPILE_SECONDS} seconds") from None
     except OSError as error:
-        raise CompilerFailed(f"{command[0]} makes nothing ({error.strerror})") from None
+        raise CompilerFailed(f"{command[0]} writes no library ({error.strerror})") from None
     finally:
         path.unlink(missing_ok=True)
 
 
 def compiler_flags() -> list[str]:
-    """The options; `$ENSUE_CFLAGS` has the last word."""
+    """Return the compiler's options; those of `$ENSUE_CFLAGS` come last."""
     system, version = platform.system(), ""
     if system == "Windows" and (command := compiler()):
         version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
@@ -154,11 +151,11 @@ def compiler_flags() -> list[str]:
 
 
 def flags_for(system: str, machine: str, version: str, features: Collection[str]) -> list[str]:
-    """The options on a system and kind of processor with these `features`; on Windows `version` is the compiler's.
+    """Return the options for a system, a kind of processor and its features, and on Windows a compiler's `version`.
 
-    gcc prefers vectors of 256 bits even where there are longer ones. Apple's clang knows an ARM by `-mcpu` alone. With
-    Microsoft's libraries clang refuses `-fPIC`. gcc on Windows expects a stack aligned to 32 bytes and gets one aligned
-    to 16 (PR 54412), so that longer vectors would end the process.
+    gcc prefers vectors of 256 bits even if the processor has longer vectors. Apple's clang selects an ARM processor by
+    `-mcpu` alone. With Microsoft's libraries clang refuses `-fPIC`. gcc on Windows assumes a stack aligned to 32 bytes,
+    but Windows aligns it to 16 (PR 54412), so AVX would crash the process.
     """
     flags, is_x86 = list(FLAGS), machine.lower() in ("amd64", "x86_64")
     if (system, machine) == ("Darwin", "arm64"):
@@ -168,8 +165,3 @@ def flags_for(system: str, machine: str, version: str, features: Collection[str]
     if system == "Windows" and "clang" not in version:
         return [*flags, *["-mno-avx"] * is_x86]
     return [*flags, *["-mprefer-vector-width=512"] * (is_x86 and "avx512f" in features)]
-
-
-def _machine() -> str:
-    """The features of the processor that code may use; several machines may share a home directory."""
-    return " ".join(sorted(features())) or platform.platform()

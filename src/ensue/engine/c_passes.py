@@ -1,35 +1,222 @@
-"""A program in C: its passes printed, compiled and called."""
+"""The passes of a program in C: code generation, compilation and calls.
 
-from __future__ import annotations
+    void NAME(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld, const real *const *packed,
+              multiplication *multiply)
+
+`p` points to the first row of the position in each array of the schedule, in its order. `ld` has their row strides,
+`packed` the matrices for `multiply`. Sizes are read from `n`, so that a cell is compiled once for all its sizes. Sizes
+are constants of the text only for states that are matrices with rows of complete vectors: then loops have no remainder.
+"""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ensue.engine.c_library import library
-from ensue.engine.c_source import VECTOR, Source
-from ensue.engine.packing import Packing
-from ensue.engine.products import Bf16Kernel, PackedWeights, ProductKernels, in_parts, products
-from ensue.engine.program import MOST_KEPT, Array, Program
-from ensue.engine.schedule import schedule
-from ensue.engine.storage import Arrays, Between, Finals, Storage, address, address_of_rows, of_chunk
+from ensue.engine.graph import OPERATIONS, Node
+from ensue.engine.products import Bf16Kernel, PackedWeights, ProductKernels, parallel_rows, products
+from ensue.engine.program import MAX_CACHED_PROGRAMS, Array, Program
+from ensue.engine.schedule import Loop, Schedule, Segment, View, schedule
+from ensue.engine.storage import Arrays, Between, Finals, Packing, Storage, address, address_of_rows, chunk_sizes
+
+VECTOR = 16
+"""A row of a multiple of 16 numbers consists of complete vectors on every processor."""
+
+
+class Source:
+    """The C text of a function, and its arguments in order: arrays, sizes and packed matrices."""
+
+    def __init__(
+        self, name: str, schedule: Schedule, recompute: Schedule | None = None, *, writes_sizes: bool = False
+    ) -> None:
+        """Print `schedule` as the function NAME, and `recompute` as NAME_recompute with the same arrays and sizes."""
+        plans = {name: schedule} | ({} if recompute is None else {f"{name}_recompute": recompute})
+        self.schedule = schedule
+        self.sizes: list[int] = []
+        self.writes_sizes = writes_sizes
+        self.matrices: dict[tuple[int, bool], tuple[int, int]] = {}
+        """The sizes (k, n) of each matrix, by its number and whether it is transposed."""
+        arrays = dict.fromkeys(array for plan in plans.values() for array in plan.arrays)
+        self.numbers = {array: number for number, array in enumerate(arrays)}
+        self.work = [array for array in arrays if array.name == "work"]
+        self._row_names: dict[Node, str] = {}
+        self._rows_of: dict[str, str] = {}
+        self._totals: dict[Node, str] = {}
+        self._names = 0
+        self._in_vectors = False
+        """Whether the printed loop computes LANES features at a time."""
+        self.text = "".join(self._function(*plan) for plan in plans.items())
+
+    def _function(self, name: str, schedule: Schedule) -> str:
+        self.schedule = schedule
+        body = "\n".join(line for segment in schedule.segments for line in self._segment(segment))
+        return (
+            f"static void {name}(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld,\n"
+            f"{' ' * (len(name) + 13)}const real *const *packed,\n"
+            f"{' ' * (len(name) + 13)}multiplication *multiply) {{\n{body}\n}}\n"
+        )
+
+    def _size(self, number: int) -> str:
+        if number not in self.sizes:
+            self.sizes.append(number)
+        return str(number) if self.writes_sizes else f"n[{self.sizes.index(number)}]"
+
+    def _offset(self, view: View) -> str:
+        return f" + {self._size(view.start)}" if view.start else ""
+
+    def _segment(self, segment: Segment) -> Iterator[str]:
+        for product in segment.products:
+            key = (product.matrix, product.transposed)
+            self.matrices.setdefault(key, (product.factor.width, product.result.width))
+            a, c = self.numbers[product.factor.array], self.numbers[product.result.array]
+            yield (
+                f"    multiply(rows, {self._size(product.result.width)}, {self._size(product.factor.width)}, "
+                f"p[{a}]{self._offset(product.factor)}, ld[{a}], packed[{list(self.matrices).index(key)}], "
+                f"p[{c}]{self._offset(product.result)}, ld[{c}]);"
+            )
+        if segment.levels:
+            self._row_names, self._rows_of = {}, {}
+            loops = [loop for level in segment.levels for loop in level.values()]
+            lines = [line for loop in loops for line in (self._scalars if loop.width == 1 else self._loop)(loop)]
+            yield "    for (int64_t r = 0; r < rows; r++) {"
+            yield from (f"        real *const {name} = {row};" for row, name in self._rows_of.items())
+            yield from lines
+            yield "    }"
+
+    def _at(self, view: View, feature: str) -> str:
+        """Return an element of a view. The row's address is a variable, since compilers reload it otherwise."""
+        number = self.numbers[view.array]
+        row = "" if view.array.extent in ("vector", "sum") else f" + r * ld[{number}]"
+        name = self._rows_of.setdefault(f"p[{number}]{row}{self._offset(view)}", f"a{len(self._rows_of)}")
+        return f"*(vector *)&{name}[{feature}]" if self._is_vector(feature) else f"{name}[{feature}]"
+
+    def _is_vector(self, feature: str) -> bool:
+        """Return whether a feature index depends on j, and so refers to LANES features."""
+        return self._in_vectors and "j" in feature
+
+    def _value(self, node: Node, names: dict[Node, str], feature: str) -> Iterator[str]:
+        """Yield the declaration of a value that is read from an array, if it has no name yet."""
+        if node in names or node in self._row_names:
+            return
+        if node.op == "constant":
+            names[node] = f"(real){node.number!r}".replace("inf", "INFINITY").replace("nan", "NAN")
+            return
+        names[node] = self._new_name()
+        view = self.schedule.view(node)
+        assert view is not None, node
+        if node.op == "spread" and node not in self.schedule.views:
+            feature = self._narrow_index(node, node.args[0].width, node.width)
+        where = feature if node.width > 1 else "0"
+        kind = "vector" if self._is_vector(where) else "real"
+        yield f"const {kind} {names[node]} = {self._at(view, where)};"
+
+    def _new_name(self) -> str:
+        self._names += 1
+        return f"v{self._names}"
+
+    def _statements(self, loop: Loop, names: dict[Node, str], feature: str) -> Iterator[str]:
+        """Yield reads, then operations, then writes, since a loop may read and write the same array."""
+        computed = set(loop.nodes)
+        arguments = [arg for node in loop.nodes for arg in node.args]
+        arguments += [node.args[0] for node in loop.sums] + [node for node, _ in loop.writes]
+        for node in dict.fromkeys(arguments):
+            if node not in computed:
+                yield from self._value(node, names, feature)
+        for node in loop.nodes:
+            operation = OPERATIONS[node.op]
+            operands = [names.get(arg) or self._row_names[arg] for arg in node.args]
+            names[node] = self._new_name()
+            kind = "int" if operation.is_condition else "__auto_type" if self._in_vectors else "real"
+            yield f"const {kind} {names[node]} = {operation.c.format(*operands)};"
+        for node in loop.sums:
+            yield f"{self._totals[node]} += {names.get(node.args[0]) or self._row_names[node.args[0]]};"
+        for node, view in loop.writes:
+            yield self._write(view, feature, names.get(node) or self._row_names[node])
+
+    def _write(self, view: View, feature: str, name: str) -> str:
+        if self._is_vector(feature):
+            name += " - (vector){0}"  # makes a vector of a number; x - 0 is x for all x
+        return f"{self._at(view, feature)} {'+=' if view.array.extent == 'sum' else '='} {name};"
+
+    def _scalars(self, loop: Loop) -> Iterator[str]:
+        """Yield the statements of width 1: scalars of the row, which later loops read."""
+        for line in self._statements(loop, self._row_names, "0"):
+            yield f"        {line}"
+
+    def _loop(self, loop: Loop) -> Iterator[str]:
+        """Yield a loop over all features, nested by the blocks of sums and spreads."""
+        sums = {node: self._new_name() for node in loop.sums if node.width == 1 or node.index == 1}
+        self._row_names |= {node: name for node, name in sums.items() if node.width == 1}
+        for node in loop.sums:
+            if node not in sums:
+                first = self._at(self.schedule.views[node], "j")
+                yield f"        for (int64_t j = 0; j < {self._size(node.width)}; j++) {first} = 0;"
+        dividing = [*(n for n in loop.sums if n.width > 1), *(n for n in loop.arguments() if n.op == "spread")]
+        blocks = sorted(dividing[0].graph.blocks[loop.width] - {1, loop.width}, reverse=True) if dividing else []
+        wide = bool(sums) and self.writes_sizes and [loop.width, *blocks][-1] % VECTOR == 0
+        self._in_vectors = wide and all(OPERATIONS[node.op].is_arithmetic for node in loop.nodes)
+        self._totals = {node: f"{sums[node]}s" if node in sums else self._total(node) for node in loop.sums}
+        kind, zero, end = ("vector", "{0}", "total") if self._in_vectors else ("real", "0", "")
+        for outside, block in pairwise([loop.width, *blocks, 1]):
+            for node in sums:
+                if node.args[0].width // node.width == outside:
+                    yield f"        {kind} {self._totals[node]} = {zero};"
+            if block == 1 and not self._in_vectors:
+                added = ", ".join(self._totals[node] for node in sums)
+                yield "#pragma omp simd" + (f" reduction(+ : {added})" if sums else "")
+            name, number = self._block(block, loop.width), self._size(outside // block)
+            begin = "0" if outside == loop.width else f"{self._block(outside, loop.width)} * {number}"
+            step = " += LANES" if block == 1 and self._in_vectors else "++"
+            yield f"        for (int64_t {name} = {begin}; {name} < {begin} + {number}; {name}{step}) {{"
+        for line in self._statements(loop, {}, "j"):
+            yield f"            {line}"
+        self._in_vectors = False
+        for outside in [*blocks[::-1], loop.width]:
+            yield "        }"
+            for node, name in sums.items():
+                if node.args[0].width // node.width == outside:
+                    yield f"        const real {name} = {end}({self._totals[node]});"
+                    if node.width > 1:
+                        number = self._block(outside, loop.width)
+                        yield f"        {self._write(self.schedule.views[node], number, name)}"
+        for node, view in loop.sums_written:
+            yield f"        {self._write(view, '0', self._row_names[node])}"
+
+    def _total(self, node: Node) -> str:
+        """Return the element to which a sum of several features is added."""
+        return self._at(self.schedule.views[node], self._narrow_index(node, node.width, node.args[0].width))
+
+    def _narrow_index(self, node: Node, narrow: int, wide: int) -> str:
+        """Return the index of a sum's result, or of a spread's argument, for feature j of the wider node."""
+        outer = self._block(node.index * (wide // narrow), wide)
+        if node.index == 1:
+            return outer
+        return f"{outer} * {self._size(node.index)} + j - {self._block(node.index, wide)} * {self._size(node.index)}"
+
+    def _block(self, size: int, width: int) -> str:
+        """Return the loop variable that counts the blocks of `size` features."""
+        return "0" if size == width else "j" if size == 1 else "q" + self._size(size).strip("n[]")
+
 
 EXTENTS = {"position": 0, "previous": 1, "row": 2, "vector": 3, "sum": 4}
-RINGS, FEW = {"position": 5, "previous": 6}, {"position": 7, "previous": 8}
+RING_EXTENTS = {"position": 5, "previous": 6}
+CHUNKED_EXTENTS = {"position": 7, "previous": 8}
+"""The numbers of extents in loop.h: by default, in a ring of two positions, and stored once for each chunk."""
 ENTRY = """
 PUBLIC void {name}(const range *of, const array *a, const final_state *finals, const int64_t *n, const real *const
                    *packed, multiplication *multiply) {{
-    run({name}_step, {again}, of, a, finals, n, packed, multiply);
+    run({name}_step, {recompute}, of, a, finals, n, packed, multiply);
 }}
 """
 
 
 class CompiledPasses:
-    """The passes of a program as functions of C; see `compiled`."""
+    """The compiled passes of a program, from `c_passes`."""
 
     def __init__(
         self, sources: dict[str, Source], functions: ctypes.CDLL, products: ProductKernels, chunk: tuple[int, int]
@@ -39,126 +226,119 @@ class CompiledPasses:
         self.multiply, self.bf16_kernel = products.multiply, products.kernel
 
     def run(
-        self,
-        name: str,
-        arrays: Arrays,
-        packing: Packing,
-        matrices: Sequence[Tensor],
-        *,
-        finals: Finals,
-        between: Between | None = None,
-        kept: PackedWeights | None = None,
-    ) -> None:
-        """As `PlainPasses.run`."""
+        self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals,
+        between: Between | None = None, packed_weights: PackedWeights | None = None,
+    ) -> None:  # fmt: skip
+        """Run a pass, like `PlainPasses.run`."""
         source, dtype = self._sources[name], self._products.dtype
         like = next(iter(arrays.values())).tensor
         numbers, batch = source.numbers, packing.batch
-        sums = [len(storage.tensor) for array, storage in arrays.items() if array.extent == "sum"]
+        per_thread = [len(storage.tensor) for array, storage in arrays.items() if array.extent == "sum"]
         every, block = self.chunk if between is None else (0, 0)
-        sums += [len(storage.buffer) // (every * block) for storage in arrays.values() if storage.buffer is not None]
-        workers = max(1, min([torch.get_num_threads(), batch, *sums]))  # the number of threads may have changed since
+        buffers = (storage.buffer for storage in arrays.values() if storage.buffer is not None)
+        per_thread += [len(buffer) // (every * block) for buffer in buffers]
+        # Arrays may have been allocated for fewer threads than torch uses now.
+        workers = max(1, min([torch.get_num_threads(), batch, *per_thread]))
         work = {array: Storage(like.new_empty(batch, array.width)) for array in source.work}
-        table = _table(
+        table = _to_array(
             [
-                _described(array, arrays.get(array) or work[array], packing, dtype, workers, (every, block))
+                _struct_of(array, arrays.get(array) or work[array], packing, dtype, workers, (every, block))
                 for array in numbers
             ]
         )
-        ends = _table([
-            (numbers[array], array.width, address(f"the last {_named(array)}", final, dtype, (batch, array.width)))
+        final_states = _to_array([
+            (numbers[array], array.width, address(f"the last {_describe(array)}", final, dtype, (batch, array.width)))
             for array, final in finals
         ])  # fmt: skip
         packed = [
             self._products.packed(
-                matrices[k].t() if transposed else matrices[k], sizes, f"matrix {k} of the step", kept
+                matrices[k].t() if transposed else matrices[k], sizes, f"matrix {k} of the step", packed_weights
             )
             for (k, transposed), sizes in source.matrices.items()
         ]
-        addresses = _table([matrix.data_ptr() for matrix in packed])
-        sizes = _table(source.sizes)
+        addresses = _to_array([matrix.data_ptr() for matrix in packed])
+        sizes = _to_array(source.sizes)
         function = self._functions[name]
 
         is_backward, positions = name == "backward", len(packing.counts)
 
         def run_rows(begin: int, end: int, first: int, last: int, worker: int) -> None:
-            part = (begin, end, batch, first, last, worker, is_backward)
-            sizes_of = (positions, *part, len(numbers), len(finals), every, block)
-            of = _table([*sizes_of, packing.counts.ctypes.data, packing.begins.ctypes.data])
-            given = (entry.ctypes.data for entry in (of, table, ends, sizes, addresses))
-            function(*map(ctypes.c_void_p, given), ctypes.c_void_p(self._products.multiply_packed))
+            rows = (begin, end, batch, first, last, worker, is_backward)
+            fields = (positions, *rows, len(numbers), len(finals), every, block)
+            range_ = _to_array([*fields, packing.counts.ctypes.data, packing.begins.ctypes.data])
+            arguments = (entry.ctypes.data for entry in (range_, table, final_states, sizes, addresses))
+            function(*map(ctypes.c_void_p, arguments), ctypes.c_void_p(self._products.multiply_packed))
 
         if between is None:
-            in_parts(batch, partial(run_rows, 0, positions), most=workers)
+            parallel_rows(batch, partial(run_rows, 0, positions), max_workers=workers)
             return
         for position in range(positions):
             if is_backward:
                 between(positions - 1 - position)
-            in_parts(batch, partial(run_rows, position, position + 1), most=workers)
+            parallel_rows(batch, partial(run_rows, position, position + 1), max_workers=workers)
             if not is_backward:
                 between(position)
 
 
 def c_passes(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> CompiledPasses | None:
-    """None where there is no compiler, or the type is neither float32 nor float64.
-
-    `bf16_kernel` is for float32: products in bfloat16, summed in float32.
-    """
+    """Return the compiled passes; None without a compiler, or for a type other than float32 and float64."""
     if dtype not in (torch.float32, torch.float64):
         return None
     sources = _sources(program)
-    text = printed(sources, program)
+    text = c_text(sources, program)
     multiplication, functions = products(dtype, bf16_kernel), library(text, dtype)
     if multiplication is None or functions is None:
         return None
     large = sum(array.width for array in program.large)
-    return CompiledPasses(sources, functions, multiplication, of_chunk(large, dtype.itemsize) if large else (0, 0))
+    return CompiledPasses(sources, functions, multiplication, chunk_sizes(large, dtype.itemsize) if large else (0, 0))
 
 
-@lru_cache(MOST_KEPT)
+@lru_cache(MAX_CACHED_PROGRAMS)
 def _sources(program: Program) -> dict[str, Source]:
-    again = schedule(program.again) if program.large else None
-    blocks = [min(node.graph.blocks.get(node.width, {1}) - {1}, default=1) for node, _ in program.again.writes]
-    fixed = any(size % VECTOR == 0 for size in blocks)
+    recompute = schedule(program.recompute) if program.large else None
+    blocks = [min(node.graph.blocks.get(node.width, {1}) - {1}, default=1) for node, _ in program.recompute.writes]
+    writes_sizes = any(size % VECTOR == 0 for size in blocks)
     return {
-        name: Source(f"{name}_step", schedule(work), again if name == "backward" else None, writes_sizes=fixed)
+        name: Source(
+            f"{name}_step", schedule(work), recompute if name == "backward" else None, writes_sizes=writes_sizes
+        )
         for name, work in program.passes.items()
     }
 
 
-def printed(sources: dict[str, Source], program: Program) -> str:
-    """The text of a program: every pass, and its entry."""
-    again = {"backward": "backward_step_again"} if program.large else {}
-    entries = {name: ENTRY.format(name=name, again=again.get(name, "NULL")) for name in sources}
+def c_text(sources: dict[str, Source], program: Program) -> str:
+    """Return the C source of a program: every pass, and its entry point."""
+    recompute = {"backward": "backward_step_recompute"} if program.large else {}
+    entries = {name: ENTRY.format(name=name, recompute=recompute.get(name, "NULL")) for name in sources}
     return "".join(source.text + entries[name] for name, source in sources.items())
 
 
-def _table(rows: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Numbers and addresses, as C reads them."""
+def _to_array(rows: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     return np.array(rows if len(rows) else [0], dtype=np.int64)
 
 
-def _described(
+def _struct_of(
     array: Array, storage: Storage, packing: Packing, dtype: torch.dtype, workers: int, chunk: tuple[int, int]
 ) -> tuple[int, ...]:
-    """An array as loop.h has it, with room for all that is read and written there."""
-    name, of_positions = _named(array), 2 * packing.batch if storage.is_ring else packing.size
-    buffer, of_large = 0, storage.buffer
-    if of_large is not None:
+    """Return the fields of an array's struct in loop.h. Raises ValueError if C would read beyond the array."""
+    name, rows = _describe(array), 2 * packing.batch if storage.is_ring else packing.size
+    buffer = 0
+    if storage.buffer is not None:
         every, block = chunk
-        of_positions = len(packing.counts) // every * packing.batch
-        buffer = address_of_rows(f"the buffer of {name}", of_large, dtype, workers * every * block, array.width)
-        if of_large.stride(0) != storage.tensor.stride(0):
-            raise ValueError(f"the rows of {name} and of its buffer have not the same distance")
-    size = {"row": packing.batch, "vector": 1, "sum": workers}.get(array.extent, of_positions)
-    where = address_of_rows(name, storage.tensor, dtype, size, array.width), storage.tensor.stride(0)
-    before = (0, 0)
+        rows = len(packing.counts) // every * packing.batch
+        buffer = address_of_rows(f"the buffer of {name}", storage.buffer, dtype, workers * every * block, array.width)
+        if storage.buffer.stride(0) != storage.tensor.stride(0):
+            raise ValueError(f"{name} and its buffer should have the same row stride")
+    rows = {"row": packing.batch, "vector": 1, "sum": workers}.get(array.extent, rows)
+    base = address_of_rows(name, storage.tensor, dtype, rows, array.width), storage.tensor.stride(0)
+    start = (0, 0)
     if array.extent == "previous":
         assert storage.start is not None
-        start = address_of_rows(f"the first {name}", storage.start, dtype, packing.batch, array.width)
-        before = start, storage.start.stride(0)
-    extents = RINGS if storage.is_ring else EXTENTS if of_large is None else FEW
-    return *where, *before, extents[array.extent], buffer
+        address_of_start = address_of_rows(f"the first {name}", storage.start, dtype, packing.batch, array.width)
+        start = address_of_start, storage.start.stride(0)
+    extents = RING_EXTENTS if storage.is_ring else EXTENTS if storage.buffer is None else CHUNKED_EXTENTS
+    return *base, *start, extents[array.extent], buffer
 
 
-def _named(array: Array) -> str:
+def _describe(array: Array) -> str:
     return f"{array.name} {array.number} of the step"

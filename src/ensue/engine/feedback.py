@@ -1,11 +1,9 @@
-"""A step with something outside of it: what a position gives is turned into what the next one is fed.
+"""Feedback: a computation between two positions, from the output at one to an input of the next position.
 
-Attention inside of a step is no product with parameters, so the engine cannot trace it. A `Feedback` does it between
-two positions, in torch operations, and has its derivative written out. The cell around it runs as any other: its
-gradients at matrices are one product over all positions.
+Attention inside a step is not a product with parameters, so the engine cannot trace it. `Feedback` computes attention
+between two positions, in torch operations, with a custom derivative. The cell runs like any other cell: the gradient of
+each matrix is one product over all positions.
 """
-
-from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,57 +12,49 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ensue.engine.packing import Packing
 from ensue.engine.program import Array
 from ensue.engine.runner import Runner, Values, differentiable_gradients
-from ensue.engine.storage import Arrays, Storage, needs_history
+from ensue.engine.storage import Arrays, Packing, Storage, needs_history
 
 
 class Feedback(ABC):
-    """The computation between two positions, for one call. Rows are in the order of the packing, the longest first."""
+    """The computation between two positions, for one call of the layer. Rows are sorted, the longest first."""
 
     @abstractmethod
     def forward(self, t: int, h: Tensor) -> Tensor:
-        """From the outputs h (rows, d) of position t to what is fed to the next position, (rows, d_fed).
+        """Return the input of the next position (rows, d_fed), from the outputs `h` (rows, d) of position `t`.
 
-        In torch operations that autograd can follow; with gradients enabled, nothing is kept for `backward`.
+        The operations have to be differentiable by autograd. With gradients enabled, `backward` is not called.
         """
 
     @abstractmethod
     def backward(self, t: int, h: Tensor, y: Tensor, error: Tensor) -> Tensor:
-        """From the error at y, which `forward` gave for h, to the error at h."""
+        """Return the error at `h` from the error at `y`, which is `forward(t, h)`."""
 
     @abstractmethod
     def gradients(self) -> list[Tensor | None]:
-        """Of all tensors that it was made of, when all positions are through."""
+        """Return the gradients of the feedback's tensors, after `backward` at all positions."""
 
 
 Maker = Callable[[Sequence[Tensor], Packing], Feedback]
-"""Makes the feedback of a call from its tensors."""
+"""A function that returns the feedback of a call, from tensors and the packing."""
 
 
 def run_fed(
-    runner: Runner,
-    packing: Packing,
-    tensors: Sequence[Tensor],
-    make: Maker,
-    others: Sequence[Tensor],
+    runner: Runner, packing: Packing, tensors: Sequence[Tensor], make: Maker, others: Sequence[Tensor],
     parameters: Sequence[Tensor],
-) -> tuple[Tensor, ...]:
-    """The inputs fed at each position (N, d_fed), and the final states, the first of which is the input fed last.
-
-    `tensors` are those of the runner, `others` those of the feedback; `parameters` as in `Runner.__call__`.
-    """
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Return the results (N, d_fed) of the feedback that `make` builds from `others`, and the final states."""
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, *others)):
         counts = len(tensors), len(others)
-        return _FedRecurrence.apply(runner, packing, make, counts, *tensors, *others, *parameters)  # type: ignore[no-any-return, no-untyped-call]
-    return _forward(runner, packing, tensors, make(others, packing), keep=False)[:-2]
+        return _FedRecurrence.apply(runner, packing, make, counts, *tensors, *others, *parameters)  # type: ignore[no-untyped-call]
+    return _forward(runner, packing, tensors, make(others, packing), save=False)[:-2]
 
 
 def _forward(
-    runner: Runner, packing: Packing, tensors: Sequence[Tensor], feedback: Feedback, *, keep: bool
+    runner: Runner, packing: Packing, tensors: Sequence[Tensor], feedback: Feedback, *, save: bool
 ) -> tuple[Any, ...]:
-    """The inputs that are fed, the final states, the outputs of the cell, and the arrays for `backward`."""
+    """Return the results of the feedback, the final states, the cell's outputs, and the saved arrays."""
     program, counts = runner.program, [*packing.counts.tolist(), 0]
     values = Values.of(tensors, runner.trace)
     start = values.states[0]
@@ -79,7 +69,7 @@ def _forward(
         storage.tensor[place : place + count] = y
         last[counts[t + 1] : count] = y[counts[t + 1] :]
 
-    h, (_, *finals), arrays = runner.forward(values, packing, keep=keep, between=feed)
+    h, (_, *finals), arrays = runner.forward(values, packing, save=save, between=feed)
     return (fed, last, *finals, h, arrays)
 
 
@@ -90,7 +80,7 @@ class _FedRecurrence(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         count, end = counts[0], sum(counts)
         ctx.feedback = make(tensors[count:end], packing)
-        *results, h, ctx.arrays = _forward(runner, packing, tensors[:count], ctx.feedback, keep=True)
+        *results, h, ctx.arrays = _forward(runner, packing, tensors[:count], ctx.feedback, save=True)
         ctx.runner, ctx.packing, ctx.make, ctx.counts = runner, packing, make, counts
         ctx.save_for_backward(*tensors, results[0], h)
         return tuple(results)
@@ -100,12 +90,12 @@ class _FedRecurrence(torch.autograd.Function):
         runner, packing, count, end = ctx.runner, ctx.packing, ctx.counts[0], sum(ctx.counts)
         *tensors, fed, h = ctx.saved_tensors
         if needs_history(errors):
-            found = differentiable_gradients(runner.trace, packing, tensors, errors, ctx.counts, ctx.make)
-            return None, None, None, None, *found
+            gradients = differentiable_gradients(runner.trace, packing, tensors, errors, ctx.counts, ctx.make)
+            return None, None, None, None, *gradients
         values = Values.of(tensors[:count], runner.trace)
-        if ctx.arrays is None:  # backward once more through the same graph: what was written over is made again
+        if ctx.arrays is None:  # a second backward pass: the first one has overwritten the arrays
             ctx.feedback = ctx.make(tensors[count:end], packing)
-            ctx.arrays = _forward(runner, packing, tensors[:count], ctx.feedback, keep=True)[-1]
+            ctx.arrays = _forward(runner, packing, tensors[:count], ctx.feedback, save=True)[-1]
         arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(h)}, None
         needed = Values.of(ctx.needs_input_grad[4 : 4 + count], runner.trace)
         at_fed, *at_states = (error.resolve_neg().contiguous() for error in errors)
@@ -116,7 +106,7 @@ class _FedRecurrence(torch.autograd.Function):
             rows = slice(int(packing.begins[t]), int(packing.begins[t] + packing.counts[t]))
             error = arrays[carried].tensor[: packing.counts[t]]
             at_h[rows] = ctx.feedback.backward(t, h[rows], fed[rows], at_fed[rows] + error)
-            error.zero_()  # what was fed is made here; nothing of it is carried on
+            error.zero_()  # the feedback replaces this state, so no error passes to the position before
 
-        found = runner.backward(values, packing, arrays, [at_h, *at_states], needed, feed_back)
-        return None, None, None, None, *found, *ctx.feedback.gradients(), *[None] * (len(tensors) - end)
+        gradients = runner.backward(values, packing, arrays, [at_h, *at_states], needed, feed_back)
+        return None, None, None, None, *gradients, *ctx.feedback.gradients(), *[None] * (len(tensors) - end)

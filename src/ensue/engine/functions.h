@@ -1,7 +1,7 @@
 /* Functions of one number for printed recurrent steps; comes after kernels.h.
  *
- * exp_, expm1_, sigmoid_, tanh_, log_, log1p_ and in float erf_ have no branches and no calls, so that a loop over them becomes vector code. Each is
- * within 3 units in the last place where the result is a normal number, and keeps NaN. */
+ * exp_, expm1_, sigmoid_, tanh_, log_, log1p_ and in float erf_ have no branches and no calls, so that the compiler
+ * vectorizes loops over them. The error of a normal result is at most 3 units in the last place. NaN stays NaN. */
 #define sqrt_ PICK(sqrtf, sqrt)
 #define sin_ PICK(sinf, sin)
 #define cos_ PICK(cosf, cos)
@@ -24,7 +24,7 @@ INLINE real real_of(bits b) {
 #define ROUNDER PICK(0x1.8p23f, 0x1.8p52)
 #define EXPONENT PICK(23, 52)
 
-/* log 2 in two parts: n times the first is exact. */
+/* log 2 as a sum of two numbers: n times the first is exact. */
 #define LOG_2_HIGH PICK(0x1.63p-1f, 0x1.62e42feep-1)
 #define LOG_2_LOW PICK(-0x1.bd0106p-13f, 0x1.a39ef35793c76p-33)
 
@@ -62,29 +62,29 @@ INLINE real clamp(real x, real low, real high) {
 
 /* exp(x), in two factors: 2^n may be infinite or too small where exp(x) is not. */
 INLINE real exp_(real x) {
-    real whole, m = reduce(clamp(x, PICK(-104, -746), PICK(89, 710)), &whole);
-    real half = (whole - ROUNDER) * (real)0.5 + ROUNDER;
-    real other = real_of(((bits_of(whole) - bits_of(half)) << EXPONENT) + bits_of(1));
+    real shifted, m = reduce(clamp(x, PICK(-104, -746), PICK(89, 710)), &shifted);
+    real half = (shifted - ROUNDER) * (real)0.5 + ROUNDER;
+    real other = real_of(((bits_of(shifted) - bits_of(half)) << EXPONENT) + bits_of(1));
     return (m + 1) * power_of_two(half) * other;
 }
 
 /* exp(x) - 1, which is exact near 0 too. */
 INLINE real expm1_(real x) {
-    real whole, m = reduce(clamp(x, PICK(-87, -708), 1), &whole), power = power_of_two(whole);
+    real shifted, m = reduce(clamp(x, PICK(-87, -708), 1), &shifted), power = power_of_two(shifted);
     return x > 1 ? exp_(x) - 1 : PICK(copysignf, copysign)(m * power + (power - 1), x);
 }
 
 /* 1 / (1 + exp(-x)); a result too small for a normal number is 0. */
 INLINE real sigmoid_(real x) {
-    real whole, m = reduce(clamp(-x, PICK(-87, -708), PICK(89, 710)), &whole);
-    return 1 / (1 + (m + 1) * power_of_two(whole));
+    real shifted, m = reduce(clamp(-x, PICK(-87, -708), PICK(89, 710)), &shifted);
+    return 1 / (1 + (m + 1) * power_of_two(shifted));
 }
 
 /* With m = exp(2|x|) - 1, tanh |x| = m / (m + 2), which is exact near 0 too; past the bound it rounds to 1. */
 INLINE real tanh_(real x) {
-    real whole, size = PICK(fabsf, fabs)(x);
-    real m = reduce(2 * (size > PICK(10, 20) ? PICK(10, 20) : size), &whole);
-    real power = power_of_two(whole);
+    real shifted, size = PICK(fabsf, fabs)(x);
+    real m = reduce(2 * (size > PICK(10, 20) ? PICK(10, 20) : size), &shifted);
+    real power = power_of_two(shifted);
     m = m * power + (power - 1);
     return PICK(copysignf, copysign)(m / (m + 2), x);
 }
@@ -92,7 +92,7 @@ INLINE real tanh_(real x) {
 #if REAL_IS_DOUBLE
 #define erf_ erf
 #else
-/* Near 0 x (1 + q(x^2)), else 1 - exp(p(|x|)); polynomials with the least largest error. From 4 on it rounds to 1. */
+/* Near 0 x (1 + q(x^2)), else 1 - exp(p(|x|)); minimax polynomials. From 4 on the result rounds to 1. */
 INLINE real erf_(real x) {
     real size = fabsf(x), square = x * x, t = size > 4 ? 4 : size;
     real q = 8.27119895e-05f, p = 0.00019718458f;

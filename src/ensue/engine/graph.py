@@ -1,24 +1,29 @@
 """One step of a cell as a graph of values, each a vector of features for every row of the batch.
 
-Leaves are what a step is given: `input` (of this position), `state` (from the position before), `vector` (the same for
-all rows: a parameter) and `constant`; in a backward pass also `error`, what arrives from outside. In between stand the
-pointwise operations of `operations.py`, whose arguments have the width of their result or width 1, and five that are
-not pointwise: `slice` and `cat` of features, `sum` over features, `spread`, which repeats features, and `product` with
-a matrix (`product_t`: with its transpose).
+The leaves are the inputs of a step: `input` (x at this position), `state` (from the position before), `vector` (a
+parameter, the same for all rows) and `constant`; in a backward pass also `error` (at a result of the step). The other
+nodes are the pointwise operations `OPERATIONS`, whose arguments have the width of their result or width 1, and five
+other operations: `slice` and `cat` of features, `sum` over features, `spread`, which repeats features, and `product`
+with a matrix (`product_t`: with its transpose).
 
-Features in several dimensions (heads, matrices) stand one after another, the last dimension innermost. A sum over one
-of them has for each feature (o, i) the total of the features (o, c, i); `number` is how many i there are. A spread is
-the other way round: its features (o, c, i) are the feature (o, i).
+Features in several dimensions (heads, matrices) are flattened in row-major order. A sum over dimension c turns features
+of shape (o, c, i) into features of shape (o, i). A spread is the transpose of a sum: it repeats features of shape
+(o, i) along a new dimension c. The `number` of a sum or spread is the size of i.
 
-A graph never holds the same value twice: nodes that are written alike are one node.
+Equal expressions share one node.
+
+A new operation is a new row of `OPERATIONS`. Comparisons are written so that NaN propagates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
+
+import torch
 
 LEAVES = frozenset({"input", "state", "vector", "constant", "error"})
 PRODUCTS = frozenset({"product", "product_t"})
@@ -27,21 +32,21 @@ NOT_POINTWISE = LEAVES | PRODUCTS | {"slice", "cat", "sum", "spread"}
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A value: (rows, width) numbers."""
+    """A value, (rows, width)."""
 
     graph: Graph = field(repr=False)
     op: str
     args: tuple[Node, ...] = field(repr=False)
     width: int
     number: float
-    """Which input, state, vector, error or matrix; the value of a constant; where a slice begins; how many features of
-    a sum or spread lie side by side."""
+    """The index of an input, state, vector, error or matrix; the value of a constant; the start of a slice; the size of
+    the inner dimension of a sum or spread."""
     order: int
-    """Place in the graph: arguments come before what is made of them."""
+    """The position in the graph, in topological order."""
 
     @property
     def index(self) -> int:
-        """`number` of everything but a constant."""
+        """The `number` of a node that is not a constant."""
         return int(self.number)
 
     def __add__(self, other: Node | float) -> Node:
@@ -66,36 +71,37 @@ class Node:
 
 
 class Graph:
-    """Makes nodes; for a node that was made before, the same object."""
+    """A graph of nodes without duplicates."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, tuple[int, ...], int, str], Node] = {}
+        self._nodes: dict[tuple[str, tuple[int, ...], int, str], Node] = {}
         self.is_exact = False
-        """Whether 0 is a number, which makes NaN of infinity, and not a sign that nothing is there."""
+        """Whether products with 0 are computed, since 0 · ∞ is NaN; if False, they are simplified to 0."""
         self.blocks: dict[int, set[int]] = {}
-        """The blocks of features into which sums and spreads divide each width; each divides the next."""
+        """For each width, the sizes of the blocks into which sums and spreads divide the features. Every size divides
+        the next larger size."""
 
     def node(self, op: str, args: Iterable[Node] = (), *, width: int, number: float = 0) -> Node:
-        """The node of an operation on `args`, made or known; the fields are those of `Node`."""
+        """Return the node of an operation on `args`, with the fields of `Node`."""
         args = tuple(args)
         key = (op, tuple(arg.order for arg in args), width, repr(number))  # 0.0 equals -0.0
-        if key not in self._known:
-            self._known[key] = Node(self, op, args, width, number, len(self._known))
-        return self._known[key]
+        if key not in self._nodes:
+            self._nodes[key] = Node(self, op, args, width, number, len(self._nodes))
+        return self._nodes[key]
 
     def constant(self, value: float, width: int = 1) -> Node:
-        """A number that all features of all rows have."""
+        """Return a constant, the same in all features of all rows."""
         return self.node("constant", width=width, number=float(value))
 
     def pointwise(self, op: str, *args: Node | float) -> Node:
-        """An operation of the table, on nodes of one width or of width 1; simplified where an argument is 0 or 1."""
+        """Return a pointwise operation on nodes of one width or of width 1, simplified if an argument is 0 or 1."""
         nodes = [arg if isinstance(arg, Node) else self.constant(arg) for arg in args]
         width = max(node.width for node in nodes)
         assert all(node.width in (1, width) for node in nodes), (op, nodes)
-        return _simpler(op, nodes, width, self.is_exact) or self.node(op, nodes, width=width)
+        return _simplify(op, nodes, width, self.is_exact) or self.node(op, nodes, width=width)
 
     def slice(self, node: Node, start: int, width: int) -> Node:
-        """Some features of a node; of a pointwise result, the result of these features of its arguments."""
+        """Return `width` features of a node from `start` on; a slice of a pointwise operation slices its arguments."""
         if width == node.width:
             return node
         if node.op == "slice":
@@ -105,35 +111,31 @@ class Graph:
         if node.op == "cat":
             return self._slice_of_cat(node, start, width)
         if node.op == "spread":
-            node = self._of_rows(node)
+            node = self._with_rows(node)
         elif node.op not in NOT_POINTWISE:
-            parts = [arg if arg.width == 1 else self.slice(arg, start, width) for arg in node.args]
-            return self.broadcast(self.pointwise(node.op, *parts), width)
+            args = [arg if arg.width == 1 else self.slice(arg, start, width) for arg in node.args]
+            return self.broadcast(self.pointwise(node.op, *args), width)
         return self.node("slice", [node], width=width, number=start)
 
     def _slice_of_cat(self, node: Node, start: int, width: int) -> Node:
-        parts, begin = [], 0
-        for part in node.args:
-            lower, upper = max(start, begin), min(start + width, begin + part.width)
+        slices, begin = [], 0
+        for arg in node.args:
+            lower, upper = max(start, begin), min(start + width, begin + arg.width)
             if lower < upper:
-                parts.append(self.slice(part, lower - begin, upper - lower))
-            begin += part.width
-        return self.cat(parts)
+                slices.append(self.slice(arg, lower - begin, upper - lower))
+            begin += arg.width
+        return self.cat(slices)
 
-    def cat(self, parts: Iterable[Node]) -> Node:
-        """The features of all parts side by side."""
-        flat = [piece for part in parts for piece in (part.args if part.op == "cat" else [part])]
-        parts = [part for part in flat if part.width]
-        if len(parts) == 1:
-            return parts[0]
-        return self.node(
-            "cat",
-            [p if p.op == "constant" else self._of_rows(p) for p in parts],
-            width=sum(part.width for part in parts),
-        )
+    def cat(self, nodes: Iterable[Node]) -> Node:
+        """Return the concatenation of features."""
+        flat = [arg for node in nodes for arg in (node.args if node.op == "cat" else [node]) if arg.width]
+        if len(flat) == 1:
+            return flat[0]
+        args = [arg if arg.op == "constant" else self._with_rows(arg) for arg in flat]
+        return self.node("cat", args, width=sum(arg.width for arg in flat))
 
     def sum(self, node: Node, width: int = 1, inner: int = 1) -> Node:
-        """Over one dimension of the features, inside of which there are `inner` others; over all, for a width of 1."""
+        """Return the sum over a dimension of the features; `inner` is the size of the dimensions after it."""
         if node.op == "constant":
             return self.constant(node.number * node.width / width, width)
         if node.width == width:
@@ -142,63 +144,64 @@ class Graph:
         return self.node("sum", [node], width=width, number=inner)
 
     def spread(self, node: Node, width: int, inner: int = 1) -> Node:
-        """Along one dimension of the features, inside of which there are `inner` others."""
+        """Return the features repeated along a new dimension; `inner` is the size of the dimensions after it."""
         if node.width in (1, width) or node.op == "constant":
             return self.broadcast(node, width)
         if node.op == "spread":
-            (few,) = node.args
-            if inner * few.width == node.index * node.width:  # along the next dimension, too
-                return self.spread(few, width, node.index)
-            node = self._of_rows(node)
+            (source,) = node.args
+            if inner * source.width == node.index * node.width:  # both repetitions are along adjacent dimensions
+                return self.spread(source, width, node.index)
+            node = self._with_rows(node)
         self._divide(width, inner, width // node.width)
         return self.node("spread", [node], width=width, number=inner)
 
     def _divide(self, width: int, inner: int, count: int) -> None:
         blocks = sorted({*self.blocks.get(width, ()), inner, inner * count, 1, width})
         if any(large % small for small, large in pairwise(blocks)):
-            raise ValueError("features that are divided in two ways")
+            raise ValueError("two divisions of the same features that do not nest")
         self.blocks[width] = set(blocks)
 
     def product(self, node: Node, matrix: int, width: int, *, transposed: bool = False) -> Node:
-        """`node` times the matrix of this number, or times its transpose; `width` is that of the result."""
+        """Return the product, of `width` features, of `node` and the matrix number `matrix` or its transpose."""
         if not self.is_exact and _is_number(node, 0):
             return self.constant(0, width)
         op = "product_t" if transposed else "product"
-        return self.node(op, [self._of_rows(node)], width=width, number=matrix)
+        return self.node(op, [self._with_rows(node)], width=width, number=matrix)
 
-    def _of_rows(self, node: Node) -> Node:
-        """`node`, or a copy for each row where it is the same for all, or stands in no array by itself."""
-        leaves = {part.op for part in reachable([node]) if not part.args}
-        return (
-            node
-            if leaves - {"vector", "constant"} and node.op != "spread"
-            else self.node("copy", [node], width=node.width)
-        )
+    def _with_rows(self, node: Node) -> Node:
+        """Return `node`, or a copy of it if all rows share its value or it is a spread, which is not stored."""
+        leaves = {source.op for source in reachable([node]) if not source.args}
+        has_rows = leaves - {"vector", "constant"} and node.op != "spread"
+        return node if has_rows else self.node("copy", [node], width=node.width)
 
     def broadcast(self, node: Node, width: int) -> Node:
-        """`node` at `width`, which it has already unless it is one number for each row, or a constant."""
+        """Return `node`, a constant or a node with 1 or `width` features, broadcast to `width` features."""
         if node.op == "constant":
             return self.constant(node.number, width)
-        return node if node.width == width else self.node("add", [self.constant(-0.0, width), node], width=width)
+        if node.width == width:
+            return node
+        return self.node("add", [self.constant(-0.0, width), node], width=width)  # x + -0.0 is x, for x = -0.0 too
 
 
-def _simpler(op: str, args: list[Node], width: int, is_exact: bool) -> Node | None:
-    """The simpler form of a pointwise operation where an argument is 0 or 1; None where there is none."""
+def _simplify(op: str, args: list[Node], width: int, is_exact: bool) -> Node | None:
+    """Return the simpler form of a pointwise operation with an argument 0 or 1, or None."""
     if len(args) != 2:
         return None
     a, b = args
-    found, zero = None, math.nan if is_exact else 0.0
+    simple, zero = None, math.nan if is_exact else 0.0
     if op == "add":
-        found = a if _is_number(b, zero) else b if _is_number(a, zero) else None
+        simple = a if _is_number(b, zero) else b if _is_number(a, zero) else None
     elif op == "sub" and _is_number(b, 0) and not (is_exact and math.copysign(1, b.number) < 0):
-        found = a
+        simple = a
     elif op == "mul":
-        found = a if _is_number(b, 1) or _is_number(a, zero) else b if _is_number(a, 1) or _is_number(b, zero) else None
+        simple = (
+            a if _is_number(b, 1) or _is_number(a, zero) else b if _is_number(a, 1) or _is_number(b, zero) else None
+        )
     elif op == "div" and _is_number(b, 1):
-        found = a
-    if found is not None and found.width != width:
-        return found.graph.constant(found.number, width) if found.op == "constant" else None
-    return found
+        simple = a
+    if simple is not None and simple.width != width:
+        return simple.graph.constant(simple.number, width) if simple.op == "constant" else None
+    return simple
 
 
 def _is_number(node: Node, value: float) -> bool:
@@ -206,14 +209,117 @@ def _is_number(node: Node, value: float) -> bool:
 
 
 def reachable(nodes: Iterable[Node], *, leaves: Iterable[Node] = ()) -> Iterator[Node]:
-    """The nodes that `nodes` are made of, and they themselves, arguments first; not what `leaves` are made of."""
+    """Return `nodes` and their arguments, recursively, in topological order, without the arguments of `leaves`."""
     stop = {node.order for node in leaves}
-    found: dict[int, Node] = {}
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if node.order not in found:
-            found[node.order] = node
+    by_order: dict[int, Node] = {}
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if node.order not in by_order:
+            by_order[node.order] = node
             if node.order not in stop:
-                waiting.extend(node.args)
-    return iter(found[order] for order in sorted(found))
+                pending.extend(node.args)
+    return iter(by_order[order] for order in sorted(by_order))
+
+
+Gradients = tuple[Node | None, ...]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A pointwise operation."""
+
+    plain: Callable[..., Any]
+    """The function of torch."""
+    c: str
+    """The expression in C; {0}, {1} and {2} are the arguments."""
+    derivative: Callable[[Node, Node], Gradients]
+    """A function from the node y and the error g at y to the error at each argument, or None."""
+    is_condition: bool = False
+    """Whether the values are booleans."""
+
+    @property
+    def is_arithmetic(self) -> bool:
+        """Whether the C expression also holds for vectors: it has no call and no condition."""
+        return "(" not in self.c
+
+
+COSTLY = frozenset({"div", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf"})
+"""Operations that take longer than reading a number from memory."""
+
+
+def _no_gradient(y: Node, g: Node) -> Gradients:
+    return (None,) * len(y.args)
+
+
+def _where_gradient(y: Node, g: Node) -> Gradients:
+    condition = y.args[0]
+    return None, _where(condition, g, 0.0), _where(condition, 0.0, g)
+
+
+def _where(condition: Node, a: Node | float, b: Node | float) -> Node:
+    return condition.graph.pointwise("where", condition, a, b)
+
+
+def _extremum_gradient(y: Node, g: Node) -> Gradients:
+    """Return the errors at both arguments: g / 2 each if they are equal, g each if one of them is NaN."""
+    a, b = y.args
+    shared = _where(y.graph.pointwise("eq", a, b), g * 0.5, g)
+    is_a_discarded, is_b_discarded = (
+        y.graph.pointwise(op, a, b) for op in (("lt", "gt") if y.op == "maximum" else ("gt", "lt"))
+    )
+    return _where(is_a_discarded, 0.0, shared), _where(is_b_discarded, 0.0, shared)
+
+
+def _abs_gradient(y: Node, g: Node) -> Gradients:
+    (a,) = y.args
+    negative = _where(y.graph.pointwise("lt", a, 0.0), -g, 0.0)
+    return (_where(y.graph.pointwise("gt", a, 0.0), g, negative),)
+
+
+def _apply(op: str, node: Node) -> Node:
+    return node.graph.pointwise(op, node)
+
+
+def _condition(plain: Callable[..., Any], c: str) -> Operation:
+    return Operation(plain, c, _no_gradient, is_condition=True)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "add": Operation(torch.add, "{0} + {1}", lambda y, g: (g, g)),
+    "sub": Operation(torch.sub, "{0} - {1}", lambda y, g: (g, -g)),
+    "mul": Operation(torch.mul, "{0} * {1}", lambda y, g: (g * y.args[1], g * y.args[0])),
+    "div": Operation(torch.div, "{0} / {1}", lambda y, g: (g / y.args[1], -(g * y) / y.args[1])),
+    "neg": Operation(torch.neg, "-{0}", lambda y, g: (-g,)),
+    "sigmoid": Operation(torch.sigmoid, "sigmoid_({0})", lambda y, g: (g * (y * (1 - y)),)),
+    "tanh": Operation(torch.tanh, "tanh_({0})", lambda y, g: (g * (1 - y * y),)),
+    "relu": Operation(
+        torch.relu, "({0} < 0 ? 0 : {0})", lambda y, g: (_where(y.graph.pointwise("le", y, 0.0), 0.0, g),)
+    ),
+    "exp": Operation(torch.exp, "exp_({0})", lambda y, g: (g * y,)),
+    "expm1": Operation(torch.expm1, "expm1_({0})", lambda y, g: (g * _apply("exp", y.args[0]),)),
+    "log": Operation(torch.log, "log_({0})", lambda y, g: (g / y.args[0],)),
+    "log1p": Operation(torch.log1p, "log1p_({0})", lambda y, g: (g / (y.args[0] + 1),)),
+    "sqrt": Operation(torch.sqrt, "sqrt_({0})", lambda y, g: (g * 0.5 / y,)),
+    "rsqrt": Operation(torch.rsqrt, "1 / sqrt_({0})", lambda y, g: (g * -0.5 * (y * y * y),)),
+    "sin": Operation(torch.sin, "sin_({0})", lambda y, g: (g * _apply("cos", y.args[0]),)),
+    "cos": Operation(torch.cos, "cos_({0})", lambda y, g: (-(g * _apply("sin", y.args[0])),)),
+    "erf": Operation(
+        torch.erf, "erf_({0})", lambda y, g: (g * (2 / math.sqrt(math.pi)) * _apply("exp", -(y.args[0] * y.args[0])),)
+    ),
+    "abs": Operation(torch.abs, "fabs_({0})", _abs_gradient),
+    "maximum": Operation(torch.maximum, "({0} > {1} || {0} != {0} ? {0} : {1})", _extremum_gradient),
+    "minimum": Operation(torch.minimum, "({0} < {1} || {0} != {0} ? {0} : {1})", _extremum_gradient),
+    "stop": Operation(torch.clone, "{0}", _no_gradient),
+    "copy": Operation(torch.clone, "{0}", lambda y, g: (g,)),
+    "where": Operation(torch.where, "({0} ? {1} : {2})", _where_gradient),
+    "gt": _condition(torch.gt, "({0} > {1})"),
+    "ge": _condition(torch.ge, "({0} >= {1})"),
+    "lt": _condition(torch.lt, "({0} < {1})"),
+    "le": _condition(torch.le, "({0} <= {1})"),
+    "eq": _condition(torch.eq, "({0} == {1})"),
+    "ne": _condition(torch.ne, "({0} != {1})"),
+    "and": _condition(torch.logical_and, "({0} && {1})"),
+    "or": _condition(torch.logical_or, "({0} || {1})"),
+    "not": _condition(torch.logical_not, "(!{0})"),
+}

@@ -1,18 +1,18 @@
 /* Matrix products for printed recurrent steps.
  *
  * A printed file includes this once and is compiled for one type: -DREAL_IS_DOUBLE=0 makes `real` float, =1 makes it
- * double, and an engine that needs both compiles the same file into two libraries. C11 with the vector extensions of
- * gcc and clang; the width of a vector follows the target (-march=native). Compile with -ffp-contract=fast, but not
- * with -ffast-math: the rounding in functions.h must stay as written, and NaN must stay NaN.
+ * double; an engine that needs both compiles the file into two libraries. C11 with the vector extensions of gcc and
+ * clang; the width of a vector follows the target (-march=native). Compile with -ffp-contract=fast, but not with
+ * -ffast-math: the rounding in functions.h must stay as written, and NaN must stay NaN.
  *
  * A product C = A B packs B (k x n) once and uses it for many steps. Packed, B is cut into panels of PANEL columns:
  * entry (p, j) lies at (j / PANEL) * k * PANEL + p * PANEL + j % PANEL, and columns past n are zero. A panel is read
- * from front to back whatever the strides of B were, so a transpose needs no copy of its own. Packed memory should
- * start at a multiple of 64 bytes: any other start is correct but slower. All strides count reals, not bytes.
+ * from front to back with any strides of B, so a transpose needs no extra copy. Packed memory should start at a
+ * multiple of 64 bytes: any other start is correct but slower. All strides count reals, not bytes.
  *
  * With -DREAL_IS_DOUBLE=0 -DPRODUCTS_IN_BF16=1, on a processor with AVX512_BF16, the factors of a product are rounded
- * to bf16 (to nearest even; subnormal numbers to 0) and summed in float: B when it is packed, A on the way. Then a real
- * of packed memory is a pair of entries, of rows 2p and 2p + 1, and a row past k is zero. Elsewhere nothing changes.
+ * to bf16 (to nearest even; subnormal numbers to 0) and summed in float: B when it is packed, A during the product.
+ * Then a real of packed memory is a pair of entries, of rows 2p and 2p + 1, and a row past k is zero.
  * With -DPRODUCTS_IN_AMX=1 too, on a processor with AMX, amx.h has to follow, which multiplies such pairs in tile
  * registers; there the rows of pairs are a multiple of AMX_ROWS. */
 #ifndef ENSUE_KERNELS_H
@@ -65,16 +65,16 @@ enum {
     LANES = VECTOR_BYTES / sizeof(real),
     PANEL = 2 * LANES,
     PAIR = IN_BF16 ? 2 : 1, /* entries in one real of packed memory */
-    AMX_ROWS = 16, /* of a tile register */
+    AMX_ROWS = 16, /* rows of a tile register */
     BLOCK = (IN_AMX ? 1024 : 2048) / sizeof(real) * PAIR, /* a tile of A with this many columns fits in the L1 cache, */
     BLOCK_WORDS = BLOCK / PAIR,
     BLOCK_PANELS = 512 * 1024 / (BLOCK_WORDS * PANEL * sizeof(real)), /* and these panels in half an L2 cache */
-    /* A longer sum is added up from parts, for less rounding error; the factors in bf16 have far more than that. */
-    RUN = IN_BF16 ? BLOCK_WORDS : 128,
+    /* Longer sums are added in chunks of this length, which round less; factors in bf16 have a far larger error. */
+    SUM_CHUNK = IN_BF16 ? BLOCK_WORDS : 128,
 };
 
 typedef real vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
-/* Of arguments: gcc from 14 on fails at one that is a `vector`, on ARM. */
+/* The type of vector arguments: since version 14, gcc fails on ARM if an argument is a `vector`. */
 typedef real aligned_vector __attribute__((vector_size(VECTOR_BYTES)));
 
 #define UNUSED __attribute__((unused))
@@ -92,22 +92,23 @@ typedef real aligned_vector __attribute__((vector_size(VECTOR_BYTES)));
 #define KEEP(v) (void)(v)
 #endif
 
-INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The size of the next of equal parts, none longer than `limit`: 13 rows in tiles of 12 are 7 and 6, not 12 and 1. */
-INLINE int64_t even_part(int64_t left, int64_t limit) {
-    int64_t parts = 1 + (left - 1) / limit;
-    return (left + parts - 1) / parts;
+/* The size of the next chunk, if `left` entries are split evenly into chunks of at most `limit`: 13 rows in tiles of
+ * 12 are 7 and 6, not 12 and 1. */
+INLINE int64_t even_chunk(int64_t left, int64_t limit) {
+    int64_t chunks = 1 + (left - 1) / limit;
+    return (left + chunks - 1) / chunks;
 }
 
-/* Reals that k entries take, and number of reals in a packed k x n matrix. */
+/* The number of reals that store k entries, and the number of reals in a packed k x n matrix. */
 INLINE int64_t words(int64_t k) {
     int64_t pairs = (k + PAIR - 1) / PAIR;
     return IN_AMX ? (pairs + AMX_ROWS - 1) / AMX_ROWS * AMX_ROWS : pairs;
 }
 UNUSED static int64_t packed_size(int64_t k, int64_t n) { return (n + PANEL - 1) / PANEL * PANEL * words(k); }
 
-/* Two vectors, number by number in turns: a0 b0 a1 b1 ..., its first or its second half. */
+/* Two vectors interleaved, a0 b0 a1 b1 ...: the first or the second half. */
 #if defined(__clang__) || __GNUC__ >= 12
 #define SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -128,7 +129,7 @@ typedef bits places __attribute__((vector_size(VECTOR_BYTES)));
 #define SECOND_HALVES 1, 3
 #endif
 
-/* to[p * ld_to + j] = from[j * ld + p] for p, j < LANES: rows taken in turns log LANES times are columns. */
+/* to[p * ld_to + j] = from[j * ld + p] for p, j < LANES: interleaving the rows log2(LANES) times transposes them. */
 INLINE void transpose_square(const real *from, int64_t ld, real *to, int64_t ld_to) {
     vector v[LANES], w[LANES];
 #pragma GCC unroll 16
@@ -155,7 +156,7 @@ typedef int32_t word __attribute__((may_alias));
 
 /* from[0], from[stride], ...: at most 16, and zeros after `count`. */
 INLINE __m512 load_lanes(int64_t count, const real *from, int64_t stride) {
-    count = count < 0 ? 0 : least(count, LANES);
+    count = count < 0 ? 0 : minimum(count, LANES);
     if (stride == 1)
         return _mm512_maskz_loadu_ps((1u << count) - 1, from);
     real lanes[LANES] = {0};
@@ -164,12 +165,12 @@ INLINE __m512 load_lanes(int64_t count, const real *from, int64_t stride) {
     return _mm512_loadu_ps(lanes);
 }
 
-/* Each row of A (rows x k) as pairs of neighbors, the rows `ld` reals apart; writes whole vectors. */
+/* Each row of A (rows x k) as pairs of neighbors, the rows `ld` reals apart; writes complete vectors. */
 INLINE void pair_rows(int64_t rows, int64_t k, const real *A, int64_t row_stride, int64_t column_stride, real *to,
                       int64_t ld) {
     for (int64_t i = 0; i < rows; i++, A += row_stride, to += ld)
         for (int64_t p = 0; p < k; p += 2 * LANES) {
-            /* The next row: the processor does not look ahead from one to another. */
+            /* The processor does not prefetch the next row. */
             __builtin_prefetch(A + row_stride + p * column_stride);
             __builtin_prefetch(A + row_stride + (p + LANES) * column_stride);
             __m512 low = load_lanes(k - p, A + p * column_stride, column_stride);
@@ -178,7 +179,7 @@ INLINE void pair_rows(int64_t rows, int64_t k, const real *A, int64_t row_stride
         }
 }
 
-/* The pairs of at most 16 columns of two rows of B, or of one and zeros, or of none; a row is contiguous. */
+/* The pairs of at most 16 columns of two rows of B; a missing row is zeros. Rows are contiguous. */
 INLINE __m512i pair_columns(int64_t columns, int64_t rows, const real *B, int64_t row_stride) {
     __m512 low = rows > 0 ? load_lanes(columns, B, 1) : _mm512_setzero_ps();
     __m512 high = rows > 1 ? load_lanes(columns, B + row_stride, 1) : _mm512_setzero_ps();
@@ -191,17 +192,17 @@ INLINE __m512i pair_columns(int64_t columns, int64_t rows, const real *B, int64_
 UNUSED static void pack(int64_t k, int64_t n, const real *B, int64_t row_stride, int64_t column_stride, real *packed) {
     for (int64_t j = 0; j < n; j += PANEL, packed += words(k) * PANEL) {
         const real *from = B + j * column_stride;
-        int64_t columns = least(PANEL, n - j);
+        int64_t columns = minimum(PANEL, n - j);
         for (int64_t p = 0; column_stride == 1 && p < PAIR * words(k); p += 2)
             for (int64_t q = 0; q < PANEL; q += LANES)
                 _mm512_storeu_si512(packed + p / 2 * PANEL + q,
                                     pair_columns(columns - q, k - p, from + p * row_stride + q, row_stride));
         for (int64_t p = 0; column_stride != 1 && p < k; p += 2 * LANES) {
             real square[PANEL][LANES] = {{0}};
-            pair_rows(columns, least(k - p, 2 * LANES), from + p * row_stride, column_stride, row_stride, *square,
+            pair_rows(columns, minimum(k - p, 2 * LANES), from + p * row_stride, column_stride, row_stride, *square,
                       LANES);
             real *to = packed + p / 2 * PANEL;
-            int64_t rows = least(LANES, words(k - p));
+            int64_t rows = minimum(LANES, words(k - p));
             for (int64_t q = 0; rows == LANES && q < PANEL; q += LANES)
                 transpose_square(square[q], LANES, to + q, PANEL);
             for (int64_t r = 0; rows < LANES && r < rows; r++)
@@ -224,10 +225,10 @@ INLINE void add_outer(const int rows, vector sum[][2], const real *A, int64_t ro
     }
 }
 #else
-/* Packs B[p * row_stride + j * column_stride], p < k, j < n: rows or columns without gaps by whole vectors. */
+/* Packs B[p * row_stride + j * column_stride], p < k, j < n; contiguous rows or columns are copied as vectors. */
 UNUSED static void pack(int64_t k, int64_t n, const real *B, int64_t row_stride, int64_t column_stride, real *packed) {
     for (int64_t j = 0; j < n; j += PANEL, packed += k * PANEL) {
-        int64_t columns = least(PANEL, n - j), p = 0;
+        int64_t columns = minimum(PANEL, n - j), p = 0;
         const real *from = B + j * column_stride;
         if (columns == PANEL && column_stride == 1)
             for (; p < k; p++)
@@ -298,7 +299,7 @@ static void tile_by_rows(int64_t rows, int64_t k, const real *A, int64_t row_str
     switch (rows) { CASES }
 }
 
-/* A tile whose columns of A are contiguous, TILE_ROWS apart: as `copy_columns` leaves them. */
+/* A tile whose columns of A are contiguous, TILE_ROWS apart, as written by `copy_columns`. */
 static void tile_by_columns(int64_t rows, int64_t k, const real *A, const real *panel, real *C, int64_t ldc,
                             int accumulate) {
     enum { row_stride = 1, column_stride = TILE_ROWS };
@@ -308,23 +309,23 @@ static void tile_by_columns(int64_t rows, int64_t k, const real *A, const real *
 #undef CASE
 #undef CHAINS
 
-/* At most TILE_ROWS rows of C (rows x n) = or += as many rows of A times the panels, `panel_stride` apart. A is as
- * `tile_by_rows` or as `tile_by_columns` takes it. The columns of a last, partly filled panel go through `edge`. */
+/* At most TILE_ROWS rows of C (rows x n) = or += the same rows of A times the panels, which are `panel_stride` apart. A
+ * has the layout of `tile_by_rows` or `tile_by_columns`. The columns of an incomplete last panel go through `edge`. */
 UNUSED static void row_of_tiles(int64_t rows, int64_t n, int64_t k, const real *A, int64_t row_stride, int by_rows,
                          const real *packed, int64_t panel_stride, real *C, int64_t ldc, int accumulate) {
     real edge[TILE_ROWS * PANEL];
     for (; n > 0; n -= PANEL, packed += panel_stride, C += PANEL) {
-        int whole = n >= PANEL, adds = whole && accumulate;
-        real *to = whole ? C : edge;
-        int64_t p = 0, run, stride = whole ? ldc : PANEL;
+        int is_full = n >= PANEL, adds = is_full && accumulate;
+        real *to = is_full ? C : edge;
+        int64_t p = 0, chunk, stride = is_full ? ldc : PANEL;
         do {
-            run = even_part(k - p, RUN);
+            chunk = even_chunk(k - p, SUM_CHUNK);
             if (by_rows)
-                tile_by_rows(rows, run, A + p, row_stride, packed + p * PANEL, to, stride, adds || p);
+                tile_by_rows(rows, chunk, A + p, row_stride, packed + p * PANEL, to, stride, adds || p);
             else
-                tile_by_columns(rows, run, A + p * TILE_ROWS, packed + p * PANEL, to, stride, adds || p);
-        } while ((p += run) < k);
-        for (int64_t i = 0; !whole && i < rows; i++)
+                tile_by_columns(rows, chunk, A + p * TILE_ROWS, packed + p * PANEL, to, stride, adds || p);
+        } while ((p += chunk) < k);
+        for (int64_t i = 0; !is_full && i < rows; i++)
             for (int64_t j = 0; j < n; j++)
                 C[i * ldc + j] = edge[i * PANEL + j] + (accumulate ? C[i * ldc + j] : 0);
     }
@@ -338,22 +339,22 @@ static void strip_of_product(int64_t m, int64_t n, int64_t depth, const real *A,
 #elif IN_BF16
 enum {
     STRIP = 10 * TILE_ROWS,
-    COPY_LD = BLOCK_WORDS + LANES, /* not a power of two, whose multiples share few places in the cache */
+    COPY_LD = BLOCK_WORDS + LANES, /* not a power of two, whose multiples map to few sets of the cache */
     TILE = TILE_ROWS * COPY_LD,
 };
 
-/* A (m x k, m <= STRIP) as pairs, `rows` to a tile: its rows COPY_LD apart, or not `by_rows`, for a unit row stride,
- * its columns TILE_ROWS apart. */
+/* Copies A (m x k, m <= STRIP) as pairs into tiles of `rows` rows. The rows of a tile are COPY_LD apart if `by_rows`;
+ * otherwise the row stride of A is 1, and the columns of a tile are TILE_ROWS apart. */
 INLINE void copy_strip(int64_t m, int64_t rows, int64_t k, const real *A, int64_t row_stride, int64_t column_stride,
                        int by_rows, real *copy) {
     for (int64_t i = 0; by_rows && i < m; i += rows, copy += TILE)
-        pair_rows(least(rows, m - i), k, A + i * row_stride, row_stride, column_stride, copy, COPY_LD);
+        pair_rows(minimum(rows, m - i), k, A + i * row_stride, row_stride, column_stride, copy, COPY_LD);
     for (int64_t p = 0; !by_rows && p < k; p += 2, A += 2 * column_stride, copy += TILE_ROWS)
         for (int64_t i = 0, t = 0; i < m; i += rows, t += TILE) {
-            /* Rows of A far apart are on pages of their own, where the processor does not look ahead. */
+            /* Distant rows of A are on different pages, across which the processor does not prefetch. */
             __builtin_prefetch(A + i + 16 * column_stride);
             __builtin_prefetch(A + i + 17 * column_stride);
-            _mm512_storeu_si512(copy + t, pair_columns(least(rows, m - i), k - p, A + i, column_stride));
+            _mm512_storeu_si512(copy + t, pair_columns(minimum(rows, m - i), k - p, A + i, column_stride));
         }
 }
 
@@ -363,31 +364,31 @@ static void strip_of_product(int64_t m, int64_t n, int64_t depth, const real *A,
                              int accumulate) {
     real copy[STRIP / TILE_ROWS * TILE];
     int by_rows = column_stride == 1 || row_stride != 1;
-    int64_t rows = even_part(m, TILE_ROWS);
+    int64_t rows = even_chunk(m, TILE_ROWS);
     copy_strip(m, rows, depth, A, row_stride, column_stride, by_rows, copy);
     for (int64_t j = 0; j < n; j += BLOCK_PANELS * PANEL)
         for (int64_t i = 0; i < m; i += rows)
-            row_of_tiles(least(rows, m - i), least(BLOCK_PANELS * PANEL, n - j), words(depth), copy + i / rows * TILE,
-                         COPY_LD, by_rows, packed + j / PANEL * panel_stride, panel_stride, C + i * ldc + j, ldc,
-                         accumulate);
+            row_of_tiles(minimum(rows, m - i), minimum(BLOCK_PANELS * PANEL, n - j), words(depth),
+                         copy + i / rows * TILE, COPY_LD, by_rows, packed + j / PANEL * panel_stride,
+                         panel_stride, C + i * ldc + j, ldc, accumulate);
 }
 #else
-/* Rows of A^T are read by whole lines of the cache: 48 floats or 24 doubles side by side are three. */
+/* Rows of A^T are read in complete cache lines: 48 adjacent floats or 24 doubles are three lines. */
 enum { STRIP = INT32_MAX, TILES = 4, GROUP = TILES * TILE_ROWS, TILE = TILE_ROWS * BLOCK };
 
-/* The columns of A (m x k, m <= GROUP), TILE_ROWS apart in tiles of `rows`. */
+/* Copies the columns of A (m x k, m <= GROUP) into tiles of `rows` rows, TILE_ROWS apart. */
 INLINE void copy_columns(int64_t m, int64_t rows, int64_t k, const real *A, int64_t row_stride, int64_t column_stride,
                          real *copy) {
     for (int64_t p = 0; p < k; p++, A += column_stride, copy += TILE_ROWS)
         if (m == GROUP && row_stride == 1) {
-            /* Rows of A^T are on pages of their own, where the processor does not look ahead. */
+            /* Rows of A^T are on different pages, across which the processor does not prefetch. */
             for (int64_t line = 0; line < GROUP; line += GROUP / 3)
                 __builtin_prefetch(A + 8 * column_stride + line);
             for (int64_t t = 0; t < TILES; t++)
                 memcpy(copy + t * TILE, A + t * TILE_ROWS, TILE_ROWS * sizeof(real)); /* of constant size: no call */
         } else
             for (int64_t i = 0; i < m; i += rows)
-                for (int64_t q = 0; q < least(rows, m - i); q++)
+                for (int64_t q = 0; q < minimum(rows, m - i); q++)
                     copy[i / rows * TILE + q] = A[(i + q) * row_stride];
 }
 
@@ -399,12 +400,12 @@ static void strip_of_product(int64_t m, int64_t n, int64_t depth, const real *A,
     int by_rows = column_stride == 1;
     for (int64_t j = 0; j < n; j += BLOCK_PANELS * PANEL)
         for (int64_t i = 0, group; i < m; i += group) {
-            group = least(m - i, GROUP);
-            int64_t rows = even_part(group, TILE_ROWS);
+            group = minimum(m - i, GROUP);
+            int64_t rows = even_chunk(group, TILE_ROWS);
             if (!by_rows)
                 copy_columns(group, rows, depth, A + i * row_stride, row_stride, column_stride, copy);
             for (int64_t q = 0; q < group; q += rows)
-                row_of_tiles(least(rows, group - q), least(BLOCK_PANELS * PANEL, n - j), depth,
+                row_of_tiles(minimum(rows, group - q), minimum(BLOCK_PANELS * PANEL, n - j), depth,
                              by_rows ? A + (i + q) * row_stride : copy + q / rows * TILE, row_stride, by_rows,
                              packed + j / PANEL * panel_stride, panel_stride, C + (i + q) * ldc + j, ldc, accumulate);
         }
@@ -416,29 +417,29 @@ UNUSED static void gemm(int64_t m, int64_t n, int64_t k, const real *A, int64_t 
                         const real *packed, real *C, int64_t ldc, int accumulate) {
     int64_t p = 0, depth, rows;
     do {
-        depth = least(k - p, words(even_part(k - p, BLOCK)) * PAIR); /* whole pairs, but at the end */
+        depth = minimum(k - p, words(even_chunk(k - p, BLOCK)) * PAIR); /* complete pairs, except at the end */
         for (int64_t i = 0; i < m; i += rows) {
-            rows = even_part(m - i, STRIP);
+            rows = even_chunk(m - i, STRIP);
             strip_of_product(rows, n, depth, A + i * row_stride + p * column_stride, row_stride, column_stride,
                              packed + words(p) * PANEL, words(k) * PANEL, C + i * ldc, ldc, accumulate || p);
         }
     } while ((p += depth) < k);
 }
 
-/* The same with B as it lies, for a product that is done once (dW = dZ^T X): a block of its rows is packed at a time,
- * into `workspace` of packed_size(BLOCK, n) reals. */
+/* Like `gemm`, but B is not packed, for a single product (dW = dZ^T X): the rows of B are packed in blocks into
+ * `workspace`, which has packed_size(BLOCK, n) reals. */
 UNUSED static void gemm_once(int64_t m, int64_t n, int64_t k, const real *A, int64_t row_stride, int64_t column_stride,
                              const real *B, int64_t row_stride_b, int64_t column_stride_b, real *C, int64_t ldc,
                              int accumulate, real *workspace) {
     int64_t p = 0, depth;
     do {
-        depth = even_part(k - p, BLOCK);
+        depth = even_chunk(k - p, BLOCK);
         pack(depth, n, B + p * row_stride_b, row_stride_b, column_stride_b, workspace);
         gemm(m, n, depth, A + p * column_stride, row_stride, column_stride, workspace, C, ldc, accumulate || p);
     } while ((p += depth) < k);
 }
 
-/* The vector with number i where number i ^ d was. */
+/* The vector whose number i is number i ^ d of v. */
 #define TWO(i, d) (i) ^ d, (i + 1) ^ d
 #define FOUR(i, d) TWO(i, d), TWO(i + 2, d)
 #define EIGHT(i, d) FOUR(i, d), FOUR(i + 4, d)
@@ -458,7 +459,7 @@ typedef bits indices __attribute__((vector_size(VECTOR_BYTES)));
 #define EXCHANGED(v, d) __builtin_shuffle(v, (indices){ALL(d)})
 #endif
 
-/* The sum of a vector's numbers, half and half, so that it stays in registers. */
+/* The sum of a vector's numbers, in a tree of halves, which stays in registers. */
 INLINE real total(aligned_vector from) {
     vector v = from;
 #if VECTOR_BYTES / PICK(4, 8) > 8

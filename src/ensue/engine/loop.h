@@ -1,9 +1,9 @@
 /* The loop over positions, the same for every cell: it moves the arrays of a printed step from position to position.
  *
- * An array has six numbers: its address and the distance of its rows in reals; the same two of what stands in for the
- * position before the first one; its extent, which says where the rows of a position begin; and a buffer, in which
- * an array with few positions has the others for a while. */
-enum { POSITION, PREVIOUS, ROW, VECTOR, SUM, RING, PREVIOUS_RING, FEW, PREVIOUS_FEW };
+ * An array has six numbers: its address and the distance of its rows in reals; the address and the distance of the rows
+ * before the first position; its extent, which determines where the rows of a position begin; and, if it stores only
+ * one of several positions, a buffer for the recomputed ones. */
+enum { POSITION, PREVIOUS, ROW, VECTOR, SUM, RING, PREVIOUS_RING, CHUNKED, PREVIOUS_CHUNKED };
 
 typedef struct {
     real *base;
@@ -19,8 +19,8 @@ typedef struct {
 } final_state;
 
 /* Rows `first` to `last` of the batch at positions `from` to `to`, counted from the end if `backward`; `counts[t]` rows
- * have a position t, and begin at row `begins[t]` of an array. `every` is 0, or which positions an array with few of them
- * keeps; `block` is how many rows go through all positions before others do (0: all). */
+ * have a position t, and begin at row `begins[t]` of an array. Chunked arrays store one of
+ * `every` positions (0: no array is chunked); `block` rows go through all positions before the next rows (0: all). */
 typedef struct {
     int64_t positions, from, to, batch, first, last, worker, backward, arrays, finals, every, block;
     const int64_t *counts, *begins;
@@ -31,7 +31,7 @@ typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int6
 typedef void step(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld, const real *const *packed,
                   multiplication *multiply);
 
-static real *rows_of_few(const array *a, const range *of, int64_t t) {
+static real *rows_of_chunked(const array *a, const range *of, int64_t t) {
     int64_t place = t % of->every;
     if (place == of->every - 1) return a->base + (t / of->every * of->batch + of->first) * a->ld;
     return a->buffer + (of->worker * of->every + place) * of->block * a->ld;
@@ -44,20 +44,20 @@ static real *rows_of(const array *a, const range *of, int64_t t) {
         case ROW: return a->base + of->first * a->ld;
         case VECTOR: return a->base;
         case SUM: return a->base + of->worker * a->ld;
-        case FEW: return rows_of_few(a, of, t);
+        case CHUNKED: return rows_of_chunked(a, of, t);
     }
     if (t == 0) return a->start + of->first * a->start_ld;
-    if (a->extent == PREVIOUS_FEW) return rows_of_few(a, of, t - 1);
+    if (a->extent == PREVIOUS_CHUNKED) return rows_of_chunked(a, of, t - 1);
     if (a->extent == PREVIOUS) return a->base + (of->begins[t - 1] + of->first) * a->ld;
     return a->base + ((t - 1) % 2 * of->batch + of->first) * a->ld;
 }
 
 static int64_t ld_at(const array *a, int64_t t) {
-    int is_previous = a->extent == PREVIOUS || a->extent == PREVIOUS_RING || a->extent == PREVIOUS_FEW;
+    int is_previous = a->extent == PREVIOUS || a->extent == PREVIOUS_RING || a->extent == PREVIOUS_CHUNKED;
     return t == 0 && is_previous ? a->start_ld : a->ld;
 }
 
-/* The states of the rows from `from` on, which end at position t, are kept. */
+/* Copies the final states of rows `from` to `to`, which end at position t. */
 static void finish(const array *a, const range *of, const final_state *finals, int64_t t, int64_t from, int64_t to) {
     for (int64_t k = 0; k < of->finals; k++)
         for (int64_t r = from; r < to; r++)
@@ -71,7 +71,7 @@ static int64_t rows_at(const range *of, int64_t t) {
     return count > 0 ? count : 0;
 }
 
-static void run_over(step *one, const range *of, const array *a, const final_state *finals, const int64_t *n,
+static void run_over(step *run_step, const range *of, const array *a, const final_state *finals, const int64_t *n,
                 const real *const *packed, multiplication *multiply) {
     real *p[of->arrays];
     int64_t ld[of->arrays];
@@ -82,28 +82,28 @@ static void run_over(step *one, const range *of, const array *a, const final_sta
             p[k] = rows_of(a + k, of, t);
             ld[k] = ld_at(a + k, t);
         }
-        one(rows, n, p, ld, packed, multiply);
+        run_step(rows, n, p, ld, packed, multiply);
         finish(a, of, finals, t, rows_at(of, t + 1), rows);
     }
 }
 
-/* Where arrays keep few positions, the backward pass takes some at a time, and `again` fills the buffers for these. */
-static void run(step *one, step *again, const range *of, const array *a, const final_state *finals, const int64_t *n,
-                const real *const *packed, multiplication *multiply) {
-    range part = *of;
-    for (part.first = of->first; part.first < of->last; part.first = part.last) {
-        part.last = of->block && part.first + of->block < of->last ? part.first + of->block : of->last;
-        if (!again || !of->every) {
-            run_over(one, &part, a, finals, n, packed, multiply);
+/* With chunked arrays, the backward pass goes through chunks of positions; `recompute` first fills their buffers. */
+static void run(step *run_step, step *recompute, const range *of, const array *a, const final_state *finals,
+                const int64_t *n, const real *const *packed, multiplication *multiply) {
+    range rows = *of;
+    for (rows.first = of->first; rows.first < of->last; rows.first = rows.last) {
+        rows.last = of->block && rows.first + of->block < of->last ? rows.first + of->block : of->last;
+        if (!recompute || !of->every) {
+            run_over(run_step, &rows, a, finals, n, packed, multiply);
             continue;
         }
         for (int64_t end = of->positions, begin; end > 0; end = begin) {
             begin = (end - 1) / of->every * of->every;
-            range these = part;
-            these.backward = 0, these.from = begin, these.to = end - (end % of->every == 0);
-            run_over(again, &these, a, finals, n, packed, multiply);
-            these.backward = 1, these.from = of->positions - end, these.to = of->positions - begin;
-            run_over(one, &these, a, finals, n, packed, multiply);
+            range chunk = rows;
+            chunk.backward = 0, chunk.from = begin, chunk.to = end - (end % of->every == 0);
+            run_over(recompute, &chunk, a, finals, n, packed, multiply);
+            chunk.backward = 1, chunk.from = of->positions - end, chunk.to = of->positions - begin;
+            run_over(run_step, &chunk, a, finals, n, packed, multiply);
         }
     }
 }

@@ -1,33 +1,33 @@
-/* What layers do outside of recurrent steps, each in one pass. Masks and turns have the bits of torch's operations:
- * compiled for floats with -ffp-contract=off, after kernels.h and functions.h. Numbers are floats or, if `is_brief`,
- * bfloat16. */
-typedef uint16_t brief;
+/* Kernels outside of recurrent steps: dropout masks, rotations and softmaxes. Masks and rotations have the same bits as
+ * torch's operations: compiled for floats with -ffp-contract=off, after kernels.h and functions.h. Numbers are floats
+ * or, if `is_bf16`, bfloat16. */
+typedef uint16_t bf16;
 typedef unsigned __int128 wide;
 
-INLINE float number_at(const void *x, int64_t i, int is_brief) {
-    return is_brief ? real_of((bits)((const brief *)x)[i] << 16) : ((const float *)x)[i];
+INLINE float number_at(const void *x, int64_t i, int is_bf16) {
+    return is_bf16 ? real_of((bits)((const bf16 *)x)[i] << 16) : ((const float *)x)[i];
 }
 
-/* To the nearest bfloat16, or the even one of two. */
-INLINE brief rounded(float x) {
+/* Rounds to the nearest bfloat16, ties to share. */
+INLINE bf16 rounded(float x) {
     bits b = bits_of(x);
     return x != x ? 0x7fc0 : (b + 0x7fff + (b >> 16 & 1)) >> 16;
 }
 
-INLINE void put(void *y, int64_t i, float x, int is_brief) {
-    if (is_brief)
-        ((brief *)y)[i] = rounded(x);
+INLINE void store(void *y, int64_t i, float x, int is_bf16) {
+    if (is_bf16)
+        ((bf16 *)y)[i] = rounded(x);
     else
         ((float *)y)[i] = x;
 }
 
-/* What a bfloat16 keeps of x, where results are of that type. */
-INLINE float as_kept(float x, int is_brief) {
-    brief kept = rounded(x);
-    return is_brief ? number_at(&kept, 0, 1) : x;
+/* Rounds x to the type of the results. */
+INLINE float in_type(float x, int is_bf16) {
+    bf16 bits16 = rounded(x);
+    return is_bf16 ? number_at(&bits16, 0, 1) : x;
 }
 
-/* PCG64 DXSM as numpy has it (O'Neill 2014): state, increment. */
+/* PCG64 DXSM as in numpy (O'Neill 2014): state, increment. */
 typedef struct {
     wide state, increment;
 } sequence;
@@ -40,164 +40,165 @@ INLINE uint64_t next_word(sequence *from) {
     return (high ^ high >> 48) * (low | 1);
 }
 
-static sequence advanced(sequence from, uint64_t words) {
+static sequence advance(sequence from, uint64_t words) {
     wide factor = MULTIPLIER, sum = from.increment;
     for (; words; words >>= 1, sum *= factor + 1, factor *= factor)
         if (words & 1) from.state = from.state * factor + sum;
     return from;
 }
 
-/* Masks of dropout, for rows `first` to `last`: `scale` where the number of an element is `least_kept` or more, else 0.
- * The numbers are those of the rows from `begin` on of a batch, or of the rows in `places`. */
-INLINE void mask(int64_t first, int64_t last, int64_t size, int64_t least_kept, float scale, const uint64_t *key,
-                 int64_t begin, const int64_t *places, void *y, int is_brief) {
+/* Dropout masks of rows `first` to `last`: `scale` where the random number of an element is at least `threshold`,
+ * else 0. Row r has the random numbers of row begin + r of the batch, or of row places[r]. */
+INLINE void mask(int64_t first, int64_t last, int64_t size, int64_t threshold, float scale, const uint64_t *key,
+                 int64_t begin, const int64_t *places, void *y, int is_bf16) {
     enum { WORDS = 64, NUMBERS = 4 * WORDS };
     int64_t words_of_row = (size + 3) / 4;
     sequence start = {(wide)key[0] << 64 | key[1], (wide)key[2] << 64 | key[3]};
-    sequence from = advanced(start, (begin + first) * words_of_row);
+    sequence from = advance(start, (begin + first) * words_of_row);
     for (int64_t row = first; row < last; row++) {
-        if (places) from = advanced(start, places[row] * words_of_row);
+        if (places) from = advance(start, places[row] * words_of_row);
         for (int64_t j = row * size, end = j + size, count; j < end; j += count) {
             uint64_t words[WORDS];
             int16_t numbers[NUMBERS];
-            count = least(end - j, NUMBERS);
+            count = minimum(end - j, NUMBERS);
             for (int64_t k = 0; k < (count + 3) / 4; k++)
                 words[k] = next_word(&from);
             memcpy(numbers, words, sizeof numbers);
             for (int64_t k = 0; k < count; k++)
-                put(y, j + k, numbers[k] >= least_kept ? scale : 0, is_brief);
+                store(y, j + k, numbers[k] >= threshold ? scale : 0, is_bf16);
         }
     }
 }
 
-PUBLIC void masks(int64_t first, int64_t last, int64_t size, int64_t least_kept, float scale, const uint64_t *key,
-           int64_t begin, const int64_t *places, void *y, int64_t is_brief) {
-    if (is_brief)
-        mask(first, last, size, least_kept, scale, key, begin, places, y, 1);
+PUBLIC void masks(int64_t first, int64_t last, int64_t size, int64_t threshold, float scale, const uint64_t *key,
+           int64_t begin, const int64_t *places, void *y, int64_t is_bf16) {
+    if (is_bf16)
+        mask(first, last, size, threshold, scale, key, begin, places, y, 1);
     else
-        mask(first, last, size, least_kept, scale, key, begin, places, y, 0);
+        mask(first, last, size, threshold, scale, key, begin, places, y, 0);
 }
 
-/* The neighbors of each pair turned by an angle (sign 1) or back (-1). x is (rows, heads, positions, 2 pairs), y too,
- * without gaps, and the tables are (rows, positions, pairs). `sizes` are those behind the rows, `strides` those of x, and
- * that of the tables' rows, 0 if all have one. */
-INLINE void turn(int64_t first, int64_t last, const int64_t *sizes, const int64_t *strides,
+/* Rotates each pair of neighboring features by an angle (sign 1) or back (-1). x and y are (rows, heads, positions,
+ * 2 pairs), y is contiguous, and the tables are (rows, positions, pairs). `sizes` are heads, positions and pairs;
+ * `strides` are those of rows, heads and positions of x, and of rows of the tables (0: the rows share them). */
+INLINE void rotate_rows(int64_t first, int64_t last, const int64_t *sizes, const int64_t *strides,
                  const void *restrict cosines, const void *restrict sines, float sign, const void *restrict x,
-                 void *restrict y, int is_brief) {
+                 void *restrict y, int is_bf16) {
     int64_t heads = sizes[0], positions = sizes[1], pairs = sizes[2];
     for (int64_t row = first; row < last; row++)
         for (int64_t i = 0; i < heads * positions; i++) {
             int64_t from = row * strides[0] + i / positions * strides[1] + i % positions * strides[2];
             int64_t to = (row * heads * positions + i) * 2 * pairs, at = row * strides[3] + i % positions * pairs;
             for (int64_t k = 0; k < pairs; k++) {
-                float a = number_at(x, from + 2 * k, is_brief), b = number_at(x, from + 2 * k + 1, is_brief);
-                float c = number_at(cosines, at + k, is_brief), s = sign * number_at(sines, at + k, is_brief);
-                put(y, to + 2 * k, as_kept(a * c, is_brief) - as_kept(b * s, is_brief), is_brief);
-                put(y, to + 2 * k + 1, as_kept(a * s, is_brief) + as_kept(b * c, is_brief), is_brief);
+                float a = number_at(x, from + 2 * k, is_bf16), b = number_at(x, from + 2 * k + 1, is_bf16);
+                float c = number_at(cosines, at + k, is_bf16), s = sign * number_at(sines, at + k, is_bf16);
+                store(y, to + 2 * k, in_type(a * c, is_bf16) - in_type(b * s, is_bf16), is_bf16);
+                store(y, to + 2 * k + 1, in_type(a * s, is_bf16) + in_type(b * c, is_bf16), is_bf16);
             }
         }
 }
 
-PUBLIC void turned(int64_t first, int64_t last, const int64_t *sizes, const int64_t *strides, const void *cosines,
-            const void *sines, float sign, const void *x, void *y, int64_t is_brief) {
-    if (is_brief)
-        turn(first, last, sizes, strides, cosines, sines, sign, x, y, 1);
+PUBLIC void rotate(int64_t first, int64_t last, const int64_t *sizes, const int64_t *strides, const void *cosines,
+            const void *sines, float sign, const void *x, void *y, int64_t is_bf16) {
+    if (is_bf16)
+        rotate_rows(first, last, sizes, strides, cosines, sines, sign, x, y, 1);
     else
-        turn(first, last, sizes, strides, cosines, sines, sign, x, y, 0);
+        rotate_rows(first, last, sizes, strides, cosines, sines, sign, x, y, 0);
 }
 
-/* Scores z (rows x words) become the gradients of their nats at `targets`, and these are written to `nats`. A target has
- * the probability 1 - smoothing, and `smoothing` is spread over all words. `room` has one for each word. */
-INLINE void surprise(int64_t first, int64_t last, int64_t words, float smoothing, const int64_t *targets, float *room,
-                     float *nats, void *z, int is_brief) {
+/* Writes the cross-entropy of `targets` under the logits z (rows x words) to `nats`, and overwrites z with its
+ * gradient. A target has the probability 1 - smoothing, and `smoothing` is spread over all words. `workspace` has a
+ * number for each word. */
+INLINE void cross_entropy(int64_t first, int64_t last, int64_t words, float smoothing, const int64_t *targets,
+                          float *workspace, float *nats, void *z, int is_bf16) {
     for (int64_t row = first; row < last; row++) {
         int64_t from = row * words, target = targets[row];
-        float most = -INFINITY, mean = 0, sum = 0, even = smoothing / words;
-#pragma omp simd reduction(max : most)
+        float maximum = -INFINITY, mean = 0, sum = 0, share = smoothing / words;
+#pragma omp simd reduction(max : maximum)
         for (int64_t k = 0; k < words; k++) {
-            room[k] = number_at(z, from + k, is_brief);
-            most = room[k] > most ? room[k] : most;
+            workspace[k] = number_at(z, from + k, is_bf16);
+            maximum = workspace[k] > maximum ? workspace[k] : maximum;
         }
-        float expected = (1 - smoothing) * room[target];
+        float expected = (1 - smoothing) * workspace[target];
 #pragma omp simd reduction(+ : sum, mean)
         for (int64_t k = 0; k < words; k++) {
-            mean += room[k];
-            room[k] = exp_(room[k] - most);
-            sum += room[k];
+            mean += workspace[k];
+            workspace[k] = exp_(workspace[k] - maximum);
+            sum += workspace[k];
         }
-        if (smoothing) expected += even * mean;
-        nats[row] = most + log_(sum) - expected;
-        float scale = 1 / sum, at_target = room[target] * scale - even + smoothing - 1;
+        if (smoothing) expected += share * mean;
+        nats[row] = maximum + log_(sum) - expected;
+        float scale = 1 / sum, at_target = workspace[target] * scale - share + smoothing - 1;
         for (int64_t k = 0; k < words; k++)
-            put(z, from + k, room[k] * scale - even, is_brief);
-        put(z, from + target, at_target, is_brief);
+            store(z, from + k, workspace[k] * scale - share, is_bf16);
+        store(z, from + target, at_target, is_bf16);
     }
 }
 
-PUBLIC void surprisals(int64_t first, int64_t last, int64_t words, float smoothing, const int64_t *targets, float *room,
-                float *nats, void *z, int64_t is_brief) {
-    if (is_brief)
-        surprise(first, last, words, smoothing, targets, room, nats, z, 1);
+PUBLIC void surprisals(int64_t first, int64_t last, int64_t words, float smoothing, const int64_t *targets,
+                       float *workspace, float *nats, void *z, int64_t is_bf16) {
+    if (is_bf16)
+        cross_entropy(first, last, words, smoothing, targets, workspace, nats, z, 1);
     else
-        surprise(first, last, words, smoothing, targets, room, nats, z, 0);
+        cross_entropy(first, last, words, smoothing, targets, workspace, nats, z, 0);
 }
 
-/* Scores z (rows, heads, queries, keys) become weights y: the softmax of `scale` z over the keys that are allowed, and 0
- * for others. `sizes` are those behind the rows, and the distances of rows and of queries in `allowed`, which may be
- * NULL. `room` has one for each key, and is filled up to a multiple of 16, so that all of it becomes vector code. */
-INLINE void weigh(int64_t first, int64_t last, const int64_t *sizes, float scale, const uint8_t *allowed, float *room,
-                  const void *restrict z, void *restrict y, int is_brief) {
-    int64_t queries = sizes[0] * sizes[1], keys = sizes[2], whole = (keys + 15) & ~(int64_t)15;
+/* Computes the weights y of scores z (rows, heads, queries, keys): the softmax of `scale` z over allowed keys, and 0 at
+ * other keys. `sizes` are heads, queries and keys, and the strides of rows and of queries in `allowed`, which may be
+ * NULL. `workspace` has a number for each key, and padding to a multiple of 16, so that loops are vectorized. */
+INLINE void softmax(int64_t first, int64_t last, const int64_t *sizes, float scale, const uint8_t *allowed,
+                    float *workspace, const void *restrict z, void *restrict y, int is_bf16) {
+    int64_t queries = sizes[0] * sizes[1], keys = sizes[2], padded = (keys + 15) & ~(int64_t)15;
     for (int64_t i = first * queries; i < last * queries; i++) {
-        const uint8_t *here = allowed ? allowed + i / queries * sizes[3] + i % sizes[1] * sizes[4] : NULL;
-        float most = -INFINITY, sum = 0;
+        const uint8_t *is_allowed = allowed ? allowed + i / queries * sizes[3] + i % sizes[1] * sizes[4] : NULL;
+        float maximum = -INFINITY, sum = 0;
         for (int64_t k = 0; k < keys; k++)
-            room[k] = scale * number_at(z, i * keys + k, is_brief);
-        if (here)
+            workspace[k] = scale * number_at(z, i * keys + k, is_bf16);
+        if (is_allowed)
             for (int64_t k = 0; k < keys; k++)
-                room[k] = here[k] ? room[k] : -INFINITY;
-        for (int64_t k = keys; k < whole; k++)
-            room[k] = -INFINITY;
-#pragma omp simd reduction(max : most)
-        for (int64_t k = 0; k < whole; k++)
-            most = room[k] > most ? room[k] : most;
-        most = most > -INFINITY ? most : 0;
+                workspace[k] = is_allowed[k] ? workspace[k] : -INFINITY;
+        for (int64_t k = keys; k < padded; k++)
+            workspace[k] = -INFINITY;
+#pragma omp simd reduction(max : maximum)
+        for (int64_t k = 0; k < padded; k++)
+            maximum = workspace[k] > maximum ? workspace[k] : maximum;
+        maximum = maximum > -INFINITY ? maximum : 0;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t k = 0; k < whole; k++) {
-            room[k] = exp_(room[k] - most);
-            sum += room[k];
+        for (int64_t k = 0; k < padded; k++) {
+            workspace[k] = exp_(workspace[k] - maximum);
+            sum += workspace[k];
         }
         float factor = sum != 0 ? 1 / sum : 0;
         for (int64_t k = 0; k < keys; k++)
-            put(y, i * keys + k, room[k] * factor, is_brief);
+            store(y, i * keys + k, workspace[k] * factor, is_bf16);
     }
 }
 
 PUBLIC void attention_weights(int64_t first, int64_t last, const int64_t *sizes, float scale, const uint8_t *allowed,
-                       float *room, const void *z, void *y, int64_t is_brief) {
-    if (is_brief)
-        weigh(first, last, sizes, scale, allowed, room, z, y, 1);
+                       float *workspace, const void *z, void *y, int64_t is_bf16) {
+    if (is_bf16)
+        softmax(first, last, sizes, scale, allowed, workspace, z, y, 1);
     else
-        weigh(first, last, sizes, scale, allowed, room, z, y, 0);
+        softmax(first, last, sizes, scale, allowed, workspace, z, y, 0);
 }
 
 /* y = scale w (x - sum of w x), for each row of weights w and of their gradients x. */
-INLINE void change(int64_t first, int64_t last, int64_t keys, float scale, const void *restrict w,
-                   const void *restrict x, void *restrict y, int is_brief) {
+INLINE void softmax_gradient(int64_t first, int64_t last, int64_t keys, float scale, const void *restrict w,
+                   const void *restrict x, void *restrict y, int is_bf16) {
     for (int64_t from = first * keys; from < last * keys; from += keys) {
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t k = from; k < from + keys; k++)
-            sum += number_at(w, k, is_brief) * number_at(x, k, is_brief);
+            sum += number_at(w, k, is_bf16) * number_at(x, k, is_bf16);
         for (int64_t k = from; k < from + keys; k++)
-            put(y, k, scale * number_at(w, k, is_brief) * (number_at(x, k, is_brief) - sum), is_brief);
+            store(y, k, scale * number_at(w, k, is_bf16) * (number_at(x, k, is_bf16) - sum), is_bf16);
     }
 }
 
-PUBLIC void attention_changes(int64_t first, int64_t last, int64_t keys, float scale, const void *w, const void *x,
-                              void *y, int64_t is_brief) {
-    if (is_brief)
-        change(first, last, keys, scale, w, x, y, 1);
+PUBLIC void attention_gradients(int64_t first, int64_t last, int64_t keys, float scale, const void *w, const void *x,
+                              void *y, int64_t is_bf16) {
+    if (is_bf16)
+        softmax_gradient(first, last, keys, scale, w, x, y, 1);
     else
-        change(first, last, keys, scale, w, x, y, 0);
+        softmax_gradient(first, last, keys, scale, w, x, y, 0);
 }

@@ -1,4 +1,4 @@
-/* The products of kernels.h as functions of a library of their own: compiled once, used by every cell. */
+/* The products of kernels.h as functions of a separate library, which is compiled once and used by every cell. */
 
 PUBLIC int64_t size_of_packed(int64_t k, int64_t n) { return packed_size(k, n); }
 
@@ -12,7 +12,7 @@ PUBLIC void multiply(int64_t m, int64_t n, int64_t k, const real *a, int64_t row
     gemm(m, n, k, a, row_stride, 1, packed, c, ldc, 0);
 }
 
-/* c (m x n) = or += a b, with b as it lies; `workspace` has room for size_of_block(n) reals. */
+/* c (m x n) = or += a b, with b not packed; `workspace` has size_of_block(n) reals. */
 PUBLIC void multiply_once(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride_a, int64_t column_stride_a,
                    const real *b, int64_t row_stride_b, int64_t column_stride_b, real *c, int64_t ldc,
                    int64_t accumulate, real *workspace) {
@@ -22,7 +22,7 @@ PUBLIC void multiply_once(int64_t m, int64_t n, int64_t k, const real *a, int64_
 
 PUBLIC int64_t size_of_block(int64_t n) { return packed_size(BLOCK, n); }
 
-/* Which kernel multiplies in bf16: 0, none; 1, avx512; 2, amx. To be asked before any product. */
+/* The kernel of products in bf16: 0, none; 1, avx512; 2, amx. Must be called before any product. */
 PUBLIC int64_t bf16_kernel(void) {
 #if IN_AMX
     return may_use_amx() ? 2 : 0;

@@ -1,10 +1,9 @@
-"""Matrix products by the kernels of `kernels.h`, which pack a matrix once for all positions, and a cache of them.
+"""Matrix products by the kernels of `kernels.h`, which pack a matrix once for all positions, and a cache of packed
+matrices.
 
 Products in bfloat16 have two kernels: "avx512", in vector registers, and "amx", in the tile registers that Intel's
-processors have since 2023. The second is offered where the processor and the system have it and its products are right.
+processors have since 2023. A kernel is used if processor and system support it and its products agree with torch's.
 """
-
-from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -30,26 +29,26 @@ DEFINES: dict[Bf16Kernel | None, tuple[str, ...]] = {
     "amx": ("-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1"),
 }
 BF16_FEATURES = {f"{kernel}_bf16" for kernel in get_args(Bf16Kernel)}
-A_THREAD = 1 << 15
-"""The numbers for which one more thread is worth while."""
-HALF_UNIT = 2.0**-9
-"""The relative error of a number that is rounded to bfloat16."""
+MIN_ELEMENTS_PER_THREAD = 1 << 15
+"""The number of elements of a single pass for which an additional thread saves time."""
+MAX_BFLOAT16_ERROR = 2.0**-9
+"""The maximum relative error of rounding to bfloat16."""
 
 T = TypeVar("T")
-_caching: ContextVar[CachedWeights | None] = ContextVar("caching", default=None)
+_caching: "ContextVar[CachedWeights | None]" = ContextVar("caching", default=None)
 _chosen: list[Bf16Kernel] = []
-"""At most one: see `use_bf16_kernel`."""
+"""The kernel that `use_bf16_kernel` has chosen, or none."""
 
 
 class PackedWeights:
-    """The packed weights of one layer, which holds `weights`, so that an address is of one matrix."""
+    """The packed weights of a layer, by address. `weights` stay alive, so that no address is reused."""
 
     def __init__(self, weights: list[Tensor]) -> None:
         self.weights = weights
         self._packed: dict[tuple[Any, ...], Tensor] = {}
 
     def packed(self, matrix: Tensor, pack: Callable[[], Tensor]) -> Tensor:
-        """The result of `pack` for one of the weights, or for its transpose."""
+        """Return the cached result of `pack` for one of the weights or its transpose."""
         key = (matrix.data_ptr(), matrix.shape, matrix.stride())
         if key not in self._packed:
             self._packed[key] = pack()
@@ -57,10 +56,10 @@ class PackedWeights:
 
 
 class CachedWeights:
-    """A cache of packed weights for frozen models: the weights of models that run inside of `used` may not change.
+    """A cache of packed weights for frozen models. The weights of models that run inside `used` may not change.
 
-    Torch has no sure sign of a change: `p.data.copy_()` leaves address and version as they were. To pack the matrices
-    of a layer takes a third of the time of a single sentence.
+    Torch cannot detect every change: `p.data.copy_()` keeps address and version of a tensor. Without the cache, packing
+    the matrices of a layer takes a third of the time of a single sentence.
     """
 
     def __init__(self) -> None:
@@ -68,7 +67,7 @@ class CachedWeights:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Inside of this block, and without gradients, layers take cached weights."""
+        """Let layers read cached weights in a `with` block, while gradients are disabled."""
         token = _caching.set(self)
         try:
             yield
@@ -76,158 +75,154 @@ class CachedWeights:
             _caching.reset(token)
 
     def of(self, owner: Any, make: Callable[[], T]) -> T:
-        """The cached value of `owner`, at first that of `make`."""
+        """Return the cached value of `owner`, which `make` computes at the first call."""
         if owner not in self._values:
             self._values[owner] = make()
-        value: T = self._values[owner]
-        return value
+        return self._values[owner]
 
 
 def are_cached() -> bool:
-    """Whether weights are declared constant."""
+    """Return whether packed weights are cached: inside `CachedWeights.used`."""
     return _caching.get() is not None
 
 
 def caching() -> AbstractContextManager[None]:
-    """A block in which weights are cached, for a call in which nothing else runs; in such a block already, a no-op."""
+    """Return a context manager that caches packed weights, unless they are cached already."""
     return nullcontext() if are_cached() else CachedWeights().used()
 
 
 def cached_for(owner: Any, make: Callable[[], T]) -> T | None:
-    """The cached value of `owner`. None outside of `used`, and where gradients are wanted."""
+    """Return the cached value of `owner`; None outside `CachedWeights.used`, and with gradients enabled."""
     cache = _caching.get()
     return None if cache is None or torch.is_grad_enabled() else cache.of(owner, make)
 
 
 class ProductKernels:
-    """The functions of `products.c`, for one type of number; see `products`."""
+    """The compiled functions of `products.c` for one dtype, from `products`."""
 
     def __init__(self, functions: ctypes.CDLL, dtype: torch.dtype) -> None:
         self._functions, self.dtype = functions, dtype
         for name in ("size_of_packed", "size_of_block", "bf16_kernel"):
             getattr(functions, name).restype = ctypes.c_int64
         self.kernel: Bf16Kernel | None = (None, *get_args(Bf16Kernel))[functions.bf16_kernel()]
-        """The products in bfloat16; None: products are in the type of the numbers."""
+        """The kernel of products in bfloat16, or None for products in `dtype`."""
         self.multiply_packed = ctypes.cast(functions.multiply, ctypes.c_void_p).value
         """The address of the function that a compiled step calls."""
 
     def packed(
-        self, matrix: Tensor, sizes: tuple[int, int], name: str = "a matrix", kept: PackedWeights | None = None
-    ) -> Tensor:
-        """A (k, n) matrix, of any strides, as the kernels read it; `kept`: it is one of the weights that are held."""
+        self, matrix: Tensor, sizes: tuple[int, int], name: str = "a matrix",
+        packed_weights: PackedWeights | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Return a (k, n) matrix of any strides packed for the kernels, from `packed_weights` if it is cached there."""
         start = _pointer(address_of_matrix(name, matrix, self.dtype, sizes))
         pack = partial(self._packed, matrix, sizes, start)
-        return pack() if kept is None else kept.packed(matrix, pack)
+        return pack() if packed_weights is None else packed_weights.packed(matrix, pack)
 
     def _packed(self, matrix: Tensor, sizes: tuple[int, int], start: ctypes.c_void_p) -> Tensor:
-        found = matrix.new_empty(self._functions.size_of_packed(*_numbers(*sizes)))
-        self._functions.pack_matrix(*_numbers(*sizes), start, *_numbers(*matrix.stride()), _pointer(found.data_ptr()))
-        return found
+        packed = matrix.new_empty(self._functions.size_of_packed(*_integers(*sizes)))
+        self._functions.pack_matrix(
+            *_integers(*sizes), start, *_integers(*matrix.stride()), _pointer(packed.data_ptr())
+        )
+        return packed
 
     def multiply(
-        self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False, kept: PackedWeights | None = None
-    ) -> None:
-        """`out` is `a @ b`, or that is added to it; `a` and `b` may be transposed, the rows of `out` have no gaps.
-
-        With `kept`, `b` is one of the weights that are held. The result has the same bits.
-        """
+        self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False,
+        packed_weights: PackedWeights | None = None,
+    ) -> None:  # fmt: skip
+        """Write `a @ b` to `out`, or add it to `out`. Rows of `out` are contiguous; `a` and `b` have any strides."""
         m, k, n = len(a), a.shape[-1], b.shape[-1]
         left = address_of_matrix("the left factor of a product", a, self.dtype, (m, k))
         right = _pointer(address_of_matrix("the right factor of a product", b, self.dtype, (k, n)))
         result = address_of_rows("a product", out, self.dtype, m, n)
-        row_of_a, row_of_out = (part.stride(0) * part.element_size() for part in (a, out))
-        packed = None if kept is None or accumulate or a.stride(1) != 1 else self.packed(b, (k, n), kept=kept)
+        row_bytes_of_a, row_bytes_of_out = (tensor.stride(0) * tensor.element_size() for tensor in (a, out))
+        is_cached = packed_weights is not None and not accumulate and a.stride(1) == 1
+        packed = self.packed(b, (k, n), packed_weights=packed_weights) if is_cached else None
 
         def multiply_rows(first: int, last: int, worker: int) -> None:
             if packed is not None:
                 self._functions.multiply(
-                    *_numbers(last - first, n, k), _pointer(left + first * row_of_a), *_numbers(a.stride(0)),
-                    _pointer(packed.data_ptr()), _pointer(result + first * row_of_out), *_numbers(out.stride(0)),
+                    *_integers(last - first, n, k), _pointer(left + first * row_bytes_of_a), *_integers(a.stride(0)),
+                    _pointer(packed.data_ptr()), _pointer(result + first * row_bytes_of_out), *_integers(out.stride(0)),
                 )  # fmt: skip
                 return
-            workspace = b.new_empty(self._functions.size_of_block(*_numbers(n)))
+            workspace = b.new_empty(self._functions.size_of_block(*_integers(n)))
             self._functions.multiply_once(
-                *_numbers(last - first, n, k), _pointer(left + first * row_of_a), *_numbers(*a.stride()),
-                right, *_numbers(*b.stride()), _pointer(result + first * row_of_out),
-                *_numbers(out.stride(0), accumulate), _pointer(workspace.data_ptr()),
+                *_integers(last - first, n, k), _pointer(left + first * row_bytes_of_a), *_integers(*a.stride()),
+                right, *_integers(*b.stride()), _pointer(result + first * row_bytes_of_out),
+                *_integers(out.stride(0), accumulate), _pointer(workspace.data_ptr()),
             )  # fmt: skip
 
-        in_parts(m, multiply_rows)
+        parallel_rows(m, multiply_rows)
 
 
 @cache
 def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> ProductKernels | None:
-    """None where they cannot be compiled, or the processor has no such kernel.
-
-    `bf16_kernel` is for float32: factors in bfloat16, sums in float32.
-    """
+    """Return the product kernels, or None. With `bf16_kernel`, factors are in bfloat16 and sums in float32."""
     names = ["amx.h", "products.c"] if bf16_kernel == "amx" else ["products.c"]
     text = "\n".join(package_text(f"engine/{name}") for name in names)
     functions = library(text, dtype, DEFINES[bf16_kernel])
-    found = None if functions is None else ProductKernels(functions, dtype)
-    return found if found is None or found.kernel == bf16_kernel else None
+    kernels = None if functions is None else ProductKernels(functions, dtype)
+    return kernels if kernels is None or kernels.kernel == bf16_kernel else None
 
 
 @cache
 def bf16_kernels() -> tuple[Bf16Kernel, ...]:
-    """Kernels that work here, the default one last."""
+    """Return the kernels that work on this machine, the default last."""
     return tuple(kernel for kernel in get_args(Bf16Kernel) if _works(kernel))
 
 
 def bf16_kernel() -> Bf16Kernel | None:
-    """The one that multiplies in bfloat16 from now on; None where there is none."""
+    """Return the kernel that multiplies in bfloat16, or None."""
     return _chosen[0] if _chosen else next(reversed(bf16_kernels()), None)
 
 
 @cache
 def has_bfloat16() -> bool:
-    """Whether torch multiplies in bfloat16 by instructions of this processor.
+    """Return whether torch multiplies bfloat16 by instructions of this processor; True if that is unknown.
 
-    Without them oneDNN refuses its recurrent kernels, and products take 4 to 30 times as long as in float32 (docs/log).
-    True where oneDNN, or what the processor has, is not known.
+    Without such instructions, oneDNN refuses its recurrent kernels, and products take 4 to 30 times as long as in
+    float32 (docs/log).
     """
     if not torch.backends.mkldnn.is_available() or not features():  # type: ignore[no-untyped-call]
         return True
-    of_x86 = not features().isdisjoint(BF16_FEATURES) and torch.backends.cpu.get_cpu_capability() == "AVX512"
-    return (of_x86 or "bf16" in features()) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    on_x86 = not features().isdisjoint(BF16_FEATURES) and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return (on_x86 or "bf16" in features()) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def use_bf16_kernel(kernel: Bf16Kernel) -> None:
-    """Multiply with this one from now on, in all threads.
-
-    Raises:
-        ValueError: it does not work here.
-    """
+    """Choose the kernel for products in bfloat16. Raises ValueError if it does not work on this machine."""
     if kernel not in bf16_kernels():
-        raise ValueError(f"products in bfloat16 by {kernel}: here there is {', '.join(bf16_kernels()) or 'no kernel'}")
+        raise ValueError(
+            f"products in bfloat16 by {kernel}: expected {' or '.join(bf16_kernels()) or 'none'} on this machine"
+        )
     _chosen[:] = [kernel]
 
 
 def _works(kernel: Bf16Kernel) -> bool:
-    """Whether there are such products, and they are those of torch: of odd sizes, and with a transposed factor."""
+    """Return whether a kernel compiles and agrees with torch, for odd sizes and a transposed factor."""
     if f"{kernel}_bf16" not in features():
         return False
-    found = products(torch.float32, kernel)
-    if found is None:
+    kernels = products(torch.float32, kernel)
+    if kernels is None:
         return False
     a, b = (torch.linspace(-1, 1, size).sin().view(-1, 70) for size in (37 * 70, 45 * 70))
     for left, right in ((a, b.t()), (a.t(), a[:, :9])):
         product = left.new_empty(left.shape[0], right.shape[1])
-        found.multiply(left, right, product)
-        most = left.double().abs() @ right.double().abs()
-        if not ((product - left.double() @ right.double()).abs() <= 3 * HALF_UNIT * most).all():
+        kernels.multiply(left, right, product)
+        bound = left.double().abs() @ right.double().abs()
+        if not ((product - left.double() @ right.double()).abs() <= 3 * MAX_BFLOAT16_ERROR * bound).all():
             return False
     return True
 
 
 def worth_threads(x: Tensor) -> int:
-    """How many threads a single pass over `x` is worth."""
-    return min(torch.get_num_threads(), 1 + x.numel() // A_THREAD)
+    """Return the number of threads for a single pass over `x`."""
+    return min(torch.get_num_threads(), 1 + x.numel() // MIN_ELEMENTS_PER_THREAD)
 
 
-def in_parts(rows: int, work: Callable[[int, int, int], None], *, most: int | None = None) -> None:
-    """`work(first, last, worker)` on parts of the rows, as many at once as torch has threads, or as `most` says."""
-    workers = min(most or torch.get_num_threads(), max(1, rows))
+def parallel_rows(rows: int, work: Callable[[int, int, int], None], *, max_workers: int | None = None) -> None:
+    """Call `work(first, last, worker)` for slices of `rows` rows in parallel, one for each thread of torch."""
+    workers = min(max_workers or torch.get_num_threads(), max(1, rows))
     if workers == 1:
         work(0, rows, 0)
         return
@@ -235,12 +230,10 @@ def in_parts(rows: int, work: Callable[[int, int, int], None], *, most: int | No
     list(_pool(workers).map(work, borders[:-1], borders[1:], range(workers)))
 
 
-@cache
-def _pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="ensue-engine")
+_pool = cache(partial(ThreadPoolExecutor, thread_name_prefix="ensue-engine"))
 
 
-def _numbers(*numbers: int) -> list[ctypes.c_int64]:
+def _integers(*numbers: int) -> list[ctypes.c_int64]:
     return [ctypes.c_int64(number) for number in numbers]
 
 

@@ -1,37 +1,35 @@
-"""A traced step as three passes over positions, each from arrays to arrays.
+"""The program of a traced step: three passes over positions, which read and write arrays.
 
-For one position, a pass says which arrays are read and which are written. `forward` and `inference` go from left to
-right, `backward` from right to left; `forward` also keeps what `backward` reads. Products with x are outside of the
-passes, as one product over all positions each; so are the gradients of matrices and the error at x.
+A pass lists the arrays that one position reads and writes. `forward` and `inference` run from left to right, `backward`
+from right to left; `forward` also saves the values that `backward` reads. Products with x are computed outside of the
+passes, as one product over all positions. The gradients of matrices and of x are computed in the same way.
 
-`forward` keeps as few numbers as it can: a value is computed again in `backward` if this takes no more numbers than
-keeping it. An LSTM keeps its four gates; its states are there anyway, and tanh(c) is computed again. States that are
-matrices are not kept but computed again, from one of every few positions: by the pass `again`.
+`forward` saves as few numbers as possible: a value is recomputed in `backward` if its inputs have no more numbers than
+the value. An LSTM saves its four gates; its states are stored anyway, and tanh(c) is recomputed. States that are
+matrices are stored at one of every few positions; the pass `recompute` restores all others.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
-from ensue.engine.derivative import errors
-from ensue.engine.graph import LEAVES, Node, reachable
-from ensue.engine.operations import COSTLY, OPERATIONS
+from ensue.engine.graph import COSTLY, LEAVES, OPERATIONS, Node, reachable
 from ensue.engine.trace import TracedStep
 
-MOST_KEPT = 128
-LARGE = 2
-"""A state that has as many times the numbers of an output is a large one."""
-_programs: dict[tuple[object, ...], Program] = {}
+MAX_CACHED_PROGRAMS = 128
+LARGE_STATE_RATIO = 2
+"""A state is large if it has more than this many times the features of the output."""
+_programs: "dict[tuple[object, ...], Program]" = {}
 
 Extent = Literal["position", "previous", "row", "vector", "sum"]
-"""The rows of an array: every position of every row; the same, read one position earlier; every row;
-all of them together; all of them, added up."""
+"""The rows of an array. "position": one for each row of the batch at each position; "previous": the same array, read at
+the position before; "row": one for each row of the batch; "vector": one for all rows; "sum": one for each thread, which
+adds up its rows of the batch."""
 
 
 class Array(NamedTuple):
-    """Features of positions or rows, under a name and a number."""
+    """An array of the program, identified by name and number, with `width` features in each row."""
 
     name: str
     number: int
@@ -40,7 +38,7 @@ class Array(NamedTuple):
 
 
 class View(NamedTuple):
-    """Some features of an array."""
+    """`width` features of an array, from `start` on."""
 
     array: Array
     start: int
@@ -49,7 +47,7 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """The arrays that one position reads and writes, and their places."""
+    """The arrays that one position reads and writes, by node."""
 
     reads: dict[Node, Array]
     writes: list[tuple[Node, Array]]
@@ -57,7 +55,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Product:
-    """A product of the step and where its parts stand over all positions."""
+    """A product of the step, with the arrays of its factor, its error and its result over all positions."""
 
     matrix: int
     factor: View
@@ -65,199 +63,263 @@ class Product:
     error: Array
     """The error at the result."""
     hoisted: Array | None
-    """Where the result stands, of a product with x."""
+    """The result, if the factor is x; else None."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Three passes, and the products outside of them. `states` are arrays of the state's leaves over all positions.
-
-    `again` computes the `large` ones of these from what is kept and from the position before.
-    """
+    """Three passes, and `recompute`, which computes `large` states from `saved` arrays and the position before."""
 
     forward: Pass
     inference: Pass
     backward: Pass
-    again: Pass
+    recompute: Pass
     products: list[Product]
     output: Array
     states: list[Array]
     large: list[Array]
-    kept: list[Array]
+    saved: list[Array]
 
     @property
     def passes(self) -> dict[str, Pass]:
-        """The three by their names."""
+        """The passes by name, without `recompute`."""
         return {"forward": self.forward, "inference": self.inference, "backward": self.backward}
 
 
 def build(trace: TracedStep) -> Program:
-    """The program of a traced step. Steps with the same graph share it, whatever layers they are of."""
+    """Return the program of a traced step. Steps with equal graphs share one program, in all layers."""
     if trace.structure not in _programs:
-        if len(_programs) >= MOST_KEPT:
+        if len(_programs) >= MAX_CACHED_PROGRAMS:
             _programs.clear()
-        _programs[trace.structure] = _built(trace)
+        _programs[trace.structure] = _build_program(trace)
     return _programs[trace.structure]
 
 
-def _built(trace: TracedStep) -> Program:
+def _build_program(trace: TracedStep) -> Program:
     results = [trace.output, *trace.states]
     products = [node for node in reachable(results) if node.op == "product"]
-    given = _given(trace)
+    inputs = _input_arrays(trace)
     hoisted = {
         node: Array("hoisted", number, node.width, "position")
         for number, node in enumerate(products)
-        if _leaf(node.args[0]).op == "input"
+        if _unsliced(node.args[0]).op == "input"
     }
-    output, states = _ends(trace)
-    ends = {trace.output: output, **dict(zip(trace.states, states, strict=True))}
+    output, states = _result_arrays(trace)
+    result_arrays = {trace.output: output, **dict(zip(trace.states, states, strict=True))}
 
-    back = _errors(trace)
-    error_of, writes = _shared({node: back[node] for node in products if node in back})
-    writes = _written_back(trace, back) + writes
+    incoming = _incoming_errors(trace)
+    error_of = errors(zip(results, incoming, strict=True))
+    product_errors, writes = _product_error_arrays({node: error_of[node] for node in products if node in error_of})
+    writes = _input_error_arrays(trace, error_of) + writes
     large = {
-        node: ends[node]
+        node: result_arrays[node]
         for node in trace.states
-        if node.width > LARGE * output.width and node.op not in LEAVES and len(hoisted) == len(products)
+        if node.width > LARGE_STATE_RATIO * output.width and node.op not in LEAVES and len(hoisted) == len(products)
     }
-    standing = {node: array for node, array in ends.items() if node.op not in ("input", "state")}
-    there = given | {node: array for node, array in standing.items() if node not in large}
-    wanted = [*(node for node, _ in writes), *large]
-    wanted += [node.args[0] for node in products if _leaf(node.args[0]) not in given]
-    kept = {
+    stored = {node: array for node, array in result_arrays.items() if node.op not in ("input", "state")}
+    available = inputs | {node: array for node, array in stored.items() if node not in large}
+    required = [*(node for node, _ in writes), *large]
+    required += [node.args[0] for node in products if _unsliced(node.args[0]) not in inputs]
+    saved = {
         node: hoisted.get(node) or Array("saved", number, node.width, "position")
-        for number, node in enumerate(_kept(wanted, results, there))
+        for number, node in enumerate(_values_to_save(required, results, available))
     }
-    there.update(kept)
-    again = {node: there[node] for node in reachable(large, leaves=there) if node in there}
-    there.update(large)
-    factor_of, remade = _factors(products, there)
+    available.update(saved)
+    recompute_reads = {node: available[node] for node in reachable(large, leaves=available) if node in available}
+    available.update(large)
+    factors, recomputed = _factor_views(products, available)
     return Program(
-        forward=Pass(given | hoisted, [*ends.items(), *((n, a) for n, a in kept.items() if n not in hoisted)]),
-        inference=Pass(given | hoisted, list(ends.items())),
-        backward=Pass(there | _arriving(trace), writes + remade),
-        again=Pass(again, list(large.items())),
+        forward=Pass(
+            inputs | hoisted, [*result_arrays.items(), *(item for item in saved.items() if item[0] not in hoisted)]
+        ),
+        inference=Pass(inputs | hoisted, list(result_arrays.items())),
+        backward=Pass(available | incoming, writes + recomputed),
+        recompute=Pass(recompute_reads, list(large.items())),
         products=[
-            Product(node.index, factor_of[node.args[0]], error, hoisted.get(node)) for node, error in error_of.items()
+            Product(node.index, factors[node.args[0]], error, hoisted.get(node))
+            for node, error in product_errors.items()
         ],
         output=output,
         states=states,
         large=list(large.values()),
-        kept=list(kept.values()),
+        saved=list(saved.values()),
     )
 
 
-def _given(trace: TracedStep) -> dict[Node, Array]:
-    """Where the leaves of a step stand."""
-    graph = trace.graph
-    found = {
-        graph.node("state", width=width, number=number): Array("previous", number, width, "previous")
+def _input_arrays(trace: TracedStep) -> dict[Node, Array]:
+    arrays = {
+        trace.graph.node("state", width=width, number=number): Array("previous", number, width, "previous")
         for number, width in enumerate(trace.state_widths)
     }
     for node in reachable([trace.output, *trace.states]):
         if node.op in ("input", "vector"):
             extent: Extent = "position" if node.op == "input" else "vector"
-            found[node] = Array(node.op, node.index, node.width, extent)
-    return found
+            arrays[node] = Array(node.op, node.index, node.width, extent)
+    return arrays
 
 
-def _ends(trace: TracedStep) -> tuple[Array, list[Array]]:
-    """Where outputs and states are written. What is both stands in one place, and so do two states that are one."""
+def _result_arrays(trace: TracedStep) -> tuple[Array, list[Array]]:
+    """Return the arrays of the output and of the states; equal nodes share one array."""
     output = Array("output", 0, trace.output.width, "position")
-    known = {trace.output: output}
+    arrays = {trace.output: output}
     for number, node in enumerate(trace.states):
-        known.setdefault(node, Array("state", number, node.width, "position"))
-    return output, [known[node] for node in trace.states]
+        arrays.setdefault(node, Array("state", number, node.width, "position"))
+    return output, [arrays[node] for node in trace.states]
 
 
-def _factors(products: Iterable[Node], there: dict[Node, Array]) -> tuple[dict[Node, View], list[tuple[Node, Array]]]:
-    """Where the factor of each product stands when the backward pass is through; and what that has to make again."""
-    found: dict[Node, View] = {}
-    remade = []
+def _factor_views(
+    products: Iterable[Node], available: dict[Node, Array]
+) -> tuple[dict[Node, View], list[tuple[Node, Array]]]:
+    """Return the view of each product's left factor after the backward pass, and the recomputed factors' arrays."""
+    views: dict[Node, View] = {}
+    recomputed = []
     for (arg,) in (node.args for node in products):
-        if arg in there:
-            found[arg] = View(there[arg], 0, arg.width)
-        elif _leaf(arg) in there:
-            found[arg] = View(there[_leaf(arg)], arg.index, arg.width)
-        elif arg not in found:
-            found[arg] = View(Array("factor", len(found), arg.width, "position"), 0, arg.width)
-            remade.append((arg, found[arg].array))
-    return found, remade
+        if arg in available:
+            views[arg] = View(available[arg], 0, arg.width)
+        elif _unsliced(arg) in available:
+            views[arg] = View(available[_unsliced(arg)], arg.index, arg.width)
+        elif arg not in views:
+            views[arg] = View(Array("factor", len(views), arg.width, "position"), 0, arg.width)
+            recomputed.append((arg, views[arg].array))
+    return views, recomputed
 
 
-def _leaf(node: Node) -> Node:
-    """The node that a slice is a part of."""
+def _unsliced(node: Node) -> Node:
     return node.args[0] if node.op == "slice" else node
 
 
-def _arriving(trace: TracedStep) -> dict[Node, Array]:
-    """The errors that arrive from outside: at the output (0), and at the states from the position after (1, ...)."""
+def _incoming_errors(trace: TracedStep) -> dict[Node, Array]:
+    """Return the nodes of the error at the output (number 0) and of the errors at the states (1, ...), with arrays."""
     graph, width = trace.graph, trace.output.width
-    found = {graph.node("error", width=width): Array("error output", 0, width, "position")}
+    arrays = {graph.node("error", width=width): Array("error output", 0, width, "position")}
     for number, width in enumerate(trace.state_widths):
-        leaf = graph.node("error", width=width, number=number + 1)
-        found[leaf] = Array("error state", number, width, "row")
-    return found
+        node = graph.node("error", width=width, number=number + 1)
+        arrays[node] = Array("error state", number, width, "row")
+    return arrays
 
 
-def _errors(trace: TracedStep) -> dict[Node, Node]:
-    arriving = list(_arriving(trace))
-    return errors(zip([trace.output, *trace.states], arriving, strict=True))
-
-
-def _written_back(trace: TracedStep, back: dict[Node, Node]) -> list[tuple[Node, Array]]:
-    """The errors at the leaves of a step. A state that the step does not read gets zeros."""
-    found = []
-    for node, error in back.items():
+def _input_error_arrays(trace: TracedStep, error_of: dict[Node, Node]) -> list[tuple[Node, Array]]:
+    """Return the errors at x, vectors and states with their arrays; zeros at a state that the step does not read."""
+    arrays = []
+    for node, error in error_of.items():
         if node.op == "input":
-            found.append((error, Array("error input", node.index, node.width, "position")))
+            arrays.append((error, Array("error input", node.index, node.width, "position")))
         elif node.op == "vector":
-            found.append((error, Array("error vector", node.index, node.width, "sum")))
+            arrays.append((error, Array("error vector", node.index, node.width, "sum")))
     for number, width in enumerate(trace.state_widths):
-        error = back.get(trace.graph.node("state", width=width, number=number), trace.graph.constant(0, width))
-        found.append((error, Array("error state", number, width, "row")))
-    return found
+        error = error_of.get(trace.graph.node("state", width=width, number=number), trace.graph.constant(0, width))
+        arrays.append((error, Array("error state", number, width, "row")))
+    return arrays
 
 
-def _shared(error_of: dict[Node, Node]) -> tuple[dict[Node, Array], list[tuple[Node, Array]]]:
-    """One array for each distinct error at a product: where W x and U h are added, the error at both is the same."""
+def _product_error_arrays(error_of: dict[Node, Node]) -> tuple[dict[Node, Array], list[tuple[Node, Array]]]:
+    """Return an array for each distinct error at a product: in W x + U h both products have the same error."""
     arrays: dict[Node, Array] = {}
     for error in error_of.values():
         arrays.setdefault(error, Array("error product", len(arrays), error.width, "position"))
     return {node: arrays[error] for node, error in error_of.items()}, list(arrays.items())
 
 
-def _kept(wanted: Iterable[Node], results: Iterable[Node], there: dict[Node, Array]) -> list[Node]:
-    """Which values of the forward pass the backward pass cannot do without."""
+def _values_to_save(required: Iterable[Node], results: Iterable[Node], available: dict[Node, Array]) -> list[Node]:
+    """Return the values of the forward pass that the backward pass reads and cannot recompute more cheaply."""
     forward = set(reachable(results))
-    needed, waiting, seen = [], list(wanted), set()
-    while waiting:
-        node = waiting.pop()
+    needed, pending, seen = [], list(required), set()
+    while pending:
+        node = pending.pop()
         if node in forward:
             needed.append(node)
         elif node not in seen:
             seen.add(node)
-            waiting.extend(node.args)
-    kept: set[Node] = set()
+            pending.extend(node.args)
+    saved: set[Node] = set()
     for node in sorted(needed, key=lambda node: node.order):
-        kept |= _missing(node, kept | there.keys(), {})
-    for whole in {_leaf(node) for node in kept}:  # all slices of something are it
-        slices = {node for node in kept if _leaf(node) == whole}
-        if sum(node.width for node in slices) == whole.width:
-            kept = kept - slices | {whole}
-    return sorted(kept, key=lambda node: node.order)
+        saved |= _cheapest_sources(node, saved | available.keys(), {})
+    for unsliced in {_unsliced(node) for node in saved}:  # slices that together cover a value are replaced by it
+        slices = {node for node in saved if _unsliced(node) == unsliced}
+        if sum(node.width for node in slices) == unsliced.width:
+            saved = saved - slices | {unsliced}
+    return sorted(saved, key=lambda node: node.order)
 
 
-def _missing(node: Node, there: set[Node], known: dict[Node, frozenset[Node]]) -> frozenset[Node]:
-    """The nodes to keep in order to have `node`: itself, or others that have no more numbers and are not kept yet."""
-    if node in there or node.op == "constant":
+def _cheapest_sources(node: Node, available: set[Node], known: dict[Node, frozenset[Node]]) -> frozenset[Node]:
+    """Return the cheapest set of values to save so that `node` can be recomputed: `node` alone, or its sources."""
+    if node in available or node.op == "constant":
         return frozenset()
     if node not in known:
-        known[node] = itself = frozenset({node})
+        known[node] = alone = frozenset({node})
         if node.op not in ("product", "sum"):
-            parts = itself.union(*(_missing(arg, there, known) for arg in node.args)) - itself
-            numbers = sum(part.width for part in parts if part.op != "sum" or part.width > 1)
+            sources = alone.union(*(_cheapest_sources(arg, available, known) for arg in node.args)) - alone
+            numbers = sum(source.width for source in sources if source.op != "sum" or source.width > 1)
             is_condition = node.op in OPERATIONS and OPERATIONS[node.op].is_condition
             if numbers < node.width + (node.op not in COSTLY) or is_condition or node.op == "cat":
-                known[node] = parts
+                known[node] = sources
     return known[node]
+
+
+def errors(results: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
+    """Return the error at each node on which the results depend, from pairs of a result and its error.
+
+    Errors from products with x are left out: they are one product over all positions, outside of the pass.
+    """
+    contributions: dict[Node, list[Node]] = {}
+    for result, error in results:
+        contributions.setdefault(result, []).append(error)
+    error_of: dict[Node, Node] = {}
+    for node in sorted(reachable(contributions), key=lambda node: -node.order):
+        if node not in contributions or node.op == "constant":
+            continue
+        error = error_of[node] = _add_errors(node, contributions[node])
+        if node.op in LEAVES:
+            continue
+        for arg, contribution in zip(node.args, _argument_errors(node, error), strict=True):
+            if contribution is not None and arg.op != "constant":
+                contributions.setdefault(arg, []).append(contribution)
+    return error_of
+
+
+def _argument_errors(node: Node, error: Node) -> tuple[Node | None, ...]:
+    graph = node.graph
+    match node.op:
+        case "slice":  # zeros on both sides of the error
+            after = node.args[0].width - node.index - node.width
+            return (graph.cat([graph.constant(0, node.index), error, graph.constant(0, after)]),)
+        case "cat":
+            starts = [sum(arg.width for arg in node.args[:k]) for k in range(len(node.args))]
+            return tuple(graph.slice(error, start, arg.width) for start, arg in zip(starts, node.args, strict=True))
+        case "sum":
+            return (graph.spread(error, node.args[0].width, node.index),)
+        case "product":
+            (arg,) = node.args
+            if (arg.args[0] if arg.op == "slice" else arg).op == "input":
+                return (None,)
+            return (graph.product(error, node.index, arg.width, transposed=True),)
+    if node.op == "spread":
+        contributions: tuple[Node | None, ...] = (graph.sum(error, node.args[0].width, node.index),)
+    else:
+        contributions = OPERATIONS[node.op].derivative(node, graph.broadcast(error, node.width))
+    return tuple(
+        graph.sum(error) if error is not None and arg.width < error.width else error
+        for arg, error in zip(node.args, contributions, strict=True)
+    )
+
+
+def _add_errors(node: Node, contributions: list[Node]) -> Node:
+    """Return the sum of the errors at a node. Errors at slices of the node (as after `chunk`) become one `cat`."""
+    graph = node.graph
+    borders = {0, node.width}
+    for error in contributions:
+        if error.op == "cat":
+            borders.update(accumulate(arg.width for arg in error.args))
+    if len(borders) == 2:
+        return _sum(contributions, node.width)
+    return graph.cat(
+        _sum([graph.slice(error, begin, end - begin) for error in contributions], end - begin)
+        for begin, end in pairwise(sorted(borders))
+    )
+
+
+def _sum(terms: list[Node], width: int) -> Node:
+    total, *others = sorted(terms, key=lambda term: term.op == "product_t")  # products are computed last
+    for term in others:
+        total = total + term
+    return total.graph.broadcast(total, width)

@@ -1,10 +1,8 @@
-"""Runs a program over whole sequences, and is its gradient for autograd.
+"""The execution of a program over sequences, in C or in torch operations, with its gradient for autograd.
 
-A product that does not need the position before is one product over all positions: W x in front of the forward loop,
-behind the backward loop the error at x and the gradient of every matrix, `dU = Σ_t δ_t h_{t-1}ᵀ` (Werbos 1990).
+A product that does not depend on the position before is computed once over all positions: W x before the forward loop;
+after the backward loop the error at x and the gradient of every matrix, `dU = Σ_t δ_t h_{t-1}ᵀ` (Werbos 1990).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,52 +13,144 @@ import torch
 from torch import Tensor
 
 from ensue.engine.c_passes import CompiledPasses
-from ensue.engine.graph import reachable
-from ensue.engine.overlays import overlays
-from ensue.engine.packing import Packing
-from ensue.engine.plain_passes import PlainPasses
+from ensue.engine.graph import OPERATIONS, Node, reachable
 from ensue.engine.products import PackedWeights
 from ensue.engine.program import Array, Product, Program, View
-from ensue.engine.storage import Arrays, Finals, Storage, gradients_of, needs_history, room
+from ensue.engine.schedule import overlays
+from ensue.engine.storage import Arrays, Between, Finals, Packing, Storage, empty_rows, gradients_of, needs_history
 from ensue.engine.trace import TracedStep
 
+
+class PlainPasses:
+    """The passes of a program, in torch operations."""
+
+    chunk = (0, 0)
+    """No chunks: all states are stored."""
+
+    def __init__(self, program: Program) -> None:
+        self._passes = program.passes
+
+    def run(
+        self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals,
+        between: Between | None = None, packed_weights: PackedWeights | None = None,
+    ) -> None:  # fmt: skip
+        """Run a pass, and write the states (B, width) of each row at its last position to `finals`."""
+        work = self._passes[name]
+        counts = [*packing.counts.tolist(), 0]
+        positions = range(len(packing.counts))
+        for t in reversed(positions) if name == "backward" else positions:
+            if between is not None and name == "backward":
+                between(t)
+            rows = {array: _select_rows(array, storage, packing, t) for array, storage in arrays.items()}
+            position = _PositionValues(counts[t], {node: rows[array] for node, array in work.reads.items()}, matrices)
+            results = [(position.result(node), array) for node, array in work.writes]
+            for value, array in results:
+                if array.extent == "sum":
+                    rows[array] += value.sum(0)
+                else:
+                    rows[array].copy_(value)
+            for array, final in finals:
+                final[counts[t + 1] : counts[t]] = rows[array][counts[t + 1] :]
+            if between is not None and name != "backward":
+                between(t)
+
+    @staticmethod
+    def multiply(
+        a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False, packed_weights: PackedWeights | None = None
+    ) -> None:
+        """Write `a @ b` to `out`, or add it to `out`."""
+        if accumulate:
+            out.addmm_(a, b)
+        else:
+            torch.mm(a, b, out=out)
+
+
+def _select_rows(array: Array, storage: Storage, packing: Packing, t: int) -> Tensor:
+    if array.extent in ("vector", "sum"):
+        return storage.tensor[:1]
+    count = int(packing.counts[t])
+    if array.extent == "row":
+        return storage.tensor[:count]
+    if array.extent == "previous":
+        if t == 0:
+            assert storage.start is not None
+            return storage.start[:count]
+        t -= 1
+    begin = t % 2 * packing.batch if storage.is_ring else int(packing.begins[t])
+    return storage.tensor[begin : begin + count]
+
+
+class _PositionValues:
+    """The values of a pass at one position, computed when they are read."""
+
+    def __init__(self, rows: int, reads: dict[Node, Tensor], matrices: Sequence[Tensor]) -> None:
+        self.rows, self.reads, self.matrices = rows, reads, matrices
+        self.like = next(iter(reads.values()))
+        self.values = dict(reads)
+
+    def result(self, node: Node) -> Tensor:
+        """Return a value (rows, width), a copy if it is a view, since its source may be overwritten."""
+        value = self._expanded(node)
+        return value.clone() if node in self.reads or node.op == "slice" else value
+
+    def _expanded(self, node: Node) -> Tensor:
+        return self._value(node).expand(self.rows, node.width)
+
+    def _value(self, node: Node) -> Tensor:
+        if node not in self.values:
+            is_constant = node.op == "constant"
+            self.values[node] = self.like.new_full((1, 1), node.number) if is_constant else self._compute(node)
+        return self.values[node]
+
+    def _compute(self, node: Node) -> Tensor:
+        if node.op in OPERATIONS:
+            return OPERATIONS[node.op].plain(*map(self._value, node.args))
+        if node.op == "cat":
+            return torch.cat([self._expanded(arg) for arg in node.args], dim=1)
+        value = self._expanded(node.args[0])
+        if node.op == "slice":
+            return value[:, node.index : node.index + node.width]
+        if node.op == "sum":
+            return value.reshape(len(value), -1, value.shape[1] // node.width, node.index).sum(2).flatten(1)
+        if node.op == "spread":
+            groups = value.reshape(len(value), -1, 1, node.index)
+            return groups.expand(-1, -1, node.width // value.shape[1], -1).flatten(1)
+        matrix = self.matrices[node.index]
+        return value @ (matrix.t() if node.op == "product_t" else matrix)
+
+
 Item = TypeVar("Item")
-AmongArrays = Callable[[Arrays, int], None]
-"""A call between two positions, with the arrays of the pass."""
+PositionCallback = Callable[[Arrays, int], None]
+"""A function that is called between two positions, with the arrays of the pass and the number of the position."""
 
 
 @dataclass(frozen=True)
 class Values(Generic[Item]):
-    """Something for each tensor that a program is run on; the tensors are of one type and device."""
+    """One item for each tensor that a program reads. The tensors have one type and device."""
 
     x: Item
-    """(N, d_in), as `Packing` packs it."""
+    """(N, d_in), packed by `Packing`."""
     states: Sequence[Item]
-    """(B, width), in the order of `Packing`."""
+    """(B, width), sorted by `Packing`."""
     vectors: Sequence[Item]
     """(1, width)"""
     matrices: Sequence[Item]
     """(k, n), of any strides."""
 
     @classmethod
-    def of(cls, items: Sequence[Item], trace: TracedStep) -> Values[Item]:
-        """From a list: x, the states, the vectors, the matrices."""
-        parts, begin = [], 1
-        for group in (trace.states, trace.vectors, trace.matrices):
-            parts.append(items[begin : begin + len(group)])
-            begin += len(group)
-        return cls(items[0], *parts)
+    def of(cls, items: Sequence[Item], trace: TracedStep) -> "Values[Item]":
+        """Split a list: x, the states, the vectors, the matrices."""
+        vectors = 1 + len(trace.states)
+        matrices = vectors + len(trace.vectors)
+        end = matrices + len(trace.matrices)
+        return cls(items[0], items[1:vectors], items[vectors:matrices], items[matrices:end])
 
 
 class Runner:
-    """A traced step, its program and what runs its passes: compiled C or torch operations."""
+    """A traced step, its program, and the functions that run its passes: compiled C or torch operations."""
 
     def __init__(
-        self,
-        trace: TracedStep,
-        program: Program,
-        functions: CompiledPasses | PlainPasses,
-        dtype: torch.dtype,
+        self, trace: TracedStep, program: Program, functions: CompiledPasses | PlainPasses, dtype: torch.dtype
     ) -> None:
         self.trace, self.program, self.overlays = trace, program, overlays(program)
         self.functions, self.dtype = functions, dtype
@@ -69,106 +159,91 @@ class Runner:
         self._matrices = {node.index: (node.args[0].width, node.width) for node in nodes if node.op == "product"}
 
     def __call__(
-        self,
-        tensors: Sequence[Tensor],
-        packing: Packing,
-        kept: PackedWeights | None = None,
-        *,
+        self, tensors: Sequence[Tensor], packing: Packing, packed_weights: PackedWeights | None = None, *,
         parameters: Sequence[Tensor],
-    ) -> tuple[Tensor, ...]:
-        """The outputs (N, d_out) and the final states (B, width). `kept` is for weights that are held.
-
-        `parameters` are what the step reads of its layer: gradients of gradients go there, past `tensors`.
-        """
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        """Return the outputs (N, d_out) and the final states (B, width). Second derivatives go to `parameters`."""
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            return _Recurrence.apply(self, packing, *tensors, *parameters)  # type: ignore[no-any-return, no-untyped-call]
-        output, finals, _ = self.forward(Values.of(tensors, self.trace), packing, keep=False, kept=kept)
+            return _Recurrence.apply(self, packing, *tensors, *parameters)  # type: ignore[no-untyped-call]
+        values = Values.of(tensors, self.trace)
+        output, finals, _ = self.forward(values, packing, save=False, packed_weights=packed_weights)
         return (output, *finals)
 
     def _check(self, values: Values[Tensor], packing: Packing) -> None:
-        """Raises `ValueError` where something has other sizes than when the step was traced."""
+        """Raise `ValueError` if a tensor has other sizes than in the trace."""
         states = zip(values.states, self.program.states, strict=True)
-        given = [(f"state {k}", state, (packing.batch, array.width)) for k, (state, array) in enumerate(states)]
-        given += [(f"matrix {k}", values.matrices[k], sizes) for k, sizes in self._matrices.items()]
+        checks = [(f"state {k}", state, (packing.batch, array.width)) for k, (state, array) in enumerate(states)]
+        checks += [(f"matrix {k}", values.matrices[k], sizes) for k, sizes in self._matrices.items()]
         for array in self._leaves:
             is_input = array.name == "input"
             tensor = values.x if is_input else values.vectors[array.number]
-            given.append((f"{array.name} {array.number}", tensor, (packing.size if is_input else 1, array.width)))
-        for name, tensor, sizes in given:
+            checks.append((f"{array.name} {array.number}", tensor, (packing.size if is_input else 1, array.width)))
+        for name, tensor, sizes in checks:
             if tensor.shape != sizes:
                 raise ValueError(f"{name} of the step was {sizes} when it was traced, and is {tuple(tensor.shape)} now")
 
     def forward(
-        self, values: Values[Tensor], packing: Packing, *, keep: bool, between: AmongArrays | None = None,
-        kept: PackedWeights | None = None,
+        self, values: Values[Tensor], packing: Packing, *, save: bool, between: PositionCallback | None = None,
+        packed_weights: PackedWeights | None = None,
     ) -> tuple[Tensor, list[Tensor], Arrays]:  # fmt: skip
-        """The outputs, the final states, and the arrays that `backward` will want.
-
-        With `between`, which writes what the first state is at each position, that one's end is not kept. Raises
-        `ValueError` where something has other sizes than when the step was traced.
-        """
+        """Return outputs, final states and arrays for `backward`. With `between`, final state 0 is not written."""
         self._check(values, packing)
         program, like = self.program, values.states[0]
         arrays = {program.output: Storage(like.new_empty(packing.size, program.output.width))}
-        every, block = self.functions.chunk if keep and between is None else (0, 0)
+        every, block = self.functions.chunk if save and between is None else (0, 0)
         for array in program.states:
-            few = every if array in program.large else 0
-            size = len(packing.counts) // few * packing.batch if few else packing.size if keep else 2 * packing.batch
-            buffer = room(like, torch.get_num_threads() * every * block, array.width) if few else None
-            arrays.setdefault(array, Storage(room(like, size, array.width), is_ring=not keep, buffer=buffer))
+            buffer, size = None, packing.size if save else 2 * packing.batch
+            if every and array in program.large:
+                size = len(packing.counts) // every * packing.batch
+                buffer = empty_rows(like, torch.get_num_threads() * every * block, array.width)
+            arrays.setdefault(array, Storage(empty_rows(like, size, array.width), is_ring=not save, buffer=buffer))
         for product in program.products:
             if product.hoisted is not None:
-                arrays[product.hoisted] = Storage(room(like, packing.size, product.hoisted.width))
-                factor, matrix = _features(values.x, product.factor), values.matrices[product.matrix]
-                self.functions.multiply(factor, matrix, arrays[product.hoisted].tensor, kept=kept)
-        if keep:
-            self._make_room(program.kept, arrays, packing.size, like)
+                arrays[product.hoisted] = Storage(empty_rows(like, packing.size, product.hoisted.width))
+                factor, matrix = _select_features(values.x, product.factor), values.matrices[product.matrix]
+                self.functions.multiply(factor, matrix, arrays[product.hoisted].tensor, packed_weights=packed_weights)
+        if save:
+            self._allocate(program.saved, arrays, packing.size, like)
         finals = [start.clone() for start in values.states]
         ends = list(zip(program.states, finals, strict=True))[0 if between is None else 1 :]
-        name, given = "forward" if keep else "inference", {**arrays, **self._read(values, arrays)}
-        self._run(name, given, packing, values, ends, between, kept)
+        self.functions.run(
+            "forward" if save else "inference", passed := {**arrays, **self._input_storages(values, arrays)}, packing,
+            values.matrices, finals=ends, between=None if between is None else partial(between, passed),
+            packed_weights=packed_weights,
+        )  # fmt: skip
         output = arrays.pop(program.output).tensor
-        return output, finals, arrays if keep else {}
+        return output, finals, arrays if save else {}
 
-    def _make_room(self, wanted: Sequence[Array], arrays: Arrays, size: int, like: Tensor) -> None:
-        """Storage for arrays of all positions: inside of others where that may be."""
-        for array in wanted:
+    def _allocate(self, missing: Sequence[Array], arrays: Arrays, size: int, like: Tensor) -> None:
+        """Add storage for arrays of all positions, inside other arrays according to the overlays."""
+        for array in missing:
             if array in self.overlays and self.overlays[array].array in arrays:
                 view = self.overlays[array]
                 host = arrays[view.array].tensor
                 arrays[array] = Storage(host[:, view.start : view.start + view.width])
             elif array not in arrays:
-                arrays[array] = Storage(room(like, size, array.width))
+                arrays[array] = Storage(empty_rows(like, size, array.width))
 
-    def _read(self, values: Values[Tensor], arrays: Arrays) -> Arrays:
-        """The inputs of a pass, and the states as the position after reads them."""
-        found = {
+    def _input_storages(self, values: Values[Tensor], arrays: Arrays) -> Arrays:
+        storages = {
             array: Storage(values.x if array.name == "input" else values.vectors[array.number])
             for array in self._leaves
         }
         for number, (array, start) in enumerate(zip(self.program.states, values.states, strict=True)):
             state = arrays[array]
-            found[Array("previous", number, array.width, "previous")] = Storage(
+            storages[Array("previous", number, array.width, "previous")] = Storage(
                 state.tensor, start, state.is_ring, state.buffer
             )
-        return found
+        return storages
 
     def backward(
-        self,
-        values: Values[Tensor],
-        packing: Packing,
-        arrays: Arrays,
-        errors: Sequence[Tensor],
-        needed: Values[bool],
-        between: AmongArrays | None = None,
-    ) -> list[Tensor | None]:
-        """From the errors at the outputs and final states to those at all values that are `needed`.
-
-        What `arrays` hold is written over.
-        """
+        self, values: Values[Tensor], packing: Packing, arrays: Arrays, errors: Sequence[Tensor], needed: Values[bool],
+        between: PositionCallback | None = None,
+    ) -> list[Tensor | None]:  # fmt: skip
+        """Return the errors at x, states, vectors and matrices, from the errors at the results. Overwrites `arrays`."""
         program, like = self.program, values.states[0]
         output, *states = errors
-        arrays = {**arrays, **self._read(values, arrays)}
+        arrays = {**arrays, **self._input_storages(values, arrays)}
         arrays[Array("error output", 0, program.output.width, "position")] = Storage(output)
         for number, (error, array) in enumerate(zip(states, program.states, strict=True)):
             arrays[Array("error state", number, array.width, "row")] = Storage(error.clone())
@@ -176,43 +251,29 @@ class Runner:
         for array in written:
             if array.extent == "sum":
                 arrays[array] = Storage(like.new_zeros(torch.get_num_threads(), array.width))
-        self._make_room([array for array in written if array.extent == "position"], arrays, packing.size, like)
-        self._run("backward", arrays, packing, values, [], between)
-        found = {array: storage.tensor for array, storage in arrays.items()}
-        x = self._error_at_x(values, found) if needed.x else None
+        self._allocate([array for array in written if array.extent == "position"], arrays, packing.size, like)
+        callback = None if between is None else partial(between, arrays)
+        self.functions.run("backward", arrays, packing, values.matrices, finals=[], between=callback)
+        tensors = {array: storage.tensor for array, storage in arrays.items()}
+        x = self._error_at_x(values, tensors) if needed.x else None
         matrices = self._errors_at_matrices(values, packing, arrays, needed)
-        before = [found[Array("error state", k, v.shape[1], "row")] for k, v in enumerate(values.states)]
-        sums = [found.get(Array("error vector", k, v.shape[1], "sum")) for k, v in enumerate(values.vectors)]
-        return [x, *before, *(None if part is None else part.sum(0, keepdim=True) for part in sums), *matrices]
+        before = [tensors[Array("error state", k, v.shape[1], "row")] for k, v in enumerate(values.states)]
+        by_thread = [tensors.get(Array("error vector", k, v.shape[1], "sum")) for k, v in enumerate(values.vectors)]
+        vectors = [None if errors is None else errors.sum(0, keepdim=True) for errors in by_thread]
+        return [x, *before, *vectors, *matrices]
 
-    def _run(
-        self,
-        name: str,
-        arrays: Arrays,
-        packing: Packing,
-        values: Values[Tensor],
-        finals: Finals,
-        between: AmongArrays | None,
-        kept: PackedWeights | None = None,
-    ) -> None:
-        if between is None:
-            self.functions.run(name, arrays, packing, values.matrices, finals=finals, kept=kept)
-        else:
-            at = partial(between, arrays)
-            self.functions.run(name, arrays, packing, values.matrices, finals=finals, between=at)
-
-    def _error_at_x(self, values: Values[Tensor], found: dict[Array, Tensor]) -> Tensor:
-        """The sum of the error where the step reads x itself, and of that through its products with x."""
+    def _error_at_x(self, values: Values[Tensor], tensors: dict[Array, Tensor]) -> Tensor:
+        """Return the error at x: the error from direct uses of x, plus the errors from products with x."""
         d_in = values.x.shape[1]
         hoisted = [product for product in self.program.products if product.hoisted is not None]
-        error = found.get(Array("error input", 0, d_in, "position"))
+        error = tensors.get(Array("error input", 0, d_in, "position"))
         is_new = error is None and len(hoisted) == 1 and hoisted[0].factor.width == d_in
         if error is None:
             error = torch.empty_like(values.x) if is_new else torch.zeros_like(values.x)
         for product in hoisted:
             matrix = values.matrices[product.matrix]
             self.functions.multiply(
-                found[product.error], matrix.t(), _features(error, product.factor), accumulate=not is_new
+                tensors[product.error], matrix.t(), _select_features(error, product.factor), accumulate=not is_new
             )
         return error
 
@@ -231,57 +292,54 @@ class Runner:
     def _add_error_at_matrix(
         self, product: Product, packing: Packing, arrays: Arrays, out: Tensor, *, accumulate: bool
     ) -> None:
-        """Σ over positions of error ⊗ factor, (n, k)."""
+        """Write or add Σ_t error_t ⊗ factor_t, (n, k), to `out`."""
         error, storage = arrays[product.error].tensor, arrays[product.factor.array]
-        factor = _features(storage.tensor, product.factor)
+        factor = _select_features(storage.tensor, product.factor)
         if storage.start is None:
             self.functions.multiply(error.t(), factor, out, accumulate=accumulate)
             return
         first = int(packing.counts[0])
-        start = _features(storage.start, product.factor)
+        start = _select_features(storage.start, product.factor)
         self.functions.multiply(error[:first].t(), start[:first], out, accumulate=accumulate)
         if packing.size > first:
             self.functions.multiply(error[first:].t(), factor[packing.before], out, accumulate=True)
 
 
-def _features(tensor: Tensor, view: View) -> Tensor:
+def _select_features(tensor: Tensor, view: View) -> Tensor:
     return tensor[:, view.start : view.start + view.width]
 
 
 def differentiable_gradients(
-    trace: TracedStep,
-    packing: Packing,
-    tensors: Sequence[Tensor],
-    errors: Sequence[Tensor],
-    counts: tuple[int, int],
+    trace: TracedStep, packing: Packing, tensors: Sequence[Tensor], errors: Sequence[Tensor], counts: tuple[int, int],
     make: Callable[[Sequence[Tensor], Packing], Any] | None = None,
-) -> list[Tensor | None]:
-    """The gradients of `tensors` by the recorded step at each position: those of a runner, those that `make` makes a
-    feedback of, `counts` of each, and parameters. Vectors and matrices, which are made of parameters, get None.
+) -> list[Tensor | None]:  # fmt: skip
+    """Return differentiable gradients, by running the recorded step at each position under autograd.
+
+    Vectors and matrices get None, since the parameters from which they are computed get gradients.
     """
     states = len(trace.states)
 
     def fold(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         before: Sequence[Tensor] = rest[:states]
         feedback = None if make is None else make(rest[states : states + counts[1]], packing)
-        values, outputs, ended = trace.values(rest[states + counts[1] :]), [], []
+        values, outputs, finals = trace.values(rest[states + counts[1] :]), [], []
         for t, (begin, count) in enumerate(zip(packing.begins.tolist(), packing.counts.tolist(), strict=True)):
-            ended.append([state[count:] for state in before])
+            finals.append([state[count:] for state in before])
             y, *before = trace.step(values, x[begin : begin + count], [state[:count] for state in before])
             if feedback is not None:
                 y = before[0] = feedback.forward(t, y)
             outputs.append(y)
-        return (torch.cat(outputs), *(torch.cat(rows) for rows in zip(before, *reversed(ended), strict=True)))
+        return (torch.cat(outputs), *(torch.cat(rows) for rows in zip(before, *reversed(finals), strict=True)))
 
-    found = gradients_of(fold, [*tensors[: states + 1], *tensors[counts[0] :]], errors)
-    return [*found[: states + 1], *[None] * (counts[0] - states - 1), *found[states + 1 :]]
+    gradients = gradients_of(fold, [*tensors[: states + 1], *tensors[counts[0] :]], errors)
+    return [*gradients[: states + 1], *[None] * (counts[0] - states - 1), *gradients[states + 1 :]]
 
 
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, runner: Runner, packing: Packing, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """`tensors` are those of `Runner.forward`, then the parameters."""
-        output, finals, ctx.arrays = runner.forward(Values.of(tensors, runner.trace), packing, keep=True)
+        """Run the program; `tensors` are the tensors of `Runner.__call__`, then the parameters."""
+        output, finals, ctx.arrays = runner.forward(Values.of(tensors, runner.trace), packing, save=True)
         ctx.runner, ctx.packing = runner, packing
         ctx.save_for_backward(*tensors, output)
         return (output, *finals)
@@ -295,8 +353,8 @@ class _Recurrence(torch.autograd.Function):
             counts = len(tensors) - parameters, 0
             return None, None, *differentiable_gradients(runner.trace, ctx.packing, tensors, errors, counts)
         values = Values.of(tensors, runner.trace)
-        if ctx.arrays is None:  # backward once more through the same graph: what was written over is made again
-            ctx.arrays = runner.forward(values, ctx.packing, keep=True)[2]
+        if ctx.arrays is None:  # a second backward pass: the first one has overwritten the arrays
+            ctx.arrays = runner.forward(values, ctx.packing, save=True)[2]
         arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(output)}, None
         needed = Values.of(ctx.needs_input_grad[2:], runner.trace)
         errors = tuple(error.resolve_neg().contiguous() for error in errors)

@@ -1,27 +1,28 @@
-"""The order in which a pass computes one position: products over all rows, and between them loops over features.
+"""The order in which a pass computes one position, and the arrays that share memory.
 
-A loop computes all values of one level. A value that needs other features than its own (a product, a sum, a slice, a
-`cat`, a spread) is on a later level. Products are over all rows, so they divide the levels into segments. Within a
-segment, each row goes through all levels before the next row does, while it is in the cache.
+A position is a sequence of segments. A segment begins with products over all rows; then its loops run row by row, while
+a row is in the cache. A loop runs over the features of a row and computes all values of one level. A value that reads
+features of other indices (a product, a sum, a slice, a `cat`, a spread) is on a later level than its arguments.
 
-A cheap value (a sum of two values that are in arrays) is computed again in every loop of its segment that reads it,
-since that costs less than to write it and to read it.
+A cheap value, such as a sum of two values in arrays, is recomputed in every loop of its segment that reads it:
+recomputing takes less time than writing and reading.
+
+Some arrays are written over others (`overlays`): a gate over its pre-activation, the error at a gate over the gate. So
+a training step of an LSTM stores four numbers for each position and unit, not twelve, in addition to its states.
 """
-
-from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from ensue.engine.graph import PRODUCTS, Node, reachable
-from ensue.engine.operations import COSTLY, OPERATIONS
-from ensue.engine.program import Array, Pass, View
+from ensue.engine.graph import COSTLY, OPERATIONS, PRODUCTS, Node, reachable
+from ensue.engine.program import MAX_CACHED_PROGRAMS, Array, Pass, Program, View
 
 
 @dataclass(frozen=True)
 class Multiply:
-    """`result = factor @ matrix`, over all rows."""
+    """A product `result = factor @ matrix` over all rows."""
 
     factor: View
     matrix: int
@@ -31,71 +32,71 @@ class Multiply:
 
 @dataclass
 class Loop:
-    """Over `width` features of a row: values worked out, sums added up, values written."""
+    """A loop over `width` features of a row, with the values, sums and writes of each feature."""
 
     width: int
     nodes: list[Node] = field(default_factory=list)
     sums: list[Node] = field(default_factory=list)
     writes: list[tuple[Node, View]] = field(default_factory=list)
     sums_written: list[tuple[Node, View]] = field(default_factory=list)
-    """When the loop is through."""
+    """Sums of width 1, which are written after the loop."""
 
     def arguments(self) -> set[Node]:
-        """Nodes that are read or computed in the loop, without its sums."""
-        found = {arg for node in [*self.nodes, *self.sums] for arg in node.args}
-        return found | {node for node, _ in self.writes}
+        """Return the nodes that are read or computed in the loop, without its sums."""
+        arguments = {arg for node in [*self.nodes, *self.sums] for arg in node.args}
+        return arguments | {node for node, _ in self.writes}
 
-    def wants(self, node: Node) -> bool:
-        """Whether a node, or a slice or spread of it, is read here."""
-        return any(part == node for arg in self.arguments() for part in parts_of(arg))
+    def reads(self, node: Node) -> bool:
+        """Return whether the loop reads a node, or a slice or spread of it."""
+        return any(source == node for arg in self.arguments() for source in sources_of(arg))
 
 
 @dataclass
 class Segment:
-    """Products over all rows, then loops, row by row."""
+    """A segment of a position: products over all rows, then loops that run row by row."""
 
     products: list[Multiply] = field(default_factory=list)
     levels: list[dict[int, Loop]] = field(default_factory=list)
-    """Loops by width. Those of width 1 come first: they are numbers of a row."""
+    """The loops of each level, by width. Loops of width 1 come first: they compute scalars of the row."""
 
 
 @dataclass
 class Schedule:
-    """The segments of a pass, the arrays that they read and write, and where each value is read."""
+    """The segments of a pass, the arrays that they read and write, and the view where each value is stored."""
 
     segments: list[Segment]
     arrays: list[Array]
     views: dict[Node, View]
 
     def view(self, node: Node) -> View | None:
-        """Where to read a value that the loop has not at hand; None of constants, and of numbers known to the row."""
+        """Return the view from which a loop reads a value; None for constants and scalars of the row."""
         if node in self.views or node.op not in ("slice", "spread"):
             return self.views.get(node)
-        whole = self.view(node.args[0])
+        source = self.view(node.args[0])
         if node.op == "spread":
-            return whole
-        return None if whole is None else View(whole.array, whole.start + node.index, node.width)
+            return source
+        return None if source is None else View(source.array, source.start + node.index, node.width)
 
 
-def parts_of(node: Node) -> Iterator[Node]:
-    """A node, and what it is a slice or spread of."""
+def sources_of(node: Node) -> Iterator[Node]:
+    """Yield a node and, if it is a slice or spread, its sources, recursively."""
     yield node
     if node.op in ("slice", "spread"):
-        yield from parts_of(node.args[0])
+        yield from sources_of(node.args[0])
 
 
 def is_stored(node: Node) -> bool:
-    """Whether a node always stands in an array: a product, or a sum for each of several features."""
+    """Return whether a node is always in an array: a product, or a sum of several features."""
     return node.op in PRODUCTS or (node.op == "sum" and node.width > 1)
 
 
 def schedule(work: Pass) -> Schedule:
-    """The schedule of a pass."""
+    """Return the schedule of a pass."""
     return _Scheduler(work).schedule()
 
 
 class _Scheduler:
-    """Levels first, then what has to stand in an array, then loops."""
+    """The construction of a schedule: first levels, then the values that need an array, then loops."""
 
     def __init__(self, work: Pass) -> None:
         self.work = work
@@ -103,47 +104,45 @@ class _Scheduler:
         self.writes: dict[Node, list[View]] = defaultdict(list)
         for node, array in work.writes:
             self.writes[node].append(View(array, 0, array.width))
-        found = reachable([node for node, _ in work.writes], leaves=work.reads)
-        self.nodes = [node for node in found if node not in work.reads and node.op != "constant"]
+        nodes = reachable([node for node, _ in work.writes], leaves=work.reads)
+        self.nodes = [node for node in nodes if node not in work.reads and node.op != "constant"]
         self.levels: dict[Node, int] = {}
         for node in self.nodes:
-            self.levels[node] = self._find_level(node)
+            self.levels[node] = self._compute_level(node)
         begins = {self.levels[node] for node in self.nodes if node.op in PRODUCTS} - {0}
         depth = max([0, *self.levels.values()]) + 1
         self.segment_of = [sum(begin <= level for begin in begins) for level in range(depth)]
-        self.free: set[Node] = set()
+        self.cheap: set[Node] = set()
         for node in self.nodes:
-            if self._is_free(node):
-                self.free.add(node)
+            if self._is_cheap(node):
+                self.cheap.add(node)
         self._set_views()
 
-    def _is_free(self, node: Node) -> bool:
-        """Whether a vector is cheap, and so is all that it is made of."""
+    def _is_cheap(self, node: Node) -> bool:
+        """Return whether loops recompute a node. Its arguments have to be cheap, or stay in arrays."""
         if node.op not in OPERATIONS or node.op in COSTLY or node.width == 1:
             return False
-        return all(arg.width == 1 or arg in self.free or self._stands(arg) for arg in node.args)
+        return all(arg.width == 1 or arg in self.cheap or self._stays_stored(arg) for arg in node.args)
 
-    def _stands(self, node: Node) -> bool:
-        """Whether a node stands in an array by itself, and keeps doing so."""
+    def _stays_stored(self, node: Node) -> bool:
         if node.op in ("slice", "spread"):
-            (whole,) = node.args
-            is_overwritten = whole in self.views and self.views[whole].array.name == "error state"
-            is_written = node.op == "spread" and self._is_looped(whole)
-            return not is_overwritten and (is_written or self._stands(whole))
+            (source,) = node.args
+            is_overwritten = source in self.views and self.views[source].array.name == "error state"
+            is_written = node.op == "spread" and self._is_looped(source)
+            return not is_overwritten and (is_written or self._stays_stored(source))
         return node in self.views or is_stored(node) or node.op == "constant"
 
     def _level(self, node: Node) -> int:
         return self.levels.get(node, 0)
 
-    def _find_level(self, node: Node) -> int:
-        """Where a node can be used first."""
+    def _compute_level(self, node: Node) -> int:
         if node.op in PRODUCTS or node.op in ("slice", "spread"):
             (arg,) = node.args
             return self._level(arg) + self._is_looped(arg)
         return max(map(self._level, node.args)) + (node.op in ("cat", "sum"))
 
     def _is_looped(self, node: Node) -> bool:
-        """Whether a loop works the node out, so that it stands nowhere unless it is written."""
+        """Return whether a loop computes the node, so that only a write puts it into an array."""
         return node in self.levels and not is_stored(node) and node.op not in ("slice", "spread", "cat")
 
     def _set_views(self) -> None:
@@ -152,27 +151,27 @@ class _Scheduler:
                 self._set_view_of_cat(node)
         for node in self.nodes:
             if is_stored(node):
-                self.views[node] = self._view_of(node)
+                self.views[node] = self._choose_view(node)
         for node in self.nodes:
             for arg in node.args:
                 if self._is_looped(arg) and self._is_read_later(arg, node):
-                    self.views[arg] = self._view_of(arg)
+                    self.views[arg] = self._choose_view(arg)
 
     def _set_view_of_cat(self, node: Node) -> None:
-        """Things side by side are written part by part."""
-        # What a loop writes where it reads other features has to be written elsewhere first.
+        """Replace the writes of a `cat` by writes of its arguments."""
+        # A loop that overwrites an error needs a copy of it first if it reads the error at other features.
         late = [view for view in self.writes[node] if view.array.name == "error state"]
         if late or any(node in other.args for other in self.nodes):
-            self.views[node] = self._view_of(node)
+            self.views[node] = self._choose_view(node)
         views, self.writes[node] = self.writes[node], late
         for view in (view for view in views if view not in late):
             start = view.start
-            for part in node.args:
-                self.writes[part].append(View(view.array, start, part.width))
-                start += part.width
+            for arg in node.args:
+                self.writes[arg].append(View(view.array, start, arg.width))
+                start += arg.width
 
-    def _view_of(self, node: Node) -> View:
-        """Where a node can be read again: where it is written anyway, or a new array."""
+    def _choose_view(self, node: Node) -> View:
+        """Return a view where a node can be read again: one that is written anyway, or a new array."""
         for view in [self.views.get(node), *self.writes[node]]:
             if view is not None and view.array.extent in ("position", "row") and view.array.name != "error state":
                 return view
@@ -186,14 +185,13 @@ class _Scheduler:
         if reader.op in ("cat", "sum"):
             return False
         is_later = self.levels[node] < self.levels[reader] or node.op == "sum"
-        return is_later and not self._is_at_hand(node, self.levels[reader])
+        return is_later and not self._is_available(node, self.levels[reader])
 
-    def _is_at_hand(self, node: Node, level: int) -> bool:
-        """Whether a loop has a node without reading it: numbers of the row are kept, what is free is worked out."""
-        return (node.width == 1 or node in self.free) and self._segment(node) == self.segment_of[level]
+    def _is_available(self, node: Node, level: int) -> bool:
+        """Return whether a loop of `level` knows a node without an array: a scalar or cheap value of its segment."""
+        return (node.width == 1 or node in self.cheap) and self._segment(node) == self.segment_of[level]
 
     def _segment(self, node: Node) -> int:
-        """Where a node is worked out."""
         return self.segment_of[self._level(node) - (node.op == "sum")]
 
     def schedule(self) -> Schedule:
@@ -204,64 +202,132 @@ class _Scheduler:
                 assert factor is not None, node
                 product = Multiply(factor, node.index, node.op == "product_t", self.views[node])
                 plan.segments[self.segment_of[self._level(node)]].products.append(product)
-        for level, found in enumerate(self._loops()):
-            if found:
-                plan.segments[self.segment_of[level]].levels.append(dict(sorted(found.items())))
+        for level, loops in enumerate(self._loops()):
+            if loops:
+                plan.segments[self.segment_of[level]].levels.append(dict(sorted(loops.items())))
         arrays = [*self.work.reads.values(), *(view.array for view in self.views.values())]
         arrays += [array for _, array in self.work.writes]
         plan.arrays = list(dict.fromkeys(arrays))
         return plan
 
     def _loops(self) -> list[dict[int, Loop]]:
-        """The loops of each level.
-
-        An error that replaces one that is read must not be written before all have read that. When it is written is
-        put off until this is so.
-        """
-        writes = [(node, view) for node, views in self.writes.items() for view in views]
-        when = {(node, view): self._level(node) for node, view in writes}
-        old = {array: read for read, array in self.work.reads.items() if array.name == "error state"}
+        """Return the loops of each level. An error at a state is overwritten after the last level that reads it."""
+        levels = {(node, view): self._level(node) for node, views in self.writes.items() for view in views}
+        replaced = {array: node for node, array in self.work.reads.items() if array.name == "error state"}
         while True:
-            loops = self._loops_with(when)
-            late = {}
-            for (node, view), level in when.items():
-                if view.array in old:
-                    read = old[view.array]
-                    readers = [k for k, found in enumerate(loops) if any(loop.wants(read) for loop in found.values())]
-                    late[node, view] = max([level, *readers])
-            if all(when[key] == level for key, level in late.items()):
+            loops = self._loops_with(levels)
+            raised = {}
+            for (node, view), level in levels.items():
+                if view.array in replaced:
+                    old = replaced[view.array]
+                    readers = [
+                        k for k, by_width in enumerate(loops) if any(loop.reads(old) for loop in by_width.values())
+                    ]
+                    raised[node, view] = max([level, *readers])
+            if all(levels[key] == level for key, level in raised.items()):
                 return loops
-            when.update(late)
-            for (node, _), level in late.items():
-                is_at_hand = self._is_at_hand(node, level) or (level == self._level(node) and node.op != "sum")
-                if self._is_looped(node) and not is_at_hand and node not in self.views:
-                    self.views[node] = self._view_of(node)
-                    when[node, self.views[node]] = self._level(node)
+            levels.update(raised)
+            for (node, _), level in raised.items():
+                is_available = self._is_available(node, level) or (level == self._level(node) and node.op != "sum")
+                if self._is_looped(node) and not is_available and node not in self.views:
+                    self.views[node] = self._choose_view(node)
+                    levels[node, self.views[node]] = self._level(node)
 
-    def _loops_with(self, when: dict[tuple[Node, View], int]) -> list[dict[int, Loop]]:
+    def _loops_with(self, write_levels: dict[tuple[Node, View], int]) -> list[dict[int, Loop]]:
         loops: list[dict[int, Loop]] = [{} for _ in self.segment_of]
         for node in self.nodes:
             if node.op == "sum":
                 _loop(loops[self._level(node) - 1], node.args[0].width).sums.append(node)
-            elif self._is_looped(node) and node not in self.free:
+            elif self._is_looped(node) and node not in self.cheap:
                 _loop(loops[self._level(node)], node.width).nodes.append(node)
-        for (node, view), level in when.items():
+        for (node, view), level in write_levels.items():
             if node.op == "sum" and node.width == 1 and self._segment(node) != self.segment_of[level]:
                 _loop(loops[level - 1], node.args[0].width).sums_written.append((node, view))
             elif not is_stored(node) or view != self.views[node]:
                 _loop(loops[level], node.width).writes.append((node, view))
-        self._add_free(loops)
-        return loops
-
-    def _add_free(self, loops: list[dict[int, Loop]]) -> None:
-        """To every loop what it wants and has to work out by itself."""
-        for level, found in enumerate(loops):
-            free = {node for node in self.free if self._segment(node) == self.segment_of[level]}
-            for loop in found.values():
-                while missing := (loop.arguments() & free) - set(loop.nodes):
+        for level, by_width in enumerate(loops):  # every loop computes the cheap values that it reads
+            cheap = {node for node in self.cheap if self._segment(node) == self.segment_of[level]}
+            for loop in by_width.values():
+                while missing := (loop.arguments() & cheap) - set(loop.nodes):
                     loop.nodes.extend(missing)
                 loop.nodes.sort(key=lambda node: node.order)
+        return loops
 
 
 def _loop(loops: dict[int, Loop], width: int) -> Loop:
     return loops.setdefault(width, Loop(width))
+
+
+@dataclass(frozen=True)
+class Event:
+    """A loop or a product of a schedule, with the views that it reads and writes."""
+
+    reads: list[View]
+    writes: list[View]
+    is_loop: bool
+
+
+@lru_cache(MAX_CACHED_PROGRAMS)
+def overlays(program: Program) -> dict[Array, View]:
+    """Return a view inside another array for each array that can share memory."""
+    forward, backward = (list(_events(schedule(work))) for work in (program.forward, program.backward))
+    read_after_loop = {product.factor.array for product in program.products}
+    hoisted = [product.hoisted for product in program.products if product.hoisted]
+    views: dict[Array, View] = {}
+    for saved in (array for array in program.saved if array not in hoisted):  # hoisted arrays are full before the loop
+        hosts = [host for host in hoisted if host not in program.saved]
+        view = next(_free_slices(saved, hosts, views, forward), None)
+        if view is not None:
+            views[saved] = view
+    for host in dict.fromkeys([*hoisted, *(array for array in program.saved if array not in views)]):
+        all_of_host = View(host, 0, host.width)
+        contents = {array: view for array, view in views.items() if view.array == host} | {host: all_of_host}
+        for error in dict.fromkeys(product.error for product in program.products):
+            fits = error.width == host.width and error not in views and not contents.keys() & read_after_loop
+            if fits and _may_replace(contents, {error: all_of_host}, backward):
+                views[error] = all_of_host
+                break
+    return views
+
+
+def _free_slices(saved: Array, hosts: list[Array], taken: dict[Array, View], events: list[Event]) -> Iterator[View]:
+    """Yield the slices of hosts that are read for the last time before `saved` is written."""
+    slices = [view for event in events for view in event.reads if view.array in hosts and view.width == saved.width]
+    for view in dict.fromkeys(slices):
+        is_free = not any(view.array == other.array and _overlap(view, other) for other in taken.values())
+        if is_free and _may_replace({view.array: View(view.array, 0, view.array.width)}, {saved: view}, events):
+            yield view
+
+
+def _may_replace(old: dict[Array, View], new: dict[Array, View], events: list[Event]) -> bool:
+    """Return whether all writes of `new` are after all overlapping reads of `old`, or in the loop of the same view."""
+    reads = [(position, view) for position, event in enumerate(events) for view in _in_hosts(event.reads, old)]
+    writes = [(position, view) for position, event in enumerate(events) for view in _in_hosts(event.writes, new)]
+    return all(
+        read < written or (read == written and events[read].is_loop and view == other) or not _overlap(view, other)
+        for read, view in reads
+        for written, other in writes
+    )
+
+
+def _in_hosts(views: list[View], placement: dict[Array, View]) -> Iterator[View]:
+    for view in views:
+        if view.array in placement:
+            host = placement[view.array]
+            yield View(host.array, host.start + view.start, view.width)
+
+
+def _overlap(a: View, b: View) -> bool:
+    return a.start < b.start + b.width and b.start < a.start + a.width
+
+
+def _events(plan: Schedule) -> Iterator[Event]:
+    for segment in plan.segments:
+        for product in segment.products:
+            yield Event([product.factor], [product.result], is_loop=False)
+        for loop in (loop for loops in segment.levels for loop in loops.values()):
+            # Sums of several features are set to zero before the loop reads anything.
+            yield Event([], [plan.views[node] for node in loop.sums if is_stored(node)], is_loop=False)
+            read = sorted(loop.arguments() - set(loop.nodes), key=lambda node: node.order)
+            views = [view for view in map(plan.view, read) if view is not None]
+            yield Event(views, [view for _, view in (*loop.writes, *loop.sums_written)], is_loop=True)

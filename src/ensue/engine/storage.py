@@ -1,20 +1,21 @@
-"""Tensors as C sees them: the memory behind them, and whether torch records or transforms what is done with them.
+"""The memory behind tensors: sizes, addresses for C, growing buffers, and the packing of rows of different lengths.
 
-Where something records or transforms operations, layers run in torch operations alone. `is_transformed` is the place
-that asks. A backward pass of our own that has to have a history gives way to a reference under autograd.
+While torch records or transforms operations (`is_transformed`), layers run in torch operations alone. A backward pass
+in C whose result has to be differentiated again is replaced by a reference under autograd.
 
-C checks nothing and what a layer holds may be changed at any time, so the last moment before a call is the one at which
-to look. What does not fit is a `ValueError` or, of another type or device, a `TypeError`, with the name of the array.
+C checks nothing, and a layer's tensors may change at any time, so arguments are checked right before each call: a wrong
+size or layout is a `ValueError`, a wrong type or device a `TypeError`, with the name of the array.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode
@@ -23,9 +24,7 @@ from ensue.engine.program import Array
 
 
 def is_transformed() -> bool:
-    """Whether torch records or transforms operations: `torch.compile`, `torch.export`, `torch.jit.trace`, `make_fx` and
-    other dispatch modes, `torch.func`, forward-mode differentiation.
-    """
+    """Return whether torch compiles, exports, traces, dispatches to a mode, or transforms operations (`torch.func`)."""
     return (
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
@@ -36,21 +35,18 @@ def is_transformed() -> bool:
 
 
 def needs_history(errors: Sequence[Tensor | None]) -> bool:
-    """In a backward pass from `errors`: whether its results are differentiated (`create_graph=True`) or transformed.
+    """Return whether the results of a backward pass from `errors` are differentiated again or transformed.
 
-    The batched gradients of `torch.autograd.grad` are no transform of `torch.func`: they are tensors without storage.
+    Batched errors (`is_grads_batched` of `torch.autograd.grad`) have no storage, and torch reports no transform.
     """
-    batched = any(error is not None and not torch._C._has_storage(error) for error in errors)
-    return batched or torch.is_grad_enabled() or is_transformed()
+    are_batched = any(error is not None and not torch._C._has_storage(error) for error in errors)
+    return are_batched or torch.is_grad_enabled() or is_transformed()
 
 
 def gradients_of(
     reference: Callable[..., Any], tensors: Sequence[Tensor], errors: Sequence[Any]
 ) -> list[Tensor | None]:
-    """The gradients of `reference(*tensors)` for the errors at its results, which may be differentiated again.
-
-    None for a tensor that needs none.
-    """
+    """Return differentiable gradients of `reference(*tensors)` for errors at its results; None for constants."""
     device = tensors[0].device.type
     with torch.enable_grad(), torch.autocast(device, enabled=False):
         # Views, since one tensor may depend on another.
@@ -58,107 +54,110 @@ def gradients_of(
         results = reference(*views)
         results = results if isinstance(results, tuple) else (results,)
         pairs = [(y, error) for y, error in zip(results, errors, strict=True) if y.requires_grad and error is not None]
-        wanted = [view for view in views if view.requires_grad]
-        found = (
-            torch.autograd.grad(
-                [y for y, _ in pairs], wanted, [error for _, error in pairs], create_graph=True, allow_unused=True
-            )
-            if pairs
-            else [None] * len(wanted)
-        )
-    gradients = iter(found)
+        sources = [view for view in views if view.requires_grad]
+        if not pairs:
+            return [None] * len(views)
+        ys, errors = zip(*pairs, strict=True)
+        gradients = iter(torch.autograd.grad(ys, sources, errors, create_graph=True, allow_unused=True))
     return [next(gradients) if view.requires_grad else None for view in views]
 
 
-BAD_LENGTH, GAP = 2048, 64
-"""Bytes. Rows as long as a multiple of the first get a gap of the second: a column of them would share few sets of a
-processor's cache."""
-CACHE = 1 << 20
-"""Bytes of the large states of one row at some positions, which stay in the cache of a core."""
+CONFLICT_BYTES, GAP_BYTES = 2048, 64
+"""Rows of a multiple of CONFLICT_BYTES are followed by gaps of GAP_BYTES. Without gaps, the numbers of one column would
+share few sets of the cache."""
+CACHE_BYTES = 1 << 20
+"""The size of the large states of one row at all positions of a chunk, so that they stay in the cache of a core."""
 
 
-def room(like: Tensor, rows: int, width: int) -> Tensor:
-    """A tensor (rows, width) of any content, of the type and on the device of `like`; features lie side by side."""
-    is_bad = like.is_cpu and width * like.element_size() % BAD_LENGTH == 0
-    gap = GAP // like.element_size() if is_bad else 0
+def empty_rows(like: Tensor, rows: int, width: int) -> Tensor:
+    """Return an uninitialized tensor (rows, width) of the type and device of `like`, with contiguous features."""
+    needs_gap = like.is_cpu and width * like.element_size() % CONFLICT_BYTES == 0
+    gap = GAP_BYTES // like.element_size() if needs_gap else 0
     return like.new_empty(rows, width + gap)[:, :width]
 
 
-SMALL = 1 << 18
-"""Bytes. To copy fewer takes no more time than to write behind them."""
-ALIGNED = 64
-"""Bytes. The order of a kernel's sums depends on where a head begins, so a position has to be a multiple of these."""
+MIN_BUFFER_BYTES = 1 << 18
+"""A smaller tensor is copied, since a buffer would save no time."""
+ALIGNED_BYTES = 64
+"""The size of a position has to be a multiple of this, since the order of a kernel's sums depends on the alignment."""
 
 
 def appended(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
-    """`old` and `new`, one after the other along `dim`. Without gradients it copies `old` only if no room is free.
+    """Return the concatenation of `old` and `new` along `dim`; without gradients, `old` is usually not copied.
 
-    A large result is the beginning of a buffer of at most twice its size. The first continuation of it, in any thread,
-    claims the room behind it; later ones copy, so that none changes the numbers of another.
+    A large result is a view of the first positions of a buffer, which has at most twice its size. The first call that
+    appends to the result, in any thread, writes to the rest of the buffer. Later calls copy, so that results stay
+    independent.
     """
     before, count = old.shape[dim], new.shape[dim]
     length = before + count
-    is_aligned = not old.is_floating_point() or math.prod(old.shape[dim + 1 :]) * old.element_size() % ALIGNED == 0
-    size = 2 * length if old.nbytes >= SMALL and is_aligned else 0
+    position_bytes = math.prod(old.shape[dim + 1 :]) * old.element_size()
+    is_aligned = not old.is_floating_point() or position_bytes % ALIGNED_BYTES == 0
+    size = 2 * length if old.nbytes >= MIN_BUFFER_BYTES and is_aligned else 0
     is_plain = not torch.is_grad_enabled() and not is_transformed() and old.dtype is new.dtype and len(old) == len(new)
     if size < length or not is_plain:
         return torch.cat((old, new), dim=dim) if before else new
-    buffer = getattr(old, "room", {}).pop("buffer", None)  # in one step, which no other thread comes between
+    buffer = getattr(old, "room", {}).pop("buffer", None)  # `pop` is atomic, so only one thread gets the buffer
     if buffer is None or buffer.shape[dim] < length or buffer.is_inference() != torch.is_inference_mode_enabled():
         buffer = old.new_empty((*old.shape[:dim], size, *old.shape[dim + 1 :]))
         buffer.narrow(dim, 0, before).copy_(old)
     buffer.narrow(dim, before, count).copy_(new)
-    result: Tensor = buffer.data.narrow(dim, 0, length)  # of its own version: it does not change with what is behind it
+    # `data`, since autograd would count later writes to the buffer as changes of the result.
+    result: Tensor = buffer.data.narrow(dim, 0, length)
     vars(result)["room"] = {"buffer": buffer}
     return result
 
 
 @dataclass(frozen=True)
 class Storage:
-    """A tensor (rows, width) whose features lie side by side."""
+    """A tensor (rows, width) with contiguous features."""
 
     tensor: Tensor
     start: Tensor | None = None
     """The values at the position before the first, (B, width)."""
     is_ring: bool = False
-    """Whether it has room for two positions only, which take turns."""
+    """Whether it has room for two positions only: position t is in slot t mod 2."""
     buffer: Tensor | None = None
-    """For a state that is kept at few positions, room for those between (workers · every · block, width)."""
+    """The values at all positions of the chunks that threads compute, (workers · every · block, width), for a state
+    that is stored at one position of each chunk."""
 
 
-def of_chunk(width: int, itemsize: int) -> tuple[int, int]:
-    """How many positions of states of this width are one chunk, whose last one is kept; and how many rows at a time."""
-    every = min(max(CACHE // (width * itemsize), 4), 32)
-    return every, max(1, CACHE // (every * width * itemsize))
+def chunk_sizes(width: int, itemsize: int) -> tuple[int, int]:
+    """Return the number of positions in a chunk, and of the rows that are computed together.
+
+    Only the state at the last position of a chunk is stored.
+    """
+    every = min(max(CACHE_BYTES // (width * itemsize), 4), 32)
+    return every, max(1, CACHE_BYTES // (every * width * itemsize))
 
 
 Arrays = dict[Array, Storage]
 Finals = Sequence[tuple[Array, Tensor]]
-"""Arrays of states, and where those of rows that end are put, (B, width)."""
+"""The array of each state, and the tensor (B, width) to which its final values are written."""
 Between = Callable[[int], None]
-"""A call after each position of a forward pass, and before each of a backward pass, with the position's number."""
+"""A function of the position, called after each position of a forward pass and before each of a backward pass."""
 
 
 def address(name: str, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int]) -> int:
-    """Of a tensor of these sizes without gaps."""
-    _check(name, tensor, dtype, sizes, tuple(tensor.shape) == tuple(sizes))
+    """Return the address of a contiguous tensor of these sizes."""
+    pointer = address_of_matrix(name, tensor, dtype, sizes)
     if not tensor.is_contiguous():
-        raise ValueError(f"{name} is expected without gaps, found strides {tensor.stride()}")
-    return tensor.data_ptr()
+        raise ValueError(f"{name} should be contiguous, found strides {tensor.stride()}")
+    return pointer
 
 
 def address_of_matrix(name: str, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int]) -> int:
-    """Of a matrix of these sizes and of any strides."""
+    """Return the address of a tensor of these sizes and any strides."""
     _check(name, tensor, dtype, sizes, tuple(tensor.shape) == tuple(sizes))
     return tensor.data_ptr()
 
 
 def address_of_rows(name: str, tensor: Tensor, dtype: torch.dtype, rows: int, width: int) -> int:
-    """Of (rows or more, width) numbers, those of a row side by side."""
+    """Return the address of a tensor of `rows` or more rows with `width` contiguous features."""
     shape = tensor.shape
     _check(name, tensor, dtype, (rows, width), len(shape) == 2 and shape[0] >= rows and shape[1] == width)
     if width > 1 and tensor.stride(1) != 1:
-        raise ValueError(f"{name} is expected with features side by side, found strides {tensor.stride()}")
+        raise ValueError(f"{name} should have contiguous features, found strides {tensor.stride()}")
     return tensor.data_ptr()
 
 
@@ -166,5 +165,88 @@ def _check(name: str, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int], 
     if not has_sizes:
         raise ValueError(f"{name} is expected as {tuple(sizes)}, found {tuple(tensor.shape)}")
     if tensor.dtype is not dtype or not tensor.is_cpu or tensor.is_neg():
-        found = f"{tensor.dtype} on {tensor.device}{' with its sign to be turned' * tensor.is_neg()}"
+        found = f"{tensor.dtype} on {tensor.device}{' with a lazy negative sign' * tensor.is_neg()}"
         raise TypeError(f"{name} is expected in {dtype} on cpu, found {found}")
+
+
+class Packing:
+    """The packing of `batch` rows of at most `positions` positions, without padding, into N rows of features.
+
+    Rows are sorted, the longest first. The packing has the first positions of all rows, then the second positions of
+    the rows that have two, and so on. So padding costs nothing, and at each position the rows that have not ended come
+    first.
+    """
+
+    def __init__(self, batch: int, positions: int, mask: Tensor | None) -> None:
+        self.batch, self.padded = batch, positions
+        self.order: Tensor | None = None
+        if mask is None:
+            self.counts = np.full(positions, batch, dtype=np.int64)
+        else:
+            lengths = mask.sum(1)
+            self.order = lengths.argsort(descending=True, stable=True)
+            self.lengths = lengths[self.order]
+            # From lengths, not the mask, since loops over positions need counts that never rise.
+            ends = np.bincount(lengths.cpu().numpy(), minlength=1)
+            self.counts = (batch - np.cumsum(ends))[:-1].astype(np.int64)
+        self.begins: NDArray[np.int64] = np.concatenate(([0], np.cumsum(self.counts)))[:-1].astype(np.int64)
+        self.size = int(self.counts.sum())
+
+    @classmethod
+    def of(cls, x: Tensor, mask: Tensor | None) -> "Packing":
+        """Return the packing of x (B, T, d); a mask that is True everywhere counts as None."""
+        batch, positions, _ = x.shape
+        if mask is None or bool(mask.all()):
+            return _cached_packing(batch, positions, None)
+        return cls(batch, positions, mask)
+
+    def packed(self, x: Tensor) -> Tensor:
+        """Pack (B, T, d) into (N, d)."""
+        if self.order is None:
+            return x.transpose(0, 1).reshape(-1, x.shape[2])
+        return x[self._row_of, self._position_of]
+
+    def unpacked(self, packed: Tensor) -> Tensor:
+        """Unpack (N, d) into (B, T, d), with zeros at padding."""
+        if self.order is None:
+            return packed.view(self.padded, self.batch, -1).transpose(0, 1)
+        padded = packed.new_zeros(self.batch, self.padded, packed.shape[1])
+        return padded.index_put((self._row_of, self._position_of), packed)
+
+    def sorted(self, leaf: Tensor) -> Tensor:
+        """Return (B, d) in the order of the packing."""
+        return leaf if self.order is None else leaf[self.order]
+
+    def unsorted(self, leaf: Tensor) -> Tensor:
+        """Return (B, d) from the order of the packing in the order of the batch."""
+        return leaf if self.order is None else leaf[self.order.argsort()]
+
+    @cached_property
+    def _row_of(self) -> Tensor:
+        assert self.order is not None
+        return self.order[self._positions_and_ranks[1]]
+
+    @cached_property
+    def _position_of(self) -> Tensor:
+        return self._positions_and_ranks[0]
+
+    @cached_property
+    def _positions_and_ranks(self) -> tuple[Tensor, Tensor]:
+        """The position of each of the N packed rows, and its rank among the rows sorted by length."""
+        assert self.order is not None
+        is_real = torch.arange(len(self.counts), device=self.order.device).unsqueeze(1) < self.lengths
+        position, rank = is_real.nonzero(as_tuple=True)
+        return position, rank
+
+    @cached_property
+    def before(self) -> Tensor | slice:
+        """The packed index of the same row at the position before, for each packed row after the first position."""
+        if self.order is None:
+            return slice(0, self.size - self.batch if self.size else 0)
+        first = int(self.counts[0]) if len(self.counts) else 0
+        begins = torch.from_numpy(self.begins).to(self.order.device)
+        position, rank = (indices[first:] for indices in self._positions_and_ranks)
+        return begins[position - 1] + rank
+
+
+_cached_packing = lru_cache(Packing)

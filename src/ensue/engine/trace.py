@@ -1,17 +1,21 @@
-"""From the `step` of a layer to the graph of one step.
+"""The trace of a layer's `step` as a graph, and snapshots that detect later changes of the layer.
 
-`step` is run once on some rows of zeros, and every operation that torch carries out is recorded. Operations on
-parameters alone (a transpose, a slice of a weight, a mask of it) are left to torch, once for a whole sequence. The rest
-becomes nodes (`aten.py`). What the table there does not have (random numbers, integer states, operations across rows)
-cannot be traced: `Untraceable` says what it was.
+`step` runs once on rows of zeros, and every operation of torch is recorded. Operations on parameters alone (a
+transpose, a slice or a mask of a weight) stay in torch and run once for a sequence. All other operations become nodes
+(`aten.py`). A step with random numbers, integer states, operations across rows or other unsupported operations cannot
+be traced and raises `Untraceable`.
+
+Tensors are read by name at each call. Everything else (modules, modes, numbers in attributes) is read only while
+tracing, so a trace is used only as long as its `Snapshot` matches the layer.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -20,24 +24,23 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ensue.engine.aten import HANDLERS, Nodes, Untraceable
 from ensue.engine.graph import Graph, Node, reachable
-from ensue.engine.snapshot import tensors_of
 from ensue.types import State, leaves, map_state
 
 Item = TypeVar("Item")
-FREE_OF_ROWS = frozenset({"expand", "view", "_unsafe_view"})
-"""Operations that name the number of rows only since they name every size."""
+SHAPE_OPERATIONS = frozenset({"expand", "view", "_unsafe_view"})
+"""Operations whose arguments are the sizes of the result, including the number of rows."""
 
 
 @dataclass(frozen=True)
 class TensorKey:
-    """Stands for a recorded tensor in the arguments of a call."""
+    """A placeholder for a recorded tensor in the arguments of a call."""
 
     key: int
 
 
 @dataclass(frozen=True)
 class Call:
-    """A recorded operation, its tensors replaced by keys."""
+    """A recorded operation, with keys in place of tensors."""
 
     function: Any
     args: Any
@@ -45,63 +48,63 @@ class Call:
     results: Sequence[int]
 
     def run(self, values: dict[int, Any], rows: tuple[int, int] = (0, 0)) -> None:
-        """Once more, on `values`, where its results are put; `rows` were traced, and are there now."""
-        args, kwargs = _mapped((self.args, self.kwargs), lambda part: _now(part, values, *rows))
-        found = self.function(*args, **kwargs)
-        for key, result in zip(self.results, found if isinstance(found, (tuple, list)) else (found,), strict=True):
-            values[key] = result
+        """Repeat the operation on `values` and add its results; `rows` are the traced and the present row count."""
+        args, kwargs = _map_items((self.args, self.kwargs), lambda item: _substitute(item, values, *rows))
+        results = self.function(*args, **kwargs)
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        values.update(zip(self.results, results, strict=True))
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A recorded (k, n) matrix, or some rows of it."""
+    """The rows `start` to `stop` of a recorded (k, n) matrix."""
 
     key: int
     start: int
     stop: int
 
-    def of(self, whole: Tensor) -> Tensor:
-        """A slice costs a copy in the backward pass, so the whole matrix is none."""
-        return whole if self.stop - self.start == len(whole) else whole[self.start : self.stop]
+    def of(self, matrix: Tensor) -> Tensor:
+        """Return the rows; for all rows `matrix` itself, since the backward pass of a slice copies the gradient."""
+        return matrix if self.stop - self.start == len(matrix) else matrix[self.start : self.stop]
 
 
 @dataclass
 class TracedStep:
-    """One step: what is computed before it from parameters, and the graph of the rest."""
+    """A recorded step: the operations on parameters alone, and the graph of all others."""
 
     graph: Graph
     parameters: dict[str, int]
-    """The tensors of the layer that are read, by name."""
+    """The keys of the layer's tensors that the step reads, by name."""
     constants: dict[int, Tensor]
     once: list[Call]
-    """Operations on parameters alone."""
+    """Operations on parameters alone, which run once for a sequence."""
     calls: list[Call]
-    """All other operations."""
+    """All other operations, which run at each position."""
     rows: int
-    """Number of rows that they were recorded with."""
+    """The number of rows of the recording."""
     keys: tuple[list[int], list[int]]
-    """The keys of x and the states, and of the output and the next states."""
+    """The keys of x and the states, and the keys of the output and the next states."""
     vectors: list[int]
     matrices: list[Matrix]
     output: Node
     states: list[Node]
     """The leaves of the state after the step."""
     shapes: list[torch.Size]
-    """The shapes of the states, without the rows."""
+    """The shapes of the states in the recording, (rows, ...)."""
 
     @property
     def state_widths(self) -> list[int]:
         return [shape[1:].numel() for shape in self.shapes]
 
     def values(self, parameters: Sequence[Tensor]) -> dict[int, Any]:
-        """All that is computed before the first position."""
+        """Return the tensors that are computed before the first position, by key."""
         values: dict[int, Any] = {**self.constants, **dict(zip(self.parameters.values(), parameters, strict=True))}
         for call in self.once:
             call.run(values)
         return values
 
     def step(self, values: dict[int, Any], x_t: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
-        """The output and the states (rows, width) after a position, by the recorded operations, under autograd."""
+        """Return the output and the next states (rows, width), by the recorded operations under autograd."""
         before = [state.view(-1, *shape[1:]) for state, shape in zip(states, self.shapes, strict=True)]
         values = {**values, **dict(zip(self.keys[0], [x_t, *before], strict=True))}
         for call in self.calls:
@@ -110,9 +113,9 @@ class TracedStep:
 
     @cached_property
     def structure(self) -> tuple[object, ...]:
-        """All that its graph is: what follows from the graph alone is the same for steps of one structure."""
+        """A hashable description of the graph: steps with equal structures have the same program."""
         results = [self.output, *self.states]
-        nodes = [  # the numbers are written out, since 0.0 equals -0.0
+        nodes = [  # `repr`, since 0.0 equals -0.0
             (node.order, node.op, tuple(arg.order for arg in node.args), node.width, repr(node.number))
             for node in reachable(results)
         ]
@@ -120,17 +123,17 @@ class TracedStep:
 
 
 def trace(layer: Any) -> TracedStep:
-    """The trace of `layer.step`, the same in all modes of torch; no random number is taken. Raises `Untraceable`."""
+    """Return the trace of `layer.step`, the same in all modes of torch, and restore the states of its generators."""
     devices = {tensor.device for _, tensor in tensors_of(layer) if tensor.device.type == "cuda"}
     with (
-        torch.inference_mode(False),  # where there is no autograd, nothing is below it
+        torch.inference_mode(False),  # inference mode would skip the dispatch that is recorded
         torch.no_grad(),
         torch.random.fork_rng(list(devices)),
     ):
-        return _traced(layer)
+        return _trace(layer)
 
 
-def _traced(layer: Any) -> TracedStep:
+def _trace(layer: Any) -> TracedStep:
     named = dict(tensors_of(layer))
     rows = _number_of_rows(layer, named)
     reference = next((tensor for tensor in named.values() if tensor.is_floating_point()), torch.zeros(()))
@@ -140,25 +143,25 @@ def _traced(layer: Any) -> TracedStep:
     before = list(leaves(state))
     if not before or any(not leaf.is_floating_point() or leaf.dim() < 2 for leaf in before):
         raise Untraceable("a state that is not of (rows, features) real numbers")
-    before = [leaf.detach().clone() for leaf in before]  # apart, also where two leaves were one tensor
+    before = [leaf.detach().clone() for leaf in before]  # distinct, even if two leaves are one tensor
     x_t = reference.new_zeros(rows, layer.d_in)
-    given = iter(before)
+    copies = iter(before)
     recorder = _Recorder()
     with torch.autocast(device, enabled=False), recorder:
-        y, after = layer.step(x_t, map_state(lambda leaf: next(given), state))
+        y, after = layer.step(x_t, map_state(lambda leaf: next(copies), state))
     lowering = _Lowering(rows, named, x_t, before)
     lowering.graph.is_exact = True
     for function, args, kwargs, results in recorder.calls:
-        lowering.read(function, args, kwargs, results)
+        lowering.add_call(function, args, kwargs, results)
     lowering.graph.is_exact = False
-    if not any(tensor.is_inference() for tensor in named.values()):  # autograd saves none of these
+    if not any(tensor.is_inference() for tensor in named.values()):  # autograd cannot save inference tensors
         with torch.autocast(device, enabled=False), _Recorder():
-            _expect_plain_derivatives(layer, x_t, state)
-    return lowering.finished(y, after, state)
+            _expect_default_gradients(layer, x_t, state)
+    return lowering.finish(y, after, state)
 
 
 def _number_of_rows(layer: nn.Module, named: dict[str, Tensor]) -> int:
-    """One that no size of the layer equals, so that a size written into an operation is known for what it is."""
+    """Return a number that differs from all sizes of the layer, to identify the rows in arguments of operations."""
     sizes = {size for tensor in named.values() for size in tensor.shape} | {layer.d_in, layer.d_out}
     sizes |= {size for leaf in leaves(layer.init_state(1)) for size in leaf.shape}  # type: ignore[operator]
     return next(rows for rows in range(211, 10_000) if rows not in sizes)
@@ -171,27 +174,26 @@ class _NoHooks(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _expect_plain_derivatives(layer: Any, x_t: Tensor, state: State) -> None:
-    """Raises `Untraceable` if a step changes gradients, which nothing below autograd shows."""
+def _expect_default_gradients(layer: Any, x_t: Tensor, state: State) -> None:
+    """Raise `Untraceable` if the step changes gradients, since the recording below autograd misses such changes."""
     with torch.enable_grad(), _NoHooks():
         before = map_state(lambda leaf: leaf.clone().requires_grad_(), state)
         y, after = layer.step(x_t.clone().requires_grad_(), before)
-    waiting, seen = [tensor.grad_fn for tensor in leaves((y, after))], set[Any]()
-    while waiting:
-        node = waiting.pop()
+    pending, seen = [tensor.grad_fn for tensor in leaves((y, after))], set[Any]()
+    while pending:
+        node = pending.pop()
         if isinstance(node, torch.autograd.function.BackwardCFunction):
-            raise Untraceable(f"{type(node).__name__.removesuffix('Backward')}, which has a derivative of its own")
+            raise Untraceable(f"{type(node).__name__.removesuffix('Backward')}, which has a custom derivative")
         if node is not None and node not in seen:
             seen.add(node)
-            waiting += [before for before, _ in node.next_functions]
+            pending += [function for function, _ in node.next_functions]
 
 
 class _Recording:
-    """The recording of an operation.
+    """A base class that defines `__torch_dispatch__` for `_Recorder`.
 
-    It stands in a class of its own, since torch wraps the method of that name in the class of a mode itself, so that
-    `torch.compile` keeps out of it; and the wrapper imports the whole compiler, seconds of it, at its first call.
-    `unroll` asks `is_transformed` before it traces.
+    Torch wraps the method if the class of the mode itself defines it. The wrapper imports torch's compiler, which takes
+    seconds, and is not needed, since nothing is traced while torch compiles.
     """
 
     def __init__(self) -> None:
@@ -199,23 +201,24 @@ class _Recording:
         self.calls: list[tuple[Any, Any, dict[str, Any], list[Any]]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        self.calls.append((func, args, kwargs or {}, list(found) if isinstance(found, (tuple, list)) else [found]))
-        return found
+        results = func(*args, **(kwargs or {}))
+        as_list = list(results) if isinstance(results, (tuple, list)) else [results]
+        self.calls.append((func, args, kwargs or {}, as_list))
+        return results
 
 
 class _Recorder(_Recording, TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps what torch is asked for, below autograd, where few operations are left."""
+    """A mode that records the operations below autograd, where composed operations are expanded."""
 
 
 class _Lowering(Nodes):
-    """Reads recorded calls in order; knows of every tensor whether it is of parameters alone, or a node."""
+    """A translation of recorded calls, in order. Each tensor is `fixed` (computed from parameters) or has a node."""
 
     def __init__(self, rows: int, named: dict[str, Tensor], x_t: Tensor, before: list[Tensor]) -> None:
         self.rows, self.graph = rows, Graph()
         self.calls: list[Call] = []
-        self.given = [id(x_t), *map(id, before)]
-        self.kept: list[Any] = [named, x_t, before]  # alive, so that no other tensor gets the id of one of them
+        self.inputs = [id(x_t), *map(id, before)]
+        self.alive: list[Any] = [named, x_t, before]  # keeps tensors alive, so that their ids are not reused
         self.dtype = x_t.dtype
         self.parameters = {name: id(tensor) for name, tensor in named.items()}
         self.fixed = set(self.parameters.values())
@@ -228,25 +231,26 @@ class _Lowering(Nodes):
         self.vectors: list[int] = []
         self.matrices: list[Matrix] = []
 
-    def read(self, function: Any, args: Any, kwargs: dict[str, Any], results: list[Any]) -> None:
-        self.kept.append((args, kwargs, results))
+    def add_call(self, function: Any, args: Any, kwargs: dict[str, Any], results: list[Any]) -> None:
+        self.alive.append((args, kwargs, results))
         name = function.overloadpacket.__name__
-        if name == "lift_fresh":  # a constant of the step
+        if name == "lift_fresh":  # a constant in the code of the step
             self.constants[id(results[0])] = results[0]
             self.fixed.add(id(results[0]))
             return
-        tensors = _all_of(Tensor, (args, kwargs))
+        tensors = _collect_items(Tensor, (args, kwargs))
         if any(id(tensor) not in self.fixed and id(tensor) not in self.nodes for tensor in tensors):
             raise Untraceable(
-                "a tensor that is no parameter, buffer or other attribute, and may be another one next time"
+                "a tensor that is not a parameter, buffer or other attribute, and may differ in the next call"
             )
         if name.endswith("_") or any(result is tensor for result in results for tensor in tensors):
             raise Untraceable(f"{name}, which changes a tensor in place")
         if name == "_local_scalar_dense":
-            raise Untraceable("a number read out of a tensor, on which its course may depend")
-        if name not in FREE_OF_ROWS and self.rows in _numbers((args, kwargs)):
-            raise Untraceable(f"{name} with the number of rows written into it")
-        call = Call(function, _with_keys(args), _with_keys(kwargs), [id(result) for result in results])
+            raise Untraceable("a number read out of a tensor, on which the control flow may depend")
+        numbers = [*_collect_items(int, (args, kwargs)), *_collect_items(float, (args, kwargs))]
+        if name not in SHAPE_OPERATIONS and self.rows in numbers:
+            raise Untraceable(f"{name} with the number of rows as an argument")
+        call = Call(function, _replace_tensors(args), _replace_tensors(kwargs), [id(result) for result in results])
         if any(id(tensor) in self.nodes for tensor in tensors):
             self._add_nodes(name, args, kwargs, results)
             self.calls.append(call)
@@ -258,99 +262,218 @@ class _Lowering(Nodes):
 
     def _add_nodes(self, name: str, args: Any, kwargs: dict[str, Any], results: list[Any]) -> None:
         if name not in HANDLERS:
-            raise Untraceable(f"{name}, which the engine does not know")
+            raise Untraceable(f"{name}, which the engine does not support")
         if any(result.dtype not in (self.dtype, torch.bool) for result in results):
             raise Untraceable(f"{name} with numbers of another type than {self.dtype}")
         if any(result.dim() < 2 or len(result) != self.rows for result in results if result.numel()):
             raise Untraceable(f"{name}, whose result is not of (rows, features)")
         try:
-            found = HANDLERS[name](self, args, kwargs)
+            nodes = HANDLERS[name](self, args, kwargs)
         except (TypeError, ValueError) as reason:
-            raise Untraceable(f"{name} in a form that the engine does not know") from reason
-        for result, node in zip(results, found if isinstance(found, list) else [found], strict=False):
+            raise Untraceable(f"{name} with arguments that the engine does not support") from reason
+        for result, node in zip(results, nodes if isinstance(nodes, list) else [nodes], strict=False):
             self.nodes[id(result)] = node
 
     def node(self, value: Any) -> Node:
-        """An argument of an operation, as a node."""
+        """Return the node of a number or of a recorded tensor."""
         if isinstance(value, (bool, int, float)):
             return self.graph.constant(float(value))
         key = id(value)
         if key in self.nodes:
             return self.nodes[key]
         if value.dtype != self.dtype or self.rows in value.shape:
-            raise Untraceable(f"a parameter of type {value.dtype}, or repeated for each row, outside a product")
-        return self.graph.node("vector", width=value.numel(), number=_placed(self.vectors, key))
+            raise Untraceable(f"a parameter that is not {self.dtype}, or has an entry for each row, outside a product")
+        return self.graph.node("vector", width=value.numel(), number=_index_of(self.vectors, key))
 
     def product(self, value: Any, matrix: Any) -> Node:
-        """(rows, k) times (k, n); of features side by side, the sum of their products."""
+        """Return the node of (rows, k) times (k, n); for concatenated features, the sum of their products."""
         if id(matrix) not in self.fixed:
-            raise Untraceable("a product of two things neither of which is a parameter")
+            raise Untraceable("a product of two tensors that both depend on the input or state")
         node = self.node(value)
         total, start = None, 0
-        for part in node.args if node.op == "cat" else [node]:
-            index = _placed(self.matrices, Matrix(id(matrix), start, start + part.width))
-            product = self.graph.product(part, index, matrix.shape[1])
-            total, start = product if total is None else total + product, start + part.width
+        for factor in node.args if node.op == "cat" else [node]:
+            index = _index_of(self.matrices, Matrix(id(matrix), start, start + factor.width))
+            product = self.graph.product(factor, index, matrix.shape[1])
+            total, start = product if total is None else total + product, start + factor.width
         assert total is not None
         return total
 
-    def finished(self, y: Any, after: State, before: State) -> TracedStep:
+    def finish(self, y: Any, after: State, before: State) -> TracedStep:
         results = [y, *leaves(after)]
         if len(results) != 1 + len(self.shapes) or type(after) is not type(before):
-            raise Untraceable("a state of another shape than the one before")
+            raise Untraceable("a next state of another structure or shape than the state")
         for k, result in enumerate(results):
             if not isinstance(result, Tensor) or result.dim() < 2 or len(result) != self.rows:
                 raise Untraceable("a result that is not of (rows, features)")
             if k and result.shape != self.shapes[k - 1]:
-                raise Untraceable("a state of another size than the one before")
+                raise Untraceable("a next state of another size than the state")
         if y.dim() != 2:
             raise Untraceable("an output that is not of (rows, features)")
         output, *states = (self.node(result) for result in results)
-        read = {part.key for call in self.once for part in _all_of(TensorKey, (call.args, call.kwargs))}
+        read = {item.key for call in self.once for item in _collect_items(TensorKey, (call.args, call.kwargs))}
         read |= {*self.vectors, *(matrix.key for matrix in self.matrices)}
         parameters = {name: key for name, key in self.parameters.items() if key in read}
         return TracedStep(
             self.graph, parameters, self.constants, self.once, self.calls, self.rows,
-            (self.given, [id(result) for result in results]), self.vectors, self.matrices, output, states, self.shapes,
+            (self.inputs, [id(result) for result in results]), self.vectors, self.matrices, output, states, self.shapes,
         )  # fmt: skip
 
 
-def _placed(known: list[Any], item: Any) -> int:
-    if item not in known:
-        known.append(item)
-    return known.index(item)
+def _index_of(items: list[Any], item: Any) -> int:
+    """Return the index of `item`, which is appended if it is missing."""
+    if item not in items:
+        items.append(item)
+    return items.index(item)
 
 
-def _all_of(kind: type[Item], value: Any) -> list[Item]:
+def _collect_items(kind: type[Item], value: Any) -> list[Item]:
     if isinstance(value, kind):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
-    return [item for part in value for item in _all_of(kind, part)] if isinstance(value, (tuple, list)) else []
+    return [item for inner in value for item in _collect_items(kind, inner)] if isinstance(value, (tuple, list)) else []
 
 
-def _numbers(value: Any) -> list[float]:
+def _map_items(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
-        value = list(value.values())
+        return {name: _map_items(item, change) for name, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [number for part in value for number in _numbers(part)]
-    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
-
-
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, dict):
-        return {name: _mapped(part, change) for name, part in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_mapped(part, change) for part in value)
+        return type(value)(_map_items(item, change) for item in value)
     return change(value)
 
 
-def _with_keys(value: Any) -> Any:
-    return _mapped(value, lambda part: TensorKey(id(part)) if isinstance(part, Tensor) else part)
+def _replace_tensors(value: Any) -> Any:
+    return _map_items(value, lambda item: TensorKey(id(item)) if isinstance(item, Tensor) else item)
 
 
-def _now(value: Any, values: dict[int, Any], rows: int, rows_now: int) -> Any:
-    """An argument of a recorded call as it is now: a tensor by its key, the number of rows."""
+def _substitute(value: Any, values: dict[int, Any], rows: int, rows_now: int) -> Any:
+    """Return the tensor of a key, `rows_now` for the traced number of rows, and any other value unchanged."""
     if isinstance(value, TensorKey):
         return values[value.key]
     return rows_now if rows and type(value) is int and value == rows else value
+
+
+_TORCH_ATTRIBUTES = frozenset(vars(nn.Module())) - {"training"}
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
+
+
+class Snapshot:
+    """A record of a layer's modules and attributes, without the numbers in tensors, to detect changes.
+
+    Lists, tuples and dicts in attributes are compared item by item, tensors by name, and all other objects by identity.
+    A hook on a submodule counts as a change, since it expects a call for each position. References to modules are weak.
+    """
+
+    def __init__(self, layer: nn.Module) -> None:
+        self._modules = [_ModuleState(module, () if module is layer else _HOOKS) for module in layer.modules()]
+        names = defaultdict(list)
+        for name, tensor in tensors_of(layer):
+            names[id(tensor)].append(attrgetter(name))
+        self._ties = [getters for getters in names.values() if len(getters) > 1]
+
+    def matches(self, layer: nn.Module) -> bool:
+        """Return whether the layer is unchanged."""
+        for module in self._modules:
+            if not module.is_unchanged():
+                return False
+        return all(get(layer) is first(layer) for first, *others in self._ties for get in others)
+
+
+class Copy:
+    """A copy of the tensors of a small module, and a snapshot of everything else, to detect changes."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._snapshot = Snapshot(module)
+        self._tensors = [tensor.detach().clone() for _, tensor in tensors_of(module)]
+
+    def equals(self, module: nn.Module) -> bool:
+        """Return whether the module is unchanged, to the bit."""
+        return (not has_hooks(module) and self._snapshot.matches(module)) and all(
+            now.dtype == was.dtype and now.device == was.device and torch.equal(now, was)
+            for (_, now), was in zip(tensors_of(module), self._tensors, strict=True)
+        )
+
+
+class _ModuleState:
+    """The attributes of one module in a snapshot."""
+
+    def __init__(self, module: nn.Module, hooks: tuple[str, ...]) -> None:
+        attributes = vars(module)
+        names = [name for name in attributes if name not in _TORCH_ATTRIBUTES]
+        plain = [name for name in names if type(attributes[name]) in _PLAIN_TYPES]
+        self.module, self.size = ref(module), len(attributes)
+        self.plain = itemgetter(*plain, *hooks)
+        self.values = (*(attributes[name] for name in plain), *[{}] * len(hooks)) if hooks else self.plain(attributes)
+        self.tokens = [(name, _make_token(attributes[name])) for name in names if name not in plain]
+        self.children = [ref(child) for child in _list_children(module)]
+        self.tensors = [
+            (kind, _list_names(attributes[kind])) for kind in ("_parameters", "_buffers") if attributes[kind]
+        ]
+
+    def is_unchanged(self) -> bool:
+        module = self.module()
+        if module is None:
+            return False
+        attributes = module.__dict__
+        try:
+            if len(attributes) != self.size or self.plain(attributes) != self.values:
+                return False
+        except (KeyError, RuntimeError, ValueError):  # an attribute is missing, or is now a tensor or array
+            return False
+        for name, token in self.tokens:
+            if _make_token(attributes.get(name)) != token:
+                return False
+        for kind, names in self.tensors:
+            if _list_names(attributes[kind]) != names:
+                return False
+        return not self.children or [child() for child in self.children] == _list_children(module)
+
+
+class _Identity:
+    """A weak reference that equals another weak reference to the same living object."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = ref(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.value() is other.value() is not None
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _make_token(value: Any) -> Any:
+    """Return a value that stays equal as long as an attribute is unchanged."""
+    if isinstance(value, (list, tuple)):
+        return type(value), [_make_token(item) for item in value]
+    if isinstance(value, dict):
+        return type(value), {name: _make_token(item) for name, item in value.items()}
+    if isinstance(value, Tensor):
+        return Tensor
+    try:
+        return type(value), value if type(value) in _PLAIN_TYPES else _Identity(value)
+    except TypeError:  # an object without weak references, such as a `torch.dtype`
+        return type(value), value
+
+
+def tensors_of(layer: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the names and tensors of parameters, buffers and other attributes; a tied tensor under every name."""
+    yield from layer.named_parameters(remove_duplicate=False)
+    yield from layer.named_buffers(remove_duplicate=False)
+    for prefix, module in layer.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor):
+                yield f"{prefix}.{name}".removeprefix("."), value
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Return whether calls of a module run hooks."""
+    return any(vars(module)[name] for name in _HOOKS)
+
+
+def _list_children(module: nn.Module) -> list[nn.Module]:
+    return [child for child in module._modules.values() if child is not None]
+
+
+def _list_names(tensors: dict[str, Tensor | None]) -> list[str]:
+    return [name for name, tensor in tensors.items() if tensor is not None]

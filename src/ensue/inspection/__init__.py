@@ -1,6 +1,6 @@
-"""Looking inside a trained model: what happens in it with a text, in numbers and as a page.
+"""Inspection of trained models: activations, attention, probabilities and attributions for a text, as a page.
 
-Everything is seen from outside, by watching taps and by computing again with a part left out.
+Layers are not changed: taps record activations, and the effect of an input is measured by a second pass without it.
 """
 
 from ensue.inspection.page import Inspection

@@ -1,4 +1,4 @@
-// Questions that a server can answer: the live page hears of them by the event "ask" with {at, token, off}.
+// A form of requests to a server: the event "ask" with {at, token, off} passes them to the live page.
 drawers.asks = (form, _, article) => {
   const section = form.parentElement;
   form.hidden = section.querySelector(".served").hidden = !document.querySelector(".live");
@@ -14,9 +14,9 @@ drawers.asks = (form, _, article) => {
   });
   if (form.hidden) return;
   article.querySelector(".tokens").addEventListener("click", event => {
-    const place = event.target.closest(".w")?.dataset.t;
-    if (place === undefined || !getSelection().isCollapsed) return;
-    form.at.value = place < form.at.max ? Number(place) + 1 : 0;
+    const position = event.target.closest(".w")?.dataset.t;
+    if (position === undefined || !getSelection().isCollapsed) return;
+    form.at.value = position < form.at.max ? Number(position) + 1 : 0;
     form.token.value = "";
     ask();
   });

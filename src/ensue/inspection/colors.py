@@ -1,13 +1,11 @@
-"""A pale color for each label, always the same. Exported programs carry this file, which imports nothing."""
-
-from __future__ import annotations
+"""The pale color of each label, a hash of its name. Exported programs have a copy of this file."""
 
 import colorsys
 import zlib
 
 
 def color_of(label: str) -> str:
-    """The color of a label in hexadecimal. Labels of a span scheme have the color of their class."""
+    """Return the color of a label in hexadecimal. The labels B-PER and I-PER have the color of PER."""
     name = label.partition("-")[2] or label
     hue = zlib.crc32(name.encode()) % 360 / 360
     red, green, blue = colorsys.hls_to_rgb(hue, 0.85, 0.65)

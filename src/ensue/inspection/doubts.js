@@ -1,11 +1,11 @@
-// Doubts of labels: a person accepts or keeps each, and saves the file with those that are accepted.
+// Doubtful labels: the reader accepts or rejects each suggestion, and saves the file with the accepted ones.
 drawers.doubts = (part, numbers, article) => {
   const state = article.querySelector(".state");
   const chosen = value => new Set([...part.querySelectorAll(`input[value=${value}]:checked`)].map(input => input.closest("[data-row]").dataset.row));
   const repaired = () => {
     const accepted = chosen("accept");
-    const found = numbers.edits.map(([place, old, made], number) => numbers.parts[number] + (accepted.has(String(place)) ? made : old));
-    return found.join("") + numbers.parts[numbers.parts.length - 1];
+    const edited = numbers.edits.map(([place, old, suggested], number) => numbers.parts[number] + (accepted.has(String(place)) ? suggested : old));
+    return edited.join("") + numbers.parts[numbers.parts.length - 1];
   };
   const count = () => { state.textContent = `${chosen("accept").size} accepted, ${chosen("keep").size} kept`; };
   part.addEventListener("change", count);

@@ -1,10 +1,8 @@
-"""Drawings over the words of a text, or the positions of another sequence, as inline SVG: matrices and lines.
+"""Heat maps and line plots over the words of a text, or the positions of another sequence, as inline SVG.
 
-They are independent of models. `drawing.html` has the pieces that other drawings are made of. All drawings of a page
-that share `WordColumns` have a word at the same place.
+The drawings do not depend on models. `drawing.html` has macros for all drawings. In all drawings with the same
+`WordColumns` a word has the same horizontal position.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,20 +14,21 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ensue.inspection.markup import clipped, drawn, short, width_of
+from ensue.inspection.page import clipped, drawn, short, width_of
 
-HEAD = 26
-"""Pixels of the words on top."""
-ROOMY = 18
-"""Columns up to which a matrix has large cells."""
+HEAD_PIXELS = 26
+"""The height of the words above a drawing."""
+MAX_LARGE_COLUMNS = 18
+"""The maximum number of columns of a heat map with large cells."""
+LARGE_CELL_PIXELS, SMALL_CELL_PIXELS = 17, 14
 
 
 class WordColumns:
-    """The places of words side by side. `key` distinguishes the words of two texts."""
+    """The horizontal positions of words in a drawing. `key` distinguishes the words of two texts."""
 
     unit = "word"
     gap = 2.0
-    """Pixels between columns."""
+    """The distance between columns in pixels."""
 
     def __init__(self, words: Sequence[str], *, key: str = "") -> None:
         self.words, self.key = [clipped(word, 60) for word in words], key
@@ -50,19 +49,21 @@ Ranges = Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 def lines(
-    series: Mapping[str, NDArray[np.float64]], columns: WordColumns, *, name: str,
-    ranges: Ranges = MappingProxyType({}),
-) -> Markup:  # fmt: skip
-    """Return numbers over the columns, a line for each name, with gaps at NaN; `ranges` lie between two lines."""
+    series: Mapping[str, NDArray[np.float64]], columns: WordColumns, *, name: str, ranges: Ranges = MappingProxyType({})
+) -> Markup:
+    """Return a line plot over the columns, with a line for each name in `series`, and gaps at NaN.
+
+    `ranges` has for some names the lower and upper bounds of a colored area. `name` is the plot's title.
+    """
     height, count = max(100, 17 * len(series) + 8), len(columns)
     ticks = ticks_of(*extent([values[:count] for values in (*series.values(), *chain(*ranges.values()))]))
 
     def y(value: float) -> float:
-        return HEAD + 6 + (height - 12) * (ticks[-1] - value) / (ticks[-1] - ticks[0])
+        return HEAD_PIXELS + 6 + (height - 12) * (ticks[-1] - value) / (ticks[-1] - ticks[0])
 
-    def ways(values: NDArray[np.float64]) -> list[list[tuple[float, float]]]:
-        known = np.flatnonzero(np.isfinite(values[:count]))
-        runs = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)
+    def paths(values: NDArray[np.float64]) -> list[list[tuple[float, float]]]:
+        finite = np.flatnonzero(np.isfinite(values[:count]))
+        runs = np.split(finite, np.flatnonzero(np.diff(finite) > 1) + 1)
         return [[(columns.mid(at), y(float(values[at]))) for at in run.tolist()] for run in runs if len(run)]
 
     titles = [
@@ -70,23 +71,23 @@ def lines(
         for column, word in enumerate(columns.words)
     ]
     areas = {
-        kind: [low + high[::-1] for low, high in zip(*map(ways, pair), strict=True)] for kind, pair in ranges.items()
+        kind: [low + high[::-1] for low, high in zip(*map(paths, pair), strict=True)] for kind, pair in ranges.items()
     }
     return drawn(
         "inspection/lines.html", columns=columns, height=height, titles=titles, name=name,
         ticks=[(short(tick), y(tick)) for tick in ticks],
-        kinds=[(kind, ways(values), areas.get(kind, [])) for kind, values in series.items()],
+        kinds=[(kind, paths(values), areas.get(kind, [])) for kind, values in series.items()],
     )  # fmt: skip
 
 
 def extent(values: Sequence[NDArray[Any]]) -> tuple[float, float]:
-    """Return the least and the largest number that is finite; 0 and 1 if there is none."""
-    finite = np.concatenate([part[np.isfinite(part)].astype(np.float64).ravel() for part in values])
+    """Return the minimum and the maximum of the finite values; 0 and 1 without finite values."""
+    finite = np.concatenate([array[np.isfinite(array)].astype(np.float64).ravel() for array in values])
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
 
 def ticks_of(low: float, high: float) -> list[float]:
-    """Up to seven round numbers at equal distances, of which the first and the last enclose the range."""
+    """Return up to seven equidistant round numbers, from at most `low` to at least `high`."""
     size = max(high - low, 1e-6 * max(abs(low), abs(high))) or 1.0
     power = 10.0 ** math.floor(math.log10(size / 5))
     step = next(tick * power for tick in (1, 2, 5, 10) if tick * power * 5 >= size * (1 - 1e-9))
@@ -97,12 +98,14 @@ def ticks_of(low: float, high: float) -> list[float]:
 def matrix(
     weights: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str], *, name: str, key: str, side: int = 0
 ) -> Markup:
-    """Return weights (rows, columns) from 0 to 1, the largest in full color; those below 0.02 are left out.
+    """Return a heat map of weights (rows, columns) from 0 to 1, in which the maximum has the full color.
 
-    A cell has `side` pixels, or as many as there is room for. `key` and the number of a row mark it for the script.
+    Weights below 0.02 are not drawn. A cell has `side` pixels; 0: 14 or 17, by the number of columns. The page's script
+    finds a row by `key` and the row's number.
     """
-    cells = [[(at, float(of_row[at])) for at in np.flatnonzero(of_row >= 0.02).tolist()] for of_row in weights]
+    cells = [[(at, float(row[at])) for at in np.flatnonzero(row >= 0.02).tolist()] for row in weights]
     return drawn(
         "inspection/matrix.html", rows=rows, columns=columns, cells=cells, name=name, key=key,
-        most=float(weights.max(initial=0.0)), side=side or (17 if len(columns) <= ROOMY else 14),
+        max_weight=float(weights.max(initial=0.0)),
+        side=side or (LARGE_CELL_PIXELS if len(columns) <= MAX_LARGE_COLUMNS else SMALL_CELL_PIXELS),
     )  # fmt: skip

@@ -1,6 +1,4 @@
-"""Traces and attention of an encoder as sections of a page, and attention as bars over a text."""
-
-from __future__ import annotations
+"""Sections of a page with the gates, states and attention weights of an encoder."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,137 +14,127 @@ from ensue.inspection.page import Section, cut
 from ensue.inspection.token_page import packed
 from ensue.runs.pictures import Grid, Lines
 
-MOST_DRAWN = 30
-"""The most words whose attention is drawn."""
+MAX_DRAWN_WORDS = 30
+"""The maximum number of words in a drawing of attention."""
 ORDER = ("input", "reset", "forget", "update", "depth", "candidate", "output", "hidden")
 
 
-class Seen(NamedTuple):
-    """The encoder's values for one text; `columns` has the words that are drawn."""
+class EncoderView(NamedTuple):
+    """The activations of an encoder for one text; `columns` has the displayed words."""
 
     columns: WordColumns
     traces: Sequence[Trace]
     attention: Sequence[Attention] | None
     name: str = ""
-    """Which text of a pair it is."""
+    """The name of the text in a pair."""
 
 
-def encoder_sections(texts: Sequence[Seen]) -> list[Section]:
-    """A section for a text or both texts of a pair; none for an encoder without taps."""
-    shown = [
-        {"traces": _traces(text), "layers": _attention(text), "is_too_long": text.attention is None, "note": _cut(text)}
+def encoder_sections(texts: Sequence[EncoderView]) -> list[Section]:
+    """Return a section for a text or a pair of texts; an empty list for an encoder without taps."""
+    contents = [
+        {
+            "traces": [(name, lines(series, text.columns, name=name)) for name, series in _series(text)],
+            "layers": _draw_heads(text),
+            "is_too_long": text.attention is None,
+            "note": _note(text),
+        }
         for text in texts
     ]
-    if not any(one["traces"] or one["layers"] or one["is_too_long"] for one in shown):
+    if not any(content["traces"] or content["layers"] or content["is_too_long"] for content in contents):
         return []
-    numbers = {"about": _about(texts), "texts": shown}
+    numbers = {"about": _about(texts), "texts": contents}
     return [Section("Inside the encoder", "inspection/encoder.html", numbers, _pictures(texts))]
 
 
-def _pictures(texts: Sequence[Seen]) -> dict[str, dict[str, Grid | Lines]]:
-    """Pictures for matplotlib: gates by layers, attention by layers and heads."""
-    found: dict[str, dict[str, Grid | Lines]] = {"gates": {}, "attention": {}}
+def _pictures(texts: Sequence[EncoderView]) -> dict[str, dict[str, Grid | Lines]]:
+    """Return pictures for matplotlib: gates by layer, and attention by layer and head."""
+    pictures: dict[str, dict[str, Grid | Lines]] = {"gates": {}, "attention": {}}
     for text in texts:
         words = text.columns.words
         for name, means in _series(text):
             values = {kind: values[: len(words)] for kind, values in means.items()}
-            found["gates"][name] = Lines(words, values, "mean of the units")
-        found["attention"] |= grids(text.attention or (), words, text.name)
-    return {kind: some for kind, some in found.items() if some}
+            pictures["gates"][name] = Lines(words, values, "mean of the units")
+        pictures["attention"] |= grids(text.attention or (), words, text.name)
+    return {kind: by_name for kind, by_name in pictures.items() if by_name}
 
 
 def grids(attention: Sequence[Attention], words: Sequence[str], name: str = "") -> dict[str, Grid | Lines]:
-    """The weights of each head over the first words, for matplotlib."""
-    shown = words[:MOST_DRAWN]
-    return {
-        f"{name}layer {layer}, head {head}": Grid(shown, shown, of_head[: len(shown), : len(shown)])
-        for layer, weights in attention
-        for head, of_head in enumerate(weights, start=1)
-    }
+    """Return the weights of each head over the first words, for matplotlib."""
+    words = words[:MAX_DRAWN_WORDS]
+    size = len(words)
+    return {title: Grid(words, words, weights[:size, :size]) for title, weights in _heads(attention, name)}
 
 
-def _about(texts: Sequence[Seen]) -> str:
+def _heads(attention: Sequence[Attention], name: str = "") -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield the title and the weights (T, T) of each head."""
+    for layer, weights in attention:
+        yield from ((f"{name}layer {layer}, head {head}", of_head) for head, of_head in enumerate(weights, start=1))
+
+
+def _about(texts: Sequence[EncoderView]) -> str:
     about = []
     if any(text.traces for text in texts):
         about.append(
-            "A line is the mean of a gate over all its units while the layer reads: near 1 open, near 0 shut. Of what "
-            "may be negative, the candidate and the hidden state, it is the mean size."
+            "A line is the mean of a gate over its units at each position: near 1 open, near 0 shut. For the candidate "
+            "and the hidden state, which may be negative, it is the mean of the absolute values."
         )
     if any(text.attention for text in texts):
         unit = texts[0].columns.unit
-        about.append(f"In a square the row of a {unit} shows what the {unit} looks at. A row sums to 1.")
+        about.append(f"In a square the row of a {unit} has the attention weights of the {unit}. A row sums to 1.")
     return " ".join(about)
 
 
-def _series(text: Seen) -> Iterator[tuple[str, dict[str, NDArray[np.float64]]]]:
-    """The name of each layer in each direction, and the means of its values in order."""
+def _series(text: EncoderView) -> Iterator[tuple[str, dict[str, NDArray[np.float64]]]]:
+    """Yield the name of each layer and direction with the means of its taps in order."""
     for layer, direction, means in text.traces:
-        yield f"{text.name}layer {layer}, {direction}", {name: means[name] for name in sorted(means, key=_place)}
+        ordered = [*(name for name in ORDER if name in means), *(name for name in means if name not in ORDER)]
+        yield f"{text.name}layer {layer}, {direction}", {name: means[name] for name in ordered}
 
 
-def _traces(text: Seen) -> list[tuple[str, Markup]]:
-    """The name and the drawing of each layer in each direction."""
-    return [(name, lines(series, text.columns, name=name)) for name, series in _series(text)]
+def _draw_heads(text: EncoderView) -> list[list[tuple[str, Markup]]]:
+    """Return the names and drawings of heads for each layer."""
+    words = text.columns.words[:MAX_DRAWN_WORDS]
+
+    def draw(title: str, weights: NDArray[np.float32]) -> Markup:
+        return matrix(weights[: len(words), : len(words)], words, words, name=title, key=text.columns.key)
+
+    return [[(title, draw(title, w)) for title, w in _heads([layer], text.name)] for layer in text.attention or ()]
 
 
-def _place(name: str) -> int:
-    return ORDER.index(name) if name in ORDER else len(ORDER)
-
-
-def _attention(text: Seen) -> list[list[tuple[str, Markup]]]:
-    """For each layer the names and the drawings of its heads."""
-    words = text.columns.words[:MOST_DRAWN]
-    size = len(words)
-    return [
-        [
-            (name := f"{text.name}layer {layer}, head {head}",
-             matrix(of_head[:size, :size], words, words, name=name, key=text.columns.key))
-            for head, of_head in enumerate(weights, start=1)
-        ]
-        for layer, weights in text.attention or ()
-    ]  # fmt: skip
-
-
-def _cut(text: Seen) -> str:
-    size = min(len(text.columns), MOST_DRAWN)
+def _note(text: EncoderView) -> str:
+    size = min(len(text.columns), MAX_DRAWN_WORDS)
     return cut(text.attention[0].weights.shape[1], size, f"{text.columns.unit}s") if text.attention else ""
 
 
-MOST_WEIGHTS = 1_000_000
-"""The most weights on a page, one byte each."""
+MAX_WEIGHTS = 1_000_000
+"""The maximum number of attention weights on a page, with one byte per weight."""
 
 
 def shown_positions(attention: Sequence[Attention]) -> int:
-    """The positions whose attention is on a page."""
+    """Return the number of positions with attention weights on a page, bounded by MAX_WEIGHTS."""
     heads = sum(len(layer.weights) for layer in attention)
     positions: int = attention[0].weights.shape[1]
-    return min(positions, max(1, math.isqrt(MOST_WEIGHTS // heads)))
+    return min(positions, max(1, math.isqrt(MAX_WEIGHTS // heads)))
 
 
 def attention_section(
     attention: Sequence[Attention], tokens: Sequence[str], *, length: int, about: str
 ) -> list[Section]:
-    """All heads, and the `tokens` of their positions, of which the whole text has `length`; none without attention."""
+    """Return the section of all heads over `tokens`, the first of `length` positions; an empty list without heads."""
     if not attention:
         return []
     size = shown_positions(attention)
-    shown = {
-        "about": f"{about} A row of a picture is a token, its columns are what it looks at; each row sums to 1. Choose "
-        "a head and rest on a token: what it looks at is colored.",
+    numbers = {
+        "about": f"{about} A row of a picture has the attention weights of a token; each row sums to 1. Choose a head "
+        "and rest on a token: the tokens that it attends to are colored.",
         "note": cut(length, size, "positions"),
         "tokens": tokens[:size],
         "numbers": _numbers(attention),
     }
     pictures = {"attention": grids(attention, tokens[:size])}
-    return [Section("Attention", "inspection/attention_page.html", shown, pictures)]
+    return [Section("Attention", "inspection/attention_page.html", numbers, pictures)]
 
 
 def _numbers(attention: Sequence[Attention]) -> dict[str, Any]:
-    """The weights for the script."""
-    heads = [of_head for layer in attention for of_head in layer.weights]
-    size = shown_positions(attention)
-    return {
-        "size": size,
-        "names": [f"layer {layer}, head {head + 1}" for layer, weights in attention for head in range(len(weights))],
-        "values": packed(np.stack([of_head[:size, :size] for of_head in heads])),
-    }
+    size, (names, heads) = shown_positions(attention), zip(*_heads(attention), strict=True)
+    return {"size": size, "names": names, "values": packed(np.stack([weights[:size, :size] for weights in heads]))}

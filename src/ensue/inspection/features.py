@@ -1,9 +1,7 @@
-"""The parts of a word's features, the features of a text without one of them, and the effects of letters.
+"""The components of a word's features, the features of a text without a component, and the effects of letters.
 
-A part is blanked by reading it as unknown (id 0), the characters all together by leaving them out.
+A component is blanked by id 0 (unknown). All characters of a word are one component, which is blanked by length 0.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -22,29 +20,29 @@ from ensue.text.lexicon import Lexicon, WordForms, letters, shape
 from ensue.types import exact
 
 
-class PartLocation(NamedTuple):
-    """The place of a part's id: a field of `WordForms`, "columns", "contextual" or "subwords", and the index there."""
+class InputField(NamedTuple):
+    """The field with a component's id (of `WordForms`, "columns", "contextual" or "subwords"), and a number."""
 
     field: str
-    which: int = -1
-    """-1 if the word has only one id there."""
+    number: int = -1
+    """The number within the field; -1 if the field has a single id for a word."""
 
 
 class Part(NamedTuple):
-    """A part of a word's features; `kind` is word, characters, prefix, suffix, shape, vector, "column X" or "run X"."""
+    """A component of a word's features: word, characters, prefix, suffix, shape, vector, "column X" or "run X"."""
 
     kind: str
     text: str
-    """The text by which the part is looked up."""
+    """The text that the vocabulary maps to the component's id."""
     is_known: bool
-    """Whether the training data had it; for characters, all of them."""
+    """Whether the text is in the vocabulary; for characters, whether all characters are."""
     norm: float
-    """The length of its vector."""
-    place: PartLocation
+    """The norm of the component's vector."""
+    place: InputField
 
 
 class ReadFeatures(NamedTuple):
-    """Inputs of layers: features (B, T, d), keys of words (B, T), and subwords for layers that read these."""
+    """Inputs of layers: features `x` (B, T, d), word `keys` (B, T), and the subwords for encoders of subwords."""
 
     x: Tensor
     keys: Tensor
@@ -52,61 +50,61 @@ class ReadFeatures(NamedTuple):
 
 
 class ReadWords:
-    """The words of a text as a model reads them: `forms` are the distinct ones, `numbers` (T,) those that stand there.
+    """The words of a text as inputs of a model: distinct `forms`, and their `numbers` (T,) at the T positions.
 
-    `columns` are the given values of each word by name, as the lexicon names them, `contextual` the words in the layers
-    (1, T, L, d) of other runs. `subwords` reads texts, in which None is an unknown word, for layers that read these;
-    `norms` (T,) are the lengths of the vectors that these layers give.
+    Args:
+        features: The feature layer of the model.
+        lexicon: The vocabularies.
+        words: The T words.
+        columns: The values of other columns of the data, by name.
+        contextual: Layers (1, T, L, d) of other runs, by run.
+        subwords: For encoders of subwords, a function from texts to inputs. In a text None is an unknown word.
+        norms: The norms (T,) of the words' vectors in an encoder of subwords.
+        device: The device of the model.
     """
 
     def __init__(
-        self,
-        features: WordFeatures,
-        lexicon: Lexicon,
-        words: Sequence[str],
-        columns: Mapping[str, Sequence[str]] | None = None,
-        *,
-        contextual: Mapping[str, Tensor] = MappingProxyType({}),
-        subwords: Callable[[Sequence[Sequence[str | None]]], Subwords] | None = None,
-        norms: Sequence[float] = (),
+        self, features: WordFeatures, lexicon: Lexicon, words: Sequence[str],
+        columns: Mapping[str, Sequence[str]] | None = None, *, contextual: Mapping[str, Tensor] = MappingProxyType({}),
+        subwords: Callable[[Sequence[Sequence[str | None]]], Subwords] | None = None, norms: Sequence[float] = (),
         device: torch.device,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.contextual, self.subwords, self.norms = contextual, subwords, norms
         self.features, self.lexicon, self.words, self.device = features, lexicon, tuple(words), device
         distinct = list(dict.fromkeys(words))
-        number = {word: place for place, word in enumerate(distinct)}
+        number = {word: index for index, word in enumerate(distinct)}
         self.forms = lexicon.encode(distinct)
         self.numbers = np.array([number[word] for word in words], np.int64)
-        self.given = {name: tuple((columns or {})[name]) for name in lexicon.columns}
-        ids = [lexicon.encode_column(name, values) for name, values in self.given.items()]
+        self.column_values = {name: tuple((columns or {})[name]) for name in lexicon.columns}
+        ids = [lexicon.encode_column(name, values) for name, values in self.column_values.items()]
         self.columns = np.stack(ids, -1) if ids else np.zeros((len(self.words), 0), np.int64)
 
     def __len__(self) -> int:
         return len(self.words)
 
     def reading(self) -> ReadFeatures:
-        """The text as it is, in one row."""
+        """Return the inputs for the text, as a batch of one row."""
         texts = [self.words]
         return self._reading(self.forms, self.numbers[None], self.columns[None], list(self.contextual.values()), texts)
 
-    def blanked(self, position: int, places: Sequence[PartLocation]) -> ReadFeatures:
-        """For each of `places`, a row with the text in which this part is blanked at one position."""
-        own = self.forms.select(np.full(len(places), self.numbers[position]))
+    def blanked(self, position: int, places: Sequence[InputField]) -> ReadFeatures:
+        """Return a batch with a row for each of `places`, in which this component of word `position` is blank."""
+        forms = self.forms.select(np.full(len(places), self.numbers[position]))
         numbers, columns, contextual, texts = self._copies(len(places))
-        for row, (field, which) in enumerate(places):
+        for row, (field, index) in enumerate(places):
             if field == "columns":
-                columns[row, position, which] = 0
+                columns[row, position, index] = 0
             elif field == "contextual":
-                contextual[which][row, position] = 0
+                contextual[index][row, position] = 0
             elif field == "subwords":
                 texts[row][position] = None
             else:
-                getattr(own, field)[row if which < 0 else (row, which)] = 0
+                getattr(forms, field)[row if index < 0 else (row, index)] = 0
         numbers[:, position] = len(self.forms.words) + np.arange(len(places))
-        return self._reading(_joined(self.forms, own), numbers, columns, contextual, texts)
+        return self._reading(_concatenate(self.forms, forms), numbers, columns, contextual, texts)
 
     def unread(self, groups: Sequence[range]) -> ReadFeatures:
-        """For each of `groups`, a row with the text in which all parts of its words are unknown."""
+        """Return a batch with a row for each of `groups`, in which all components of the group's words are blanked."""
         blank = WordForms(*(np.zeros((1, *ids.shape[1:]), np.int64) for ids in self.forms))
         numbers, columns, contextual, texts = self._copies(len(groups))
         for row, group in enumerate(groups):
@@ -115,102 +113,90 @@ class ReadWords:
             for layers in contextual:
                 layers[row, group.start : group.stop] = 0
             texts[row][group.start : group.stop] = [None] * len(group)
-        return self._reading(_joined(self.forms, blank), numbers, columns, contextual, texts)
+        return self._reading(_concatenate(self.forms, blank), numbers, columns, contextual, texts)
 
     def _copies(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Tensor], list[list[str | None]]]:
-        """Return the ids of words and of columns, their vectors in other runs, and the words, each `rows` times."""
+        """Return word ids, column ids, contextual vectors and words, each repeated for `rows` rows."""
         contextual = [layers.repeat(rows, 1, 1, 1) for layers in self.contextual.values()]
         texts: list[list[str | None]] = [list(self.words) for _ in range(rows)]
         return np.tile(self.numbers, (rows, 1)), np.tile(self.columns, (rows, 1, 1)), contextual, texts
 
     def _reading(
-        self,
-        forms: WordForms,
-        numbers: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        contextual: Sequence[Tensor],
+        self, forms: WordForms, numbers: NDArray[np.int64], columns: NDArray[np.int64], contextual: Sequence[Tensor],
         texts: Sequence[Sequence[str | None]],
-    ) -> ReadFeatures:
+    ) -> ReadFeatures:  # fmt: skip
         table = self.features.table(forms, self.device)
-        places = torch.from_numpy(numbers).to(self.device)
-        x = self.features.in_place(table.vectors, places, torch.from_numpy(columns).to(self.device), contextual)
-        return ReadFeatures(x, table.keys[places], None if self.subwords is None else self.subwords(texts))
+        rows = torch.from_numpy(numbers).to(self.device)
+        x = self.features.in_place(table.vectors, rows, torch.from_numpy(columns).to(self.device), contextual)
+        return ReadFeatures(x, table.keys[rows], None if self.subwords is None else self.subwords(texts))
 
     def is_known(self) -> NDArray[np.bool_]:
-        """Which words (T,) have a vector of their own, trained or pretrained."""
+        """Return whether words (T,) have a trained or pretrained vector."""
         return ((self.forms.words > 0) | (self.forms.vectors > 0))[self.numbers]
 
     @torch.inference_mode()
     def parts(self) -> list[list[Part]]:
-        """The parts of each word."""
-        parts = self._parts_of_forms()
-        found = []
-        for position, number in enumerate(self.numbers):
-            given = []
-            for index, table in enumerate(self.features.columns):
-                name, id = list(self.given)[index], self.columns[position, index]
-                norm = float(table(torch.tensor(id, device=self.device)).norm())
-                given.append(
-                    Part(f"column {name}", self.given[name][position], bool(id), norm, PartLocation("columns", index))
-                )
-            for index, (run, layers) in enumerate(self.contextual.items()):
-                norm, place = float(layers[0, position].norm()), PartLocation("contextual", index)
-                given.append(Part(f"run {run}", self.words[position], True, norm, place))
-            if self.subwords is not None:
-                norm, place = self.norms[position], PartLocation("subwords")
-                given.append(Part("subwords", self.words[position], True, norm, place))
-            found.append([*parts[number], *given])
-        return found
-
-    def _parts_of_forms(self) -> list[list[Part]]:
-        parts: list[list[Part]] = [[] for _ in self.forms.words]
-        for kind, texts, known, vectors, place in self._columns_of_forms():
+        """Return the components of each word."""
+        by_form: list[list[Part]] = [[] for _ in self.forms.words]
+        for kind, texts, known, vectors, location in self._form_components():
             norms = vectors.float().norm(dim=-1).tolist()
-            for row, part in enumerate(zip(texts, known.tolist(), norms, strict=True)):
-                parts[row].append(Part(kind, *part, place))
-        return parts
+            for parts, text, is_known, norm in zip(by_form, texts, known.tolist(), norms, strict=True):
+                parts.append(Part(kind, text, is_known, norm, location))
+        by_position = []
+        for position, (number, word) in enumerate(zip(self.numbers, self.words, strict=True)):
+            parts = list(by_form[number])
+            for index, (name, values) in enumerate(self.column_values.items()):
+                id = self.columns[position, index]
+                norm = float(self.features.columns[index](torch.tensor(id, device=self.device)).norm())
+                parts.append(Part(f"column {name}", values[position], bool(id), norm, InputField("columns", index)))
+            for index, (run, layers) in enumerate(self.contextual.items()):
+                norm = float(layers[0, position].norm())
+                parts.append(Part(f"run {run}", word, True, norm, InputField("contextual", index)))
+            if self.subwords is not None:
+                parts.append(Part("subwords", word, True, self.norms[position], InputField("subwords")))
+            by_position.append(parts)
+        return by_position
 
-    def _columns_of_forms(self) -> Iterator[tuple[str, list[str], NDArray[np.bool_], Tensor, PartLocation]]:
-        """For each part of all distinct forms: its kind, its texts, whether they are known, and the vectors (U, d)."""
+    def _form_components(self) -> Iterator[tuple[str, list[str], NDArray[np.bool_], Tensor, InputField]]:
+        """Yield the kind, texts, known flags, vectors (U, d) and location of each component of the distinct forms."""
         features, lexicon, forms = self.features, self.lexicon, self.forms
         words, on_device = list(dict.fromkeys(self.words)), EncodedForms.of(forms, self.device)
         if features.words is not None:
             texts = [*map(lexicon.normalized, words)]
-            yield "word", texts, forms.words > 0, features.words(on_device.words), PartLocation("words")
+            yield "word", texts, forms.words > 0, features.words(on_device.words), InputField("words")
         if features.characters is not None:
             real = np.arange(forms.characters.shape[1]) < forms.lengths[:, None]
             vectors = features.characters(on_device.characters, torch.from_numpy(real).to(self.device))
             known = ~(real & (forms.characters == 0)).any(1)
-            yield "characters", [*map(letters, words)], known, vectors, PartLocation("lengths")
+            yield "characters", [*map(letters, words)], known, vectors, InputField("lengths")
         if features.affixes is not None:
             affixes, vectors = [lexicon.affixes_of(word) for word in words], features.affixes(on_device.affixes)
             for index in range(2 * lexicon.longest_affix):
                 kind = "prefix" if index < lexicon.longest_affix else "suffix"
-                texts, known = [found[index] for found in affixes], forms.affixes[:, index] > 0
-                yield kind, texts, known, vectors[:, index], PartLocation("affixes", index)
+                texts, known = [of_word[index] for of_word in affixes], forms.affixes[:, index] > 0
+                yield kind, texts, known, vectors[:, index], InputField("affixes", index)
         if features.shapes is not None:
             vectors = features.shapes(on_device.shapes)
-            yield "shape", [*map(shape, words)], forms.shapes > 0, vectors, PartLocation("shapes")
+            yield "shape", [*map(shape, words)], forms.shapes > 0, vectors, InputField("shapes")
         if features.vectors is not None:
-            yield "vector", words, forms.vectors > 0, features.pretrained(on_device.vectors), PartLocation("vectors")
+            yield "vector", words, forms.vectors > 0, features.pretrained(on_device.vectors), InputField("vectors")
 
 
-def _joined(forms: WordForms, others: WordForms) -> WordForms:
-    """The rows of both."""
-    longest = max(forms.characters.shape[1], others.characters.shape[1])
+def _concatenate(a: WordForms, b: WordForms) -> WordForms:
+    length = max(a.characters.shape[1], b.characters.shape[1])
 
-    def widened(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.pad(ids, ((0, 0), (0, longest - ids.shape[1])))
+    def pad(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.pad(ids, ((0, 0), (0, length - ids.shape[1])))
 
-    pairs = zip(forms, others, strict=True)
-    return WordForms(*(np.concatenate([widened(a), widened(b)] if a is forms.characters else [a, b]) for a, b in pairs))
+    pairs = zip(a, b, strict=True)
+    return WordForms(*(np.concatenate([pad(x), pad(y)] if x is a.characters else [x, y]) for x, y in pairs))
 
 
 class CharacterView(NamedTuple):
-    """A word's letters (L) and by name their effects, each an array (L,).
+    """The L letters of a word and their effects (L,), by name.
 
-    An LSTM's "left to right" and "right to left" are `‖h_l - h_{l-1}‖` in the order in which it reads; a CNN's "maxima"
-    counts the filters whose largest response is there.
+    For an LSTM, "left to right" and "right to left" are `‖h_l - h_{l-1}‖`, where l - 1 is the letter that the LSTM read
+    before l. For a CNN, "maxima" is the number of filters with their maximum at the letter.
     """
 
     letters: str
@@ -219,12 +205,13 @@ class CharacterView(NamedTuple):
 
 @torch.inference_mode()
 def characters_of(features: WordFeatures, read: ReadWords, num_words: int) -> list[CharacterView]:
-    """The views of the first words; empty if the model does not read letters."""
+    """Return the views of the first `num_words` words; an empty list if the model has no character features."""
     layer = features.characters
     if layer is None:
         return []
     views: dict[int, CharacterView] = {}
-    effects: Callable[..., dict[str, NDArray[np.float64]]] = _lstm if isinstance(layer, CharacterLSTM) else _cnn
+    is_lstm = isinstance(layer, CharacterLSTM)
+    effects: Callable[..., dict[str, NDArray[np.float64]]] = _lstm_effects if is_lstm else _cnn_effects
     for position, number in enumerate(read.numbers[:num_words].tolist()):
         if number not in views:
             ids = read.forms.characters[number, : read.forms.lengths[number]]
@@ -233,23 +220,19 @@ def characters_of(features: WordFeatures, read: ReadWords, num_words: int) -> li
     return [views[number] for number in read.numbers[:num_words].tolist()]
 
 
-def _lstm(layer: CharacterLSTM, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:
+def _lstm_effects(layer: CharacterLSTM, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:
     with watch(layer, "*.hidden") as seen:
         layer(ids)
 
-    def moves(states: list[torch.Tensor]) -> NDArray[np.float64]:
+    def changes(states: list[torch.Tensor]) -> NDArray[np.float64]:
         h = exact(torch.cat([torch.zeros_like(states[0]), *states]))
-        found: NDArray[np.float64] = h.diff(dim=0).norm(dim=-1).cpu().numpy()
-        return found
+        return h.diff(dim=0).norm(dim=-1).cpu().numpy()
 
-    return {
-        "left to right": moves(seen["rightward.hidden"]),
-        "right to left": moves(seen["leftward.hidden"])[::-1],
-    }
+    return {"left to right": changes(seen["rightward.hidden"]), "right to left": changes(seen["leftward.hidden"])[::-1]}
 
 
-def _cnn(layer: CharacterCNN, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:
+def _cnn_effects(layer: CharacterCNN, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:
     with watch(layer, "responses") as seen:
         layer(ids)
-    winners = seen["responses"][0][0].cpu().numpy().argmax(0)  # among equal ones the first, as `MaxPooling` has it
+    winners = seen["responses"][0][0].cpu().numpy().argmax(0)  # the first of equal maxima, as in `MaxPooling`
     return {"maxima": np.bincount(winners, minlength=ids.shape[1]).astype(np.float64)}

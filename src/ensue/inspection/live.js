@@ -1,11 +1,11 @@
-// The live page: it asks the server what happens in its models with what is typed.
+// The live page: it requests the sections of a page from the server for a typed text.
 const form = document.querySelector("form"), main = document.querySelector("main");
 const state = form.querySelector(".state"), inputs = form.querySelector(".inputs");
-const WAIT = 150;  // milliseconds of rest after a change
-let options = {};  // what a part of the page asks for
-let models = [], asking = new AbortController(), typing = 0;
+const WAIT = 150;  // milliseconds without a change before a request
+let options = {};  // options of a request, set by a section of the page
+let models = [], request = new AbortController(), typing = 0;
 
-function say(text, isWrong = false) {
+function showState(text, isWrong = false) {
   state.textContent = text;
   state.classList.toggle("wrong", isWrong);
 }
@@ -23,11 +23,12 @@ async function begin() {
     models = (await ask("/v1/models")).data.filter(model => model.routes.includes("/v1/inspect"));
   } catch (error) {
     form.key.parentElement.hidden &&= error.status !== 401;
-    if (error.status === 401) return say(form.key.value ? "This key is not the server’s." : "The server has a key.", true);
-    say(error.message, true);
-    return setTimeout(begin, 1000);  // it may still be loading
+    const keyProblem = form.key.value ? "The server has another key." : "The server needs a key.";
+    if (error.status === 401) return showState(keyProblem, true);
+    showState(error.message, true);
+    return setTimeout(begin, 1000);  // the server may still be loading
   }
-  if (!models.length) return say("No model of this server can be looked into.", true);
+  if (!models.length) return showState("No model of this server can be inspected.", true);
   const chosen = form.model.value;
   form.model.replaceChildren(...models.map(model => new Option(model.id, model.id)));
   if (models.some(model => model.id === chosen)) form.model.value = chosen;
@@ -41,7 +42,7 @@ function names({ num_texts: count, num_scored: scored, reads_frames: readsFrames
   return [...texts.map(name => name.replace("text", "source")), "target (the model’s own if empty)"];
 }
 
-// What is typed for a model of frames: a line for each, with blanks, commas or semicolons between its numbers.
+// The frames in a typed text: a line for each, with blanks, commas or semicolons between its numbers.
 function framesOf(text) {
   return text.trim().split("\n").map(line => line.trim().split(/[\s,;]+/).map(Number));
 }
@@ -50,9 +51,9 @@ function choose() {
   options = {};
   const model = models.find(({ id }) => id === form.model.value);
   const others = models.filter(other => other !== model && other.task === model.task);
-  const beside = form.beside.value, typed = [...inputs.querySelectorAll("textarea")].map(area => area.value);
+  const comparedId = form.beside.value, typed = [...inputs.querySelectorAll("textarea")].map(area => area.value);
   form.beside.replaceChildren(new Option("nothing", ""), ...others.map(other => new Option(other.id, other.id)));
-  if (others.some(other => other.id === beside)) form.beside.value = beside;
+  if (others.some(other => other.id === comparedId)) form.beside.value = comparedId;
   form.beside.disabled = !others.length;
   form.beside.title = others.length ? "" : `No other model of this server does ${model.task}.`;
   inputs.replaceChildren(...names(model).map((name, place) => {
@@ -67,30 +68,32 @@ function choose() {
 }
 
 async function show() {
-  asking.abort();
-  asking = new AbortController();
-  const { signal } = asking, model = models.find(({ id }) => id === form.model.value);
+  request.abort();
+  request = new AbortController();
+  const { signal } = request, model = models.find(({ id }) => id === form.model.value);
   const texts = [...inputs.querySelectorAll("textarea")].map(area => area.value);
   if (texts.length > model.num_texts && !texts.at(-1)) texts.pop();
-  if (texts.some(text => !text)) return say("Type, and see.");
+  if (texts.some(text => !text)) return showState("Type, and see.");
   const input = model.reads_frames ? framesOf(texts[0]) : texts;
-  if (model.reads_frames && !input.flat().every(Number.isFinite)) return say("A line has what is no number.", true);
+  if (model.reads_frames && !input.flat().every(Number.isFinite)) {
+    return showState("A line has a value that is not a number.", true);
+  }
   const start = performance.now();
-  say("…");
+  showState("…");
   try {
-    const asked = [form.model.value, form.beside.value].filter(Boolean);
+    const ids = [form.model.value, form.beside.value].filter(Boolean);
     const body = { inputs: [input], parts: ["content"], ...options };
-    const found = await Promise.all(asked.map(id => ask("/v1/inspect", { model: id, ...body }, signal)));
-    replace(found.map(({ outputs: [{ content }] }) => new DOMParser().parseFromString(content, "text/html")));
-    say(`${(performance.now() - start).toFixed(0)} ms`);
+    const answers = await Promise.all(ids.map(id => ask("/v1/inspect", { model: id, ...body }, signal)));
+    replace(answers.map(({ outputs: [{ content }] }) => new DOMParser().parseFromString(content, "text/html")));
+    showState(`${(performance.now() - start).toFixed(0)} ms`);
   } catch (error) {
-    if (error.name !== "AbortError") say(error.message, true);
+    if (error.name !== "AbortError") showState(error.message, true);
   }
 }
 
-// Puts what was found in the place of what was shown; what was chosen there stays chosen.
+// Replaces the shown pages. Selections and scroll positions stay.
 function replace(pages) {
-  const kept = [...main.querySelectorAll("select")].map(select => select.value);
+  const selected = [...main.querySelectorAll("select")].map(select => select.value);
   const scrolled = [...main.querySelectorAll(".close")].map(pane => pane.scrollTop);
   const [parts, ...others] = pages.map(page => page.querySelector(".parts"));
   for (const other of others) parts.append(...other.children);
@@ -99,13 +102,13 @@ function replace(pages) {
   for (const section of parts.querySelectorAll("section")) {
     section.style.gridRow = 2 + headings.indexOf(section.querySelector("h2").textContent);
   }
-  main.style.minHeight = `${main.offsetHeight}px`;  // the page does not jump
+  main.style.minHeight = `${main.offsetHeight}px`;  // so the page does not scroll
   main.replaceChildren(parts);
   open(main);
   for (const [place, select] of main.querySelectorAll("select").entries()) {
-    if (kept[place] === undefined || select.value === kept[place]) continue;
-    if (![...select.options].some(option => option.value === kept[place])) continue;
-    select.value = kept[place];
+    if (selected[place] === undefined || select.value === selected[place]) continue;
+    if (![...select.options].some(option => option.value === selected[place])) continue;
+    select.value = selected[place];
     select.dispatchEvent(new Event("change"));
   }
   for (const [place, pane] of main.querySelectorAll(".close").entries()) pane.scrollTop = scrolled[place] ?? 0;
@@ -121,7 +124,7 @@ document.addEventListener("ask", ({ detail }) => {
   show();
 });
 inputs.addEventListener("input", () => {
-  options = { off: options.off };  // the tokens have other numbers now
+  options = { off: options.off };  // the tokens have new numbers
   clearTimeout(typing);
   typing = setTimeout(show, WAIT);
 });

@@ -1,85 +1,115 @@
-"""Values in a notebook: pieces of pages in the notebook's own colors, light or dark, and the progress of a run."""
-
-from __future__ import annotations
+"""Displays in notebooks: values as tables and drawings, and the progress of a run."""
 
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, SupportsIndex, TypeVar, overload
 
 from markupsafe import Markup
 
-from ensue.inspection.markup import clipped, drawn, file_text, short
-from ensue.inspection.page import Section, cut
+from ensue.errors import EnsueError
+from ensue.inspection.page import Section, clipped, cut, drawn, file_text, short
 from ensue.runs.reporter import Facts, Outcome, Reporter, StepReport, Validation
 
-One = TypeVar("One")
-MOST_ROWS = 50
-"""The most values of a list that are shown."""
-LONGEST_CELL = 300
-"""The most characters in a cell of a table."""
-MOST_POINTS = 400
-"""The most points of a curve."""
+Answer = TypeVar("Answer")
+MAX_ROWS = 50
+"""The maximum number of displayed values of a list."""
+MAX_CELL_CHARACTERS = 300
+"""The maximum number of characters in a cell of a table."""
+MAX_POINTS = 400
+"""The maximum number of points of a curve."""
 WIDTH, HEIGHT = 560, 180
-"""Pixels of a curve."""
-SECONDS_BETWEEN_UPDATES, TIMES_ITS_COST = 0.5, 50
-"""An update waits so long after the last one, so that it takes at most 2 % of the time of training."""
+"""The size of a curve in pixels."""
+MIN_UPDATE_SECONDS, UPDATE_COST_FACTOR = 0.5, 50
+"""The minimum interval between updates, in seconds and in durations of an update. Updates take at most 2 % of the time.
+"""
 
 
 class Shown:
-    """A value that a notebook shows as a page would."""
+    """A value with a display in notebooks."""
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
-        """The rows of the table that it is shown as, with the same keys each; lists of such values have one table."""
+        """Return the rows of the value's table, with equal keys. `Answers` joins the rows of its values."""
         return [self.as_json()]  # type: ignore[attr-defined]
 
-    def _pieces(self) -> Sequence[Section]:
-        """The pieces of a page that show it."""
+    def _sections(self) -> Sequence[Section]:
+        """Return the sections that display the value."""
         return table_section(self._rows())
 
     def _repr_html_(self) -> str:
-        return html(self._pieces())
+        return html(self._sections())
 
 
-class Answers(list[One]):
-    """A list (and each slice of it) that a notebook shows as a table, or as the drawings of its values."""
+class Answers(list[Answer]):
+    """A list that a notebook displays as a table, or as drawings of its values. Slices are `Answers`, too."""
 
-    def __getitem__(self, place: Any) -> Any:
-        found: Any = super().__getitem__(place)
-        return Answers(found) if isinstance(place, slice) else found
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Answer: ...
 
-    def _pieces(self) -> Sequence[Section]:
+    @overload
+    def __getitem__(self, index: slice) -> "Answers[Answer]": ...
+
+    def __getitem__(self, index: Any) -> Any:
+        selected: Any = super().__getitem__(index)
+        return Answers(selected) if isinstance(index, slice) else selected
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row for each answer, and the keys of `as_json` as columns."""
+        values: list[Any] = [*self]
+        return data_frame([_row(value) for value in values])
+
+    def _sections(self) -> Sequence[Section]:
         rows: list[Mapping[str, Any]] = []
         drawings: list[Section] = []
-        for one in self[:MOST_ROWS]:
-            if isinstance(one, Answers):
-                drawings += one._pieces()
-            elif hasattr(one, "_rows"):
-                rows += one._rows()
-            elif hasattr(one, "_repr_html_"):
-                drawings.append(Section("", "inspection/plain.html", {"shown": Markup(one._repr_html_())}))
+        value: Any
+        for value in self[:MAX_ROWS]:
+            if isinstance(value, Answers):
+                drawings += value._sections()
+            elif hasattr(value, "_rows"):
+                rows += value._rows()
+            elif hasattr(value, "_repr_html_"):
+                drawings.append(Section("", "inspection/plain.html", {"shown": Markup(value._repr_html_())}))
             else:
-                rows.append(one.as_json() if hasattr(one, "as_json") else one._asdict())
-        note = cut(len(self), min(len(self), MOST_ROWS), "values")
+                rows.append(_row(value))
+        note = cut(len(self), min(len(self), MAX_ROWS), "values")
         notes = [Section("", "inspection/plain.html", {"note": note, "shown": ""})] if note else []
         return [*table_section(rows), *drawings, *notes]
 
     def _repr_html_(self) -> str:
-        return html(self._pieces())
+        return html(self._sections())
+
+
+def _row(value: Any) -> Mapping[str, Any]:
+    return value.as_json() if hasattr(value, "as_json") else value._asdict()
+
+
+def data_frame(rows: Sequence[Mapping[str, Any]], index: Sequence[str] | None = None) -> Any:
+    """Return a pandas DataFrame. Raises EnsueError if pandas is not installed."""
+    if find_spec("pandas") is None:
+        raise EnsueError("a DataFrame needs the package pandas: pip install pandas")
+    return import_module("pandas").DataFrame(rows, index=index)
 
 
 class ShownScores(Shown):
-    """Scores that a notebook shows in tables."""
+    """Scores that a notebook displays as tables."""
 
-    def _pieces(self) -> Sequence[Section]:
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row "all" for the scores, and a row for each label with scores."""
+        scores: dict[str, Any] = self.as_json()  # type: ignore[attr-defined]
+        labels = scores.get("per_label") or {}
+        single = {key: value for key, value in scores.items() if isinstance(value, int | float | str)}
+        return data_frame([single, *labels.values()], ["all", *labels])
+
+    def _sections(self) -> Sequence[Section]:
         return scores_section(self.as_json())  # type: ignore[attr-defined]
 
 
 class Chips(NamedTuple):
-    """Labels in a cell, with their colors."""
+    """Colored labels in a cell, as a mapping from label to color."""
 
     colors: Mapping[str, str]
 
@@ -90,38 +120,38 @@ class Bar(NamedTuple):
     share: float
 
 
-def html(pieces: Sequence[Section]) -> str:
-    """The pieces of a page as a part of a notebook."""
-    return str(drawn("inspection/notebook.html", style=_style(), pieces=pieces))
+def html(sections: Sequence[Section]) -> str:
+    """Return sections as HTML for a notebook."""
+    return str(drawn("inspection/notebook.html", style=_style(), sections=sections))
 
 
 @cache
 def _style() -> Markup:
-    """The style of pages for what is in a notebook's output; ink and lines have the notebook's color."""
+    """Return the style of pages within a notebook's output, in the notebook's colors."""
     rules, _, _ = file_text("style.css").replace(":root {", "& {", 1).partition("/* Only pages")
     return Markup(f".ensue {{\n{rules}{file_text('notebook.css')}}}")
 
 
 def table_section(rows: Sequence[Mapping[str, Any]], heading: str = "") -> list[Section]:
-    """A table of rows with their keys as its head; none without rows."""
+    """Return a section with a table, whose header has the keys of the rows; an empty list without rows."""
     if not rows:
         return []
     head = list(dict.fromkeys(key for row in rows for key in row))
     is_number = {key: all(_is_number(row.get(key)) for row in rows) for key in head}
-    shown = {
+    content = {
         "head": [("#" if is_number[key] else "") + _name(key) for key in head],
         "rows": [[(is_number[key], _cell(row.get(key))) for key in head] for row in rows],
     }
-    return [Section(heading, "inspection/values.html", shown)]
+    return [Section(heading, "inspection/values.html", content)]
 
 
 def scores_section(scores: Mapping[str, Any], heading: str = "") -> list[Section]:
-    """Scores by name, then those of each label."""
+    """Return sections with a table of scores, and a table of the scores of each label."""
     numbers = [{"score": _name(name), "": value} for name, value in scores.items() if _is_number(value)]
-    found = table_section(numbers, heading)
+    tables = table_section(numbers, heading)
     labels = scores.get("per_label") or {}
-    ranked = sorted(labels.items(), key=lambda item: (item[1]["f1"], item[0]))[:MOST_ROWS]
-    return [*found, *table_section([{"label": label, **of_label} for label, of_label in ranked])]
+    ranked = sorted(labels.items(), key=lambda item: (item[1]["f1"], item[0]))[:MAX_ROWS]
+    return [*tables, *table_section([{"label": label, **of_label} for label, of_label in ranked])]
 
 
 def _name(key: str) -> str:
@@ -133,29 +163,29 @@ def _is_number(value: Any) -> bool:
 
 
 def _cell(value: Any) -> Any:
-    """A value in a cell; what has a drawing of its own stays as it is."""
+    """Return a value as the text of a cell; chips and bars stay objects."""
     match value:
         case Chips() | Bar():
             return value
-        case {"text": text}:  # a part of a text
-            found = str(text)
+        case {"text": text}:  # a span
+            content = str(text)
         case None | bool():
-            found = {None: "-", True: "yes", False: "no"}[value]
+            content = {None: "-", True: "yes", False: "no"}[value]
         case int():
-            found = f"{value:,}"
+            content = f"{value:,}"
         case float():
-            found = short(value)
+            content = short(value)
         case list() | tuple():
-            found = " · ".join(str(_cell(one)) for one in value[:LONGEST_CELL])
+            content = " · ".join(str(_cell(item)) for item in value[:MAX_CELL_CHARACTERS])
         case Mapping():
-            found = " ".join(f"{key} {_cell(one)}" for key, one in value.items())
+            content = " ".join(f"{key} {_cell(item)}" for key, item in value.items())
         case _:
-            found = str(value)
-    return clipped(found, LONGEST_CELL)
+            content = str(value)
+    return clipped(content, MAX_CELL_CHARACTERS)
 
 
 class Line(NamedTuple):
-    """A curve in a drawing: its points in pixels, and the texts at its lowest and highest value."""
+    """A curve, with points in pixels, and labels for its minimum and maximum."""
 
     name: str
     tone: int
@@ -165,24 +195,27 @@ class Line(NamedTuple):
 
 
 def curve_section(records: Sequence[Mapping[str, Any]], judged_by: Sequence[str]) -> list[Section]:
-    """The curves of the loss and of the score in `judged_by` that chose the best weights; none without records."""
+    """Return a section with the curves of the training loss and of the score that selected the best weights.
+
+    The list is empty without records.
+    """
     train = [(record["step"], record["loss"]) for record in records if record["kind"] == "train"]
     valid = [record for record in records if record["kind"] == "valid"]
-    known = [name for name in judged_by if any(_is_finite(record["scores"].get(name)) for record in valid)]
-    score = next((name for name in known if _chose(name, valid)), next(iter(known), ""))
+    logged = [name for name in judged_by if any(_is_finite(record["scores"].get(name)) for record in valid)]
+    score = next((name for name in logged if _has_selected(name, valid)), next(iter(logged), ""))
     scores = [(record["step"], record["scores"].get(score)) for record in valid]
-    drawn_lines = [("training loss", 0, _thinned(train)), (f"validation {_name(score)}", 1, _thinned(scores))]
+    drawn_lines = [("training loss", 0, _thin_out(train)), (f"validation {_name(score)}", 1, _thin_out(scores))]
     last = max((step for _, _, points in drawn_lines for step, _ in points), default=0)
     if not last:
         return []
     values = {name: [value for _, value in points] for name, _, points in drawn_lines}
     shared = list(chain(*values.values())) if "nats" in score else []
-    found = [_line(name, tone, points, last, shared or values[name]) for name, tone, points in drawn_lines if points]
-    return [Section("", "inspection/curve.html", {"lines": found, "last": last, "width": WIDTH, "height": HEIGHT})]
+    lines = [_line(name, tone, points, last, shared or values[name]) for name, tone, points in drawn_lines if points]
+    return [Section("", "inspection/curve.html", {"lines": lines, "last": last, "width": WIDTH, "height": HEIGHT})]
 
 
-def _chose(name: str, valid: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the numbers that chose the best weights are those of this name, with or without a minus."""
+def _has_selected(name: str, valid: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a score, or its negative, selected the best weights."""
     return all(
         record.get("selection") in (value, -value)
         for record in valid
@@ -194,10 +227,10 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) < float("inf")
 
 
-def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """At most so many points, the last one among them."""
+def _thin_out(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return at most MAX_POINTS + 1 finite points, including the last point."""
     finite = [point for point in points if _is_finite(point[1])]
-    return finite[:: -(-len(finite) // MOST_POINTS) or 1] + finite[-1:]
+    return finite[:: -(-len(finite) // MAX_POINTS) or 1] + finite[-1:]
 
 
 def _line(name: str, tone: int, points: list[tuple[int, float]], last: int, values: Sequence[float]) -> Line:
@@ -208,7 +241,7 @@ def _line(name: str, tone: int, points: list[tuple[int, float]], last: int, valu
 
 
 def kernel_display() -> Any:
-    """IPython's module `display` where a notebook's kernel runs this program; else None, and nothing is imported."""
+    """Return IPython's module `display` in a notebook; else None, without importing IPython."""
     python = sys.modules.get("IPython")
     shell = python.get_ipython() if python is not None and hasattr(python, "get_ipython") else None
     names = {kind.__name__ for kind in type(shell).__mro__}
@@ -216,7 +249,7 @@ def kernel_display() -> Any:
 
 
 class NotebookReporter(Reporter):
-    """A bar, the curve and the last scores of a run, in the output of the cell that trains."""
+    """The progress bar, learning curve and latest scores of a run in the output of a notebook's cell."""
 
     def __init__(self, display: Any, judged_by: Sequence[str]) -> None:
         self.display, self.judged_by = display, judged_by
@@ -254,7 +287,7 @@ class NotebookReporter(Reporter):
             self._show()
 
     def _add_losses(self, step: int) -> None:
-        """Adds a point of the curve: the mean of the losses since the last one."""
+        """Add a point with the mean loss since the last point to the curve."""
         if self.losses:
             self.records.append({"kind": "train", "step": step, "loss": sum(self.losses) / len(self.losses)})
             self.losses.clear()
@@ -271,29 +304,29 @@ class NotebookReporter(Reporter):
         self.what = f"{outcome.reason} at step {outcome.step:,}"
         self.more = f"{outcome.seconds:,.1f} seconds of training"
         self.share = self.share if outcome.reason == "interrupted" else 1.0
-        found = {"validation": outcome.valid_summary, "test": outcome.test_summary}
-        named = "; ".join(f"{name} {summary}" for name, summary in found.items() if summary)
-        self.summary = f"best weights, step {outcome.best_step:,}: {named}" if named else ""
+        summaries = {"validation": outcome.valid_summary, "test": outcome.test_summary}
+        scores = "; ".join(f"{name} {summary}" for name, summary in summaries.items() if summary)
+        self.summary = f"best weights, step {outcome.best_step:,}: {scores}" if scores else ""
         self._show()
 
     def _is_due(self) -> bool:
         return time.monotonic() >= self.due_at
 
     def _show(self) -> None:
-        is_first, began = self.handle is None, time.monotonic()
+        is_first, start = self.handle is None, time.monotonic()
         page = self.display.HTML(html(list(self._progress())))
         if is_first:
             self.handle = self.display.display(page, display_id=True)
         else:
             self.handle.update(page)
         now = time.monotonic()
-        cost = 0.0 if is_first else now - began  # the first one imports and compiles the templates
-        self.due_at = now + max(SECONDS_BETWEEN_UPDATES, TIMES_ITS_COST * cost)
+        cost = 0.0 if is_first else now - start  # the first display imports and compiles the templates
+        self.due_at = now + max(MIN_UPDATE_SECONDS, UPDATE_COST_FACTOR * cost)
 
     def _progress(self) -> Iterator[Section]:
         shown = {
             "facts": self.facts, "notes": self.lines, "what": self.what, "share": self.share, "more": self.more,
-            "summary": self.summary, "sample": clipped(self.sample, LONGEST_CELL),
+            "summary": self.summary, "sample": clipped(self.sample, MAX_CELL_CHARACTERS),
         }  # fmt: skip
         yield Section("", "inspection/training.html", shown)
         yield from curve_section(self.records, self.judged_by)

@@ -1,2 +1,2 @@
-// A page that has its content.
+// Draws a page that contains its content.
 open(document);

@@ -1,15 +1,15 @@
-// What all parts of a page share: numbers for a part's drawer, and a word that is marked wherever it is drawn.
+// Functions of all sections of a page: the data of a section's drawer, and the highlighting of a word in all drawings.
 "use strict";
-const drawers = {};  // by the name in `data-draw`: called with the part, its numbers and its article
+const drawers = {};  // functions by the name in `data-draw`; arguments: the section, its data and its article
 
 const bytes = packed => Uint8Array.from(atob(packed), letter => letter.charCodeAt(0));
 const round = (value, digits = 3) => value.toFixed(digits).replace("-", "\u2212");
 
 function element(tag, kind, text) {
-  const made = document.createElement(tag);
-  made.className = kind;
-  made.textContent = text;
-  return made;
+  const created = document.createElement(tag);
+  created.className = kind;
+  created.textContent = text;
+  return created;
 }
 
 function numbersOf(part) {
@@ -31,7 +31,7 @@ function open(content) {
   }, { passive: true });
 }
 
-// An item is looked at: by the pointer, the keys or a curve. Its drawer hears of it by the event "look".
+// Highlights an item that the pointer, the keys or a curve selects, and sends the event "look" to its drawer.
 const marked = document.getElementsByClassName("on");
 let last = null;
 function look(item) {
@@ -45,7 +45,7 @@ function look(item) {
 }
 document.addEventListener("mouseover", event => look(event.target.closest("[data-t], [data-row]")));
 
-drawers.looked = part => {  // an output, and the source that it looks at
+drawers.looked = part => {  // an output, and its attention to the source
   const source = part.querySelectorAll(".looked .w");
   part.addEventListener("look", event => {
     const strengths = event.target.closest("[data-look]")?.dataset.look.split(" ") ?? [];

@@ -1,29 +1,29 @@
-// A range of the text as a pattern: the units that are on exactly there, and other ranges at which most of them are.
+// Units that are on exactly in a selected range of tokens, and other ranges in which many of these units are on.
 drawers.selection = (part, _, article) => {
   const form = part.querySelector("form"), units = part.querySelector(".units"), ranges = part.querySelector(".ranges");
   const text = article.querySelector('[data-draw="tokens"]'), tokens = [...text.querySelectorAll(".tokens .w")];
   const { groups, tokens: size } = numbersOf(text);
   for (const group of groups) group.values = bytes(group.values);
 
-  // The units with a function that says where they are on, those that stand out most first.
+  // The units that are on exactly in [start, end), sorted by the margin between the range and its neighbors.
   function chosenUnits(start, end, threshold) {
-    const found = [];
+    const chosen = [];
     for (const group of groups) if (!form.kind.value || form.kind.value === group.name) {
       for (const [row, number] of group.units.entries()) {
         const low = group.low[row], step = (group.high[row] - low) / 255;
         const value = place => low + step * group.values[row * size + place];
-        let least = Infinity, beside = -Infinity;
-        for (let place = start; place < end; place++) least = Math.min(least, value(place));
+        let inside = Infinity, beside = -Infinity;  // the minimum, and the maximum of the neighbors
+        for (let place = start; place < end; place++) inside = Math.min(inside, value(place));
         for (const place of [start - 1, end]) if (place >= 0 && place < size) beside = Math.max(beside, value(place));
-        if (least < threshold || beside >= threshold) continue;
-        found.push({ name: group.name, number, least, beside, isOn: place => value(place) >= threshold });
+        if (inside < threshold || beside >= threshold) continue;
+        chosen.push({ name: group.name, number, inside, beside, isOn: place => value(place) >= threshold });
       }
     }
-    const margin = ({ least, beside }) => beside === -Infinity ? least : least - beside;
-    return found.sort((a, b) => margin(b) - margin(a));
+    const margin = ({ inside, beside }) => beside === -Infinity ? inside : inside - beside;
+    return chosen.sort((a, b) => margin(b) - margin(a));
   }
 
-  // Ranges [start, end, how many units are on exactly there] that do not overlap, the best first.
+  // Ranges [start, end, number of units that are on exactly there] without overlap, sorted by this number.
   function matches(chosen, taken) {
     const counts = new Map();
     for (const { isOn } of chosen) for (let end = 0; end < size; end++) {
@@ -31,12 +31,12 @@ drawers.selection = (part, _, article) => {
       while (end < size && isOn(end)) end++;
       if (end > start) counts.set(`${start} ${end}`, (counts.get(`${start} ${end}`) ?? 0) + 1);
     }
-    const all = [...counts].map(([range, count]) => [...range.split(" ").map(Number), count]), kept = [taken];
+    const all = [...counts].map(([range, count]) => [...range.split(" ").map(Number), count]), ranges = [taken];
     for (const match of all.sort((a, b) => b[2] - a[2] || a[0] - b[0] || a[1] - b[1])) {
-      if (kept.length > 20) break;
-      if (kept.every(([start, end]) => match[1] <= start || end <= match[0])) kept.push(match);
+      if (ranges.length > 20) break;
+      if (ranges.every(([start, end]) => match[1] <= start || end <= match[0])) ranges.push(match);
     }
-    return kept.slice(1);
+    return ranges.slice(1);
   }
 
   function mark(kind, start, end) {
@@ -53,11 +53,11 @@ drawers.selection = (part, _, article) => {
     }
     mark("selected", start, end);
     const chosen = chosenUnits(start, end, threshold);
-    units.replaceChildren(`${chosen.length} units are on exactly there. `, ...chosen.slice(0, 24).map(one => {
-      const button = element("button", "", `${one.name} ${one.number} `);
-      Object.assign(button.dataset, { group: one.name, unit: one.number });
-      button.append(element("b", "", round(one.least, 2)));
-      button.title = `at least ${round(one.least)}, beside ${isFinite(one.beside) ? round(one.beside) : "nothing"}`;
+    units.replaceChildren(`${chosen.length} units are on exactly there. `, ...chosen.slice(0, 24).map(unit => {
+      const button = element("button", "", `${unit.name} ${unit.number} `);
+      Object.assign(button.dataset, { group: unit.name, unit: unit.number });
+      button.append(element("b", "", round(unit.inside, 2)));
+      button.title = `at least ${round(unit.inside)}, beside ${isFinite(unit.beside) ? round(unit.beside) : "nothing"}`;
       return button;
     }));
     ranges.replaceChildren(...matches(chosen, [start, end]).map(([start, end, count]) => {

@@ -1,9 +1,7 @@
-"""Units of layers held at a number while a model reads: switched off at zero, or at their mean.
+"""Ablation of units: activations that are fixed at zero, at a number, or at their mean.
 
-They are held from outside, by `replace`; a unit of a state is held at every position, so nothing of it is remembered.
+Taps replace the values of gates, states and neurons at every position.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,21 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.arguments import check_type
-from ensue.errors import EnsueError, nearest
+from ensue.errors import EnsueError, check_type, nearest
 from ensue.inspection.units import Units, tap_of_units
 from ensue.nn import SequenceLayer, replace
 from ensue.nn.taps import Change
 
-MOST_UNITS = 100_000
+MAX_UNITS = 100_000
 _FORM = re.compile(r"(?P<units>[^:=]+):(?P<numbers>[\d\s,-]+)(?:=(?P<held>[^=]*))?")
 
 
 class SwitchedOff(NamedTuple):
-    """The `numbers` of the units of one name, such as "layer 1, cell", held at a number; None: each at its mean."""
+    """Units of a layer, such as "layer 1, cell", by their `numbers`, fixed at `held`; None: at their means."""
 
     units: str
     numbers: tuple[int, ...]
@@ -35,53 +31,53 @@ class SwitchedOff(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As `parse` reads it."""
+        """The units in the form that `parse` reads."""
         at = "" if self.held == 0 else f" = {'mean' if self.held is None else format(self.held, 'g')}"
         return f"{self.units}: {', '.join(_ranges(self.numbers))}{at}"
 
     @classmethod
-    def parse(cls, text: str) -> SwitchedOff:
-        """From text such as "layer 1, cell: 3, 7-9" or "layer 1, cell: 3 = mean". Raises EnsueError for other text."""
+    def parse(cls, text: str) -> "SwitchedOff":
+        """Parse text such as "layer 1, cell: 3, 7-9" or "layer 1, cell: 3 = mean". Raises EnsueError for other text."""
         form = _FORM.fullmatch(text.strip())
         if form is None:
             raise EnsueError(
                 f'units to switch off are written "layer 1, cell: 3, 7-9" or "... = mean", not "{text:.80}"'
             )
-        return cls(form["units"].strip(), _numbers(form["numbers"]), _fixed_at(form["held"]))
+        return cls(form["units"].strip(), _parse_numbers(form["numbers"]), _parse_value(form["held"]))
 
 
 def switched_off(text: str) -> tuple[SwitchedOff, ...]:
-    """The units in a text, with ";" between units of different names; none in ""."""
+    """Parse the units of one or more layers, separated by ";"."""
     check_type("the units that are off", text, str, "a string")
-    return tuple(SwitchedOff.parse(part) for part in text.split(";") if part.strip())
+    return tuple(SwitchedOff.parse(units) for units in text.split(";") if units.strip())
 
 
 def _ranges(numbers: Sequence[int]) -> list[str]:
-    """Numbers in order, with those that follow one another as a range."""
+    """Return sorted numbers as text, with runs of consecutive numbers as ranges."""
     breaks = [0, *(at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1), len(numbers)]
     ranges = [(numbers[first], numbers[stop - 1]) for first, stop in pairwise(breaks)]
     return [f"{first}-{last}" if last > first else f"{first}" for first, last in ranges]
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """Numbers such as "3, 7-9", in order. What they say is bounded, since anybody may ask a server."""
-    ranges = [_range(part.strip()) for part in text.split(",")]
-    if sum(map(len, ranges)) > MOST_UNITS:
-        raise EnsueError(f"more than {MOST_UNITS:,} units to switch off")
+def _parse_numbers(text: str) -> tuple[int, ...]:
+    """Parse numbers such as "3, 7-9". Their count is bounded, since the text may come from a request to a server."""
+    ranges = [_parse_range(item.strip()) for item in text.split(",")]
+    if sum(map(len, ranges)) > MAX_UNITS:
+        raise EnsueError(f"more than {MAX_UNITS:,} units to switch off")
     return tuple(sorted(set().union(*ranges)))
 
 
-def _range(text: str) -> range:
+def _parse_range(text: str) -> range:
     first, dash, last = (side.strip() for side in text.partition("-"))
     if not first.isdecimal() or bool(dash) != last.isdecimal():
-        raise EnsueError(f'"{text:.40}" is no unit\'s number, and no range such as 7-9')
+        raise EnsueError(f'"{text:.40}" is neither a unit\'s number nor a range such as 7-9')
     stop = last or first
-    if max(len(first), len(stop)) > len(str(MOST_UNITS)) or int(first) > int(stop):
-        raise EnsueError(f'"{text:.40}" is no range of units')
+    if max(len(first), len(stop)) > len(str(MAX_UNITS)) or int(first) > int(stop):
+        raise EnsueError(f'"{text:.40}" is not a range of units')
     return range(int(first), int(stop) + 1)
 
 
-def _fixed_at(text: str | None) -> float | None:
+def _parse_value(text: str | None) -> float | None:
     if text is None or text.strip() == "mean":
         return 0.0 if text is None else None
     try:
@@ -96,35 +92,30 @@ def _fixed_at(text: str | None) -> float | None:
 def switching_off(
     layers: SequenceLayer, switched: Sequence[SwitchedOff], units: Sequence[Units]
 ) -> AbstractContextManager[None]:
-    """A context in which the units are held; `units` has their values over a text, from which the means are taken.
+    """Return a context that fixes units of layers. `units` has the values over a text, for means.
 
     Raises EnsueError for units that the layers do not have.
     """
-    taps, sizes = tap_of_units(layers), {found.name: found.values for found in units}
-    held: dict[str, dict[int, float]] = {}
-    for one in switched:
-        if one.units not in taps or one.units not in sizes:
+    taps, by_name = tap_of_units(layers), {of_layer.name: of_layer.values for of_layer in units}
+    fixed: dict[str, dict[int, float]] = {}
+    for name, numbers, held in switched:
+        if name not in taps or name not in by_name:
             known = ", ".join(taps) or "none"
-            raise EnsueError(f'the model has no units "{one.units}"{nearest(one.units, taps)}; it has: {known}')
-        values = sizes[one.units]
-        if one.numbers[-1] >= values.shape[1]:
-            raise EnsueError(f"{one.units} has units 0 to {values.shape[1] - 1}; found {one.numbers[-1]}")
-        held.setdefault(taps[one.units], {}).update(_values(one, values))
-    return replace(layers, {tap: _holding(numbers) for tap, numbers in held.items()})
+            raise EnsueError(f'the model has no units "{name}"{nearest(name, taps)}; it has: {known}')
+        values = by_name[name]
+        if numbers[-1] >= values.shape[1]:
+            raise EnsueError(f"{name} has units 0 to {values.shape[1] - 1}; found {numbers[-1]}")
+        means = values[:, list(numbers)].mean(0, dtype=np.float64).tolist()
+        chosen = means if held is None else [held] * len(means)
+        fixed.setdefault(taps[name], {}).update(zip(numbers, chosen, strict=True))
+    return replace(layers, {tap: _fixing(values) for tap, values in fixed.items()})
 
 
-def _values(one: SwitchedOff, values: NDArray[np.float32]) -> dict[int, float]:
-    means = values[:, list(one.numbers)].mean(0, dtype=np.float64).tolist()
-    return dict(zip(one.numbers, means if one.held is None else [one.held] * len(means), strict=True))
+def _fixing(fixed: Mapping[int, float]) -> Change:
+    def fix(x: Tensor) -> Tensor:
+        """Return x (..., d) with fixed values of these features."""
+        indices = torch.tensor(list(fixed), device=x.device)
+        values = torch.tensor(list(fixed.values()), device=x.device, dtype=x.dtype)
+        return x.index_copy(-1, indices, values.expand(*x.shape[:-1], -1))
 
-
-def _holding(held: Mapping[int, float]) -> Change:
-    numbers, values = list(held), list(held.values())
-
-    def hold(x: Tensor) -> Tensor:
-        """`x` (..., d) with these features at these values."""
-        where = torch.tensor(numbers, device=x.device)
-        by = torch.tensor(values, device=x.device, dtype=x.dtype).expand(*x.shape[:-1], -1)
-        return x.index_copy(-1, where, by)
-
-    return hold
+    return fix

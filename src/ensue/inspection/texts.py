@@ -1,6 +1,4 @@
-"""A text as it was written, with its words marked by labels or by weights."""
-
-from __future__ import annotations
+"""Texts on pages, with their original spacing, and with words highlighted by labels or weights."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -8,19 +6,18 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from ensue.inspection.markup import LONGEST_WORD, clipped, drawn
-from ensue.inspection.page import cut
+from ensue.inspection.page import MAX_WORD_CHARACTERS, clipped, cut, drawn
 
-MOST_SHOWN = 2_000
-"""The most words of a text that are shown."""
-LONGEST_GAP = 300
-"""The most characters of the text between two words that are shown."""
-STRONGEST = 80
-"""The percentage of color in the strongest mark."""
+MAX_SHOWN_WORDS = 2_000
+"""The maximum number of words of a text on a page."""
+MAX_GAP_CHARACTERS = 300
+"""The maximum length of text between two words on a page."""
+MAX_COLOR_PERCENT = 80
+"""The percentage of color in the strongest highlight."""
 
 
 class Mark(NamedTuple):
-    """The words from `start` up to and without `end`, and their label."""
+    """A label of the words from `start` to before `end`."""
 
     start: int
     end: int
@@ -28,7 +25,7 @@ class Mark(NamedTuple):
 
 
 class ShownText(NamedTuple):
-    """A text, the places of its words in code points, and the marks on them in order."""
+    """A text, the offsets of its words in code points, and marks in the order of the words."""
 
     text: str
     offsets: Sequence[tuple[int, int]]
@@ -36,7 +33,7 @@ class ShownText(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A word of a text, with the text `before` it; without a mark its strength is 0 and its kind ""."""
+    """A word with the text `before` it, and its highlight; without a highlight the strength is 0 and the kind ""."""
 
     before: str
     text: str
@@ -46,7 +43,7 @@ class Word(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """The strength of a word's mark, from 0 to 1, its kind (`for`, `against`, `weight`), and its title."""
+    """The strength of a word's highlight, from 0 to 1, its kind (`for`, `against`, `weight`), and its tooltip."""
 
     strength: float
     kind: str
@@ -55,51 +52,47 @@ class Weight(NamedTuple):
 
 
 def labeled_text(shown: ShownText, colors: Mapping[str, str]) -> Markup:
-    """The text with its marks as colored chips."""
-    words, place = _words(shown), 0
+    """Return the text with its marks as colored spans."""
+    words = list(enumerate(_words(shown)))
     pieces: list[tuple[str | None, list[tuple[int, Word]]]] = []
+    end = 0
     for mark in (mark for mark in shown.marks if mark.end <= len(words)):
-        pieces += [(None, _numbered(words, place, mark.start)), (mark.label, _numbered(words, mark.start, mark.end))]
-        place = mark.end
-    return _drawn(shown, [*pieces, (None, _numbered(words, place, len(words)))], colors=colors)
+        pieces += [(None, words[end : mark.start]), (mark.label, words[mark.start : mark.end])]
+        end = mark.end
+    return _draw(shown, [*pieces, (None, words[end:])], colors=colors)
 
 
 def weighted_text(shown: ShownText, weights: Sequence[Weight], *, key: str = "") -> Markup:
-    """The text with each word on a color as strong as its weight."""
+    """Return the text with each word on a background as strong as its weight."""
     words = [
-        word._replace(strength=STRONGEST * strength, kind=f" {kind}{' new' if is_new else ''}", title=title)
+        word._replace(strength=MAX_COLOR_PERCENT * strength, kind=f" {kind}{' new' if is_new else ''}", title=title)
         for word, (strength, kind, title, is_new) in zip(_words(shown), weights, strict=False)
     ]
-    return _drawn(shown, [(None, _numbered(words, 0, len(words)))], key=key)
+    return _draw(shown, [(None, list(enumerate(words)))], key=key)
 
 
 def _words(shown: ShownText) -> list[Word]:
-    """The words that are shown, each with the text before it."""
     ends = [0, *(end for _, end in shown.offsets)]
     return [
-        Word(_gap(shown, ends[place], start), clipped(shown.text[start:end], LONGEST_WORD))
-        for place, (start, end) in enumerate(shown.offsets[:MOST_SHOWN])
+        Word(_gap(shown, ends[index], start), clipped(shown.text[start:end], MAX_WORD_CHARACTERS))
+        for index, (start, end) in enumerate(shown.offsets[:MAX_SHOWN_WORDS])
     ]
 
 
-def _numbered(words: Sequence[Word], first: int, last: int) -> list[tuple[int, Word]]:
-    return [(place, words[place]) for place in range(first, last)]
-
-
 def _gap(shown: ShownText, start: int, end: int) -> str:
-    """The text between two words. A long text that is not read is cut."""
-    if end - start <= LONGEST_GAP:
+    """Return the text between two words. The middle of a long text is left out."""
+    if end - start <= MAX_GAP_CHARACTERS:
         return shown.text[start:end]
-    half = LONGEST_GAP // 2
+    half = MAX_GAP_CHARACTERS // 2
     return f"{shown.text[start : start + half]} […] {shown.text[end - half : end]}"
 
 
-def _drawn(
+def _draw(
     shown: ShownText, pieces: Sequence[tuple[str | None, list[tuple[int, Word]]]], *, key: str = "",
     colors: Mapping[str, str] = MappingProxyType({}),
 ) -> Markup:  # fmt: skip
     count = len(shown.offsets)
     end = shown.offsets[-1][1] if count else 0
-    rest = " …" if count > MOST_SHOWN else _gap(shown, end, len(shown.text))
-    note = cut(count, min(count, MOST_SHOWN), "words")
+    rest = " …" if count > MAX_SHOWN_WORDS else _gap(shown, end, len(shown.text))
+    note = cut(count, min(count, MAX_SHOWN_WORDS), "words")
     return drawn("inspection/texts.html", pieces=pieces, colors=colors, key=key, rest=rest, note=note)

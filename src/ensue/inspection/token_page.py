@@ -1,6 +1,4 @@
-"""A text as its tokens, colored by what a model expected or by any of its units, as a section; predictions at each."""
-
-from __future__ import annotations
+"""The section of a page with a text as tokens, colored by surprisal or by a unit, and the predictions at each token."""
 
 import math
 from base64 import b64encode
@@ -12,23 +10,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.inspection.markup import clipped
-from ensue.inspection.page import TITLE, Section, cut
-from ensue.inspection.texts import STRONGEST
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Section, clipped, cut
+from ensue.inspection.texts import MAX_COLOR_PERCENT
 from ensue.inspection.units import Units
 from ensue.types import exact
 
 NO_TOKEN = -1
-"""The target of a position where no token stands: the end of a text, or a mask."""
-MOST_OPTIONS = 5
-"""The most tokens that are kept of a position."""
+"""The target of a position without a token: the end of a text, or a mask."""
+MAX_OPTIONS = 5
+"""The number of most probable tokens that are shown at a position."""
 
 
 class Predictions(NamedTuple):
-    """The `surprisals` (T,) of the tokens that stand at T positions, in nats, and their `ranks` (T,) from 1 on; the
-    `entropies` (T,) in nats; the most probable `ids` (T, K) and their `probabilities` (T, K), the largest first.
+    """Predictions at T positions: surprisals (T,) of the tokens in nats, their ranks (T,) from 1, entropies (T,) in
+    nats, and the K most probable ids (T, K) with their probabilities (T, K), in decreasing order.
 
-    Where no token stands, the surprisal is NaN and the rank 0.
+    At a position without a token the surprisal is NaN and the rank 0.
     """
 
     surprisals: NDArray[np.float64]
@@ -39,84 +36,70 @@ class Predictions(NamedTuple):
 
     @classmethod
     def of(cls, logits: Tensor, targets: NDArray[np.int64]) -> Self:
-        """The predictions of logits (T, V) for targets (T,), which may be `NO_TOKEN`."""
+        """Return the predictions of logits (T, V) for targets (T,), which may be `NO_TOKEN`."""
         log_p = exact(logits).log_softmax(-1)
-        stands = torch.from_numpy(targets != NO_TOKEN).to(log_p.device)
+        has_token = torch.from_numpy(targets != NO_TOKEN).to(log_p.device)
         chosen = log_p.gather(1, torch.from_numpy(np.maximum(targets, 0)).to(log_p.device)[:, None])
-        best = log_p.topk(min(MOST_OPTIONS, log_p.shape[1]), dim=1)
-        found = (
-            torch.where(stands, -chosen[:, 0], torch.nan),
-            torch.where(stands, 1 + (log_p > chosen).sum(1), 0),
-            torch.special.entr(log_p.exp()).sum(1),
-            best.indices,
-            best.values.exp(),
-        )
-        return cls(*(part.cpu().numpy() for part in found))
+        best = log_p.topk(min(MAX_OPTIONS, log_p.shape[1]), dim=1)
+        columns = (
+            torch.where(has_token, -chosen[:, 0], torch.nan), torch.where(has_token, 1 + (log_p > chosen).sum(1), 0),
+            torch.special.entr(log_p.exp()).sum(1), best.indices, best.values.exp(),
+        )  # fmt: skip
+        return cls(*(column.cpu().numpy() for column in columns))
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """The predictions of some positions, then those of others."""
-        return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    def joined(cls, predictions: Sequence[Self]) -> Self:
+        """Concatenate predictions along the positions."""
+        return cls(*(np.concatenate(arrays) for arrays in zip(*predictions, strict=True)))
 
 
-MOST_SHOWN = 5_000
-"""The most tokens of a text on a page."""
-MOST_BYTES = 1_500_000
-"""The most values of units on a page, one byte each."""
-LONGEST_SYMBOL = 40
+MAX_SHOWN_TOKENS = 5_000
+"""The maximum number of tokens of a text on a page."""
+MAX_UNIT_BYTES = 1_500_000
+"""The maximum number of values of units on a page, with one byte per value."""
+MAX_SYMBOL_CHARACTERS = 40
 BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"})
 
 
 def title_of(text: str) -> str:
-    """The beginning of a text as the title of its page."""
-    return clipped(" ".join(text.split()) or shown(text), TITLE)
+    """Return the title of the page of a text, which is the beginning of the text."""
+    return clipped(" ".join(text.split()) or shown(text), MAX_TITLE_CHARACTERS)
 
 
 def shown(symbol: str) -> str:
-    """A token as it stands in a list: short, with signs for blanks."""
-    return clipped(symbol.translate(BLANKS), LONGEST_SYMBOL)
+    """Return a token as a short text with visible blanks."""
+    return clipped(symbol.translate(BLANKS), MAX_SYMBOL_CHARACTERS)
 
 
 def text_section(
-    tokens: Sequence[str],
-    ids: Sequence[int],
-    predictions: Predictions,
-    symbol: Callable[[int], str],
-    *,
-    length: int,
-    vocabulary_size: int,
-    about: str,
-    units: Sequence[Units] = (),
-    chosen: Sequence[Sequence[int]] = (),
-) -> Section:
-    """The text of `tokens` with these `ids`, in which any of the `chosen` units can be seen.
+    tokens: Sequence[str], ids: Sequence[int], predictions: Predictions, symbol: Callable[[int], str], *, length: int,
+    vocabulary_size: int, about: str, units: Sequence[Units] = (), chosen: Sequence[Sequence[int]] = (),
+) -> Section:  # fmt: skip
+    """Return the section of a text with `length` tokens. The page shows the first of these, `tokens`.
 
-    `predictions` may have one position more, which is behind the text; `length` are the tokens of the whole text.
+    `predictions` may have an additional position for the next token. `chosen` has the numbers of the shown units, for
+    each of `units`.
     """
-    count = min(len(tokens), MOST_SHOWN)
+    count = min(len(tokens), MAX_SHOWN_TOKENS)
     full = math.log(vocabulary_size)
-    behind = ["▸"] if count == length < len(predictions.ranks) else []
-    numbers = _numbers(ids, predictions, symbol, count, len(behind)) | {
+    next_token = ["▸"] if count == length < len(predictions.ranks) else []
+    numbers = _numbers(ids, predictions, symbol, count, count + len(next_token)) | {
         "full": full,
-        "groups": [_packed(found, some, count) for found, some in zip(units, chosen, strict=True)],
+        "groups": [_pack_units(of_layer, shown, count) for of_layer, shown in zip(units, chosen, strict=True)],
     }
-    shares = (STRONGEST * np.minimum(1.0, predictions.surprisals / full)).tolist()
-    strengths = [None if math.isnan(share) else share for share in shares]  # None where no token stands
-    shown = {
-        "about": about,
-        "note": cut(length, count, "tokens"),
-        "kinds": [found.name for found in units],
-        "tokens": list(zip([*tokens[:count], *behind], strengths, strict=False)),
-        "numbers": numbers,
-    }
-    return Section("The text", "inspection/token_page.html", shown)
+    shares = (MAX_COLOR_PERCENT * np.minimum(1.0, predictions.surprisals / full)).tolist()
+    strengths = [None if math.isnan(share) else share for share in shares]  # None without a token
+    content = {
+        "about": about, "note": cut(length, count, "tokens"), "kinds": [of_layer.name for of_layer in units],
+        "tokens": list(zip([*tokens[:count], *next_token], strengths, strict=False)), "numbers": numbers,
+    }  # fmt: skip
+    return Section("The text", "inspection/token_page.html", content)
 
 
 def _numbers(
-    ids: Sequence[int], predictions: Predictions, symbol: Callable[[int], str], count: int, behind: int
+    ids: Sequence[int], predictions: Predictions, symbol: Callable[[int], str], count: int, positions: int
 ) -> dict[str, Any]:
-    """The script's data of each token; `symbols` are the texts of all tokens that it names."""
-    positions = count + behind
+    """Return the data of the page's script for each token. `symbols` has the text of each token in the data."""
     best = predictions.ids[:positions]
     named = np.unique(np.concatenate((best.ravel(), np.asarray(ids[:count], np.int64))))
     order = {id: number for number, id in enumerate(named.tolist())}
@@ -134,20 +117,17 @@ def _numbers(
     }
 
 
-def _packed(units: Units, chosen: Sequence[int], count: int) -> dict[str, Any]:
-    """Units as bytes, one after another: 0 is a unit's `low`est value, 255 its `high`est."""
+def _pack_units(units: Units, chosen: Sequence[int], count: int) -> dict[str, Any]:
+    """Return values of units as bytes: 0 is a unit's minimum (`low`), 255 its maximum (`high`)."""
     values = units.values[:count, list(chosen)].astype(np.float64)
     low, high = values.min(0), values.max(0)
     steps = np.divide(values - low, high - low, out=np.zeros_like(values), where=high > low)
     return {
-        "name": units.name,
-        "units": list(chosen),
-        "low": [float(f"{value:.5g}") for value in low],
-        "high": [float(f"{value:.5g}") for value in high],
-        "values": packed(steps.T),
-    }
+        "name": units.name, "units": list(chosen), "low": [float(f"{value:.5g}") for value in low],
+        "high": [float(f"{value:.5g}") for value in high], "values": packed(steps.T),
+    }  # fmt: skip
 
 
 def packed(shares: NDArray[Any]) -> str:
-    """Numbers from 0 to 1 as bytes in base64."""
+    """Return numbers in [0, 1] as bytes in base64."""
     return b64encode(np.rint(255 * shares).astype(np.uint8).tobytes()).decode()

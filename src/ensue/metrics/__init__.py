@@ -1,1 +1,1 @@
-"""From predictions to scores."""
+"""Scores of predictions."""

@@ -1,6 +1,4 @@
-"""Scores of classification, for texts with one label and with several, and the best threshold for several labels."""
-
-from __future__ import annotations
+"""Scores of single-label and multi-label classification, and calibration of thresholds and temperatures."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -9,31 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.metrics.confusion import (
-    MOST_LABELS,
-    LabelsScores,
-    Tally,
-    macro_f1,
-    most_supported,
-    weighted_f1,
-)
+from ensue.metrics.confusion import MAX_LABELS, LabelsScores, Tally, frequent_labels, macro_f1, weighted_f1
 from ensue.metrics.scores import card_columns, share
 
-BINS = 15
-MOST_UNKNOWN = 50
-"""The most unknown labels in the confusion matrix, since data of another kind may have thousands."""
-_EDGES = np.arange(1, BINS) / BINS
+NUM_BINS = 15
+MAX_UNKNOWN_LABELS = 50
+"""The maximum number of unknown labels in the confusion matrix. Data of another kind may have thousands."""
+_EDGES = np.arange(1, NUM_BINS) / NUM_BINS
 
 
 @dataclass(frozen=True)
 class ClassificationScores(LabelsScores):
-    """The scores of a classifier, and counts.
+    """Scores and counts of a classifier.
 
-    `accuracy` is the share of texts with exactly the right labels. `weighted_f1` is a mean over the labels of
-    `per_label`, and `micro_f1` is over all labels together. `confusion[i][j]` counts the texts with `labels[i]` for
-    which `labels[j]` was predicted; it is None if a text may have several labels. `labels` ends with the most frequent
-    labels that the model does not have. If the model has more than 100 labels, `labels` are the 100 that are right most
-    often.
+    `accuracy` is the share of texts whose predicted labels are exactly the gold labels. `weighted_f1` is a weighted
+    mean over `per_label`; `micro_f1` is computed from the counts of all labels. `confusion[i][j]` is the number of
+    texts with the gold label `labels[i]` and the prediction `labels[j]`; it is None for multi-label data. In the
+    confusion matrix, `labels` has at most the 100 most frequent labels, and the most frequent unknown labels.
     """
 
     in_json = (
@@ -54,14 +44,11 @@ class ClassificationScores(LabelsScores):
 
 
 class ClassificationTally(Tally[ClassificationScores]):
-    """Counts of texts.
+    """A counter of texts. `labels` are the K labels of the model, in the order of its probabilities.
 
-    `labels` are the model's K labels in the order of its probabilities. With `multiple`, a text has any number of
-    labels, also none; without, exactly one.
-
-    The calibration error is the expected one (Naeini et al. 2015; Guo et al. 2017), over 15 bins of equal width:
-    `Σ_b n_b / n |share that is right in b − mean probability in b|`. Without `multiple`, the highest probability of
-    each text counts; with it, the probability of every label of every text.
+    With `multiple`, a text has any number of labels; without, exactly one. The expected calibration error (Naeini et
+    al. 2015; Guo et al. 2017) has 15 bins of equal width: `Σ_b n_b / n |share of right labels in b − mean probability
+    in b|`. The bins contain the highest probability of each text, or with `multiple` all probabilities.
     """
 
     def __init__(self, labels: Sequence[str], *, multiple: bool = False) -> None:
@@ -72,84 +59,87 @@ class ClassificationTally(Tally[ClassificationScores]):
     def add(
         self, gold: Collection[str], probabilities: NDArray[np.floating[Any]], predicted: Collection[str]
     ) -> tuple[int, ...]:
-        """Counts one text: its right labels, known or not, the probabilities (K,), and the predicted labels."""
+        """Count a text with its gold labels, which may be unknown, its probabilities (K,), and its predicted labels."""
         assert not isinstance(gold, str), f'labels come as a collection, not as "{gold}"'
         assert not isinstance(predicted, str), f'labels come as a collection, not as "{predicted}"'
         assert len(probabilities) == len(self.labels), f"{len(probabilities)} probabilities, {len(self.labels)} labels"
-        right, said = set(gold), set(predicted)
+        right, guessed = set(gold), set(predicted)
         if self.multiple:
             self._reliability.add(probabilities, np.array([label in right for label in self.labels]))
         else:
-            assert len(right) == len(said) == 1, f"one label each, not {sorted(right)} and {sorted(said)}"
-            self.pairs[min(right), min(said)] += 1
+            assert len(right) == len(guessed) == 1, f"one label each, not {sorted(right)} and {sorted(guessed)}"
+            self.pairs[min(right), min(guessed)] += 1
             top = int(np.argmax(probabilities))
             self._reliability.add(probabilities[top : top + 1], np.array([self.labels[top] in right]))
-        return self._counted(right == said, 1, right & said, right, said)
+        return self._counted(right == guessed, 1, right & guessed, right, guessed)
 
     def scores(self) -> ClassificationScores:
         per_label, unknown = self.per_label, self.unknown(self.labels)
-        labels = [*self.labels, *list(unknown)[:MOST_UNKNOWN]]
-        if len(self.labels) > MOST_LABELS and not self.multiple:
-            labels = most_supported(labels, self.gold)
+        labels = [*self.labels, *list(unknown)[:MAX_UNKNOWN_LABELS]]
+        if len(self.labels) > MAX_LABELS and not self.multiple:
+            labels = frequent_labels(labels, self.gold)
         return ClassificationScores(
-            accuracy=self.accuracy,
-            macro_f1=macro_f1(per_label),
-            weighted_f1=weighted_f1(per_label),
-            micro_f1=self.overall.f1,
-            examples=self.size,
-            per_label=per_label,
-            labels=labels,
-            confusion=None if self.multiple else [[self.pairs[gold, said] for said in labels] for gold in labels],
-            calibration_error=self._reliability.error(),
-            unknown_labels=unknown,
-        )
+            accuracy=self.accuracy, macro_f1=macro_f1(per_label), weighted_f1=weighted_f1(per_label),
+            micro_f1=self.overall.f1, examples=self.size, per_label=per_label, labels=labels,
+            confusion=None if self.multiple else [[self.pairs[gold, guess] for guess in labels] for gold in labels],
+            calibration_error=self._reliability.error(), unknown_labels=unknown,
+        )  # fmt: skip
 
 
 class _Reliability:
-    """Sums of probabilities and counts of right labels by bin; bin b has the p with b / 15 < p ≤ (b + 1) / 15."""
+    """Sums of probabilities and counts of right labels in bins. Bin b is for b / 15 < p ≤ (b + 1) / 15."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._probability = np.zeros(BINS)
-        self._true = np.zeros(BINS)
+        self._probability = np.zeros(NUM_BINS)
+        self._true = np.zeros(NUM_BINS)
 
-    def add(self, probabilities: NDArray[np.floating[Any]], came_true: NDArray[np.bool_]) -> None:
+    def add(self, probabilities: NDArray[np.floating[Any]], is_right: NDArray[np.bool_]) -> None:
         bins = np.searchsorted(_EDGES, probabilities, side="left")
         self._count += len(bins)
-        self._probability += np.bincount(bins, probabilities, BINS)
-        self._true += np.bincount(bins, came_true, BINS)
+        self._probability += np.bincount(bins, probabilities, NUM_BINS)
+        self._true += np.bincount(bins, is_right, NUM_BINS)
 
     def error(self) -> float:
         return share(float(np.abs(self._true - self._probability).sum()), self._count)
 
 
 def best_threshold(gold: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]]) -> float:
-    """The threshold for all K labels of N texts (N, K) at which `probability >= threshold` has the highest micro F1.
+    """Return the decision threshold of all K labels with the highest micro F1 on N texts (N, K).
 
-    Every cut between two different probabilities is tried. The threshold is the middle of the best cut, and of the
-    highest one if several are best. If no label is right, it is 0.5.
+    A label is predicted if `probability >= threshold`. The result is the middle between the two probabilities around
+    the best threshold, or the highest such middle if several are equally good. It is 0.5 if no text has a label.
     """
     assert gold.shape == probabilities.shape, f"{gold.shape} labels, {probabilities.shape} probabilities"
-    order = np.argsort(-probabilities, axis=None, kind="stable")
-    ranked, right = probabilities.reshape(-1)[order], gold.reshape(-1)[order]
-    if not right.any():
+    if not gold.any():
         return 0.5
-    below = np.append(ranked[1:], ranked.dtype.type(-1))
-    f1 = np.where(ranked > below, 2 * np.cumsum(right) / (np.arange(1, len(right) + 1) + right.sum()), -1.0)
-    best = int(np.argmax(f1))
-    lower = max(below[best], ranked.dtype.type(0))
-    middle = (ranked[best] + lower) / 2
-    return float(middle if middle > lower else ranked[best])
+    thresholds, predicted, correct = by_threshold(probabilities.reshape(-1), gold.reshape(-1))
+    best = int(np.argmax(2 * correct / (predicted + gold.sum())))
+    lower, threshold = [*thresholds[best + 1 : best + 2], thresholds.dtype.type(0)][0], thresholds[best]
+    middle = (threshold + lower) / 2
+    return float(middle if middle > lower else threshold)
+
+
+def by_threshold(
+    probabilities: NDArray[np.floating[Any]], correct: NDArray[np.bool_]
+) -> tuple[NDArray[np.floating[Any]], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the M distinct probabilities of N predictions, the highest first, and the number of predictions and of
+    correct predictions with at least this probability, each (M,).
+    """
+    order = np.argsort(-probabilities, kind="stable")
+    ranked = probabilities[order]
+    last = np.flatnonzero(np.diff(ranked, append=-1))
+    return ranked[last], last + 1, np.cumsum(correct[order], dtype=np.int64)[last]
 
 
 def best_temperature(gold: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]], *, multiple: bool) -> float:
-    """The temperature of the logits at which N texts with these of K labels (N, K) have the least surprisal (Guo et al.
-    2017), from 0.1 to 10. It is 1 where no prediction is wrong, which says nothing of how sure a model may be.
+    """Return the temperature from 0.1 to 10 that minimizes the surprisal of N texts (N, K) (Guo et al. 2017).
 
-    The probabilities are those at temperature 1. The surprisal is convex in the inverse of the temperature.
+    `probabilities` are those at temperature 1. If no prediction is wrong, the result is 1, because the minimum would be
+    at 0.1 for every model. Bisection finds the minimum, since the surprisal is convex in the inverse temperature.
     """
     assert gold.shape == probabilities.shape, f"{gold.shape} labels, {probabilities.shape} probabilities"
-    shares = np.clip(probabilities.astype(np.float64), 1e-12, 1 - 1e-7)
+    shares = np.clip(probabilities.astype(np.float64), 1e-12, 1 - 1e-7)  # for finite logits
     if multiple:
         logits = np.log(shares / (1 - shares))
         is_right = (logits >= 0) == gold
@@ -162,7 +152,7 @@ def best_temperature(gold: NDArray[np.bool_], probabilities: NDArray[np.floating
         return 1.0
 
     def slope(inverse: float) -> float:
-        """The derivative of the surprisal with respect to the inverse of the temperature."""
+        """Return the derivative of the surprisal with respect to the inverse temperature."""
         scaled = inverse * logits
         if multiple:
             expected = 1 / (1 + np.exp(-scaled))

@@ -1,6 +1,4 @@
-"""Precision, recall and F1 of labels, from counts of right and predicted ones."""
-
-from __future__ import annotations
+"""Precision, recall and F1 of labels from counts."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -12,13 +10,13 @@ from typing import Any, Generic, TypeVar
 
 from ensue.metrics.scores import ItemRows, Score, ScoredItems, Scores, f1, f1_of, ratio, share
 
-MOST_LABELS = 100
-"""The most labels in a table that a run keeps of a validation, and in a confusion matrix."""
+MAX_LABELS = 100
+"""The maximum number of labels in the saved scores of a validation, and in a confusion matrix."""
 
 
 @dataclass(frozen=True)
 class LabelScore:
-    """The scores of one label, from 0 to 1; `support` counts how often it is right, `predicted` how often predicted."""
+    """The scores of a label. `support` is the number of gold labels, and `predicted` the number of predictions."""
 
     precision: float
     recall: float
@@ -27,18 +25,18 @@ class LabelScore:
     predicted: int
 
     @classmethod
-    def of(cls, correct: int, support: int, predicted: int) -> LabelScore:
-        """From counts; a share of nothing is 0, as in conlleval."""
+    def of(cls, correct: int, support: int, predicted: int) -> "LabelScore":
+        """Compute the scores from counts. Quotients with a denominator of 0 are 0, as in conlleval."""
         f1 = f1_of(correct, support, predicted)
         return cls(share(correct, predicted), share(correct, support), f1, support, predicted)
 
 
 @dataclass(frozen=True)
 class LabelsScores(Scores):
-    """The scores of a model that gives labels: shares from 0 to 1, by label too.
+    """Scores of predicted labels, from 0 to 1.
 
-    `macro_f1` is the mean of the f1 in `per_label`, whose labels were right or predicted at least once.
-    `unknown_labels` counts right labels that the model does not have, the most frequent first.
+    `per_label` has the labels that are a gold label or a prediction at least once, and `macro_f1` is their mean F1.
+    `unknown_labels` has the counts of gold labels that the model does not have, the most frequent first.
     """
 
     accuracy: float
@@ -49,7 +47,7 @@ class LabelsScores(Scores):
     @property
     @abstractmethod
     def headline(self) -> tuple[str, float]:
-        """The name of the second score of the summary, and the score."""
+        """The name and the value of the second score in the summary."""
 
     def summary(self) -> str:
         name, f1 = self.headline
@@ -60,7 +58,7 @@ ScoresT = TypeVar("ScoresT", bound=LabelsScores)
 
 
 class Tally(ABC, Generic[ScoresT]):
-    """Counts of right and predicted labels. They are added item by item, so there may be any number of items."""
+    """A counter of gold and predicted labels. Memory does not grow with the number of items."""
 
     def __init__(self, f1_name: str | None = None) -> None:
         self.item_scores: dict[str, Score] = {"accuracy": ratio(0, 1)} | ({f1_name: f1(2, 3, 4)} if f1_name else {})
@@ -72,20 +70,20 @@ class Tally(ABC, Generic[ScoresT]):
 
     @abstractmethod
     def add(self, *args: Any, **kwargs: Any) -> tuple[int, ...]:
-        """Counts an item. Its row: right and all predictions; labels found, right and predicted."""
+        """Count an item and return its counts: right and all predictions; correct, gold and predicted labels."""
 
     @abstractmethod
     def scores(self) -> ScoresT:
-        """The scores of all items so far."""
+        """Return the scores of all counted items."""
 
     def scores_of(self, answers: Iterable[tuple[Any, ...]]) -> ScoresT:
-        """The scores, in constant memory. Each answer has the arguments of `add`."""
+        """Count items and return the scores. Each answer is a tuple of arguments of `add`."""
         for answer in answers:
             self.add(*answer)
         return self.scores()
 
     def items_of(self, answers: Iterable[tuple[Any, ...]], unit: str) -> ScoredItems:
-        """The items of these scores, for a test of differences."""
+        """Count items and return them for a significance test. `unit` is the noun of the items."""
         return ItemRows(self.add(*answer) for answer in answers).scored(unit, self.item_scores)
 
     def _counted(
@@ -100,54 +98,55 @@ class Tally(ABC, Generic[ScoresT]):
 
     @property
     def accuracy(self) -> float:
-        """The share of predictions that are right."""
+        """The share of right predictions."""
         return share(*self.sums[:2])
 
     @property
     def per_label(self) -> dict[str, LabelScore]:
-        """The scores of the labels that were right or predicted at least once, sorted by label."""
+        """The scores of all gold and predicted labels, sorted by label."""
         labels = sorted(self.gold.keys() | self.predicted)
         return {name: LabelScore.of(self.correct[name], self.gold[name], self.predicted[name]) for name in labels}
 
     @property
     def overall(self) -> LabelScore:
-        """The scores of all labels together: the micro average."""
+        """The micro average over all labels."""
         return LabelScore.of(*self.sums[2:])
 
     def unknown(self, known: Iterable[str]) -> dict[str, int]:
-        """The counts of right labels that are not known, the most frequent first."""
+        """Return the counts of the gold labels that are not in `known`, the most frequent first."""
         names = {*known}
         return {label: count for label, count in self.gold.most_common() if label not in names}
 
 
-def most_supported(labels: Iterable[str], support: Mapping[str, int]) -> list[str]:
-    """The labels, in their order; of more than 100 those that are right most often."""
+def frequent_labels(labels: Iterable[str], support: Mapping[str, int]) -> list[str]:
+    """Return the labels in their order, but only the `MAX_LABELS` labels with the largest support if there are more."""
     labels = list(labels)
-    kept = set(sorted(labels, key=lambda label: -support[label])[:MOST_LABELS])
-    return [label for label in labels if label in kept]
+    frequent = set(sorted(labels, key=lambda label: -support[label])[:MAX_LABELS])
+    return [label for label in labels if label in frequent]
 
 
 def brief(scores: dict[str, Any]) -> dict[str, Any]:
-    """`as_json` of any scores. Tables of labels have the 100 that are right most often."""
+    """Limit the tables in the JSON value of scores to `MAX_LABELS` labels."""
     if "per_label" not in scores:
         return scores
-    labels = most_supported(scores["per_label"], {name: one["support"] for name, one in scores["per_label"].items()})
-    unknown = dict(islice(scores["unknown_labels"].items(), MOST_LABELS))
-    return scores | {"per_label": {name: scores["per_label"][name] for name in labels}, "unknown_labels": unknown}
+    per_label = scores["per_label"]
+    labels = frequent_labels(per_label, {name: score["support"] for name, score in per_label.items()})
+    unknown = dict(islice(scores["unknown_labels"].items(), MAX_LABELS))
+    return scores | {"per_label": {name: per_label[name] for name in labels}, "unknown_labels": unknown}
 
 
 def macro_f1(scores: Mapping[str, LabelScore]) -> float:
-    """The mean f1 over labels, each with the same weight."""
+    """Return the mean F1 of all labels."""
     return share(sum(score.f1 for score in scores.values()), len(scores))
 
 
 def weighted_f1(scores: Mapping[str, LabelScore]) -> float:
-    """The mean f1 over labels, weighted by `support`."""
+    """Return the mean F1 of all labels, weighted by `support`."""
     weighted = sum(score.f1 * score.support for score in scores.values())
     return share(weighted, sum(score.support for score in scores.values()))
 
 
-def most_confused(pairs: Counter[tuple[str, str]], limit: int) -> list[tuple[str, str, int]]:
-    """The `limit` most frequent (gold, predicted, count) in which the two labels differ, the most frequent first."""
+def frequent_confusions(pairs: Counter[tuple[str, str]], limit: int) -> list[tuple[str, str, int]]:
+    """Return the `limit` most frequent confusions (gold, predicted, count)."""
     wrong = [(gold, predicted, count) for (gold, predicted), count in pairs.items() if gold != predicted]
     return sorted(wrong, key=lambda confusion: (-confusion[2], confusion))[:limit]

@@ -1,43 +1,27 @@
-"""Scores of generated texts against references: BLEU and chrF++, ROUGE, exact match, edit rate.
+"""Scores of generated texts against references: BLEU, chrF++, ROUGE, exact match and edit rate.
 
-BLEU (Papineni et al. 2002) and chrF++ (Popović 2017) are those of sacrebleu, ROUGE (Lin 2004) those of rouge-score with
-stemming. Both libraries are imported at first use.
+sacrebleu computes BLEU (Papineni et al. 2002) and chrF++ (Popović 2017), and rouge-score computes ROUGE with stemming
+(Lin 2004). Both libraries are imported at first use.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
 
 from ensue.errors import EnsueError
-from ensue.metrics.scores import (
-    RESAMPLES,
-    Difference,
-    ItemRows,
-    Numbers,
-    Score,
-    ScoredItems,
-    Scores,
-    card_columns,
-    differences,
-    of_sums,
-    ratio,
-)
+from ensue.metrics.scores import RESAMPLES, ItemRows, ScoredItems, Scores, card_columns, differences, of_sums, ratio
 
 ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
 @dataclass(frozen=True)
 class Comparison(Scores):
-    """The scores of two systems on the same texts, ours first, and the probability that chance makes such a difference.
-
-    By paired bootstrap with `RESAMPLES` samples, in either direction (`metrics/scores.py`).
-    """
+    """The scores of our system and another system on the same texts, and p-values of a two-sided paired bootstrap."""
 
     bleu: tuple[float, float]
     chrf: tuple[float, float]
@@ -45,7 +29,7 @@ class Comparison(Scores):
     p_chrf: float
 
     def as_json(self) -> dict[str, Any]:
-        """The keys of `evaluate --compare --json`; the other system's scores come second."""
+        """Return the scores as JSON values, for `evaluate --compare --json`."""
         return {**super().as_json(), "bleu": list(self.bleu), "chrf": list(self.chrf), "resamples": RESAMPLES}
 
     def summary(self) -> str:
@@ -58,11 +42,10 @@ class Comparison(Scores):
 
 @dataclass(frozen=True)
 class GenerationScores(Scores):
-    """Scores of texts against their references, all in percent but for the nats.
+    """Scores of texts against their references. All scores except `nats_per_token` are in percent.
 
-    An edit rate is the number of insertions, deletions and substitutions for each word of the reference, or for each
-    character where no reference has a blank. Of several references the nearest counts. `nats_per_token` is the mean
-    surprisal of the tokens of the first reference, ends included.
+    The edit rate is the number of insertions, deletions and substitutions per word of the nearest reference, or per
+    character if no reference has a blank. `nats_per_token` is the mean surprisal of the tokens of the first references.
     """
 
     on_card = card_columns(".4g", "nats_per_token", "bleu", "chrf", *ROUGES, "exact_match", "edit_rate")
@@ -77,91 +60,77 @@ class GenerationScores(Scores):
     comparison: Comparison | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "bleu": self.bleu,
-            "chrf": self.chrf,
-            **(self.rouge or {}),
-            "exact_match": self.exact_match,
-            "edit_rate": self.edit_rate,
-            "nats_per_token": self.nats_per_token,
-            "examples": self.examples,
-            "signature": self.signature,
-            **({} if self.comparison is None else {"comparison": self.comparison.as_json()}),
+        names = ("exact_match", "edit_rate", "nats_per_token", "examples", "signature")
+        scores = {"bleu": self.bleu, "chrf": self.chrf, **(self.rouge or {})} | {
+            key: getattr(self, key) for key in names
         }
+        return scores if self.comparison is None else scores | {"comparison": self.comparison.as_json()}
 
     def summary(self) -> str:
-        rouge = "".join(
-            f", {name.replace('rouge', 'ROUGE-')} {value:.1f}" for name, value in (self.rouge or {}).items()
-        )
+        scores = (self.rouge or {}).items()
+        rouge = "".join(f", {name.replace('rouge', 'ROUGE-')} {score:.1f}" for name, score in scores)
         return f"BLEU {self.bleu:.2f}, chrF++ {self.chrf:.2f}{rouge}, exact match {self.exact_match:.2f} %"
 
 
 def score_texts(
-    texts: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    tokenize: str,
+    texts: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str,
     nats: Sequence[tuple[float, int]] | None = None,
-) -> GenerationScores:
-    """The scores of `texts`; `references` has one or several for each. `tokenize` is a name of sacrebleu's. `nats` has
-    the surprisal of each first reference, with the number of its tokens.
+) -> GenerationScores:  # fmt: skip
+    """Return the scores of texts. Each text has one or several references. Raises EnsueError without texts.
 
-    Raises EnsueError for no text.
+    `tokenize` is the name of a tokenizer of sacrebleu. `nats` has the surprisal and the number of tokens of each first
+    reference.
     """
     if not texts:
         raise EnsueError("there is nothing to score: no text with a reference")
     items, signature = scored_items(texts, references, tokenize=tokenize, nats=nats)
-    scores = items.whole()
-    has_words = tokenize != "char" and any(" " in reference for given in references for reference in given)
-    pairs = list(zip(texts, references, strict=True))
-    edits = [nearest_edits(_units(text, has_words), [_units(r, has_words) for r in given]) for text, given in pairs]
+    scores = items.compute()
+    has_words = tokenize != "char" and any(" " in text for text in chain.from_iterable(references))
+    split: Callable[[str], list[str]] = str.split if has_words else list
+    pairs = zip(map(split, texts), references, strict=True)
+    edits = [nearest_edits(units, map(split, text_references)) for units, text_references in pairs]
     return GenerationScores(
-        bleu=scores["bleu"],
-        chrf=scores["chrf"],
-        exact_match=scores["exact_match"],
+        bleu=scores["bleu"], chrf=scores["chrf"], exact_match=scores["exact_match"],
         edit_rate=100 * sum(count for count, _ in edits) / max(1, sum(length for _, length in edits)),
-        examples=len(texts),
-        signature=signature,
-        nats_per_token=scores.get("nats_per_token"),
+        examples=len(texts), signature=signature, nats_per_token=scores.get("nats_per_token"),
         rouge=rouge_scores(texts, references) if has_words else None,
-    )
+    )  # fmt: skip
 
 
 def check_scorable() -> None:
-    """Raises EnsueError if a package of these scores is not installed."""
+    """Raise EnsueError if sacrebleu or rouge-score is not installed."""
     if missing := [name for name in ("sacrebleu", "rouge_score") if find_spec(name) is None]:
-        raise EnsueError(f"scores of written texts need the package {missing[0]}: pip install 'ensue[scores]'")
+        raise EnsueError(f"scores of generated texts need the package {missing[0]}: pip install 'ensue[scores]'")
 
 
 def bleu_metric(tokenize: str) -> Any:
-    """Sacrebleu's BLEU with a tokenizer of sacrebleu's ("13a", "none", "char", ...)."""
+    """Return the BLEU of sacrebleu with one of its tokenizers ("13a", "none", "char", ...)."""
     check_scorable()
-    from sacrebleu.metrics import BLEU  # noqa: PLC0415 (it takes a while)
+    from sacrebleu.metrics import BLEU  # noqa: PLC0415 (a slow import)
 
     return BLEU(tokenize=tokenize, force=True)
 
 
 def chrf_metric() -> Any:
-    """Sacrebleu's chrF++: n-grams of up to 6 characters and 2 words."""
+    """Return the chrF++ of sacrebleu, with n-grams of up to 6 characters and 2 words."""
     from sacrebleu.metrics import CHRF  # noqa: PLC0415
 
     return CHRF(word_order=2)
 
 
 def reference_columns(references: Sequence[Sequence[str]]) -> Any:
-    """References as sacrebleu has them: a list for each number of a reference, with None where a text has fewer."""
-    most = max(len(given) for given in references)
-    return [[given[place] if place < len(given) else None for given in references] for place in range(most)]
+    """Transpose references to the format of sacrebleu: a list of n-th references, with None for missing ones."""
+    return list(map(list, zip_longest(*references)))
 
 
 def rouge_scores(texts: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """The means of ROUGE-1, ROUGE-2 and ROUGE-L (F), with Porter's stemmer; of several references the best counts."""
+    """Return the mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L with Porter stemming. The best reference of a text counts."""
     scorer = _rouge_scorer()
     totals = dict.fromkeys(ROUGES, 0.0)
-    for text, given in zip(texts, references, strict=True):
-        found = [scorer.score(reference, text) for reference in given]
+    for text, text_references in zip(texts, references, strict=True):
+        by_reference = [scorer.score(reference, text) for reference in text_references]
         for name in ROUGES:
-            totals[name] += max(scores[name].fmeasure for scores in found)
+            totals[name] += max(scores[name].fmeasure for scores in by_reference)
     return {name: 100 * total / len(texts) for name, total in totals.items()}
 
 
@@ -170,20 +139,21 @@ def _rouge_scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415
     from rouge_score.tokenizers import DefaultTokenizer  # noqa: PLC0415
 
-    return RougeScorer(ROUGES, tokenizer=DefaultTokenizer(use_stemmer=True))  # by default it logs, with a new handler
+    # without a tokenizer, it adds a handler of logs
+    return RougeScorer(ROUGES, tokenizer=DefaultTokenizer(use_stemmer=True))
 
 
 def nearest_edits(tokens: Sequence[str], references: Iterable[Sequence[str]]) -> tuple[int, int]:
-    """The edits to the nearest reference, and the length of that reference."""
-    found = [(edit_distance(tokens, reference), len(reference)) for reference in references]
-    return min(found, key=lambda pair: (pair[0] / max(1, pair[1]), pair))
+    """Return the edit distance to the nearest reference, and the length of this reference."""
+    pairs = [(edit_distance(tokens, reference), len(reference)) for reference in references]
+    return min(pairs, key=lambda pair: (pair[0] / max(1, pair[1]), pair))
 
 
 def edit_distance(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """The least number of insertions, deletions and substitutions that make `b` of `a` (Levenshtein 1966).
+    """Return the minimum number of insertions, deletions and substitutions from `a` to `b` (Levenshtein 1966).
 
-    A column of the table of distances is two integers whose bit i says whether it rises or falls behind `a[i]` (Myers
-    1999; Hyyrö 2003).
+    A column of the distance matrix is represented by two integers: bit i is whether the distance rises, or falls, from
+    row i to row i + 1 (Myers 1999; Hyyrö 2003).
     """
     places: dict[Any, int] = {}
     for i, symbol in enumerate(a):
@@ -202,38 +172,27 @@ def edit_distance(a: Sequence[Any], b: Sequence[Any]) -> int:
     return distance
 
 
-def _units(text: str, has_words: bool) -> list[str]:
-    return text.split() if has_words else list(text)
-
-
 def scored_items(
-    texts: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    tokenize: str,
+    texts: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str,
     nats: Sequence[tuple[float, int]] | None = None,
-) -> tuple[ScoredItems, str]:
-    """The scores of `texts`, which are the items; with `nats` also those of each first reference and its tokens. Beside
-    them the signatures of sacrebleu.
-    """
+) -> tuple[ScoredItems, str]:  # fmt: skip
+    """Return the texts as items of a significance test, and the signatures of sacrebleu, which state its settings."""
     columns, rows = reference_columns(references), ItemRows()
     bleu, chrf = bleu_metric(tokenize), chrf_metric()
     counts = [metric._extract_corpus_statistics(texts, columns) for metric in (bleu, chrf)]
     surprisal = [(0.0, 0)] * len(texts) if nats is None else nats
-    for text, given, of_bleu, of_chrf, of_tokens in zip(texts, references, *counts, surprisal, strict=True):
-        rows.append([*of_bleu, *of_chrf, text in given, 1, *of_tokens])
+    for text, correct, bleu_counts, chrf_counts, token_nats in zip(texts, references, *counts, surprisal, strict=True):
+        rows.append([*bleu_counts, *chrf_counts, text in correct, 1, *token_nats])
     first, second = len(counts[0][0]), len(counts[0][0]) + len(counts[1][0])
-    scores = {"bleu": _of_counts(bleu, 0, first), "chrf": _of_counts(chrf, first, second)}
+    scores = {"bleu": _score_of_counts(bleu, 0, first), "chrf": _score_of_counts(chrf, first, second)}
     scores["exact_match"] = of_sums(lambda sums: 100 * sums[:, second] / sums[:, second + 1])
     if nats is not None:
         scores["nats_per_token"] = ratio(second + 2, second + 3)
     return rows.scored("texts", scores), f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}"
 
 
-def _of_counts(metric: Any, start: int, stop: int) -> Score:
-    """A score of sacrebleu's from the columns of its counts."""
-
-    def score(sums: Numbers) -> Numbers:
+def _score_of_counts(metric: Any, start: int, stop: int) -> Any:
+    def score(sums: Any) -> Any:
         counts = sums[:, start:stop].astype(np.int64).tolist()
         return np.array([metric._compute_score_from_stats(row).score for row in counts])
 
@@ -243,9 +202,9 @@ def _of_counts(metric: Any, start: int, stop: int) -> Score:
 def compare_texts(
     ours: Sequence[str], theirs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str
 ) -> Comparison:
-    """Whether `ours` score better than `theirs`."""
+    """Compare the scores of two systems."""
     both = [scored_items(texts, references, tokenize=tokenize)[0] for texts in (ours, theirs)]
-    (bleu, chrf), (bleu_theirs, chrf_theirs) = ((s["bleu"], s["chrf"]) for s in (items.whole() for items in both))
-    found: dict[str, Difference] = differences(*both)
-    p_bleu, p_chrf = (found[name].p if found else 1.0 for name in ("bleu", "chrf"))
-    return Comparison((bleu, bleu_theirs), (chrf, chrf_theirs), p_bleu, p_chrf)
+    first, second = (items.compute() for items in both)
+    bleu, chrf = ((first[name], second[name]) for name in ("bleu", "chrf"))
+    tested = differences(*both)
+    return Comparison(bleu, chrf, *(tested[name].p if tested else 1.0 for name in ("bleu", "chrf")))

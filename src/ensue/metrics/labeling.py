@@ -1,6 +1,4 @@
-"""Scores of sequence labeling: accuracy over tokens, and precision, recall and F1 over spans (or plain labels)."""
-
-from __future__ import annotations
+"""Scores of sequence labeling: accuracy of tokens, and precision, recall and F1 of spans or labels."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,24 +7,24 @@ from operator import eq
 from types import MappingProxyType
 from typing import Any
 
-from ensue.metrics.confusion import LabelsScores, Tally, macro_f1, most_confused
+from ensue.metrics.confusion import LabelsScores, Tally, frequent_confusions, macro_f1
 from ensue.metrics.scores import card_columns
 from ensue.text.label_columns import LabelColumns
 from ensue.text.schemes import Span, position, spans
 
-CONFUSIONS = 20
+NUM_CONFUSIONS = 20
 Reading = Callable[[Sequence[str]], list[Span]]
-"""How labels are read as spans."""
+"""A function from the labels of a sentence to its spans."""
 
 
 @dataclass(frozen=True)
 class LabelingScores(LabelsScores):
-    """The scores of a tagger, and counts.
+    """Scores and counts of a tagger.
 
-    `precision`, `recall` and `f1` are over all spans (`is_spans`), or over all tokens, for which the three equal the
-    accuracy. `per_label` is by span class, or by label. `confusion` has the most frequent confusions of token labels as
-    (gold, predicted, count). `misaligned` gold spans begin or end inside of a word; none of them can be predicted, and
-    they count as misses. The first one is at `first_misaligned`.
+    If `is_spans`, `precision`, `recall` and `f1` are computed from spans, and `per_label` has a key for each span
+    class. Otherwise they are computed from tokens and equal the accuracy, and `per_label` has a key for each label.
+    `confusion` has the most frequent confusions of labels of tokens. `misaligned` is the number of gold spans that
+    begin or end inside a word, cannot be predicted and count as misses. The first such span is at `first_misaligned`.
     """
 
     in_json = (
@@ -41,12 +39,12 @@ class LabelingScores(LabelsScores):
     sentences: int
     confusion: list[tuple[str, str, int]]
     pairs: Counter[tuple[str, str]]
-    """How often each label of a token was predicted as each: all (gold, predicted)."""
+    """The number of tokens with each gold and predicted label."""
     misaligned: int = 0
     first_misaligned: str = ""
 
     def matrix(self) -> tuple[list[str], list[list[int]]]:
-        """All labels of tokens, and a row of counts for each right one, with a column for each predicted one."""
+        """Return all labels of tokens, and the confusion matrix, which has a row for each gold label."""
         labels = sorted({label for pair in self.pairs for label in pair})
         return labels, [[self.pairs[gold, predicted] for predicted in labels] for gold in labels]
 
@@ -63,17 +61,16 @@ class LabelingScores(LabelsScores):
 
 SPANS_ON_CARD = card_columns(".2%", "accuracy", "precision", "recall", "f1")
 LABELS_ON_CARD = card_columns(".2%", "accuracy", "macro_f1")
-"""The scores on a card of a model whose labels are no spans."""
+"""The scores on the card of taggers with and without spans."""
 
 
 class LabelingTally(Tally[LabelingScores]):
-    """Counts of sentences.
+    """A counter of sentences.
 
     With `spans`, precision, recall and F1 are those of conlleval: a predicted span is correct if a gold span has the
-    same class, start and end. Spans are read by `ensue.text.schemes.spans`, so labels that break their scheme are
-    neither corrected nor dropped; `read` is another way. A span ends with its sentence. A precision without
-    predictions, a recall without gold spans and an F1 of two zeros are 0. Accuracy compares the labels of tokens
-    unchanged, so gold labels and predictions have the same scheme (`in_scheme` of the model's labels).
+    same class, start and end. `read` reads spans from labels, without correcting invalid labels. Accuracy compares the
+    labels of tokens, so gold and predicted labels must have the same scheme (`Labels.in_scheme`). `known` are the
+    labels of the model.
     """
 
     def __init__(self, *, spans: bool, read: Reading = spans, known: Iterable[str] | None = None) -> None:
@@ -82,19 +79,16 @@ class LabelingTally(Tally[LabelingScores]):
         self._misaligned, self._first = 0, ""
 
     def add(
-        self,
-        gold: Sequence[str],
-        predicted: Sequence[str],
-        misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}),
-        place: str = "",
-    ) -> tuple[int, ...]:
-        """Counts a sentence, by its right and its predicted labels. `misaligned` spans of `gold` are misses."""
+        self, gold: Sequence[str], predicted: Sequence[str],
+        misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}), place: str = "",
+    ) -> tuple[int, ...]:  # fmt: skip
+        """Count a sentence by its gold and predicted labels. The spans `misaligned[""]` count as misses."""
         assert len(gold) == len(predicted), f"{len(predicted)} labels for {len(gold)} tokens"
         cut = misaligned.get("", ())
         self._misaligned += len(cut)
         self._first = self._first or (place if cut else "")
         self.pairs.update(zip(gold, predicted, strict=True))
-        right = [label for label, other in zip(gold, predicted, strict=True) if label == other]
+        right = [label for label, prediction in zip(gold, predicted, strict=True) if label == prediction]
         if not self.is_spans:
             return self._counted(len(right), len(gold), right, gold, predicted)
         gold_spans, predicted_spans = set(self._read(gold)) - {*cut}, self._read(predicted)
@@ -103,68 +97,57 @@ class LabelingTally(Tally[LabelingScores]):
         return self._counted(len(right), len(gold), *labels)
 
     def scores(self, known: Iterable[str] | None = None) -> LabelingScores:
-        """The scores of all sentences so far. `known` are the model's labels; with `spans`, their classes count."""
+        """Return the scores of all counted sentences. `known` are the labels of the model."""
         per_label, total = self.per_label, self.overall
         known = self._known if known is None else known
         if known is not None and self.is_spans:
             known = {position(tag).label for tag in known}
         return LabelingScores(
-            is_spans=self.is_spans,
-            accuracy=self.accuracy,
-            precision=total.precision,
-            recall=total.recall,
-            f1=total.f1,
-            macro_f1=macro_f1(per_label),
-            tokens=self.sums[1],
-            sentences=self.size,
-            per_label=per_label,
-            confusion=most_confused(self.pairs, CONFUSIONS),
-            unknown_labels={} if known is None else self.unknown(known),
-            pairs=self.pairs,
-            misaligned=self._misaligned,
-            first_misaligned=self._first,
-        )
+            is_spans=self.is_spans, accuracy=self.accuracy, precision=total.precision, recall=total.recall,
+            f1=total.f1, macro_f1=macro_f1(per_label), tokens=self.sums[1], sentences=self.size, per_label=per_label,
+            confusion=frequent_confusions(self.pairs, NUM_CONFUSIONS),
+            unknown_labels={} if known is None else self.unknown(known), pairs=self.pairs,
+            misaligned=self._misaligned, first_misaligned=self._first,
+        )  # fmt: skip
 
 
 class ColumnsTally(Tally[LabelingScores]):
-    """Counts of the labels of several columns: a label is a tuple with a value for each.
+    """A counter of sentences with several columns of labels.
 
-    Accuracy, precision, recall and F1 are those of words that are right in all columns. `per_label` has the scores of
-    each column, and `macro_f1` is the mean of their F1.
+    Accuracy, precision, recall and F1 are the share of words whose labels are right in all columns. `per_label` has the
+    scores of each column, and `macro_f1` is the mean F1 of the columns.
     """
 
     def __init__(self, labels: LabelColumns) -> None:
         super().__init__()
         self._columns = {
             name: LabelingTally(
-                spans=any(part.labels.has_spans for part in parts),
-                known=parts[0].labels.names if parts[0].kind == "label" else None,
+                spans=any(head.labels.has_spans for head in heads),
+                known=heads[0].labels.names if heads[0].kind == "label" else None,
             )
-            for name, parts in labels.columns.items()
+            for name, heads in labels.columns.items()
         }
 
     def add(
-        self,
-        gold: Sequence[tuple[str, ...]],
-        predicted: Sequence[tuple[str, ...]],
-        misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}),
-        place: str = "",
-    ) -> tuple[int, ...]:
+        self, gold: Sequence[tuple[str, ...]], predicted: Sequence[tuple[str, ...]],
+        misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}), place: str = "",
+    ) -> tuple[int, ...]:  # fmt: skip
+        """Count a sentence by its gold and predicted labels. `misaligned` has spans that count as misses, by column."""
         for number, (name, tally) in enumerate(self._columns.items()):
             cut = {"": misaligned.get(name, ())}
             tally.add([row[number] for row in gold], [row[number] for row in predicted], cut, place)
         return self._counted(sum(map(eq, gold, predicted)), len(gold), (), (), ())
 
     def scores(self) -> LabelingScores:
-        found = {name: tally.scores() for name, tally in self._columns.items()}
+        scores = {name: tally.scores() for name, tally in self._columns.items()}
         per_label = {name: tally.overall for name, tally in self._columns.items()}
-        wrong = [(f"{name} {a}", f"{name} {b}", n) for name, one in found.items() for a, b, n in one.confusion]
-        unknown = {f"{name} {a}": n for name, one in found.items() for a, n in one.unknown_labels.items()}
+        wrong = [(f"{name} {a}", f"{name} {b}", n) for name, score in scores.items() for a, b, n in score.confusion]
+        unknown = {f"{name} {a}": n for name, score in scores.items() for a, n in score.unknown_labels.items()}
         accuracy = self.accuracy
         return LabelingScores(
             is_spans=False, accuracy=accuracy, precision=accuracy, recall=accuracy, f1=accuracy,
             macro_f1=macro_f1(per_label), tokens=self.sums[1], sentences=self.size, per_label=per_label,
-            confusion=sorted(wrong, key=lambda confusion: (-confusion[2], confusion))[:CONFUSIONS],
-            unknown_labels=unknown, pairs=Counter(), misaligned=sum(one.misaligned for one in found.values()),
-            first_misaligned=next((one.first_misaligned for one in found.values() if one.misaligned), ""),
+            confusion=sorted(wrong, key=lambda confusion: (-confusion[2], confusion))[:NUM_CONFUSIONS],
+            unknown_labels=unknown, pairs=Counter(), misaligned=sum(score.misaligned for score in scores.values()),
+            first_misaligned=next((score.first_misaligned for score in scores.values() if score.misaligned), ""),
         )  # fmt: skip

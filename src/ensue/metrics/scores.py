@@ -1,10 +1,8 @@
-"""Scores of a model on test data, as a line for people and as JSON, and whether one model is better than another.
+"""Scores of language models and of vectors of words, base classes of scores, and significance tests of differences.
 
-The test is the paired bootstrap: the items of the test data (sentences, texts, pairs, pieces of a text) are drawn with
-replacement, as many as there are, and all models are scored on each such sample (Efron & Tibshirani 1993; Koehn 2004).
+The test is the paired bootstrap (Efron & Tibshirani 1993; Koehn 2004): items of the test data (sentences, texts, pairs
+or segments of a text) are drawn with replacement, and all models are scored on the same samples.
 """
-
-from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
@@ -20,38 +18,42 @@ from ensue.inspection.notebook import ShownScores
 
 
 def card_columns(form: str, *names: str, **titles: str) -> dict[str, tuple[str, str]]:
-    """The titles of scores on a model card, with their format."""
+    """Return the titles and formats of scores on a model card, by their keys in JSON.
+
+    `form` is the format. `names` are keys whose title is derived from the key; `titles` has titles by key.
+    """
     titles = {name: name.replace("_", " ").replace("f1", "F1") for name in names} | titles
     return {name: (title, form) for name, title in titles.items()}
 
 
 @dataclass(frozen=True)
 class Scores(ShownScores, ABC):
-    """Scores by name: the fields of a subclass, or those fields and properties that are `in_json`."""
+    """Scores of a model, as fields and properties of a subclass."""
 
     in_json: ClassVar[tuple[str, ...]] = ()
+    """The names of fields and properties in JSON; by default all fields."""
     on_card: ClassVar[Mapping[str, tuple[str, str]]] = MappingProxyType({})
     """The titles and formats of scores on a model card, by their keys in JSON."""
 
     def as_json(self) -> dict[str, Any]:
-        """The keys of `evaluate --json`."""
-        return {key: _json(getattr(self, key)) for key in self.in_json} or asdict(self)
+        """Return the scores as JSON values, for `evaluate --json`."""
+        return {key: _to_json(getattr(self, key)) for key in self.in_json} or asdict(self)
 
     @abstractmethod
     def summary(self) -> str:
-        """The scores in one line, for people."""
+        """Return the scores in one line."""
 
 
 @dataclass(frozen=True)
 class SummedScores(Scores):
-    """Scores whose fields are sums over parts of the data. Scores of parts can be added."""
+    """Scores whose fields are sums over the data, so that the scores of subsets can be added."""
 
     compared: ClassVar[tuple[str, ...]] = ()
-    """The scores that `ensue compare` tests; each is a property."""
+    """The names of the properties that `ensue compare` tests."""
 
     @classmethod
-    def items(cls, rows: ItemRows, unit: str, remarks: Sequence[str] = ()) -> ScoredItems:
-        """Parts of the data as items for a test of differences. A row has the first fields of the scores of a part."""
+    def items(cls, rows: "ItemRows", unit: str, remarks: Sequence[str] = ()) -> "ScoredItems":
+        """Return items for a significance test. A row has values of the first fields of this class."""
 
         def score_of(name: str) -> Score:
             return of_sums(lambda sums: np.array([getattr(cls(*row), name) for row in sums.tolist()]))
@@ -65,75 +67,75 @@ class SummedScores(Scores):
 NumberT = TypeVar("NumberT", float, NDArray[np.float64])
 
 
-def share(part: NumberT, whole: NumberT) -> NumberT:
-    """`part / whole`, of numbers or of arrays; 0 where `whole` is 0."""
-    if isinstance(whole, np.ndarray):
-        return np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0)
-    return part / whole if whole else 0.0
+def share(count: NumberT, total: NumberT) -> NumberT:
+    """Return `count / total` of numbers or arrays; 0 for a total of 0."""
+    if isinstance(total, np.ndarray):
+        return np.divide(count, total, out=np.zeros(len(total)), where=total > 0)
+    return count / total if total else 0.0
 
 
 def f1_of(correct: NumberT, gold: NumberT, predicted: NumberT) -> NumberT:
-    """`2 precision recall / (precision + recall)`, from counts."""
+    """Return F1, `2 precision recall / (precision + recall)`, from counts."""
     return share(2 * correct, gold + predicted)
 
 
 def mean(total: float, count: float) -> float:
-    """`total / count`; NaN of none."""
+    """Return `total / count`; NaN for a count of 0."""
     return total / count if count else math.nan
 
 
 def perplexity(nats: float) -> float:
-    """`exp(nats)`; infinite if that exceeds the floating-point numbers."""
+    """Return `exp(nats)`; infinite after overflow."""
     try:
         return math.exp(nats)
     except OverflowError:
         return math.inf
 
 
-def _json(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _json(part) for name, part in value.items()}
+        return {name: _to_json(inner) for name, inner in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return finite(value) if isinstance(value, float) else value
 
 
 def finite(number: float) -> float | None:
-    """The number; None if it is not finite, which JSON does not have."""
+    """Return the number, or None for NaN and infinity, which JSON does not support."""
     return number if math.isfinite(number) else None
 
 
 RESAMPLES = 1_000
 SEED = 15
-MOST_ROWS = 10_000
-"""Of more items, neighbors are one item together, so that memory and time stay as they are."""
+MAX_ROWS = 10_000
+"""If there are at least twice as many rows, consecutive rows are merged, which bounds memory and time."""
 
 Numbers = NDArray[np.float64]
 Score = Callable[[Numbers, NDArray[np.int64]], Numbers]
-"""From the rows (N, K) of items, and how often each is in each sample (R, N), to the score of each sample (R,)."""
+"""A function from the rows (N, K) of items and their counts in samples (R, N) to the score of each sample (R,)."""
 
 
 def of_sums(score: Callable[[Numbers], Numbers]) -> Score:
-    """A score that follows from the sums (R, K) over the items of a sample."""
+    """Return a `Score` that sums the rows of each sample and applies `score` to the sums (R, K)."""
     return lambda rows, counts: score(counts @ rows)
 
 
-def ratio(part: int, whole: int) -> Score:
-    """The sum of a column, divided by that of another; 0 where that is 0."""
-    return of_sums(lambda sums: share(sums[:, part], sums[:, whole]))
+def ratio(count: int, total: int) -> Score:
+    """Return the score that is the quotient of the sums of two columns; 0 for a denominator of 0."""
+    return of_sums(lambda sums: share(sums[:, count], sums[:, total]))
 
 
 def f1(correct: int, gold: int, predicted: int) -> Score:
-    """F1 of the counts in three columns."""
+    """Return the score that is the F1 of the sums of three columns."""
     return of_sums(lambda sums: f1_of(sums[:, correct], sums[:, gold], sums[:, predicted]))
 
 
 @dataclass(frozen=True)
 class ScoredItems:
-    """The items of test data, and for each the numbers (N, K) that scores are made of.
+    """The items of test data, each with the numbers (K,) from which scores are computed.
 
-    `unit` names the items, `size` tells how many there were before neighbors were put together. `remarks` are what
-    else has to be known of the scores, a line each.
+    `unit` is the noun of the items, such as "texts". `size` is the number of items before rows were merged. `remarks`
+    are notes about the scores.
     """
 
     unit: str
@@ -142,13 +144,13 @@ class ScoredItems:
     scores: Mapping[str, Score]
     remarks: Sequence[str] = field(default=())
 
-    def whole(self) -> dict[str, float]:
-        """The scores of all items."""
-        everything = np.ones((1, len(self.rows)), np.int64)
-        return {name: float(score(self.rows, everything)[0]) for name, score in self.scores.items()}
+    def compute(self) -> dict[str, float]:
+        """Return the scores of all items."""
+        once = np.ones((1, len(self.rows)), np.int64)
+        return {name: float(score(self.rows, once)[0]) for name, score in self.scores.items()}
 
     def samples(self) -> dict[str, Numbers]:
-        """The scores of each sample (RESAMPLES,). The samples are the same for every model."""
+        """Return each score of all samples, (RESAMPLES,). The samples are the same for all models."""
         size = len(self.rows)
         draws = np.random.default_rng(SEED).integers(0, size, (RESAMPLES, size), np.int32)
         counts = np.stack([np.bincount(drawn, minlength=size) for drawn in draws])
@@ -156,35 +158,35 @@ class ScoredItems:
 
 
 class ItemRows:
-    """Collects the rows of items one by one. Neighbors are added up when there are too many."""
+    """A growing list of rows of numbers. Consecutive rows are merged if there are too many."""
 
     def __init__(self, rows: Iterable[ArrayLike] = ()) -> None:
         self.size = 0
         self._rows: list[Numbers] = []
-        self._together = 1
+        self._merged = 1
         for row in rows:
             self.append(row)
 
     def append(self, row: ArrayLike) -> None:
-        """The row of the next item."""
+        """Append the row of the next item."""
         numbers = np.asarray(row, np.float64)
-        if self.size % self._together:
+        if self.size % self._merged:
             self._rows[-1] = self._rows[-1] + numbers
         else:
             self._rows.append(numbers)
         self.size += 1
-        if len(self._rows) == 2 * MOST_ROWS and not self.size % self._together:
+        if len(self._rows) == 2 * MAX_ROWS and not self.size % self._merged:
             self._rows = [a + b for a, b in zip(self._rows[::2], self._rows[1::2], strict=True)]
-            self._together *= 2
+            self._merged *= 2
 
     def scored(self, unit: str, scores: Mapping[str, Score], remarks: Sequence[str] = ()) -> ScoredItems:
-        """The items so far."""
+        """Return the items of all rows, with their scores."""
         return ScoredItems(unit, self.size, np.stack(self._rows) if self._rows else np.zeros((0, 1)), scores, remarks)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A score minus another model's, the interval of 95 % of the samples, and p if there were no difference."""
+    """The difference of a score of two models, its 95 % confidence interval, and the p-value."""
 
     value: float
     low: float
@@ -192,22 +194,182 @@ class Difference:
     p: float
 
     def as_json(self) -> dict[str, Any]:
-        """The numbers by name."""
+        """Return the numbers as JSON values."""
         return {"difference": self.value, "low": self.low, "high": self.high, "p": self.p}
 
 
 def differences(ours: ScoredItems, theirs: ScoredItems) -> dict[str, Difference]:
-    """The differences of the scores that both have. Items of another kind or number have none."""
+    """Return the differences of the scores that both models have; none if their items differ."""
     if (ours.unit, ours.size) != (theirs.unit, theirs.size) or len(ours.rows) < 2:
         return {}
-    whole, other, samples, drawn = ours.whole(), theirs.whole(), ours.samples(), theirs.samples()
-    return {
-        name: _difference(whole[name] - other[name], samples[name] - drawn[name]) for name in samples if name in drawn
-    }
+    first, second, samples, others = ours.compute(), theirs.compute(), ours.samples(), theirs.samples()
+    names = [name for name in samples if name in others]
+    return {name: _difference_of(first[name] - second[name], samples[name] - others[name]) for name in names}
 
 
-def _difference(value: float, samples: Numbers) -> Difference:
-    # samples stand around the difference itself; moved to 0 they show what chance alone would do
+def _difference_of(value: float, samples: Numbers) -> Difference:
+    # the samples are shifted to a mean of 0, the null hypothesis
     by_chance = np.abs(samples - samples.mean()) >= abs(value)
     low, high = np.quantile(samples, (0.025, 0.975))
     return Difference(value, float(low), float(high), float((by_chance.sum() + 1) / (len(samples) + 1)))
+
+
+@dataclass(frozen=True)
+class LanguageScores(SummedScores):
+    """The total surprisal in nats of `tokens` tokens with `characters` characters.
+
+    `unknown` is the number of `<unk>` among the tokens. The surprisal of `<unk>` is too low, because the model does not
+    predict which unknown symbol it is. Without tokens or characters, means are NaN (null in JSON).
+    """
+
+    in_json = ("nats_per_token", "perplexity", "bits_per_character", "tokens", "characters", "unknown")
+    compared = ("bits_per_character",)
+    on_card = card_columns(".4f", "nats_per_token", "perplexity", "bits_per_character")
+    on_card |= card_columns(",", "tokens", "unknown")
+    total_nats: float
+    tokens: int
+    characters: int
+    unknown: int = 0
+
+    @property
+    def nats_per_token(self) -> float:
+        """The mean surprisal of a token, in nats."""
+        return mean(self.total_nats, self.tokens)
+
+    @property
+    def perplexity(self) -> float:
+        """`exp(nats_per_token)`; infinite after overflow."""
+        return perplexity(self.nats_per_token)
+
+    @property
+    def bits_per_character(self) -> float:
+        """`total_nats / (ln 2 · characters)`, which can be compared between tokenizers."""
+        return mean(self.total_nats, math.log(2) * self.characters)
+
+    def summary(self) -> str:
+        nats = f"{self.nats_per_token:.4f} nats per token, perplexity {self.perplexity:,.2f}"
+        return f"{nats}, {self.bits_per_character:.4f} bits per character"
+
+
+@dataclass(frozen=True)
+class MaskedScores(SummedScores):
+    """The total surprisal in nats of `masked` masked tokens in a text of `tokens` tokens.
+
+    `right` is the number of masked tokens that were predicted correctly. `unknown` is the number of [UNK], which are
+    never masked. `pairs_right` is the number of correct next-sentence predictions among `pairs` predictions.
+    """
+
+    in_json = ("masked_nats", "perplexity", "accuracy", "next_sentence_accuracy", "masked", "tokens", "unknown")
+    compared = ("masked_nats", "accuracy")
+    on_card = card_columns(".4f", masked_nats="nats per masked token") | card_columns(".2f", "perplexity")
+    on_card |= card_columns(".4f", "accuracy") | card_columns(",", masked="masked tokens")
+    total_nats: float = 0.0
+    masked: int = 0
+    right: int = 0
+    tokens: int = 0
+    unknown: int = 0
+    pairs: int = 0
+    pairs_right: int = 0
+
+    @property
+    def masked_nats(self) -> float:
+        """The mean surprisal of a masked token, in nats."""
+        return mean(self.total_nats, self.masked)
+
+    @property
+    def perplexity(self) -> float:
+        """`exp(masked_nats)`; infinite after overflow."""
+        return perplexity(self.masked_nats)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of masked tokens that had the highest probability."""
+        return mean(self.right, self.masked)
+
+    @property
+    def next_sentence_accuracy(self) -> float:
+        """The share of right next-sentence predictions."""
+        return mean(self.pairs_right, self.pairs)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the scores as JSON values, without next-sentence accuracy if there are no pairs."""
+        return {key: x for key, x in super().as_json().items() if self.pairs or key != "next_sentence_accuracy"}
+
+    def summary(self) -> str:
+        pairs = f", next sentence {self.next_sentence_accuracy:.1%}" if self.pairs else ""
+        nats = f"{self.masked_nats:.4f} nats per masked token, perplexity {self.perplexity:,.2f}"
+        return f"{nats}, accuracy {self.accuracy:.1%}{pairs}"
+
+
+@dataclass(frozen=True)
+class TextSimilarityScores(Scores):
+    """Pearson's r and Spearman's ρ between the cosines of pairs of texts and human similarity judgments."""
+
+    spearman: float
+    pearson: float
+    pairs: int
+
+    def summary(self) -> str:
+        return f"Spearman {self.spearman:.4f}, Pearson {self.pearson:.4f}, {self.pairs:,} pairs"
+
+
+def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
+    """Return Pearson's correlation of two vectors; 0 if a vector is constant."""
+    x, y = a - a.mean(), b - b.mean()
+    norm = np.sqrt((x @ x) * (y @ y))
+    return float(x @ y / norm) if norm else 0.0
+
+
+@dataclass(frozen=True)
+class SimilarityScores(Scores):
+    """Spearman's ρ between the cosines of pairs of words and human similarity judgments.
+
+    `covered` is the number of pairs whose words both have a vector; other pairs are ignored. If there are several
+    files, `files` has the scores of each file, and `spearman` is their mean.
+    """
+
+    spearman: float
+    covered: int
+    pairs: int
+    files: "dict[str, SimilarityScores]" = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        scores: dict[str, Any] = {"spearman": self.spearman, "covered": self.covered, "pairs": self.pairs}
+        return scores | ({"files": {name: score.as_json() for name, score in self.files.items()}} if self.files else {})
+
+    def summary(self) -> str:
+        return f"Spearman {self.spearman:.4f}, {self.covered:,} of {self.pairs:,} pairs"
+
+
+@dataclass(frozen=True)
+class AnalogyScores(Scores):
+    """The accuracy of analogy questions, also by section. In `covered` questions, all four words have a vector."""
+
+    in_json = ("accuracy", "right", "covered", "questions")
+    right: int
+    covered: int
+    questions: int
+    sections: "dict[str, AnalogyScores]" = field(default_factory=dict)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right answers to covered questions; 0 without covered questions."""
+        return share(self.right, self.covered)
+
+    def as_json(self) -> dict[str, Any]:
+        sections = {name: score.as_json() for name, score in self.sections.items()}
+        return super().as_json() | ({"sections": sections} if sections else {})
+
+    def summary(self) -> str:
+        return f"accuracy {self.accuracy:.4f}, {self.covered:,} of {self.questions:,} questions"
+
+
+def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
+    """Return Spearman's rank correlation of two vectors; 0 if a vector is constant. Ties have their mean rank."""
+    return pearson(_ranks(a), _ranks(b))
+
+
+def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    mean: NDArray[np.float64] = np.cumsum(counts) - (counts - 1) / 2
+    return mean[inverse]

@@ -1,6 +1,7 @@
-"""From the tables of a recipe to models of text or labels, with weights drawn from torch's global generator."""
+"""Functions that build models of text and labels from the tables of a recipe.
 
-from __future__ import annotations
+Initial weights are drawn from torch's global generator.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -61,13 +62,11 @@ from ensue.text.lexicon import Lexicon
 
 
 def build_language_model(tokens: Tokens, encoder: EncoderSpecification, *, vocabulary_size: int) -> LanguageModel:
-    """A language model from the tables `[tokens]` and `[encoder]`."""
+    """Build a language model from the tables `[tokens]` and `[encoder]`."""
     embedding = TokenEmbedding(
-        vocabulary_size,
-        tokens.d_embedding,
-        dropout=tokens.dropout_words,
+        vocabulary_size, tokens.d_embedding, dropout=tokens.dropout_words,
         scale=tokens.d_embedding**0.5 if tokens.tied and tokens.scaled else 1.0,
-    )
+    )  # fmt: skip
     layers = build_encoder(encoder, d_in=embedding.d_out)
     if tokens.tied:
         head: SoftmaxHead = TiedSoftmaxHead(layers.d_out, embedding)
@@ -78,21 +77,12 @@ def build_language_model(tokens: Tokens, encoder: EncoderSpecification, *, vocab
 
 
 def build_masked_language_model(
-    encoder: TransformerEncoder,
-    *,
-    vocabulary_size: int,
-    num_segments: int = 0,
-    masked: bool = True,
-    pooler: bool = False,
-    next_sentence: bool = False,
-) -> MaskedLanguageModel:
-    """A model that fills in masks, from the table `[encoder]`. The vectors of tokens are those of its softmax too.
-    Without `masked` it has no head, and gives vectors alone.
-
-    Raises ValueError for a model that knows next sentences but has no vectors for two segments.
-    """
+    encoder: TransformerEncoder, *, vocabulary_size: int, num_segments: int = 0, masked: bool = True,
+    pooler: bool = False, next_sentence: bool = False,
+) -> MaskedLanguageModel:  # fmt: skip
+    """Build a masked language model with tied weights; without `masked` it has no head."""
     d = encoder.d_input or encoder.d_model
-    std = d**-0.5  # as the positions begin, which are added before a normalization
+    std = d**-0.5  # like that of the positions, which are added before a normalization
     features = TokenEmbedding(vocabulary_size, d, std=std)
     segments = TokenEmbedding(num_segments, d, std=std) if num_segments else None
     layers = build_transformer(encoder, d_in=d, is_causal=False)
@@ -117,14 +107,14 @@ POOLINGS: dict[str, Callable[[int, bool], Pooling]] = {
 
 
 def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: TaggerLabels) -> TagHead:
-    """The head of a tagger that reads `d_in` features; of several columns a head for each part that is learned.
+    """Build the head of a tagger over `d_in` features; for several label columns, a head for each of them.
 
-    Attributes and scripts are each chosen by a softmax, labels and the tags of classes as the table says.
+    Labels and classes have the head of the table, attributes and scripts a softmax.
     """
     if not isinstance(labels, Labels):
-        alone = specification.model_copy(update={"kind": "softmax"})
+        softmax = specification.model_copy(update={"kind": "softmax"})
         of = {"label": specification, "class": specification}
-        return TagHeads([build_tag_head(of.get(part.kind, alone), d_in, part.labels) for part in labels.learned])
+        return TagHeads([build_tag_head(of.get(part.kind, softmax), d_in, part.labels) for part in labels.learned])
     tables = labels.legal() if specification.legal else None
     legal = None if tables is None else LegalTags(*map(torch.from_numpy, tables))
     match specification.kind:
@@ -132,48 +122,29 @@ def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Tagg
             return CRFTagHead(d_in, len(labels), legal=legal)
         case "viterbi":
             return ViterbiTagHead(
-                d_in,
-                len(labels),
-                legal=legal,
-                weight=specification.bigram_weight,
+                d_in, len(labels), legal=legal, weight=specification.bigram_weight,
                 label_smoothing=specification.label_smoothing,
-            )
+            )  # fmt: skip
     return SoftmaxTagHead(d_in, len(labels), label_smoothing=specification.label_smoothing)
 
 
 def build_poolings(head: PoolingHeadSpecification, d_in: int, *, both_ways: bool, is_causal: bool) -> Poolings | None:
-    """The poolings of `d_in` features side by side; None for none. `both_ways`: a half of the features is of one
-    direction each.
-
-    Raises ValueError for a pooling that these layers cannot have.
-    """
+    """Build the poolings of a classifier. With `both_ways`, each half of the features belongs to one direction."""
     if "first" in head.pooling and is_causal:
         raise ValueError('head.pooling = "first" is for layers that read in both directions; expected "last"')
     return Poolings([POOLINGS[kind](d_in, both_ways) for kind in head.pooling]) if head.pooling else None
 
 
 def build_lexicon(
-    features: FeatureSpecification,
-    counts: Mapping[str, int],
-    *,
-    columns: Mapping[str, Iterable[str]] | None = None,
-    vectors: Collection[str] | None = None,
-    kept_vectors: int = 0,
-) -> Lexicon:
-    """The lexicon that the features need, from the count of each word form in the training data."""
+    features: FeatureSpecification, counts: Mapping[str, int], *, columns: Mapping[str, Iterable[str]] | None = None,
+    vectors: Collection[str] | None = None, kept_vectors: int = 0,
+) -> Lexicon:  # fmt: skip
+    """Build the lexicon of the features from the counts of word forms in the training data."""
     return Lexicon.train(
-        counts,
-        columns=columns,
-        min_count=features.min_count,
-        max_size=features.max_size,
-        lowercase=features.lowercase,
-        fold_digits=features.fold_digits,
-        characters=features.characters != "none",
-        longest_affix=features.affixes,
-        shapes=features.d_shape > 0,
-        vectors=vectors,
-        kept_vectors=kept_vectors,
-    )
+        counts, columns=columns, min_count=features.min_count, max_size=features.max_size,
+        lowercase=features.lowercase, fold_digits=features.fold_digits, characters=features.characters != "none",
+        longest_affix=features.affixes, shapes=features.d_shape > 0, vectors=vectors, kept_vectors=kept_vectors,
+    )  # fmt: skip
 
 
 def build_tagger(
@@ -181,11 +152,13 @@ def build_tagger(
     directions: Directions, lexicon: Lexicon, labels: TaggerLabels, pretrained: Tensor | None = None,
     contextual: Sequence[LayersShape] = (), tuned: SubwordEncoder | None = None,
 ) -> Tagger:  # fmt: skip
-    """A tagger from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d), `contextual`
-    the shapes of the layers that other models give. `tuned` are the layers of another model, if they are the encoder.
+    """Build a tagger. Raises ValueError if the tables contradict each other.
+
+    `pretrained` are the vectors (V, d) of words in the lexicon, `contextual` the shapes of contextual features, and
+    `tuned` the layers of another model in place of the encoder.
     """
     words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
-    layers = _encoder_of_words(encoder, words, directions) if tuned is None else _beside(tuned, words)
+    layers = _build_word_encoder(encoder, words, directions) if tuned is None else _check_tuned(tuned, words)
     if tuned is not None and tuned.head is not None:
         raise ValueError("encoder.language_loss is for classifiers")
     d_in = (layers.d_out if tuned is None else tuned.d_out + words.d_out) * (2 if head.repeats else 1)
@@ -198,57 +171,41 @@ def build_classifier(
     segment: int = 0, pretrained: Tensor | None = None, contextual: Sequence[LayersShape] = (),
     tuned: SubwordEncoder | None = None, ngrams: int | None = None,
 ) -> Classifier:  # fmt: skip
-    """A classifier from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d),
-    `contextual` the shapes of the layers that other models give. `tuned` are the layers of another model, if they are
-    the encoder. `ngrams` is the number of rows that a bag of n-grams keeps, all of them for None.
+    """Build a classifier from the arguments of `build_tagger`. Raises ValueError if the tables contradict each other.
 
-    Raises ValueError for tables that do not fit together.
+    `ngrams` is the number of n-grams with weights; None: all rows of the hash table.
     """
     words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
     layers: SequenceLayer | SubwordEncoder
     if tuned is None:
-        layers = _encoder_of_words(encoder, words, directions, checked=bool(head.pooling))
-        _check_last(head, layers)
+        layers = _build_word_encoder(encoder, words, directions, checked=bool(head.pooling))
+        last = list(layers)[-1] if isinstance(layers, Stack) else layers
+        if "last" in head.pooling and isinstance(last, Alongside):  # its state does not have the concatenated features
+            raise ValueError(
+                'head.pooling = "last" does not go with features behind the only layer; add encoder.num_layers'
+            )
         d_in, both_ways = layers.d_out, in_two_halves(encoder, directions)
     else:
-        layers = _beside(tuned, words, pair=pair)
+        layers = _check_tuned(tuned, words, pair=pair)
         d_in, both_ways = tuned.d_out + words.d_out, False
     poolings = build_poolings(head, d_in, both_ways=both_ways, is_causal=layers.is_causal)
     return Classifier(
-        words,
-        layers,
-        poolings,
-        num_labels,
-        bag=_bag(head, num_labels, pair=pair, kept=ngrams),
-        d_hidden=head.d_hidden,
-        activation=head.activation,
-        dropout=head.dropout,
-        label_smoothing=head.label_smoothing,
-        pair=pair,
-        multiple=multiple,
-        segment=segment,
+        words, layers, poolings, num_labels, bag=_build_bag(head, num_labels, pair=pair, kept=ngrams),
+        d_hidden=head.d_hidden, activation=head.activation, dropout=head.dropout,
+        label_smoothing=head.label_smoothing, pair=pair, multiple=multiple, segment=segment,
         language_loss=encoder.language_loss if isinstance(encoder, OriginEncoder) else 0.0,
-    )
+    )  # fmt: skip
 
 
-def _check_last(head: ClassHeadSpecification, layers: SequenceLayer) -> None:
-    """Raises ValueError for the last state of layers behind which features stand, since it knows nothing of them."""
-    last = list(layers)[-1] if isinstance(layers, Stack) else layers
-    if "last" in head.pooling and isinstance(last, Alongside):
-        raise ValueError(
-            'head.pooling = "last" does not go with features behind the only layer; add encoder.num_layers'
-        )
-
-
-def _bag(head: ClassHeadSpecification, num_labels: int, *, pair: bool, kept: int | None) -> NgramBag | None:
+def _build_bag(head: ClassHeadSpecification, num_labels: int, *, pair: bool, kept: int | None) -> NgramBag | None:
     if not head.ngrams:
         return None
     kind = PairBag if pair else NgramBag
     return kind(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams, kept=kept)
 
 
-def _beside(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = False) -> SubwordEncoder:
-    """The layers of another model, beside which features of words can stand."""
+def _check_tuned(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = False) -> SubwordEncoder:
+    """Return the layers `tuned`. Raises ValueError if they cannot be combined with the features."""
     if words.d_late:
         raise ValueError('features.contextual_at = "first-layer" does not go with encoder.from')
     if pair and words.d_out:
@@ -256,43 +213,37 @@ def _beside(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = False) -
     return tuned
 
 
-def _encoder_of_words(
+def _build_word_encoder(
     encoder: EncoderSpecification | OriginEncoder, words: WordFeatures, directions: Directions, *, checked: bool = True
 ) -> SequenceLayer:
-    """The layers over features of words, the last of which enter behind the first layer."""
+    """Build the layers over features of words. The last `words.d_late` features enter after the first layer."""
     assert not isinstance(encoder, OriginEncoder)
-    if checked:
-        _check_features(words)
+    if checked and words.d_out == words.d_late:
+        raise ValueError("features: all are switched off; set features.d_words or another one")
     if not words.d_late:
         return build_encoder(encoder, d_in=words.d_out, directions=directions)
     if not isinstance(encoder, RecurrentEncoder) or encoder.is_stack:
         raise ValueError(
             f'features.contextual_at = "first-layer" needs recurrent layers one after another, not {encoder.kind}'
         )
-    one = encoder.model_copy(update={"num_layers": 1})
-    first = build_encoder(one, d_in=words.d_out - words.d_late, directions=directions)
+    lowest = encoder.model_copy(update={"num_layers": 1})
+    first = build_encoder(lowest, d_in=words.d_out - words.d_late, directions=directions)
     layers: list[SequenceLayer] = [Alongside(first, d_past=words.d_late)]
     if encoder.num_layers > 1:
-        others = encoder.model_copy(update={"num_layers": encoder.num_layers - 1, "dropout_input": 0.0})
-        layers.append(build_encoder(others, d_in=layers[0].d_out, directions=directions))
+        upper = encoder.model_copy(update={"num_layers": encoder.num_layers - 1, "dropout_input": 0.0})
+        layers.append(build_encoder(upper, d_in=layers[0].d_out, directions=directions))
     return Stack(layers)
-
-
-def _check_features(words: WordFeatures) -> None:
-    if words.d_out == words.d_late:
-        raise ValueError("features: all are switched off; set features.d_words or another one")
 
 
 def build_encoder_decoder(
     tokens: PairTokens, encoder: EncoderSpecification | None, decoder: EncoderSpecification, attention: Attention,
-    head: TextHead, *, directions: Directions, source_size: int, target_size: int, is_joint: bool, unknown_id: int = 0,
-    contextual: ContextualVectors | None = None,
+    head: TextHead, *, directions: Directions, source_size: int, target_size: int, is_joint: bool,
+    unknown_id: int = 0, contextual: ContextualVectors | None = None,
 ) -> TextModel:  # fmt: skip
-    """An encoder–decoder from its tables, for vocabularies of these sizes. `is_joint`: they are the same one, in which
-    `unknown_id` is read in place of a word that is copied. Without an `encoder` the decoder reads the source too.
-    `contextual` makes features of the source's words in the layers of other models.
+    """Build an encoder–decoder, or without `encoder` a decoder that reads the source.
 
-    Raises ValueError for tables that do not go together.
+    With `is_joint`, both sides share a vocabulary. `unknown_id` is read in place of copied words. Raises ValueError if
+    the tables contradict each other.
     """
     if tokens.tied == "all" and not is_joint:
         raise ValueError('tokens.tied = "all" needs one vocabulary; remove the table [target_tokenizer]')
@@ -303,42 +254,37 @@ def build_encoder_decoder(
     if encoder is None:
         if contextual is not None:
             raise ValueError("features.contextual needs an encoder; add the table [encoder]")
-        return _decoder_only(tokens, decoder, target, head, is_joint=is_joint)
-    if head.copying:
-        _check_copying(head, is_joint=is_joint)
+        return _build_decoder_only(tokens, decoder, target, head, is_joint=is_joint)
+    if head.copying and not is_joint:
+        raise ValueError("head.copying needs one vocabulary for both sides; remove the table [target_tokenizer]")
+    if head.copying and head.label_smoothing:
+        raise ValueError("head.label_smoothing is not for a head that copies")
     d_source = source.d_out + (0 if contextual is None else contextual.d_out)
-    reads = build_encoder(encoder, d_in=d_source, directions=directions)
+    reader = build_encoder(encoder, d_in=d_source, directions=directions)
     both_ways = in_two_halves(encoder, directions)
-    writes = build_decoder(decoder, attention, d_in=target.d_out, d_memory=reads.d_out, both_ways=both_ways)
-    softmax = target_softmax(tokens, target, d_in=writes.d_out)
+    writer = build_decoder(decoder, attention, d_in=target.d_out, d_memory=reader.d_out, both_ways=both_ways)
+    softmax = target_softmax(tokens, target, d_in=writer.d_out)
     if not head.copying:
         smoothing = head.label_smoothing
-        return EncoderDecoder(source, reads, target, writes, softmax, label_smoothing=smoothing, contextual=contextual)
-    copying = CopyingHead(writes.d_out, softmax, d_memory=reads.d_out, coverage=head.coverage > 0)
+        return EncoderDecoder(source, reader, target, writer, softmax, label_smoothing=smoothing, contextual=contextual)
+    copying = CopyingHead(writer.d_out, softmax, d_memory=reader.d_out, coverage=head.coverage > 0)
     return CopyingEncoderDecoder(
-        source, reads, target, writes, copying, unknown_id=unknown_id, coverage=head.coverage, contextual=contextual
+        source, reader, target, writer, copying, unknown_id=unknown_id, coverage=head.coverage, contextual=contextual
     )
 
 
 def target_embedding(tokens: PairTokens, size: int) -> TokenEmbedding:
-    """The vectors of the `size` target tokens; scaled by √d where the softmax shares them (Vaswani et al. 2017)."""
+    """Build the target embedding, scaled by √d if the softmax shares it (Vaswani et al. 2017)."""
     scale = tokens.d_embedding**0.5 if tokens.tied != "none" else 1.0
     return TokenEmbedding(size, tokens.d_embedding, dropout=tokens.dropout_words, scale=scale)
 
 
 def target_softmax(tokens: PairTokens, target: TokenEmbedding, *, d_in: int) -> SoftmaxHead:
-    """The softmax over the tokens that are written, with their vectors if `tokens` ties both."""
+    """Build the softmax over target tokens, which shares the embedding if the weights are tied."""
     return SoftmaxHead(d_in, target.vocabulary_size) if tokens.tied == "none" else TiedSoftmaxHead(d_in, target)
 
 
-def _check_copying(head: TextHead, *, is_joint: bool) -> None:
-    if not is_joint:
-        raise ValueError("head.copying needs one vocabulary for both sides; remove the table [target_tokenizer]")
-    if head.label_smoothing:
-        raise ValueError("head.label_smoothing is not for a head that copies")
-
-
-def _decoder_only(
+def _build_decoder_only(
     tokens: PairTokens, decoder: EncoderSpecification, target: TokenEmbedding, head: TextHead, *, is_joint: bool
 ) -> DecoderOnly:
     if not is_joint:
@@ -346,7 +292,9 @@ def _decoder_only(
     if head.copying:
         raise ValueError("head.copying needs an encoder; add the table [encoder]")
     if isinstance(decoder, TransformerEncoder) and decoder.positions == "learned":
-        raise ValueError('without an encoder decoder.positions is "rotary" or "sinusoidal", which go on without an end')
+        raise ValueError(
+            'without an encoder decoder.positions is "rotary" or "sinusoidal", which have no last position'
+        )
     layers = build_encoder(decoder, d_in=target.d_out)
     softmax = target_softmax(tokens, target, d_in=layers.d_out)
     return DecoderOnly(target, layers, softmax, label_smoothing=head.label_smoothing)

@@ -1,12 +1,10 @@
-"""A Transformer decoder that steps in C (decoder_step.c), for searches: from ids to the scores of the next token.
+"""A Transformer decoder whose step is compiled from C (decoder_step.c), for beam search.
 
-A step in torch is some hundred operations, and selecting rows copies all keys and values that were read. Here a step is
-one call. The keys and values of a token are written once, to a place that is never written again; a row knows the
-places of its tokens, so that rows are selected by their numbers. The weights are packed for each search, or once where
-they are held.
+In torch a step takes about a hundred operations, and selecting rows copies all keys and values. Here a step is one call
+of a C function, from ids to scores. The keys and values of a token are written once, to a slot of a shared array. The
+state of a row has the numbers of its slots, so that selecting rows copies only these numbers. The weights are packed
+for each search, or once for frozen models.
 """
-
-from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
@@ -19,10 +17,10 @@ from torch import Tensor, nn
 
 from ensue.engine import cached_for
 from ensue.engine.c_library import library
-from ensue.engine.products import in_parts, products
+from ensue.engine.products import parallel_rows, products
 from ensue.engine.storage import address
 from ensue.models.encoder_decoder import EncoderDecoder
-from ensue.models.modules import parts_of
+from ensue.models.modules import all_modules
 from ensue.nn import (
     DecoderBlockState,
     ElementDropout,
@@ -44,67 +42,71 @@ from ensue.nn.taps import Tap, is_watched
 from ensue.types import State
 from ensue.version import package_text
 
-PARTS = {
+SUPPORTED_MODULES = {
     Transformer, PreNormDecoderBlock, PostNormDecoderBlock, MultiHeadAttention, MultiHeadCrossAttention,
     FeedForward, SinusoidalPositions, Frequencies, LearnedPositions, Pointwise, ElementDropout, TokenEmbedding, Tap,
     SoftmaxHead, TiedSoftmaxHead, nn.ModuleList, nn.Linear, nn.LayerNorm, nn.ReLU, nn.GELU, nn.SiLU, nn.Identity,
 }  # fmt: skip
-"""The modules that decoder_step.c knows. A subclass may compute something else."""
+"""The modules that decoder_step.c computes. Subclasses may differ and are not supported."""
 ACTIVATIONS = ("relu", "gelu", "silu")
-"""The nonlinearities, in the order of their numbers there."""
-SHIFT = 8
-"""Places come in chunks of 2^SHIFT."""
-GAP = 16
-"""Numbers between rows of arrays."""
-POSITIONS = 64
-"""Encodings of positions that are worked out at first; then twice as many, and so on."""
+"""The nonlinearities, in the order of their numbers in decoder_step.c."""
+CHUNK_BITS = 8
+"""Memory is allocated for chunks of 2^CHUNK_BITS slots."""
+ROW_PADDING = 16
+"""The unused numbers between the rows of arrays, which avoid cache conflicts."""
+MIN_POSITIONS = 64
+"""The number of position encodings that are computed at first. It is doubled when more are needed."""
 
 
-class Written(NamedTuple):
-    """The state of R rows: what they have written, and the text that each attends to."""
+class SlotState(NamedTuple):
+    """The state of R rows."""
 
     places: Int[Tensor, "R S"]
-    """Where the keys and values of the S tokens of each row are."""
+    """The slots of the keys and values of the S tokens of each row."""
     texts: Int[Tensor, " R"]
+    """The source text of each row."""
 
 
 class _Packed(NamedTuple):
-    """The weights of a decoder as C reads them."""
+    """The packed weights of a decoder."""
 
     tensors: list[Tensor]
     layers: list[list[int]]
-    """The addresses of each layer, in the order of decoder_step.c."""
+    """The addresses of the weights of each layer, in the order of decoder_step.c."""
     outer: list[int]
+    """The addresses of the weights of embedding, final normalization and softmax."""
 
 
-def compiled(model: nn.Module, state: State) -> tuple[CompiledDecoder, Written] | None:
-    """The model for stepping from `state`, what its `begin` returned, and the state that goes with it.
+def compiled(model: nn.Module, state: State) -> "tuple[CompiledDecoder, SlotState] | None":
+    """Return the compiled decoder, and its initial state, for a search from `state`, the result of `begin`.
 
-    None for a model that is not a Transformer of known parts in float32 or float64 on a CPU, while it is watched, and
-    where there is no compiler.
+    Returns None without a C compiler, and for unsupported models: with other modules than `SUPPORTED_MODULES`, other
+    types than float32 and float64, other devices than the CPU, or watched taps.
     """
-    if not isinstance(model, EncoderDecoder) or not _is_known(model):
+    if not isinstance(model, EncoderDecoder) or not _is_supported(model):
         return None
     dtype = model.head.bias.dtype
     if functions(dtype) is None or products(dtype) is None:
         return None
-    decoder = CompiledDecoder(model, [part for part in state if isinstance(part, DecoderBlockState)])
+    decoder = CompiledDecoder(model, [block for block in state if isinstance(block, DecoderBlockState)])
     return decoder, decoder.start
 
 
-def _is_known(model: EncoderDecoder) -> bool:
-    parts = _parts(model)
+def _is_supported(model: EncoderDecoder) -> bool:
+    modules = [module for side in (model.target, model.decoder, model.head) for module in all_modules(side)]
     if type(model) is not EncoderDecoder or is_watched(model) or torch.is_autocast_enabled("cpu"):
         return False
-    if any(type(part) not in PARTS or part._forward_hooks or part._forward_pre_hooks for part in parts):
+    if any(
+        type(module) not in SUPPORTED_MODULES or module._forward_hooks or module._forward_pre_hooks
+        for module in modules
+    ):
         return False
     if isinstance(model.head, TiedSoftmaxHead) and not isinstance(model.head.projection, nn.Identity):
         return False
-    return _is_known_stack(model.decoder) and _are_known_numbers(parts)
+    return _is_supported_stack(model.decoder) and _has_supported_weights(modules)
 
 
-def _is_known_stack(decoder: nn.Module) -> bool:
-    """Positions, dropout, blocks, and perhaps a norm."""
+def _is_supported_stack(decoder: nn.Module) -> bool:
     if not isinstance(decoder, Transformer):
         return False
     first, *others = decoder
@@ -114,37 +116,26 @@ def _is_known_stack(decoder: nn.Module) -> bool:
     return isinstance(first, SinusoidalPositions | LearnedPositions) and has_blocks and not norms_input
 
 
-def _parts(model: EncoderDecoder) -> list[nn.Module]:
-    return [part for side in (model.target, model.decoder, model.head) for part in parts_of(side)]
-
-
-def _weights(parts: Sequence[nn.Module]) -> list[Tensor]:
-    return [weight for part in parts for weight in part._parameters.values() if weight is not None]
-
-
-def _are_known_numbers(parts: Sequence[nn.Module]) -> bool:
-    weights = _weights(parts)
-    norms = [part for part in parts if isinstance(part, nn.LayerNorm)]
+def _has_supported_weights(modules: Sequence[nn.Module]) -> bool:
+    weights = [weight for module in modules for weight in module._parameters.values() if weight is not None]
+    norms = [module for module in modules if isinstance(module, nn.LayerNorm)]
     return (
         {weight.dtype for weight in weights} in ({torch.float32}, {torch.float64})
         and all(weight.is_cpu and not weight.is_neg() for weight in weights)
         and len({norm.eps for norm in norms}) == 1
         and all(norm.weight is not None and norm.bias is not None for norm in norms)
-        and all(part.bias is not None for part in parts if isinstance(part, nn.Linear))
+        and all(module.bias is not None for module in modules if isinstance(module, nn.Linear))
     )
 
 
 @cache
 def functions(dtype: torch.dtype) -> ctypes.CDLL | None:
-    """The compiled function; None without a compiler."""
+    """Return the compiled library; None without a compiler."""
     return library(package_text("models/decoder_step.c"), dtype)
 
 
 class CompiledDecoder:
-    """Steps a model whose blocks are in the states `blocks`, before the first token.
-
-    It holds what its rows have written, so it is for one search.
-    """
+    """A compiled decoder for one search, which stores keys and values. `blocks` are the initial states of blocks."""
 
     def __init__(self, model: EncoderDecoder, blocks: Sequence[DecoderBlockState]) -> None:
         layers = [layer for layer in model.decoder if isinstance(layer, PostNormDecoderBlock)]  # type: ignore[attr-defined]
@@ -155,11 +146,11 @@ class CompiledDecoder:
         real = shared[0].content.real
         self._texts, self._memory = real.shape
         self._lengths = real.sum(1)
-        self._read = [part.contiguous() for state in shared for part in state.content[:2]]
+        self._read = [tensor.contiguous() for state in shared for tensor in state.content[:2]]
         packed = cached_for(model, partial(_pack, model)) or _pack(model)
         sizes = (self._texts, self._memory, self.d)
-        ends = [address("keys and values", part, self.dtype, sizes) for part in self._read]
-        table = [number for n, layer in enumerate(packed.layers) for number in (*layer, *ends[2 * n : 2 * n + 2])]
+        memory = [address("keys and values", tensor, self.dtype, sizes) for tensor in self._read]
+        table = [number for n, layer in enumerate(packed.layers) for number in (*layer, *memory[2 * n : 2 * n + 2])]
         self._layers, self._outer = (ctypes.c_void_p * len(table))(*table), packed.outer
         self._numbers = (ctypes.c_double * 2)(norm.eps, model.target.scale)
         self._sizes = [
@@ -170,40 +161,43 @@ class CompiledDecoder:
         self._encodings = torch.empty(0, self.d, dtype=self.dtype)
         self._chunks: list[Tensor] = []
         self._used = 0
-        self.start = Written(torch.empty(self._texts, 0, dtype=torch.int64), shared[0].rows)
+        self.start = SlotState(torch.empty(self._texts, 0, dtype=torch.int64), shared[0].rows)
 
-    def step(self, ids_t: Int[Tensor, " R"], state: Written) -> tuple[Float[Tensor, "R V"], Written]:
-        """The scores of the next token after one more token in each row, and the state after it."""
+    def step(self, ids_t: Int[Tensor, " R"], state: SlotState) -> tuple[Float[Tensor, "R V"], SlotState]:
+        """Return the scores of the next token after one more token in each row, and the state."""
         rows, read = len(ids_t), state.places.shape[1] + 1
         self._check(ids_t, state)
         new = torch.arange(self._used, self._used + rows).unsqueeze(1)
-        self._reserve(self._used + rows)
+        self._used += rows
+        while len(self._chunks) << CHUNK_BITS < self._used:
+            self._chunks.append(torch.empty(1 << CHUNK_BITS, self.layers, 2, self.d, dtype=self.dtype))
         places = torch.cat((state.places, new), dim=1)
         scores = torch.empty(rows, self.vocabulary_size, dtype=self.dtype)
         self._decode(ids_t.contiguous(), places, state.texts.contiguous(), read, scores)
-        return scores, Written(places, state.texts)
+        return scores, SlotState(places, state.texts)
 
     def _decode(self, ids: Tensor, places: Tensor, texts: Tensor, read: int, scores: Tensor) -> None:
         encoding = self._encoding(read - 1)
-        function, most = functions(self.dtype).decode, -(-max(read, self._memory) // 8) * 8  # type: ignore[union-attr]
-        ld, wide = (-(-size // 8) * 8 + GAP for size in (self.d, max(3 * self.d, self.hidden)))
-        shape = (ctypes.c_int64 * 10)(*self._sizes, read, self._memory, SHIFT)
+        function, keys = functions(self.dtype).decode, -(-max(read, self._memory) // 8) * 8  # type: ignore[union-attr]
+        ld, wide = (-(-size // 8) * 8 + ROW_PADDING for size in (self.d, max(3 * self.d, self.hidden)))
+        shape = (ctypes.c_int64 * 10)(*self._sizes, read, self._memory, CHUNK_BITS)
         outer = (ctypes.c_void_p * 6)(self._outer[0], encoding.data_ptr(), *self._outer[1:])
         chunks = (ctypes.c_void_p * len(self._chunks))(*(chunk.data_ptr() for chunk in self._chunks))
 
         def work(first: int, last: int, worker: int) -> None:
             rows = last - first
-            room = torch.empty(rows * (2 * ld + wide) + 5 * most, dtype=self.dtype)
-            parts = ids[first:last], places[first:last], texts[first:last], self._lengths, room, scores[first:last]
+            workspace = torch.empty(rows * (2 * ld + wide) + 5 * keys, dtype=self.dtype)
+            inputs = ids[first:last], places[first:last], texts[first:last], self._lengths
+            tensors = *inputs, workspace, scores[first:last]
             function(
                 shape, self._numbers, self._layers, outer, chunks, *map(ctypes.c_int64, (rows, ld, wide)),
-                *(ctypes.c_void_p(part.data_ptr()) for part in parts),
+                *(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors),
             )  # fmt: skip
 
-        in_parts(len(ids), work)
+        parallel_rows(len(ids), work)
 
-    def _check(self, ids: Tensor, state: Written) -> None:
-        """C checks nothing. Raises ValueError for rows that do not fit, or numbers of what is not there."""
+    def _check(self, ids: Tensor, state: SlotState) -> None:
+        """Raise ValueError for inconsistent numbers of rows and indices out of range, which C does not check."""
         if not len(ids) == len(state.places) == len(state.texts):
             raise ValueError(f"{len(ids)} ids for {len(state.places)} rows")
         for name, numbers, count in (
@@ -212,22 +206,16 @@ class CompiledDecoder:
             ("texts", state.texts, self._texts),
         ):
             if numbers.dtype is not torch.int64 or not numbers.is_cpu:
-                raise TypeError(f"{name} are expected in torch.int64 on cpu, found {numbers.dtype} on {numbers.device}")
+                raise TypeError(f"{name}: expected torch.int64 on cpu, found {numbers.dtype} on {numbers.device}")
             if numbers.numel():
-                least, most = map(int, numbers.aminmax())
-                if least < 0 or most >= count:
-                    raise ValueError(f"{name} are expected from 0 to {count - 1}, found {least} to {most}")
-
-    def _reserve(self, places: int) -> None:
-        while len(self._chunks) << SHIFT < places:
-            self._chunks.append(torch.empty(1 << SHIFT, self.layers, 2, self.d, dtype=self.dtype))
-        self._used = places
+                lowest, highest = map(int, numbers.aminmax())
+                if lowest < 0 or highest >= count:
+                    raise ValueError(f"{name}: expected 0 to {count - 1}, found {lowest} to {highest}")
 
     def _encoding(self, position: int) -> Tensor:
-        """The vector of a position (counted from 0). Raises `ContextError` after the last that was learned."""
         positions: Any = self._positions
         while position >= len(self._encodings):
-            count = max(POSITIONS, 2 * len(self._encodings))
+            count = max(MIN_POSITIONS, 2 * len(self._encodings))
             if isinstance(positions, LearnedPositions):
                 count = max(position + 1, min(count, positions.max_positions))
             self._encodings = positions(torch.zeros(1, count, self.d, dtype=self.dtype))[0][0].detach().contiguous()
@@ -243,16 +231,16 @@ def _pack(model: EncoderDecoder) -> _Packed:
         return tensors[-1].data_ptr()
 
     def affine(weight: Tensor, bias: Tensor) -> list[int]:
-        multiplied = products(weight.dtype)
-        assert multiplied is not None
-        tensors.append(multiplied.packed(weight.detach().t(), (weight.shape[1], weight.shape[0])))
+        kernels = products(weight.dtype)
+        assert kernels is not None
+        tensors.append(kernels.packed(weight.detach().t(), (weight.shape[1], weight.shape[0])))
         return [tensors[-1].data_ptr(), plain(bias)]
 
-    def norm(part: Any) -> list[int]:
-        return [plain(part.weight), plain(part.bias)]
+    def norm(module: Any) -> list[int]:
+        return [plain(module.weight), plain(module.bias)]
 
-    def linear(part: Any) -> list[int]:
-        return affine(part.weight, part.bias)
+    def linear(module: Any) -> list[int]:
+        return affine(module.weight, module.bias)
 
     last = list(model.decoder)[-1]  # type: ignore[call-overload]
     layers = [

@@ -2,12 +2,12 @@
  * engine/kernels.h and functions.h. Matrices are packed by `pack`, transposed: a product is x W^T. */
 
 /* Sizes: features, heads, hidden features, layers, vocabulary; whether norms come first; the hidden layer's
- * nonlinearity; positions read, this one too; positions of the memory; shift: a chunk has 2^shift places. */
+ * nonlinearity; positions read, including this one; positions of the memory; shift: a chunk has 2^shift places. */
 typedef struct {
     int64_t d, heads, hidden, layers, vocabulary, norms_first, activation, read, memory, shift;
 } shape;
 
-/* The weights of a layer, and those around all. */
+/* The weights of a layer, and the weights outside of the layers. */
 typedef struct {
     const real *norm, *norm_b, *in, *in_b, *out, *out_b;
     const real *cross_norm, *cross_norm_b, *query, *query_b, *cross_out, *cross_out_b;
@@ -18,13 +18,12 @@ typedef struct {
     const real *embedding, *position, *norm, *norm_b, *scores, *scores_b;
 } outer;
 
-/* y = x W^T + b, or that is added to y, for x (rows x k) and y (rows x n): some columns at a time, which stay in the
- * cache. */
+/* y = x W^T + b, or += if `adds`, for x (rows x k) and y (rows x n), in blocks of columns that stay in the cache. */
 static void product(int64_t rows, int64_t n, int64_t k, const real *x, int64_t ldx, const real *W, const real *b,
                     real *y, int64_t ldy, int adds) {
     enum { COLUMNS = 8 * PANEL };
     for (; n > 0; n -= COLUMNS, b += COLUMNS, y += COLUMNS, W += k * COLUMNS) {
-        int64_t columns = least(n, COLUMNS);
+        int64_t columns = minimum(n, COLUMNS);
         for (int64_t i = 0; i < rows; i++)
 #pragma omp simd
             for (int64_t j = 0; j < columns; j++)
@@ -64,10 +63,10 @@ static void activate(int64_t count, int kind, real *x) {
             x[j] = x[j] < 0 ? 0 : x[j];
 }
 
-/* The weights of n keys, which lie anywhere, for one query of a head: softmax of scaled dot products. */
+/* The weights of n keys at any addresses, for one query of a head: softmax of scaled dot products. */
 INLINE void weigh(const int64_t size, const real *query, int64_t n, const real **keys, int64_t from, real scale,
                   real *weights) {
-    real most = -(real)INFINITY, total = 0;
+    real maximum = -(real)INFINITY, total = 0;
     for (int64_t p = 0; p < n; p++) {
         const real *k = keys[p] + from;
         real sum = 0;
@@ -75,11 +74,11 @@ INLINE void weigh(const int64_t size, const real *query, int64_t n, const real *
         for (int64_t j = 0; j < size; j++)
             sum += query[from + j] * k[j];
         weights[p] = sum * scale;
-        most = weights[p] > most ? weights[p] : most;
+        maximum = weights[p] > maximum ? weights[p] : maximum;
     }
 #pragma omp simd reduction(+ : total)
     for (int64_t p = 0; p < n; p++) {
-        weights[p] = exp_(weights[p] - most);
+        weights[p] = exp_(weights[p] - maximum);
         total += weights[p];
     }
     total = 1 / total;
@@ -123,28 +122,28 @@ static void attend(const shape *s, const real *query, int64_t n, const real **ke
         }
 }
 
-/* Keys and values of all layers of a place, side by side. */
+/* The keys and values of all layers at a place, which are contiguous. */
 static real *at_place(const shape *s, real *const *chunks, int64_t place) {
     return chunks[place >> s->shift] + (place & (((int64_t)1 << s->shift) - 1)) * s->layers * 2 * s->d;
 }
 
-/* Arrays of `rows` rows: the residual stream, what is normalized of it, and something wider. Weights, keys and values
- * are those of one query. Rows are `ld` and `wide` apart, not a power of two, whose multiples share few places in the
- * cache. */
+/* Arrays of `rows` rows: the residual stream x, x normalized, and a wider array w for projections and hidden features.
+ * Weights, keys and values belong to one query. Rows are `ld` and `wide` apart, not a power of two, whose multiples map
+ * to few sets of the cache. */
 typedef struct {
     int64_t rows, ld, wide;
     real *x, *normalized, *w, *weights;
     const real **keys, **values;
 } arrays;
 
-/* The input of a part of a block: x, or x normalized by the part's norm where norms come first. */
+/* The input of a sublayer: x, or x normalized by the norm of the sublayer if norms come first. */
 static const real *input(const shape *s, const arrays *a, real epsilon, const real *norm, const real *bias) {
     if (s->norms_first)
         normalize(a->rows, s->d, a->ld, epsilon, a->x, norm, bias, a->normalized);
     return s->norms_first ? a->normalized : a->x;
 }
 
-/* Adds the output of a part, y W^T + b, to x, which is normalized by the part's norm where norms come last. */
+/* Adds the output of a sublayer, y W^T + b, to x, and normalizes x if norms come last. */
 static void add_output(const shape *s, const arrays *a, real epsilon, int64_t k, const real *y, int64_t ldy,
                        const real *W, const real *b, const real *norm, const real *bias) {
     product(a->rows, s->d, k, y, ldy, W, b, a->x, a->ld, 1);
@@ -179,16 +178,16 @@ static void attend_to_memory(const shape *s, const arrays *a, const layer *m, co
 }
 
 /* Each row reads its token of `ids` and the `read` places of `places`, whose last one it writes, and attends to
- * `lengths[text]` positions of its text. `room` is for `ld` + `ld` + `wide` numbers of each row, and behind that for a
+ * `lengths[text]` positions of its text. `workspace` has `ld` + `ld` + `wide` numbers for each row, and then a
  * number and two pointers for each position that can be attended to. */
 PUBLIC void decode(const shape *s, const double *numbers, const layer *layers, const outer *o, real *const *chunks,
             int64_t rows, int64_t ld, int64_t wide, const int64_t *ids, const int64_t *places, const int64_t *texts,
-            const int64_t *lengths, real *room, real *scores) {
-    int64_t d = s->d, most = s->read > s->memory ? s->read : s->memory;
+            const int64_t *lengths, real *workspace, real *scores) {
+    int64_t d = s->d, max_positions = s->read > s->memory ? s->read : s->memory;
     real epsilon = (real)numbers[0], scale = (real)numbers[1];
-    arrays a = {.rows = rows, .ld = ld, .wide = wide, .x = room, .normalized = room + rows * ld};
+    arrays a = {.rows = rows, .ld = ld, .wide = wide, .x = workspace, .normalized = workspace + rows * ld};
     a.w = a.normalized + rows * ld, a.weights = a.w + rows * wide;
-    a.keys = (const real **)(a.weights + (most + 7) / 8 * 8), a.values = a.keys + most;
+    a.keys = (const real **)(a.weights + (max_positions + 7) / 8 * 8), a.values = a.keys + max_positions;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < d; j++)
             a.x[i * ld + j] = o->embedding[ids[i] * d + j] * scale + o->position[j];

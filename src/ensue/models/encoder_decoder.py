@@ -1,6 +1,4 @@
-"""The probability of a text, given another text; an encoder–decoder."""
-
-from __future__ import annotations
+"""Encoder–decoders and other models of the probability of a text, given another text."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -16,24 +14,20 @@ from ensue.types import Loss, Memory, State
 
 
 class TextModel(nn.Module, ABC):
-    """`P(y_1 .. y_n | x) = Π_t softmax(head(decoder(target(y_<t))))[y_t]`, from the decoder's state after `begin`.
+    """A model of texts given a source, `P(y_1 .. y_n | x) = Π_t softmax(head(decoder(target(y_<t))))[y_t]`.
 
-    A beam search or a sampler steps it as it steps a language model. Raises `ValueError` for a decoder that looks
-    ahead.
+    The decoder starts from the state of `begin`. The model has the `step` of a language model, for beam search and
+    sampling. `reading` are the modules that read the source, by name. Raises ValueError for a decoder that is not
+    causal.
     """
 
     head: Any
-    """A `SoftmaxHead`, or what a subclass has in its place."""
+    """A `SoftmaxHead`, or a `CopyingHead`."""
 
     def __init__(
-        self,
-        target: TokenEmbedding,
-        decoder: SequenceLayer,
-        head: nn.Module,
-        *,
-        label_smoothing: float = 0.0,
+        self, target: TokenEmbedding, decoder: SequenceLayer, head: nn.Module, *, label_smoothing: float = 0.0,
         **reading: nn.Module | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         if not decoder.is_causal:
             raise ValueError("a decoder's layers must be causal")
@@ -43,68 +37,62 @@ class TextModel(nn.Module, ABC):
         self.target, self.decoder, self.head = target, decoder, head
         self.label_smoothing = label_smoothing
 
-    def passed_parts(self) -> Iterator[nn.Module]:
-        """The parts in the order in which a text passes them: first those that read the source."""
+    def modules_in_order(self) -> Iterator[nn.Module]:
+        """Yield the modules in the order of computation."""
         read = (getattr(self, name) for name in self.reading)
         yield from (part for part in (*read, self.target, self.decoder, self.head) if part is not None)
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of tokens that can be written, V."""
+        """The size of the target vocabulary, V."""
         return self.target.vocabulary_size
 
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
-        """Sets the biases of the softmax to the targets' log frequencies."""
+        """Set the biases of the softmax to the targets' log frequencies."""
         self.head.start_from_counts(counts)
 
     @property
     @abstractmethod
     def readers(self) -> tuple[nn.Module, SequenceLayer]:
-        """The vectors and the layers that read the source."""
+        """The embedding and the layers that read the source."""
 
     def begin(
         self, sources: Tensor, mask: Bool[Tensor, "B S"] | None = None, contextual: Sequence[Tensor] = ()
     ) -> State:
-        """The state before the first token of the texts for these sources: ids (B, S), or vectors (B, S, d). `mask` is
-        True at real ones, and `contextual` are the sources' words in the layers of other models, (B, S, _, _).
-        """
+        """Return the state before the first target token; `contextual` are vectors of other models."""
         return self._begin(sources, mask, contextual)
 
     @abstractmethod
     def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> State: ...
 
     def forward(self, ids: Int[Tensor, "B T"], state: State = None) -> tuple[Float[Tensor, "B T V"], State]:
-        """The logits of the token after each of `ids`, and the state after them."""
+        """Return the logits of the token after each of `ids`, and the final state."""
         h, state = self.decoder(self.target(ids), state)
         return self.head(h), state
 
     def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B V"], State]:
-        """The logits of the next token after one more token in each row, and the state after it."""
+        """Return the logits of the next token after one more token in each row, and the state."""
         h, state = self.decoder.step(self.target(ids_t), state)
         return self.head(h), state
 
     def nats(self, inputs: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State) -> Float[Tensor, "B T"]:
-        """The surprisal in nats of each target, the token after the input in its place."""
+        """Return the surprisal in nats of each target, which is the next token at its position."""
         h, _ = self.decoder(self.target(inputs), state)
-        nats: Tensor = self.head.nats(h, targets)
-        return nats
+        return self.head.nats(h, targets)
 
     def loss(
-        self,
-        inputs: Int[Tensor, "B T"],
-        targets: Int[Tensor, "B T"],
-        state: State,
-        *,
+        self, inputs: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State, *,
         mask: Bool[Tensor, "B T"] | None = None,
-    ) -> Loss:
-        """The summed loss of the targets where `mask` is True, with their number: surprisal, or with label smoothing
-        the cross-entropy with the smoothed target.
+    ) -> Loss:  # fmt: skip
+        """Return the sum and the number of losses where `mask` is True.
+
+        The loss is the surprisal in nats, or with label smoothing the cross-entropy with smoothed targets.
         """
         return self._loss(inputs, targets, state, mask)
 
     def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
         h, _ = self.decoder(self.target(inputs), state)
-        if mask is not None:  # padding is at the right, where a causal decoder lets it reach nothing
+        if mask is not None:  # the decoder is causal and padding is on the right, so it needs no mask
             h, targets = h[mask], targets[mask]
         else:
             h, targets = h.flatten(0, 1), targets.flatten()
@@ -112,9 +100,9 @@ class TextModel(nn.Module, ABC):
 
 
 class EncoderDecoder(TextModel):
-    """A text model that attends to a memory of the source, `encoder(source(x))`, which enters the decoder's state once.
+    """A text model whose decoder starts from a memory of the source, `encoder(source(x))`.
 
-    Source: Sutskever et al. 2014; with attention Bahdanau et al. 2015, Vaswani et al. 2017.
+    Sutskever et al. 2014; with attention Bahdanau et al. 2015 and Vaswani et al. 2017.
     """
 
     source: TokenEmbedding
@@ -122,44 +110,32 @@ class EncoderDecoder(TextModel):
     encoder: SequenceLayer
 
     def __init__(
-        self,
-        source: TokenEmbedding,
-        encoder: SequenceLayer,
-        target: TokenEmbedding,
-        decoder: SequenceLayer,
-        head: nn.Module,
-        *,
-        label_smoothing: float = 0.0,
-        contextual: ContextualVectors | None = None,
-    ) -> None:
+        self, source: TokenEmbedding, encoder: SequenceLayer, target: TokenEmbedding, decoder: SequenceLayer,
+        head: nn.Module, *, label_smoothing: float = 0.0, contextual: ContextualVectors | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(
-            target,
-            decoder,
-            head,
-            label_smoothing=label_smoothing,
-            source=source,
-            contextual=contextual,
+            target, decoder, head, label_smoothing=label_smoothing, source=source, contextual=contextual,
             encoder=encoder,
-        )
+        )  # fmt: skip
 
     @property
     def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
         return self.source, self.encoder
 
     def features(self, ids: Int[Tensor, "B S"], contextual: Sequence[Tensor] = ()) -> Float[Tensor, "B S d"]:
-        """The input of the encoder: the vectors of the sources' tokens, beside those of other models."""
+        """Return the input of the encoder: token vectors, concatenated with contextual features."""
         x: Tensor = self.source(ids)
         return x if self.contextual is None else torch.cat((x, self.contextual(contextual)), dim=-1)
 
     def encode(
         self, ids: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None, contextual: Sequence[Tensor] = ()
     ) -> Memory:
-        """The memory of sources, as `begin` has them."""
+        """Return the memory of sources, from the arguments of `begin`."""
         h, _ = self.encoder(self.features(ids, contextual), mask=mask)
         return Memory(h, mask)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        """The state of the decoder before the first token, from what `encode` returned."""
+        """Return the state of the decoder before the first token, from the memory of `encode`."""
         return self.decoder.init_state(batch_size, memory)
 
     def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> State:
@@ -167,16 +143,16 @@ class EncoderDecoder(TextModel):
 
 
 def right_shifted(targets: Int[Tensor, "B T"], begin_id: int) -> Int[Tensor, "B T"]:
-    """The input of a decoder in training: the begin symbol, then each target but the last."""
+    """Return the input of a decoder in training: the begin symbol, then all targets but the last."""
     return torch.cat((targets.new_full((len(targets), 1), begin_id), targets[:, :-1]), dim=1)
 
 
 class DecoderOnly(TextModel):
-    """`P(y_1 .. y_n | x) = Π_t softmax(head(layers(x δ y_<t)))[y_t]`: one text, in which δ, the begin symbol, stands
-    between source and output (SLP ch. 9; Radford et al. 2018).
+    """A text model without an encoder, `P(y_1 .. y_n | x) = Π_t softmax(head(layers(x δ y_<t)))[y_t]`.
 
-    The loss counts behind δ only. Both sides have one vocabulary and one table of vectors. The state after the source
-    is that of the layers, so the source is read once.
+    Source and target are one text, with the begin symbol δ between them (SLP ch. 9; Radford et al. 2018). They share
+    vocabulary and embedding. The loss is over target tokens only. The state before the first target token is the state
+    of the layers after the source.
     """
 
     @property
@@ -189,7 +165,7 @@ class DecoderOnly(TextModel):
 
 
 class DecoderState(NamedTuple):
-    """The states of the decoder's layers and of the head, which knows what can be copied."""
+    """The states of the decoder's layers and of the copying head."""
 
     decoder: State
     head: CopyingState
@@ -198,24 +174,16 @@ class DecoderState(NamedTuple):
 class CopyingEncoderDecoder(EncoderDecoder):
     """An `EncoderDecoder` with a pointer-generator as head (See et al. 2017).
 
-    Both sides have one vocabulary of V tokens. The id V + k is the k-th word of a source that the vocabulary does not
-    have; layers read `unknown_id` in its place. `coverage` weighs the loss for attending twice to the same place.
+    Both sides share a vocabulary of V tokens. The id V + k is out-of-vocabulary word k of a source; layers read
+    `unknown_id` in its place. `coverage` is the weight of the coverage loss.
     """
 
     head: CopyingHead
 
     def __init__(
-        self,
-        source: TokenEmbedding,
-        encoder: SequenceLayer,
-        target: TokenEmbedding,
-        decoder: SequenceLayer,
-        head: CopyingHead,
-        *,
-        unknown_id: int,
-        coverage: float = 0.0,
-        contextual: ContextualVectors | None = None,
-    ) -> None:
+        self, source: TokenEmbedding, encoder: SequenceLayer, target: TokenEmbedding, decoder: SequenceLayer,
+        head: CopyingHead, *, unknown_id: int, coverage: float = 0.0, contextual: ContextualVectors | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(source, encoder, target, decoder, head, contextual=contextual)
         self.unknown_id, self.coverage = unknown_id, coverage
 
@@ -223,7 +191,7 @@ class CopyingEncoderDecoder(EncoderDecoder):
         self.head.head.start_from_counts(counts)
 
     def known(self, ids: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """The ids that layers read."""
+        """Return ids in which `unknown_id` replaces out-of-vocabulary words."""
         return ids.where(ids < self.vocabulary_size, self.unknown_id)
 
     def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> DecoderState:
@@ -232,27 +200,27 @@ class CopyingEncoderDecoder(EncoderDecoder):
         return DecoderState(self.decoder.init_state(len(sources), memory), head)
 
     def forward(self, ids: Int[Tensor, "B T"], state: State = None) -> tuple[Float[Tensor, "B T words"], DecoderState]:
-        """The log-probabilities of V + S words after each of `ids`, and the state after them."""
+        """Return the log-probabilities of V + S words after each of `ids`, and the final state."""
         h, decoder = self.decoder(self.target(self.known(ids)), state.decoder)
         scores, head = self.head(h, state.head)
         return scores, DecoderState(decoder, head)
 
     def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B words"], DecoderState]:
-        """As `forward`, for one position."""
+        """Return the result of `forward` for one position."""
         h, decoder = self.decoder.step(self.target(self.known(ids_t)), state.decoder)
         scores, head = self.head.step(h, state.head)
         return scores, DecoderState(decoder, head)
 
     def nats(self, inputs: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State) -> Float[Tensor, "B T"]:
         h, _ = self.decoder(self.target(self.known(inputs)), state.decoder)
-        found, _ = self.head.nats(h, targets, state.head)
-        return found.nats
+        losses, _ = self.head.nats(h, targets, state.head)
+        return losses.nats
 
     def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
-        """The summed surprisal of the targets where `mask` is True, and the weighted loss of repeated attention."""
+        """Return the summed surprisal where `mask` is True, plus the weighted coverage loss."""
         h, _ = self.decoder(self.target(self.known(inputs)), state.decoder)
-        found, _ = self.head.nats(h, targets, state.head, mask=mask)
-        total = found.nats.sum()
+        losses, _ = self.head.nats(h, targets, state.head, mask=mask)
+        total = losses.nats.sum()
         if self.coverage:
-            total = total + self.coverage * found.repeated.sum()
+            total = total + self.coverage * losses.repeated.sum()
         return Loss(total, targets.numel() if mask is None else int(torch.count_nonzero(mask)))

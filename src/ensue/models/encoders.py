@@ -1,28 +1,11 @@
-"""From the tables `[encoder]`, `[decoder]` and `[attention]` to layers."""
-
-from __future__ import annotations
+"""Functions that build layers from the tables `[encoder]`, `[decoder]` and `[attention]`."""
 
 from collections.abc import Callable
 from functools import partial
 
 from torch import nn
 
-from ensue.models.specification import (
-    ONE_WAY,
-    Attention,
-    CellEncoder,
-    CellsSpecification,
-    Directions,
-    Encoder,
-    EncoderSpecification,
-    HiddenEncoder,
-    NoEncoder,
-    OriginEncoder,
-    RecurrentEncoder,
-    TransformerEncoder,
-    WindowEncoder,
-    ZoneoutEncoder,
-)
+from ensue.models import specification as tables
 from ensue.nn import (
     AdditiveAttention,
     AttentionalLayer,
@@ -49,35 +32,36 @@ from ensue.nn import (
 from ensue.processor import memory
 
 
-def build_encoder(encoder: EncoderSpecification, *, d_in: int, directions: Directions = ONE_WAY) -> SequenceLayer:
-    """The layers between features of size `d_in` and the head. Raises MemoryError if they exceed the memory."""
+def build_encoder(
+    encoder: tables.EncoderSpecification, *, d_in: int, directions: tables.Directions = tables.ONE_WAY
+) -> SequenceLayer:
+    """Build the layers between features of size `d_in` and the head. Raises MemoryError if they exceed the memory."""
     _check_size(encoder)
     match encoder:
-        case RecurrentEncoder():
-            return _recurrent(encoder, d_in, directions)
-        case WindowEncoder():
-            return _window(encoder, d_in, directions)
-        case TransformerEncoder():
+        case tables.RecurrentEncoder():
+            return _build_recurrent(encoder, d_in, directions)
+        case tables.WindowEncoder():
+            return _build_window(encoder, d_in, directions)
+        case tables.TransformerEncoder():
             return build_transformer(encoder, d_in=d_in, is_causal=not directions.bidirectional)
     return Pointwise(nn.Identity(), d_in=d_in)
 
 
-def _check_size(specification: EncoderSpecification) -> None:
-    """Raises MemoryError if half a square matrix for each layer above the first is more than this machine has."""
-    if isinstance(specification, Encoder):
+def _check_size(specification: tables.EncoderSpecification) -> None:
+    """Raise MemoryError if a d × d matrix of 2 bytes per number for every layer except one exceeds the memory."""
+    if isinstance(specification, tables.Encoder):
         layers, d = specification.num_layers, specification.d_model
         if 2 * (layers - 1) * d**2 > memory():
             raise MemoryError(f"{layers} layers of {d} features")
 
 
-def _recurrent(specification: RecurrentEncoder, d_in: int, directions: Directions) -> SequenceLayer:
-    """Layers of one cell, with dropout before, between and after them."""
+def _build_recurrent(specification: tables.RecurrentEncoder, d_in: int, directions: tables.Directions) -> SequenceLayer:
     dropout = VariationalDropout if specification.dropout_kind == "variational" else Dropout
     layers: list[SequenceLayer] = []
     if specification.dropout_input:
         layers.append(dropout(specification.dropout_input, d_in=d_in))
     for number in range(1 if specification.is_stack else specification.num_layers):
-        layer = _in_directions(directions, partial(_regularized, specification, d_in))
+        layer = _build_directions(directions, partial(_build_cell, specification, d_in))
         layers.append(Residual(layer) if number and specification.residual else layer)
         d_in = layers[-1].d_out
         if specification.dropout:
@@ -85,24 +69,21 @@ def _recurrent(specification: RecurrentEncoder, d_in: int, directions: Direction
     return Stack(layers)
 
 
-def _regularized(specification: RecurrentEncoder, d_in: int) -> SequenceLayer:
-    """A layer, with zoneout and with dropout on its recurrent weights if the recipe has them."""
+def _build_cell(specification: tables.RecurrentEncoder, d_in: int) -> SequenceLayer:
     layer = specification.layer(d_in)
-    if isinstance(specification, ZoneoutEncoder):
+    if isinstance(specification, tables.ZoneoutEncoder):
         hidden = specification.zoneout_hidden
-        cell = specification.zoneout_cell if isinstance(specification, CellEncoder) else 0.0
+        cell = specification.zoneout_cell if isinstance(specification, tables.CellEncoder) else 0.0
         if hidden or cell:
             assert isinstance(layer, Recurrent)
             layer = Zoneout(layer, hidden=hidden, cell=cell)
-    if isinstance(specification, HiddenEncoder) and specification.dropout_recurrent:
+    if isinstance(specification, tables.HiddenEncoder) and specification.dropout_recurrent:
         layer = WeightDrop(layer, specification.dropout_recurrent)
     return layer
 
 
-def _window(specification: WindowEncoder, d_in: int, directions: Directions) -> SequenceLayer:
-    layers = [
-        _in_directions(directions, lambda: Window(d_in, specification.d_model, size=specification.size)),
-    ]
+def _build_window(specification: tables.WindowEncoder, d_in: int, directions: tables.Directions) -> SequenceLayer:
+    layers = [_build_directions(directions, lambda: Window(d_in, specification.d_model, size=specification.size))]
     for _ in range(specification.num_layers - 1):
         below = layers[-1].d_out
         projection = nn.Sequential(nn.Linear(below, specification.d_model), nn.Tanh())
@@ -112,84 +93,79 @@ def _window(specification: WindowEncoder, d_in: int, directions: Directions) -> 
     return Stack(layers)
 
 
-def _in_directions(directions: Directions, layer: Callable[[], SequenceLayer]) -> SequenceLayer:
-    """One layer from left to right, or two in both directions."""
+def _build_directions(directions: tables.Directions, layer: Callable[[], SequenceLayer]) -> SequenceLayer:
     return Bidirectional(layer(), layer(), merge=directions.merge) if directions.bidirectional else layer()
 
 
 def build_transformer(
-    specification: TransformerEncoder, *, d_in: int, is_causal: bool = True, d_memory: int | None = None
+    specification: tables.TransformerEncoder, *, d_in: int, is_causal: bool = True, d_memory: int | None = None
 ) -> SequenceLayer:
-    """The layers of a Transformer, behind a projection of the input if it has another size. With `d_memory`, a decoder.
+    """Build a Transformer (with `d_memory` a decoder), after a projection if `d_in` differs from its size.
 
-    Raises MemoryError as `build_encoder`.
+    Raises MemoryError like `build_encoder`.
     """
     _check_size(specification)
     transformer = Transformer(
-        **specification.model_dump(exclude={"kind", "origin", "context"}),
-        max_positions=specification.context,
-        is_causal=is_causal,
-        d_memory=d_memory,
-    )
+        **specification.model_dump(exclude={"kind", "origin", "context"}), max_positions=specification.context,
+        is_causal=is_causal, d_memory=d_memory,
+    )  # fmt: skip
     if d_in == transformer.d_in:
         return transformer
     if specification.d_input is not None:
         raise ValueError(f"encoder.d_input is {specification.d_input}, and the features have {d_in}")
-    return Stack(
-        [Pointwise(nn.Linear(d_in, specification.d_model), d_in=d_in, d_out=specification.d_model), transformer]
-    )
+    d_model = specification.d_model
+    return Stack([Pointwise(nn.Linear(d_in, d_model), d_in=d_in, d_out=d_model), transformer])
 
 
-def in_two_halves(encoder: EncoderSpecification | OriginEncoder, directions: Directions) -> bool:
-    """Whether each half of the output is of one direction. Further layers over a window mix the directions."""
+def in_two_halves(encoder: tables.EncoderSpecification | tables.OriginEncoder, directions: tables.Directions) -> bool:
+    """Return whether the output features are the forward features followed by the backward features."""
     match encoder:
-        case TransformerEncoder() | NoEncoder():
+        case tables.TransformerEncoder() | tables.NoEncoder():
             return False
-        case WindowEncoder(num_layers=count) if count > 1:
+        case tables.WindowEncoder(num_layers=count) if count > 1:  # upper layers mix the directions
             return False
     return directions.bidirectional and directions.merge == "concatenate"
 
 
 def build_decoder(
-    decoder: EncoderSpecification, attention: Attention, *, d_in: int, d_memory: int, both_ways: bool
+    decoder: tables.EncoderSpecification, attention: tables.Attention, *, d_in: int, d_memory: int, both_ways: bool
 ) -> SequenceLayer:
-    """The layers of a decoder. `both_ways`: the halves of the memory's features are of the two directions.
+    """Build the layers of a decoder. With `both_ways`, each half of the memory's features belongs to one direction.
 
-    Raises ValueError for tables that do not go together.
+    Raises ValueError if the tables contradict each other.
     """
     match decoder:
-        case TransformerEncoder():
+        case tables.TransformerEncoder():
             if attention.kind != "scaled-dot" or attention.feeding:
                 raise ValueError('a transformer as decoder has attention.kind = "scaled-dot", without feeding')
             return build_transformer(decoder, d_in=d_in, d_memory=d_memory)
-        case WindowEncoder() | NoEncoder():
-            raise ValueError(f"decoder.kind {decoder.kind} has no state that could begin with the source")
-    return _begun(decoder, attention, d_in, d_memory, both_ways)
+        case tables.WindowEncoder() | tables.NoEncoder():
+            raise ValueError(f"decoder.kind {decoder.kind} has no state that can be initialized from the source")
+    return _build_recurrent_decoder(decoder, attention, d_in, d_memory, both_ways)
 
 
-def _begun(
-    decoder: CellsSpecification, attention: Attention, d_in: int, d_memory: int, both_ways: bool
+def _build_recurrent_decoder(
+    decoder: tables.CellsSpecification, attention: tables.Attention, d_in: int, d_memory: int, both_ways: bool
 ) -> SequenceLayer:
-    """Layers that begin with the source's last state. Attention follows them, or is a part of their step."""
     d_more = d_memory if attention.kind == "none" else decoder.d_model if attention.feeding else 0
     if decoder.d_model % attention.num_heads:
-        raise ValueError(f"attention.num_heads {attention.num_heads} cannot share decoder.d_model {decoder.d_model}")
-    cells = build_encoder(decoder, d_in=d_in + d_more, directions=ONE_WAY)
-    begun = FromContext(cells, d_memory, bidirectional=both_ways)
+        raise ValueError(
+            f"decoder.d_model {decoder.d_model} is not divisible by attention.num_heads {attention.num_heads}"
+        )
+    cells = build_encoder(decoder, d_in=d_in + d_more, directions=tables.ONE_WAY)
+    started = FromContext(cells, d_memory, bidirectional=both_ways)
     if attention.kind == "none":
-        return WithContext(begun, d_memory, bidirectional=both_ways)
+        return WithContext(started, d_memory, bidirectional=both_ways)
     attentional = AttentionalLayer(build_attention(attention, cells.d_out, d_memory))
-    layers: list[SequenceLayer] = [InputFeeding(begun, attentional)] if attention.feeding else [begun, attentional]
-    return Stack([*layers, *([Dropout(attention.dropout, d_in=attentional.d_out)] if attention.dropout else [])])
+    layers: list[SequenceLayer] = [InputFeeding(started, attentional)] if attention.feeding else [started, attentional]
+    if attention.dropout:
+        layers.append(Dropout(attention.dropout, d_in=attentional.d_out))
+    return Stack(layers)
 
 
-def build_attention(attention: Attention, d_in: int, d_memory: int) -> CrossAttention:
-    """The attention of a recurrent decoder of `d_in` features. Raises ValueError for sizes that do not fit."""
-    match attention.kind:
-        case "dot":
-            return DotAttention(d_in, d_memory)
-        case "bilinear":
-            return BilinearAttention(d_in, d_memory)
-        case "additive":
-            return AdditiveAttention(d_in, d_memory)
-    return MultiHeadCrossAttention(d_in, d_memory, num_heads=attention.num_heads)
+def build_attention(attention: tables.Attention, d_in: int, d_memory: int) -> CrossAttention:
+    """Build the attention of a recurrent decoder of `d_in` features. Raises ValueError for inconsistent sizes."""
+    if attention.kind == "scaled-dot":
+        return MultiHeadCrossAttention(d_in, d_memory, num_heads=attention.num_heads)
+    kinds = {"dot": DotAttention, "bilinear": BilinearAttention, "additive": AdditiveAttention}
+    return kinds[attention.kind](d_in, d_memory)

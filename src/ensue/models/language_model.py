@@ -1,6 +1,4 @@
-"""A causal language model: the probability of each next token, given all tokens before it; how it reads prompts."""
-
-from __future__ import annotations
+"""Causal language models."""
 
 from collections.abc import Sequence
 
@@ -16,14 +14,14 @@ from ensue.types import Loss, Memory, State
 
 
 class LanguageModel(nn.Module):
-    """`P(w_1 .. w_n) = Π_t softmax(head(layers(features(w_<t))))[w_t]` (SLP ch. 9).
+    """A causal language model, `P(w_1 .. w_n) = Π_t softmax(head(layers(features(w_<t))))[w_t]` (SLP ch. 9).
 
-    `context` is the number of tokens that attention reads, or None for a model that reads texts of any length in
-    constant memory. Raises `ValueError` for layers that look ahead.
+    `context` is the maximum number of tokens that attention reads; None for recurrent models, which read texts of any
+    length in constant memory. Raises ValueError for layers that are not causal.
     """
 
     reads_alone = False
-    """Whether a text has to be read by itself and in order, since what was read changes more than a state of layers."""
+    """Whether rows must be read one by one, since reading changes the weights in the state (`AdaptiveModel`)."""
 
     def __init__(
         self, features: TokenEmbedding, layers: SequenceLayer, head: SoftmaxHead, *, context: int | None = None
@@ -35,80 +33,76 @@ class LanguageModel(nn.Module):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of tokens in the vocabulary, V."""
+        """The size of the vocabulary, V."""
         return self.features.vocabulary_size
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        """The state of the layers before the first token."""
+        """Return the state of the layers before the first token."""
         return self.layers.init_state(batch_size, memory)
 
     def read(
         self, ids: Int[Tensor, "B T"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d"], State]:
-        """The input of the head at each position, and the final state."""
+        """Return the input of the head at each position, and the final state."""
         h, state = self.layers(self.features(ids), state, mask=mask)
         return h, state
 
     def forward(
         self, ids: Int[Tensor, "B T"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T V"], State]:
-        """The logits of each position's next token, and the final state."""
+        """Return the logits of each position's next token, and the final state."""
         h, state = self.read(ids, state, mask=mask)
         return self.head(h), state
 
     @property
     def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
-        """The vectors and the layers that read a text."""
+        """The embedding and the layers."""
         return self.features, self.layers
 
     def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B V"], State]:
-        """The logits of the next token after one more token in each row, and the state after it."""
+        """Return the logits of the next token after one more token in each row, and the state."""
         h, state = self.layers.step(self.features(ids_t), state)
         return self.head(h), state
 
     def nats(
         self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State = None
     ) -> tuple[Float[Tensor, "B T"], State]:
-        """The surprisal in nats of each target, the token after the id in its place; and the final state."""
+        """Return the surprisal in nats of each target (the next token at each position), and the final state."""
         h, state = self.read(ids, state)
         return self.head.nats(h, targets), state
 
     def loss(
-        self,
-        ids: Int[Tensor, "B T"],
-        targets: Int[Tensor, "B T"],
-        state: State = None,
-        *,
+        self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State = None, *,
         sample: WordSample | None = None,
-    ) -> tuple[Loss, State]:
-        """The summed surprisal of all targets with their number, which training minimizes, and the final state.
+    ) -> tuple[Loss, State]:  # fmt: skip
+        """Return the sum and the number of surprisals of the targets in nats, and the final state.
 
-        With a `sample` of the vocabulary it is estimated from the words of this sample.
+        With a `sample` of the vocabulary the loss is the sampled softmax.
         """
         h, state = self.read(ids, state)
         return Loss(self.head.total_nats(h, targets, sample=sample), targets.numel()), state
 
 
-PIECE_TOKENS = 4096
-"""The number of tokens, over all rows, that are read at a time."""
+MAX_CHUNK_TOKENS = 4096
+"""The maximum number of tokens, over all rows, in one forward pass."""
 
 
 def read_prefixes(model: LanguageModel, rows: Sequence[NDArray[np.int64]], state: State = None) -> State:
-    """The state after each row's last token, from `state`; that of an empty row is as it was.
+    """Return the state after the last token of each row; an empty row keeps its state.
 
     Memory does not grow with the length of the rows, except for attention.
     """
     device = device_of(model)
-    columns = max(1, PIECE_TOKENS // len(rows))
+    columns = max(1, MAX_CHUNK_TOKENS // len(rows))
     for start in range(0, max(len(row) for row in rows), columns):
         ids, mask = padded([row[start : start + columns] for row in rows])
-        piece_mask = None if mask.all() else torch.from_numpy(mask).to(device)
-        _, state = model.read(torch.from_numpy(ids).to(device), state, mask=piece_mask)
+        chunk_mask = None if mask.all() else torch.from_numpy(mask).to(device)
+        _, state = model.read(torch.from_numpy(ids).to(device), state, mask=chunk_mask)
     return state
 
 
 def padded(rows: Sequence[NDArray[np.int64]], value: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """`rows` as one array (B, T), padded with a value on the right, and the mask (B, T) of its real places."""
+    """Return rows as an array (B, T), padded with a value on the right, and the mask (B, T) of real positions."""
     lengths = np.array([len(row) for row in rows])
     mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
     ids = np.full(mask.shape, value, np.int64)

@@ -1,9 +1,7 @@
-"""The output of each layer of a stack. Dropout, positions, norms and projections belong to the layer before them.
+"""The output of each layer of a stack, and contextual features from these outputs.
 
-`ContextualVectors` are features of words that other models have worked out in their layers.
+Dropout, positions, normalizations and projections count as a part of the layer before them.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -24,40 +22,40 @@ from ensue.nn import (
 )
 from ensue.types import State
 
-NO_LAYERS = (Pointwise, LearnedPositions, SinusoidalPositions, VariationalDropout)
+BELONG_TO_PREVIOUS = (Pointwise, LearnedPositions, SinusoidalPositions, VariationalDropout)
 
 
 def layer_outputs(
     layers: SequenceLayer, x: Float[Tensor, "B T d"], mask: Bool[Tensor, "B T"] | None = None
 ) -> list[Float[Tensor, "B T _"]]:
-    """The input of the first layer, and the output of each."""
+    """Return the input of the first layer, and the output of each layer."""
     return read_layers(layers, x, mask=mask)[0]
 
 
 def read_layers(
     layers: SequenceLayer, x: Float[Tensor, "B T d"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
 ) -> tuple[list[Float[Tensor, "B T _"]], State]:
-    """The input of the first layer, and the output of each; and the state of the layers at the end."""
+    """Return the input of the first layer and the output of each layer, and the final state."""
     if not isinstance(layers, Stack):
         y, state = layers(x, state, mask=mask)
-        return [y] if isinstance(layers, NO_LAYERS) else [x, y], state
-    found, states = [x], []
+        return [y] if isinstance(layers, BELONG_TO_PREVIOUS) else [x, y], state
+    outputs, states = [x], []
     for layer, before in zip(layers, state or [None] * len(layers), strict=True):
-        found[-1:], after = read_layers(layer, found[-1], before, mask=mask)
+        outputs[-1:], after = read_layers(layer, outputs[-1], before, mask=mask)
         states.append(after)
-    return found, tuple(states)
+    return outputs, tuple(states)
 
 
 def widened(outputs: list[Float[Tensor, "B T _"]]) -> list[Float[Tensor, "B T d"]]:
-    """All as wide as the widest, with zeros behind."""
+    """Return the outputs, padded with zeros to the maximum number of features."""
     d = max(output.shape[-1] for output in outputs)
     return [F.pad(output, (0, d - output.shape[-1])) for output in outputs]
 
 
 def output_sizes(layers: SequenceLayer) -> list[int]:
-    """The sizes of `layer_outputs`."""
+    """Return the number of features of each of the `layer_outputs`."""
     if not isinstance(layers, Stack):
-        return [layers.d_out] if isinstance(layers, NO_LAYERS) else [layers.d_in, layers.d_out]
+        return [layers.d_out] if isinstance(layers, BELONG_TO_PREVIOUS) else [layers.d_in, layers.d_out]
     sizes = [layers.d_in]
     for layer in layers:
         sizes[-1:] = output_sizes(layer)
@@ -65,16 +63,16 @@ def output_sizes(layers: SequenceLayer) -> list[int]:
 
 
 class LayersShape(NamedTuple):
-    """The vectors of words in another model: L layers of d numbers each."""
+    """The number of layers, and of features of each layer, of another model."""
 
     num_layers: int
     d: int
 
 
 class ContextualVectors(nn.Module):
-    """The layers of other models, one tensor (B, T, L, d) for each, as features (B, T, d_out).
+    """Features (B, T, d_out) from the outputs (B, T, L, d) of L layers of each of several models.
 
-    Those of a model are added up with trained weights, or stand side by side.
+    The layers of a model are summed with trained weights, or concatenated.
     """
 
     def __init__(self, shapes: Sequence[LayersShape], *, mix: Literal["sum", "concatenate"]) -> None:
@@ -84,5 +82,5 @@ class ContextualVectors(nn.Module):
         self.d_out = sum(shape.d if is_sum else shape.num_layers * shape.d for shape in shapes)
 
     def forward(self, layers: Sequence[Float[Tensor, "B T _ _"]]) -> Float[Tensor, "B T d_out"]:
-        """The features of a batch."""
-        return torch.cat([mix(part) for mix, part in zip(self.mixes, layers, strict=True)], dim=-1)
+        """Return the features of a batch."""
+        return torch.cat([mix(outputs) for mix, outputs in zip(self.mixes, layers, strict=True)], dim=-1)

@@ -1,6 +1,4 @@
-"""A masked language model: the probability of tokens that were hidden, given all tokens around them."""
-
-from __future__ import annotations
+"""Masked language models."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,37 +17,37 @@ from ensue.types import exact
 
 
 class MaskedNats(NamedTuple):
-    """The surprisals (N,) of N hidden tokens in float64, and whether each was the most probable one."""
+    """The surprisals (N,) of N masked tokens in float64, and the mask (N,) of tokens that were the most probable."""
 
     nats: Tensor
     is_best: Tensor
 
 
 class MaskedLanguageModel(nn.Module):
-    """`P(w_t | text) = softmax(head(h_t))[w_t]` with `h = layers(E[w] + S[segment])` (Devlin et al. 2019).
+    """A masked language model, `P(w_t | text) = softmax(head(layers(E[w] + S[segment])_t))[w_t]` (Devlin et al. 2019).
 
-    The layers add positions; `context` is the number of positions that are read at once. `segments` are vectors for the
-    parts of an input, if there are any. Without a `head` it gives vectors alone. With `pooler` it keeps the published
-    `tanh(W_p h_1 + b_p)` of the first position; with `next_sentence` this says whether the second part follows the
-    first. Raises `ValueError` for layers that look only back, and for `next_sentence` without segments.
+    Args:
+        features: The token embedding E.
+        layers: Bidirectional layers, which add positions.
+        head: The softmax; None for a model that only returns vectors.
+        context: The largest number of positions.
+        segments: The segment embedding S.
+        pooler: Whether the model has a pooler `tanh(W_p h_1 + b_p)` of the first position.
+        next_sentence: Whether a head on the pooler predicts whether the second segment follows the first segment.
+
+    Raises:
+        ValueError: The layers are causal, or next-sentence prediction lacks two segments.
     """
 
     def __init__(
-        self,
-        features: TokenEmbedding,
-        layers: Transformer,
-        head: TransformedSoftmaxHead | None,
-        *,
-        context: int,
-        segments: TokenEmbedding | None = None,
-        pooler: bool = False,
-        next_sentence: bool = False,
-    ) -> None:
+        self, features: TokenEmbedding, layers: Transformer, head: TransformedSoftmaxHead | None, *, context: int,
+        segments: TokenEmbedding | None = None, pooler: bool = False, next_sentence: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         if layers.is_causal:
             raise ValueError("a masked language model's layers look in both directions")
         if next_sentence and (segments is None or segments.vocabulary_size < 2):
-            raise ValueError("a model of next sentences has two segments at least")
+            raise ValueError("next-sentence prediction needs at least two segments")
         self.features, self.segments, self.layers, self.context = features, segments, layers, context
         self.head = head
         d = layers.d_out
@@ -58,7 +56,7 @@ class MaskedLanguageModel(nn.Module):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of tokens in the vocabulary, V."""
+        """The size of the vocabulary, V."""
         return self.features.vocabulary_size
 
     @property
@@ -67,98 +65,84 @@ class MaskedLanguageModel(nn.Module):
         return sum(isinstance(layer, PostNormBlock) for layer in self.layers)
 
     def forward(
-        self,
-        ids: Int[Tensor, "B T"],
-        mask: Bool[Tensor, "B T"] | None = None,
+        self, ids: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T d"]:
-        """The features of each position; `mask` is True on real positions, which come first (None: all).
-
-        `segments` are all 0 unless they are given. Raises `ContextError` for more positions than were learned.
-        """
-        h: Tensor = self.layers(self.input(ids, segments), mask=mask)[0]
-        return h
+    ) -> Float[Tensor, "B T d"]:  # fmt: skip
+        """Return the features of each position. `mask` is True at real positions, which come first."""
+        return self.layers(self.input(ids, segments), mask=mask)[0]
 
     def layers_of(
-        self,
-        ids: Int[Tensor, "B T"],
-        mask: Bool[Tensor, "B T"] | None = None,
+        self, ids: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
-    ) -> list[Float[Tensor, "B T d"]]:
-        """The features of each position after each block; the first are those that enter the first block."""
+    ) -> list[Float[Tensor, "B T d"]]:  # fmt: skip
+        """Return the features before the first block and after each block."""
         return layer_outputs(self.layers, self.input(ids, segments), mask)
 
     @property
     def reads_apart(self) -> bool:
-        """Whether `layers_apart` can read texts: on a CPU, with learned positions, while nobody watches."""
+        """Whether `layers_apart` supports the model: on a CPU, with learned positions, without watched taps."""
         plain = all(isinstance(layer, LearnedPositions | PostNormBlock | Pointwise) for layer in self.layers)
         rotary = any(isinstance(layer, PostNormBlock) and layer.attention.rotary is not None for layer in self.layers)
         on_cpu = self.features.weight.device.type == "cpu"
         return plain and not rotary and on_cpu and not self.training and not is_watched(self)
 
     def layers_apart(self, ids: Int[Tensor, " N"], lengths: Sequence[int]) -> list[Float[Tensor, "N d"]]:
-        """As `layers_of`, for texts of these lengths that stand one after another, without padding.
+        """Return the `layers_of` concatenated texts of these lengths, without padding.
 
-        It is fastest with texts of one length side by side.
+        This is fastest if texts of the same length are adjacent.
         """
         x = self.input(ids.unsqueeze(0))
-        found = [x]
+        outputs = [x]
         for layer in self.layers:
             if isinstance(layer, PostNormBlock):
                 x = layer.apart(x, lengths)
-                found.append(x)
+                outputs.append(x)
                 continue
             if isinstance(layer, LearnedPositions):
                 x = x + torch.cat([weight_of(layer)[:length] for length in lengths])
             else:
                 x, _ = layer(x)
-            found[-1] = x
-        return [output.squeeze(0) for output in found]
+            outputs[-1] = x
+        return [output.squeeze(0) for output in outputs]
 
     def input(self, ids: Int[Tensor, "B T"], segments: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T d"]:
-        """The input of the layers: the vectors of tokens and of segments."""
+        """Return the input of the layers: the sum of token and segment vectors."""
         x: Tensor = self.features(ids)
         if self.segments is None:
             return x
         return x + (weight_of(self.segments)[0] if segments is None else self.segments(segments))
 
     def logits(
-        self,
-        ids: Int[Tensor, "B T"],
-        places: Bool[Tensor, "B T"],
-        mask: Bool[Tensor, "B T"] | None = None,
+        self, ids: Int[Tensor, "B T"], places: Bool[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "N V"]:
-        """The logits at the N `places`, row by row."""
+    ) -> Float[Tensor, "N V"]:  # fmt: skip
+        """Return the logits at the N positions where `places` is True, row by row."""
         return self._head(self(ids, mask, segments)[places])
 
     def _head(self, h: Tensor) -> Tensor:
         assert self.head is not None
-        logits: Tensor = self.head(h)
-        return logits
+        return self.head(h)
 
     def hidden_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> MaskedNats:
-        """The surprisals of the `targets` that are not `NOT_HIDDEN`, row by row, from the features of all positions."""
+        """Return the surprisals of the masked tokens, at which targets are not `NOT_HIDDEN`, from the features."""
         places = targets != NOT_HIDDEN
-        wanted = targets[places]
-        logits = self._head(h[places])
-        nats = exact(F.cross_entropy(logits, wanted, reduction="none"))
-        return MaskedNats(nats, logits.argmax(1) == wanted)
+        masked_ids, logits = targets[places], self._head(h[places])
+        nats = exact(F.cross_entropy(logits, masked_ids, reduction="none"))
+        return MaskedNats(nats, logits.argmax(1) == masked_ids)
 
     def total_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
-        """The summed surprisal of the targets that are not `NOT_HIDDEN`. No other place has logits."""
+        """Return the summed surprisal of the masked tokens. Logits are computed at masked positions only."""
         places = targets != NOT_HIDDEN
         assert self.head is not None
         return self.head.total_nats(h[places], targets[places])
 
     def follows(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B 2"]:
-        """The logits of "it does not follow" and "it follows", from the features of each row's first position."""
+        """Return the logits of "does not follow" and "follows" from the features of the first position."""
         assert self.pooler is not None
         assert self.next_sentence is not None
-        logits: Tensor = self.next_sentence(self.pooler(h[:, 0]))
-        return logits
+        return self.next_sentence(self.pooler(h[:, 0]))
 
 
 def is_next_nats(logits: Float[Tensor, "B 2"], follows: Bool[Tensor, " B"]) -> Float[Tensor, ""]:
-    """The summed surprisal of whether the second parts follow."""
+    """Return the summed loss of next-sentence prediction."""
     return F.cross_entropy(logits, follows.to(torch.int64), reduction="sum")

@@ -1,10 +1,9 @@
-"""Properties of any model: its size, its device, its mode, its precision."""
-
-from __future__ import annotations
+"""Functions for any model: size, device, copies, evaluation mode, bfloat16."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
+from inspect import unwrap
 from typing import TypeVar
 
 import torch
@@ -16,65 +15,75 @@ from ensue.nn.attention.blocks import FeedForward
 from ensue.nn.layer import Recurrent
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
-OF_TRANSFORMERS = (MultiHeadAttention, MultiHeadCrossAttention, FeedForward)
+OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
+TRANSFORMER_LAYERS = (MultiHeadAttention, MultiHeadCrossAttention, FeedForward)
 
 
 def count_parameters(model: nn.Module) -> int:
-    """The number of all parameters, also of frozen ones; shared ones are counted once, whole numbers are none."""
+    """Return the number of floating-point parameters, trained or frozen. Shared parameters count once."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.is_floating_point())
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """The device of a model's parameters."""
+    """Return the device of a model's parameters."""
     return next(model.parameters()).device
 
 
 def copied(model: ModelT, parameters: Mapping[str, Tensor]) -> ModelT:
-    """A copy of a model with these parameters, by name; they are not copied, and not trained."""
+    """Return a copy of a model with these tensors as frozen parameters, by name. The tensors are not copied."""
     memo = {id(old): nn.Parameter(parameters[name], requires_grad=False) for name, old in model.named_parameters()}
     return deepcopy(model, memo)
 
 
-def parts_of(model: nn.Module) -> list[nn.Module]:
-    """The model and all its parts, a part that is shared as often as it occurs; faster than `model.modules()`."""
-    parts = [model]
-    for part in parts:  # which grows meanwhile
-        parts += [child for child in part._modules.values() if child is not None]
-    return parts
+def all_modules(model: nn.Module) -> list[nn.Module]:
+    """Return the model and all its submodules, shared submodules repeatedly. It is faster than `model.modules()`."""
+    modules = [model]
+    for module in modules:  # grows during the loop
+        modules += [child for child in module._modules.values() if child is not None]
+    return modules
+
+
+def eager(kind: type[OptimizerT]) -> type[OptimizerT]:
+    """Remove torch's wrappers of an optimizer's methods. Their first call imports `torch.compile` (1 s, 55 MB)."""
+    for name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
+        setattr(kind, name, unwrap(getattr(kind, name)))
+    kind.step = torch.no_grad()(unwrap(kind.step))  # type: ignore[method-assign]
+    return kind
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Puts the model into evaluation mode for the duration of a `with` block; then each part has its own mode again."""
-    training = [part for part in parts_of(model) if part.training]
+    """Put a model into evaluation mode during a `with` block, then restore the mode of each submodule."""
+    training = [module for module in all_modules(model) if module.training]
     if training:
         model.eval()
     try:
         yield
     finally:
-        for part in training:
-            part.training = True
+        for module in training:
+            module.training = True
 
 
 def put_in_bfloat16(model: nn.Module) -> bool:
-    """Puts products into bfloat16, for a model in use: those of a Transformer's attention and feed-forward layers, and
-    those of recurrent layers that read a sequence. Returns whether there are such layers.
+    """Let Transformer blocks and recurrent layers compute matrix products in bfloat16, for inference.
+
+    Returns whether the model has such layers.
     """
-    layers = [part for part in model.modules() if isinstance(part, OF_TRANSFORMERS)]
+    layers = [module for module in model.modules() if isinstance(module, TRANSFORMER_LAYERS)]
     maps = [child for layer in layers for child in layer.children() if type(child) is nn.Linear]
-    for each in maps:
-        each.to(torch.bfloat16).__class__ = Bfloat16Linear
-    recurrent = [part for part in model.modules() if isinstance(part, Recurrent)]
+    for linear in maps:
+        linear.to(torch.bfloat16).__class__ = Bfloat16Linear
+    recurrent = [module for module in model.modules() if isinstance(module, Recurrent)]
     for layer in recurrent:
         layer.in_bfloat16 = True
     return bool(maps or recurrent)
 
 
 class Bfloat16Linear(nn.Linear):
-    """A linear map whose weights are in bfloat16. Its inputs become that, and its outputs are."""
+    """A linear map with weights in bfloat16, which converts its input to bfloat16."""
 
     takes_any_type = True
 
     def forward(self, input: Tensor) -> Tensor:
-        """The map of any numbers."""
+        """Return the output in bfloat16."""
         return F.linear(input.to(self.weight.dtype), self.weight, self.bias)

@@ -1,54 +1,49 @@
-"""Texts as sets of n-grams, each with a score for every label: linear classifiers of a text, or of a pair.
+"""Linear classifiers of texts and pairs from sets of n-grams.
 
-Words are keys (`WordForms.keys`): above 0 for known words, below 0 for others, by their spelling; 0 is no word.
+Words are keys (`WordForms.keys`): positive for known words, negative hashes for unknown words, 0 for padding.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.models.modules import eager
 from ensue.nn.draws import dropped
 
 MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
 """The multiplier of the hash: 2⁶³ divided by the golden ratio, whose multiples are spread evenly (Knuth, TAOCP 6.4)."""
-
 MIN_TEXTS = 2
-"""N-grams of fewer training texts have the ratio 0, unless `least` says otherwise."""
+"""The minimum number of training texts with an n-gram; rarer n-grams have r = 0."""
 
 
 class NgramBag(nn.Module):
-    """`score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²)` over the distinct n-grams g of a text that have no unknown word.
+    """A linear classifier `score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²)` over the distinct n-grams g of a text.
 
-    The weight `r_g` is counted in the training texts and not trained (`weigh_by_ratio`, `weigh_by_idf`). N-grams share
-    `buckets` rows by a hash (Joulin et al. 2016). In training each n-gram is left out with the probability `dropout`.
-    A row whose weight is 0 says nothing and learns nothing: `keep_weighed` leaves it out, and `kept` is the number of
-    those that remain. Raises ValueError for less than two buckets.
+    N-grams with unknown words are left out. The weight `r_g` is not trained, but computed from counts of the training
+    texts (`weigh_by_ratio`, `weigh_by_idf`). A hash function maps n-grams to `buckets` rows (Joulin et al. 2016). In
+    training each n-gram is dropped with the probability `dropout`. `keep_weighed` removes rows with r = 0, which are
+    not trained; `kept` is the number of remaining rows. Raises ValueError for fewer than two buckets.
     """
 
     tables = 1
-    """The number of tables of rows."""
+    """The number of tables, of `buckets` rows each."""
 
     place: nn.Parameter | None
-    """For each row its place among those that are kept, 0 for others."""
+    """The index of each row among the remaining rows; 0 for removed rows."""
 
     def __init__(
-        self,
-        num_labels: int,
-        *,
-        longest: int = 2,
-        buckets: int = 1 << 19,
-        dropout: float = 0.0,
+        self, num_labels: int, *, longest: int = 2, buckets: int = 1 << 19, dropout: float = 0.0,
         kept: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         if buckets < 2:
-            raise ValueError(f"ngram_buckets is at least 2, not {buckets}: one place is for what is unknown")
+            raise ValueError(f"ngram_buckets is {buckets}; expected at least 2, since row 0 is for unknown words")
         self.longest, self.buckets, self.dropout = longest, buckets, dropout
         self.num_rows = self.tables * buckets
         size = self.num_rows if kept is None else 1 + kept
@@ -59,37 +54,48 @@ class NgramBag(nn.Module):
         self.register_parameter("place", None if place is None else nn.Parameter(place, requires_grad=False))
 
     def ngrams(self, words: Int[Tensor, "B T"]) -> Int[Tensor, "B N"]:
-        """The distinct n-grams of each text as rows of the table, ascending, padded with 0."""
-        return _distinct(torch.cat(list(self._rows(words, words > 0)), dim=1))
+        """Return the distinct n-grams of each text as row numbers, ascending, with zeros as padding."""
+        return _remove_duplicates(torch.cat(list(self._rows(words, words > 0)), dim=1))
 
     def _rows(self, words: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> Iterator[Int[Tensor, "B T"]]:
-        """For each length, the rows of the n-grams from each word on; 0 unless all words of the n-gram are `known`."""
-        key, whole, length = torch.zeros_like(words), torch.ones_like(known), words.shape[1]
-        following, known = (F.pad(part, (0, self.longest)) for part in (words, known))
+        """Yield, for each n, the rows of the n-grams that begin at each word; 0 if a word of the n-gram is unknown."""
+        key, complete, length = torch.zeros_like(words), torch.ones_like(known), words.shape[1]
+        following, known = (F.pad(tensor, (0, self.longest)) for tensor in (words, known))
         for n in range(self.longest):
-            key = (key + following[:, n : n + length]) * MULTIPLIER  # wraps around
-            whole = whole & known[:, n : n + length]
-            yield ((key >> 20) % (self.buckets - 1) + 1).masked_fill(~whole, 0)
+            key = (key + following[:, n : n + length]) * MULTIPLIER  # overflows, as intended for a hash
+            complete = complete & known[:, n : n + length]
+            yield ((key >> 20) % (self.buckets - 1) + 1).masked_fill(~complete, 0)
 
     def forward(self, words: Int[Tensor, "B T"]) -> Float[Tensor, "B K"]:
-        """The scores of all labels for texts of keys."""
+        """Return the scores of all labels."""
         return self.bias + self._scores(self.ngrams(words))
 
+    @property
+    def term_weights(self) -> list[nn.Parameter]:
+        """The weights of the features of a text, numbered in this order."""
+        return [self.weight]
+
+    def terms(self, words: Int[Tensor, "B T"]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
+        """Return the numbers of the features of each text, padded with 0, and their values, normalized weights r."""
+        return self._normalized(self.ngrams(words))
+
     def _scores(self, ids: Int[Tensor, "B N"]) -> Float[Tensor, "B K"]:
-        """The scores of the n-grams, without the bias."""
-        if not ids.shape[1]:  # which embedding_bag does not take
+        if not ids.shape[1]:  # unsupported by embedding_bag
             return self.weight.new_zeros(len(ids), self.weight.shape[1])
+        ids, r = self._normalized(ids)
+        return F.embedding_bag(ids, self.weight, mode="sum", per_sample_weights=r)
+
+    def _normalized(self, ids: Int[Tensor, "B N"]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
+        """Return the rows of the weights of n-grams, and r divided by its norm."""
         if self.place is not None:
             ids = F.embedding(ids, self.place.unsqueeze(1)).squeeze(2).long()
         r = F.embedding(ids, self.ratio.unsqueeze(1)).squeeze(2).masked_fill(ids == 0, 0.0)
         if self.training and self.dropout:
             r = dropped(r, self.dropout)
-        r = r / r.norm(dim=1, keepdim=True).clamp(min=1e-6)
-        scores: Tensor = F.embedding_bag(ids, self.weight, mode="sum", per_sample_weights=r)
-        return scores
+        return ids, r / r.norm(dim=1, keepdim=True).clamp(min=1e-6)
 
     def keep_weighed(self) -> int:
-        """Leaves out the rows that have been weighed as 0, before training. Returns the number of the others."""
+        """Remove the rows with r = 0 before training. Returns the number of remaining rows."""
         rows = self.ratio.detach().nonzero().squeeze(1)
         place = torch.zeros(self.num_rows, dtype=torch.int32)
         place[rows] = torch.arange(1, 1 + len(rows), dtype=torch.int32)
@@ -98,38 +104,36 @@ class NgramBag(nn.Module):
         self.weight = nn.Parameter(torch.zeros(1 + len(rows), self.weight.shape[1]))
         return len(rows)
 
-    def weigh_by_ratio(self, present: Float[Tensor, "G K"], *, least: int = MIN_TEXTS) -> None:
-        """Sets r to the largest of an n-gram's naive Bayes log-count ratios (Wang & Manning 2012).
+    def weigh_by_ratio(self, present: Float[Tensor, "G K"], *, min_texts: int = MIN_TEXTS) -> None:
+        """Set r to the largest naive Bayes log-count ratio of each n-gram (Wang & Manning 2012).
 
-        `present` counts, for each row and label, the training texts that have both.
+        `present` has the number of training texts with each row and label.
         """
         total = present.sum(1, keepdim=True)
-        met = _met(total, least)
-        inside, outside = ((counts + 1).masked_fill(~met, 0.0) for counts in (present, total - present))
+        frequent = _is_frequent(total, min_texts)
+        inside, outside = ((counts + 1).masked_fill(~frequent, 0.0) for counts in (present, total - present))
         ratios = (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
-        self.weigh(ratios.abs().amax(1).masked_fill(~met.squeeze(1), 0.0))
+        self.weigh(ratios.abs().amax(1).masked_fill(~frequent.squeeze(1), 0.0))
 
-    def weigh_by_idf(self, present: Float[Tensor, " G"], num_texts: int, *, least: int = MIN_TEXTS) -> None:
-        """Sets r to the inverse document frequency, log((1 + texts) / (1 + texts with the n-gram)) + 1.
+    def weigh_by_idf(self, present: Float[Tensor, " G"], num_texts: int, *, min_texts: int = MIN_TEXTS) -> None:
+        """Set r to the inverse document frequency, log((1 + texts) / (1 + texts with the n-gram)) + 1.
 
-        `present` counts, for each row, the training texts that have it. Source: Spärck Jones 1972, smoothed as in
-        scikit-learn.
+        `present` has the number of training texts with each row (Spärck Jones 1972, smoothed as in scikit-learn).
         """
         idf = ((1 + num_texts) / (1 + present)).log() + 1
-        self.weigh(idf.masked_fill(~_met(present, least), 0.0))
+        self.weigh(idf.masked_fill(~_is_frequent(present, min_texts), 0.0))
 
     def weigh(self, ratio: Float[Tensor, " G"]) -> None:
-        """Sets r."""
+        """Set the weights r."""
         self.ratio = nn.Parameter(ratio, requires_grad=False)
 
 
 class PairBag(NgramBag):
-    """`score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²) + Σ_n o_n v_nk` over the n-grams g of two texts, also with unknown
-    words.
+    """A linear classifier of pairs, `score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²) + Σ_n o_n v_nk`.
 
-    An n-gram of both texts and the same n-gram of only one text have different rows, in two tables. The overlap is the
-    share of a text's n-grams that the other text has too. For each n there are two overlaps o, the smaller and the
-    larger one. So the order of the texts makes no difference.
+    The sum is over the n-grams g of two texts, including unknown words. N-grams of both texts have rows in the second
+    table, n-grams of one text in the first. The overlap o of a text is the share of its n-grams that are also in the
+    other text. For each n the two overlaps are sorted, so that the order of the texts makes no difference.
     """
 
     tables = 2
@@ -139,43 +143,192 @@ class PairBag(NgramBag):
         self.overlap = nn.Parameter(torch.zeros(2 * longest, num_labels))
 
     def ngrams(self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]) -> Int[Tensor, "B N"]:  # type: ignore[override]
-        """The distinct n-grams of both texts as rows, padded with 0."""
+        """Return the distinct n-grams of both texts as rows, padded with 0."""
         return self.compare(words, others)[0]
 
     def compare(
         self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]
     ) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B o"]]:
-        """The distinct n-grams as rows, with those of both texts in the second table; and the overlaps."""
-        found, overlaps = [], []
+        """Return the distinct n-grams as rows (shared n-grams in the second table), and the overlaps."""
+        all_rows, overlaps = [], []
         for rows in zip(self._rows(words, words != 0), self._rows(others, others != 0), strict=True):
-            one, other = map(_distinct, rows)
-            both, shared = _marked(one, other)
-            found.append(both + self.buckets * shared)
-            sizes = torch.stack([one.count_nonzero(1), other.count_nonzero(1)], dim=1).clamp(min=1)
+            first, second = map(_remove_duplicates, rows)
+            union, shared = _union(first, second)
+            all_rows.append(union + self.buckets * shared)
+            sizes = torch.stack([first.count_nonzero(1), second.count_nonzero(1)], dim=1).clamp(min=1)
             overlaps.append((shared.sum(1, keepdim=True) / sizes).sort(dim=1).values)
-        return torch.cat(found, dim=1), torch.cat(overlaps, dim=1)
+        return torch.cat(all_rows, dim=1), torch.cat(overlaps, dim=1)
+
+    @property
+    def term_weights(self) -> list[nn.Parameter]:
+        """The weights of the features of a pair: n-grams, then overlaps."""
+        return [self.weight, self.overlap]
+
+    def terms(  # type: ignore[override]
+        self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]
+    ) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
+        """Return the numbers of the features of each pair, padded with 0, and their values."""
+        ids, overlaps = self.compare(words, others)
+        ids, r = self._normalized(ids)
+        numbers = len(self.weight) + torch.arange(overlaps.shape[1]).expand_as(overlaps)
+        return torch.cat((ids, numbers), dim=1), torch.cat((r, overlaps), dim=1)
 
     def forward(self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]) -> Float[Tensor, "B K"]:  # type: ignore[override]
-        """The scores of all labels for pairs of texts of keys."""
+        """Return the scores of all labels for pairs of texts."""
         ids, overlaps = self.compare(words, others)
         return self.bias + self._scores(ids) + overlaps @ self.overlap
 
 
-def _distinct(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
-    """Each row in ascending order, with 0 in place of repeated numbers."""
+def _remove_duplicates(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
+    """Sort each row, and replace repeated numbers by 0."""
     ids = ids.sort(dim=1).values
     return ids.masked_fill(F.pad(ids[:, 1:] == ids[:, :-1], (1, 0)), 0)
 
 
-def _marked(one: Int[Tensor, "B N"], other: Int[Tensor, "B M"]) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
-    """The numbers of two sets, each once, with zeros between them, and which of them are in both sets."""
-    ids = torch.cat((one, other), dim=1).sort(dim=1).values
-    again = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] > 0)
-    return ids.masked_fill(F.pad(again, (0, 1)), 0), F.pad(again, (1, 0))
+def _union(first: Int[Tensor, "B N"], second: Int[Tensor, "B M"]) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
+    """Return the union of two sets of numbers, padded with 0, and a mask of their intersection."""
+    ids = torch.cat((first, second), dim=1).sort(dim=1).values
+    is_repeated = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] > 0)
+    return ids.masked_fill(F.pad(is_repeated, (0, 1)), 0), F.pad(is_repeated, (1, 0))
 
 
-def _met(total: Float[Tensor, "G ..."], least: int) -> Bool[Tensor, "G ..."]:
-    """Which n-grams count. Row 0 is for padding and unknown words."""
-    met = total >= least
-    met[0] = False
-    return met
+def _is_frequent(total: Float[Tensor, "G ..."], min_texts: int) -> Bool[Tensor, "G ..."]:
+    """Return a mask of the n-grams in enough texts, without row 0, which is for padding and unknown words."""
+    frequent = total >= min_texts
+    frequent[0] = False
+    return frequent
+
+
+MAX_TEXTS = 5_000
+"""The maximum number of texts, since memory and time are quadratic in it."""
+MAX_CHUNK_TEXTS, CHUNK_ELEMENTS = 32, 1 << 24
+"""The maximum number of columns of the Gram matrix that are computed together, and of elements of their products."""
+NUM_FOLDS = 5
+STRENGTHS = tuple(10 ** (power / 2) for power in range(-1, 8))
+"""The factors C of the summed cross-entropy beside ½ ‖w‖² that are tried, in ascending order."""
+JITTER = 1e-7
+"""A multiple of the identity that is added to the Gram matrix, since equal texts make it singular."""
+
+
+@eager
+class LBFGS(torch.optim.LBFGS):
+    """The limited-memory BFGS method (Liu & Nocedal 1989)."""
+
+
+class Solution(NamedTuple):
+    """The result of `solve`."""
+
+    strength: float
+    """The chosen factor C."""
+    logits: Float[Tensor, "N K"]
+    """The logits of each text by a model that was trained without the fold of the text."""
+    loss: Tensor
+    """The summed cross-entropy of these logits, in nats."""
+
+
+class _Features(NamedTuple):
+    """A sparse matrix X (N, G) of texts and features, such as normalized weights r of n-grams, in float64."""
+
+    rows: Int[Tensor, " E"]
+    columns: Int[Tensor, " E"]
+    values: Float[Tensor, " E"]
+    sizes: list[int]
+    """The numbers of features of each table of weights."""
+    num_texts: int
+
+    @classmethod
+    def of(cls, bag: NgramBag, batches: Iterable[tuple[Tensor, tuple[Tensor, ...]]], num_texts: int) -> Self:
+        """Return the features of texts from batches of their numbers and of the keys of their words."""
+        rows, columns, values = [], [], []
+        for numbers, texts in batches:
+            ids, r = bag.terms(*texts)
+            row, place = ids.nonzero(as_tuple=True)
+            rows.append(numbers[row])
+            columns.append(ids[row, place])
+            values.append(r[row, place].double())
+        return cls(torch.cat(rows), torch.cat(columns), torch.cat(values), [*map(len, bag.term_weights)], num_texts)
+
+    def gram(self) -> Float[Tensor, "N N"]:
+        """Return X Xᵀ, with `JITTER` on the diagonal."""
+        gram = JITTER * torch.eye(self.num_texts, dtype=self.values.dtype)
+        count = max(1, min(MAX_CHUNK_TEXTS, CHUNK_ELEMENTS // (len(self.values) + sum(self.sizes))))
+        for start in range(0, self.num_texts, count):
+            inside = (self.rows >= start) & (self.rows < start + count)
+            dense = self.values.new_zeros(sum(self.sizes), min(count, self.num_texts - start))
+            place = self.columns[inside], self.rows[inside] - start
+            dense.index_put_(place, self.values[inside], accumulate=True)  # the hashes of two n-grams may be equal
+            products = self.values.unsqueeze(1) * dense[self.columns]
+            gram[:, start : start + count].index_add_(0, self.rows, products)
+        return gram
+
+    def multiply(self, a: Float[Tensor, "N K"]) -> tuple[Tensor, ...]:
+        """Return Xᵀ a, a tensor for each table of weights."""
+        product = a.new_zeros(sum(self.sizes), a.shape[1])
+        product.index_add_(0, self.columns, self.values.unsqueeze(1) * a[self.rows])
+        return torch.split(product, self.sizes)
+
+
+def solve(
+    bag: NgramBag, batches: Iterable[tuple[Tensor, tuple[Tensor, ...]]], targets: Tensor, folds: Int[Tensor, " N"], *,
+    weights: Float[Tensor, " K"] | None, multiple: bool,
+) -> Solution:  # fmt: skip
+    """Set the weights w of `bag` to the minimum of C Σ cross-entropy + ½ ‖w‖², by L-BFGS.
+
+    The minimum is a sum over the texts, w = Xᵀ a (Kimeldorf & Wahba 1970). With the Cholesky factor L of the Gram
+    matrix X Xᵀ, the logits are L v for v = Lᵀ a, and ‖w‖ = ‖v‖. So the number of unknowns is that of the texts.
+
+    Args:
+        bag: The bag in evaluation mode. Its weights r of n-grams are set, and do not depend on the labels.
+        batches: Batches of the numbers of texts (B,), and the keys of the words (B, T) of these texts, or of the first
+            and the second texts of pairs.
+        targets: The ids of labels (N,), or with `multiple` indicators (N, K), or probabilities (N, K).
+        folds: The number of the fold of each text, with two distinct numbers or more.
+        weights: The weights of the labels in the loss; None: 1.
+        multiple: Whether labels are independent of each other.
+
+    Returns:
+        The factor C with the least cross-entropy in cross-validation, and the logits of the left-out texts.
+    """
+    features = _Features.of(bag, batches, len(targets))
+    factor = torch.linalg.cholesky(features.gram())
+    targets = targets.to(factor.dtype) if targets.dim() == 2 else targets
+    factors = None if weights is None else weights.to(factor.dtype)
+    cross_entropy = partial(F.cross_entropy, weight=factors, reduction="sum")
+    loss = (
+        partial(F.binary_cross_entropy_with_logits, pos_weight=factors, reduction="sum") if multiple else cross_entropy
+    )
+
+    def fit(v: Tensor, bias: Tensor, rows: Tensor, strength: float) -> tuple[Tensor, Tensor]:
+        v, bias, inputs = v.clone().requires_grad_(), bias.clone().requires_grad_(), factor[rows]
+        optimizer = LBFGS(
+            [v, bias], max_iter=100, tolerance_grad=1e-6, tolerance_change=1e-9, line_search_fn="strong_wolfe"
+        )
+
+        def objective() -> Tensor:
+            optimizer.zero_grad()
+            mean = (loss(bias + inputs @ v, targets[rows]) + v.square().sum() / (2 * strength)) / len(inputs)
+            mean.backward()  # type: ignore[no-untyped-call]
+            return mean
+
+        optimizer.step(objective)  # type: ignore[no-untyped-call]
+        return v.detach(), bias.detach()
+
+    zeros = factor.new_zeros(len(factor), len(bag.bias)), factor.new_zeros(len(bag.bias))
+    best = Solution(STRENGTHS[0], zeros[0], torch.tensor(math.inf))
+    solutions = dict.fromkeys(sorted({*folds.tolist()}), zeros)
+    for strength in STRENGTHS:
+        logits = torch.empty_like(zeros[0])
+        for fold, start in solutions.items():
+            solutions[fold] = v, bias = fit(*start, folds != fold, strength)
+            logits[folds == fold] = bias + factor[folds == fold] @ v
+        total = loss(logits, targets)
+        if total >= best.loss:
+            break
+        best = Solution(strength, logits, total)
+    v, bias = fit(*zeros, folds >= 0, best.strength)
+    a = torch.linalg.solve_triangular(factor.t(), v, upper=True)
+    with torch.no_grad():
+        bag.bias.copy_(bias)
+        for table, weights_of_table in zip(bag.term_weights, features.multiply(a), strict=True):
+            table.copy_(weights_of_table)
+    return best

@@ -1,10 +1,8 @@
 """The tables of a recipe that describe its layers: `[encoder]`, `[tokens]`, `[directions]`, `[head]`.
 
-`build_text.py` and extensions make modules of them. Each encoder has a class with its keys; encoders with the same keys
-share one. The table is the same in every task. Unknown keys are errors, also those of another encoder.
+`build_text.py` and extensions build modules from these tables, which are the same in every task. Each kind of encoder
+has a class with its keys; kinds with the same keys share a class. Unknown keys, and keys of other kinds, are errors.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -14,19 +12,19 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias,
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-if TYPE_CHECKING:  # it needs torch, which recipes do not
+if TYPE_CHECKING:  # imports torch, which recipes do not need
     from ensue.nn import SequenceLayer
 
-LARGEST = 1_000_000
-Size = Annotated[int, Field(ge=1, le=LARGEST)]
-SizeOrZero = Annotated[int, Field(ge=0, le=LARGEST)]
+MAX_SIZE = 1_000_000
+Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
+SizeOrZero = Annotated[int, Field(ge=0, le=MAX_SIZE)]
 Few = Annotated[int, Field(ge=0, le=100)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Clip = Annotated[float, Field(gt=0, le=1e6)]
 
 
-def _is_text(path: str) -> str:
+def _check_utf8(path: str) -> str:
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -34,12 +32,12 @@ def _is_text(path: str) -> str:
     return path
 
 
-Path = Annotated[str, AfterValidator(_is_text)]
-"""A path, which TOML can hold."""
+Path = Annotated[str, AfterValidator(_check_utf8)]
+"""A path in UTF-8, as TOML files need."""
 
 
 class Table(BaseModel):
-    """Values that are strict in their types and keys and never change: the tables of a recipe, and other settings."""
+    """The base of the tables of a recipe: immutable, with strict types and without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True, serialize_by_alias=True)
 
@@ -49,32 +47,34 @@ class Encoder(Table):
 
     kind: str
     origin: Path = Field(default="", alias="from")
-    """The directory of a run from whose weights these layers begin."""
+    """The directory of a run whose weights initialize these layers."""
     d_model: Size = 256
-    """Features of a layer's output (for two directions, of each)."""
+    """Features of a layer's output, in each direction."""
     num_layers: Layers = 1
-    """Layers, one after another."""
+    """The number of layers."""
     dropout: Share = 0.0
-    """Dropout on the output of every layer; for a window network, a depth-gated or a grid stack only of the last."""
+    """Dropout on the output of every layer; for a window network, a depth-gated or a grid stack only on the last
+    output.
+    """
 
 
 class RecurrentEncoder(Encoder):
-    """The keys of recurrent encoders. A subclass has the classes of its layers, and their keys."""
+    """The keys of all recurrent encoders. Subclasses name the classes of layers and add the keys of these layers."""
 
     cells: ClassVar[Mapping[str, str]] = {}
-    """The class of a layer, "module:name", for each kind. Its arguments are `d_in`, `d_model`, and all keys of this
-    table that it has a keyword for.
+    """The class of a layer, "module:name", for each kind. Its arguments are `d_in`, `d_model`, and the keys of this
+    table that are among its parameters.
     """
     is_stack: ClassVar[bool] = False
-    """Whether one cell makes all layers."""
+    """Whether a single module contains all layers."""
     dropout_kind: Literal["plain", "variational"] = "plain"
-    """plain: a new mask at every position; variational: one mask for a whole segment or text."""
+    """plain: a new mask at every position; variational: one mask for all positions of a segment or text."""
     dropout_input: Share = 0.0
     """Dropout on the input of the first layer."""
     residual: bool = False
-    """Whether each layer from the second on adds its input to its output."""
+    """Whether each layer from the second on has a residual connection."""
 
-    def layer(self, d_in: int) -> SequenceLayer:
+    def layer(self, d_in: int) -> "SequenceLayer":
         """Return a new causal layer from `d_in` features to `d_model`."""
         cell: Callable[..., SequenceLayer] = resolve_name(self.cells[self.kind])
         keys = signature(cell).parameters.keys() & type(self).model_fields.keys()
@@ -92,8 +92,8 @@ class ZoneoutEncoder(HiddenEncoder):
     """The keys of encoders with zoneout."""
 
     zoneout_hidden: Share = 0.0
-    """Chance that a unit of the hidden state keeps its old value at a position; in evaluation, the
-    old value's weight.
+    """Probability that a unit of the hidden state keeps its old value at a position; in evaluation, the weight of the
+    old value.
     """
 
 
@@ -101,7 +101,7 @@ class CellEncoder(ZoneoutEncoder):
     """The keys of encoders with a cell."""
 
     zoneout_cell: Share = 0.0
-    """Chance that a cell keeps its old value at a position; in evaluation, the old value's weight."""
+    """Probability that a cell keeps its old value at a position; in evaluation, the weight of the old value."""
 
 
 class WindowEncoder(Encoder):
@@ -109,27 +109,27 @@ class WindowEncoder(Encoder):
 
     kind: Literal["window"]
     size: Size = 5
-    """The number of positions in the window, N (for two directions, in each)."""
+    """The number of positions in the window, in each direction."""
 
 
 class ElmanEncoder(ZoneoutEncoder):
     """The keys of `elman`."""
 
     kind: Literal["elman"]
-    cells = {"elman": "ensue.nn.recurrent.elman:Elman"}
+    cells = {"elman": "ensue.nn.recurrent.gru:Elman"}
     activation: Literal["tanh", "relu"] = "tanh"
     """The nonlinearity."""
 
 
 class LSTMEncoder(CellEncoder):
-    """The keys of `lstm` and its variants without keys of their own."""
+    """The keys of `lstm` and of variants that add no key."""
 
     kind: Literal["lstm", "peephole", "coupled", "layer-norm"]
     cells = {
         "lstm": "ensue.nn.recurrent.lstm:LSTM",
-        "peephole": "ensue.nn.recurrent.lstm_variants:PeepholeLSTM",
-        "coupled": "ensue.nn.recurrent.lstm_variants:CoupledLSTM",
-        "layer-norm": "ensue.nn.recurrent.lstm_variants:LayerNormLSTM",
+        "peephole": "ensue.nn.recurrent.lstm:PeepholeLSTM",
+        "coupled": "ensue.nn.recurrent.lstm:CoupledLSTM",
+        "layer-norm": "ensue.nn.recurrent.lstm:LayerNormLSTM",
     }
 
 
@@ -137,13 +137,13 @@ class ProjectedEncoder(CellEncoder):
     """The keys of `projected`."""
 
     kind: Literal["projected"]
-    cells = {"projected": "ensue.nn.recurrent.lstm_variants:ProjectedLSTM"}
+    cells = {"projected": "ensue.nn.recurrent.lstm:ProjectedLSTM"}
     d_cell: Size | None = None
-    """Cells of a layer, which are projected to `d_model` features; default: 2 · d_model."""
+    """Cells of a layer, whose output is projected to `d_model` features; default: 2 · d_model."""
     clip_cell: Clip | None = None
-    """The largest value of a cell, above or below zero; default: no limit."""
+    """The largest absolute value of a cell; default: no limit."""
     clip_output: Clip | None = None
-    """The largest value of an output, above or below zero; default: no limit."""
+    """The largest absolute value of an output; default: no limit."""
 
 
 class GRUEncoder(ZoneoutEncoder):
@@ -161,19 +161,23 @@ class ClockworkEncoder(HiddenEncoder):
     kind: Literal["clockwork"]
     cells = {"clockwork": "ensue.nn.recurrent.clockwork:Clockwork"}
     periods: list[Size] = Field(default=[1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
-    """Positions between two updates of a module; each divides the next. Modules share `d_model` evenly."""
+    """The number of positions between two updates of each module; each period divides the next. Each module has an
+    equal share of `d_model`.
+    """
 
     @model_validator(mode="after")
-    def _modules(self) -> Self:
+    def _check_periods(self) -> Self:
         if self.d_model % len(self.periods):
-            raise ValueError(f"has d_model {self.d_model}, which {len(self.periods)} periods cannot share evenly")
+            raise ValueError(
+                f"has d_model {self.d_model}, which is not divisible by the number of periods, {len(self.periods)}"
+            )
         if any(slow <= fast or slow % fast for fast, slow in pairwise(self.periods)):
-            raise ValueError(f"has periods of which not each is a divisor of the next: {self.periods}")
+            raise ValueError(f"has periods that do not each divide the next: {self.periods}")
         return self
 
 
 class StackEncoder(RecurrentEncoder):
-    """Recurrent encoders that are stacks of `num_layers`."""
+    """The keys of recurrent encoders with connections between layers: one module has all layers."""
 
     kind: Literal["depth-gated", "grid"]
     cells = {
@@ -183,23 +187,21 @@ class StackEncoder(RecurrentEncoder):
     is_stack = True
 
     @model_validator(mode="after")
-    def _bypasses(self) -> Self:
+    def _check_residual(self) -> Self:
         if self.residual:
-            raise ValueError(f"has residual, but {self.kind} has connections of its own between layers")
+            raise ValueError(f"has residual, but {self.kind} has other connections between layers")
         return self
 
 
 class PlainEncoder(RecurrentEncoder):
-    """Recurrent encoders without keys of their own."""
+    """The keys of recurrent encoders that add no key."""
 
     kind: Literal["mingru", "minlstm", "lru", "mogrifier", "lem"]
     cells = {
-        "mingru": "ensue.nn.recurrent.minimal:MinGRU",
-        "minlstm": "ensue.nn.recurrent.minimal:MinLSTM",
-        "lru": "ensue.nn.recurrent.lru:LRU",
-        "mogrifier": "ensue.nn.recurrent.lstm_variants:MogrifierLSTM",
-        "lem": "ensue.nn.recurrent.lem:LEM",
-    }
+        "mingru": "ensue.nn.recurrent.linear_recurrence:MinGRU", "lru": "ensue.nn.recurrent.linear_recurrence:LRU",
+        "minlstm": "ensue.nn.recurrent.linear_recurrence:MinLSTM", "lem": "ensue.nn.recurrent.gru:LEM",
+        "mogrifier": "ensue.nn.recurrent.lstm:MogrifierLSTM",
+    }  # fmt: skip
 
 
 class HeadsEncoder(RecurrentEncoder):
@@ -207,18 +209,16 @@ class HeadsEncoder(RecurrentEncoder):
 
     kind: Literal["slstm", "mlstm", "gated-deltanet", "rwkv7"]
     cells = {
-        "slstm": "ensue.nn.recurrent.xlstm:SLSTM",
-        "mlstm": "ensue.nn.recurrent.xlstm:MLSTM",
-        "gated-deltanet": "ensue.nn.recurrent.gated_deltanet:GatedDeltaNet",
-        "rwkv7": "ensue.nn.recurrent.rwkv7:RWKV7",
-    }
+        "slstm": "ensue.nn.recurrent.xlstm:SLSTM", "mlstm": "ensue.nn.recurrent.xlstm:MLSTM",
+        "gated-deltanet": "ensue.nn.recurrent.delta_rule:GatedDeltaNet", "rwkv7": "ensue.nn.recurrent.delta_rule:RWKV7",
+    }  # fmt: skip
     num_heads: Size = 4
-    """Heads of a layer, which share `d_model` evenly."""
+    """Heads of a layer; their number divides `d_model`."""
 
     @model_validator(mode="after")
-    def _shared(self) -> Self:
+    def _check_heads(self) -> Self:
         if self.d_model % self.num_heads:
-            raise ValueError(f"has d_model {self.d_model}, which {self.num_heads} heads cannot share evenly")
+            raise ValueError(f"has d_model {self.d_model}, which is not divisible by num_heads, {self.num_heads}")
         return self
 
 
@@ -226,9 +226,9 @@ class QRNNEncoder(RecurrentEncoder):
     """The keys of `qrnn`."""
 
     kind: Literal["qrnn"]
-    cells = {"qrnn": "ensue.nn.recurrent.qrnn:QRNN"}
+    cells = {"qrnn": "ensue.nn.recurrent.linear_recurrence:QRNN"}
     size: Size = 2
-    """The number of positions that the convolution reads: the last N."""
+    """The width of the causal convolution, in positions."""
 
 
 class TransformerEncoder(Encoder):
@@ -236,87 +236,88 @@ class TransformerEncoder(Encoder):
 
     kind: Literal["transformer"]
     context: Size = 128
-    """For a language model, the longest context in tokens, also the length of a training block. For whole texts, the
-    number of learned positions.
+    """For a language model, the longest context in tokens, which is also the length of a training block. For other
+    models, the number of learned positions.
     """
     num_heads: Size = 4
-    """Heads of the attention, which share `d_model`."""
+    """Attention heads; their number divides `d_model`."""
     d_feedforward: Size | None = None
     """Width of the feed-forward layers; default: 4 · d_model."""
     positions: Literal["learned", "sinusoidal", "rotary", "disentangled"] = "rotary"
-    """How positions are encoded; learned ones end at `context`. disentangled: vectors of distances, which meet queries
-    and keys, as in DeBERTa; for a model that looks in both directions.
+    """The position encoding; learned positions end at `context`. disentangled: vectors of distances, multiplied by
+    queries and keys, as in DeBERTa; for bidirectional models.
     """
     dropout_attention: Share | None = None
-    """Dropout on the weights of the attention; default: `dropout`. 0 is much faster on a CPU."""
+    """Dropout on attention weights; default: `dropout`. 0 is much faster on a CPU."""
     norm: Literal["pre", "post"] = "pre"
-    """Whether normalization is before each sublayer, or after it as published in 2017."""
+    """Whether normalization is before each sublayer, or after it as in Vaswani et al. 2017."""
     norm_input: bool = False
-    """Whether the input is normalized before the first block too, as in BERT."""
+    """Whether the input of the first block is normalized, as in BERT."""
     norm_first: bool = True
-    """Whether the attention of the first block reads a normalized input, for `norm = "pre"`; not in ModernBERT."""
+    """Whether the attention of the first block has a norm, for `norm = "pre"`; not in ModernBERT."""
     norm_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-5
-    """A number added to variances before they divide; 1e-12 in BERT."""
+    """The ε that is added to variances; 1e-12 in BERT."""
     norm_kind: Literal["layer", "rms"] = "layer"
-    """The normalization; rms: by the root of the mean square, without a bias, as in Llama."""
+    """The normalization; rms: by the root mean square, without a bias, as in Llama."""
     activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = "gelu"
-    """The nonlinearity; gelu-tanh: the GELU by a tanh, as in GPT."""
+    """The nonlinearity; gelu-tanh: the tanh approximation of GELU, as in GPT."""
     gated: bool = False
-    """Whether a second map of the input multiplies what the nonlinearity returns; with silu it is SwiGLU."""
+    """Whether feed-forward layers are gated linear units; with silu, SwiGLU."""
     parallel: bool = False
-    """Whether the feed-forward layers read what the attention reads, as in Pythia; for `norm = "pre"`."""
+    """Whether attention and feed-forward layers have the same input, as in Pythia; for `norm = "pre"`."""
     rotary_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """The share of a head's features that rotary positions turn."""
+    """The share of a head's features that rotary positions rotate."""
     rotary_base: Annotated[float, Field(ge=1, le=1e9)] = 10_000.0
     """The base of the frequencies of rotary positions."""
     neighbors: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Neighbors to each side that a position attends to, for a model that looks in both directions; 0: all."""
+    """The number of neighbors to each side that a position attends to, for bidirectional models; 0: all."""
     global_every: Annotated[int, Field(ge=0, le=1_000)] = 0
-    """Of so many blocks the first attends to all positions in spite of `neighbors`, as in ModernBERT; 0: none does."""
+    """Every n-th block, from the first on, attends to all positions in spite of `neighbors`, as in ModernBERT; 0: none.
+    """
     neighbors_base: Annotated[float, Field(ge=1, le=1e9)] | None = None
-    """The base of rotary positions in blocks that attend to neighbors alone; default: `rotary_base`."""
+    """The base of rotary positions in blocks that attend to neighbors only; default: `rotary_base`."""
     relative_buckets: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Buckets of distances, each with a trained number that is added to scores, as in MPNet; for a model that looks in
-    both directions. With disentangled positions, the buckets of a side, each with a vector.
+    """The number of buckets of distances, each with a trained bias of attention scores, as in MPNet; for bidirectional
+    models. With disentangled positions, the buckets to each side, each with a vector.
     """
     zero_writes: bool = False
-    """Whether the maps that write into the sum of a block's input and outputs start at zero, so that a block starts as
-    the identity.
+    """Whether the last linear maps of attention and feed-forward layers are initialized with 0, so that a block starts
+    as the identity.
     """
     window: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Positions that a window network in front of the first block reads, in each direction. Its output is added to its
-    input. 0: none.
+    """The size in positions of a window network before the first block, in each direction, with a residual connection.
+    0: none.
     """
     d_input: Size | None = None
-    """For a masked language model, the width of its vectors of tokens and positions, if not `d_model` (ALBERT)."""
+    """For a masked language model, the size of token and position vectors, if not `d_model` (ALBERT)."""
 
 
 class OriginEncoder(Table):
-    """The keys of `origin`: the layers of a language model, causal or masked, which are trained with the task."""
+    """The keys of `origin`: the layers of a causal or masked language model, which are fine-tuned."""
 
     kind: Literal["origin"]
     origin: Path = Field(default="", alias="from")
-    """The directory of the run whose layers they are."""
+    """The directory of the run that has the layers."""
     pooling: Literal["auto", "first", "last", "mean"] = "auto"
-    """How the vectors of a word's subwords become one; auto: first, or last in a left-to-right model."""
+    """The pooling of the vectors of a word's subwords; auto: first, or last in a causal model."""
     dropout: Share | None = None
-    """Dropout in its layers; default: as in that run."""
+    """Dropout in the layers; default: as in that run."""
     dropout_attention: Share = 0.0
-    """Dropout on the weights of the attention in its layers; above 0 training is much slower on a CPU."""
+    """Dropout on attention weights; above 0 training is much slower on a CPU."""
     language_loss: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """The weight of the loss of the next token, with a model that reads from left to right (Radford et al. 2018). 0:
-    none.
-    """
+    """The weight of an auxiliary loss of the next token, for a causal model (Radford et al. 2018). 0: none."""
 
 
 class GuestEncoder(RecurrentEncoder):
-    """The keys of an encoder of another package. A subclass has a `kind`, and `cells` or a method `layer`."""
+    """The base of encoders of other packages. A subclass has a `kind`, and `cells` or a method `layer`."""
 
 
 class NoEncoder(Table):
     """No layers: the head reads the features of each position."""
 
     kind: Literal["none"]
+    origin: Path = Field(default="", alias="from")
+    """The directory of a run that is continued."""
 
 
 if TYPE_CHECKING:
@@ -352,22 +353,22 @@ class Tokens(Table):
     d_embedding: Size = 64
     """Features of a token's vector."""
     tied: bool = False
-    """Whether the softmax shares the embedding's table (with a projection if the sizes differ)."""
+    """Whether the softmax shares the weights of the embedding (with a projection if the sizes differ)."""
     scaled: bool = True
-    """Whether the vectors of a shared table are read times √d_embedding; GPT reads them as they are."""
+    """Whether shared vectors are multiplied by √d_embedding in the input; not in GPT."""
     dropout_words: Share = 0.0
-    """Share of the vocabulary whose embeddings are zero in a training step."""
+    """Share of the vocabulary whose embeddings are set to 0 in a training step."""
 
 
 class Directions(Table):
-    """The table `[directions]`: how an encoder reads a whole text."""
+    """The table `[directions]`: the directions in which an encoder reads a text."""
 
     bidirectional: bool = True
-    """Whether a position also depends on later ones: by a second layer from right to left, or by attention to both
+    """Whether a position also depends on later positions: by a second layer from right to left, or by attention to both
     sides.
     """
     merge: Literal["concatenate", "sum", "product", "mean"] = "concatenate"
-    """How the outputs of two directions become one (not for attention)."""
+    """How the outputs of the two directions are merged (not for attention)."""
 
 
 class PairTokens(Table):
@@ -376,25 +377,25 @@ class PairTokens(Table):
     d_embedding: Size = 256
     """Features of a token's vector."""
     tied: Literal["none", "target", "all"] = "target"
-    """The tables that are shared. target: the softmax has the table of the target's tokens; all: the source's tokens
-    have it, too, and both sides have one vocabulary.
+    """Weight sharing. target: the softmax shares the target embedding; all: the source embedding is the same, too, and
+    both sides have one vocabulary.
     """
     dropout_words: Share = 0.0
-    """Share of each vocabulary whose embeddings are zero in a training step."""
+    """Share of each vocabulary whose embeddings are set to 0 in a training step."""
 
 
 class Attention(Table):
-    """The table `[attention]`: how a decoder reads the source."""
+    """The table `[attention]`: the attention of a decoder to the source."""
 
     kind: Literal["scaled-dot", "dot", "bilinear", "additive", "none"] = "scaled-dot"
-    """The score of a position of the source: scaled-dot (Vaswani et al. 2017), dot and bilinear (Luong et al. 2015),
-    additive (Bahdanau et al. 2015). none: the decoder knows the encoder's last state alone, at its start and at every
-    position. A Transformer's decoder has scaled-dot.
+    """The score function: scaled-dot (Vaswani et al. 2017), dot and bilinear (Luong et al. 2015), additive (Bahdanau et
+    al. 2015). none: the decoder reads the encoder's last state, at its start and at every position. A Transformer
+    decoder has scaled-dot.
     """
     num_heads: Size = 1
     """Heads of a recurrent decoder's scaled-dot attention."""
     feeding: bool = False
-    """Whether a recurrent decoder reads, with each token, the last output of the attention (input feeding)."""
+    """Input feeding: whether a recurrent decoder reads the last output of the attention with each token."""
     dropout: Share = 0.0
     """Dropout on the output of the attention of a recurrent decoder."""
 
@@ -405,28 +406,28 @@ class TextHead(Table):
     copying: bool = False
     """Whether words of the source can be copied (pointer-generator, See et al. 2017)."""
     coverage: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """The weight of the loss for attending twice to the same place, with copying; 0: no coverage."""
+    """The weight of the coverage loss, for copying models: it penalizes repeated attention to a position. 0: none."""
     label_smoothing: Share = 0.0
-    """Share of the probability that is spread over the vocabulary in training."""
+    """Share of the target probability that is spread over the vocabulary in training."""
 
 
 class WordHead(Table):
     """The table `[head]` of a language model."""
 
     sampled: Annotated[int, Field(ge=0, le=100_000_000)] = 0
-    """Words that stand for the whole vocabulary in a training step, the same for all positions; 0: all words. Scores
-    are always by all words.
+    """Sampled softmax: the number of words in the softmax of a training step, the same words for all positions; 0: all
+    words. Evaluation uses all words.
     """
     sampled_power: Annotated[float, Field(ge=0, le=2)] = 1.0
-    """The words of a step are drawn in proportion to their counts to this power; 0: evenly."""
+    """The exponent α of the distribution of sampled words, count^α; 0: uniform."""
 
 
 ONE_WAY = Directions(bidirectional=False)
-"""From left to right, as a language model reads."""
+"""The directions of a causal model."""
 
 
 def describe_encoder(encoder: Encoder | OriginEncoder | NoEncoder) -> str:
-    """A description such as `lstm 2×256`."""
+    """Return a description such as `lstm 2×256`."""
     if isinstance(encoder, OriginEncoder):
         return f"the layers of {encoder.origin}" if encoder.origin else "the layers of another run"
     if isinstance(encoder, NoEncoder):

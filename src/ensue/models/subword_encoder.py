@@ -1,6 +1,4 @@
-"""The layers of a language model, causal or masked, that read the subwords of texts and give vectors of words."""
-
-from __future__ import annotations
+"""Vectors of words from the layers of a causal or masked language model that reads subwords."""
 
 from typing import NamedTuple, Self
 
@@ -14,111 +12,106 @@ from ensue.nn.draws import RowSlice, drawing_rows, is_sharded
 
 
 class Subwords(NamedTuple):
-    """A batch of texts as subwords: W windows, since a long text has several, and where the vectors of words come from.
+    """A batch of B texts as W windows of subwords, and the mapping from subwords to word vectors.
 
-    `ids` (W, S) are read with `mask` and `segments`; `rows` (W,) are the texts of the windows, in order. The vector of
-    slot n of text b is the sum of the vectors at `places` (N,), counted over the windows, whose `slots` (N,) are
-    b · T + n, each times its weight (None: 1). `real` (B, T) are the slots that there are (None: all). The slots of a
-    text are its words, and where the text is to have a vector too, one before or behind them; the words begin at
-    `first`. A pair is one text.
+    Long texts have several windows; a pair is one text. The T slots of a text are its words, and if the text needs a
+    vector, an additional slot before or after them. N subwords belong to words: number i, at `places[i]` of the
+    flattened windows, belongs to slot `slots[i]` of the flattened texts. A slot's vector is the sum of the vectors of
+    its subwords, multiplied by `weights`.
     """
 
     ids: Int[Tensor, "W S"]
     mask: Bool[Tensor, "W S"] | None
     segments: Int[Tensor, "W S"] | None
     rows: Int[Tensor, " W"]
+    """The texts of the windows, ascending."""
     places: Int[Tensor, " N"]
     slots: Int[Tensor, " N"]
     weights: Float[Tensor, " N"] | None
+    """None: all weights are 1."""
     real: Bool[Tensor, "B T"] | None
+    """The slots that exist; None: all."""
     size: tuple[int, int]
     """B and T."""
     first: int
+    """The slot of the first word."""
     share: float
-    """Texts for each subword that is predicted, in the whole batch."""
+    """The number of texts divided by the number of predicted subwords, in the full batch."""
     windows: RowSlice | None = None
-    """The windows here, of those of the batch that this is a part of."""
+    """The windows of this slice of the texts, for random numbers."""
 
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its texts."""
+    def slice_rows(self, rows: slice) -> Self:
+        """Return a slice of the texts."""
         first, last, _ = rows.indices(self.size[0])
         begin, end = torch.searchsorted(self.rows, torch.tensor([first, last], device=self.rows.device)).tolist()
         width, number = self.ids.shape[1], self.size[1]
-        here = (self.places >= begin * width) & (self.places < end * width)
+        inside = (self.places >= begin * width) & (self.places < end * width)
         return self._replace(
-            ids=self.ids[begin:end],
-            mask=None if self.mask is None else self.mask[begin:end],
-            segments=None if self.segments is None else self.segments[begin:end],
-            rows=self.rows[begin:end] - first,
-            places=self.places[here] - begin * width,
-            slots=self.slots[here] - first * number,
-            weights=None if self.weights is None else self.weights[here],
-            real=None if self.real is None else self.real[rows],
-            size=(last - first, number),
+            ids=self.ids[begin:end], mask=None if self.mask is None else self.mask[begin:end],
+            segments=None if self.segments is None else self.segments[begin:end], rows=self.rows[begin:end] - first,
+            places=self.places[inside] - begin * width, slots=self.slots[inside] - first * number,
+            weights=None if self.weights is None else self.weights[inside],
+            real=None if self.real is None else self.real[rows], size=(last - first, number),
             windows=RowSlice(slice(begin, end), len(self.ids)),
-        )
+        )  # fmt: skip
 
 
 class SubwordEncoder(nn.Module):
-    """Vectors of subwords (and of segments) → layers → for each slot of a text the sum of what its subwords have.
+    """An encoder of words: vectors of subwords (and of segments) → layers → the sum of subword vectors in each slot.
 
-    With a `head`, it also predicts each next subword.
+    With a `head`, the encoder also predicts each next subword.
     """
 
     def __init__(
-        self,
-        features: TokenEmbedding,
-        layers: SequenceLayer,
-        segments: TokenEmbedding | None = None,
+        self, features: TokenEmbedding, layers: SequenceLayer, segments: TokenEmbedding | None = None,
         head: SoftmaxHead | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.features, self.segments, self.layers, self.head = features, segments, layers, head
         self.d_out = layers.d_out
 
     @property
     def is_causal(self) -> bool:
-        """Whether a position depends on earlier ones only."""
+        """Whether a position depends on earlier positions only."""
         return self.layers.is_causal
 
     def read(self, subwords: Subwords) -> Float[Tensor, "W S d"]:
-        """The features of each subword."""
+        """Return the features of each subword."""
         with drawing_rows(subwords.windows if is_sharded() else None):
             return self.vectors(subwords.ids, subwords.mask, subwords.segments)
 
     def vectors(self, ids: Tensor, mask: Tensor | None, segments: Tensor | None) -> Float[Tensor, "W S d"]:
-        """As `read`, from the ids (W, S) of windows, their mask and their segments."""
+        """Return the features of each subword from the ids of windows, their mask and their segments."""
         x: Tensor = self.features(ids)
         if self.segments is not None:
             is_one = segments is None or self.segments.vocabulary_size == 1
             x = x + (weight_of(self.segments)[0] if is_one else self.segments(segments))
-        h: Tensor = self.layers(x, mask=mask)[0]
-        return h
+        return self.layers(x, mask=mask)[0]
 
     def forward(self, subwords: Subwords) -> Float[Tensor, "B T d"]:
-        """The vector of each slot; zeros where it has no subwords."""
-        return self.gathered(self.read(subwords), subwords)
+        """Return the vector of each slot; zeros for a slot without subwords."""
+        return self.sum_subwords(self.read(subwords), subwords)
 
     def language_nats(self, h: Float[Tensor, "W S d"], subwords: Subwords) -> Float[Tensor, ""]:
-        """The mean surprisal in nats of each subword but the first of its window, for each text, from all features."""
+        """Return the mean surprisal in nats of all subwords after the first of a window, times the number of texts."""
         assert self.head is not None
         targets = subwords.ids[:, 1:]
         real = torch.ones_like(targets, dtype=torch.bool) if subwords.mask is None else subwords.mask[:, 1:]
         return self.head.total_nats(h[:, :-1][real], targets[real]) * subwords.share
 
-    def gathered(self, h: Float[Tensor, "W S d"], subwords: Subwords) -> Float[Tensor, "B T d"]:
-        """The vectors of the slots, from the features of all subwords."""
-        found = h.flatten(0, 1)[subwords.places].float()
+    def sum_subwords(self, h: Float[Tensor, "W S d"], subwords: Subwords) -> Float[Tensor, "B T d"]:
+        """Return the vectors of the slots from the features of all subwords."""
+        vectors = h.flatten(0, 1)[subwords.places].float()
         if subwords.weights is not None:
-            found = found * subwords.weights.unsqueeze(1)
+            vectors = vectors * subwords.weights.unsqueeze(1)
         rows, slots = subwords.size
-        whole = found.new_zeros(rows * slots, self.d_out).index_add(0, subwords.slots, found)
-        return whole.view(rows, slots, self.d_out)
+        sums = vectors.new_zeros(rows * slots, self.d_out).index_add(0, subwords.slots, vectors)
+        return sums.view(rows, slots, self.d_out)
 
 
-def beside(h: Float[Tensor, "B T d"], x: Float[Tensor, "B U e"], *, first: int) -> Float[Tensor, "B T f"]:
-    """The vectors of slots with the features of words beside them, which begin at slot `first`."""
+def append_features(h: Float[Tensor, "B T d"], x: Float[Tensor, "B U e"], *, first: int) -> Float[Tensor, "B T f"]:
+    """Concatenate features of words to the vectors of slots, from slot `first` on."""
     if not x.shape[-1]:
         return h
-    behind = h.shape[1] - first - x.shape[1]
-    return torch.cat((h, nn.functional.pad(x.float(), (0, 0, first, behind))), dim=-1)
+    after = h.shape[1] - first - x.shape[1]
+    return torch.cat((h, nn.functional.pad(x.float(), (0, 0, first, after))), dim=-1)

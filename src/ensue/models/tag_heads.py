@@ -1,6 +1,4 @@
-"""The heads of a tagger, from features to tags: each tag by itself, or the best path through a sentence."""
-
-from __future__ import annotations
+"""The heads of taggers: softmax, softmax with Viterbi decoding, and linear-chain CRF."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,35 +11,25 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.nn import (
-    ChainScores,
-    LegalTags,
-    LinearChainCRF,
-    Posterior,
-    Tap,
-    marginals,
-    posterior,
-    viterbi,
-    viterbi_path,
-)
+from ensue.nn import ChainScores, LegalTags, LinearChainCRF, Posterior, Tap, marginals, posterior, viterbi, viterbi_path
 
 PADDING = -1
-"""The tag of padding."""
+"""The id of padding."""
 
 
-class OnePath(NamedTuple):
-    """The tags (T,) of a single sentence, and the probabilities of all paths, if asked for."""
+class SentencePath(NamedTuple):
+    """The tags (T,) of a sentence, and the probabilities of all paths if they were requested."""
 
     tags: NDArray[np.int64]
     posterior: Posterior | None
 
 
 class TagHead(nn.Module, ABC):
-    """A linear map to a score for each tag and position, the emissions, with a loss and a way to choose tags.
+    """A linear map from features to emission scores of tags, with a loss and a decoder.
 
-    In every method `h` are the features of words, `emissions` (B, T, K) are scores, `mask` (B, T) is True on real
-    positions (None: all), and `tags` (B, T) are ids, `PADDING` where `mask` is False. For a loss they may also be
-    probabilities (B, T, K), zeros where `mask` is False.
+    In every method `h` (B, T, d) are features, `emissions` (B, T, K) are scores, `mask` (B, T) is True at real
+    positions (None: all), and `tags` (B, T) are ids, `PADDING` at padding. For a loss, `tags` may be probabilities
+    (B, T, K), 0 at padding.
     """
 
     def __init__(self, d_in: int, num_tags: int) -> None:
@@ -53,53 +41,52 @@ class TagHead(nn.Module, ABC):
         nn.init.zeros_(self.projection.bias)
 
     def emissions(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B T K"]:
-        """The scores of all tags, in float32."""
-        scores: Tensor = self.emission(self.projection(h).float())
-        return scores
+        """Return the scores of all tags, in float32."""
+        return self.emission(self.projection(h).float())
 
     @property
-    def parts(self) -> Sequence[TagHead]:
-        """The heads that choose by themselves: this one."""
+    def parts(self) -> "Sequence[TagHead]":
+        """The independent heads of all label columns."""
         return [self]
 
     def start_from_counts(self, counts: NDArray[np.int64]) -> None:
-        """Sets the biases to the tags' log frequencies, with 1 added to each count."""
+        """Set the biases to the tags' log frequencies, with 1 added to each count."""
         frequencies = torch.from_numpy(counts + 1.0)
         self.projection.bias.data.copy_((frequencies / frequencies.sum()).log())
 
     def total_nats(self, h: Float[Tensor, "B T d"], tags: Tensor, mask: Bool[Tensor, "B T"] | None) -> Tensor:
-        """The loss in nats, summed over all real positions: a scalar."""
+        """Return the loss in nats, summed over all real positions."""
         return self.nats(self.emissions(h), tags, mask)
 
     @abstractmethod
     def nats(self, emissions: Float[Tensor, "B T K"], tags: Tensor, mask: Bool[Tensor, "B T"] | None) -> Tensor:
-        """`total_nats` of these emissions."""
+        """Return the loss in nats from emissions, summed over all real positions."""
 
     def scores(self, emissions: Float[Tensor, "B T K"]) -> Float[Tensor, "B T K"]:
-        """The scores of tags from which the best path follows: log-probabilities, if a tag is trained by itself."""
+        """Return the scores for decoding: log-probabilities of tags, except for a CRF."""
         return emissions.log_softmax(-1)
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """The scores of start, transitions and end; None if each tag is chosen by itself."""
+        """Return the scores of start, transitions and end; None for independent tags."""
         return None
 
     def tables(self) -> ChainScores | None:
-        """These scores as numpy arrays."""
-        found = self.chain()
-        return None if found is None else ChainScores(*(part.detach().cpu().numpy() for part in found))
+        """Return the scores of `chain` as numpy arrays."""
+        chain = self.chain()
+        return None if chain is None else ChainScores(*(scores.detach().cpu().numpy() for scores in chain))
 
     def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
-        """The ids of the tags on the best path."""
+        """Return the ids of the tags on the best path."""
         chain = self.chain()
         return emissions.argmax(-1) if chain is None else viterbi(self.scores(emissions), *chain, mask)[0]
 
     def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
-        """The probability of each tag at each position."""
+        """Return the probability of each tag at each position."""
         chain = self.chain()
         return emissions.softmax(-1) if chain is None else marginals(self.scores(emissions), *chain, mask)
 
     def posteriors(self, emissions: Float[Tensor, "B T K"], lengths: Sequence[int]) -> list[Posterior]:
-        """The probabilities of all paths through each row, which has so many real positions."""
+        """Return the distribution over paths of each row; `lengths` are the numbers of real positions."""
         chain, tables, scores = self.chain(), self.tables(), self.scores(emissions)
         sums = None
         if chain is not None:
@@ -110,20 +97,19 @@ class TagHead(nn.Module, ABC):
         rows = [row[:length] for row, length in zip(scores.cpu().numpy(), lengths, strict=True)]
         if sums is None:
             return [Posterior.of(row, tables) for row in rows]
-        both = zip(*(part.cpu().numpy() for part in sums), strict=True)
-        return [
-            Posterior(row, tables, *(part[: len(row)] for part in parts)) for row, parts in zip(rows, both, strict=True)
-        ]
+        marginals_of_row, suffixes_of_row = (tensor.cpu().numpy() for tensor in sums)
+        of_rows = zip(rows, marginals_of_row, suffixes_of_row, strict=True)
+        return [Posterior(row, tables, p[: len(row)], suffixes[: len(row)]) for row, p, suffixes in of_rows]
 
-    def one(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> OnePath:
-        """`best`, and if asked for the posterior, for emissions (T, K) of one sentence: numpy is faster for one."""
+    def one(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> SentencePath:
+        """Return `best`, and on request the posterior, of one sentence, in numpy, which is faster than torch."""
         tables, scores = self.tables(), self.scores(torch.from_numpy(emissions)).numpy()
         path = emissions.argmax(-1) if tables is None else viterbi_path(scores, *tables)
-        return OnePath(path, Posterior.of(scores, tables) if with_posterior else None)
+        return SentencePath(path, Posterior.of(scores, tables) if with_posterior else None)
 
 
 class SoftmaxTagHead(TagHead):
-    """`P(tag_t | words) = softmax(W h_t + b)`, each position by itself (SLP ch. 8)."""
+    """A softmax for each position, `P(tag_t | words) = softmax(W h_t + b)` (SLP ch. 8)."""
 
     def __init__(self, d_in: int, num_tags: int, *, label_smoothing: float = 0.0) -> None:
         super().__init__(d_in, num_tags)
@@ -141,21 +127,16 @@ class SoftmaxTagHead(TagHead):
 
 
 class ViterbiTagHead(SoftmaxTagHead):
-    """The path that maximizes `Σ_t log P(tag_t | words) + w Σ_t log P(tag_t | tag_{t-1})`.
+    """A softmax whose best path maximizes `Σ_t log P(tag_t | words) + w Σ_t log P(tag_t | tag_{t-1})`.
 
-    The second distribution is counted in the training tags, with start and end, and 1 added to each legal count. It is
-    not trained by gradients. Illegal tags have probability 0.
+    P(tag_t | tag_{t-1}) is estimated from counts of training tags, including start and end, with 1 added to each legal
+    count. Illegal transitions have probability 0.
     """
 
     def __init__(
-        self,
-        d_in: int,
-        num_tags: int,
-        *,
-        legal: LegalTags | None = None,
-        weight: float = 1.0,
+        self, d_in: int, num_tags: int, *, legal: LegalTags | None = None, weight: float = 1.0,
         label_smoothing: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(d_in, num_tags, label_smoothing=label_smoothing)
         self.weight, self.legal = weight, legal
         for name, shape in (("start", (num_tags,)), ("transitions", (num_tags, num_tags)), ("end", (num_tags,))):
@@ -163,9 +144,9 @@ class ViterbiTagHead(SoftmaxTagHead):
         self.count_bigrams([])
 
     def count_bigrams(self, sentences: Iterable[Sequence[int] | NDArray[np.integer]]) -> None:
-        """Estimates the tag-bigram model from tag ids of training sentences, which `num_tags` may separate."""
+        """Estimate the tag-bigram model from tags of sentences; sentences may be separated by the id `num_tags`."""
         size = self.num_tags
-        shape = (size + 1, size + 1)  # the last row is the start of a sentence, the last column its end
+        shape = (size + 1, size + 1)  # last row: start of a sentence; last column: end
         counts = np.zeros(shape)
         for tags in sentences:
             path = np.concatenate(([size], tags, [size])).astype(np.int64)
@@ -176,8 +157,8 @@ class ViterbiTagHead(SoftmaxTagHead):
             legal[size, :size], legal[:size, size] = self.legal.start.numpy(), self.legal.end.numpy()
         legal[size, size] = False
         smoothed = np.where(legal, counts + 1, 0.0)
-        shares = np.where(legal, smoothed / smoothed.sum(1, keepdims=True), 1.0)
-        scores = torch.from_numpy(np.where(legal, self.weight * np.log(shares), -np.inf)).float()
+        p = np.where(legal, smoothed / smoothed.sum(1, keepdims=True), 1.0)
+        scores = torch.from_numpy(np.where(legal, self.weight * np.log(p), -np.inf)).float()
         self.get_parameter("transitions").data.copy_(scores[:size, :size])
         self.get_parameter("start").data.copy_(scores[size, :size])
         self.get_parameter("end").data.copy_(scores[:size, size])
@@ -206,10 +187,9 @@ class CRFTagHead(TagHead):
 
 
 class TagHeads(TagHead):
-    """Several heads side by side over the same features, one for each column of labels. Their losses are added up.
+    """Several heads over the same features, one for each column of labels. The loss is the sum of their losses.
 
-    `tags` (B, T, C) have an id for each head. Emissions and marginals (B, T, K) are those of all heads, one after
-    another.
+    `tags` (B, T, C) has an id for each head. Emissions and marginals (B, T, K) of the heads are concatenated.
     """
 
     def __init__(self, heads: Sequence[TagHead]) -> None:
@@ -224,14 +204,14 @@ class TagHeads(TagHead):
     def emissions(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B T K"]:
         weight = torch.cat([head.projection.weight for head in self.parts])
         bias = torch.cat([head.projection.bias for head in self.parts])
-        found = self._split(F.linear(h, weight, bias).float())  # one product, many of which would wait for each other
-        return torch.cat([head.emission(own) for head, own in found], dim=-1)
+        scores = self._split(F.linear(h, weight, bias).float())  # one product for all heads is faster
+        return torch.cat([head.emission(of_head) for head, of_head in scores], dim=-1)
 
     def nats(
         self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"] | None
     ) -> Tensor:
-        found = zip(self._split(emissions), tags.unbind(-1), strict=True)
-        return torch.stack([head.nats(own, of_head, mask) for (head, own), of_head in found]).sum()
+        pairs = zip(self._split(emissions), tags.unbind(-1), strict=True)
+        return torch.stack([head.nats(scores, column, mask) for (head, scores), column in pairs]).sum()
 
     def _split(self, emissions: Tensor) -> Iterator[tuple[TagHead, Tensor]]:
         start = 0
@@ -240,21 +220,21 @@ class TagHeads(TagHead):
             start += head.num_tags
 
     def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T C"]:
-        return torch.stack([head.best(own, mask) for head, own in self._split(emissions)], dim=-1)
+        return torch.stack([head.best(scores, mask) for head, scores in self._split(emissions)], dim=-1)
 
     def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
-        return torch.cat([head.marginals(own, mask) for head, own in self._split(emissions)], dim=-1)
+        return torch.cat([head.marginals(scores, mask) for head, scores in self._split(emissions)], dim=-1)
 
     def posteriors(self, emissions: Float[Tensor, "B T K"], lengths: Sequence[int]) -> list[Posterior]:
-        found = zip(*(head.posteriors(own, lengths) for head, own in self._split(emissions)), strict=True)
-        return [Posterior.beside(parts) for parts in found]
+        rows = zip(*(head.posteriors(scores, lengths) for head, scores in self._split(emissions)), strict=True)
+        return [Posterior.beside(posteriors) for posteriors in rows]
 
-    def one(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> OnePath:
+    def one(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> SentencePath:
         ends = np.cumsum([head.num_tags for head in self.parts])[:-1]
-        found = [
-            head.one(own, with_posterior=with_posterior)
-            for head, own in zip(self.parts, np.split(emissions, ends, axis=1), strict=True)
+        results = [
+            head.one(scores, with_posterior=with_posterior)
+            for head, scores in zip(self.parts, np.split(emissions, ends, axis=1), strict=True)
         ]
-        paths = np.stack([path.tags for path in found], axis=-1)
-        posteriors = [path.posterior for path in found if path.posterior is not None]
-        return OnePath(paths, Posterior.beside(posteriors) if posteriors else None)
+        paths = np.stack([path.tags for path in results], axis=-1)
+        posteriors = [path.posterior for path in results if path.posterior is not None]
+        return SentencePath(paths, Posterior.beside(posteriors) if posteriors else None)

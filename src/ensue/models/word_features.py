@@ -1,14 +1,12 @@
-"""Words as features: vectors of their own, of their characters, affixes and shape, pretrained ones, given columns, and
-layers of other models.
+"""Features of words: vectors of words, characters, affixes and shapes, pretrained vectors, columns, contextual vectors.
 
-What depends on a word form alone is computed once for each distinct form of a batch, however often it stands there.
+Features that depend on the word form only are computed once for each distinct form of a batch.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import NamedTuple, Protocol, Self
+from threading import Lock
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -17,20 +15,29 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ensue.data.vectors import VectorIndex
+from ensue.engine import Copy, are_cached
 from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.models.subword_encoder import Subwords
 from ensue.models.word_specification import FeatureSpecification, SentenceFeatureSpecification
 from ensue.nn import CharacterCNN, CharacterLSTM, TokenEmbedding
-from ensue.nn.dropout import ElementDropout
+from ensue.nn.draws import ElementDropout
+from ensue.stored import Copyable
 from ensue.text.lexicon import Lexicon, WordForms
 
 CHUNK_FORMS = 1024
-FIRST_STD = 0.1
+"""The number of word forms that are computed together."""
+MAX_FORMS, MIN_ROWS = 1 << 16, 1 << 10
+"""The maximum number of cached word forms, and the initial number of rows."""
+CHARACTERS_PER_FORM = 64
+"""A form counts as an additional form for every 64 characters, since a word may be very long."""
+INITIAL_STD = 0.1
 NO_VECTOR, NEW_CHARACTER = 1, 2
+"""Bits of `FormTable.lacks`."""
 
 
 class EncodedForms(NamedTuple):
-    """`WordForms` as tensors: (U,) ids of words, shapes, vectors, keys; (U, L) of characters, (U, A) of affixes."""
+    """`WordForms` as tensors, with ids of U word forms."""
 
     words: Int[Tensor, " U"]
     characters: Int[Tensor, "U L"]
@@ -42,12 +49,12 @@ class EncodedForms(NamedTuple):
 
     @classmethod
     def of(cls, forms: WordForms, device: torch.device) -> Self:
-        """The forms as tensors on a device."""
-        return cls(*(torch.from_numpy(part).to(device) for part in forms))
+        """Convert word forms to tensors on a device."""
+        return cls(*(torch.from_numpy(ids).to(device) for ids in forms))
 
 
 class Positions(Protocol):
-    """A batch of rows of positions, such as words, that the features of a model read."""
+    """A batch of rows of positions, such as words: the input of a model's features."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -59,7 +66,7 @@ class Positions(Protocol):
 
     @property
     def subwords(self) -> Subwords | None:
-        """The subwords of the words, for layers that read subwords."""
+        """The subwords of the words, for a `SubwordEncoder`."""
 
     @property
     def num_real(self) -> int:
@@ -71,8 +78,9 @@ class Positions(Protocol):
 
 
 class Words(NamedTuple):
-    """A batch of texts: their distinct `forms`, the `numbers` of those that stand there, given columns, a mask, and the
-    layers (B, T, L, d) of other models. `subwords` are for layers that read these.
+    """A batch of texts: distinct word forms, and at each position the number of its form and ids of further columns.
+
+    `contextual` are the layers (B, T, L, d) of other models, `subwords` the input of a `SubwordEncoder`.
     """
 
     forms: EncodedForms
@@ -82,21 +90,17 @@ class Words(NamedTuple):
     contextual: tuple[Tensor, ...] = ()
     subwords: Subwords | None = None
 
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
-        mask = None if self.mask is None else self.mask[rows]
-        contextual = tuple(layers[rows] for layers in self.contextual)
+    def slice_rows(self, rows: slice) -> Self:
+        """Return a slice of the rows."""
         return self._replace(
-            numbers=self.numbers[rows],
-            columns=self.columns[rows],
-            mask=mask,
-            contextual=contextual,
-            subwords=None if self.subwords is None else self.subwords.part(rows),
-        )
+            numbers=self.numbers[rows], columns=self.columns[rows], mask=None if self.mask is None else self.mask[rows],
+            contextual=tuple(layers[rows] for layers in self.contextual),
+            subwords=None if self.subwords is None else self.subwords.slice_rows(rows),
+        )  # fmt: skip
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of rows and of places in each, (B, T)."""
+        """The number of rows and of positions in each, (B, T)."""
         return self.numbers.shape[0], self.numbers.shape[1]
 
     @property
@@ -106,13 +110,13 @@ class Words(NamedTuple):
 
     @property
     def keys(self) -> Int[Tensor, "B T"]:
-        """The key that tells one word from another."""
+        """A number for each position; equal words have equal numbers."""
         return self.forms.keys[self.numbers]
 
 
 class FormTable(NamedTuple):
-    """The features of word forms by their numbers: features (N, d) and keys (N,). `lacks` (N,) has `NO_VECTOR`
-    for words without a pretrained vector, and `NEW_CHARACTER` for those with an unknown character.
+    """Features and keys of N word forms. `lacks` has the bit `NO_VECTOR` for words without a pretrained vector, and
+    `NEW_CHARACTER` for words with an unknown character.
     """
 
     vectors: Float[Tensor, "N d"]
@@ -121,105 +125,100 @@ class FormTable(NamedTuple):
 
 
 class WordFeatures(nn.Module):
-    """All features of a word that a recipe switches on, concatenated: `Words` to (B, T, d_out).
+    """A map from `Words` to the concatenated features (B, T, d_out) of a recipe.
 
-    The last `d_late` of them enter behind the first layer. `contextual` are the shapes of other models' layers.
+    The last `d_late` features are concatenated to the output of the first layer. `contextual` has the shapes of the
+    layers of other models.
     """
 
     def __init__(
-        self,
-        specification: FeatureSpecification,
-        lexicon: Lexicon,
-        *,
-        pretrained: Tensor | None = None,
+        self, specification: FeatureSpecification, lexicon: Lexicon, *, pretrained: Tensor | None = None,
         contextual: Sequence[LayersShape] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.dropout_words, self.dropout = specification.dropout_words, ElementDropout(specification.dropout)
-        self.words = _table(len(lexicon.words), specification.d_words) if specification.d_words else None
-        self.characters = _characters(specification, lexicon)
-        self.affixes = _table(len(lexicon.affixes), specification.d_affix) if lexicon.affixes else None
-        self.shapes = _table(len(lexicon.shapes), specification.d_shape) if lexicon.shapes else None
+        self.words = _build_table(len(lexicon.words), specification.d_words) if specification.d_words else None
+        self.characters = _build_characters(specification, lexicon)
+        self.affixes = _build_table(len(lexicon.affixes), specification.d_affix) if lexicon.affixes else None
+        self.shapes = _build_table(len(lexicon.shapes), specification.d_shape) if lexicon.shapes else None
         self.vectors: nn.Embedding | None = None
         self.looked_up: Tensor | None = None
-        kept: nn.Parameter | None = None
+        saved: nn.Parameter | None = None
         if pretrained is not None:
-            of_data = len(pretrained) - lexicon.kept_vectors
-            self.vectors = nn.Embedding(of_data, pretrained.shape[1])
-            self.vectors.weight = nn.Parameter(pretrained[:of_data].clone(), requires_grad=specification.train_vectors)
+            size = len(pretrained) - lexicon.kept_vectors
+            self.vectors = nn.Embedding(size, pretrained.shape[1])
+            self.vectors.weight = nn.Parameter(pretrained[:size].clone(), requires_grad=specification.train_vectors)
             if lexicon.kept_vectors:
-                kept = nn.Parameter(_halves(pretrained[of_data:]), requires_grad=False)
-        self.kept_vectors = kept
+                saved = nn.Parameter(_to_half(pretrained[size:]), requires_grad=False)
+        self.kept_vectors = saved
         d_column = specification.d_column if isinstance(specification, SentenceFeatureSpecification) else 0
-        self.columns = nn.ModuleList(_table(len(vocabulary), d_column) for vocabulary in lexicon.columns.values())
-        self.d_forms = sum(part.d_out for part in (self.words, self.characters, self.shapes) if part is not None)
+        self.columns = nn.ModuleList(_build_table(len(vocabulary), d_column) for vocabulary in lexicon.columns.values())
+        tables = self.words, self.characters, self.shapes
+        self.d_forms = sum(table.d_out for table in tables if table is not None)
         if self.affixes is not None:
             self.d_forms += 2 * lexicon.longest_affix * self.affixes.d_out
         if self.vectors is not None:
             self.d_forms += self.vectors.embedding_dim
         at, mix = specification.contextual_at, specification.contextual_mix
         places = [place for place in ("input", "first-layer") if contextual and at in (place, "both")]
-        parts = [ContextualVectors(contextual, mix=mix) for _ in places]
-        self.contextual = nn.ModuleList(parts)
-        self.d_late = parts[-1].d_out if "first-layer" in places else 0
-        self.d_out = self.d_forms + d_column * len(self.columns) + sum(part.d_out for part in parts)
+        mixtures = [ContextualVectors(contextual, mix=mix) for _ in places]
+        self.contextual = nn.ModuleList(mixtures)
+        self.d_late = mixtures[-1].d_out if "first-layer" in places else 0
+        self.d_out = self.d_forms + d_column * len(self.columns) + sum(mixture.d_out for mixture in mixtures)
 
     def form_vectors(self, forms: EncodedForms, *, spelled: Tensor | None = None) -> Float[Tensor, "U d"]:
-        """The features of the distinct words of a batch, each by itself.
+        """Return the features of distinct words.
 
-        `spelled` (U, d_characters) are the vectors of their characters, if these were worked out before.
+        `spelled` (U, d_characters) is the output of the character encoder, if it is known.
         """
-        parts = []
+        features = []
         if self.words is not None:
             words = forms.words
             if self.training and self.dropout_words:
                 words = words.masked_fill(torch.rand(words.shape, device=words.device) < self.dropout_words, 0)
-            parts.append(self.words(words))
+            features.append(self.words(words))
         if spelled is not None:
-            parts.append(spelled)
+            features.append(spelled)
         elif self.characters is not None:
             real = torch.arange(forms.characters.shape[1], device=forms.lengths.device) < forms.lengths.unsqueeze(1)
-            parts.append(self.characters(forms.characters, real))
+            features.append(self.characters(forms.characters, real))
         if self.affixes is not None:
-            parts.append(self.affixes(forms.affixes).flatten(1))
+            features.append(self.affixes(forms.affixes).flatten(1))
         if self.shapes is not None:
-            parts.append(self.shapes(forms.shapes))
+            features.append(self.shapes(forms.shapes))
         if self.vectors is not None:
-            parts.append(self.pretrained(forms.vectors))
-        if not parts:
+            features.append(self.pretrained(forms.vectors))
+        if not features:
             return torch.zeros(len(forms.words), 0, device=forms.words.device)
-        return torch.cat([part.float() for part in parts], dim=-1)
+        return torch.cat([tensor.float() for tensor in features], dim=-1)
 
     def pretrained(self, ids: Int[Tensor, " U"]) -> Float[Tensor, "U d"]:
-        """The pretrained vectors of the data's words, then of those that are cached or looked up beside them."""
+        """Return pretrained vectors. Ids are of words of the data, then of saved words, then of words in the file."""
         assert self.vectors is not None
-        start, others = (
-            self.vectors.num_embeddings,
-            [part for part in (self.kept_vectors, self.looked_up) if part is not None],
-        )
-        of_data = ids if self.training or not others else ids.masked_fill(ids >= start, 0)
-        x: Tensor = self.vectors(of_data)
+        start = self.vectors.num_embeddings
+        further = [rows for rows in (self.kept_vectors, self.looked_up) if rows is not None]
+        x: Tensor = self.vectors(ids if self.training or not further else ids.masked_fill(ids >= start, 0))
         if self.training:
             return x
-        for rows in others:
+        for rows in further:
             inside = (ids >= start) & (ids < start + len(rows))
             x = x.where(~inside.unsqueeze(1), F.embedding((ids - start).masked_fill(~inside, 0), rows).to(x.dtype))
             start += len(rows)
         return x
 
     def beside(self, rows: Float[Tensor, "N d"]) -> Self:
-        """Features in which further words have pretrained vectors; see `Lexicon.beside`."""
+        """Return a copy with pretrained vectors of further words; see `Lexicon.beside`."""
         other = copy(self)
         other.looked_up = rows
         return other
 
     @torch.inference_mode()
     def table(self, forms: WordForms, device: torch.device) -> FormTable:
-        """`form_vectors` of many forms, some at a time, those of similar length together."""
+        """Return the features of many forms, computed in chunks of similar length."""
         vectors = torch.empty(len(forms.words), self.d_forms, device=device)
         for rows in np.array_split(np.argsort(forms.lengths, kind="stable"), len(vectors) // CHUNK_FORMS + 1):
             vectors[torch.from_numpy(rows).to(device)] = self.form_vectors(EncodedForms.of(forms.select(rows), device))
-        return FormTable(vectors, *(torch.from_numpy(part).to(device) for part in (forms.keys, self._lacks(forms))))
+        return FormTable(vectors, *(torch.from_numpy(ids).to(device) for ids in (forms.keys, self._lacks(forms))))
 
     def _lacks(self, forms: WordForms) -> NDArray[np.int64]:
         lacks = np.zeros(len(forms.words), np.int64)
@@ -231,42 +230,180 @@ class WordFeatures(nn.Module):
         return lacks
 
     def in_place(
-        self,
-        vectors: Float[Tensor, "U d"],
-        numbers: Int[Tensor, "B T"],
-        columns: Int[Tensor, "B T C"],
+        self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"],
         contextual: Sequence[Tensor] = (),
-    ) -> Float[Tensor, "B T d_out"]:
-        """The forms' vectors where they stand, with the columns and the layers of other models beside them."""
+    ) -> Float[Tensor, "B T d_out"]:  # fmt: skip
+        """Return the features of each position from the vectors of forms, columns and layers of other models."""
         x = F.embedding(numbers, vectors)
         if len(self.columns):
-            given = [table(ids) for table, ids in zip(self.columns, columns.unbind(-1), strict=True)]
-            x = torch.cat([x, *given], dim=-1)
+            vectors_of_columns = [table(ids) for table, ids in zip(self.columns, columns.unbind(-1), strict=True)]
+            x = torch.cat([x, *vectors_of_columns], dim=-1)
         if len(self.contextual):
-            x = torch.cat([x, *(part(contextual) for part in self.contextual)], dim=-1)
-        features: Tensor = self.dropout(x)
-        return features
+            x = torch.cat([x, *(mixture(contextual) for mixture in self.contextual)], dim=-1)
+        return self.dropout(x) if self.training else x
 
     def forward(self, words: Words) -> Float[Tensor, "B T d_out"]:
-        """The features (B, T, d_out) of a batch of words."""
+        """Return the features of a batch of words."""
         return self.in_place(self.form_vectors(words.forms), words.numbers, words.columns, words.contextual)
 
 
-def _table(size: int, d_out: int) -> TokenEmbedding:
-    """Vectors that begin small: what is rare should say little until it has been learned (docs/log)."""
+def _build_table(size: int, d_out: int) -> TokenEmbedding:
+    """Build an embedding with small initial values, so that rare words have little influence (docs/log)."""
     table = TokenEmbedding(size, d_out)
-    nn.init.normal_(table.weight, std=FIRST_STD)
+    nn.init.normal_(table.weight, std=INITIAL_STD)
     return table
 
 
-def _halves(numbers: Tensor) -> Tensor:
-    """In half precision, in which no number is above its largest one."""
-    most = torch.finfo(torch.float16).max
-    return numbers.clamp(-most, most).half()
+def _to_half(numbers: Tensor) -> Tensor:
+    """Convert numbers to float16, clamped to its range."""
+    limit = torch.finfo(torch.float16).max
+    return numbers.clamp(-limit, limit).half()
 
 
-def _characters(specification: FeatureSpecification, lexicon: Lexicon) -> CharacterLSTM | CharacterCNN | None:
+def _build_characters(specification: FeatureSpecification, lexicon: Lexicon) -> CharacterLSTM | CharacterCNN | None:
     if specification.characters == "none" or lexicon.characters is None:
         return None
     kind = CharacterLSTM if specification.characters == "lstm" else CharacterCNN
     return kind(len(lexicon.characters), d_character=specification.d_character, d_out=specification.d_characters)
+
+
+class FormRows(NamedTuple):
+    """Rows of a `FormTable`, with the ids of words, shapes, pretrained vectors and affixes of the forms."""
+
+    vectors: Tensor
+    keys: Tensor
+    lacks: Tensor
+    ids: Tensor
+
+
+class KnownForms(NamedTuple):
+    """The row numbers of cached word forms, and a table of rows. A row never changes after it is written."""
+
+    numbers: dict[str, int]
+    rows: list[FormRows]
+    """A list with one table, which is replaced by a larger table when it is full."""
+    characters: Copy | None
+    """A copy of the character layer with which the rows were computed."""
+
+    @property
+    def table(self) -> FormTable:
+        """The rows of the forms so far."""
+        count = len(self.numbers)
+        return FormTable(*(tensor[:count] for tensor in self.rows[0][:3]))
+
+
+class FormMemory(Copyable):
+    """A cache of the vectors of word forms, which is cleared if it exceeds `max_forms` or if a weight has changed.
+
+    Unless weights are frozen (`are_cached`), each call compares the cached rows of its words with the present tables,
+    and the character layer, which is small, with a copy. Words without a pretrained vector in the model are looked up
+    in the file `vectors`.
+
+    Threads may share the cache: each thread computes its new forms, and a lock protects lookup and insertion. A
+    returned table never changes.
+    """
+
+    def __init__(
+        self, features: WordFeatures, lexicon: Lexicon, device: torch.device, *, max_forms: int = MAX_FORMS,
+        vectors: VectorIndex | None = None,
+    ) -> None:  # fmt: skip
+        self.features, self.lexicon, self.device = features, lexicon, device
+        self.max_forms, self.vectors = max_forms, vectors
+        self._lock = Lock()
+        self.forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_known": None}  # the cache is not copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.forget()
+
+    def forget(self) -> None:
+        """Remove all forms."""
+        self._size = 0
+        characters = self.features.characters
+        self._known = KnownForms({}, [self._rows(MIN_ROWS)], None if characters is None else Copy(characters))
+
+    @property
+    def table(self) -> FormTable:
+        """The rows of all known forms."""
+        return self._known.table
+
+    def look_up(self, words: Sequence[str]) -> tuple[FormTable, NDArray[np.int32]]:
+        """Return a table that has a row for each of `words`, and the row number of each word (N,)."""
+        with self._lock:
+            if self._size > self.max_forms or not (are_cached() or self._are_current(words)):
+                self.forget()
+            known = self._known
+            new = [word for word in dict.fromkeys(words) if word not in known.numbers]
+        rows = self._compute(new) if new else None
+        with self._lock:
+            if rows is not None:
+                self._add(known, new, rows)
+            return known.table, np.fromiter(map(known.numbers.__getitem__, words), np.int32, len(words))
+
+    def read(self, words: Sequence[str]) -> tuple[WordFeatures, Lexicon]:
+        """Return the features and the lexicon, extended by these words' vectors from the file."""
+        if self.vectors is None or self.lexicon.vectors is None:
+            return self.features, self.lexicon
+        forms = dict.fromkeys(form for word in words for form in (word, word.lower()))
+        found, rows = self.vectors.find([form for form in forms if form not in self.lexicon.vectors.ids])
+        if not found:
+            return self.features, self.lexicon
+        return self.features.beside(torch.from_numpy(rows).to(self.device)), self.lexicon.with_vectors(found)
+
+    @torch.inference_mode()
+    def _are_current(self, words: Sequence[str]) -> bool:
+        """Return whether the cached rows of `words` equal the vectors from the present weights."""
+        known, characters = self._known, self.features.characters
+        numbers = sorted({known.numbers[word] for word in words if word in known.numbers})
+        if characters is not None and not (known.characters and known.characters.equals(characters)):
+            return False
+        rows = torch.tensor(numbers, dtype=torch.int64, device=self.device)
+        vectors, keys, _, ids = (tensor[rows] for tensor in known.rows[0])
+        first = 0 if self.features.words is None else self.features.words.d_out
+        spelled = None if characters is None else vectors[:, first : first + characters.d_out]
+        words_of, shapes, pretrained = ids[:, :3].unbind(1)
+        table, saved = self.features.vectors, self.features.kept_vectors
+        count = (0 if table is None else table.num_embeddings) + (0 if saved is None else len(saved))
+        of_file = pretrained >= count  # looked up in the file, since the model lacks their vectors
+        forms = EncodedForms(words_of, ids[:, :0], keys, ids[:, 3:], shapes, pretrained.masked_fill(of_file, 0), keys)
+        current = self.features.form_vectors(forms, spelled=spelled)
+        if table is not None:
+            current[of_file, -table.embedding_dim :] = vectors[of_file, -table.embedding_dim :]
+        return torch.equal(current, vectors)
+
+    def _compute(self, words: Sequence[str]) -> FormRows:
+        features, lexicon = self.read(words)
+        forms = lexicon.encode(words)
+        ids = np.column_stack([forms.words, forms.shapes, forms.vectors, forms.affixes])
+        return FormRows(*features.table(forms, self.device), torch.from_numpy(ids).to(self.device))
+
+    def _add(self, known: KnownForms, words: list[str], rows: FormRows) -> None:
+        """Insert the rows of words, except words that another thread has inserted meanwhile."""
+        new = [index for index, word in enumerate(words) if word not in known.numbers]
+        if len(new) < len(words):
+            selected = torch.tensor(new, dtype=torch.int64, device=self.device)
+            words, rows = [words[index] for index in new], FormRows(*(tensor[selected] for tensor in rows))
+        count, total = len(known.numbers), len(known.numbers) + len(words)
+        if total > len(known.rows[0].keys):  # doubled, so that rows are seldom copied
+            larger = self._rows(max(total, 2 * len(known.rows[0].keys)))
+            _write(larger, 0, FormRows(*(tensor[:count] for tensor in known.rows[0])))
+            known.rows[0] = larger
+        _write(known.rows[0], count, rows)
+        known.numbers.update(zip(words, range(count, total), strict=True))
+        self._size += sum(1 + len(word) // CHARACTERS_PER_FORM for word in words)
+
+    @torch.inference_mode(False)  # so that rows can be written inside and outside of inference mode
+    def _rows(self, count: int) -> FormRows:
+        keys = torch.zeros(count, dtype=torch.int64, device=self.device)
+        vectors = torch.zeros(count, self.features.d_forms, device=self.device)
+        return FormRows(
+            vectors, keys, keys.clone(), keys.new_zeros(count, 3 + self.lexicon.encode([]).affixes.shape[1])
+        )
+
+
+def _write(table: FormRows, start: int, rows: FormRows) -> None:
+    for column, values in zip(table, rows, strict=True):
+        column[start : start + len(values)] = values

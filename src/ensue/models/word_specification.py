@@ -1,146 +1,142 @@
-"""Tables of a recipe that describe models of words: features, and heads of taggers, classifiers and language models."""
-
-from __future__ import annotations
+"""Tables of recipes for models of words: features, and heads of taggers and classifiers."""
 
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ensue.models.specification import LARGEST, Few, Share, Size, SizeOrZero, Table
+from ensue.models.specification import MAX_SIZE, Few, Share, Size, SizeOrZero, Table
 
 Count = Annotated[int, Field(ge=1, le=2_000_000_000)]
 LayerNumber = Annotated[int, Field(ge=-10_000, le=10_000)]
 RunPath = Annotated[str, Field(min_length=1)]
 ColumnName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
-"""The name of a column; a number needs no quotes."""
+"""The name of a column; numbers need no quotes."""
 
 
 class ContextualSpecification(Table):
-    """The layers of other runs as features of words."""
+    """Features of words from the layers of other runs."""
 
     contextual: list[RunPath] = Field(default_factory=list)
-    """Runs whose layers are features, frozen: directories of masked models, language models, or translators, whose
-    encoder is taken (CoVe).
+    """The directories of runs whose frozen layers are features: masked language models, language models, or the
+    encoders of translators (CoVe).
     """
     contextual_layers: list[LayerNumber] = Field(default_factory=list)
-    """The layers of these runs that are read; 0: the embeddings, -1: the last. []: all."""
+    """The numbers of these layers; 0: the embeddings, -1: the last layer. []: all."""
     contextual_mix: Literal["sum", "concatenate"] = "sum"
-    """sum: the layers of a run are added up with trained weights (Peters et al. 2018, eq. 1); concatenate: side by
-    side.
-    """
+    """sum: the trained weighted sum of the layers of a run (Peters et al. 2018, eq. 1); concatenate: all layers."""
     contextual_pooling: Literal["mean", "first", "last", "max"] = "mean"
-    """How the vectors of a word's subwords become one."""
+    """The pooling of the vectors of a word's subwords."""
 
     @field_validator("contextual", mode="after")
     @classmethod
     def _once(cls, runs: list[str]) -> list[str]:
         if len({*runs}) < len(runs):
-            raise ValueError("names a run twice")
+            raise ValueError("lists a run twice")
         return runs
 
 
 class FeatureSpecification(ContextualSpecification):
-    """The features of a word. All that are switched on are concatenated."""
+    """The features of a word, which are concatenated."""
 
     d_words: SizeOrZero = 100
     """Size of the trained vector of a word; 0: none."""
     min_count: Count = 2
-    """Rarer words are unknown: they share one vector, and no n-gram has them. 1: n-grams of one text count, too."""
-    max_size: Count | None = None
-    """At most this many words have a vector of their own, the most frequent ones."""
-    lowercase: bool = True
-    """Whether words are lowercased for their vector and affixes (not for characters and shape)."""
-    fold_digits: bool = True
-    """Whether all digits count as the same one for the word's vector and its affixes."""
-    dropout_words: Share = 0.1
-    """Chance that, in a training step, a word has the vector of the unknown word in place of its own."""
-    characters: Literal["none", "lstm", "cnn"] = "none"
-    """How a word's characters become a vector: the last states of a bidirectional LSTM, or the
-    maxima of a convolution.
+    """Rarer words are unknown: they share one vector and are in no n-gram. With 1, n-grams that occur in only one text
+    are used, too.
     """
+    max_size: Count | None = None
+    """The largest number of words with a vector; the most frequent words are chosen."""
+    lowercase: bool = True
+    """Whether words are lowercased for word vectors and affixes (not for characters and shape)."""
+    fold_digits: bool = True
+    """Whether all digits are replaced by one digit for word vectors and affixes."""
+    dropout_words: Share = 0.1
+    """Probability that a word is replaced by the unknown word in a training step."""
+    characters: Literal["none", "lstm", "cnn"] = "none"
+    """The encoder of a word's characters: the last states of a bidirectional LSTM, or the maxima of a convolution."""
     d_character: Size = 32
     """Size of the vector of a character."""
     d_characters: Size = 64
-    """Size of the vector of all characters; even for the LSTM, whose two directions share it."""
+    """Size of the output of the character encoder; an even number for the LSTM, half for each direction."""
     affixes: Few = 0
-    """Longest prefixes and suffixes with a trained vector, in characters; each occurs in 5 words or more. 0: none."""
+    """Length in characters of the longest prefixes and suffixes with a trained vector, if they occur in at least 5
+    words. 0: none.
+    """
     d_affix: Size = 16
-    """Size of the vector of a prefix or suffix of one length."""
+    """Size of the vector of a prefix or suffix; a word has one of each length, and their vectors are concatenated."""
     d_shape: SizeOrZero = 0
     """Size of the trained vector of a word's shape (`Xxxx`, `dd-dd`); 0: none."""
     vectors: str = ""
-    """A file of pretrained vectors: GloVe, word2vec (text or binary) or fastText's text."""
-    kept_vectors: Annotated[int, Field(ge=0, le=LARGEST)] = 100_000
-    """The number of words of the file, the first and most frequent ones, whose vectors the run keeps in half precision.
-    It keeps the vectors of the words of its data anyway.
+    """A file of pretrained vectors: GloVe, word2vec (text or binary) or the text format of fastText."""
+    kept_vectors: Annotated[int, Field(ge=0, le=MAX_SIZE)] = 100_000
+    """The number of words at the beginning of the file whose vectors are saved in the run even if the words are not in
+    the data. The vectors of words that are not in the data are saved in half precision.
     """
     train_vectors: bool = False
-    """Whether the pretrained vectors are trained too."""
+    """Whether the pretrained vectors are trained."""
     contextual_at: Literal["input", "first-layer", "both"] = "input"
-    """Where the contextual features join: input: beside the other features (ELMo); first-layer: behind the first layer
-    (TagLM, Peters et al. 2017), with recurrent layers; both: with weights of their own in each place.
+    """Where contextual features are concatenated: input: to the other features (ELMo); first-layer: to the output of
+    the first layer (TagLM, Peters et al. 2017), for recurrent layers; both: in both places, with separate weights.
     """
     dropout: Share = 0.0
     """Dropout on the features."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether all are switched off."""
+        """Whether no feature is switched on."""
         sizes = self.d_words, self.affixes, self.d_shape
         return not any(sizes) and self.characters == "none" and not self.vectors and not self.contextual
 
 
 class SentenceFeatureSpecification(FeatureSpecification):
-    """The features of a word for a tagger, with other columns of the data."""
+    """The features of a word for a tagger, with further columns of the data."""
 
     columns: list[ColumnName] = Field(default_factory=list)
-    """Other columns of the data that the model reads, in prediction too: names or numbers, such as ["2"]."""
+    """Further input columns, in training and in prediction: names or numbers, such as ["2"]."""
     d_column: Size = 16
     """Size of the trained vector of a column's value."""
 
 
 class PathHeadSpecification(Table):
-    """The head of a tagger, without what only words have."""
+    """The keys of the heads of all taggers."""
 
     kind: Literal["softmax", "viterbi", "crf"] = "softmax"
-    """softmax: each tag by itself; viterbi: the best path by softmax and tag bigrams; crf: a
-    conditional random field.
-    """
+    """softmax: independent tags; viterbi: the best path by softmax and tag bigrams; crf: a conditional random field."""
     scheme: Literal["iobes", "bio", "file"] = "iobes"
-    """The scheme in which spans are learned; predictions are in the scheme of the training file."""
+    """The label scheme in training; predictions are in the scheme of the training file."""
     legal: bool = True
-    """Whether paths that break the scheme are forbidden (viterbi and crf)."""
+    """Whether invalid paths of the scheme have probability 0 (viterbi and crf)."""
     bigram_weight: Annotated[float, Field(ge=0, le=1e6)] = 1.0
-    """How much the tag-bigram model counts beside the softmax (viterbi)."""
+    """The weight of the tag-bigram model (viterbi)."""
     label_smoothing: Share = 0.0
-    """Share of the probability that is spread over all tags in training (softmax and viterbi)."""
+    """Share of the target probability that is spread over all tags in training (softmax and viterbi)."""
 
 
 class TagHeadSpecification(PathHeadSpecification):
     """The head of a tagger of words."""
 
     repeats: bool = False
-    """Whether the head also reads the maxima of a word's features over all its places in the joined sentences."""
+    """Whether the head also reads the maxima of features over all occurrences of a word in the joined sentences."""
 
 
 class PoolingHeadSpecification(Table):
-    """The head of a classifier, without what only words have."""
+    """The keys of the heads of all classifiers."""
 
     pooling: list[Literal["first", "last", "mean", "max", "attention"]] = Field(default=["mean", "max"])
-    """How a sequence becomes one vector; several are concatenated. first: `[CLS]`, for the layers of a masked model.
-    []: the n-grams alone decide, if the model has them.
+    """The pooling over positions; several poolings are concatenated. first: `[CLS]`, for the layers of a masked
+    language model. []: a model of n-grams alone.
     """
     d_hidden: SizeOrZero = 0
-    """Width of a hidden layer before the labels; 0: none."""
+    """Size of a hidden layer before the logits; 0: none."""
     activation: Literal["relu", "tanh"] = "relu"
     """The hidden layer's nonlinearity; BERT's head has tanh."""
     dropout: Share = 0.0
     """Dropout on the pooled vector, and on the hidden layer."""
     label_smoothing: Share = 0.0
-    """Share of the probability that is spread over all labels in training."""
+    """Share of the target probability that is spread over all labels in training."""
     class_weights: Literal["none", "balanced"] = "none"
-    """balanced: every label counts the same in the loss, however rare it is; with several labels, having a label counts
-    as much as not having it.
+    """balanced: every label has the same total weight in the loss, however rare it is. For multi-label data, the texts
+    with a label have the same total weight as the texts without it.
     """
 
 
@@ -148,14 +144,16 @@ class ClassHeadSpecification(PoolingHeadSpecification):
     """The head of a classifier of texts."""
 
     ngrams: Few = 0
-    """The longest n-grams, in words, that have scores of their own in addition to those of the layers; 0: none. For
-    pairs, n-grams of both texts count separately.
+    """The length in words of the longest n-grams, whose scores are added to the logits; 0: none. For pairs, n-grams
+    that both texts share have separate scores.
     """
     ngram_weights: Literal["ratio", "idf"] = "ratio"
-    """The weight of an n-gram: ratio: how much it tells about the labels (naive Bayes); idf: how few texts have it
-    (TF-IDF).
-    """
+    """The weight of an n-gram: ratio: its naive Bayes log-count ratio; idf: its inverse document frequency (TF-IDF)."""
     ngram_buckets: Count = 1 << 19
-    """Rows of the table of n-grams, which share them by a hash."""
+    """Rows of the hash table of n-grams."""
     dropout_ngrams: Share = 0.3
-    """Chance that an n-gram is left out in a training step."""
+    """Probability that an n-gram is dropped in a training step."""
+    solver: Literal["steps", "lbfgs"] = "steps"
+    """The training of a model of n-grams alone. steps: by the optimizer; lbfgs: one step to the minimum of the
+    regularized cross-entropy, whose strength is chosen by cross-validation.
+    """

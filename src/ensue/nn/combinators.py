@@ -1,6 +1,4 @@
-"""The ways to make a layer out of layers: one after another, with a bypass, past features, in both directions."""
-
-from __future__ import annotations
+"""Layers made of layers: stacks, residual connections, bypassed features, and both directions."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal, cast, get_args
@@ -10,18 +8,21 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.nn.border import ANY, expect
-from ensue.nn.layer import SequenceLayer, Wrapper
+from ensue.nn.layer import Parallel, SequenceLayer, Wrapper
 from ensue.types import Memory, State, leaves
 
 Merge = Literal["concatenate", "sum", "product", "mean"]
 
 
 class Stack(SequenceLayer):
-    """Layers one after another: the output of a layer is the input of the next.
+    """A stack of layers: the output of a layer is the input of the next.
 
-    The state is the tuple of the layers' states. A stack is causal if all its layers are; one that looks ahead takes no
-    initial state. Raises `ValueError` if there is no layer, if the sizes of two neighbors differ, or if layers attend
-    to memories of different sizes.
+    The state is the tuple of the layers' states. A stack is causal if all its layers are; a stack that looks ahead
+    takes no initial state.
+
+    Raises:
+        ValueError: There is no layer, the sizes of two neighbors differ, or layers attend to memories of different
+        sizes.
     """
 
     def __init__(self, layers: Iterable[SequenceLayer]) -> None:
@@ -71,9 +72,9 @@ class Stack(SequenceLayer):
 
 
 class Residual(Wrapper):
-    """A layer and a bypass around it: `y = x + layer(x)` (He et al. 2016).
+    """A layer with a residual connection: `y = x + layer(x)` (He et al. 2016).
 
-    Raises `ValueError` if the layer has not as many features out as in.
+    Raises ValueError unless `d_out` of the layer equals `d_in`.
     """
 
     def __init__(self, layer: SequenceLayer) -> None:
@@ -93,9 +94,9 @@ class Residual(Wrapper):
 
 
 class Alongside(Wrapper):
-    """A layer past which the last `d_past` features go: `y = [layer(x₁); x₂]` for `x = [x₁; x₂]`.
+    """A layer with a bypass for the last `d_past` features: `y = [layer(x₁); x₂]` for `x = [x₁; x₂]`.
 
-    In a `Stack` they enter behind the layer, as in TagLM (Peters et al. 2017).
+    In a `Stack` these features enter the layer above, as in TagLM (Peters et al. 2017).
     """
 
     def __init__(self, layer: SequenceLayer, *, d_past: int) -> None:
@@ -106,25 +107,25 @@ class Alongside(Wrapper):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        within, past = x[..., : self.layer.d_in], x[..., self.layer.d_in :]
-        y, state = self.layer(within, state, mask=mask)
-        return torch.cat((y, past), dim=-1), state
+        x1, x2 = x[..., : self.layer.d_in], x[..., self.layer.d_in :]
+        y, state = self.layer(x1, state, mask=mask)
+        return torch.cat((y, x2), dim=-1), state
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        within, past = x_t[..., : self.layer.d_in], x_t[..., self.layer.d_in :]
-        y_t, state = self.layer.step(within, state)
-        return torch.cat((y_t, past), dim=-1), state
+        x1, x2 = x_t[..., : self.layer.d_in], x_t[..., self.layer.d_in :]
+        y_t, state = self.layer.step(x1, state)
+        return torch.cat((y_t, x2), dim=-1), state
 
     def extra_repr(self) -> str:
         return f"{self.layer!r}, d_past={self.d_past}"
 
 
-class Bidirectional(SequenceLayer):
+class Bidirectional(Parallel):
     """Two layers; the second one reads each row from its last real position to its first (Schuster & Paliwal 1997).
 
     The outputs at a position are concatenated (default), summed, multiplied or averaged. The final state is the pair of
-    the layers' final states; that of the backward layer is its state after a row's first position. The layer looks
-    ahead, so it has no `step` and takes no initial state.
+    the layers' final states; the backward layer ends at the first position of a row. The layer looks ahead, so it has
+    no `step` and takes no initial state.
     """
 
     is_causal = False
@@ -145,12 +146,9 @@ class Bidirectional(SequenceLayer):
             raise TypeError("Bidirectional reads whole sequences and takes no initial state")
         rightward, last = self.rightward(x, mask=mask)
         leftward, first = self.leftward(reverse_rows(x, mask), mask=mask)
-        return self._merged(rightward, reverse_rows(leftward, mask)), (last, first)
+        return self._merge(rightward, reverse_rows(leftward, mask)), (last, first)
 
-    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        raise TypeError("Bidirectional looks ahead; it reads whole sequences and has no step")
-
-    def _merged(self, a: Tensor, b: Tensor) -> Tensor:
+    def _merge(self, a: Tensor, b: Tensor) -> Tensor:
         match self.merge:
             case "sum":
                 return a + b
@@ -165,7 +163,7 @@ class Bidirectional(SequenceLayer):
 
 
 def reverse_rows(x: Tensor, mask: Tensor | None) -> Tensor:
-    """`x` (B, T, d) with the real positions of each row in reverse order; padding stays in place."""
+    """Return `x` (B, T, d) with the real positions of each row in reverse order; padding stays in place."""
     if mask is None:
         return x.flip(1)
     positions = torch.arange(x.shape[1], device=x.device)
@@ -175,10 +173,7 @@ def reverse_rows(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class ScalarMix(nn.Module):
-    """`γ Σ_j softmax(s)_j h_j` over L layers (Peters et al. 2018, eq. 1). It begins as their mean.
-
-    Raises ValueError for another number of layers.
-    """
+    """A weighted sum of L layers, `γ Σ_j softmax(s)_j h_j` (Peters et al. 2018, eq. 1), initially their mean."""
 
     def __init__(self, num_layers: int) -> None:
         super().__init__()
@@ -187,9 +182,8 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, h: Float[Tensor, "*shape L d"]) -> Float[Tensor, "*shape d"]:
-        """The mix of the layers `h` (..., L, d)."""
-        sizes: list[int | str] = [*[ANY] * max(h.dim() - 2, 0), self.num_layers, ANY] if isinstance(h, Tensor) else []
-        expect(type(self).__name__, "h", h, sizes, self.scores.dtype, like=self.scores)
+        """Return the mix (..., d) of the layers `h` (..., L, d). Raises ValueError for another number of layers."""
+        expect(type(self).__name__, "h", h, (..., self.num_layers, ANY), self.scores.dtype, like=self.scores)
         weights = self.gamma * self.scores.softmax(0)
         return (h * weights.unsqueeze(1)).sum(-2)
 

@@ -1,6 +1,4 @@
-"""Images as vectors: of a grid of places by convolutions, and of glimpses."""
-
-from __future__ import annotations
+"""Encoders of images: a convolutional grid of positions, and glimpses."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,39 +9,33 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.nn.border import expect
-from ensue.nn.dropout import ElementDropout
+from ensue.nn.draws import ElementDropout
 
 
 class ImageGrid(nn.Module):
-    """The annotation vectors a_1 ... a_L of an image (Xu et al. 2015, section 3.1.1), by a network of our own size.
+    """A convolutional network that returns the annotation vectors a_1 ... a_L of an image (Xu et al. 2015, section
+    3.1.1).
 
-    An image is (rows, columns · colors), each row of pixels having the colors of a pixel side by side. Each of the
-    `channels` is a convolution of 3 × 3 and a rectifier; behind each of the first `halvings` is a maximum over 2 × 2
-    pixels. What is left are `grid` = (rows, columns) places, row by row: L vectors of `d_out` features, normalized
-    (Ba et al. 2016), plus a learned vector of their row and one of their column, without which equal contents would
-    look the same everywhere. Raises `ValueError` for sizes that do not go together.
+    An image is (rows, columns · colors), with the colors of a pixel adjacent. For each number in `channels` there is a
+    3 × 3 convolution with a ReLU. The first `halvings` convolutions are followed by 2 × 2 max pooling. The vectors, one
+    for each position of `grid` (rows, columns), row by row, are normalized (Ba et al. 2016); then learned vectors of
+    row and column are added. Raises ValueError for inconsistent sizes.
     """
 
     def __init__(
-        self,
-        rows: int,
-        width: int,
-        *,
-        colors: int = 1,
-        channels: Sequence[int] = (16, 32, 64, 96),
-        halvings: int = 4,
+        self, rows: int, width: int, *, colors: int = 1, channels: Sequence[int] = (16, 32, 64, 96), halvings: int = 4,
         dropout: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         if width % colors:
-            raise ValueError(f"rows of {width:,} numbers are no pixels of {colors:,} colors each")
+            raise ValueError(f"rows of {width:,} numbers are not pixels of {colors:,} colors each")
         if not channels or not 0 <= halvings <= len(channels):
             raise ValueError(f"{halvings} halvings need as many channels; found {len(channels)}")
         self.rows, self.width, self.colors, self.halvings = rows, width, colors, halvings
         self.grid: tuple[int, int] = -(-rows // 2**halvings), -(-(width // colors) // 2**halvings)
         self.d_out = channels[-1]
         self.convolutions = nn.ModuleList(
-            _for_rectifier(nn.Conv2d(*sizes, 3, padding=1)) for sizes in pairwise([colors, *channels])
+            _init_for_relu(nn.Conv2d(*sizes, 3, padding=1)) for sizes in pairwise([colors, *channels])
         )
         self.norm = nn.LayerNorm(self.d_out)
         self.of_row = nn.Parameter(torch.randn(self.grid[0], 1, self.d_out))
@@ -51,39 +43,38 @@ class ImageGrid(nn.Module):
         self.dropout = ElementDropout(dropout)
 
     def forward(self, images: Float[Tensor, "B rows width"]) -> Float[Tensor, "B L d_out"]:
-        """The vectors of all places, row by row."""
+        """Return the vectors of all positions, row by row."""
         expect("ImageGrid.forward", "images", images, ("B", self.rows, self.width), None, like=self.of_row)
         x = images.view(len(images), self.rows, -1, self.colors).permute(0, 3, 1, 2)
         for number, convolution in enumerate(self.convolutions):
             x = F.relu(convolution(x))
             if number < self.halvings:
                 x = F.max_pool2d(x, 2, ceil_mode=True)
-        places = self.norm(x.permute(0, 2, 3, 1)) + self.of_row + self.of_column
-        annotations: Tensor = self.dropout(places.flatten(1, 2))
-        return annotations
+        grid = self.norm(x.permute(0, 2, 3, 1)) + self.of_row + self.of_column
+        return self.dropout(grid.flatten(1, 2))
 
     def extra_repr(self) -> str:
         return f"{self.rows} × {self.width // self.colors} pixels of {self.colors} colors, grid={self.grid}"
 
 
-def _for_rectifier(layer: nn.Conv2d | nn.Linear) -> nn.Conv2d | nn.Linear:
-    """The layer with weights whose outputs are as large as its inputs (He et al. 2015), and a bias of 0."""
+def _init_for_relu(layer: nn.Conv2d | nn.Linear) -> nn.Conv2d | nn.Linear:
+    """Return the layer with weights that preserve the variance before a ReLU (He et al. 2015), and a bias of 0."""
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     assert layer.bias is not None
     nn.init.zeros_(layer.bias)
     return layer
 
 
-FARTHEST = 1e6
-"""Beyond this many pixels a place is as good as there, outside of any image."""
+MAX_PIXELS = 1e6
+"""Coordinates are clamped to ± this number of pixels, which lies outside of every image."""
 
 
 class Glimpses(nn.Module):
-    """Patches (B, M, scales · C, size, size) of images (B, C, H, W) at places (B, M, 2).
+    """Patches (B, M, scales · C, size, size) of images (B, C, H, W) at locations `places` (B, M, 2).
 
-    A place is (row, column), measured from the middle of the image in halves of its longer side. Patch k, from 0, is
-    around it with (size · 2ᵏ)² pixels, of which it has the means of (2ᵏ)² each. Patches begin at whole pixels; outside
-    of the image is 0. No gradient goes to the places.
+    A location is (row, column) relative to the center of the image; 1 is half of the image's longer side. Around it,
+    patch k (from 0) has (size · 2ᵏ)² pixels, averaged over blocks of 2ᵏ × 2ᵏ. Patches start at integer pixels, and
+    pixels outside of the image are 0. Locations get no gradient.
     """
 
     def __init__(self, size: int, scales: int) -> None:
@@ -96,32 +87,32 @@ class Glimpses(nn.Module):
         return self.size << (self.scales - 1)
 
     def forward(self, images: Tensor, places: Tensor) -> Float[Tensor, "B M channels size size"]:
-        """The patches. Raises ValueError for wrong sizes, TypeError for a wrong type."""
+        """Return the patches. Raises ValueError for wrong sizes, TypeError for a wrong type."""
         expect("Glimpses", "images", images, ("B", "C", "H", "W"))
         expect("Glimpses", "places", places, (len(images), "M", 2), like=images)
-        whole = self._around(images, places)
+        largest = self._around(images, places)
         patches = []
         for scale in range(self.scales):
             side, margin = self.size << scale, (self.reach - (self.size << scale)) // 2
-            part = whole[:, :, margin : margin + side, margin : margin + side]
-            patches.append(F.avg_pool2d(part, 1 << scale) if scale else part)
-        found = torch.cat(patches, 1)
-        return found.view(*places.shape[:2], *found.shape[1:])
+            patch = largest[:, :, margin : margin + side, margin : margin + side]
+            patches.append(F.avg_pool2d(patch, 1 << scale) if scale else patch)
+        channels = torch.cat(patches, 1)
+        return channels.view(*places.shape[:2], *channels.shape[1:])
 
     def _around(self, images: Tensor, places: Tensor) -> Tensor:
-        """The largest patches (B · M, C, reach, reach), unscaled."""
+        """Return the largest patches (B · M, C, reach, reach), not averaged."""
         (rows, inside_rows), (columns, inside_columns) = (
             self._pixels(places[..., axis], images.shape[2 + axis], max(images.shape[2:])) for axis in (0, 1)
         )
         number = torch.arange(len(images), device=images.device).repeat_interleave(places.shape[1])
-        found = images.permute(0, 2, 3, 1)[number[:, None, None], rows[:, :, None], columns[:, None, :]]
+        pixels = images.permute(0, 2, 3, 1)[number[:, None, None], rows[:, :, None], columns[:, None, :]]
         inside = inside_rows[:, :, None] & inside_columns[:, None, :]
-        return (found * inside.unsqueeze(-1)).permute(0, 3, 1, 2)
+        return (pixels * inside.unsqueeze(-1)).permute(0, 3, 1, 2)
 
     def _pixels(self, places: Tensor, count: int, longer: int) -> tuple[Tensor, Tensor]:
-        """The numbers (B · M, reach) of the rows or columns around places (B, M), and which are in the image."""
+        """Return the indices (B · M, reach) of rows or columns around locations (B, M), and which are inside."""
         middle = (count + places.detach().flatten().double() * longer) / 2
-        first = (middle - self.reach / 2).clamp(-FARTHEST, FARTHEST).round().long()
+        first = (middle - self.reach / 2).clamp(-MAX_PIXELS, MAX_PIXELS).round().long()
         pixels = first[:, None] + torch.arange(self.reach, device=places.device)
         return pixels.clamp(0, count - 1), (pixels >= 0) & (pixels < count)
 
@@ -130,9 +121,10 @@ class Glimpses(nn.Module):
 
 
 class ImageVector(nn.Module):
-    """Images (N, C, H, W) as vectors (N, d_out): convolutions of 3 × 3 with the maxima of 2 × 2, then a layer of ReLUs.
+    """A network from images (N, C, H, W) to vectors (N, d_out): 3 × 3 convolutions with 2 × 2 max pooling and a hidden
+    layer of ReLUs.
 
-    There is a convolution for each number of `channels`; an image of one row or column is not made smaller.
+    There is a convolution for each number of `channels`. A dimension of size 1 is not pooled.
     """
 
     def __init__(self, d_in: int, height: int, width: int, channels: tuple[int, ...], d_out: int) -> None:
@@ -147,16 +139,15 @@ class ImageVector(nn.Module):
         )
         for layer in self.layers:
             if isinstance(layer, nn.Conv2d | nn.Linear):
-                _for_rectifier(layer)
+                _init_for_relu(layer)
 
     def forward(self, images: Float[Tensor, "N C H W"]) -> Float[Tensor, "N d_out"]:
-        """The vectors."""
-        found: Tensor = self.layers(images)
-        return found
+        """Return the vectors."""
+        return self.layers(images)
 
 
 class GlimpseVector(nn.Module):
-    """The content of a glimpse times its place: g = G_image(x) ⊙ G_place(l) (Ba, Mnih & Kavukcuoglu 2015)."""
+    """A glimpse vector g = G_image(x) ⊙ G_place(l) of content x and location l (Ba, Mnih & Kavukcuoglu 2015)."""
 
     def __init__(self, d_in: int, size: int, channels: tuple[int, ...], d_out: int) -> None:
         super().__init__()
@@ -164,7 +155,6 @@ class GlimpseVector(nn.Module):
         nn.init.ones_(self.place.bias)
 
     def forward(self, patches: Float[Tensor, "N C n n"], places: Float[Tensor, "N 2"]) -> Float[Tensor, "N d_out"]:
-        """The vectors of patches at their places."""
-        what: Tensor = self.image(patches)
-        where: Tensor = F.relu(self.place(places))
-        return what * where
+        """Return the vectors of patches at their locations."""
+        content: Tensor = self.image(patches)
+        return content * F.relu(self.place(places))

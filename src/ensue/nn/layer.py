@@ -1,15 +1,13 @@
 """The contract of a layer: a function with two executions, `forward` over a sequence and `step` over one position.
 
-`tests/laws` tests every layer for it (`ensue.testing.laws`):
+The laws of `ensue.testing.laws` test every layer (`tests/laws`):
 
 - `x` is (B, T, d_in), batch first. `mask` (B, T) is True on a row's real positions; they come first (right padding).
-- At every real position, `forward` gives the output that a fold of `step` gives. Outputs at padding are unspecified.
-  The values of `x` at padding (NaN too) change neither another output nor the final state.
+- At every real position, `forward` returns the output of a fold of `step`. Outputs at padding are unspecified. The
+  values of `x` at padding (NaN too) change no other output and no final state.
 - The final state of a row is its state after its last real position. `forward(rest, state)` continues from it.
-- A state is a value (`ensue.types`): an argument and a result, never kept and never changed in place.
+- A state is a value (`ensue.types`): an argument and a result, never stored in a module, never changed in place.
 """
-
-from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -21,8 +19,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.engine import unroll
-from ensue.nn.border import guarded, guarded_start
-from ensue.nn.taps import is_watched
+from ensue.nn.border import guarded_sequence, guarded_start, guarded_step
+from ensue.nn.taps import hooked, is_watched, visited
 from ensue.types import Memory, State, hold, map_state
 
 
@@ -34,24 +32,32 @@ class SequenceLayer(nn.Module, ABC):
     is_causal: bool = True
     """Whether an output depends on its own and earlier positions only. Only such a layer has a `step`."""
     d_memory: int | None = None
-    """The number of features of the memory that it attends to; None for a layer that has no use for one."""
+    """The number of features of the memory to which the layer attends; None if it reads no memory."""
+    repr_arguments: tuple[str, ...] = ("d_in", "d_out")
+    """The arguments in `repr(layer)`, which are attributes of the same names."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Every layer gets the checks of `ensue.nn.border`."""
+        """Wrap the methods in the checks of `ensue.nn.border`."""
         super().__init_subclass__(**options)
         for entry in ("forward", "fold", "step"):
             function = vars(cls).get(entry)
             if function is not None and not getattr(function, "__isabstractmethod__", False):
-                setattr(cls, entry, guarded(entry, function))
+                checked = guarded_step(function) if entry == "step" else guarded_sequence(entry, function)
+                setattr(cls, entry, checked)
         if "init_state" in vars(cls):
             cls.init_state = guarded_start(cls.init_state)  # type: ignore[method-assign]
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        """The state before the first position, for `batch_size` rows.
+        """Return the state before the first position.
 
-        `memory` is what a decoder attends to: values (batch_size, S, d_memory), and the mask of their real positions,
-        which come first. None is a memory of no positions. Raises `ValueError` for a memory of wrong sizes and
-        `TypeError` for one of a wrong type or device.
+        Args:
+            batch_size: The number of rows.
+            memory: The memory of a decoder: values (batch_size, S, d_memory), and the mask of their real positions,
+                which come first. None is a memory without positions.
+
+        Raises:
+            ValueError: The memory has wrong sizes.
+            TypeError: The memory has a wrong type or device.
         """
         return None
 
@@ -59,26 +65,37 @@ class SequenceLayer(nn.Module, ABC):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        """All positions at once, from `state` (None: from the beginning). Returns the outputs and the final state.
+        """Compute all positions.
 
-        Raises `ValueError` for a wrong size and `TypeError` for a wrong type or device of x, the state or the mask.
+        Args:
+            x: The inputs, (B, T, d_in).
+            state: The state before the first position; None: the result of `init_state`.
+            mask: True at real positions, (B, T), which come first; None: all positions are real.
+
+        Returns:
+            The outputs (B, T, d_out) and the final state.
+
+        Raises:
+            ValueError: A size of x, the state or the mask is wrong.
+            TypeError: A type or device is wrong.
         """
 
     @abstractmethod
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        """One position. Returns its output and the state after it."""
+        """Compute one position, (B, d_in). Returns its output (B, d_out) and the next state."""
 
     def __repr__(self) -> str:
-        """One line: the call that makes the layer."""
+        """Return the constructor call of the layer."""
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        return f"d_in={self.d_in}, d_out={self.d_out}"
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.repr_arguments)
 
 
 class Wrapper(SequenceLayer):
-    """A layer around another one, whose sizes, direction and state it has."""
+    """A layer that contains another layer and has its sizes, its causality and its state."""
 
+    @abstractmethod
     def __init__(self, layer: SequenceLayer) -> None:
         super().__init__()
         self.layer = layer
@@ -88,23 +105,31 @@ class Wrapper(SequenceLayer):
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         return self.layer.init_state(batch_size, memory)
 
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        return self.layer(x, state, mask=mask)
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
+        return self.layer.step(x_t, state)
+
     def extra_repr(self) -> str:
         return repr(self.layer)
 
 
 class Recurrent(SequenceLayer):
-    """A layer that is written as the equations of one position: write `step`, and `forward` follows from it.
+    """A layer defined by `step`, the equations of one position.
 
-    The engine (`ensue.engine`) derives from `step` how to run and differentiate whole sequences. A layer that the
-    engine cannot run, or that is watched, runs step by step. However it runs, outputs at padding are zero. A subclass
-    may override `forward` with something faster; it has to agree with `fold`.
+    The engine (`ensue.engine`) derives `forward` and its gradient from `step`. A layer that the engine cannot run, or
+    with a watched tap, runs step by step. Outputs at padding are zero. A subclass may override `forward` with a faster
+    function, which has to agree with `fold`.
     """
 
     in_bfloat16 = False
-    """Whether sequences are read as under autocast, with products in bfloat16."""
+    """Whether `forward` runs under autocast to bfloat16."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """A kernel is for the `step` of its own class."""
+        """Reset `kernel` in a subclass that overrides `step`, since a kernel implements one specific `step`."""
         super().__init_subclass__(**options)
         if "step" in vars(cls) and "kernel" not in vars(cls):
             cls.kernel = Recurrent.kernel  # type: ignore[method-assign]
@@ -117,17 +142,18 @@ class Recurrent(SequenceLayer):
                 results = self.forward(x, state, mask=mask)
             y, after = map_state(lambda leaf: leaf.to(x.dtype) if leaf.is_floating_point() else leaf, results)
             return y, after
-        found = None if is_watched(self) else unroll(self, x, state, mask, self.kernel)
-        return self.fold(x, state, mask=mask) if found is None else found
+        must_fold = (hooked or visited.get()) and is_watched(self)
+        result = None if must_fold else unroll(self, x, state, mask, self.kernel)
+        return self.fold(x, state, mask=mask) if result is None else result
 
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
-        """The results of `fold` by a kernel of torch or a scan, for where nothing is compiled; None without one."""
+        """Return the results of `fold`, computed by a kernel of torch or a scan, for layers that are not compiled."""
         return None
 
     def fold(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        """Calls `step` from left to right. At padding the state does not change, and the output is zero."""
+        """Call `step` at each position in order. At padding the state does not change, and the output is zero."""
         state = self.init_state(len(x)) if state is None else state
         x = blank(x, mask)
         outputs = []
@@ -139,7 +165,7 @@ class Recurrent(SequenceLayer):
 
 
 class Parallel(SequenceLayer):
-    """A layer that reads a whole sequence at once: write `forward`; `step` is `forward` on one position."""
+    """A layer defined by `forward`, which computes all positions at once; `step` is `forward` on one position."""
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
         if not self.is_causal:
@@ -149,10 +175,7 @@ class Parallel(SequenceLayer):
 
 
 class Pointwise(Parallel):
-    """A module that computes each position by itself (normalization, dropout, a projection), as a layer.
-
-    `module` maps (..., d_in) to (..., d_out).
-    """
+    """A layer of a module that maps each position independently, (..., d_in) to (..., d_out)."""
 
     def __init__(self, module: nn.Module, *, d_in: int, d_out: int | None = None) -> None:
         super().__init__()
@@ -172,26 +195,24 @@ class Pointwise(Parallel):
 
 
 _replacing = RLock()
-"""Held while weights of a layer are replaced for a call, and while a layer whose weights may be replaced is read."""
+"""A lock for calls with replaced weights, and for steps of layers whose weights another thread may replace."""
 
 
 def with_weights(
     layer: SequenceLayer, weights: Callable[[], dict[str, Tensor]], x: Tensor, state: State, mask: Tensor | None
 ) -> tuple[Tensor, State]:
-    """The layer's `forward` with these weights in place of its own. Threads that share the layer wait for each other,
-    also to read the weights that `weights` needs.
-    """
+    """Call a layer with the weights that `weights` returns. Other threads wait in `with_weights` and `step_of`."""
     with _replacing:
         y, after = torch.func.functional_call(layer, weights(), (x, state), {"mask": mask})
     return y, after
 
 
 def step_of(layer: SequenceLayer, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-    """The `step` of a layer whose weights another thread may have replaced."""
+    """Call the `step` of a layer whose weights another thread may replace by `with_weights`."""
     with _replacing:
         return layer.step(x_t, state)
 
 
 def blank(x: Tensor, mask: Tensor | None) -> Tensor:
-    """`x` (B, T, d) with zeros where `mask` (B, T) is False, so that no value there can spread, not even NaN."""
+    """Return `x` (B, T, d) with zeros where `mask` (B, T) is False, so that NaN at padding does not spread."""
     return x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)

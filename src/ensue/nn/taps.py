@@ -1,13 +1,12 @@
-"""Looking inside from outside: a `Tap` marks a value worth seeing. `watch` collects the values at taps, `replace` puts
-others in their place.
+"""Taps: named values inside a model. `watch` collects the values at taps, and `replace` replaces them.
 
     with watch(model, "*.gates.forget") as seen:
         model(ids)
     seen["layers.layers.0.gates.forget"]     # a list of tensors, in the order of the calls
 
-A recurrent layer calls its taps at each position with (B, d) tensors, a parallel layer calls them once. A fast path
-without taps (a vendor's kernel) is not used while they are watched or replaced, or have hooks of torch. A context
-variable holds what is visited, not the model, so other threads that use the model meanwhile are not affected.
+A recurrent layer calls its taps at each position with (B, d) tensors, a parallel layer calls its taps once. A fast path
+without taps, such as a vendor's kernel, is not used while taps are watched or replaced, or have hooks of torch. The
+functions at taps are in a context variable, not in the model, so other threads that use the model are not affected.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
-from functools import wraps
+from functools import partial, wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,35 +26,34 @@ from ensue.errors import EnsueError, nearest
 from ensue.interruption import check_interrupted
 
 Change: TypeAlias = Callable[[Tensor], Tensor]
-"""From the value at a tap to the one that goes on."""
+"""A function from the value at a tap to the value that replaces it."""
 
-_visited: ContextVar[Mapping[nn.Module, Sequence[Change]]] = ContextVar("visited", default=MappingProxyType({}))
-"""For each tap that is watched or replaced, what its values go through, in order. The mapping is replaced, never
-changed."""
+visited: ContextVar[Mapping[nn.Module, Sequence[Change]]] = ContextVar("visited", default=MappingProxyType({}))
+"""The functions of each watched or replaced tap, in order. A change replaces the mapping, which is never mutated."""
 
-_hooked: list[bool] = []
-"""Empty as long as no tap of the process has had hooks of torch, so that nobody need look for them."""
+hooked: list[bool] = []
+"""Empty until a tap of the process gets a hook of torch, so that taps without hooks need not be searched."""
 
 
 def _registering(register: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(register)
     def registered(self: Tap, *args: Any, **options: Any) -> Any:
-        _hooked[:] = [True]
+        hooked[:] = [True]
         return register(self, *args, **options)
 
     return registered
 
 
 class Tap(nn.Module):
-    """The identity. Its values can be watched and replaced by its name in the model."""
+    """An identity function, at which values can be watched and replaced by its name in the model."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Skips torch's handling of hooks if there are none, since a step calls many taps."""
-        return super().__call__(x) if _hooked and has_hooks(self) else self.forward(x)  # type: ignore[no-any-return]
+        """Skip torch's handling of hooks if there are none, since a step calls many taps."""
+        return super().__call__(x) if hooked and has_hooks(self) else self.forward(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns `x`, a tensor of any shape, or what has been put in its place."""
-        for change in _visited.get().get(self, ()):
+        """Return `x`, a tensor of any shape, or its replacement."""
+        for change in visited.get().get(self, ()):
             x = change(x)
         return x
 
@@ -65,10 +63,10 @@ class Tap(nn.Module):
     register_full_backward_pre_hook = _registering(nn.Module.register_full_backward_pre_hook)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of a copy: it has the hooks of what it is a copy of."""
+        """Restore a copy, with the hooks of the original."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         if has_hooks(self):
-            _hooked[:] = [True]
+            hooked[:] = [True]
 
 
 class Taps(nn.Module):
@@ -85,72 +83,85 @@ class Taps(nn.Module):
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether a tap of `module` or of its parts is watched or replaced in this thread, or has hooks of torch."""
-    visited = _visited.get()
-    if not visited and not _hooked:
+    """Return whether a tap inside `module` is watched or replaced in this thread, or has hooks of torch."""
+    watched = visited.get()
+    if not watched and not hooked:
         return False
-    return any(part in visited or (isinstance(part, Tap) and has_hooks(part)) for part in module.modules())
+    return any(tap in watched or (isinstance(tap, Tap) and has_hooks(tap)) for tap in module.modules())
 
 
 def tap_names(model: nn.Module) -> list[str]:
-    """The qualified names of all taps, in the order of the modules."""
+    """Return the qualified names of all taps, in the order of the modules."""
     return [name for name, module in model.named_modules() if isinstance(module, Tap)]
 
 
 @contextmanager
 def watch(model: nn.Module, *patterns: str) -> Iterator[dict[str, list[Tensor]]]:
-    """Collects the values at the taps whose qualified names match one of the shell-style `patterns` (default: all).
+    """Collect the values at taps in a `with` block.
 
-    Yields a dict from name to a list of tensors, in the order of the calls. The tensors keep their history for
-    autograd; detach those that you keep. Inside of `replace` it sees what has been put in place. Raises `EnsueError` if
-    a pattern matches no tap.
+    Args:
+        model: The model, or any module with taps.
+        patterns: Shell-style patterns of qualified names; none: all taps.
+
+    Yields:
+        A dict from name to a list of tensors, in the order of the calls. The tensors keep their history for autograd;
+        detach tensors that you store. Inside `replace` the tensors are the replacements.
+
+    Raises:
+        EnsueError: A pattern matches no tap.
     """
     seen: dict[str, list[Tensor]] = {name: [] for name in _matching(model, *patterns or ("*",))}
 
-    def collecting(found: list[Tensor]) -> Change:
-        def collect(x: Tensor) -> Tensor:
-            check_interrupted()  # the layer runs step by step
-            found.append(x)
-            return x
+    def collect(values: list[Tensor], x: Tensor) -> Tensor:
+        check_interrupted()  # watched layers run step by step, which is slow
+        values.append(x)
+        return x
 
-        return collect
-
-    with _visiting(model, {name: collecting(found) for name, found in seen.items()}):
+    with _visiting(model, {name: partial(collect, values) for name, values in seen.items()}):
         yield seen
 
 
 @contextmanager
 def replace(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
-    """Puts other values in place of those at the taps whose qualified names match a pattern: `changes[pattern](value)`.
+    """Replace the values at taps in a `with` block.
 
-    The model goes on with them, also from position to position where they are a part of its state. A tap that several
-    patterns match goes through their changes in order. Raises `EnsueError` if a pattern matches no tap, and in the
-    model `ValueError` for a change that alters the shape.
+    The model continues with the replacements, also in its state from position to position.
+
+    Args:
+        model: The model, or any module with taps.
+        changes: Functions from value to replacement, by shell-style patterns of qualified names. A tap that several
+            patterns match gets their functions in order.
+
+    Raises:
+        EnsueError: A pattern matches no tap.
+        ValueError: In the model, if a replacement has another shape.
     """
     by_name: dict[str, Change] = {}
     for pattern, change in changes.items():
         for name in _matching(model, pattern):
-            by_name[name] = _after(by_name.get(name), _shaped(name, change))
+            by_name[name] = _compose(by_name.get(name), _check_shape(name, change))
     with _visiting(model, by_name):
         yield
 
 
-def _after(first: Change | None, then: Change) -> Change:
+def _compose(first: Change | None, then: Change) -> Change:
     return then if first is None else lambda x: then(first(x))
 
 
-def _shaped(name: str, change: Change) -> Change:
+def _check_shape(name: str, change: Change) -> Change:
+    """Return `change` with a check of its result's shape."""
+
     def checked(x: Tensor) -> Tensor:
-        found = change(x)
-        if found.shape != x.shape:
-            raise ValueError(f"{name}: the change gives {tuple(found.shape)} for {tuple(x.shape)}")
-        return found
+        replacement = change(x)
+        if replacement.shape != x.shape:
+            raise ValueError(f"{name}: the change returns {tuple(replacement.shape)} for {tuple(x.shape)}")
+        return replacement
 
     return checked
 
 
 def _matching(model: nn.Module, *patterns: str) -> list[str]:
-    """The names of the taps that match one of the patterns."""
+    """Return the names of the taps that match one of the patterns."""
     names = tap_names(model)
     for pattern in patterns if names or patterns != ("*",) else ():
         if not any(fnmatchcase(name, pattern) for name in names):
@@ -160,11 +171,11 @@ def _matching(model: nn.Module, *patterns: str) -> list[str]:
 
 @contextmanager
 def _visiting(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
-    """Each tap's values go through the change of its name, after those of the contexts around this one."""
-    before = _visited.get()
+    """Apply changes to the values at taps, by name, after the changes of enclosing contexts."""
+    before = visited.get()
     taps = {model.get_submodule(name): change for name, change in changes.items()}
-    token = _visited.set({**before, **{tap: (*before.get(tap, ()), change) for tap, change in taps.items()}})
+    token = visited.set({**before, **{tap: (*before.get(tap, ()), change) for tap, change in taps.items()}})
     try:
         yield
     finally:
-        _visited.reset(token)
+        visited.reset(token)

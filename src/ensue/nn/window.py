@@ -1,6 +1,4 @@
-"""The feed-forward network over a window of the last N positions."""
-
-from __future__ import annotations
+"""A feed-forward network over a window of the last N positions."""
 
 from typing import NamedTuple
 
@@ -17,28 +15,31 @@ class WindowState(NamedTuple):
     """The state of a `Window`."""
 
     last: Float[Tensor, "B before d_in"]
-    """The last N - 1 inputs, the oldest first; zeros stand before the beginning."""
+    """The last N - 1 inputs, the oldest first; zeros in place of inputs before the first position."""
 
 
 def windows_of(
     x: Float[Tensor, "B T d"], last: Float[Tensor, "B before d"], mask: Bool[Tensor, "B T"] | None
 ) -> tuple[Float[Tensor, "B T inputs"], Float[Tensor, "B before d"]]:
-    """The inputs of each position with those before it, side by side, where `last` are those before the first; and the
-    last inputs up to each row's last real position.
+    """Return the window that ends at each position of `x`, and the last inputs of each row.
+
+    `last` are the inputs before the first position.
     """
     seen, (before, length) = torch.cat((last, blank(x, mask)), dim=1), (last.shape[1], x.shape[1])
     windows = torch.cat([seen[:, k : k + length] for k in range(before + 1)], dim=-1)
     if mask is None:
         return windows, seen[:, length:].clone()
-    places = mask.sum(1, keepdim=True) + torch.arange(before, device=seen.device)
-    return windows, seen.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+    indices = mask.sum(1, keepdim=True) + torch.arange(before, device=seen.device)
+    return windows, seen.gather(1, indices.unsqueeze(-1).expand(-1, -1, x.shape[2]))
 
 
 class Window(Parallel):
-    """`h_t = tanh(W [x_{t-N+1}; ...; x_t] + b)` (Bengio et al. 2003; SLP fig. 9.1); `size` is N.
+    """A window network, `h_t = tanh(W [x_{t-N+1}; ...; x_t] + b)` (Bengio et al. 2003; SLP fig. 9.1); `size` is N.
 
     Raises `ValueError` if `size` is below 1.
     """
+
+    repr_arguments = ("d_in", "d_out", "size")
 
     def __init__(self, d_in: int, d_out: int, *, size: int) -> None:
         super().__init__()
@@ -57,6 +58,3 @@ class Window(Parallel):
         (last,) = self.init_state(len(x)) if state is None else state
         windows, last = windows_of(x, last, mask)
         return self.hidden(torch.tanh(self.linear(windows))), WindowState(last)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, size={self.size}"

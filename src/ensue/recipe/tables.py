@@ -1,14 +1,14 @@
-"""The tables that the recipes of all tasks share."""
-
-from __future__ import annotations
+"""The tables of recipes of all tasks."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import tomli_w
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
-from ensue.data.files import locations_in, one_location
+from ensue.data.decoding import checked_encoding
+from ensue.data.files import as_location, locations_in
+from ensue.errors import DataError
 from ensue.models.specification import Path, Share, Table, describe_encoder
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000_000)]
@@ -17,40 +17,32 @@ Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Budget = Annotated[float, Field(ge=1e-6, le=1e12)]
 
 ORDER = (
-    "about",
-    "source",
-    "measured",
-    "task",
-    "needs",
-    "data",
-    "tokenizer",
-    "target_tokenizer",
-    "features",
-    "vectors",
-    "tokens",
-    "encoder",
-    "directions",
-    "decoder",
-    "attention",
-    "head",
-    "search",
-    "train",
-    "tuning",
-)
-"""The order of tables in a written recipe. A table that is not named here comes after `encoder`."""
+    "about", "source", "measured", "task", "needs", "data", "tokenizer", "target_tokenizer", "features", "vectors",
+    "tokens", "encoder", "directions", "decoder", "attention", "head", "search", "train", "tuning",
+)  # fmt: skip
+"""The order of keys and tables in a written recipe. Other tables come after `encoder`."""
+OPTIMIZER_KEYS = ("accumulate", "optimizer", "weight_decay", "beta1", "beta2", "average", "clip")
+"""The keys of `[train]` that an update without gradients does not use."""
 BUDGETS = ("steps", "epochs", "tokens", "seconds")
 
 
-def _one(value: Any) -> Any:
-    are_texts = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
-    return one_location(value) if are_texts else value
+def _join_paths(value: Any) -> Any:
+    are_texts = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+    return as_location(value) if are_texts else value
 
 
-def _listed(location: str) -> str | list[str]:
+def _split_paths(location: str) -> str | list[str]:
     return location if len(names := locations_in(location)) == 1 else names
 
 
-DataPath = Annotated[Path, BeforeValidator(_one), PlainSerializer(_listed)]
+def _check_encoding(name: str) -> str:
+    try:
+        return name and checked_encoding(name) and name
+    except DataError as error:
+        raise ValueError(f"names an {error}") from None
+
+
+DataPath = Annotated[Path, BeforeValidator(_join_paths), PlainSerializer(_split_paths)]
 """A path of data, or a list of them."""
 
 
@@ -60,29 +52,32 @@ class DataRecipe(Table):
     train: DataPath = ""
     """The training data: a file, a folder, a glob, or a list of these; .xz and .gz files are decompressed."""
     valid: DataPath = ""
-    """The validation data; empty: a part of the training data."""
+    """The validation data; empty: a share of the training data."""
     test: DataPath = ""
     """The test data, which are scored once, at the end."""
-    encoding: str = "utf-8"
+    encoding: Annotated[str, AfterValidator(_check_encoding)] = "utf-8"
     """The encoding of the files."""
     valid_fraction: Share = 0.1
-    """Share of the training data that is kept for validation if `valid` is empty: the end of texts and of labeled
+    """Share of the training data used for validation if `valid` is empty: the end of texts and of labeled
     sentences, else a random part, since data are often sorted by label.
     """
 
 
 class DividedData(DataRecipe):
-    """The table `[data]` of a model that learns from examples, a part of which is kept for validation."""
+    """The table `[data]` of a model that learns from examples, some of which are used for validation."""
 
     group: str = ""
     """The column or key of the training data that has the group of a row, such as its speaker, author or document. A
-    group is in one part only. Empty: the source, such as a text or an image, with all its targets; a labeled sentence
-    is by itself.
+    group is either in training or in validation. Empty: the source with all its targets, such as a text or an image; a
+    labeled sentence is a group.
+    """
+    incomplete: Literal["refuse", "skip"] = "refuse"
+    """Whether a row without a label, a text, a source or a target is an error, or is left out. A note has the number
+    of rows that are left out, and the first.
     """
     division: Literal["classes", "sources", "rows"] = "classes"
-    """classes: all rows of a source or of a group are in one part, and each class of a classifier has its share in
-    both, where it has two sources; sources: without regard to classes; rows: each row goes to a part by itself. The
-    last two are those of runs of an earlier ensue.
+    """How examples are split into training and validation. classes: by group, stratified by the classes of a
+    classifier; sources: by group; rows: by row. The last two are for runs of earlier versions.
     """
 
 
@@ -90,8 +85,8 @@ class CorpusRecipe(DataRecipe):
     """The table `[data]` of a model that learns from running text."""
 
     valid_characters: Count = 2_000_000
-    """At most this many characters of the validation text are scored, from its beginning. A part of the training text
-    that is kept for validation is no larger.
+    """The maximum number of characters of the validation text that are scored, from its beginning. A share of the
+    training text that is used for validation has no more.
     """
 
 
@@ -99,43 +94,45 @@ class TokenizerRecipe(Table):
     """The table `[tokenizer]`."""
 
     kind: Literal["characters", "bytes", "words", "bpe", "wordpiece", "published"] = "characters"
-    """The kind of tokens; published: the tokenizer of an imported model, of no other kind, and not trained."""
+    """The kind of tokens; published: the tokenizer of an imported model, which is not trained."""
     min_count: Count = 1
     """Rarer characters or words are unknown."""
     max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-    """At most this many symbols; without it: no limit (bpe: 2,048, wordpiece: 8,192)."""
+    """The maximum number of symbols; default: no limit (bpe: 2,048, wordpiece: 8,192)."""
     splitter: Literal["whitespace", "simple"] = "whitespace"
-    """How words are found."""
+    """The word tokenizer."""
     lowercase: bool = False
-    """Whether all text is lowered first."""
+    """Whether text is converted to lower case."""
 
 
 class TrainRecipe(Table):
-    """How long and how a model is trained."""
+    """The table `[train]`: budget and method of training."""
 
     steps: Count | None = None
     """Budget: optimizer steps."""
     epochs: Budget | None = None
-    """Budget: times through the training data."""
+    """Budget: passes over the training data."""
     tokens: Count | None = None
     """Budget: tokens that are read in training; for labeled sentences and texts, words."""
     seconds: Budget | None = None
-    """Budget: seconds of training steps; such a run cannot be repeated exactly. Exactly one of these four is given."""
+    """Budget: seconds of training, validation and test; such a run is not reproducible. A recipe has exactly one
+    budget.
+    """
 
     batch_size: Rows = 32
     """Rows in a batch: stretches of a text, sentences or texts."""
     accumulate: Rows = 1
-    """A batch is computed in this many parts, with the same result and less memory."""
+    """Micro-batches of a batch (gradient accumulation), with the same result and less memory."""
 
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
-    """AdamW; SGD with momentum; or Muon, which moves the matrices of layers in all directions alike, and all else as
-    AdamW does.
+    """AdamW; SGD with momentum; or Muon, whose updates of the layers' matrices are orthogonalized, with AdamW for other
+    parameters.
     """
     learning_rate: Amount = 3e-3
     """The largest learning rate, at the end of the warm-up."""
     schedule: Literal["linear", "cosine", "inverse-sqrt", "constant"] = "linear"
-    """The learning rate after the warm-up. linear, cosine: it falls to zero; inverse-sqrt: it falls with the square
-    root of the steps so far (Vaswani et al. 2017); constant: it stays.
+    """The learning rate after the warm-up. linear, cosine: it falls to zero; inverse-sqrt: it falls with the inverse
+    square root of the step (Vaswani et al. 2017); constant: no decay.
     """
     warmup: Share = 0.02
     """Share of the budget over which the learning rate rises from zero."""
@@ -146,13 +143,13 @@ class TrainRecipe(Table):
     beta2: Share = 0.99
     """Decay of AdamW's second moment; SGD has none."""
     average: Share = 0.0
-    """Decay of a running average of the weights, which is then the model that is scored and kept; 0: no average."""
+    """Decay of a moving average of the weights, which is validated and saved; 0: no average."""
     clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     """The largest global norm of the gradient; 0: no clipping."""
 
     validations: Annotated[int, Field(ge=1, le=1_000_000)] = 10
-    """How often the validation data are scored, evenly over the budget; less often if that would take more than a tenth
-    of a budget of seconds.
+    """The number of validations, evenly over the budget; fewer if they would take more than a tenth of a budget of
+    seconds.
     """
     patience: Annotated[int, Field(ge=0, le=1_000_000_000_000)] = 0
     """Stop after this many validations without a better score; 0: never."""
@@ -163,152 +160,174 @@ class TrainRecipe(Table):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """The type of matrix products; auto: the faster one on this machine, by its profile."""
     deterministic: bool = False
-    """1, 2, 4 or 8 processes train the same model bit for bit. It cuts a batch into 8 parts, which is slower."""
+    """Whether 1, 2, 4 or 8 processes train the same model bit for bit, by 8 micro-batches, which is slower."""
     sharded: bool = False
-    """Several processes share the parameters, gradients and moments, and each holds a part, for models that do not fit
-    into the memory of one. A step is slower.
+    """Whether parameters, gradients and moments are sharded over processes, for models that exceed the memory of one. A
+    step is slower.
     """
 
     @model_validator(mode="after")
-    def _one_budget(self) -> Self:
-        given = [name for name in BUDGETS if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"needs exactly one of {', '.join(BUDGETS)}; found {' and '.join(given) or 'none'}")
+    def _check_budget(self) -> Self:
+        budgets = [name for name in BUDGETS if getattr(self, name) is not None]
+        if len(budgets) != 1:
+            raise ValueError(f"needs exactly one of {', '.join(BUDGETS)}; found {' and '.join(budgets) or 'none'}")
         return self
 
     @model_validator(mode="after")
-    def _one_way_to_add(self) -> Self:
+    def _check_updates(self) -> Self:
         if self.deterministic and self.sharded:
             raise ValueError("has deterministic and sharded; sharded gradients are not added in a fixed order")
         if self.sharded and self.optimizer == "muon":
-            raise ValueError('has sharded and the optimizer "muon", which needs matrices whole')
+            raise ValueError('has sharded and the optimizer "muon", which needs full matrices')
         return self
 
     @model_validator(mode="after")
-    def _warm_up(self) -> Self:
+    def _check_warmup(self) -> Self:
         if self.schedule == "inverse-sqrt" and not self.warmup:
             raise ValueError('needs a warmup above 0 for the schedule "inverse-sqrt"')
         return self
 
     @property
     def budget(self) -> str:
-        """The name of the budget that is given."""
+        """The name of the budget of this recipe."""
         return next(name for name in BUDGETS if getattr(self, name) is not None)
 
 
 class TuningRecipe(Table):
-    """The table `[tuning]`: which levels of a model are trained, when, and how fast. The lowest level is its input (the
-    vectors of tokens or words), then each layer is one, and the head is the highest.
+    """The table `[tuning]`: freezing, gradual unfreezing and learning rates by level. The lowest level is the input
+    (vectors of tokens or words), followed by one level for each layer and the head.
     """
 
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Factor of the learning rate for each level below the head (Howard & Ruder 2018: 1/2.6)."""
     freeze: Annotated[int, Field(ge=-1, le=1001)] = 0
-    """The number of levels, from the lowest on, that are not trained; -1: all but the head."""
+    """The number of frozen levels, from the lowest on; -1: all but the head."""
     unfreeze: Share = 0.0
-    """Share of the budget after which one more level is trained: first the head alone, then the level below it too, and
-    so on down to `freeze` (gradual unfreezing, Howard & Ruder 2018). 0: all at once.
+    """Share of the budget after which the next level is unfrozen, from the head down to `freeze` (gradual unfreezing,
+    Howard & Ruder 2018). 0: all levels at once.
     """
     new_first: Share = 0.0
     """Share of the budget, at its beginning, in which only weights that do not come from another run are trained."""
+    rehearse: bool = False
+    """Whether `--from RUN` reads the training data of RUN again, in addition to the new data. For labels of spans, with
+    `keep_labels`: spans that RUN predicts are added to training and validation data instead, if the data have no span
+    of the same class and no overlapping span.
+    """
 
 
 class CorpusTuning(TuningRecipe):
     """The table `[tuning]` of a model that learns from running text."""
 
-    vocabulary: Literal["origin", "own"] = "origin"
-    """The tokens of a model that begins from another run (`encoder.from`): origin: the tokens of that run; own: tokens
-    that `[tokenizer]` finds in the text. Symbols of both keep their vectors; the others begin at the mean.
+    vocabulary: Literal["origin", "own", "both"] = "origin"
+    """The tokens of a model that begins from another run (`encoder.from`). origin: those of that run; own: those of
+    `[tokenizer]` for the text; both: those of that run, then new characters, words or subwords of the text. Symbols of
+    both vocabularies keep their vectors; others begin with the mean vector.
     """
 
 
 class Recipe(Table):
-    """The whole document. `about`, `source` and `measured` are for people."""
+    """A recipe. `about`, `source` and `measured` are comments."""
 
     what: ClassVar[str]
     """The name of a model, such as "tagger"."""
     reads: ClassVar[str] = ""
-    """The data that it needs, in a few words."""
+    """A description of the data that the model reads."""
     keeps_examples: ClassVar[bool] = False
-    """Whether labeled data are kept in the cache, so that `ensue prepare` can read them beforehand."""
+    """Whether `ensue prepare` can read labeled data into the cache before training."""
     begins: ClassVar[bool] = False
-    """Whether it can begin from the layers of another run of the task, `encoder.from`."""
-    has_own_update: ClassVar[bool] = False
-    """Whether the task changes the weights by itself, on the CPU (`Task.update`). Then one thread is the default, and
-    no profile of the machine is asked.
-    """
+    """Whether `encoder.from` can be another run of the task, whose layers are copied."""
+    rehearses: ClassVar[bool] = False
+    """Whether the task adds the answers of the origin to the data (`tuning.rehearse`)."""
 
     about: str = ""
-    """A description of the recipe, for people."""
+    """A description of the recipe."""
     source: str = ""
-    """Its source, for people."""
+    """The source of the recipe, such as a paper."""
     measured: str = ""
-    """Its scores, for people."""
+    """Measured scores."""
     task: str
-    """The task, which decides on tables and keys."""
+    """The name of the task, which determines tables and keys."""
     needs: list[str] | None = None
-    """Packages that it needs beside ensue, such as `ensue-minimal>=0.1`. Those of its task and layers are added."""
+    """Required packages, such as `ensue-minimal>=0.1`. Those of the task and of layers are added."""
     data: DataRecipe
     train: TrainRecipe
     tuning: TuningRecipe = TuningRecipe()
 
+    @property
+    def unused_keys(self) -> tuple[str, ...]:
+        """The keys of `[train]` that an update without gradients does not use (`Task.update`); empty with gradients."""
+        return ()
+
+    @property
+    def has_own_update(self) -> bool:
+        """Whether weights are updated without gradients: on the CPU, by default in one thread, without a profile."""
+        return bool(self.unused_keys)
+
     @model_validator(mode="after")
-    def _begins(self) -> Self:
+    def _check_origins(self) -> Self:
         for name in ("encoder", "decoder"):
             origin = getattr(getattr(self, name, None), "origin", "")
             if origin and origin not in self.origins:
-                raise ValueError(f"has {name}.from, which a {self.what} has no use for")
+                raise ValueError(f"has {name}.from, which a {self.what} does not support")
         return self
 
     @model_validator(mode="after")
-    def _tunes_gradients(self) -> Self:
-        if self.has_own_update and self.tuning != TuningRecipe():
-            raise ValueError(f"has a table [tuning], which a {self.what} has no use for")
+    def _check_own_update(self) -> Self:
+        default = TuningRecipe(rehearse=self.tuning.rehearse)  # which adds data
+        if self.has_own_update and any(getattr(self.tuning, key) != value for key, value in default):
+            raise ValueError(f"has a table [tuning], which a {self.what} does not support")
+        for name in self.unused_keys:
+            if getattr(self.train, name) != type(self.train).model_fields[name].default:
+                raise ValueError(f"has train.{name}, which the training of this {self.what} does not use")
         return self
+
+    def continuing(self, run: str) -> dict[str, Any]:
+        """Return the settings with which training begins from all weights of a run; {} if the task cannot."""
+        return {"encoder.from": run, "tuning.rehearse": True} if self.begins else {}
 
     @property
     def layers(self) -> Any:
-        """The table of the encoder that takes most of a step's time; None if there is none."""
+        """The table of the main encoder; None without one."""
         return getattr(self, "encoder", None)
 
     @property
     def inputs(self) -> list[Any]:
-        """The locations of all that a run of this recipe reads."""
+        """The locations of all inputs of a run."""
         values = self.values()
         places = ("data.train", "data.valid", "data.test", "data.teacher", "features.vectors")
         return [*filter(None, map(values.get, places)), *self.origins]
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """The directories of the runs from which it begins."""
+        """The directories of the runs whose weights are initial weights."""
         origin = getattr(self.layers, "origin", "") if self.begins else ""
         return (origin,) if origin else ()
 
     def describe(self) -> str:
-        """A description of the model's layers, such as `lstm 2×256`."""
+        """Return a description of the model's layers, such as `lstm 2×256`."""
         return "a model of its own" if self.layers is None else describe_encoder(self.layers)
 
     def values(self) -> dict[str, Any]:
-        """Every value by its key, such as "train.steps"."""
-        return _flat(self.model_dump())
+        """Return all values by key, such as "train.steps"."""
+        return _flatten(self.model_dump())
 
     def to_toml(self) -> str:
-        """The recipe as TOML, with every default written out, which a resumed run reads."""
+        """Return the recipe as TOML with all defaults."""
         document = without_none(self.model_dump())
-        places = {key: place for place, key in enumerate(ORDER)}
-        tables = sorted(document, key=lambda key: places.get(key, places["encoder"]))
+        positions = {key: position for position, key in enumerate(ORDER)}
+        tables = sorted(document, key=lambda key: positions.get(key, positions["encoder"]))
         return tomli_w.dumps({key: document[key] for key in tables}, multiline_strings=True)
 
 
-def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in document.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
 
 
 def without_none(value: Any) -> Any:
-    """The document without None, which TOML does not have."""
+    """Return a document without keys whose value is None, which TOML does not have."""
     if isinstance(value, dict):
-        return {key: without_none(part) for key, part in value.items() if part is not None}
+        return {key: without_none(inner) for key, inner in value.items() if inner is not None}
     return value

@@ -1,53 +1,52 @@
-"""Checkpoints: everything that the next step depends on, complete or absent.
+"""Checkpoints of training, complete or absent.
 
-`checkpoints/step-N/` holds the weights, their average if there is one, the optimizer's moments, the state carried
-between segments, the counters and the best weights so far. It is written under another name, flushed and renamed, so a
-directory called step-N is complete, whatever happens to the process or the power. The two newest are kept. It holds no
-random numbers, since a step's stream is derived from the seed and the step's number.
+`checkpoints/step-N/` has the weights, the averaged weights if the run averages, the optimizer's moments, the state
+carried between segments, the counters and the best weights so far. The directory is written under a temporary name,
+flushed and renamed, so that `step-N` is complete even after a crash or a power failure. Only the two newest checkpoints
+stay. No random state is saved, since the random stream of a step is derived from the seed and the step's number.
 """
-
-from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ensue.ranks import is_in_parts, ranks
+from ensue.ranks import is_sharded, process_group
 from ensue.runs.manifest import Manifest, entry_of
-from ensue.runs.schema import DamagedError, Entry, ManifestContent, Progress, checked, parsed, told
-from ensue.runs.weights import flush, load_parameters, read_tensors, serialized, write_tensors, write_text
+from ensue.runs.schema import DamagedError, Entry, ManifestContent, Progress, read_validated
+from ensue.runs.weights import flush, load_parameters, read_tensors, serialize, write_tensors, write_text
 from ensue.types import State, leaves, map_state
 
-KEPT = 2
+MAX_CHECKPOINTS = 2
 AVERAGE = "average.safetensors"
 """The file of the averaged weights, in runs that average them."""
 BEST = "best.safetensors"
-"""The file of the best weights so far. There is none before the first validation."""
+"""The file of the best weights so far; absent before the first validation."""
 SET_BY_RUN = {"params", "lr", "weight_decay", "decay", "scale", "partly"}
 """The keys of an optimizer's groups that the run sets before each step."""
 
 
 def save_checkpoint(
-    directory: Path,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    state: State,
-    progress: Progress,
-    *,
-    best: Path | None = None,
-    log: Entry | None = None,
-    average: nn.Module | None = None,
-) -> Path:
-    """Writes `directory/step-N`, then removes older checkpoints. Raises OSError if the disk is full.
+    directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, progress: Progress, *,
+    best: Path | None = None, log: Entry | None = None, average: nn.Module | None = None,
+) -> Path:  # fmt: skip
+    """Write a checkpoint on rank 0, then remove older checkpoints. If tensors are sharded, the other ranks must call
+    `gather_shards` meanwhile.
 
-    `best` are the best weights so far, if they are not these. `log` is the entry of `metrics.jsonl` as it is now.
-    `average` has the averaged weights; they are the ones that can be the best.
+    Args:
+        directory: The folder of all checkpoints.
+        model: The model with the trained weights.
+        optimizer: The optimizer of these weights.
+        state: The carried state of all rows.
+        progress: The counters of the run.
+        best: The file of the best weights, if an earlier step was the best.
+        log: The manifest entry of `metrics.jsonl`.
+        average: The model with the averaged weights. If present, the averaged weights are the weights of this step.
     """
     target = directory / f"step-{progress.step}"
     if target.exists():
@@ -56,7 +55,7 @@ def save_checkpoint(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        for name, tensors in _files(model, optimizer, average):
+        for name, tensors in _tensor_files(model, optimizer, average):
             write_tensors(partial / name, tensors)
         write_tensors(partial / "state.safetensors", {str(i): leaf for i, leaf in enumerate(leaves(state))})
         write_text(partial / "progress.json", json.dumps(progress.model_dump(), indent=2) + "\n")
@@ -72,24 +71,26 @@ def save_checkpoint(
         shutil.rmtree(partial, ignore_errors=True)
         raise
     flush(directory)
-    for old in complete_checkpoints(directory)[:-KEPT]:
-        _remove(old)
-    for leftover in directory.glob(".step-*"):  # of a process that was killed while it wrote or removed
+    for old in complete_checkpoints(directory)[:-MAX_CHECKPOINTS]:  # a rename is atomic, rmtree is not
+        renamed = old.with_name(f".{old.name}.old")
+        shutil.rmtree(renamed, ignore_errors=True)
+        old.rename(renamed)
+    for leftover in directory.glob(".step-*"):  # renamed checkpoints, and files of a process that was killed
         shutil.rmtree(leftover, ignore_errors=True)
     return target
 
 
-def give_parts(model: nn.Module, optimizer: torch.optim.Optimizer, *, average: nn.Module | None = None) -> None:
-    """Gives another process, which saves a checkpoint meanwhile, what is held here."""
-    for _, tensors in _files(model, optimizer, average):
-        for _ in serialized({name: tensor for name, tensor in tensors.items() if is_in_parts(tensor)}):
+def gather_shards(model: nn.Module, optimizer: torch.optim.Optimizer, *, average: nn.Module | None = None) -> None:
+    """Take part in the all-gather while rank 0 writes the checkpoint."""
+    for _, tensors in _tensor_files(model, optimizer, average):
+        for _ in serialize({name: tensor for name, tensor in tensors.items() if is_sharded(tensor)}):
             pass
 
 
-def _files(
+def _tensor_files(
     model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """The files of what processes may hold in parts."""
+    """Yield the name and the tensors of each file whose tensors may be sharded."""
     yield "model.safetensors", dict(model.named_parameters())
     if average is not None:
         yield AVERAGE, dict(average.named_parameters())
@@ -97,22 +98,15 @@ def _files(
 
 
 def load_checkpoint(
-    path: Path,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    initial_state: State,
-    *,
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, initial_state: State, *,
     average: nn.Module | None = None,
-) -> tuple[State, Progress]:
-    """Loads weights and moments, and the averaged weights into `average`; returns the carried state, with the form of
-    `initial_state`, and the counters.
+) -> tuple[State, Progress]:  # fmt: skip
+    """Load a checkpoint into model, optimizer and average. Returns the carried state of all rows, and the counters.
 
-    Raises RunError for a file that is damaged, or that belongs to another model, optimizer or state.
+    `initial_state` has the structure of the carried state. Raises RunError if a file is damaged or does not match.
     """
     manifest = Manifest(path)
-    with told(path / "progress.json"):
-        content = parsed(manifest.read("progress.json"))
-    progress: Progress = checked(Progress, content, path / "progress.json")
+    progress: Progress = read_validated(Progress, path / "progress.json", lambda: manifest.read("progress.json"))
     weights, moments, carried = (
         manifest.check(name) for name in ("model.safetensors", "optimizer.safetensors", "state.safetensors")
     )
@@ -121,11 +115,11 @@ def load_checkpoint(
     if average is not None:
         averaged = manifest.check(AVERAGE)
         load_parameters(average, read_tensors(averaged), averaged)
-    return _carried(read_tensors(carried), initial_state, carried), progress
+    return _restore_state(read_tensors(carried), initial_state, carried), progress
 
 
 def link(source: Path, target: Path) -> None:
-    """Gives a file a second name by a link, or copies it if the file system has no links."""
+    """Hard-link a file to a second name, or copy it if the file system has no links."""
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)
@@ -135,71 +129,60 @@ def link(source: Path, target: Path) -> None:
 
 
 def complete_checkpoints(directory: Path) -> list[Path]:
-    """The checkpoints, the oldest first."""
-    found = [path for path in directory.glob("step-*") if path.name[5:].isdigit()]
-    return sorted(found, key=lambda path: int(path.name[5:]))
-
-
-def _remove(checkpoint: Path) -> None:
-    """Removes a checkpoint. It is renamed first, so that a kill leaves no incomplete checkpoint."""
-    doomed = checkpoint.with_name(f".{checkpoint.name}.old")
-    shutil.rmtree(doomed, ignore_errors=True)
-    checkpoint.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+    """Return the paths of the checkpoints, ordered by step."""
+    paths = [path for path in directory.glob("step-*") if path.name[5:].isdigit()]
+    return sorted(paths, key=lambda path: int(path.name[5:]))
 
 
 def _moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's tensors and numbers by parameter number and name, and the numbers of groups that steps change."""
+    """Return the optimizer's values by parameter number and name, and numbers of its groups that are not defaults."""
     content = optimizer.state_dict()
     entries = {str(index): entry for index, entry in content["state"].items()}
-    for number, group in enumerate(content["param_groups"]):
+    for index, group in enumerate(content["param_groups"]):
         numbers = {name: group[name] for name in group.keys() - SET_BY_RUN if isinstance(group[name], int | float)}
-        entries[f"group-{number}"] = {name: x for name, x in numbers.items() if x != optimizer.defaults.get(name)}
+        entries[f"group-{index}"] = {name: x for name, x in numbers.items() if x != optimizer.defaults.get(name)}
     return {
-        f"{place}.{name}": value if isinstance(value, Tensor) else _number(value, name)
-        for place, entry in entries.items()
+        f"{key}.{name}": value if isinstance(value, Tensor) else _to_tensor(value, name)
+        for key, entry in entries.items()
         for name, value in entry.items()
         if value is not None
     }
 
 
-def _number(value: object, name: str) -> Tensor:
+def _to_tensor(value: object, name: str) -> Tensor:
     if not isinstance(value, int | float):
-        raise TypeError(f"{name} of an optimizer: expected a tensor or a number, found {value!r}")
+        raise TypeError(f"optimizer state {name}: expected a tensor or a number, found {value!r}")
     return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
 def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path) -> None:
-    """Loads what the optimizer keeps for each parameter; a parameter without updates has nothing.
-
-    Which names, shapes and types these are is seen from a step with the rate and gradients zero.
-    """
+    """Load the moments of each parameter that had updates."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    groups = {f"group-{index}": group for index, group in enumerate(optimizer.param_groups)}
     saved: dict[str, dict[str, Tensor]] = {}
     for key, value in tensors.items():
-        place, _, name = key.partition(".")
-        if not (place.isdecimal() and int(place) < len(parameters)) and place not in _groups(optimizer):
-            raise DamagedError(f"{path}: not of this model: it has {key}, the model {len(parameters)} parameters")
-        saved.setdefault(place, {})[name] = value
-    _take_empty_step(optimizer, [parameters[int(place)] for place in saved if place.isdecimal()])
-    for place, found in saved.items():
-        if place in (groups := _groups(optimizer)):
-            groups[place] |= {name: value.item() for name, value in found.items()}
+        owner, _, name = key.partition(".")
+        if not (owner.isdecimal() and int(owner) < len(parameters)) and owner not in groups:
+            raise DamagedError(
+                f"{path}: does not match the model: it has {key}, the model {len(parameters)} parameters"
+            )
+        saved.setdefault(owner, {})[name] = value
+    _take_empty_step(optimizer, [parameters[int(owner)] for owner in saved if owner.isdecimal()])
+    for owner, values in saved.items():
+        if owner in groups:
+            groups[owner] |= {name: value.item() for name, value in values.items()}
             continue
-        entry = optimizer.state[parameters[int(place)]]
+        entry = optimizer.state[parameters[int(owner)]]
         expected = {name for name, value in entry.items() if value is not None}
-        if found.keys() != expected:
-            raise DamagedError(f"{path}: not of this optimizer: it keeps {_list(expected)}, not {_list(found)}")
-        for name, value in found.items():
-            entry[name] = _filled(entry[name], value, path, f"{place}.{name}")
-
-
-def _groups(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
-    return {f"group-{number}": group for number, group in enumerate(optimizer.param_groups)}
+        if values.keys() != expected:
+            names = [", ".join(sorted(keys)) for keys in (expected, values)]
+            raise DamagedError(f"{path}: does not match the optimizer: expected {names[0]}, found {names[1]}")
+        for name, value in values.items():
+            entry[name] = _fill(entry[name], value, path, f"{owner}.{name}")
 
 
 def _take_empty_step(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> None:
-    """Let the optimizer make what it keeps for these parameters, whose values are loaded afterwards."""
+    """Let the optimizer create the moments of `parameters`. The caller then overwrites their values."""
     rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = 0.0
@@ -212,42 +195,38 @@ def _take_empty_step(optimizer: torch.optim.Optimizer, parameters: list[nn.Param
         group["lr"] = rate
 
 
-def _filled(place: Any, value: Tensor, path: Path, key: str) -> Any:
-    """`place`, a tensor or number of an optimizer, with the saved value."""
-    if not isinstance(place, Tensor):
-        return type(place)(value.item())
-    if value.dtype != place.dtype:
-        raise DamagedError(f"{path}: not of this model: {key} should be in {place.dtype}, is in {value.dtype}")
-    if value.shape != place.shape:
-        raise DamagedError(f"{path}: not of this model: {key} should be {tuple(place.shape)}, is {tuple(value.shape)}")
-    if is_in_parts(place):
-        ranks().take(place, value)
+def _fill(target: Any, value: Tensor, path: Path, key: str) -> Any:
+    if not isinstance(target, Tensor):
+        return type(target)(value.item())
+    if value.dtype != target.dtype:
+        raise DamagedError(f"{path}: does not match the model: {key} should be in {target.dtype}, is in {value.dtype}")
+    if value.shape != target.shape:
+        expected, found = tuple(target.shape), tuple(value.shape)
+        raise DamagedError(f"{path}: does not match the model: {key} should be {expected}, is {found}")
+    if is_sharded(target):
+        process_group().copy_shard(target, value)
     else:
-        place.copy_(value)
-    return place
+        target.copy_(value)
+    return target
 
 
-def _carried(saved: dict[str, Tensor], initial_state: State, path: Path) -> State:
-    """The saved state with the form of `initial_state`; None if no state is carried."""
+def _restore_state(saved: dict[str, Tensor], initial_state: State, path: Path) -> State:
+    """Return the saved state with the structure of `initial_state`; None if no state was carried."""
     if not saved:
         return None
-    expected = {str(number): leaf.shape for number, leaf in enumerate(leaves(initial_state))}
-    found = {name: leaf.shape for name, leaf in saved.items()}
-    if found != expected:
-        shapes = [", ".join(str(tuple(shape)) for shape in part.values()) for part in (found, expected)]
-        raise DamagedError(
-            f"{path}: not a state of this model: it has {shapes[0] or 'none'}, not {shapes[1] or 'none'}"
-        )
-    order = iter(range(len(saved)))
+    expected = {str(index): leaf.shape for index, leaf in enumerate(leaves(initial_state))}
+    actual = {name: leaf.shape for name, leaf in saved.items()}
+    if actual != expected:
+        shapes = [", ".join(str(tuple(shape)) for shape in table.values()) or "none" for table in (expected, actual)]
+        raise DamagedError(f"{path}: does not match the state of the model: expected {shapes[0]}, found {shapes[1]}")
+    indices = iter(range(len(saved)))
 
-    def placed(leaf: Tensor) -> Tensor:
-        value = saved[str(next(order))]
-        if value.dtype not in (leaf.dtype, torch.bfloat16):  # the second of layers that leave autocast to torch
-            raise DamagedError(f"{path}: not a state of this model: in {value.dtype}, not in {leaf.dtype}")
+    def to_device(leaf: Tensor) -> Tensor:
+        value = saved[str(next(indices))]
+        if value.dtype not in (leaf.dtype, torch.bfloat16):  # layers under autocast may return bfloat16
+            raise DamagedError(
+                f"{path}: does not match the state of the model: in {value.dtype}, expected {leaf.dtype}"
+            )
         return value.to(leaf.device)
 
-    return map_state(placed, initial_state)
-
-
-def _list(names: Collection[str]) -> str:
-    return ", ".join(sorted(names))
+    return map_state(to_device, initial_state)

@@ -1,22 +1,25 @@
-"""A run directory, which holds a trained model completely.
+"""The run directory: all files of a trained model.
 
-    recipe.toml        resolved, every default written out      metrics.jsonl    one line per report
+    recipe.toml        the recipe with all defaults             metrics.jsonl    one line per report
     config.json        model, task and format_version           README.md        model card
     model.safetensors  best weights                             checkpoints/     step-N/ (checkpoint.py)
     manifest.json      checksums of all files that are read     curve.png        learning curve
-    origins/N/         a run from which it begins (origin.py)
+    origins/N/         copies of runs with initial weights
 
-A task adds files of its own, such as tokenizer.json.
+Tasks add files, such as tokenizer.json. Loading a file never runs code from the file. One process at a time writes.
 
-Nothing in it can run code when it is loaded. One process at a time writes to it.
+Origins are copied to `origins/0`, `origins/1`, ..., so that the run needs no files outside of its directory. A copy has
+the files of a run except log, card, pictures and checkpoints. The manifest of the run has the checksum of each copy's
+manifest, so that alterations are detected.
 """
 
-from __future__ import annotations
-
+import hashlib
 import json
+import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -24,94 +27,100 @@ from typing import Any, TypeVar, cast
 import torch
 from filelock import FileLock, Timeout
 
-from ensue.errors import RecipeError, RunError
-from ensue.extension import with_needs
-from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded, shown
-from ensue.recipe import Recipe, as_trained, validate_recipe
+from ensue.data.detection.locations import aligned_paths
+from ensue.data.files import Data, as_location, expanded, files_of, locations_in, named_locations
+from ensue.data.sources import digest_of, digest_of_each
+from ensue.errors import EnsueError, RecipeError, RunError, quote
+from ensue.extension import local_run, with_needs
+from ensue.notices import warn_once
+from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded
+from ensue.recipe import Recipe, as_trained, read_recipe, validate_recipe
 from ensue.runs.checkpoint import link
-from ensue.runs.hub import local_run
-from ensue.runs.manifest import Manifest, entry_of
+from ensue.runs.manifest import Manifest, altered_error, entry_of
 from ensue.runs.schema import (
     FORMAT_VERSION,
+    MANIFEST,
+    MAX_MANIFEST_BYTES,
     Config,
     DamagedError,
     Entry,
+    ManifestContent,
     check_is_run,
-    checked,
+    convert_read_errors,
     file_names,
-    parsed,
-    told,
+    parse_strictly,
+    validate_content,
 )
-from ensue.runs.weights import flush, load_parameters, partial_of, read_tensors
+from ensue.runs.weights import flush, load_parameters, partial_path, read_tensors
 from ensue.tasks import TaskEntry, has_task, task_entry
 from ensue.version import VERSION
 
 Parsed = TypeVar("Parsed")
-MAX_CONFIG = 1 << 20
-"""The most bytes of a config.json."""
+MAX_CONFIG_BYTES = 1 << 20
 
 
 class RunDirectory:
-    """The files of a run, read at first use. A file that is missing or damaged is a `RunError` of one line.
+    """The files of a run, read at first use. Reading a missing or damaged file raises RunError.
 
-    The run `hf:NAME` of the hub is downloaded first, if it may be. `given` is the path as it was given.
+    Args:
+        path: The path of the directory, or an address such as `hf:NAME`, from which the run is downloaded.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path, self.given = local_run(path), str(path)
+        self.path, self.argument = local_run(path), str(path)
         self.manifest, self.checkpoints = Manifest(self.path), self.path / "checkpoints"
         self.origins = self.path / "origins"
-        """The folder of the runs from which it begins."""
+        """The folder with the runs whose weights initialize this run."""
         self.weights, self.metrics = self.path / "model.safetensors", self.path / "metrics.jsonl"
         """The best weights, and the reports."""
 
     @property
     def exists(self) -> bool:
-        """Whether the directory holds a run."""
+        """Whether the directory contains a run."""
         return (self.path / "config.json").is_file()
 
-    def holds_other_things(self) -> str:
-        """The name of a file that does not belong to a run; "" if there is none."""
+    def foreign_file(self) -> str:
+        """Return the name of a file in the directory that does not belong to a run, or ""."""
         if self.exists:
-            return "" if self._is_ours() else "config.json"
+            return "" if self._has_config_of_run() else "config.json"
         names = sorted(entry.name for entry in self.path.iterdir()) if self.path.is_dir() else []
-        ours = {*file_names(), "checkpoints", "origins", "tensorboard"} if ".lock" in names else set()
-        return next((name for name in names if name not in ours | {".lock"} and not name.endswith(".partial")), "")
+        known = {*file_names(), "checkpoints", "origins", "tensorboard"} if ".lock" in names else set()
+        return next((name for name in names if name not in known | {".lock"} and not name.endswith(".partial")), "")
 
-    def _is_ours(self) -> bool:
-        """Whether config.json is that of a run: other programs have such a file too. A damaged one counts."""
+    def _has_config_of_run(self) -> bool:
+        """Return whether config.json may belong to a run. A damaged file may; a file of another program does not."""
         try:
-            config = parse_json(read_bounded(self.path / "config.json", MAX_CONFIG))
+            config = parse_json(read_bounded(self.path / "config.json", MAX_CONFIG_BYTES))
         except (ParseError, OSError):
             return True
         return isinstance(config, dict) and "format_version" in config
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """`config.json`, of a version that this program can read."""
+        """The content of `config.json`."""
         path = self.path / "config.json"
         check_is_run(self.path)
-        with told(path):
-            config = parsed(read_bounded(path, MAX_CONFIG))
+        with convert_read_errors(path):
+            config = parse_strictly(read_bounded(path, MAX_CONFIG_BYTES))
         version = config.get("format_version") if isinstance(config, dict) else None
         if type(version) is not int:
-            raise DamagedError(f"{path}: damaged: it has no format_version")
+            raise DamagedError(f"{path}: damaged: no format_version")
         if version != FORMAT_VERSION:
             than = "newer" if version > FORMAT_VERSION else "older"
             raise RunError(
-                f"{path}: format_version {shown(version)} is {than} than this ensue {VERSION} reads "
-                f"({FORMAT_VERSION}); written by ensue {shown(config.get('ensue'))}"
+                f"{path}: format_version {quote(version)} is {than} than this ensue {VERSION} reads "
+                f"({FORMAT_VERSION}); written by ensue {quote(config.get('ensue'))}"
             )
         self.manifest.check("config.json")
         task = config.get("task")
-        checked(task_entry(task).parts_class.config if has_task(task) else Config, config, path)
+        validate_content(task_entry(task).parts_class.config if has_task(task) else Config, config, path)
         return cast("dict[str, Any]", config)
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe, with every default."""
+        """The recipe with all defaults."""
         content = self.manifest.read("recipe.toml")
-        with told(self.path / "recipe.toml"):
+        with convert_read_errors(self.path / "recipe.toml"):
             return validate_recipe(as_trained(parse_toml(content)), where=str(self.path / "recipe.toml"))
 
     @cached_property
@@ -119,27 +128,37 @@ class RunDirectory:
         """The task of the run."""
         task = self.config["task"]
         if not has_task(task):
-            with told(self.path / "recipe.toml"):
+            with convert_read_errors(self.path / "recipe.toml"):
                 needs = parse_toml(self.manifest.read("recipe.toml")).get("needs")
             try:
                 with_needs(needs if isinstance(needs, list) else [])
             except RecipeError as error:
                 raise RunError(f"{self.path}: {error}") from None
-            raise RunError(f"{self.path}: it needs the task {shown(task)}, which no installed extension has")
+            raise RunError(f"{self.path}: needs the task {quote(task)}, which no installed extension has")
         if task != self.recipe.task:
-            raise RunError(f"{self.path}: damaged: config.json is of {task}, recipe.toml of {self.recipe.task}")
+            raise RunError(f"{self.path}: damaged: config.json has the task {task}, recipe.toml {self.recipe.task}")
         return task_entry(task)
+
+    @property
+    def card(self) -> str:
+        """The text of the model card, or "". A link out of the folder is not read: it could lead to a private file."""
+        path, root = self.path / "README.md", Path(os.path.realpath(self.path))
+        root = root.parents[1] if root.parent.name == "snapshots" else root  # links of the cache of the hub
+        if not path.is_file() or not Path(os.path.realpath(path)).is_relative_to(root):
+            return ""
+        with convert_read_errors(path):
+            return read_bounded(path, MAX_MANIFEST_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
 
     @cached_property
     def parts(self) -> Any:
-        """The `ModelParts` of the task, from which the model was built with the recipe."""
+        """The `ModelParts` of the task. The model is built from the recipe and these parts."""
         return self.entry.parts_class.read(self)
 
     def read_json(self, name: str, parse: Callable[[Any], Parsed]) -> Parsed:
-        """The content of a JSON file. Raises DamagedError for one of which `parse` raises ValueError."""
+        """Return the parsed content of a JSON file. Raises DamagedError if `parse` raises ValueError."""
         path = self.path / name
-        with told(path):
-            content = parsed(self.manifest.read(name))
+        with convert_read_errors(path):
+            content = parse_strictly(self.manifest.read(name))
         try:
             return parse(content)
         except ValueError as error:
@@ -147,42 +166,37 @@ class RunDirectory:
 
     @property
     def weights_entry(self) -> Entry:
-        """Size and checksum of the best weights. Raises RunError if there are none yet."""
+        """The manifest entry of the best weights. Raises RunError before the first validation."""
         entry = self.manifest.entries().get(self.weights.name)
         if entry is None and self.weights.exists():
-            raise DamagedError(f"{self.weights}: not of this run: {self.manifest.path.name} does not name it")
+            raise DamagedError(f"{self.weights}: not a file of this run: {self.manifest.path.name} does not list it")
         if entry is None:
-            raise RunError(f"{self.weights}: no such file: the run has not come to its first validation")
+            raise RunError(f"{self.weights}: no such file: the run was stopped before its first validation")
         return entry
 
     def model(self, device: torch.device) -> Any:
-        """The model with its best weights, in evaluation mode."""
-        assert self.weights_entry  # raises if there are none
+        """Return the model with its best weights, in evaluation mode."""
+        assert self.weights_entry  # raises RunError without weights
         try:
             model = self.parts.build(self.recipe)
         except (ValueError, RuntimeError, MemoryError) as error:
             recipe = self.path / "recipe.toml"
-            raise DamagedError(f"{recipe}: no model can be made of it here: {shown(str(error), 200)[1:-1]}") from None
+            raise DamagedError(f"{recipe}: the model cannot be built: {quote(str(error), 200)[1:-1]}") from None
         load_parameters(model, read_tensors(self.manifest.check(self.weights.name)), self.weights)
         return model.to(device).eval()
 
     def create(self, recipe: Recipe, *, files: Mapping[str, Any], config: dict[str, Any]) -> None:
-        """Writes the files that are known before the first step; config.json, which makes it a run, comes last."""
-        content = {
-            "format_version": FORMAT_VERSION,
-            "ensue": VERSION,
-            "task": recipe.task,
-            **config,
-        }
+        """Write the files that are known before the first step. config.json comes last, since it marks a run."""
+        content = {"format_version": FORMAT_VERSION, "ensue": VERSION, "task": recipe.task, **config}
         self.write({**files, "recipe.toml": recipe.to_toml(), "config.json": json.dumps(content, indent=2) + "\n"})
 
     def write(self, contents: Mapping[str, Any]) -> None:
-        """Replaces files and their entries in the manifest. Contents that are not text are written as JSON."""
+        """Replace files and their manifest entries. Contents that are not strings are written as JSON."""
         files = {
             name: content if isinstance(content, str) else json.dumps(content, ensure_ascii=False) + "\n"
             for name, content in contents.items()
         }
-        partials = {name: partial_of(self.path / name) for name in files}
+        partials = {name: partial_path(self.path / name) for name in files}
         try:
             for name, partial in partials.items():
                 partial.write_text(files[name], encoding="utf-8", errors="backslashreplace")
@@ -194,41 +208,191 @@ class RunDirectory:
         self._forget()
 
     def publish(self, weights: Path) -> None:
-        """Makes these the best weights of the run, if they are not yet."""
+        """Copy `weights` to the file of the best weights, unless that file has the same content."""
         if self.manifest.holds(self.weights.name, entry_of(weights)):
             return
-        partial = partial_of(self.weights)
+        partial = partial_path(self.weights)
         link(weights, partial)
         self.manifest.replace({self.weights.name: partial})
 
     def clear(self, spare: Path | None = None) -> None:
-        """Remove the files of the run, but not `spare`. config.json goes first: an incomplete run does not count."""
+        """Remove the files of the run except `spare`. config.json goes first, since it marks a run."""
         (self.path / "config.json").unlink(missing_ok=True)
         for path in (self.path / name for name in file_names()):
             path.unlink(missing_ok=True)
-            if partial_of(path) != spare:
-                partial_of(path).unlink(missing_ok=True)  # of a process that was killed while it wrote
+            if partial_path(path) != spare:
+                partial_path(path).unlink(missing_ok=True)  # a process may have been killed while writing
         for folder in (self.checkpoints, self.origins, self.path / "tensorboard"):
             shutil.rmtree(folder, ignore_errors=True)
         self._forget()
 
     def _forget(self) -> None:
-        """Forgets the contents of files; they are read again at the next use."""
         for name in ("config", "recipe", "entry", "parts"):
             self.__dict__.pop(name, None)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keeps other processes from training here during a `with` block. The lock ends with its process."""
+        """Lock the directory for this process during a `with` block. The lock ends with the process at the latest."""
         lock = FileLock(self.path / ".lock")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
         except Timeout:
             raise RunError(f"{self.path}: another process is training in this run directory") from None
-        except (OSError, NotImplementedError) as error:  # the second of file systems that know no locks
+        except (OSError, NotImplementedError) as error:  # NotImplementedError: a file system without locks
             raise RunError(f"{self.path}: cannot be written ({getattr(error, 'strerror', error)})") from None
         try:
             yield
         finally:
             lock.release()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An origin, with its run directory, its path in the recipe, and the checksum of its weights."""
+
+    run: RunDirectory
+    path: str
+    sha256: str
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum of all files of the origin, equal for the run and for its copies."""
+        files = {name: entry.sha256 for name, entry in _listed_files(self.run).items()}
+        return hashlib.sha256(json.dumps(files).encode()).hexdigest()
+
+    def new_in(self, train: str) -> str:
+        """Return the locations in `train` that the origin was not trained on; `train` if there are none."""
+        old = locations_in(self.run.recipe.data.train)
+        return as_location([name for name in locations_in(train) if name not in old]) or train
+
+
+def continuing_recipe(
+    path: str | Path, recipe: str | Path | Recipe | None = None, settings: Sequence[str] | Mapping[str, Any] = (),
+    **paths: Data,
+) -> Recipe:  # fmt: skip
+    """Return a recipe whose initial weights are those of a run, by default the recipe of the run.
+
+    With `tuning.rehearse`, which is the default, a tagger of spans also predicts the old labels in the new data, and
+    other models also read the training data of the run.
+    """
+    run = RunDirectory(path)
+    check_is_run(run.path)
+    old, begin = run.recipe.data.train, run.recipe.continuing(str(path))
+    if not begin:
+        able = "a tagger, a classifier, a translator or a language model"
+        raise RecipeError(f"--from {path}: a {run.entry.what} does not begin from a run; expected {able}")
+    keys = {"train", "valid", "test", "teacher"} & type(run.recipe.data).model_fields.keys()
+    chosen = read_recipe(recipe or run.recipe, dict.fromkeys((f"data.{key}" for key in keys), "") | begin)
+    chosen = read_recipe(chosen, settings, **paths)
+    if (rehearses := chosen.tuning.rehearse) and chosen.rehearses and run.parts.labels.has_spans:
+        return chosen
+    problem = _why_not_rehearsed(run, chosen.data.train) if rehearses else "tuning.rehearse is off"
+    learned = f"{named_locations(old)}, from which {path} learned, is"
+    if not problem:
+        chosen = read_recipe(chosen, train=[*locations_in(old), *locations_in(chosen.data.train)])
+        warn_once(f"again {path}", f"{learned} read again; --set tuning.rehearse=false leaves it out")
+    elif chosen.data.train and problem != NEW_HAS_OLD:
+        warn_once(f"forgets {path}", f"{learned} not read again and may be forgotten ({problem})")
+    return read_recipe(chosen, {"tuning.rehearse": False}) if rehearses else chosen
+
+
+NEW_HAS_OLD = "the new data have it"
+
+
+def _files(location: str) -> tuple[tuple[Path, ...], set[str]]:
+    """Return the files at a location, and what tells their formats apart: their suffixes, if they are not aligned."""
+    if pairs := aligned_paths(location):
+        return tuple(expanded(name) for pair in pairs for name in pair), {"aligned"}
+    return (paths := files_of(location)), {path.suffix for path in paths}
+
+
+def _why_not_rehearsed(run: RunDirectory, new: str) -> str:
+    """Return why the training data of a run are not read again in addition to the new data; "" if they are."""
+    if not new:
+        return NEW_HAS_OLD
+    try:
+        (new_paths, new_format), (old_paths, old_format) = _files(new), _files(run.recipe.data.train)
+        digests = {digest_of(old_paths), digest_of_each(old_paths)}
+    except (EnsueError, OSError):
+        return "there is no such file now"
+    new_files, old_files = ({path.resolve() for path in paths} for paths in (new_paths, old_paths))
+    if new_files & old_files:
+        return NEW_HAS_OLD if old_files <= new_files else "the new data have a part of it"
+    if new_format != old_format:
+        return (
+            f"the new data have another format; save one of them in the other format ({', '.join(sorted(old_format))})"
+        )
+    digest = run.config["text"].partition("+")[0]  # on another machine the path may name another file
+    return "" if digest in digests else "the file has another content now"
+
+
+def origins_for(paths: Sequence[str], run: RunDirectory | None) -> list[Origin]:
+    """Return the origins of a resumed run, or else the origins at `paths`. Raises RunError if one has no weights."""
+    if run is not None:
+        return origins_in(run)
+    return [_origin_at(path) for path in dict.fromkeys(paths)]
+
+
+def origins_in(run: RunDirectory) -> list[Origin]:
+    """Return the origins in a run directory. Raises RunError if an origin of the recipe is missing or altered."""
+    origins, entries = [], run.config.get("origins", [])
+    if missing := {*run.recipe.origins} - {entry["path"] for entry in entries}:
+        raise DamagedError(
+            f"{run.path / 'config.json'}: damaged: no origin {quote(min(missing), 400)}, which recipe.toml lists"
+        )
+    for number, entry in enumerate(entries):
+        copy = RunDirectory(run.origins / str(number))
+        run.manifest.check(_manifest_of(number))
+        origins.append(Origin(copy, entry["path"], entry["sha256"]))
+    return origins
+
+
+def copy_origins(run: RunDirectory, origins: Sequence[Origin]) -> list[dict[str, Any]]:
+    """Copy origins into `run`, and return their entries for config.json. Raises RunError if an origin has changed."""
+    for number, origin in enumerate(origins):
+        copy = run.origins / str(number)
+        if copy_run(origin.run, copy)[origin.run.weights.name].sha256 != origin.sha256:
+            raise RunError(f"{origin.path}: has changed since this run began to read it; try again")
+        list_origin(run, number)
+    return [{"path": origin.path, "sha256": origin.sha256} for origin in origins]
+
+
+def _origin_at(path: str) -> Origin:
+    run = RunDirectory(path)
+    try:
+        assert run.entry  # raises RunError if there is no run, or its task is unknown
+        return Origin(run, path, run.weights_entry.sha256)
+    except RunError as error:
+        raise type(error)(f"{error}; an origin in the recipe is the directory of a trained run") from None
+
+
+def _manifest_of(number: int) -> str:
+    return f"origins/{number}/{MANIFEST}"
+
+
+def list_origin(run: RunDirectory, number: int) -> None:
+    """Add the manifest of copy `number` to the manifest of the run."""
+    partial = partial_path(run.origins / str(number) / MANIFEST)
+    partial.with_name(MANIFEST).replace(partial)
+    run.manifest.replace({_manifest_of(number): partial})
+
+
+def copy_run(source: RunDirectory, target: Path) -> dict[str, Entry]:
+    """Copy the files and the origins of a run. Returns the manifest entries of the files."""
+    target.mkdir(parents=True)
+    files = _listed_files(source)
+    for name, entry in files.items():
+        with convert_read_errors(source.path / name):
+            shutil.copyfile(source.path / name, target / name)
+        if (copied := entry_of(target / name)).sha256 != entry.sha256:
+            raise altered_error(source.path / name, entry, copied.bytes)
+        flush(target / name)
+    Manifest(target).write(ManifestContent(files=files))
+    copy_origins(RunDirectory(target), origins_in(source))
+    return files
+
+
+def _listed_files(run: RunDirectory) -> dict[str, Entry]:
+    entries = run.manifest.entries()
+    return {name: entries[name] for name in sorted(file_names() & entries.keys())}

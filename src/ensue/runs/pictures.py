@@ -1,6 +1,4 @@
-"""Pictures of a run and of numbers about a text, with names as written; one that fails does not end the run."""
-
-from __future__ import annotations
+"""Pictures of a run, and plots of values over the words of a text, drawn with matplotlib."""
 
 import os
 import warnings
@@ -13,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.errors import EnsueError
-from ensue.parsing import shown
+from ensue.errors import EnsueError, quote
 from ensue.runs.reporter import Reporter
 
 FONT = "DejaVu Sans"
@@ -22,14 +19,14 @@ FALLBACKS = (
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "WenQuanYi Zen Hei", "Droid Sans Fallback", "IPAGothic",
     "Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Arial Unicode MS", "Unifont",
 )  # fmt: skip
-"""Fonts for characters that matplotlib's own font does not have. Those that are installed are used."""
+"""Fonts for characters that are missing in `FONT`, which matplotlib installs. Only installed fonts are used."""
 
 
 @contextmanager
 def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    """A matplotlib figure of this size in inches, to draw on; it is written to `path` at the end.
+    """Yield a matplotlib figure of this size in inches, which is written to `path` at the end of a `with` block.
 
-    The same drawing gives the same file. A `$` is a dollar sign. A character that no font has is drawn as a box,
+    Equal drawings have equal files. A `$` does not begin a formula. A character that all fonts lack is drawn as a box,
     without a warning.
     """
     _import_matplotlib()
@@ -57,7 +54,7 @@ def _fonts() -> list[str]:
 
 
 def _import_matplotlib() -> None:
-    """Imports it, whatever `MPLBACKEND` names: a file needs no backend, and Jupyter names one that may be missing."""
+    """Import matplotlib without the backend of `MPLBACKEND`, since the backend that Jupyter sets may be missing."""
     backend = os.environ.pop("MPLBACKEND", None)
     try:
         if find_spec("matplotlib") is None:
@@ -72,17 +69,17 @@ def _import_matplotlib() -> None:
             os.environ["MPLBACKEND"] = backend
 
 
-def made(path: Path, make: Callable[[], object], reporter: Reporter) -> None:
-    """Makes a picture or the card of a finished run. If that fails, the reporter gets a note."""
+def make_optional(path: Path, make: Callable[[], object], reporter: Reporter) -> None:
+    """Call `make`, which writes a picture or the card of a finished run. If `make` fails, the reporter gets a note."""
     try:
         make()
-    except Exception as error:  # whatever it is, the run is good
+    except Exception as error:  # the run is complete without the file
         reason = " ".join(str(error).split()) or type(error).__name__
-        reporter.noted(f"{path.name} could not be made: {shown(reason, 200)[1:-1]}")
+        reporter.noted(f"{path.name} cannot be written: {quote(reason, 200)[1:-1]}")
 
 
 def draw_curve(records: list[dict[str, Any]], path: Path, *, title: str, score: str) -> None:
-    """Training loss and the validation's `score` over the steps, from the records of metrics.jsonl."""
+    """Draw the training loss and the validation's `score` over the steps, from the records of metrics.jsonl."""
     train = [(r["step"], r["loss"]) for r in records if r["kind"] == "train"]
     valid = [r for r in records if r["kind"] == "valid"]
     name, same_scale = score.replace("_", " ").replace("f1", "F1"), "nats" in score
@@ -97,9 +94,9 @@ def draw_curve(records: list[dict[str, Any]], path: Path, *, title: str, score: 
             right = axes.twinx()
             right.set_ylabel(f"validation {name}")
         _draw_scores(right, [(r["step"], r["scores"][score], r["best"]) for r in valid if score in r["scores"]])
-        for drawn in (axes, right):
-            drawn.spines["top"].set_visible(False)
-            drawn.spines["right"].set_visible(right is not axes)
+        for side in (axes, right):
+            side.spines["top"].set_visible(False)
+            side.spines["right"].set_visible(right is not axes)
         lines = [*axes.lines, *(right.lines if right is not axes else [])]
         if lines:
             labels = [str(line.get_label()) for line in lines]
@@ -107,62 +104,54 @@ def draw_curve(records: list[dict[str, Any]], path: Path, *, title: str, score: 
 
 
 def _draw_scores(axes: Any, valid: list[tuple[int, float, bool]]) -> None:
-    """Draws the validation scores, and writes the number of the best one beside it."""
     if not valid:
         return
     steps, scores, _ = zip(*valid, strict=True)
     axes.plot(steps, scores, color="#1f4e79", marker="o", markersize=4, label="validation")
     step, best, _ = next((entry for entry in reversed(valid) if entry[2]), valid[-1])
-    axes.annotate(
-        f"{best:.3f}",
-        (step, best),
-        xytext=(0, 9),
-        textcoords="offset points",
-        ha="center",
-        fontsize=9,
-        color="#1f4e79",
-        fontweight="bold",
-    )
+    above = {"xytext": (0, 9), "textcoords": "offset points", "ha": "center"}
+    axes.annotate(f"{best:.3f}", (step, best), **above, fontsize=9, color="#1f4e79", fontweight="bold")
 
 
-WIDEST = 16.0
-"""The most inches of a picture of words."""
-TONES = ("#0b7285", "#c2255c", "#d9730d", "#5f3dc4", "#868e96", "#2b8a3e")
-"""The colors of lines, as on pages."""
-LONGEST_WORD = 20
+MAX_INCHES = 16.0
+"""The maximum width and height of a plot over words."""
+LINE_COLORS = ("#0b7285", "#c2255c", "#d9730d", "#5f3dc4", "#868e96", "#2b8a3e")
+"""The colors of lines, as on the inspection pages."""
+MAX_WORD_CHARACTERS = 20
+"""The maximum length of a word at an axis; longer words are shortened."""
 
 
 def axes_of(ax: Any, width: float, height: float) -> Any:
-    """The axes `ax`; if that is None, new ones of pyplot, this many inches wide and high."""
+    """Return the axes `ax`; if `ax` is None, new axes of pyplot with this width and height in inches."""
     if ax is not None:
         return ax
     _import_matplotlib()
     from matplotlib import pyplot as plt  # noqa: PLC0415 (slow to import)
 
-    return plt.subplots(figsize=(min(width, WIDEST), height), layout="constrained")[1]
+    return plt.subplots(figsize=(min(width, MAX_INCHES), height), layout="constrained")[1]
 
 
-def written() -> dict[str, Any]:
-    """The options of a text in axes that is drawn as it is written: a `$` is a dollar sign."""
+def literal_text() -> dict[str, Any]:
+    """Return matplotlib's options for text in which a `$` does not begin a formula."""
     return {"parse_math": False, "fontfamily": _fonts()}
 
 
 class Lines(NamedTuple):
-    """Values over words: a line for each name. `what` is measured."""
+    """A line plot of values over words, with a line for each name in `values`. `label` is for the axis of values."""
 
     words: Sequence[str]
     values: Mapping[str, Sequence[float] | NDArray[Any]]
-    what: str = ""
+    label: str = ""
 
     def draw(self, ax: Any = None, title: str = "") -> Any:
-        """Draws on the axes `ax`, or new ones, and returns them."""
+        """Draw on the axes `ax`, or on new axes, and return the axes."""
         axes = axes_of(ax, 2.0 + 0.35 * len(self.words), 3.2)
-        for number, (name, values) in enumerate(self.values.items()):
-            color = TONES[number % len(TONES)]
+        for index, (name, values) in enumerate(self.values.items()):
+            color = LINE_COLORS[index % len(LINE_COLORS)]
             axes.plot(range(len(values)), values, marker="o", markersize=3, linewidth=1.3, color=color, label=name)
-        _words_below(axes, self.words)
-        axes.set_title(title, **written())
-        axes.set_ylabel(self.what)
+        _label_words(axes, self.words)
+        axes.set_title(title, **literal_text())
+        axes.set_ylabel(self.label)
         axes.grid(axis="y", alpha=0.25)
         if len(self.values) > 1:
             axes.legend(frameon=False, prop={"family": _fonts(), "size": 9})
@@ -170,29 +159,30 @@ class Lines(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Weights (R, C): what each of the `rows` looks at among the `columns`."""
+    """A heat map of attention weights (R, C), from the words of `rows` to the words of `columns`."""
 
     rows: Sequence[str]
     columns: Sequence[str]
     weights: NDArray[Any]
 
     def draw(self, ax: Any = None, title: str = "") -> Any:
-        """Draws on the axes `ax`, or new ones, and returns them."""
-        axes = axes_of(ax, 2.0 + 0.3 * len(self.columns), min(1.6 + 0.3 * len(self.rows), WIDEST))
+        """Draw on the axes `ax`, or on new axes, and return the axes."""
+        axes = axes_of(ax, 2.0 + 0.3 * len(self.columns), min(1.6 + 0.3 * len(self.rows), MAX_INCHES))
         axes.imshow(self.weights, cmap="Purples", vmin=0.0, vmax=max(float(np.max(self.weights)), 1e-9), aspect="auto")
-        _words_below(axes, self.columns)
-        axes.set_yticks(range(len(self.rows)), _short(self.rows), fontsize=9, **written())
-        axes.set_title(title, **written())
+        _label_words(axes, self.columns)
+        axes.set_yticks(range(len(self.rows)), _shorten(self.rows), fontsize=9, **literal_text())
+        axes.set_title(title, **literal_text())
         return axes
 
 
-def _words_below(axes: Any, words: Sequence[str]) -> None:
-    shown = _short(words)
-    slanted = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if max(map(len, shown), default=0) > 2 else {}
-    axes.set_xticks(range(len(words)), shown, fontsize=9, **slanted, **written())
+def _label_words(axes: Any, words: Sequence[str]) -> None:
+    """Label the horizontal axis with words, at a slant if a word has more than two characters."""
+    labels = _shorten(words)
+    slanted = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if max(map(len, labels), default=0) > 2 else {}
+    axes.set_xticks(range(len(words)), labels, fontsize=9, **slanted, **literal_text())
 
 
-def _short(words: Sequence[str]) -> list[str]:
-    """Words as they stand at an axis: blanks can be seen, and long ones are cut."""
-    seen = (word.replace("\n", "↵").replace("\t", "⇥") if word.strip(" ") else "␣" * len(word) for word in words)
-    return [word[: LONGEST_WORD - 1] + "…" if len(word) > LONGEST_WORD else word for word in seen]
+def _shorten(words: Sequence[str]) -> list[str]:
+    """Return words as labels of an axis: line ends, tabs and blank words are visible, and long words shortened."""
+    visible = (word.replace("\n", "↵").replace("\t", "⇥") if word.strip(" ") else "␣" * len(word) for word in words)
+    return [w[: MAX_WORD_CHARACTERS - 1] + "…" if len(w) > MAX_WORD_CHARACTERS else w for w in visible]

@@ -1,31 +1,34 @@
-"""Reports of a run: what a reporter is told, the lines of `metrics.jsonl`, and at the end the model card (README.md).
+"""The reporter interface, the log `metrics.jsonl`, and the model card (README.md) of a run.
 
-The library prints nothing; a program passes a reporter to be told of its progress.
+The library prints nothing. Programs pass a `Reporter` to show the progress.
 """
-
-from __future__ import annotations
 
 import datetime
 import json
 import shlex
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ensue.parsing import read_bounded
 from ensue.runs.directory import RunDirectory
-from ensue.runs.manifest import altered, entry_of
-from ensue.runs.schema import RECORD, Entry, checked, parsed, told
+from ensue.runs.manifest import altered_error, entry_of
+from ensue.runs.schema import RECORD, Entry, convert_read_errors, parse_strictly, validate_content
 from ensue.runs.weights import flush, write_text
 from ensue.version import VERSION
+
+SECONDS_BETWEEN_REFRESHES = 0.1
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a run that are known before the first step."""
+    """Properties of a run that are known before the first step."""
 
     data: str
-    """The amount of data, in one line."""
+    """The size of the data, in one line."""
     unit: str
     """The unit of a prediction: tokens, words or texts."""
     num_parameters: int
@@ -36,26 +39,27 @@ class Facts:
     protocol: str
     """How validation reads its data, in one line."""
     notes: tuple[str, ...] = ()
-    """Remarks on the data and the run, such as unknown tokens."""
+    """Notes of one line on the data and the run, such as the number of unknown tokens."""
     resumed_from: str = ""
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """The progress of a run; `share` is the used part of the budget, from 0 to 1."""
+    """The progress of a run after a step."""
 
     step: int
     share: float
+    """The used share of the budget, from 0 to 1."""
     seconds_left: float
     loss: float
-    """Nats per prediction, of this step's batch."""
+    """The loss of this step's batch, in nats per prediction."""
     speed: float
-    """Predictions per second, in `Facts.unit`."""
+    """The predictions per second, which are tokens, words or texts (`Facts.unit`)."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Scores on the validation data after `step` steps; `best` tells whether they are the best so far."""
+    """Scores of the validation data after `step` steps."""
 
     step: int
     seconds: float
@@ -63,14 +67,15 @@ class Validation:
     summary: str
     """The scores in one line."""
     best: bool
+    """Whether these are the best scores so far."""
     sample: str
     selection: float
-    """The number that chooses the best weights: the lowest one is the best."""
+    """The criterion for the best weights; lower is better."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """The result of a run."""
 
     run: Path
     task: str
@@ -87,153 +92,155 @@ class Outcome:
 
 
 class Reporter:
-    """Is told of everything and does nothing. Override the methods for what you want to show."""
+    """A reporter whose methods do nothing. A subclass overrides the methods for the events that it shows."""
 
     def started(self, facts: Facts) -> None:
-        """Called before the first step."""
+        """Receive the facts before the first step."""
 
     def noted(self, note: str) -> None:
-        """Called with a remark of one line."""
+        """Receive a note of one line."""
 
-    def working(self, what: str, share: float) -> None:
-        """Called now and then while something is worked out before the first step; `share` is done, from 0 to 1."""
+    def working(self, name: str, share: float) -> None:
+        """Receive the progress of the computation `name` before the first step, as a share from 0 to 1."""
 
     def stepped(self, report: StepReport) -> None:
-        """Called after each step."""
+        """Receive the report of each step."""
 
     def validated(self, validation: Validation) -> None:
-        """Called after each validation."""
+        """Receive the scores of each validation."""
 
     def is_enough(self) -> bool:
-        """Asked before each step of a run of one process: whether the run should end now, as one that stops early."""
+        """Return True to end the run early. Runs with a single process call this method before each step."""
         return False
 
     def finished(self, outcome: Outcome) -> None:
-        """Called at the end of the run."""
+        """Receive the outcome at the end of the run."""
+
+
+class ProgressBar(Reporter):
+    """A bar on stderr, in a terminal or in the output of a notebook's cell."""
+
+    due_at = 0.0
+
+    def working(self, name: str, share: float) -> None:
+        if time.monotonic() >= self.due_at or share >= 1:
+            self.due_at = time.monotonic() + SECONDS_BETWEEN_REFRESHES
+            bar = f"{name}  {'━' * round(24 * share):24}  {share:4.0%}"
+            print(f"\r{' ' * len(bar)}\r" if share >= 1 else f"\r{bar}", end="", file=sys.stderr, flush=True)
+
+    def stepped(self, report: StepReport) -> None:
+        self.working(f"step {report.step:,}", min(0.99, report.share))
+
+    def finished(self, outcome: Outcome) -> None:
+        self.working(outcome.reason, 1.0)
 
 
 class MetricsLog:
-    """Appends records to a file of JSON lines. `rewind` removes the records that a resumed run will write again."""
+    """The log of a run, a file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def append(self, kind: str, **record: Any) -> None:
-        """Appends a record as a line."""
+        """Append a record as a line."""
         with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps({"kind": kind, **record}, ensure_ascii=False) + "\n")
 
     def entry(self) -> Entry | None:
-        """The manifest's entry of the log as it is now, on the disk; None before the first line."""
+        """Flush the log and return its entry for the manifest; None before the first line."""
         if not self.path.exists():
             return None
         flush(self.path)
         return entry_of(self.path)
 
     def rewind(self, start: Entry | None) -> None:
-        """Cuts the log back to the entry `start`. Raises RunError if the log does not begin with that content."""
+        """Truncate the log to the content of the entry `start`. Raises RunError if the log has other content."""
         if start is None:
             write_text(self.path, "")
             return
-        with told(self.path):
+        with convert_read_errors(self.path):
             size = self.path.stat().st_size
             if size < start.bytes or entry_of(self.path, start.bytes).sha256 != start.sha256:
-                raise altered(self.path, start, size)
+                raise altered_error(self.path, start, size)
         with self.path.open("r+b") as file:
             file.truncate(start.bytes)
 
     def records(self) -> list[dict[str, Any]]:
-        """All records. An incomplete last line is skipped. Raises RunError for a line that is no record."""
-        with told(self.path):
-            *lines, _ = self.path.read_bytes().split(b"\n") if self.path.exists() else [b""]
+        """Return all records except an incomplete last line. Raises RunError for an invalid record."""
+        with convert_read_errors(self.path):
+            content = read_bounded(self.path) if self.path.exists() else b""
+        *lines, _ = content.split(b"\n")
         records = []
         for number, line in enumerate(lines, 1):
             place = Path(f"{self.path}:{number}")
-            with told(place):
-                records.append(parsed(line))
-            checked(RECORD, records[-1], place)
+            with convert_read_errors(place):
+                records.append(parse_strictly(line))
+            validate_content(RECORD, records[-1], place)
         return records
 
 
 @dataclass(frozen=True)
 class TaskLines:
-    """The parts of a model card that the task writes."""
+    """The sections of a model card that a task writes."""
 
     about: str
-    """The end of the sentence "a tagger ..."."""
+    """The end of the sentence that begins with "A tagger"."""
     scores: list[str]
     """A table in Markdown."""
     data: list[str]
     """The training, validation and test data, as a list in Markdown."""
     commands: list[str]
-    """Commands that use the run."""
+    """Commands that use the model."""
     python: list[str]
     """Lines of Python that use `model`."""
 
 
 def scores_by_data(outcome: Outcome) -> dict[str, dict[str, Any]]:
-    """The scores of a run by data: "validation" and "test"."""
-    return {name: found for name, found in (("validation", outcome.valid), ("test", outcome.test)) if found}
+    """Return the scores of a run by data: "validation" and "test"."""
+    return {name: scores for name, scores in (("validation", outcome.valid), ("test", outcome.test)) if scores}
 
 
 def score_table(
     scores: Mapping[str, Mapping[str, Any]], columns: Mapping[str, tuple[str, str]], first: str = "data"
 ) -> list[str]:
-    """The scores by data as a table in Markdown. `columns` has their titles and formats; a missing number is a dash,
-    and a share is in percent without the sign.
-    """
+    """Return a table of scores in Markdown, without percent signs. `columns` has the title and format of each score."""
     titles = " | ".join(title for title, _ in columns.values())
     lines = [f"| {first} | {titles} |", "|---" * (len(columns) + 1) + "|"]
-    for data, found in scores.items():
-        cells = ("-" if found.get(key) is None else format(found[key], form) for key, (_, form) in columns.items())
-        lines.append(f"| {data} | {' | '.join(cell.rstrip('%') for cell in cells)} |")
+    for row, values in scores.items():
+        cells = ("-" if values.get(key) is None else format(values[key], form) for key, (_, form) in columns.items())
+        lines.append(f"| {row} | {' | '.join(cell.rstrip('%') for cell in cells)} |")
     return lines
 
 
 def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_parameters: int, sample: str) -> None:
-    """Writes the card of a finished run."""
+    """Write the model card of a finished run."""
     path, recipe, runtime = shlex.quote(str(run.path)), run.recipe, run.config["runtime"]
     budget = recipe.train.budget
     curve = "The curve is in `curve.png`, e" if (run.path / "curve.png").exists() else "E"
+    origins = run.config.get("origins", [])
     text = [
-        f"# {run.path.name}",
-        "",
+        f"# {run.path.name}", "",
         f"A {recipe.what} ({recipe.describe()}, {num_parameters:,} parameters) {lines.about}, trained with "
-        f"ensue {VERSION} on {datetime.date.today().isoformat()}.",
-        "",
-        "## Scores",
-        "",
-        *lines.scores,
-        "",
+        f"ensue {VERSION} on {datetime.date.today().isoformat()}.", "",
+        "## Scores", "", *lines.scores, "",
         f"Best of {budget}={getattr(recipe.train, budget):g}: step {outcome.best_step:,} of {outcome.step:,}, "
-        f"{outcome.seconds:,.0f} seconds of training ({outcome.reason}). {curve}very report in `metrics.jsonl`.",
-        "",
-        "## Data",
-        "",
-        *lines.data,
-        *(f"- origin: `{origin['path']}`, weights {origin['sha256'][:12]}" for origin in run.config.get("origins", [])),
-        "",
-        *use(run, lines.commands, lines.python),
-        "## Repeat",
-        "",
-        "```",
+        f"{outcome.seconds:,.0f} seconds of training ({outcome.reason}). {curve}very report in `metrics.jsonl`.", "",
+        "## Data", "", *lines.data,
+        *(f"- origin: `{origin['path']}`, weights {origin['sha256'][:12]}" for origin in origins), "",
+        *usage_lines(run, lines.commands, lines.python),
+        "## Repeat", "", "```",
         f"ensue train {path}/recipe.toml --out ANOTHER --threads {runtime['threads']} --device {runtime['device']} "
-        f"--set train.precision={runtime['precision']}",
-        "```",
-        "",
+        f"--set train.precision={runtime['precision']}", "```", "",
         f"{runtime['machine']}, Python {runtime['python']}, torch {runtime['torch']}, {runtime['threads']} thread"
         f"{'s' * (runtime['threads'] != 1)}, {runtime['precision']}, seed {recipe.train.seed}."
-        + (
-            " A budget of seconds depends on the machine and cannot be repeated exactly." if budget == "seconds" else ""
-        ),
-        "",
+        + " A budget of seconds depends on the machine and cannot be repeated exactly." * (budget == "seconds"), "",
         *(["## Sample", "", *(f"    {line}" for line in sample.split("\n")), ""] if sample else []),
-    ]
+    ]  # fmt: skip
     write_text(run.path / "README.md", "\n".join(text))
 
 
-def use(run: RunDirectory, commands: Sequence[str], python: Sequence[str]) -> list[str]:
-    """The lines of a card that say how to use the run."""
+def usage_lines(run: RunDirectory, commands: Sequence[str], python: Sequence[str]) -> list[str]:
+    """Return the section of a card with commands and code that use the run."""
     load = f"model = ensue.load({str(run.path)!r})"
     return [
         "## Use", "", "```", *commands, "```", "", "```python", "import ensue", load, *python, "```", "",

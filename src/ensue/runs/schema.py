@@ -1,67 +1,55 @@
-"""The schemas of the files of every run directory; a task has the schemas of its own files.
+"""The schemas of the files of every run directory. Each task adds schemas of its own files.
 
-Every file is read through its schema, and a mistake is one line. Tensors need none: their names, sizes and types follow
-from the model, and `weights.py` and `checkpoint.py` compare them.
+Tensors have no schema: `weights.py` and `checkpoint.py` compare their names, shapes and types with the model.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    PositiveInt,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
-from ensue.errors import RunError
-from ensue.parsing import UNIQUE_KEYS, ParseError, asked, parse_json, shown
+from ensue.errors import RunError, quote
+from ensue.extension import local_run, unknown_scheme
+from ensue.parsing import UNIQUE_KEYS, ParseError, check_access, parse_json, read_bounded
 from ensue.stored import Stored
 from ensue.tasks import task_entries
 
 FORMAT_VERSION = 3
-"""Of the run directory. Version 1 had no manifest; version 2 had other tables in its recipe."""
+"""The version of the run directory. Version 1 had no manifest. Version 2 had other tables in its recipe."""
 MANIFEST = "manifest.json"
-MAX_MANIFEST = 1 << 20
-"""The most bytes of a manifest."""
 FILES = (
     "recipe.toml", "config.json", "model.safetensors", "metrics.jsonl", "README.md", "curve.png", MANIFEST,
     "metrics.csv",
 )  # fmt: skip
-"""The files of every run."""
+"""The names of files that runs of every task may have."""
+MAX_MANIFEST_BYTES = 1 << 20
 Number = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Checksum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Size = Annotated[int, Field(ge=1, lt=2**31)]
-"""How many of something a model has, such as symbols or rows of its images; bounded, since memory follows from it."""
+"""A size of a model, such as the number of symbols, bounded since it determines how much memory is allocated."""
 SizeOrZero = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 def file_names() -> set[str]:
-    """The names of all files that a run of any task can have."""
+    """Return the names of all files that runs of any task can have."""
     return {*FILES, *(name for entry in task_entries() for name in entry.files)}
 
 
 class DamagedError(RunError):
-    """A file of a run that is damaged, edited, or does not have the expected content."""
+    """A damaged or edited file of a run."""
 
 
 class Content(BaseModel):
-    """Strict in types. Unknown keys are ignored, since they may be those of other versions."""
+    """A schema with strict types. Unknown keys are ignored, since other versions may write them."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-def form_of(kind: type[Stored]) -> AfterValidator:
-    """The check of a value that is kept in the form of this class."""
+def stored_as(kind: type[Stored]) -> AfterValidator:
+    """Return a validator of the JSON form of a class."""
 
     def check(value: Any) -> Any:
         kind.from_json(value)
@@ -71,7 +59,7 @@ def form_of(kind: type[Stored]) -> AfterValidator:
 
 
 class Entry(Content):
-    """The manifest's entry of a file: its size, its checksum, and when it was written."""
+    """The entry of a file in the manifest: size, checksum, and time of writing."""
 
     bytes: Number
     sha256: Checksum
@@ -79,11 +67,13 @@ class Entry(Content):
 
 
 class ManifestContent(Content):
-    """`manifest.json`. `coming`: new entries of files that are being replaced; `log`: that of `metrics.jsonl`."""
+    """`manifest.json`."""
 
     files: dict[str, Entry]
     coming: dict[str, Entry] = {}
+    """The new entries of files that are being replaced."""
     log: Entry | None = None
+    """The entry of `metrics.jsonl`."""
 
 
 class Progress(BaseModel):
@@ -93,29 +83,33 @@ class Progress(BaseModel):
 
     step: Number = 0
     seconds: Seconds = 0.0
-    """Seconds of training steps, without validation, samples and saving."""
+    """The time of training steps, without validation, samples and checkpoints."""
+    overhead_seconds: Seconds = 0.0
+    """The time of validation, samples and checkpoints, in a budget of seconds."""
+    reserved_seconds: Seconds = 0.0
+    """The estimated time of the last validation and the test, in a budget of seconds."""
     tokens: Number = 0
     best: FiniteFloat | None = None
-    """The best validation score so far, and its step."""
+    """The best validation score so far."""
     best_step: Number = 0
     stale: Number = 0
-    """The number of validations since the best one."""
+    """The number of validations since the best validation."""
     total_nats: FiniteFloat = 0.0
-    """The training loss in nats since the last report, with the number of its predictions."""
+    """The sum of the training loss in nats since the last report."""
     predictions: Number = 0
-    parts: PositiveInt = 1
-    """In how many parts a batch is computed: those of the recipe, or more if memory did not suffice."""
+    parts: Annotated[int, Field(gt=0)] = 1
+    """The number of micro-batches per batch: `train.accumulate`, or more after memory was exhausted."""
 
 
 class OriginContent(Content):
-    """An entry of `origins` in `config.json`: the path of a run in the recipe, and the checksum of its weights."""
+    """An entry of `origins` in `config.json`: the path of a run in the recipe, and a checksum of the run's weights."""
 
     path: str
     sha256: Checksum
 
 
 class Config(Content):
-    """`config.json`, of all tasks; each adds keys of its own."""
+    """The keys of `config.json` that all tasks have."""
 
     format_version: int
     ensue: str
@@ -123,17 +117,17 @@ class Config(Content):
     text: str
     """The fingerprint of the training data."""
     held_out: dict[str, str] = {}
-    """The fingerprints of the files with validation and test data, `valid` and `test`; older runs do not have them."""
+    """The fingerprints of the validation and test data, `valid` and `test`; missing in older runs."""
     draws: int | None = None
-    """The way in which random numbers are drawn; older runs do not say it."""
+    """The version of the random numbers of rows; missing in older runs."""
     runtime: dict[str, Any]
-    """Its schema is `training.runtime.Runtime`."""
+    """The fields of a `training.runtime.Runtime`."""
     origins: list[OriginContent] = []
-    """The runs from which it begins, whose copies are in `origins/`."""
+    """The runs whose weights initialize this run; their copies are in `origins/`."""
 
 
 class TrainRecord(Content):
-    """A line of `metrics.jsonl`."""
+    """A line of `metrics.jsonl` for training steps."""
 
     kind: Literal["train"]
     step: Number
@@ -154,7 +148,7 @@ class ValidRecord(Content):
     best: bool
     sample: str
     selection: FiniteFloat | None = None
-    """None in a run of an earlier version."""
+    """The criterion for the best weights; None in a run of an earlier version."""
 
 
 class TestedRecord(Content):
@@ -169,38 +163,56 @@ class TestedRecord(Content):
 RECORD: TypeAdapter[Any] = TypeAdapter(Annotated[TrainRecord | ValidRecord | TestedRecord, Field(discriminator="kind")])
 
 
-def parsed(content: bytes) -> Any:
-    """The value of a JSON file of a run. Raises ParseError for another content and for a key that is there twice."""
+def parse_strictly(content: bytes) -> Any:
+    """Return the value of a JSON file of a run. Raises ParseError for invalid JSON and for a duplicate key."""
     return parse_json(content, UNIQUE_KEYS)
 
 
-def checked(schema: type[BaseModel] | TypeAdapter[Any], value: Any, place: str | Path) -> Any:
-    """`value` read by the schema; `place` is its file. Raises DamagedError for the first mistake."""
+def read_manifest(path: Path) -> ManifestContent:
+    """Return the content of a manifest. Raises RunError if the file cannot be read."""
+    return read_validated(ManifestContent, path, lambda: read_bounded(path, MAX_MANIFEST_BYTES))
+
+
+def read_validated(schema: type[BaseModel] | TypeAdapter[Any], path: Path, read: Callable[[], bytes]) -> Any:
+    """Return the JSON value of a file whose bytes `read` returns, validated by the schema. Raises RunError."""
+    with convert_read_errors(path):
+        value = parse_strictly(read())
+    return validate_content(schema, value, path)
+
+
+def validate_content(schema: type[BaseModel] | TypeAdapter[Any], value: Any, place: str | Path) -> Any:
+    """Return `value`, validated by the schema. Raises DamagedError with the first error; `place` names the file."""
     adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
-    key = shown(".".join(map(str, first["loc"])) or "the file")[1:-1]
+    key = quote(".".join(map(str, first["loc"])) or "the file")[1:-1]
     if first["type"] == "missing":
         raise DamagedError(f"{place}: damaged: no {key}")
     if first["type"] == "value_error":
         raise DamagedError(f"{place}: damaged: {key}.{first['ctx']['error']}")
     message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
-    raise DamagedError(f"{place}: damaged: {key}: {message}, found {shown(first['input'])}")
+    raise DamagedError(f"{place}: damaged: {key}: {message}, found {quote(first['input'])}")
+
+
+def existing_run(location: str | Path) -> Path:
+    """Return the directory of a run at a path or an address. Raises RunError if there is no run."""
+    check_is_run(path := local_run(location))
+    return path
 
 
 def check_is_run(path: Path) -> None:
-    """Raises RunError unless there is a run directory."""
-    if not asked(path).is_dir():
-        raise RunError(f"{path}: no such run directory")
+    """Raise RunError unless the path is a run directory."""
+    if not check_access(path).is_dir():
+        raise RunError(f"{path}: no such run directory{unknown_scheme(path)}")
     if not (path / "config.json").exists():
         raise RunError(f"{path}: not a run directory: it has no config.json")
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turns an error while `path` is read into a RunError."""
+def convert_read_errors(path: Path) -> Iterator[None]:
+    """Replace an OSError or ParseError of reading `path` by a RunError, during a `with` block."""
     try:
         yield
     except FileNotFoundError:

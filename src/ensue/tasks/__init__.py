@@ -1,6 +1,6 @@
-"""The tasks. Each is a folder here and a line in `TASKS`, or an entry of an extension; no other file names a task."""
-
-from __future__ import annotations
+"""The tasks. A task is a folder of this package with a line in `TASKS`, or an entry of an extension. No other file of
+the core names a task.
+"""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -10,27 +10,24 @@ from ensue.extension import entries, find_entry, loadable_entries
 from ensue.tasks.entry import TaskEntry
 
 TASKS = {
-    "language-modeling": "ensue.tasks.language_modeling",
-    "labeling": "ensue.tasks.labeling",
-    "classification": "ensue.tasks.classification",
-    "cutting": "ensue.tasks.labeling:CUTTING",
+    "language-modeling": "ensue.tasks.language_modeling", "labeling": "ensue.tasks.labeling",
+    "classification": "ensue.tasks.classification", "cutting": "ensue.tasks.labeling:CUTTING",
     "sequence-to-sequence": "ensue.tasks.sequence_to_sequence",
     "masked-language-modeling": "ensue.tasks.masked_language_modeling",
     "sentence-vectors": "ensue.tasks.masked_language_modeling:SENTENCES",
-    "word-vectors": "ensue.tasks.word_vectors",
-}
-"""For each task's name in recipes and runs, the module that describes it, as `TASK` or by the name behind a colon. It
-is imported at first use.
+}  # fmt: skip
+"""The module of the `TaskEntry` for each name of a task in recipes and runs. A module is imported at first use. The
+entry has the name `TASK`, or the name after the colon.
 """
 DEFAULT_TASK = "language-modeling"
-"""The task of a recipe that names none."""
+"""The task of a recipe without the key `task`."""
 
 
 def task_entry(name: object) -> TaskEntry:
-    """The entry of a task. Raises RecipeError, with the nearest name, if there is none."""
+    """Return the entry of a task. Raise RecipeError, with the nearest name, for an unknown task."""
     if isinstance(name, str) and name in TASKS:
         module, _, attribute = TASKS[name].partition(":")
-        return getattr(import_module(module), attribute or "TASK")  # type: ignore[no-any-return]
+        return getattr(import_module(module), attribute or "TASK")
     entry: TaskEntry | None = find_entry("task", name, TaskEntry) if isinstance(name, str) else None
     if entry is None:
         known = task_names()
@@ -41,17 +38,17 @@ def task_entry(name: object) -> TaskEntry:
 
 
 def task_names() -> list[str]:
-    """Return the names of all tasks, those of extensions last."""
+    """Return the names of all tasks; tasks of extensions come last."""
     return [*TASKS, *entries("task")]
 
 
 def has_task(name: object) -> bool:
-    """Whether there is a task of this name."""
+    """Return whether there is a task of this name."""
     return isinstance(name, str) and name in task_names()
 
 
 def task_entries() -> Iterator[TaskEntry]:
-    """The entries of all tasks; those of extensions come last."""
+    """Yield the entries of all tasks; tasks of extensions come last."""
     yield from map(task_entry, TASKS)
     yield from loadable_entries("task", TaskEntry).values()
 

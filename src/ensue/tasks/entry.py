@@ -1,16 +1,14 @@
 """The description of a task: its recipe, its files in a run, its commands, and its classes, imported when needed."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from ensue.extension import pipeline_methods
 
-if TYPE_CHECKING:  # it needs pydantic, which the table of tasks does not
+if TYPE_CHECKING:  # `ensue.recipe` imports pydantic, which the table of tasks does not need
     from ensue.recipe.tables import Recipe
 
 _METHODS = {
@@ -23,44 +21,39 @@ _METHODS = {
     ),
     "inspect": ("inspect", "with_search", "with_vectors"),
 }
-"""The methods of pipelines whose arguments are options of a command; of other commands the one of the same name."""
+"""The methods of pipelines whose arguments are the options of a command. Any other command has the options of the
+method with the name of the command.
+"""
 _OPTIONS = {
-    "with_vectors": {"vectors"},
-    "with_others": {"with"},
-    "minimal_pairs": {"minimal_pairs"},
+    "with_vectors": {"vectors"}, "with_others": {"with"}, "minimal_pairs": {"minimal_pairs"},
     "text_similarity": {"similarity"},
-}
-"""The options of methods whose arguments have other names."""
+}  # fmt: skip
+"""The options of methods whose option has another name than their argument."""
 _NAMES = {"num_samples": "samples", "width": "beams"}
-"""Options that have other names than the arguments."""
+"""The names of options by the names of their arguments, where the names differ."""
 
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """The entry of a task, for the rest of the package. `parts`, `job` and `pipeline` are written "module:Class".
+    """The entry of a task. `parts`, `job` and `pipeline` are strings "module:Class", imported at first use."""
 
-    The classes are imported when they are asked for. Their types are known to whoever asks, on the floors above.
-    """
-
-    recipe: type[Recipe]
+    recipe: "type[Recipe]"
     parts: str
-    """The `ModelParts`: vocabularies and the like, from which a model is built."""
+    """The class of `ModelParts`: the vocabularies and counts from which a model is built."""
     job: str
-    """The `Job`: from data to a trained model."""
+    """The class of `Job`: training, from the data to the files of the run."""
     pipeline: str
-    """The `Pipeline`: a trained model at work."""
+    """The class of `Pipeline`: the interface of a trained model."""
     commands: Collection[str]
-    """The commands of `ensue` that take a run of this task. The first is suggested at the end of training. Options of
-    commands are the arguments of the pipeline's methods (`options`).
+    """The commands of `ensue` that take a run of this task. The end of training suggests the first command. The options
+    of commands are the arguments of the pipeline's methods (`options`).
     """
     judged_by: tuple[str, ...]
-    """The scores that may choose the best weights, by their names in `Scores.as_json`. The data decide which one does.
-    """
-    files: tuple[str, ...] = field(default=("tokenizer.json",))
-    """The files that a run of this task has, in addition to those of every run."""
-
+    """The scores that may choose the best weights, by their names in `Scores.as_json`. A `Task` has one of them."""
+    files: tuple[str, ...] = ("tokenizer.json",)
+    """The files of a run of this task in addition to the files of every run."""
     pipeline_tag: str = ""
-    """The name that the hub of Hugging Face has for models of this task."""
+    """The name of the task on the hub of Hugging Face."""
 
     @property
     def what(self) -> str:
@@ -69,46 +62,50 @@ class TaskEntry:
 
     @property
     def parts_class(self) -> type[Any]:
-        """The class that `parts` names."""
-        return _imported(self.parts)  # type: ignore[no-any-return]
+        """The class of `parts`."""
+        return _imported(self.parts)
 
     @property
     def job_class(self) -> type[Any]:
-        """The class that `job` names."""
-        return _imported(self.job)  # type: ignore[no-any-return]
+        """The class of `job`."""
+        return _imported(self.job)
 
     @property
     def pipeline_class(self) -> type[Any]:
-        """The class that `pipeline` names."""
-        return _imported(self.pipeline)  # type: ignore[no-any-return]
+        """The class of `pipeline`."""
+        return _imported(self.pipeline)
 
     def options(self, command: str) -> set[str]:
-        """The options of a command that models of this task take, by the signatures of the pipeline."""
+        """Return the options of a command for models of this task, from the signatures of the pipeline's methods."""
         pipeline, methods = self.pipeline_class, _METHODS.get(command, (command,))
         if command == "generate" and pipeline.generates_files:
             methods = ("generate_into", "with_adaptation")
-        added = (set(method.options) for method in pipeline_methods(command).values() if method.is_of(pipeline))
+        added = (
+            {*method.options, *(["overwrite"] if method.reads_data else [])}
+            for method in pipeline_methods(command).values()
+            if method.is_of(pipeline)
+        )
         options = set[str]().union(*added, *(_options(pipeline, name) for name in methods))
         if command == "predict" and "format" not in _options(pipeline, "evaluate"):
-            options.discard("format")  # of labeled data, which these models do not read
+            options.discard("format")  # the format of labeled data, which these models do not read
         return {_NAMES.get(name, name) for name in options}
 
 
 def _options(pipeline: type[Any], method: str) -> set[str]:
-    """The options of a method: its arguments, those of an `Unpack` too; none if there is no such method."""
+    """Return the options of a method: its arguments, with the keys of an `Unpack`; empty if the method is missing."""
     function = getattr(pipeline, method, None)
     if function is None or method in _OPTIONS:
         return set() if function is None else _OPTIONS[method]
-    found = set[str]()
+    names = set[str]()
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             (options,) = get_args(get_type_hints(function)[name])
-            found |= options.__annotations__.keys()
+            names |= options.__annotations__.keys()
         else:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
-def _imported(name: str) -> Any:
+def _imported(name: str) -> type[Any]:
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)

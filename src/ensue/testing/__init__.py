@@ -1,1 +1,1 @@
-"""The laws of layers, and a plugin of pytest that holds a layer of another package to them."""
+"""The laws of layers, and a pytest plugin that checks the laws of layers in other packages."""

@@ -1,10 +1,8 @@
-"""The laws. Each is a function of a `Subject` that raises `AssertionError` where the layer breaks it.
+"""Laws of layers: functions that check a property of a `Subject`, and raise AssertionError if it does not hold.
 
-`EVERY_LAYER` and, from one call to the next, `OF_CALLS` hold for all layers; `STEPPING` for the causal ones, which can
-go on from a state; `REMEMBERING` for those that attend to a memory, which the others then hold with, too.
+`EVERY_LAYER` and `OF_CALLS` (about repeated calls) hold for all layers, `STEPPING` for causal layers, which continue
+from a state, and `REMEMBERING` for layers that attend to a memory. Such layers have a memory in all other laws, too.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,12 +22,14 @@ from ensue.nn.taps import Tap
 from ensue.types import Memory, State, compacted, concatenate_rows, detach, leaves, select_rows
 
 B, T = 6, 5
-"""Rows and positions. No size of a subject equals B, so that a batch on another dim shows."""
+"""Rows and positions. No size of a subject equals B, so that a batch on another dimension than 0 is noticed."""
 LENGTHS = torch.tensor([5, 2, 0, 4, 1, 3])
 MASK = torch.arange(T) < LENGTHS.unsqueeze(1)
 MORE = 2  # steps after a prompt
 S = 4
-MEMORY_LENGTHS = torch.tensor([4, 2, 3, 4, 2, 3])  # of one position there is nothing to choose from, by x
+MEMORY_LENGTHS = torch.tensor(
+    [4, 2, 3, 4, 2, 3]
+)  # at least 2, since the attention weight of a single position is always 1
 MEMORY_MASK = torch.arange(S) < MEMORY_LENGTHS.unsqueeze(1)
 
 same = torch.testing.assert_close
@@ -37,20 +37,20 @@ same = torch.testing.assert_close
 
 @dataclass(frozen=True)
 class Subject:
-    """A way to make a layer; dropout is switched on where there is any, so that a law notices if `eval` lets it act."""
+    """A kind of layer. `make` returns a new layer, with dropout if possible, so that laws notice dropout in `eval`."""
 
     name: str
     make: Callable[[], SequenceLayer]
     is_slow: bool = False
-    """Whether it is made of what stands elsewhere in a table, in a way that stands there too."""
+    """Whether the layer combines layers and wrappers that other subjects already test."""
 
     @cached_property
     def layer(self) -> SequenceLayer:
-        """The layer of `build`, one for all laws: none changes it."""
+        """The layer of `build`, shared by all laws that do not change it."""
         return self.build()
 
     def build(self, seed: int = 0) -> SequenceLayer:
-        """The layer in float64 and `eval`, every parameter far from the gentle values that training begins with."""
+        """Return a layer in float64 and `eval`, with larger random parameters than at the start of training."""
         layer = self.make().double().eval()
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -68,7 +68,7 @@ def inputs(layer: SequenceLayer, length: int = T, *, seed: int = 1) -> Tensor:
 
 
 def memory_of(layer: SequenceLayer, *, seed: int = 5) -> Memory | None:
-    """A memory of B rows of different lengths, if the layer attends to one."""
+    """Return a memory of B rows of different lengths; None if the layer reads no memory."""
     if layer.d_memory is None:
         return None
     return Memory(random(B, S, layer.d_memory, seed=seed).requires_grad_(), MEMORY_MASK)
@@ -79,13 +79,13 @@ def rows_of(memory: Memory, rows: Tensor) -> Memory:
 
 
 def start(layer: SequenceLayer) -> State:
-    """The state before a sequence: None, or that of the memory."""
+    """Return the state before a sequence: None, or the state from the memory."""
     memory = memory_of(layer)
     return None if memory is None else layer.init_state(B, memory)
 
 
 def start_alone(layer: SequenceLayer, row: int) -> State:
-    """The state before a sequence of one row, without the padding of its memory."""
+    """Return the state before a sequence of one row, without the padding of its memory."""
     memory = memory_of(layer)
     if memory is None:
         return None
@@ -93,7 +93,7 @@ def start_alone(layer: SequenceLayer, row: int) -> State:
 
 
 def steps(layer: SequenceLayer, x: Tensor, state: State) -> tuple[Tensor, State]:
-    """`step` over the columns of `x`."""
+    """Call `step` for each position of `x`."""
     outputs = []
     for x_t in x.unbind(1):
         y_t, state = layer.step(x_t, state)
@@ -102,29 +102,29 @@ def steps(layer: SequenceLayer, x: Tensor, state: State) -> tuple[Tensor, State]
 
 
 def numbers(state: State) -> list[Tensor]:
-    """The leaves that can carry a gradient."""
+    """Return the leaves that can have a gradient."""
     return [leaf for leaf in leaves(state) if leaf.is_floating_point()]
 
 
 def gradients(layer: SequenceLayer, x: Tensor, *results: Tensor) -> list[Tensor]:
-    """Of a sum of `results`, each entry with a weight of its own, with respect to `x` and every parameter."""
+    """Return the gradients of a randomly weighted sum of `results`, at `x` and every parameter."""
     total = sum((result * random(*result.shape, seed=7 + k).to(result)).sum() for k, result in enumerate(results))
     assert isinstance(total, Tensor)
     sources = [x, *layer.parameters()]
     return list(torch.autograd.grad(total, sources, allow_unused=True, materialize_grads=True))
 
 
-def same_state(found: State, expected: State) -> None:
-    same(list(leaves(found)), list(leaves(expected)))
+def same_state(state: State, expected: State) -> None:
+    same(list(leaves(state)), list(leaves(expected)))
 
 
 def real(y: Tensor) -> Tensor:
-    """The outputs at real positions, with zeros at the others."""
+    """Return the outputs with zeros at padding."""
     return y.masked_fill(~MASK.unsqueeze(-1), 0.0)
 
 
 def step_is_forward(subject: Subject) -> None:
-    """A fold of `step` gives what `forward` gives: outputs, final state, and the gradients of both."""
+    """A fold of `step` equals `forward`: outputs, final state, and the gradients of both."""
     layer = subject.layer
     x = inputs(layer)
     y, final = layer(x, start(layer))
@@ -135,7 +135,7 @@ def step_is_forward(subject: Subject) -> None:
 
 
 def prefix_then_rest_is_whole(subject: Subject) -> None:
-    """Wherever a sequence is cut, reading on from the state is reading on: outputs, final state and gradients."""
+    """A sequence in two calls, cut at any position, has the same outputs, final state and gradients as in one call."""
     layer = subject.layer
     x = inputs(layer)
     y, final = layer(x, start(layer))
@@ -150,7 +150,7 @@ def prefix_then_rest_is_whole(subject: Subject) -> None:
 
 
 def ragged_prefix_then_rest_is_whole(subject: Subject) -> None:
-    """Reading on after a cut, where rows have different lengths, some of which end before it; then a step."""
+    """Rows of different lengths, some of which end before the cut, have the same results in two calls as in one."""
     layer = subject.layer
     x, x_next = inputs(layer), inputs(layer, 1, seed=2)[:, 0]
     y, final = layer(x, start(layer), mask=MASK)
@@ -167,7 +167,7 @@ def ragged_prefix_then_rest_is_whole(subject: Subject) -> None:
 
 
 def causality_is_as_declared(subject: Subject) -> None:
-    """A causal layer's output does not depend on later inputs; that of another does. Each depends on its own."""
+    """Every output depends on the input at its position, and on later inputs only if the layer is not causal."""
     layer = subject.layer
     x = inputs(layer)
     y, _ = layer(x, start(layer))
@@ -181,7 +181,7 @@ def causality_is_as_declared(subject: Subject) -> None:
 
 
 def padding_changes_no_value(subject: Subject) -> None:
-    """With NaN at padding, real outputs and the final state are those of a batch with zeros there."""
+    """With NaN at padding, real outputs and the final state are the same as with zeros at padding."""
     layer = subject.layer
     x = inputs(layer).detach()
     y, final = layer(real(x), start(layer), mask=MASK)
@@ -192,19 +192,19 @@ def padding_changes_no_value(subject: Subject) -> None:
 
 
 def padding_changes_no_gradient(subject: Subject) -> None:
-    """Whatever numbers stand at padding, the gradients are the same, and those of the padding are zero."""
+    """Values at padding do not change the gradients, and the gradients at padding are zero."""
     layer = subject.layer
-    found = []
+    results = []
     for seed in (2, 3):
         x = torch.where(MASK.unsqueeze(-1), inputs(layer), 3 * inputs(layer, seed=seed)).detach().requires_grad_()
         y, final = layer(x, start(layer), mask=MASK)
-        found.append(gradients(layer, x, real(y), *numbers(final)))
-        assert not found[-1][0][~MASK].any(), "a gradient flows into padding"
-    same(*found)
+        results.append(gradients(layer, x, real(y), *numbers(final)))
+        assert not results[-1][0][~MASK].any(), "a gradient flows into padding"
+    same(*results)
 
 
 def a_row_alone_is_the_row_in_a_batch(subject: Subject) -> None:
-    """A row without its padding and without the other rows gives what it gives among them, in values and gradients."""
+    """A row by itself, without padding, has the same values and gradients as in a batch."""
     layer = subject.layer
     x = inputs(layer)
     y, _ = layer(x, start(layer), mask=MASK)
@@ -217,7 +217,7 @@ def a_row_alone_is_the_row_in_a_batch(subject: Subject) -> None:
 
 
 def a_ragged_prompt_then_steps_is_each_row_alone(subject: Subject) -> None:
-    """Prompts of different lengths (none at all, too) in one batch, then steps: each row as if it were alone."""
+    """After prompts of different lengths (also 0) in one batch, steps of each row have the same results as alone."""
     layer = subject.layer
     x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
     _, state = layer(x, start(layer), mask=MASK)
@@ -229,7 +229,7 @@ def a_ragged_prompt_then_steps_is_each_row_alone(subject: Subject) -> None:
 
 
 def selecting_rows_commutes_with_steps(subject: Subject) -> None:
-    """Reordering, repeating and dropping rows of a state, then stepping, is stepping and then doing so."""
+    """Reordering, repeating and dropping rows of a state commutes with steps."""
     layer = subject.layer
     x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
     _, state = layer(x, start(layer), mask=MASK)
@@ -241,7 +241,7 @@ def selecting_rows_commutes_with_steps(subject: Subject) -> None:
 
 
 def state_is_a_value(subject: Subject) -> None:
-    """`step` and `forward` leave the inputs and the state they are given as they were."""
+    """`step` and `forward` do not change their inputs and states."""
     layer = subject.layer
     x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
     _, state = layer(x, start(layer), mask=MASK)
@@ -253,7 +253,7 @@ def state_is_a_value(subject: Subject) -> None:
 
 
 def state_has_the_batch_first(subject: Subject) -> None:
-    """Dim 0 of every leaf of a state counts the rows, at the beginning, after `forward` and after `step`."""
+    """Dim 0 of every leaf of a state is the batch, initially, after `forward` and after `step`."""
     layer = subject.layer
     x = inputs(layer)
     y, final = layer(x, start(layer))
@@ -271,7 +271,7 @@ def _have_the_batch_first(state: State) -> None:
 
 
 def saved_and_loaded_is_the_same(subject: Subject) -> None:
-    """A layer is its state dict: saved, and loaded into another, it gives the same outputs."""
+    """A layer with the saved and loaded state dict of another layer has the same outputs."""
     layer, other = subject.layer, subject.build(seed=1)
     other.load_state_dict(load(save(layer.state_dict())), strict=True)
     x = inputs(layer)
@@ -279,18 +279,18 @@ def saved_and_loaded_is_the_same(subject: Subject) -> None:
 
 
 def every_parameter_gets_a_gradient(subject: Subject) -> None:
-    """No parameter is dead."""
+    """Every parameter gets a gradient that is not zero."""
     layer = subject.layer
     x = inputs(layer)
     y, _ = layer(x, start(layer))
     names = [name for name, _ in layer.named_parameters()]
-    _, *found = gradients(layer, x, y)
-    dead = [name for name, gradient in zip(names, found, strict=True) if not gradient.any()]
+    _, *of_parameters = gradients(layer, x, y)
+    dead = [name for name, gradient in zip(names, of_parameters, strict=True) if not gradient.any()]
     assert not dead, f"no gradient reaches {dead}"
 
 
 def evaluation_is_deterministic(subject: Subject) -> None:
-    """In `eval`, the same input gives the same output, to the bit."""
+    """In `eval`, the same input has the same output, to the bit."""
     layer = subject.layer
     x = inputs(layer)
     (y, final), (y_again, final_again) = layer(x, start(layer)), layer(x, start(layer))
@@ -302,10 +302,10 @@ def evaluation_is_deterministic(subject: Subject) -> None:
 
 
 def memory_padding_reaches_nothing(subject: Subject) -> None:
-    """Whatever stands at padding of the memory, NaN too: outputs and gradients stay, and none flows into padding."""
+    """Values at padding of the memory, NaN too, change no output and no gradient, and get no gradient."""
     layer = subject.layer
     x = inputs(layer)
-    found = []
+    results = []
     for number in (0.0, 3.0, torch.nan):
         memory = memory_of(layer)
         assert memory is not None
@@ -314,9 +314,9 @@ def memory_padding_reaches_nothing(subject: Subject) -> None:
         same(steps(layer, x, layer.init_state(B, Memory(values, MEMORY_MASK)))[0], y)
         (dvalues,) = torch.autograd.grad((y * random(*y.shape)).sum(), values, retain_graph=True)
         assert not dvalues[~MEMORY_MASK].any(), "a gradient flows into padding of the memory"
-        found.append([y, *leaves(final), dvalues, *gradients(layer, x, y)])
-    same(found[1], found[0])
-    same(found[2], found[0])
+        results.append([y, *leaves(final), dvalues, *gradients(layer, x, y)])
+    same(results[1], results[0])
+    same(results[2], results[0])
 
 
 def rows_have_memories_of_their_own(subject: Subject) -> None:
@@ -332,20 +332,20 @@ def rows_have_memories_of_their_own(subject: Subject) -> None:
 
 
 def gradients_reach_the_memory(subject: Subject) -> None:
-    """Each row's memory gets a gradient, the same by `step` as by `forward`."""
+    """Each row's memory gets a gradient, the same with `step` as with `forward`."""
     layer = subject.layer
     x, memory = inputs(layer).detach(), memory_of(layer)
     assert memory is not None
-    found: list[Tensor] = []
+    results: list[Tensor] = []
     for run in (layer, lambda x, state: steps(layer, x, state)):
         y, _ = run(x, layer.init_state(B, memory))
-        found += torch.autograd.grad((y * random(*y.shape)).sum(), [memory.values], materialize_grads=True)
-    assert bool((found[0].abs().sum((1, 2)) > 0).all()), "a memory without a gradient"
-    same(*found)
+        results += torch.autograd.grad((y * random(*y.shape)).sum(), [memory.values], materialize_grads=True)
+    assert bool((results[0].abs().sum((1, 2)) > 0).all()), "a memory without a gradient"
+    same(*results)
 
 
 def shared_memories_are_as_if_copied(subject: Subject) -> None:
-    """Rows that share memories, as many to each, in order or not, give what a memory of their own gives each."""
+    """Rows that share memories, in any order, have the outputs of rows with copies of the memories."""
     layer = subject.layer
     x, memory = inputs(layer).detach(), memory_of(layer)
     assert memory is not None
@@ -359,18 +359,18 @@ def shared_memories_are_as_if_copied(subject: Subject) -> None:
             same(y_shared, y)
             y_steps, _ = steps(layer, x[rows], shared)
             same(y_steps, y)
-        again = torch.arange(len(rows)).roll(1)  # rows change places in the middle of a text, as hypotheses do
+        again = torch.arange(len(rows)).roll(1)  # reorders rows in the middle of a text, as beam search does
         y_more, _ = steps(layer, x[rows], select_rows(final_shared, again))
         same(y_more, steps(layer, x[rows], select_rows(final, again))[0])
 
 
 def joined_states_go_on_as_before(subject: Subject) -> None:
-    """States of memories of different lengths, put together, go on as each by itself; of one memory, as before."""
+    """Concatenated states, of memories of different lengths or of one memory, continue like the separate states."""
     layer = subject.layer
     x, memory = inputs(layer).detach(), memory_of(layer)
     assert memory is not None
     longer = Memory(random(B, S + 3, memory.values.shape[2], seed=6))
-    states = [layer(x, layer.init_state(B, part))[1] for part in (memory, longer)]
+    states = [layer(x, layer.init_state(B, values))[1] for values in (memory, longer)]
     y, _ = steps(layer, torch.cat((x, x)), concatenate_rows(states))
     same(y, torch.cat([steps(layer, x, state)[0] for state in states]))
     halves = [select_rows(states[0], rows) for rows in (torch.arange(2), torch.arange(2, B))]
@@ -378,44 +378,39 @@ def joined_states_go_on_as_before(subject: Subject) -> None:
 
 
 def a_memory_may_be_short_or_none(subject: Subject) -> None:
-    """One position is a longer memory's only real one. No memory is one of no positions, or of none that is real."""
+    """Padding changes nothing for a memory with one real position or none. No memory (None) is an empty memory."""
     layer = subject.layer
     x, memory = inputs(layer).detach(), memory_of(layer)
     assert memory is not None
     for length in (0, 1):
         mask = (torch.arange(S) < length).expand(B, S)
         starts = [Memory(memory.values, mask), Memory(memory.values[:, :length]), *([None] if length == 0 else [])]
-        y, *others = (layer(x, layer.init_state(B, part))[0] for part in starts)
+        y, *others = (layer(x, layer.init_state(B, start))[0] for start in starts)
         assert bool(y.isfinite().all())
         for other in [*others, *([layer(x)[0]] if length == 0 else [])]:
             same(other, y)
 
 
 def seeded(layer: SequenceLayer, run: Callable[[Tensor, State], tuple[Tensor, State]] | None = None) -> list[Tensor]:
-    """Outputs, final state, gradients and the generator after a call, with the same inputs and seed each time.
+    """Return outputs, final state, gradients and generator state of a call, always with the same inputs and seed.
 
-    `run` is the layer's ragged `forward` unless it is given. Gradients are in the order of names.
+    `run` is by default the layer's `forward` with `MASK`. Gradients are in the order of names.
     """
     torch.manual_seed(0)
     x = inputs(layer)
     y, final = layer(x, start(layer), mask=MASK) if run is None else run(x, start(layer))
     dx, *others = gradients(layer, x, real(y))
     by_name = dict(zip((name for name, _ in layer.named_parameters()), others, strict=True))
-    return [
-        real(y),
-        *leaves(final),
-        dx,
-        *(by_name[name] for name in sorted(by_name, key=lambda name: name.removesuffix("_orig"))),
-        torch.random.get_rng_state(),
-    ]
+    names = sorted(by_name, key=lambda name: name.removesuffix("_orig"))
+    return [real(y), *leaves(final), dx, *(by_name[name] for name in names), torch.random.get_rng_state()]
 
 
-def to_the_bit(found: list[Tensor], expected: list[Tensor]) -> None:
-    same(found, expected, rtol=0, atol=0)
+def to_the_bit(results: list[Tensor], expected: list[Tensor]) -> None:
+    same(results, expected, rtol=0, atol=0)
 
 
 def the_first_call_is_like_the_second(subject: Subject) -> None:
-    """In numbers, in the random numbers that it takes, and in what hooks on taps see; in training and in evaluation."""
+    """The first two calls agree in results, random draws and values at taps, in training and in evaluation."""
     for is_training in (True, False):
         layer, hooked = subject.build().train(is_training), subject.build().train(is_training)
         first = seeded(layer)
@@ -428,16 +423,16 @@ def the_first_call_is_like_the_second(subject: Subject) -> None:
 
 
 def seen_by_hooks(layer: SequenceLayer) -> list[Tensor]:
-    """The values at all taps from now on."""
+    """Return a list to which hooks append the values at all taps."""
     seen: list[Tensor] = []
-    for part in layer.modules():
-        if isinstance(part, Tap):
-            part.register_forward_hook(lambda _, args, found: seen.append(found.detach().clone()))
+    for module in layer.modules():
+        if isinstance(module, Tap):
+            module.register_forward_hook(lambda _, args, value: seen.append(value.detach().clone()))
     return seen
 
 
 def training_after_evaluation_is_training(subject: Subject) -> None:
-    """A layer that has run in one mode is in the other as a new one: training is training, evaluation evaluation."""
+    """After a call in training or evaluation, the other mode has the results of a new layer."""
     for is_training in (True, False):
         layer = subject.build().train(not is_training)
         seeded(layer)
@@ -445,7 +440,7 @@ def training_after_evaluation_is_training(subject: Subject) -> None:
 
 
 def changed_weights_change_the_output(subject: Subject) -> None:
-    """However weights are changed after a call: `forward`, `step` and gradients are those of a new layer with them."""
+    """After a change of weights, `forward`, `step` and gradients equal those of a new layer with these weights."""
     for change in CHANGES:
         layer, new = subject.build(), subject.build()
         weights = {name: 0.5 * weight.detach() for name, weight in new.named_parameters()}
@@ -457,8 +452,7 @@ def changed_weights_change_the_output(subject: Subject) -> None:
             seeded(layer, run)
         change(layer, weights)
         for run in runs:
-            found = seeded(layer, run)
-            same(found, seeded(new, None if run is None else partial(steps, new)))
+            same(seeded(layer, run), seeded(new, None if run is None else partial(steps, new)))
 
 
 def _copied(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
@@ -482,7 +476,7 @@ def _swapped(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
 
 
 def _pruned(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
-    """Torch's hook makes each weight of another one, which then changes."""
+    """Prune the weights, so that hooks compute each weight from a parameter, and change these parameters."""
     for owner, name, weight in _owned(layer, weights):
         prune.custom_from_mask(owner, name, torch.ones_like(weight))  # type: ignore[no-untyped-call]
     seeded(layer)
@@ -491,16 +485,16 @@ def _pruned(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
 
 
 def _owned(layer: SequenceLayer, weights: dict[str, Tensor]) -> list[tuple[nn.Module, str, Tensor]]:
-    """Each weight with the module that has it, and its name there."""
-    places = [(name.rpartition("."), weight) for name, weight in weights.items()]
-    return [(layer.get_submodule(owner), name, weight.clone()) for (owner, _, name), weight in places]
+    """Return each weight with its module and its name in the module."""
+    paths = [(name.rpartition("."), weight) for name, weight in weights.items()]
+    return [(layer.get_submodule(owner), name, weight.clone()) for (owner, _, name), weight in paths]
 
 
 CHANGES = (_copied, _multiplied, _loaded, _swapped, _pruned)
 
 
 def changed_numbers_take_effect(subject: Subject) -> None:
-    """A float in an attribute that is changed after a call is as if it had been so before."""
+    """A changed float in an attribute takes effect at the next call."""
     for is_training in (True, False):
         layer, new = subject.build().train(is_training), subject.build().train(is_training)
         seeded(layer)
@@ -510,32 +504,32 @@ def changed_numbers_take_effect(subject: Subject) -> None:
 
 
 def _change_numbers(layer: SequenceLayer) -> None:
-    """Changes the floats in the attributes of all parts and in dicts there."""
-    for part in layer.modules():
-        own = {name: value for name, value in vars(part).items() if not name.startswith("_")}
-        for held in (vars(part), *(value for value in own.values() if isinstance(value, dict))):
-            held.update({name: 0.5 * value + 0.1 for name, value in held.items() if isinstance(value, float)})
+    """Change the floats in attributes of all submodules, and in dicts that are attributes."""
+    for module in layer.modules():
+        attributes = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+        for values in (vars(module), *(value for value in attributes.values() if isinstance(value, dict))):
+            values.update({name: 0.5 * value + 0.1 for name, value in values.items() if isinstance(value, float)})
 
 
 def padding_of_recurrent_layers_is_zero(subject: Subject) -> None:
-    """Whichever way a recurrent layer runs, its outputs at padding are zeros."""
+    """In every execution, the outputs of a recurrent layer at padding are zero."""
     layer = subject.layer
     if not isinstance(layer, Recurrent):
         return
-    x, found = inputs(layer), []
+    x, outputs = inputs(layer), []
     for execution in get_args(Execution):
         with executing(execution):
-            found.append(layer(x, start(layer), mask=MASK)[0])
+            outputs.append(layer(x, start(layer), mask=MASK)[0])
     with watch(layer):
-        found.append(layer(x, start(layer), mask=MASK)[0])
+        outputs.append(layer(x, start(layer), mask=MASK)[0])
     if isinstance(layer, LinearRecurrence):
-        found.append(layer.by_scan(x, mask=MASK)[0])
-    for y in found:
-        assert not y[~MASK].any(), "there are values at padding"
+        outputs.append(layer.by_scan(x, mask=MASK)[0])
+    for y in outputs:
+        assert not y[~MASK].any(), "outputs at padding are not zero"
 
 
 def a_state_holds_no_more_than_its_own_bytes(subject: Subject) -> None:
-    """After calls without gradients, or detached, a state keeps no sequence alive; a long one may have free room."""
+    """A state that is detached, or from a call without gradients, keeps no sequence in memory."""
     layer, x = subject.layer, inputs(subject.layer)
     states = [detach(layer(x, start(layer), mask=mask)[1]) for mask in (None, MASK)]
     with torch.no_grad():
@@ -543,55 +537,38 @@ def a_state_holds_no_more_than_its_own_bytes(subject: Subject) -> None:
         if layer.is_causal:
             states += [layer.step(x[:, 0], start(layer))[1], steps(layer, x, states[-1])[1]]
     for state in states:
-        held = {leaf.untyped_storage().data_ptr(): leaf.untyped_storage().nbytes() for leaf in leaves(state)}
-        assert sum(held.values()) <= sum(leaf.nbytes for leaf in leaves(state)), "a state holds what it does not need"
+        storages = {leaf.untyped_storage().data_ptr(): leaf.untyped_storage().nbytes() for leaf in leaves(state)}
+        assert sum(storages.values()) <= sum(leaf.nbytes for leaf in leaves(state)), "a state keeps excess memory"
 
 
 Law = Callable[[Subject], None]
 
 STEPPING: list[Law] = [
-    step_is_forward,
-    prefix_then_rest_is_whole,
-    ragged_prefix_then_rest_is_whole,
-    a_ragged_prompt_then_steps_is_each_row_alone,
-    selecting_rows_commutes_with_steps,
-    state_is_a_value,
-]
+    step_is_forward, prefix_then_rest_is_whole, ragged_prefix_then_rest_is_whole,
+    a_ragged_prompt_then_steps_is_each_row_alone, selecting_rows_commutes_with_steps, state_is_a_value,
+]  # fmt: skip
 EVERY_LAYER: list[Law] = [
-    causality_is_as_declared,
-    padding_changes_no_value,
-    padding_changes_no_gradient,
-    a_row_alone_is_the_row_in_a_batch,
-    state_has_the_batch_first,
-    saved_and_loaded_is_the_same,
-    every_parameter_gets_a_gradient,
+    causality_is_as_declared, padding_changes_no_value, padding_changes_no_gradient, a_row_alone_is_the_row_in_a_batch,
+    state_has_the_batch_first, saved_and_loaded_is_the_same, every_parameter_gets_a_gradient,
     evaluation_is_deterministic,
-]
+]  # fmt: skip
 OF_CALLS: list[Law] = [
-    the_first_call_is_like_the_second,
-    training_after_evaluation_is_training,
-    changed_weights_change_the_output,
-    changed_numbers_take_effect,
-    padding_of_recurrent_layers_is_zero,
-    a_state_holds_no_more_than_its_own_bytes,
-]
+    the_first_call_is_like_the_second, training_after_evaluation_is_training, changed_weights_change_the_output,
+    changed_numbers_take_effect, padding_of_recurrent_layers_is_zero, a_state_holds_no_more_than_its_own_bytes,
+]  # fmt: skip
 REMEMBERING: list[Law] = [
-    memory_padding_reaches_nothing,
-    rows_have_memories_of_their_own,
-    gradients_reach_the_memory,
-    shared_memories_are_as_if_copied,
-    joined_states_go_on_as_before,
-    a_memory_may_be_short_or_none,
-]
+    memory_padding_reaches_nothing, rows_have_memories_of_their_own, gradients_reach_the_memory,
+    shared_memories_are_as_if_copied, joined_states_go_on_as_before, a_memory_may_be_short_or_none,
+]  # fmt: skip
 
 
 def laws_of(layer: SequenceLayer) -> list[Law]:
-    """The laws of values, gradients and states that such a layer has to keep; `OF_CALLS` are the others."""
+    """Return the laws of values, gradients and states for a layer, which are all laws except `OF_CALLS`."""
     return [*EVERY_LAYER, *(STEPPING if layer.is_causal else []), *(REMEMBERING if layer.d_memory is not None else [])]
 
 
 def check(laws: list[Law], subject: Subject) -> None:
-    """Raises an ExceptionGroup of one AssertionError for each of these laws that the subject breaks."""
+    """Raise an ExceptionGroup with an AssertionError for each law that the subject breaks."""
     broken: list[AssertionError] = []
     for law in laws:
         try:
@@ -604,9 +581,9 @@ def check(laws: list[Law], subject: Subject) -> None:
 
 
 def check_layer(make: Callable[[], SequenceLayer]) -> None:
-    """Checks all laws of such a layer. `make` makes a new one at each call. B is 6, so d_in and d_out are not.
+    """Check all laws of a layer. `make` returns a new layer at each call, with d_in and d_out other than B = 6.
 
-    Raises an ExceptionGroup of one AssertionError for each law that it breaks.
+    Raises an ExceptionGroup with an AssertionError for each law that the layer breaks.
     """
     subject = Subject(type(make()).__name__, make)
     check([*laws_of(subject.layer), *OF_CALLS], subject)

@@ -1,13 +1,10 @@
-"""Where a text may be cut: between parts that are tokenized by themselves, and between characters as readers see them.
+"""Boundaries of text: between chunks that can be tokenized separately, and between grapheme clusters.
 
-Blanks are the six ASCII ones. `\\x85`, `\\u2028` and similar characters are ordinary ones: they end no line here.
+A blank is one of the six ASCII white-space characters. Characters such as `\\x85` and `\\u2028` do not end a line.
 
-Between characters, the rules of Unicode's grapheme clusters (UAX 29) hold that matter between two tokens: combining
-marks, joiners, variation selectors, skin tones, tags and flags. Syllables of Hangul need no rule, since no splitter
-cuts inside them.
+The implemented rules of grapheme clusters (UAX 29) are those for combining marks, joiners, variation selectors, skin
+tones, tags and flags. Hangul syllables need no rule, because no splitter cuts inside them.
 """
-
-from __future__ import annotations
 
 import re
 import unicodedata
@@ -15,58 +12,66 @@ from collections.abc import Iterable, Iterator
 
 BLANKS = " \t\n\r\f\v"
 _BOUNDARY = re.compile(r"\S(?=[ \t\n\r])")
-"""WordPiece drops the other two blanks, so that a word goes on behind them."""
+"""`\\f` and `\\v` are not boundaries, because WordPiece drops them inside a word."""
+_MIN_SEARCHED_CHARACTERS = 256
+"""The length of the suffix that is searched first. It nearly always contains a boundary."""
 
 
 def last_boundary(text: str) -> int | None:
-    """The last place between a character that is not white space and ` `, `\\t`, `\\n` or `\\r`; None if there is none.
+    """Return the index of the last ` `, `\\t`, `\\n` or `\\r` that follows a non-space character; None without one.
 
-    No tokenizer of this package makes a token across such a place. White space is that of Unicode, since the subword
-    splitter keeps runs of it together.
+    No token of any tokenizer in this package spans this index. Unicode white space also counts as space, because the
+    subword splitter does not divide runs of white space.
     """
-    width = 256
-    while True:  # the first width is nearly always enough
+    width = _MIN_SEARCHED_CHARACTERS
+    while True:
         begin = max(0, len(text) - width)
-        if places := [match.end() for match in _BOUNDARY.finditer(text, begin)]:
-            return places[-1]
+        if ends := [match.end() for match in _BOUNDARY.finditer(text, begin)]:
+            return ends[-1]
         if begin == 0:
             return None
         width *= 16
 
 
-def cut_at_boundaries(chunks: Iterable[str], *, least: int = 0, longest: int = 0) -> Iterator[str]:
-    """The text in pieces of `least` characters or more that end at boundaries. More than `longest` characters without a
-    boundary are a piece, too.
+def cut_at_boundaries(chunks: Iterable[str], *, min_length: int = 0, max_length: int = 0) -> Iterator[str]:
+    """Yield the text in chunks that end at boundaries.
+
+    Args:
+        chunks: The text in chunks that may end anywhere.
+        min_length: The minimum number of characters in a chunk. The last chunk may be shorter.
+        max_length: A text with more characters and without a boundary is yielded as it is.
     """
     rest = ""
     for chunk in chunks:
         rest += chunk
-        if len(rest) >= least and (cut := last_boundary(rest) or (len(rest) > longest) * len(rest)):
-            yield rest[:cut]
-            rest = rest[cut:]
+        if len(rest) >= min_length:
+            end = last_boundary(rest) or (len(rest) if len(rest) > max_length else 0)
+            if end:
+                yield rest[:end]
+                rest = rest[end:]
     if rest:
         yield rest
 
 
 _JOINER = "\u200d"
-_CLINGING = frozenset({_JOINER, "\u200c", *map(chr, range(0x1F3FB, 0x1F400)), *map(chr, range(0xE0020, 0xE0080))})
+_EXTENDING = frozenset({_JOINER, "\u200c", *map(chr, range(0x1F3FB, 0x1F400)), *map(chr, range(0xE0020, 0xE0080))})
 _MARKS = ("Mn", "Me", "Mc")
 
 
 def is_boundary(text: str, place: int, start: int = 0) -> bool:
-    """Whether `place`, inside of `text`, is between two clusters. `start` is an earlier place that is."""
-    before, behind = text[place - 1], text[place]
-    if behind < "\u0300":
+    """Return whether a grapheme cluster starts at the index `place`, if a cluster starts at the lower index `start`."""
+    before, after = text[place - 1], text[place]
+    if after < "\u0300":  # the first combining mark
         return before != _JOINER
-    if behind in _CLINGING or before == _JOINER or unicodedata.category(behind) in _MARKS:
+    if after in _EXTENDING or before == _JOINER or unicodedata.category(after) in _MARKS:
         return False
-    if not (_is_half_of_flag(before) and _is_half_of_flag(behind)):
+    if not (_is_regional_indicator(before) and _is_regional_indicator(after)):
         return True
-    run = place
-    while run > start and _is_half_of_flag(text[run - 1]):
-        run -= 1
-    return (place - run) % 2 == 0
+    first = place
+    while first > start and _is_regional_indicator(text[first - 1]):
+        first -= 1
+    return (place - first) % 2 == 0  # two indicators are a flag
 
 
-def _is_half_of_flag(character: str) -> bool:
+def _is_regional_indicator(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"

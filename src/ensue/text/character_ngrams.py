@@ -1,76 +1,76 @@
-"""The characters of a word as numbers: hashes of its n-grams (Bojanowski et al. 2017), and bytes as ELMo has them."""
-
-from __future__ import annotations
+"""Character features of words: hashes of n-grams (Bojanowski et al. 2017), and the byte sequences that ELMo reads."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-_START, _PRIME = np.uint32(2166136261), np.uint32(16777619)
-_WORDS = 1 << 15
-"""Words whose n-grams are found together, for a bounded memory."""
-_LONGEST_CHARACTER = 4
-"""Bytes of a character in UTF-8, at most."""
+_FNV_OFFSET_BASIS, _FNV_PRIME = np.uint32(2166136261), np.uint32(16777619)
+_WORDS_PER_CHUNK = 1 << 15
+"""The number of words whose n-grams are hashed at once, which bounds the memory."""
+_MAX_CHARACTER_BYTES = 4
 
 
 def ngram_hashes(words: Sequence[str], shortest: int, longest: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The hashes of the n-grams of `shortest` to `longest` characters in each `<word>`, and where those of each word
-    begin: (N,) and (words + 1,).
+    """Return the hashes (N,) of the n-grams of all words, and the index of the first hash of each word (words + 1,).
 
-    `<` and `>` stand before and behind the word; alone they are no n-gram. The hash is fastText's: FNV-1a of 32 bits
-    over the UTF-8 bytes, each extended with its sign.
+    The hash function is that of fastText: 32-bit FNV-1a over the UTF-8 bytes, each sign-extended.
+
+    Args:
+        words: The words. `<` and `>` are added around each word; a lone `<` or `>` is not counted as an n-gram.
+        shortest: The minimum number of characters in an n-gram.
+        longest: The maximum number of characters in an n-gram.
     """
-    parts = [_hashes(words[first : first + _WORDS], shortest, longest) for first in range(0, len(words), _WORDS)]
-    hashes, counts = zip(*parts, strict=True) if parts else ([np.empty(0, np.uint32)], [np.empty(0, np.int64)])
+    starts = range(0, len(words), _WORDS_PER_CHUNK)
+    chunks = [_hash_ngrams(words[start : start + _WORDS_PER_CHUNK], shortest, longest) for start in starts]
+    hashes, counts = zip(*chunks, strict=True) if chunks else ([np.empty(0, np.uint32)], [np.empty(0, np.int64)])
     return np.concatenate(hashes), np.concatenate([[0], np.cumsum(np.concatenate(counts))])
 
 
-def _hashes(words: Sequence[str], shortest: int, longest: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The hashes (N,), word by word, and how many each word has."""
+def _hash_ngrams(words: Sequence[str], shortest: int, longest: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the hashes (N,), sorted by word, and the number of hashes of each word (words,)."""
     spelled = [f"<{word}>".encode(errors="replace") for word in words]
     data = np.frombuffer(b"".join(spelled), np.uint8)
     ends = np.cumsum([0, *map(len, spelled)])
-    begins_character = np.append((data & 0xC0) != 0x80, True)
+    is_first_byte = np.append((data & 0xC0) != 0x80, True)
     signed = data.astype(np.int8).astype(np.int32).view(np.uint32)
-    starts = np.flatnonzero(begins_character[:-1])
+    starts = np.flatnonzero(is_first_byte[:-1])
     word = np.searchsorted(ends, starts, side="right") - 1
-    place, length = starts.copy(), np.zeros(len(starts), np.int64)
-    value = np.full(len(starts), _START)
-    found = [np.empty((0, 3), np.int64)]
-    for _ in range(_LONGEST_CHARACTER * longest):  # one more byte for all n-grams that have begun
-        inside = (place < ends[word + 1]) & (length < longest)
-        starts, word, place, length = (part[inside] for part in (starts, word, place, length))
-        value = (value[inside] ^ signed[place]) * _PRIME
-        place += 1
-        whole = begins_character[place]
-        length += whole
-        at_border = (starts == ends[word]) | (place == ends[word + 1])
-        chosen = whole & (length >= shortest) & ~((length == 1) & at_border)
-        found.append(np.stack([word[chosen], starts[chosen], value[chosen].astype(np.int64)], axis=1))
-    rows = np.concatenate(found)
-    rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    return rows[:, 2].astype(np.uint32), np.bincount(rows[:, 0], minlength=len(words))
+    end, length = starts.copy(), np.zeros(len(starts), np.int64)
+    value = np.full(len(starts), _FNV_OFFSET_BASIS)
+    rows = [np.empty((0, 2), np.int64)]
+    for _ in range(_MAX_CHARACTER_BYTES * longest):  # each iteration appends a byte to all n-grams
+        inside = (end < ends[word + 1]) & (length < longest)
+        starts, word, end, length = (array[inside] for array in (starts, word, end, length))
+        value = (value[inside] ^ signed[end]) * _FNV_PRIME
+        end += 1
+        is_complete = is_first_byte[end]
+        length += is_complete
+        at_border = (starts == ends[word]) | (end == ends[word + 1])
+        chosen = is_complete & (length >= shortest) & ~((length == 1) & at_border)
+        rows.append(np.stack([word[chosen], value[chosen].astype(np.int64)], axis=1))
+    table = np.concatenate(rows)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    return table[:, 1].astype(np.uint32), np.bincount(table[:, 0], minlength=len(words))
 
 
 SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = range(256, 261)
 NUM_CHARACTERS = 261
-"""The 256 bytes and the five marks."""
+"""The number of ids: 256 bytes and five special characters."""
 BOUNDARIES = np.array([[WORD_BEGIN, SENTENCE_BEGIN, WORD_END], [WORD_BEGIN, SENTENCE_END, WORD_END]], np.int64)
-"""The marks before and after a sentence, each like a word of one character."""
+"""The words that begin and end a sentence: one special character each, between WORD_BEGIN and WORD_END."""
 
 
 def word_characters(words: Sequence[str], *, longest: int) -> NDArray[np.int64]:
-    """The characters (U, L) of words, each with its begin and its end, right-padded.
+    """Return the UTF-8 bytes of U words between WORD_BEGIN and WORD_END, padded on the right, (U, L).
 
-    L is at most `longest`: of a longer word the first bytes are read. What UTF-8 does not have, half of a surrogate
-    pair, is left out.
+    L is at most `longest`; longer words are truncated. Lone surrogates are left out, because UTF-8 cannot encode them.
     """
     spelled = [word.encode("utf-8", "ignore")[: longest - 2] for word in words]
     lengths = np.array([len(word) for word in spelled], np.int64)
     places = np.arange(lengths.max(initial=0) + 2)
-    found = np.full((len(words), len(places)), PADDING, np.int64)
-    found[:, 0] = WORD_BEGIN
-    found[(places >= 1) & (places <= lengths[:, None])] = np.frombuffer(b"".join(spelled), np.uint8)
-    found[np.arange(len(words)), lengths + 1] = WORD_END
-    return found
+    characters = np.full((len(words), len(places)), PADDING, np.int64)
+    characters[:, 0] = WORD_BEGIN
+    characters[(places >= 1) & (places <= lengths[:, None])] = np.frombuffer(b"".join(spelled), np.uint8)
+    characters[np.arange(len(words)), lengths + 1] = WORD_END
+    return characters

@@ -1,70 +1,64 @@
-"""Edit scripts: the shortest rule of prefix, suffix and case that turns a form into another one, such as its lemma.
+"""Edit scripts: the shortest change of prefix, suffix and case that turns a word form into a result, such as its lemma.
 
-Many pairs share a script: "dogs", "dog" and "Books", "book" have one. So a tagger learns lemmas as labels (Chrupała et
-al. 2008; Straka 2018).
+Many pairs share a script: "dogs" → "dog" and "Books" → "book" have the same one. So a tagger can predict scripts as
+labels and apply them to get lemmas (Chrupała et al. 2008; Straka 2018).
 """
-
-from __future__ import annotations
 
 from difflib import SequenceMatcher
 from functools import lru_cache
 
 CASES = {
-    "lower": str.lower,
-    "keep": lambda form: form,
-    "title": lambda form: form[:1].upper() + form[1:].lower(),
+    "lower": str.lower, "keep": lambda form: form, "title": lambda form: form[:1].upper() + form[1:].lower(),
     "upper": str.upper,
-}
-"""How a form is written before its ends are changed; of equally short scripts the first one counts."""
-WHOLE = "="
-"""The beginning of a script that is the result itself, whatever the form."""
-LONGEST = 128
-"""The most characters of a form or result whose shared part is looked for, which takes time with their product."""
+}  # fmt: skip
+"""Changes of case, applied before the edits. Among equally short scripts, the one with the first case is chosen."""
+RESULT_PREFIX = "="
+"""The prefix of a script that contains the entire result."""
+MAX_CHARACTERS = 128
+"""The maximum length of a form or result whose common substring is searched, which takes quadratic time."""
 
 
 @lru_cache(maxsize=1 << 16)
 def edit_script(form: str, result: str) -> str:
-    """The script that makes `result` of `form`: `case-2+a-3+y` removes two characters in front and puts "a" there, and
-    removes three behind and puts "y" there. What the two do not share is written out: `=result`, and so is what is
-    longer than `LONGEST`, unless it is the form.
+    """Return the script that turns a form into a result.
+
+    `lower-2+a-3+y` lowercases the form, replaces its first two characters by "a" and its last three by "y". If form and
+    result have no common substring, or if one is longer than `MAX_CHARACTERS` and they differ in more than case, the
+    script is `=result`.
     """
-    if max(len(form), len(result)) > LONGEST:
-        return _script_of_long(form, result)
-    found = [script for case in CASES if (script := _script(case, form, result)) is not None]
-    return min(found, key=lambda pair: pair[0])[1] if found else WHOLE + result
+    scripts: list[tuple[int, str]] = []
+    if max(len(form), len(result)) <= MAX_CHARACTERS:
+        scripts = [script for case in CASES if (script := _find_script(case, form, result)) is not None]
+    elif len(form) == len(result):
+        scripts = [(0, f"{case}-0+-0+") for case in CASES if CASES[case](form) == result]
+    return min(scripts, key=lambda pair: pair[0])[1] if scripts else RESULT_PREFIX + result
 
 
-def _script_of_long(form: str, result: str) -> str:
-    cases = CASES if len(form) == len(result) else ()
-    same = next((case for case in cases if CASES[case](form) == result), None)
-    return f"{same}-0+-0+" if same else WHOLE + result
-
-
-def _script(case: str, form: str, result: str) -> tuple[int, str] | None:
-    """The cost, in characters that are removed or added, and the script; None if nothing is shared."""
+def _find_script(case: str, form: str, result: str) -> tuple[int, str] | None:
+    """Return the number of removed and added characters, and the script; None without a common substring."""
     cased = CASES[case](form)
     shared = SequenceMatcher(None, cased, result, autojunk=False).find_longest_match()
     if not shared.size:
         return None
-    front, begin = shared.a, result[: shared.b]
-    behind, end = len(cased) - shared.a - shared.size, result[shared.b + shared.size :]
-    script = f"{case}-{front}+{begin}-{behind}+{end}"
-    if applied(script, form) != result:  # a "-" or "+" of the result's own reads differently
+    first, begin = shared.a, result[: shared.b]
+    last, end = len(cased) - shared.a - shared.size, result[shared.b + shared.size :]
+    script = f"{case}-{first}+{begin}-{last}+{end}"
+    if applied(script, form) != result:  # "-" or "+" inside the result makes the script ambiguous
         return None
-    return front + behind + len(begin) + len(end), script
+    return first + last + len(begin) + len(end), script
 
 
 def applied(script: str, form: str) -> str:
-    """The result of a script on a form; the form in lowercase where it cannot be applied, or is none."""
-    if script.startswith(WHOLE) and len(script) > len(WHOLE):
-        return script[len(WHOLE) :]
+    """Return the result of applying a script to a form; the lowercased form if the script cannot be applied."""
+    if script.startswith(RESULT_PREFIX) and len(script) > len(RESULT_PREFIX):
+        return script[len(RESULT_PREFIX) :]
     case, _, rest = script.partition("-")
-    front, _, rest = rest.partition("+")
+    num_first, _, rest = rest.partition("+")
     begin, _, rest = rest.rpartition("-")
-    behind, _, end = rest.partition("+")
-    if case not in CASES or not (_is_count(front) and _is_count(behind)):
+    num_last, _, end = rest.partition("+")
+    if case not in CASES or not (_is_count(num_first) and _is_count(num_last)):
         return form.lower()
-    cased, first, last = CASES[case](form), int(front), int(behind)
+    cased, first, last = CASES[case](form), int(num_first), int(num_last)
     if first + last > len(cased):
         return form.lower()
     return (begin + cased[first : len(cased) - last] + end) or form.lower()

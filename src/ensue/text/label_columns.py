@@ -1,12 +1,9 @@
-"""The labels of several columns of one tagger. The label of a word is then a tuple with a value for each column.
+"""Labels of several columns: the label of a word is a tuple with a value for each column.
 
-How a column is learned follows from its name. The attributes of "feats" are labels of their own, such as that of
-`Number`. Lemmas ("lemma") are edit scripts, which are applied to the form. Other columns are labels as they are.
-
-A column of spans that may overlap is learned in the same way: the tags of each class are labels of their own.
+The name of a column determines its heads. "feats" has a head for each attribute, such as `Number`. "lemma" has a head
+of edit scripts, which are applied to the word form. Any other column has a head of labels, or a head for each class if
+spans overlap.
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -25,13 +22,13 @@ Row = tuple[str, ...]
 """The values of a word, one for each column."""
 Kind = Literal["label", "attribute", "script", "class"]
 KIND_OF: dict[str, Kind] = {"feats": "attribute", "lemma": "script"}
-NOTHING = "_"
-_LEAST = 1e-6
-"""The least probability of a script that counts for that of a lemma."""
+EMPTY = "_"
+_MIN_PROBABILITY = 1e-6
+"""Scripts with a lower probability are ignored in the probability of a lemma."""
 
 
 class Learned(NamedTuple):
-    """A part of a column that is learned by a head of its own; `key` is that of an attribute or class."""
+    """The labels that a head predicts. `key` is the attribute or the span class of the head."""
 
     kind: Kind
     key: str
@@ -39,7 +36,7 @@ class Learned(NamedTuple):
 
 
 class LabelColumns(Stored):
-    """The columns by name, each with what is learned of it: one part, or one for each attribute."""
+    """The label columns of a tagger, by name, each with its heads."""
 
     kind = "columns"
     scheme = tag_scheme = None
@@ -48,76 +45,81 @@ class LabelColumns(Stored):
     def __init__(self, columns: dict[str, list[Learned]]) -> None:
         self.columns = columns
         self.names = tuple(columns)
-        self.learned = [part for parts in columns.values() for part in parts]
+        self.learned = [head for heads in columns.values() for head in heads]
 
     def in_scheme(self, rows: Sequence[Row]) -> list[Row]:
-        """The values of each word of another file, with the spans of each column in the scheme of the training file."""
+        """Convert the values of each word in another file to the label scheme of the training file."""
         columns = zip(_by_column(rows, len(self.columns)), self.columns.values(), strict=True)
-        said = [values if parts[0].kind != "label" else parts[0].labels.in_scheme(values) for values, parts in columns]
-        return list(zip(*said, strict=True))
+        converted = [heads[0].labels.in_scheme(values) if heads[0].kind == "label" else values
+                     for values, heads in columns]  # fmt: skip
+        return list(zip(*converted, strict=True))
 
     def encode(self, rows: Sequence[Row], words: Sequence[str]) -> list[list[int]]:
-        """The ids of the tags of each word, one for each part; -1 for what the training data do not have."""
+        """Return the tag ids of each word, one for each head; -1 for values that are not in the training data."""
         ids: list[list[int]] = []
-        for values, parts in zip(_by_column(rows, len(self.columns)), self.columns.values(), strict=True):
-            told = _told(parts, values, words)
-            ids += [part.labels.encode(said) for part, said in zip(parts, told, strict=True)]
+        for values, heads in zip(_by_column(rows, len(self.columns)), self.columns.values(), strict=True):
+            targets = _encode_values(heads, values, words)
+            ids += [head.labels.encode(labels) for head, labels in zip(heads, targets, strict=True)]
         return [list(tags) for tags in zip(*ids, strict=True)]
 
     def decode(self, tags: Sequence[Sequence[int]], words: Sequence[str]) -> list[Row]:
-        """The values of each word, as in the file."""
-        by_part = iter(_by_column(tags, len(self.learned)))
+        """Return the values of each word from the tag ids that the heads predict."""
+        tags_of_heads = iter(_by_column(tags, len(self.learned)))
         columns = []
-        for parts in self.columns.values():
-            said = [part.labels.decode(next(by_part)) for part in parts]
-            columns.append(_values(parts, said, words))
+        for heads in self.columns.values():
+            predicted = [head.labels.decode(next(tags_of_heads)) for head in heads]
+            columns.append(_decode_labels(heads, predicted, words))
         return list(zip(*columns, strict=True))
 
     def confidence(
         self, rows: Sequence[Row], marginals: NDArray[np.floating[Any]], words: Sequence[str]
     ) -> list[dict[str, float]]:
-        """The probability of each value of each word, from those of the tags (T, K) of all parts side by side.
+        """Return the probability of each value of each word.
 
-        The attributes of a word are independent of each other. The probability of a lemma is the sum over the scripts
-        that make it.
+        Attributes are treated as independent. The probability of a lemma is the sum over all scripts that yield it.
+
+        Args:
+            rows: The values of each word.
+            marginals: The probabilities of the tags of all heads, concatenated, (T, K).
+            words: The words.
         """
-        ends = np.cumsum([len(part.labels) for part in self.learned])
-        shares = iter(np.split(marginals, ends[:-1], axis=1))
-        found: dict[str, list[float]] = {}
-        for (name, parts), values in zip(self.columns.items(), _by_column(rows, len(self.columns)), strict=True):
-            if parts[0].kind == "script":
-                found[name] = _shares_of_lemmas(parts[0].labels, values, next(shares), words)
+        ends = np.cumsum([len(head.labels) for head in self.learned])
+        probabilities = iter(np.split(marginals, ends[:-1], axis=1))
+        columns: dict[str, list[float]] = {}
+        for (name, heads), values in zip(self.columns.items(), _by_column(rows, len(self.columns)), strict=True):
+            if heads[0].kind == "script":
+                columns[name] = _lemma_probabilities(heads[0].labels, values, next(probabilities), words)
             else:
-                told = _told(parts, values, words)
-                each = [part.labels.confidence(said, next(shares)) for part, said in zip(parts, told, strict=True)]
-                found[name] = [prod(together) for together in zip(*each, strict=True)]
-        return [dict(zip(found, one, strict=True)) for one in zip(*found.values(), strict=True)]
+                pairs = zip(heads, _encode_values(heads, values, words), strict=True)
+                factors = [head.labels.confidence(labels, next(probabilities)) for head, labels in pairs]
+                columns[name] = list(map(prod, zip(*factors, strict=True)))
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def to_json(self) -> dict[str, Any]:
         columns = {
-            name: [{"kind": part.kind, "key": part.key, "labels": part.labels.to_json()} for part in parts]
-            for name, parts in self.columns.items()
+            name: [{"kind": head.kind, "key": head.key, "labels": head.labels.to_json()} for head in heads]
+            for name, heads in self.columns.items()
         }
         return {"kind": self.kind, "format_version": FORMAT_VERSION, "columns": columns}
 
     @classmethod
     def _restored(cls, columns: dict[str, list[dict[str, Any]]]) -> Self:
         if not columns or not all(columns.values()):
-            raise ValueError("a column of which nothing is learned")
+            raise ValueError("a column without heads")
         form = {"kind": Kind, "key": str, "labels": Labels}
-        return cls({name: [Learned(**arguments(form, part)) for part in parts] for name, parts in columns.items()})
+        return cls({name: [Learned(**arguments(form, head)) for head in heads] for name, heads in columns.items()})
 
     def __len__(self) -> int:
-        return sum(len(part.labels) for part in self.learned)
+        return sum(len(head.labels) for head in self.learned)
 
     def __repr__(self) -> str:
         return f"LabelColumns({', '.join(self.names)}; {len(self.learned)} heads, {len(self)} tags)"
 
 
 class NestedLabels(Stored):
-    """A column of spans that may overlap: labels with the tags of all spans of a word, such as `I-ORG|B-LOC`.
+    """Labels of spans that may overlap. The label of a word has the tags of all its spans, such as `I-ORG|B-LOC`.
 
-    Each class is learned by a head of its own, and so are further layers of spans of one class.
+    Each class has a head. If spans of one class overlap, each additional layer of spans has a head, too.
     """
 
     kind = "nested"
@@ -126,123 +128,119 @@ class NestedLabels(Stored):
     def __init__(self, learned: list[Learned]) -> None:
         self.learned = learned
         self._columns = LabelColumns({"": learned})
-        self.names = tuple(name for part in learned for name in part.labels.names if name != OUTSIDE)
+        self.names = tuple(name for head in learned for name in head.labels.names if name != OUTSIDE)
 
     @property
     def scheme(self) -> Scheme | None:
-        """That of the training data."""
+        """The scheme of the training data."""
         return self.learned[0].labels.scheme
 
     def spans(self, labels: Sequence[str]) -> list[Span]:
-        """The spans that the labels of a sentence write, the outer ones first."""
+        """Return the spans of a sentence, outer spans first."""
         return overlapping_spans(labels)
 
     def in_scheme(self, labels: Sequence[str]) -> Sequence[str]:
-        """The labels of a sentence of another file, in the scheme of the training file."""
+        """Convert the labels of a sentence in another file to the label scheme of the training file."""
         assert self.scheme is not None
         return overlapping(overlapping_spans(labels), len(labels), self.scheme)
 
     def encode(self, labels: Sequence[str], words: Sequence[str] = ()) -> list[list[int]]:
-        """The ids of the tags of each word, one for each part."""
+        """Return the tag ids of each word, one for each head."""
         return self._columns.encode([(label,) for label in labels], words or labels)
 
     def decode(self, tags: Sequence[Sequence[int]], words: Sequence[str] = ()) -> list[str]:
-        """The labels of a sentence, in the scheme of the training file."""
+        """Return the labels of a sentence, in the label scheme of the training file."""
         return [label for (label,) in self._columns.decode(tags, words)]
 
     def confidence(
         self, labels: Sequence[str], marginals: NDArray[np.floating[Any]], words: Sequence[str] = ()
     ) -> list[float]:
-        """The probability of each label of a sentence: the product over those of its tags, and of none elsewhere."""
-        return [of[""] for of in self._columns.confidence([(label,) for label in labels], marginals, words)]
+        """Return the probability of each label of a sentence: the product of the probabilities of all heads."""
+        return [columns[""] for columns in self._columns.confidence([(label,) for label in labels], marginals, words)]
 
     def __len__(self) -> int:
         return len(self._columns)
 
     def __repr__(self) -> str:
-        return f"NestedLabels({', '.join(part.key for part in self.learned)}; {len(self)} tags)"
+        return f"NestedLabels({', '.join(head.key for head in self.learned)}; {len(self)} tags)"
 
 
 TaggerLabels = Labels | LabelColumns | NestedLabels
 
 
 def attributes(value: str) -> dict[str, str]:
-    """The attributes of a value such as `Case=Nom|Number=Sing`; none for `_`."""
+    """Split a value such as `Case=Nom|Number=Sing` into its attributes. `_` has no attributes."""
     return dict(entry.split("=", 1) for entry in value.split("|") if "=" in entry)
 
 
-def written(found: dict[str, str]) -> str:
-    """The inverse of `attributes`, in alphabetic order; `_` for none."""
-    entries = [f"{key}={found[key]}" for key in sorted(found, key=str.lower)]
-    return "|".join(entries) or NOTHING
+def _join_attributes(values: dict[str, str]) -> str:
+    entries = [f"{key}={values[key]}" for key in sorted(values, key=str.lower)]
+    return "|".join(entries) or EMPTY
 
 
-class Marked(NamedTuple):
-    """A value that has several marks: read as marks by key, written, and the value of a part without its mark."""
+class Codec(NamedTuple):
+    """A pair of functions that split a value into its keys, such as attributes, and join them again."""
 
     read: Callable[[str], dict[str, str]]
     write: Callable[[dict[str, str]], str]
-    nothing: str
+    missing: str
+    """The value of a key that is absent from a word."""
 
 
-MARKED: dict[Kind, Marked] = {
-    "attribute": Marked(attributes, written, NOTHING),
-    "class": Marked(tags_of, lambda found: joined_tags([found[key] for key in sorted(found)]), OUTSIDE),
+CODECS: dict[Kind, Codec] = {
+    "attribute": Codec(attributes, _join_attributes, EMPTY),
+    "class": Codec(tags_of, lambda tags: joined_tags([tags[key] for key in sorted(tags)]), OUTSIDE),
 }
 
 
 def learned_values(
     kind: Kind, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]
 ) -> dict[tuple[Kind, str], Counter[str]]:
-    """How often each value is learned, for each part of a column, from the words and values of sentences."""
-    marked = MARKED.get(kind)
+    """Count how often each head of a column has each value, in pairs of the words and values of a sentence."""
+    codec = CODECS.get(kind)
     counts: dict[tuple[Kind, str], Counter[str]] = {}
     total = 0
     for words, values in sentences:
         total += len(values)
-        if marked:
+        if codec:
             for value in values:
-                for key, said in marked.read(value).items():
-                    counts.setdefault((kind, key), Counter())[said] += 1
+                for key, label in codec.read(value).items():
+                    counts.setdefault((kind, key), Counter())[label] += 1
         else:
-            given = map(edit_script, words, values) if kind == "script" else values
-            counts.setdefault((kind, ""), Counter()).update(given)
-    for found in counts.values():
-        if marked and total > found.total():
-            found[marked.nothing] += total - found.total()
+            labels = map(edit_script, words, values) if kind == "script" else values
+            counts.setdefault((kind, ""), Counter()).update(labels)
+    for counter in counts.values():
+        if codec and total > counter.total():
+            counter[codec.missing] += total - counter.total()
     return dict(sorted(counts.items()))
 
 
 def _by_column(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]:
-    """The values of each column; of no rows, so many empty ones."""
     return list(zip(*rows, strict=True)) or [()] * width
 
 
-def _told(parts: Sequence[Learned], values: Sequence[str], words: Sequence[str]) -> list[list[str]]:
-    """The values that each part of a column learns of those of the column."""
-    if marked := MARKED.get(parts[0].kind):
-        read = list(map(marked.read, values))
-        return [[of_word.get(part.key, marked.nothing) for of_word in read] for part in parts]
-    return [list(map(edit_script, words, values)) if parts[0].kind == "script" else list(values)]
+def _encode_values(heads: Sequence[Learned], values: Sequence[str], words: Sequence[str]) -> list[list[str]]:
+    if codec := CODECS.get(heads[0].kind):
+        split = list(map(codec.read, values))
+        return [[word_values.get(head.key, codec.missing) for word_values in split] for head in heads]
+    return [list(map(edit_script, words, values)) if heads[0].kind == "script" else list(values)]
 
 
-def _values(parts: Sequence[Learned], said: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
-    """The values of a column from what each part says."""
-    if marked := MARKED.get(parts[0].kind):
-        keys = [part.key for part in parts]
+def _decode_labels(heads: Sequence[Learned], labels: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
+    if codec := CODECS.get(heads[0].kind):
+        keys = [head.key for head in heads]
         return [
-            marked.write({key: value for key, value in zip(keys, of_word, strict=True) if value != marked.nothing})
-            for of_word in zip(*said, strict=True)
+            codec.write({key: value for key, value in zip(keys, of_word, strict=True) if value != codec.missing})
+            for of_word in zip(*labels, strict=True)
         ]
-    return list(map(applied, said[0], words)) if parts[0].kind == "script" else list(said[0])
+    return list(map(applied, labels[0], words)) if heads[0].kind == "script" else list(labels[0])
 
 
-def _shares_of_lemmas(
-    labels: Labels, lemmas: Sequence[str], shares: NDArray[np.floating[Any]], words: Sequence[str]
+def _lemma_probabilities(
+    labels: Labels, lemmas: Sequence[str], probabilities: NDArray[np.floating[Any]], words: Sequence[str]
 ) -> list[float]:
-    """The probability that a script makes this lemma of the word."""
     scripts = labels.tags.symbols
     return [
-        float(sum(row[tag] for tag in np.nonzero(row > _LEAST)[0] if applied(scripts[tag], word) == lemma))
-        for row, word, lemma in zip(shares, words, lemmas, strict=True)
+        float(sum(row[tag] for tag in np.nonzero(row > _MIN_PROBABILITY)[0] if applied(scripts[tag], word) == lemma))
+        for row, word, lemma in zip(probabilities, words, lemmas, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""The `tokenizers` library, imported at first use and kept from panics, and its ids of pieces of a text, remembered."""
+"""Access to the `tokenizers` library: lazy import, checks that prevent its panics, and a cache of ids."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from types import ModuleType
@@ -20,41 +20,42 @@ if TYPE_CHECKING:
 
 
 BYTES = np.arange(1, 256, dtype=np.int64)
+"""All bytes except NUL, which ends a string in the double array."""
 _TYPE, _MAP = "Precompiled", "precompiled_charsmap"
 
 
 def check_character_maps(normalizer: Any) -> None:
-    """Raises ValueError for a map, in a normalizer of a tokenizer.json or in a sequence of them, that is none.
+    """Raise ValueError for a damaged character map in the normalizer of a tokenizer.json.
 
-    A map of SentencePiece (`Precompiled`) is a double array, in which a text is looked up byte by byte, and the strings
-    in which its values begin. The library trusts its numbers, and ends in a panic of Rust where one points outside.
-    Source: `darts-clone` (Yata 2008), as sentencepiece writes it.
+    A character map of SentencePiece (`Precompiled`) consists of a double-array trie over bytes (`darts-clone`, Yata
+    2008) and the replacement strings that the values of the trie point to. The library does not check the map, and
+    panics on an index out of range.
     """
-    for encoded in _maps(normalizer):
+    for encoded in _encoded_maps(normalizer):
         try:
             content = base64.b64decode(encoded, validate=True)
             size = int.from_bytes(content[:4], "little")
             units = np.frombuffer(content[4 : 4 + size], "<u4").astype(np.int64)
             strings = content[4 + size :]
             strings.decode()
-            is_whole = 4 * len(units) == size > 0 and _values_fit(units, strings)
+            is_valid = 4 * len(units) == size > 0 and _is_in_range(units, strings)
         except (ValueError, TypeError):
-            is_whole = False
-        if not is_whole:
+            is_valid = False
+        if not is_valid:
             raise ValueError(f"the normalizer {_TYPE} has a damaged map of characters")
 
 
-def _maps(normalizer: Any) -> Iterator[Any]:
+def _encoded_maps(normalizer: Any) -> Iterator[Any]:
     if isinstance(normalizer, dict):
         if normalizer.get("type") == _TYPE:
             yield normalizer.get(_MAP)
-        inner = normalizer.get("normalizers")
-        for one in inner if isinstance(inner, list) else ():
-            yield from _maps(one)
+        normalizers = normalizer.get("normalizers")
+        for inner in normalizers if isinstance(normalizers, list) else ():
+            yield from _encoded_maps(inner)
 
 
-def _values_fit(units: NDArray[np.int64], strings: bytes) -> bool:
-    """Whether all that the first unit leads to is inside: each place that a byte may lead to, and each value."""
+def _is_in_range(units: NDArray[np.int64], strings: bytes) -> bool:
+    """Return whether all nodes that are reachable from the root, and their values, are in range."""
     offsets = (units >> 10) << ((units & (1 << 9)) >> 6)
     labels, has_value = units & (1 << 31 | 0xFF), (units >> 8) & 1 == 1
     is_begin = np.append((np.frombuffer(strings, np.uint8) & 0xC0) != 0x80, True)
@@ -77,90 +78,102 @@ def _values_fit(units: NDArray[np.int64], strings: bytes) -> bool:
     return True
 
 
-REMEMBERED_PIECES = 1 << 17
-REMEMBERED_LENGTH = 32
+MAX_CACHED_PIECES = 1 << 17
+MAX_CACHED_CHARACTERS = 32
+MAX_REPETITIONS = 1 << 12
+"""The maximum number of copies of a word in one training text, which bounds memory."""
 START = "[START]"
-"""The purpose of the special token that is read before a text, where no other one is."""
+"""The key of the special token before a text, for tokenizers without `[CLS]`."""
 
 
 class PieceIds:
-    """The ids of pieces of text. They are remembered, since a look-up is ten times faster than the library."""
+    """A cache of the ids of pieces of text. A lookup is ten times faster than encoding by the library."""
 
     def __init__(self, library: LibraryTokenizer) -> None:
         self.library = library
-        self._remembered: dict[str, list[int]] = {}
+        self._cached: dict[str, list[int]] = {}
 
     def ids(self, pieces: Sequence[str]) -> NDArray[np.uint32]:
-        """The ids of the pieces, one after another. Each piece is read by itself."""
-        known = self._remembered
-        new = self._encoded({piece for piece in pieces if piece not in known})  # `- known.keys()` reads all keys
+        """Return the concatenated ids of the pieces, which are encoded separately."""
+        known = self._cached
+        texts = list({piece for piece in pieces if piece not in known})  # `- known.keys()` would read all keys
+        encodings = self.library.encode_batch_fast(texts, add_special_tokens=False)
+        new = {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
         ids = [id for piece in pieces for id in (new[piece] if piece in new else known[piece])]
-        short = {piece: ids for piece, ids in new.items() if len(piece) <= REMEMBERED_LENGTH}
-        if len(known) + len(short) <= REMEMBERED_PIECES:
+        short = {piece: ids for piece, ids in new.items() if len(piece) <= MAX_CACHED_CHARACTERS}
+        if len(known) + len(short) <= MAX_CACHED_PIECES:
             known.update(short)
         else:
-            self._remembered = short
+            self._cached = short
         return np.array(ids, np.uint32)
 
-    def _encoded(self, pieces: Iterable[str]) -> dict[str, list[int]]:
-        texts = list(pieces)
-        encodings = self.library.encode_batch_fast(texts, add_special_tokens=False)
-        return {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
+
+def repeat_words(words: Mapping[str, int]) -> Iterator[str]:
+    """Yield training texts for the library in which each word occurs as often as its count says."""
+    for word, count in words.items():
+        full, rest = divmod(count, MAX_REPETITIONS)
+        yield from [f"{word} " * MAX_REPETITIONS] * full
+        yield f"{word} " * rest
 
 
 def with_offsets(library: LibraryTokenizer, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The ids of `text`, and where each begins and ends in it, (N, 2), in characters."""
+    """Return the ids (N,) of a text, and the start and end of each token in characters, (N, 2)."""
     encoding: Any = library.encode(text, add_special_tokens=False)
     return np.array(encoding.ids, np.uint32), np.array(encoding.offsets, np.int64).reshape(-1, 2)
 
 
 def library_tokenizer(content: Any) -> LibraryTokenizer:
-    """The library's tokenizer of this JSON value. Raises ValueError for what is none."""
+    """Return the library's tokenizer from its JSON value. Raises ValueError for an invalid value."""
     check_character_maps(content.get("normalizer") if isinstance(content, dict) else None)
     with library_errors():
-        found: LibraryTokenizer = import_library().Tokenizer.from_str(json.dumps(content))
-    return found
+        tokenizer: LibraryTokenizer = import_library().Tokenizer.from_str(json.dumps(content))
+    return tokenizer
 
 
-def library_form(library: LibraryTokenizer) -> dict[str, Any]:
-    """The JSON value of a library's tokenizer."""
-    form: dict[str, Any] = json.loads(library.to_str())
-    return form
+class LibraryBacked:
+    """A tokenizer that runs the library's tokenizer `library`."""
+
+    library: LibraryTokenizer
+
+    @property
+    def tokenizer(self) -> Any:
+        """The JSON value of the library's tokenizer."""
+        return json.loads(self.library.to_str())
 
 
 @contextmanager
 def library_errors() -> Iterator[None]:
-    """Raises ValueError in one line for the library's Exceptions and panics of Rust, whose backtrace is not shown."""
-    with TemporaryFile() as said:
+    """Replace exceptions and panics of the library by a ValueError of one line. A panic prints no backtrace."""
+    with TemporaryFile() as captured:
         if sys.stderr is not None:
             sys.stderr.flush()
         stderr = os.dup(2)
-        os.dup2(said.fileno(), 2)
+        os.dup2(captured.fileno(), 2)
         try:
             yield
         except BaseException as error:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            said.truncate(0)
+            captured.truncate(0)
             raise ValueError(" ".join(str(error).split())) from None
         finally:
             os.dup2(stderr, 2)
-            said.seek(0)
-            os.write(stderr, said.read())  # of others, meanwhile
+            captured.seek(0)
+            os.write(stderr, captured.read())  # output of other threads
             os.close(stderr)
 
 
 def special_ids(library: LibraryTokenizer, special: Mapping[str, str]) -> dict[str, int]:
-    """The id of each special token, by what it is for. Raises ValueError for one that is not in the vocabulary."""
-    known = library.get_vocab()
-    if missing := next((token for token in special.values() if token not in known), None):
+    """Return the id of each special token by its key. Raises ValueError for a token that has no id."""
+    ids = library.get_vocab()
+    if missing := next((token for token in special.values() if token not in ids), None):
         raise ValueError(f"the vocabulary has no {missing}")
-    return {use: known[token] for use, token in special.items()}
+    return {key: ids[token] for key, token in special.items()}
 
 
 def import_library() -> ModuleType:
-    """The library. It is slow to import, and many programs do without it."""
-    # without this, the library warns a process that forks after tokenizing
+    """Import the library at first use, because the import is slow."""
+    # otherwise the library prints a warning if a process forks after tokenizing
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import tokenizers  # noqa: PLC0415
 

@@ -1,6 +1,4 @@
-"""Tokenizers that come with published models and are none of the other kinds: the `tokenizers` library runs them."""
-
-from __future__ import annotations
+"""Tokenizers of published models that need the `tokenizers` library, since no other class here can represent them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,33 +7,32 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.text.pieces import START, import_library, library_form, library_tokenizer, special_ids, with_offsets
+from ensue.text.pieces import START, LibraryBacked, import_library, library_tokenizer, special_ids, with_offsets
 from ensue.text.tokenizer import UNKNOWN as UNKNOWN_WORD
-from ensue.text.tokenizer import Decoder, Tokenizer, VocabularyTokenizer
-from ensue.text.utf8 import without_surrogates
+from ensue.text.tokenizer import Decoder, SymbolDecoder, Tokenizer, VocabularyTokenizer, without_surrogates
 from ensue.text.wordpiece import BEGIN, INSIDE
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
 
 BLANK = "▁"
-"""The character for a blank in the pieces of SentencePiece."""
+"""The character that represents a blank in the pieces of SentencePiece."""
 _LANGUAGE = re.compile(r"\s*(>>.*?<<)")
 UNKNOWN = "[UNK]"
-"""The purpose of the special token for everything that is not in the vocabulary."""
+"""The key of the special token for unknown symbols."""
 
 
-class PublishedTokenizer(Tokenizer):
-    """The library's tokenizer as it was published, without its truncation, padding and template.
+class PublishedTokenizer(LibraryBacked, Tokenizer):
+    """A published tokenizer, run by the library without truncation, padding and template.
 
-    `special` are the special tokens by what they are for: `[PAD]`, `[CLS]`, `[SEP]`, `[MASK]`, `[UNK]`, `[START]`. One
-    that is spelled in a text is text. A text that is cut at a boundary may get other ids there. Raises ValueError for
-    ids with gaps, and for a special token that is not there.
+    `special` has the special tokens by the keys `[PAD]`, `[CLS]`, `[SEP]`, `[MASK]`, `[UNK]` and `[START]`. A special
+    token that is spelled out in a text is tokenized as ordinary text. If a text is cut at a boundary, the ids near the
+    boundary may change. Raises ValueError for ids with gaps, and for a special token that has no id.
     """
 
     kind = "published"
 
-    def __init__(self, library: LibraryTokenizer, *, special: Mapping[str, str]) -> None:
+    def __init__(self, library: "LibraryTokenizer", *, special: Mapping[str, str]) -> None:
         self.library, self.special = library, dict(special)
         library.no_truncation()
         library.no_padding()
@@ -48,7 +45,7 @@ class PublishedTokenizer(Tokenizer):
         self.unknown_id = self.special_ids.pop(UNKNOWN, None)
         self.start_id = self.special_ids.get(START, self.special_ids.get(BEGIN, 0))
         self.joins_blanks = any(token.startswith((BLANK, "Ġ")) for token in library.get_vocab())
-        self.inside = _inside(library)
+        self.inside = INSIDE if type(library.model).__name__ == "WordPiece" else ""
 
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         return with_offsets(self.library, without_surrogates(text))
@@ -64,28 +61,24 @@ class PublishedTokenizer(Tokenizer):
     def _restored(cls, tokenizer: dict[str, Any], special: dict[str, str], lowercase: bool) -> Self:
         return cls(library_tokenizer(tokenizer), special=special)
 
-    @property
-    def tokenizer(self) -> dict[str, Any]:
-        """The library's form of it."""
-        return library_form(self.library)
-
     def _ids(self, text: str) -> NDArray[np.uint32]:
         return np.array(self.library.encode(without_surrogates(text), add_special_tokens=False).ids, np.uint32)
 
 
-class NumberedTokenizer(VocabularyTokenizer):
-    """Pieces that a `library`'s tokenizer finds, with ids that are their places in `symbols`, as in Marian, where two
-    tokenizers of SentencePiece share the numbers (Junczys-Dowmunt et al. 2018).
+class NumberedTokenizer(LibraryBacked, VocabularyTokenizer):
+    """A tokenizer that splits texts by a `library` tokenizer and numbers the pieces by its own list `symbols`.
 
-    A text may begin with the symbol of a language, such as `>>fra<<`. Raises ValueError for symbols without `<unk>`,
-    and for one that comes twice.
+    Several tokenizers can share `symbols`, as the two SentencePiece tokenizers of Marian do (Junczys-Dowmunt et al.
+    2018). A text may begin with the symbol of a language, such as `>>fra<<`. Raises ValueError if `symbols` has
+    duplicates or lacks `<unk>`.
     """
 
     kind = "numbered"
+    extended = Tokenizer.extended
     joins_blanks = True
     before = " "
 
-    def __init__(self, library: LibraryTokenizer, symbols: Sequence[str]) -> None:
+    def __init__(self, library: "LibraryTokenizer", symbols: Sequence[str]) -> None:
         super().__init__(symbols)
         if UNKNOWN_WORD not in self.vocabulary.ids:
             raise ValueError(f"the vocabulary has no {UNKNOWN_WORD}")
@@ -98,18 +91,18 @@ class NumberedTokenizer(VocabularyTokenizer):
         language = _LANGUAGE.match(text)
         start = language.end() if language and language[1] in ids else 0
         encoding: Any = self.library.encode(text[start:], add_special_tokens=False)
-        found = [ids.get(token, self.unknown_id) for token in encoding.tokens]
-        places = np.array(encoding.offsets, np.int64).reshape(-1, 2) + start
+        token_ids = [ids.get(token, self.unknown_id) for token in encoding.tokens]
+        offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2) + start
         if start and language:
-            found, places = [ids[language[1]], *found], np.concatenate(([language.span(1)], places))
-        return np.array(found, np.uint32), places
+            token_ids, offsets = [ids[language[1]], *token_ids], np.concatenate(([language.span(1)], offsets))
+        return np.array(token_ids, np.uint32), offsets
 
     def words(self, text: str) -> list[str]:
-        """The pieces of a text that are symbols."""
+        """Return the pieces of a text, without unknown ones."""
         return [self.symbols[id] for id in self.encode(text) if id != self.unknown_id]
 
     def decoder(self) -> Decoder:
-        return _SymbolDecoder(self)
+        return SymbolDecoder(self.symbol)
 
     def symbol(self, id: int) -> str:
         return super().symbol(id).replace(BLANK, " ")
@@ -118,34 +111,12 @@ class NumberedTokenizer(VocabularyTokenizer):
     def _restored(cls, tokenizer: dict[str, Any], symbols: list[str], lowercase: bool) -> Self:
         return cls(library_tokenizer(tokenizer), symbols)
 
-    @property
-    def tokenizer(self) -> dict[str, Any]:
-        """The library's form of what finds the pieces."""
-        return library_form(self.library)
-
     def _ids(self, text: str) -> NDArray[np.uint32]:
         return self.encode_with_offsets(text)[0]
 
 
-class _SymbolDecoder(Decoder):
-    """Decodes each id by itself."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._symbol = tokenizer.symbol
-
-    def feed(self, id: int) -> str:
-        return self._symbol(id)
-
-
-def _inside(library: LibraryTokenizer) -> str:
-    """The beginning of a piece that goes on with a word, of WordPiece alone."""
-    return INSIDE if type(library.model).__name__ == "WordPiece" else ""
-
-
 class _StreamDecoder(Decoder):
-    """The library's own, which holds an incomplete character back."""
-
-    def __init__(self, library: LibraryTokenizer) -> None:
+    def __init__(self, library: "LibraryTokenizer") -> None:
         self._library = library
         self._stream = import_library().decoders.DecodeStream(skip_special_tokens=False)
 

@@ -1,6 +1,4 @@
-"""The label scheme of a file, recognized from its labels."""
-
-from __future__ import annotations
+"""Detection of the label scheme of a file from its labels."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,14 +6,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ensue.errors import DataError
-from ensue.text.schemes import OUTSIDE, SCHEMES, Scheme, is_legal, position
+from ensue.errors import NESTED_REMEDY, DataError, OverlapError
+from ensue.text.schemes import OUTSIDE, SCHEMES, TAG_SEPARATOR, Scheme, is_legal, position, tags_of
 
-TOLERATED = 0.05
-"""The share of sentences with spans that may break the scheme. Annotators make mistakes (CoNLL-2003's training file has
-one sentence that breaks IOB1), and `spans` reads these too."""
+MAX_BROKEN_SHARE = 0.05
+"""The maximum share of the sentences with spans that may violate the scheme. Annotators make mistakes: the training
+file of CoNLL-2003 has a sentence that violates IOB1. `spans` reads invalid labels, too."""
 _ALPHABETS: dict[tuple[str, ...], list[Scheme]] = {}
-"""Schemes by their letters, in the order in which they are tried. The first ones that have all letters are taken."""
+"""Schemes by their letters. Detection tries the schemes of the first entry that has all letters of the file."""
 for _scheme, _letters in SCHEMES.items():
     _ALPHABETS.setdefault(_letters.different, []).append(_scheme)
 _NAMED = [f"{' or '.join(schemes)} ({'- '.join(letters)}-)" for letters, schemes in _ALPHABETS.items()]
@@ -23,7 +21,7 @@ _EXPECTED = f"expected {', '.join(_NAMED[:-1])} or {_NAMED[-1]}"
 
 
 class SentenceNumber(NamedTuple):
-    """The number of a sentence, from 1, and of the line at which it begins, if known."""
+    """The number of a sentence, from 1, and the number of its first line, if it is known."""
 
     sentence: int
     line: int | None
@@ -33,7 +31,7 @@ class SentenceNumber(NamedTuple):
 
 
 class Breaks(NamedTuple):
-    """How many sentences break a scheme, and where and how the first one does."""
+    """The number of sentences that violate a scheme, and the place and reason of the first violation."""
 
     sentences: int
     place: SentenceNumber
@@ -44,13 +42,13 @@ class Breaks(NamedTuple):
 
 
 class SchemeDetector:
-    """Recognizes the scheme of a file from the labels of its sentences. It keeps counts, not sentences.
+    """A detector of the label scheme of a file. Memory is bounded by the number of distinct labels.
 
-    Up to a share `tolerated` of the sentences with spans may break the scheme.
+    At most the share `max_broken` of the sentences with spans may violate the scheme.
     """
 
-    def __init__(self, *, tolerated: float = TOLERATED) -> None:
-        self._tolerated = tolerated
+    def __init__(self, *, max_broken: float = MAX_BROKEN_SHARE) -> None:
+        self._max_broken = max_broken
         self._sentences = 0
         self._with_spans = 0
         self._counts: Counter[str] = Counter()
@@ -59,99 +57,101 @@ class SchemeDetector:
         self._breaks: dict[Scheme, Breaks] = {}
 
     def feed(self, labels: Sequence[str], line: int | None = None) -> None:
-        """Adds the labels of a sentence; `line` is the number of its first line, for messages."""
+        """Count the labels of a sentence. Messages mention `line`, the number of its first line."""
         self._sentences += 1
         place = SentenceNumber(self._sentences, line)
         for label in labels:
             if label not in self._counts:
-                self._meet(label, place)
+                self._store_first(label, place)
         self._counts.update(labels)
         self._with_spans += any(position(label).kind != OUTSIDE for label in labels)
         first_breaks: dict[Scheme, str] = {}
         for before, after in zip([None, *labels], [*labels, None], strict=True):
-            for scheme in _broken(before, after):
-                first_breaks.setdefault(scheme, _reason(before, after))
+            for scheme in _violated_schemes(before, after):
+                first_breaks.setdefault(scheme, _violation(before, after))
         for scheme, reason in first_breaks.items():
             earlier = self._breaks.get(scheme, Breaks(0, place, reason))
             self._breaks[scheme] = earlier._replace(sentences=earlier.sentences + 1)
 
-    def add(self, other: SchemeDetector) -> None:
-        """Adds the sentences that another one was given, as those that come next."""
+    def add(self, other: "SchemeDetector") -> None:
+        """Add the counts of a detector whose sentences follow the sentences of this detector."""
 
-        def behind(place: SentenceNumber) -> SentenceNumber:
+        def shifted(place: SentenceNumber) -> SentenceNumber:
             return place._replace(sentence=place.sentence + self._sentences)
 
         for prefix, place in other._first_of.items():
-            self._first_of.setdefault(prefix, behind(place))
+            self._first_of.setdefault(prefix, shifted(place))
         if other._without_prefix and self._without_prefix is None:
             label, place = other._without_prefix
-            self._without_prefix = (label, behind(place))
-        for scheme, found in other._breaks.items():
-            earlier = self._breaks.get(scheme, found._replace(sentences=0, place=behind(found.place)))
-            self._breaks[scheme] = earlier._replace(sentences=earlier.sentences + found.sentences)
+            self._without_prefix = (label, shifted(place))
+        for scheme, later in other._breaks.items():
+            earlier = self._breaks.get(scheme, later._replace(sentences=0, place=shifted(later.place)))
+            self._breaks[scheme] = earlier._replace(sentences=earlier.sentences + later.sentences)
         self._counts.update(other._counts)
         self._with_spans += other._with_spans
         self._sentences += other._sentences
 
-    def _meet(self, label: str, place: SentenceNumber) -> None:
-        prefix = label.partition("-")[0]
+    def _store_first(self, label: str, place: SentenceNumber) -> None:
+        prefix = label if TAG_SEPARATOR in label and len(tags_of(label)) > 1 else label.partition("-")[0]
         if _has_prefix(label):
             self._first_of.setdefault(prefix, place)
         elif label != OUTSIDE and self._without_prefix is None:
             self._without_prefix = (label, place)
 
     def breaks(self, scheme: Scheme) -> Breaks | None:
-        """The sentences that break `scheme`; None if none does."""
+        """Return the violations of a scheme; None if no sentence violates it."""
         return self._breaks.get(scheme)
 
     def result(self, path: str | Path | None = None) -> Scheme | None:
-        """The scheme; None for plain labels, such as parts of speech.
+        """Return the scheme; None for plain labels, such as parts of speech.
 
-        A scheme has labels with prefix, dash and class. A bare `B` or `S` is a plain label, and a file that has only
-        `O` is plain. Some codes of parts of speech look like labels with a prefix; so if these are not more than the
-        others (without `O`), all labels are plain. A file in which every span begins with `B` is bio. A file in which
-        `B` only separates two spans is iob1. `E` tells ioe2 and ioe1 apart in the same way. If several schemes fit,
-        it is the first one in `SCHEMES`.
+        A label has a scheme if it consists of a prefix, a dash and a class. Some parts of speech look like that, so the
+        labels are plain unless most labels other than `O` have a prefix. If every span begins with `B`, the scheme is
+        bio; if `B` only separates adjacent spans, the scheme is iob1. `E` distinguishes ioe2 and ioe1 in the same way.
+        If several schemes fit, the first one in `SCHEMES` is returned.
 
-        Raises DataError, with `path` and line, for a label without a prefix among a majority that has one, for prefixes
-        that no scheme has together, and if too many of the sentences with spans break every scheme that
-        has the prefixes.
+        Raises:
+            OverlapError: A label has the tags of several spans.
+            DataError: (with `path` and line) Most labels have a prefix, but one has none; the prefixes belong to
+                different schemes; or too many sentences violate each scheme that has the prefixes.
         """
         prefixed = sum(count for label, count in self._counts.items() if _has_prefix(label))
         if prefixed <= self._counts.total() - self._counts[OUTSIDE] - prefixed:
             return None
+        if label := next((prefix for prefix in self._first_of if TAG_SEPARATOR in prefix), ""):
+            line = self._first_of[label].line
+            raise OverlapError(f'the label "{label}" has several spans; {NESTED_REMEDY}', path, line)
         if self._without_prefix:
             label, place = self._without_prefix
             prefix, other = next(iter(self._first_of.items()))
             at = f" ({place})" if path is None or place.line is None else ""
             message = f'the label "{label}"{at} has no prefix, but others have, as {prefix}- in {other}; {_EXPECTED}'
             raise DataError(message, path, place.line)
-        found = set(self._first_of)
-        schemes = next((schemes for letters, schemes in _ALPHABETS.items() if found <= {*letters}), [])
+        prefixes = set(self._first_of)
+        schemes = next((schemes for letters, schemes in _ALPHABETS.items() if prefixes <= {*letters}), [])
         if not schemes:
             places = ", ".join(f"{prefix}- (first in {place})" for prefix, place in self._first_of.items())
             latest = max(self._first_of.values(), key=lambda place: place.sentence)
             raise DataError(f"mixed schemes: {places}; {_EXPECTED}", path, latest.line)
-        return self._least_broken(schemes, path)
+        return self._least_violated(schemes, path)
 
-    def _least_broken(self, schemes: Sequence[Scheme], path: str | Path | None) -> Scheme:
+    def _least_violated(self, schemes: Sequence[Scheme], path: str | Path | None) -> Scheme:
         unbroken = next((scheme for scheme in schemes if scheme not in self._breaks), None)
         if unbroken:
             return unbroken
         best = min(schemes, key=lambda scheme: self._breaks[scheme].sentences)
-        if self._breaks[best].sentences > self._tolerated * self._with_spans:
-            found = "; ".join(
+        if self._breaks[best].sentences > self._max_broken * self._with_spans:
+            counts = "; ".join(
                 f"{self._breaks[scheme].sentences} of {self._with_spans} sentences with spans are not {scheme}, "
                 f"the first by {self._breaks[scheme]}"
                 for scheme in schemes
             )
-            raise DataError(f"mixed schemes: {found}", path, self._breaks[best].place.line)
+            raise DataError(f"mixed schemes: {counts}", path, self._breaks[best].place.line)
         return best
 
 
 @lru_cache(maxsize=1 << 16)
-def _broken(before: str | None, label: str | None) -> tuple[Scheme, ...]:
-    """The schemes that do not write `label` after `before`; None stands for the sentence's start or end."""
+def _violated_schemes(before: str | None, label: str | None) -> tuple[Scheme, ...]:
     return tuple(scheme for scheme in SCHEMES if not is_legal(scheme, before or OUTSIDE, label or OUTSIDE))
 
 
@@ -159,7 +159,7 @@ def _has_prefix(label: str) -> bool:
     return label.partition("-")[2] != "" and position(label).kind != OUTSIDE
 
 
-def _reason(before: str | None, label: str | None) -> str:
+def _violation(before: str | None, label: str | None) -> str:
     if label is None:
         return f'"{before}" at the end'
     return f'"{label}" at the start' if before is None else f'"{label}" after "{before}"'

@@ -1,12 +1,10 @@
-"""A tokenizer with symbols of its own behind the ids of the text: begin, end, padding, and names such as `<PL>`.
+"""Tokenizers extended by symbols with new ids: begin, end, padding, and names such as `<PL>`.
 
-A text can never be taken for a special token, since these have no spelling that a tokenizer would read.
+A text is never encoded as an added symbol, because the tokenizer does not know the added symbols.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence, Set
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,44 +18,44 @@ SPECIAL = (BEGIN, END, PADDING, SEPARATOR, UNKNOWN_NAME)
 
 
 class ExtendedTokenizer:
-    """The ids of `tokenizer`, then those of the symbols `behind`, which no text has."""
+    """A tokenizer that adds the symbols `added` to `tokenizer`, with ids after the ids of `tokenizer`."""
 
-    def __init__(self, tokenizer: Tokenizer, behind: Iterable[str]) -> None:
+    def __init__(self, tokenizer: Tokenizer, added: Iterable[str]) -> None:
         self.tokenizer = tokenizer
-        self.behind = tuple(behind)
-        self.vocabulary_size = tokenizer.vocabulary_size + len(self.behind)
+        self.added = tuple(added)
+        self.vocabulary_size = tokenizer.vocabulary_size + len(self.added)
         self._before = tokenizer.before
 
     @property
     def special_ids(self) -> list[int]:
-        """The ids that no text has."""
+        """The ids of special tokens and added symbols, which do not occur in encoded texts."""
         return [*self.tokenizer.special_ids.values(), *range(self.tokenizer.vocabulary_size, self.vocabulary_size)]
 
     def encode(self, text: str) -> NDArray[np.int64]:
-        """The ids of a text, without special tokens."""
+        """Return the ids of a text, without special tokens, (N,)."""
         return self.tokenizer.encode(self._before + text if text else text).astype(np.int64)
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
-        """The text of `ids`; special tokens have none."""
+        """Return the text of ids, without special tokens."""
         decoder = self.decoder()
         return "".join([decoder.feed(int(id)) for id in ids]) + decoder.flush()
 
     def decoder(self) -> Decoder:
-        """A new incremental decoder, which skips special tokens."""
+        """Return a new incremental decoder, which skips special tokens."""
         return _TextDecoder(self.tokenizer, set(self.special_ids), self._before)
 
     def symbol(self, id: int) -> str:
-        """The token's text, as it is shown in a table."""
+        """Return the text of a token for display in tables."""
         first = self.tokenizer.vocabulary_size
-        return self.tokenizer.symbol(id) if id < first else self.behind[id - first]
+        return self.tokenizer.symbol(id) if id < first else self.added[id - first]
 
 
 class TokenizerWithSpecials(ExtendedTokenizer, Stored):
-    """The ids of `tokenizer`, then those of the special tokens, then those of `names`.
+    """A tokenizer that adds five special tokens and `names` to `tokenizer`.
 
-    A decoder reads `begin_id` before the first token of a text, and predicts `end_id` after the last. `separator_id`
-    stands between two texts that are read as one. A name that is not known is `unknown_name_id`. A name may be spelled
-    as a special token is; it is another token.
+    A decoder reads `begin_id` before the first token of a text, and predicts `end_id` after the last one. If two texts
+    are read as one sequence, `separator_id` separates them. Unknown names have the id `unknown_name_id`. A name that
+    is spelled like a special token has an id different from that token.
     """
 
     def __init__(self, tokenizer: Tokenizer, names: Iterable[str] = ()) -> None:
@@ -66,8 +64,15 @@ class TokenizerWithSpecials(ExtendedTokenizer, Stored):
         first = tokenizer.vocabulary_size
         self.begin_id, self.end_id, self.padding_id, self.separator_id, self.unknown_name_id = range(first, first + 5)
 
+    def rows_in(self, old: Self) -> NDArray[np.int64]:
+        """Return the id (V,) of each symbol in the tokenizer `old`, which this one extends; -1 for a new symbol."""
+        rows, size = np.full(self.vocabulary_size, -1), old.tokenizer.vocabulary_size
+        rows[:size], after = np.arange(size), self.tokenizer.vocabulary_size
+        rows[after : after + len(old.added)] = np.arange(size, old.vocabulary_size)
+        return rows
+
     def encode_names(self, names: Iterable[str]) -> NDArray[np.int64]:
-        """The ids of names."""
+        """Return the ids of names, (N,)."""
         known = self.names.ids
         return np.array([self.unknown_name_id + 1 + known.get(name, -1) for name in names], np.int64)
 
@@ -76,18 +81,18 @@ class TokenizerWithSpecials(ExtendedTokenizer, Stored):
 
 
 class _TextDecoder(Decoder):
-    """Decodes what is not special, and takes off the blank that `encode` has put before the text."""
+    """A decoder that skips special tokens and removes the prefix that `encode` puts before the text."""
 
     def __init__(self, tokenizer: Tokenizer, special_ids: Set[int], before: str) -> None:
         self._inner, self._special_ids, self._before = tokenizer.decoder(), special_ids, before
 
     def feed(self, id: int) -> str:
-        return "" if id in self._special_ids else self._taken(self._inner.feed(id))
+        return "" if id in self._special_ids else self._without_prefix(self._inner.feed(id))
 
     def flush(self) -> str:
-        return self._taken(self._inner.flush())
+        return self._without_prefix(self._inner.flush())
 
-    def _taken(self, piece: str) -> str:
+    def _without_prefix(self, piece: str) -> str:
         if piece:
             piece, self._before = piece.removeprefix(self._before), ""
         return piece

@@ -1,44 +1,44 @@
-"""Byte-level byte-pair encoding, trained on the corpus by the `tokenizers` library, which is imported at first use."""
+"""Byte-level byte-pair encoding, trained by the `tokenizers` library."""
 
-from __future__ import annotations
-
+import json
 import re
+import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.errors import RecipeError
+from ensue.text import pieces
 from ensue.text.boundaries import BLANKS, last_boundary
-from ensue.text.pieces import (
-    START,
-    PieceIds,
-    import_library,
-    library_form,
-    library_tokenizer,
-    special_ids,
-    with_offsets,
-)
-from ensue.text.tokenizer import Decoder, Tokenizer
-from ensue.text.utf8 import Utf8Decoder, shown, without_surrogates
+from ensue.text.tokenizer import MIN_NEW, Decoder, Tokenizer, Utf8Decoder, shown, without_surrogates
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
 
-DEFAULT_SIZE = 2048
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-SMALLEST_SIZE = 256
-TRAINING_CHARACTERS = 1 << 16
+DEFAULT_SIZE, MIN_SIZE = 2048, 256
+"""Numbers of tokens in a trained vocabulary. The minimum is one token for each byte."""
+MAX_CHUNK_CHARACTERS = 1 << 16
+"""The maximum size of a chunk in training. The library reads hundreds of chunks before it counts, so small chunks save
+memory."""
+FIRST_CODE = 0x10000
+"""The code point that represents token 0 when a vocabulary is extended. From here on no character is white space."""
 _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
-"""Matches parts of a text that end at a boundary (`boundaries.py`). Each can be encoded by itself."""
+"""Matches a piece of text that ends at a boundary (`boundaries.py`), and can therefore be encoded separately."""
 
 
-class SubwordTokenizer(Tokenizer):
-    """Pieces of words, made of bytes: nothing is unknown, and every text is decoded exactly.
+class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
+    """A tokenizer of byte-level byte-pair encoding. No text is unknown, and every text is decoded exactly.
 
-    Source: Sennrich et al. 2016; over bytes, Radford et al. 2019. The first 256 ids are the single bytes. A published
-    vocabulary has `special` tokens too, by what they are for; its texts have no blank before them. Raises ValueError
-    for ids with gaps, a special token that is not there, and a vocabulary without a byte.
+    The first 256 ids are the single bytes. Published vocabularies have `special` tokens by key, and do not add a blank
+    before a text. Raises ValueError for ids with gaps, for a special token that has no id, and for a vocabulary that
+    lacks a byte.
+
+    References:
+        Sennrich et al. 2016; over bytes, Radford et al. 2019.
     """
 
     kind = "bpe"
@@ -47,10 +47,10 @@ class SubwordTokenizer(Tokenizer):
     joins_blanks = True
 
     def __init__(
-        self, library: LibraryTokenizer, *, lowercase: bool = False, special: Mapping[str, str] | None = None
+        self, library: "LibraryTokenizer", *, lowercase: bool = False, special: Mapping[str, str] | None = None
     ) -> None:
         self.library, self.lowercase, self.special = library, lowercase, dict(special or {})
-        library.encode_special_tokens = True  # one that is spelled in a text is text
+        library.encode_special_tokens = True  # spelled out in a text, they are ordinary text
         self.before = "" if special else " "
         byte_of = {character: byte for byte, character in enumerate(byte_characters())}
         vocabulary = sorted(library.get_vocab().items(), key=lambda item: item[1])
@@ -65,31 +65,63 @@ class SubwordTokenizer(Tokenizer):
         self.vocabulary_size = len(self.pieces)
         if missing := {bytes([byte]) for byte in range(256)}.difference(self.pieces):
             raise ValueError(f"the vocabulary has no token for the byte 0x{min(missing).hex()}")
-        self.special_ids = special_ids(library, self.special)
-        self.start_id = self.special_ids.get(START, self.pieces.index(b"\n"))
-        self._ids_of_pieces = PieceIds(library)
+        self.special_ids = pieces.special_ids(library, self.special)
+        self.start_id = self.special_ids.get(pieces.START, self.pieces.index(b"\n"))
+        self._ids_of_pieces = pieces.PieceIds(library)
 
     @classmethod
     def train(
         cls, chunks: Iterable[str], *, min_count: int = 1, max_size: int | None = None, lowercase: bool = False
     ) -> Self:
-        """Merges the most frequent pairs of `chunks`, as long as they occur `min_count` times.
+        """Return a tokenizer trained by merging the most frequent pairs of pieces.
 
-        `max_size` (2,048) is the vocabulary's size; it always has the 256 bytes.
+        Args:
+            chunks: The text.
+            min_count: The minimum frequency of a merged pair.
+            max_size: The size of the vocabulary, at least 256; by default 2,048.
+            lowercase: Whether to lowercase the text first.
         """
-        library = import_library()
+        library = pieces.import_library()
         trainer = library.trainers.BpeTrainer(
-            vocab_size=max(max_size or DEFAULT_SIZE, SMALLEST_SIZE),
-            min_frequency=min_count,
-            show_progress=False,
+            vocab_size=max(max_size or DEFAULT_SIZE, MIN_SIZE), min_frequency=min_count, show_progress=False,
             initial_alphabet=byte_characters(),
-        )
+        )  # fmt: skip
         tokenizer = library.Tokenizer(library.models.BPE())
         tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = library.decoders.ByteLevel()
-        texts = (without_surrogates(chunk.lower() if lowercase else chunk) for chunk in chunks)
-        tokenizer.train_from_iterator((part for text in texts for part in _parts(text)), trainer)
+        tokenizer.train_from_iterator(_training_texts(chunks, lowercase=lowercase), trainer)
         return cls(tokenizer, lowercase=lowercase)
+
+    def extended(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
+        """Return a tokenizer with the merges of this one, followed by merges of pairs of tokens that are frequent in a
+        text: at least `MIN_NEW`, and a quarter of the mean frequency of a token. So a text has the same tokens as
+        before, except where new merges join them. `max_size` in `settings` is ignored.
+        """
+        library, known = pieces.import_library(), sorted(self.library.get_vocab().items(), key=lambda item: item[1])
+        splitter, model, content = self.library.pre_tokenizer, self.library.model, self.tokenizer
+        if len(known) > sys.maxunicode - FIRST_CODE:
+            raise RecipeError(f"a vocabulary of {len(known):,} subwords cannot grow; use tuning.vocabulary=origin")
+        texts = _training_texts(chunks, lowercase=self.lowercase)
+        coded = Counter[str]()  # to the trainer, each token is one character
+        for piece, count in Counter(piece for text in texts for piece in _PIECE.findall(text)).items():
+            for word, _ in splitter.pre_tokenize_str(piece):
+                coded["".join(chr(FIRST_CODE + token.id) for token in model.tokenize(word))] += count
+        frequent = sum(count * len(word) for word, count in coded.items()) // (4 * len(known))
+        trainer = library.trainers.BpeTrainer(
+            vocab_size=3 * len(known), min_frequency=max(min_count, MIN_NEW, frequent), show_progress=False
+        )
+        trained = library.Tokenizer(library.models.BPE())
+        trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+        trained.train_from_iterator(pieces.repeat_words(coded), trainer)
+        merges, ids, next_id = content["model"]["merges"], content["model"]["vocab"], len(known)
+        known_pairs = set(map(tuple, merges))
+        for pair in json.loads(trained.to_str())["model"]["merges"]:
+            left, right = ("".join(known[ord(code) - FIRST_CODE][0] for code in side) for side in pair)
+            if (left, right) not in known_pairs:  # several series of tokens may have the same letters
+                known_pairs.add((left, right))
+                merges.append([left, right])
+                next_id += ids.setdefault(left + right, next_id) == next_id
+        return type(self).from_json(self.to_json() | {"tokenizer": content})
 
     def decoder(self) -> Decoder:
         return Utf8Decoder(self.pieces)
@@ -99,20 +131,15 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def _restored(cls, tokenizer: dict[str, Any], lowercase: bool, special: dict[str, str] | None = None) -> Self:
-        return cls(library_tokenizer(tokenizer), lowercase=lowercase, special=special)
-
-    @property
-    def tokenizer(self) -> dict[str, Any]:
-        """The library's form of it."""
-        return library_form(self.library)
+        return cls(pieces.library_tokenizer(tokenizer), lowercase=lowercase, special=special)
 
     def to_json(self) -> dict[str, Any]:
         content = super().to_json()
         return content if self.special else {key: value for key, value in content.items() if key != "special"}
 
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        ids, offsets = with_offsets(self.library, without_surrogates(text.lower() if self.lowercase else text))
-        if self.lowercase and len(text) != len(text.lower()):  # a letter may become two
+        ids, offsets = pieces.with_offsets(self.library, without_surrogates(text.lower() if self.lowercase else text))
+        if self.lowercase and len(text) != len(text.lower()):  # some letters become two in lower case
             lengths = [len(letter.lower()) for letter in text]
             places = np.repeat(np.arange(len(text)), lengths)
             starts, last = offsets[:, 0], np.maximum(offsets[:, 1] - 1, offsets[:, 0])
@@ -124,7 +151,7 @@ class SubwordTokenizer(Tokenizer):
 
 
 def is_byte_level(content: Mapping[str, Any]) -> bool:
-    """Return whether a tokenizer.json has the pieces of `SubwordTokenizer`: bytes, split as those of GPT-2."""
+    """Return whether `SubwordTokenizer` can represent a tokenizer.json: byte-level BPE with the splitter of GPT-2."""
     model, splitter = content.get("model") or {}, content.get("pre_tokenizer") or {}
     return (
         model.get("type") == "BPE"
@@ -136,19 +163,21 @@ def is_byte_level(content: Mapping[str, Any]) -> bool:
 
 
 def byte_characters() -> list[str]:
-    """For each byte the printable character that stands for it in the library's vocabulary.
+    """Return the character that represents each byte in the vocabulary of the library.
 
-    Bytes that are printable in Latin-1 stand for themselves; the others take the code points from 256 on, in order.
+    It is the character of the byte in Latin-1 if it is printable, otherwise the next unused code point from 256 on.
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
-def _parts(text: str) -> Iterator[str]:
-    """`text` in small parts, since the library collects hundreds of parts before it counts."""
-    while len(text) > TRAINING_CHARACTERS:
-        cut = last_boundary(text[:TRAINING_CHARACTERS]) or TRAINING_CHARACTERS
-        yield text[:cut]
-        text = text[cut:]
-    yield text
+def _training_texts(chunks: Iterable[str], *, lowercase: bool) -> Iterator[str]:
+    """Yield a text in chunks of at most `MAX_CHUNK_CHARACTERS`."""
+    for chunk in chunks:
+        text = without_surrogates(chunk.lower() if lowercase else chunk)
+        while len(text) > MAX_CHUNK_CHARACTERS:
+            cut = last_boundary(text[:MAX_CHUNK_CHARACTERS]) or MAX_CHUNK_CHARACTERS
+            yield text[:cut]
+            text = text[cut:]
+        yield text

@@ -1,74 +1,64 @@
-"""Tokenizers of every kind: train one, save it, load it. The kinds are in the files beside this one."""
-
-from __future__ import annotations
+"""Functions that train, save and load tokenizers of any kind."""
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ensue.errors import RecipeError, RunError, nearest
-from ensue.parsing import parse_json
-from ensue.text.characters import CharacterTokenizer
+from ensue.parsing import parse_json, read_bounded
 from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer
-from ensue.text.tokenizer import Decoder, Tokenizer
-from ensue.text.utf8 import ByteTokenizer
+from ensue.text.tokenizer import ByteTokenizer, CharacterTokenizer, Decoder, Tokenizer, WordTokenizer
 from ensue.text.wordpiece import WordPieceTokenizer
-from ensue.text.words import WordTokenizer
 
 __all__ = ["KINDS", "Decoder", "Tokenizer", "load_tokenizer", "save_tokenizer", "train_tokenizer"]
 
 KINDS: dict[str, type[Tokenizer]] = {
-    "characters": CharacterTokenizer,
-    "bytes": ByteTokenizer,
-    "words": WordTokenizer,
-    "bpe": SubwordTokenizer,
-    "wordpiece": WordPieceTokenizer,
-    "published": PublishedTokenizer,
-}
+    "characters": CharacterTokenizer, "bytes": ByteTokenizer, "words": WordTokenizer, "bpe": SubwordTokenizer,
+    "wordpiece": WordPieceTokenizer, "published": PublishedTokenizer,
+}  # fmt: skip
 
 
 def train_tokenizer(
-    kind: str,
-    chunks: Iterable[str],
-    *,
-    min_count: int = 1,
-    max_size: int | None = None,
-    splitter: str = "whitespace",
-    lowercase: bool = False,
-) -> Tokenizer:
-    """A tokenizer of `kind`, trained on the text of `chunks`, which are read once.
+    kind: str, chunks: Iterable[str], *, min_count: int = 1, max_size: int | None = None,
+    splitter: str = "whitespace", lowercase: bool = False, extended: Tokenizer | None = None,
+) -> Tokenizer:  # fmt: skip
+    """Return a tokenizer trained on a text.
 
-    `min_count` and `max_size` limit the vocabulary, except for bytes; `splitter` is for words. Raises RecipeError for
-    an unknown kind or splitter.
+    Args:
+        kind: A key of `KINDS` except "published".
+        chunks: The text, which is read once.
+        min_count: The minimum frequency of a symbol. Ignored for bytes.
+        max_size: The maximum size of the vocabulary. Ignored for bytes.
+        splitter: The splitter of the kind "words".
+        lowercase: Whether to lowercase texts first.
+        extended: A tokenizer of this kind to which new symbols of the text are added (`Tokenizer.extended`).
+
+    Raises:
+        RecipeError: The kind or the splitter is unknown, or tokenizers of this kind cannot be trained.
     """
-    match kind:
-        case "characters":
-            return CharacterTokenizer.train(chunks, min_count=min_count, max_size=max_size, lowercase=lowercase)
-        case "bytes":
-            return ByteTokenizer(lowercase=lowercase)
-        case "words":
-            return WordTokenizer.train(
-                chunks, min_count=min_count, max_size=max_size, splitter=splitter, lowercase=lowercase
-            )
-        case "bpe":
-            return SubwordTokenizer.train(chunks, min_count=min_count, max_size=max_size, lowercase=lowercase)
-        case "wordpiece":
-            return WordPieceTokenizer.train(chunks, min_count=min_count, max_size=max_size, lowercase=lowercase)
-        case "published":
-            raise RecipeError('a tokenizer of the kind "published" is not trained: it comes with an imported model')
-    raise RecipeError(f'unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}{nearest(kind, KINDS)}')
+    if kind == "bytes":
+        return ByteTokenizer(lowercase=lowercase)
+    if kind == "published" and extended is None:
+        raise RecipeError('a tokenizer of the kind "published" is not trained: it comes with an imported model')
+    if kind not in KINDS:
+        raise RecipeError(f'unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}{nearest(kind, KINDS)}')
+    options: dict[str, Any] = {"min_count": min_count, "max_size": max_size, "lowercase": lowercase}
+    options |= {"splitter": splitter} if kind == "words" else {}
+    train: Any = KINDS[kind].train if extended is None else extended.extended  # type: ignore[attr-defined]  # other kinds
+    return train(chunks, **options)
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:
-    """Writes `tokenizer` to `path` as JSON."""
+    """Write a tokenizer as JSON."""
     Path(path).write_text(json.dumps(tokenizer.to_json()) + "\n", encoding="utf-8")
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer saved at `path`. Raises RunError if the file is missing, damaged or of a newer format."""
+    """Load a tokenizer from `path`. Raises RunError if the file is missing or damaged, or has a newer format."""
     try:
-        return Tokenizer.from_json(parse_json(Path(path).read_bytes()))
+        return Tokenizer.from_json(parse_json(read_bounded(Path(path))))
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:

@@ -1,6 +1,4 @@
-"""Symbols and their ids, and the choice of the most frequent symbols."""
-
-from __future__ import annotations
+"""Vocabularies of symbols with ids, and the selection of the most frequent symbols."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,10 +7,10 @@ from ensue.stored import read
 
 
 class Vocabulary:
-    """Distinct symbols, numbered from 0 in the given order: `symbols[id]` and `ids[symbol]`."""
+    """A list of distinct symbols, numbered from 0: `symbols[id]` is a symbol, and `ids[symbol]` is an id."""
 
     def __init__(self, symbols: Iterable[str], *, first: tuple[str, ...] = ()) -> None:
-        """Raises ValueError for a symbol that occurs twice, or unless the first symbols are these."""
+        """Raise ValueError if a symbol occurs twice, or if `symbols` does not begin with `first`."""
         self.symbols = tuple(symbols)
         self.ids = {symbol: id for id, symbol in enumerate(self.symbols)}
         if len(self.ids) < len(self.symbols):
@@ -21,12 +19,12 @@ class Vocabulary:
             raise ValueError(f"the first symbols must be {', '.join(first)}")
 
     def to_json(self) -> list[str]:
-        """The symbols."""
+        """Return the vocabulary as JSON values."""
         return list(self.symbols)
 
     @classmethod
-    def from_json(cls, symbols: Any) -> Vocabulary:
-        """The inverse of `to_json`. Raises ValueError for other values."""
+    def from_json(cls, symbols: Any) -> "Vocabulary":
+        """Return the vocabulary from a result of `to_json`. Raises ValueError for other values."""
         return cls(read(list[str], symbols))
 
     def __len__(self) -> int:
@@ -37,7 +35,7 @@ class Vocabulary:
 
 
 def most_frequent(counts: Mapping[str, int], *, min_count: int, limit: int | None) -> list[str]:
-    """At most `limit` symbols that occur at least `min_count` times, the most frequent first; ties in string order."""
-    kept = (symbol for symbol, count in counts.items() if count >= min_count)
-    ranked = sorted(kept, key=lambda symbol: (-counts[symbol], symbol))
+    """Return at most `limit` symbols with a count of at least `min_count`, sorted by frequency, then by code points."""
+    frequent = (symbol for symbol, count in counts.items() if count >= min_count)
+    ranked = sorted(frequent, key=lambda symbol: (-counts[symbol], symbol))
     return ranked if limit is None else ranked[: max(limit, 0)]

@@ -1,6 +1,4 @@
-"""Trackers: the reports of a run for other programs (spreadsheets, TensorBoard, Weights & Biases)."""
-
-from __future__ import annotations
+"""Trackers, which pass the reports of a run to other programs: spreadsheets, TensorBoard, Weights & Biases."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -11,11 +9,11 @@ from ensue.trackers.tracker import Tracker
 
 
 def trackers_of(names: Sequence[str]) -> list[Tracker]:
-    """Return the trackers of these names. Raises EnsueError for another name, and if a package is missing."""
-    return [_tracker(name) for name in dict.fromkeys(names)]
+    """Return the trackers of these names. Raises EnsueError for an unknown name, and if a package is missing."""
+    return [_create_tracker(name) for name in dict.fromkeys(names)]
 
 
-def _tracker(name: str) -> Tracker:
+def _create_tracker(name: str) -> Tracker:
     tracker: type[Tracker] | None = find_entry("tracker", name, Tracker)
     if tracker is None:
         known = list(entries("tracker"))

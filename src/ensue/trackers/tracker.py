@@ -1,6 +1,4 @@
-"""Trackers: the interface, and the reporter that passes every line of `metrics.jsonl` to them once."""
-
-from __future__ import annotations
+"""The interface of trackers, and the reporter that passes each line of `metrics.jsonl` to the trackers once."""
 
 import time
 from abc import ABC, abstractmethod
@@ -16,44 +14,44 @@ Record = dict[str, Any]
 
 
 class Tracker(ABC):
-    """Writes the records of a run for another program. An exception ends the tracker and not the run."""
+    """A writer of a run's records for another program. An exception disables the tracker, but the run continues."""
 
     name: ClassVar[str]
     package: ClassVar[str] = ""
-    """The package that it needs, which is in the extra of its name."""
+    """The required package, which is in the extra with the tracker's name."""
 
     @abstractmethod
     def begin(self, run: RunDirectory) -> None:
-        """Called before the first record. A resumed run begins again with its first record."""
+        """Prepare for the records of a run. A resumed run sends all of its records again."""
 
     @abstractmethod
     def record(self, record: Record) -> None:
-        """Called with each record in order."""
+        """Write a record. The records come in order."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Called after some records."""
+        """Make the last records visible to the other program."""
 
     @abstractmethod
     def end(self) -> None:
-        """Called when the run has ended, or was interrupted."""
+        """Close the output, after the run has finished or was interrupted."""
 
 
 def numbers(record: Record) -> Iterator[tuple[str, float]]:
-    """The numbers of a record by their names, such as "train/loss" and "valid/accuracy"."""
+    """Yield the numbers of a record with their names, such as "train/loss" and "valid/accuracy"."""
     for name, value in {**record, **record.get("scores", {})}.items():
         if isinstance(value, int | float) and not isinstance(value, bool) and name not in ("step", "seconds"):
             yield f"{record['kind']}/{name}", value
 
 
-SECONDS = 10
-"""The time between two reads of the log without a validation."""
+READ_SECONDS = 10
+"""The minimum time between two reads of the log; after a validation the log is read at once."""
 
 
 class TrackedReporter(Reporter):
-    """Forwards each report to `reporter`, and each line of the log to `trackers` once.
+    """A reporter that forwards each report to `reporter`, and each line of the log to `trackers` once.
 
-    A resumed run begins with the lines that its log has. A tracker that raises is disabled, with a note.
+    A resumed run sends the lines of its log first. A tracker that raises an exception is disabled, with a note.
     """
 
     def __init__(self, reporter: Reporter, run: str | Path, trackers: Sequence[Tracker]) -> None:
@@ -62,7 +60,7 @@ class TrackedReporter(Reporter):
 
     def started(self, facts: Facts) -> None:
         self.reporter.started(facts)
-        self._each(lambda tracker: tracker.begin(self.run))
+        self._call_trackers(lambda tracker: tracker.begin(self.run))
         self._send()
 
     def noted(self, note: str) -> None:
@@ -73,7 +71,7 @@ class TrackedReporter(Reporter):
 
     def stepped(self, report: StepReport) -> None:
         self.reporter.stepped(report)
-        if time.monotonic() - self.sent_at > SECONDS:
+        if time.monotonic() - self.sent_at > READ_SECONDS:
             self._send()
 
     def validated(self, validation: Validation) -> None:
@@ -85,7 +83,7 @@ class TrackedReporter(Reporter):
 
     def finished(self, outcome: Outcome) -> None:
         self._send()
-        self._each(lambda tracker: tracker.end())
+        self._call_trackers(lambda tracker: tracker.end())
         self.reporter.finished(outcome)
 
     def _send(self) -> None:
@@ -94,14 +92,14 @@ class TrackedReporter(Reporter):
         records = MetricsLog(self.run.metrics).records()
         new, self.num_sent, self.sent_at = records[self.num_sent :], len(records), time.monotonic()
         for record in new:
-            self._each(lambda tracker, record=record: tracker.record(record))  # type: ignore[misc]
-        self._each(lambda tracker: tracker.flush())
+            self._call_trackers(lambda tracker, record=record: tracker.record(record))  # type: ignore[misc]
+        self._call_trackers(lambda tracker: tracker.flush())
 
-    def _each(self, call: Callable[[Tracker], Any]) -> None:
+    def _call_trackers(self, call: Callable[[Tracker], Any]) -> None:
         for tracker in list(self.trackers):
             try:
                 call(tracker)
-            except Exception as error:  # of another program; it does not end the run
+            except Exception as error:  # an error of another program does not end the run
                 self.trackers.remove(tracker)
                 reason = in_one_line(str(error)) or type(error).__name__
                 self.reporter.noted(f"the tracker {tracker.name} has failed and is disabled: {reason}")

@@ -1,6 +1,4 @@
-"""Where and how to compute: the device, and on a CPU the type and the kernels of products, and the threads."""
-
-from __future__ import annotations
+"""The device of a run, and the compute mode on a CPU: precision, kernels of matrix products, and threads."""
 
 import os
 import re
@@ -22,29 +20,29 @@ from ensue.processor import Precision
 
 T = TypeVar("T")
 Products = Literal["highest", "medium"]
-"""The kernels of float32 products on a CPU, by torch's names: those of the BLAS ("highest") or of oneDNN ("medium")."""
-KEPT_PRODUCTS = 64
-"""How many compiled products oneDNN keeps, and torch of oneDNN's."""
+"""The library for float32 products on a CPU, as torch names the choice: the BLAS ("highest") or oneDNN ("medium")."""
+MAX_CACHED_PRODUCTS = 64
+"""The maximum number of compiled products in each cache of oneDNN and torch."""
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 """The devices that ensue runs on, by torch's names."""
 
 
-class Way(Table):
-    """A way to compute on a CPU. Another way rounds differently."""
+class ComputeMode(Table):
+    """Precision, kernels and threads on a CPU. Each mode rounds differently."""
 
     precision: Precision = "float32"
     products: Products = "highest"
     kernel: Bf16Kernel | None = None
-    """The kernel of bfloat16 products in compiled steps; None: there are none, or the engine chooses."""
+    """The kernel of bfloat16 products in compiled steps. None leaves the choice to the engine."""
     threads: int = Field(default=1, ge=1)
 
 
-PLAIN = Way()
-"""The default: float32, the BLAS, one thread."""
+DEFAULT_MODE = ComputeMode()
+"""The mode with float32, the BLAS and one thread."""
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; "auto" takes the first GPU, else the CPU. Raises `EnsueError` if it is not there."""
+    """Return the device `name`; "auto" is the first GPU, else the CPU. Raises EnsueError for a missing device."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind = re.fullmatch(r"([a-z]+)(:\d{1,3})?", name)
@@ -55,54 +53,55 @@ def choose_device(name: str) -> torch.device:
     device = torch.device("cpu" if kind[1] == "cpu" else name)
     try:
         torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError, ImportError):  # torch raises all of them
-        raise EnsueError(f'no device "{name}" on this machine; auto takes what is there') from None
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError):  # torch raises any of these
+        raise EnsueError(f'no device "{name}" on this machine; auto chooses an available one') from None
     return device
 
 
 def gpu_precision(device: torch.device) -> Precision:
-    """The precision on a GPU: bfloat16 if the hardware has it. Nothing is measured there."""
+    """Return the precision on a GPU: bfloat16 if the hardware supports bfloat16, else float32."""
     return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """A context with products in bfloat16, and sums and weights in float32; for float32 it changes nothing."""
+    """Return a context with products in bfloat16, and sums and weights in float32; a null context for float32."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error of torch or Python means that memory did not suffice."""
+    """Return whether an error of torch or Python reports that memory is exhausted."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
 @contextmanager
-def computing(way: Way, device: str = "cpu") -> Iterator[None]:
-    """Sets threads and kernels (`autocast` the precision) for a `with` block; the process is restored after it."""
-    with process_restored(device):
-        bound_kept_products()
-        with threads_set(way.threads), products_set(way.products), kernel_set(way.kernel), denormals_flushed():
+def use_mode(mode: ComputeMode, device: str = "cpu") -> Iterator[None]:
+    """Set threads and kernels during a `with` block, then restore the global state. `autocast` sets the precision."""
+    with restore_process(device):
+        bound_cached_products()
+        with use_threads(mode.threads), use_products(mode.products), use_kernel(mode.kernel), flush_denormals():
             yield
 
 
-def bound_kept_products() -> None:
-    """Bounds what a process keeps of oneDNN's products, which are compiled anew for each shape.
+def bound_cached_products() -> None:
+    """Bound the caches of oneDNN, which compiles a product for each shape.
 
-    Texts have many shapes, and without a bound a training run in bfloat16 grows by gigabytes (docs/log). The libraries
-    read these variables when they compile the first product.
+    Batches of texts have many shapes, so that without a bound the memory of a training run in bfloat16 grows by
+    gigabytes (docs/log). The libraries read these environment variables when they compile the first product.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, str(KEPT_PRODUCTS))
+        os.environ.setdefault(name, str(MAX_CACHED_PRODUCTS))
 
 
 @contextmanager
-def process_restored(device: str = "cpu") -> Iterator[None]:
-    """Restore the environment, sys.path (which onnxruntime.quantization changes when it is imported), the filters of
-    warnings, the generators, and the flushing of denormal numbers (which sessions of onnxruntime change) after a block.
+def restore_process(device: str = "cpu") -> Iterator[None]:
+    """Restore the global state after a `with` block: environment variables, sys.path (importing
+    onnxruntime.quantization changes it), warning filters, random generators, and the flushing of denormal numbers
+    (sessions of onnxruntime change it).
     """
     path, flushes = list(sys.path), flushes_denormals()
-    with environment_restored(), warnings.catch_warnings(), generators_restored(torch.device(device)):
+    with restore_environment(), warnings.catch_warnings(), restore_generators(torch.device(device)):
         try:
             yield
         finally:
@@ -111,7 +110,7 @@ def process_restored(device: str = "cpu") -> Iterator[None]:
 
 
 @contextmanager
-def environment_restored() -> Iterator[None]:
+def restore_environment() -> Iterator[None]:
     before = dict(os.environ)
     try:
         yield
@@ -121,8 +120,8 @@ def environment_restored() -> Iterator[None]:
         os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
 
 
-def generators_restored(device: torch.device) -> AbstractContextManager[None]:
-    """Restores torch's global generators of the CPU and of `device`, which a step seeds."""
+def restore_generators(device: torch.device) -> AbstractContextManager[None]:
+    """Restore torch's global generators of the CPU and of `device` after a `with` block."""
     if device.type == "cpu":
         return torch.random.fork_rng(devices=[])
     index = torch.get_device_module(device).current_device() if device.index is None else device.index
@@ -131,7 +130,7 @@ def generators_restored(device: torch.device) -> AbstractContextManager[None]:
 
 @contextmanager
 def _changed(change: Callable[[T], object], value: T, before: T) -> Iterator[None]:
-    """A setting of the process that has this value inside of a block, and the one before behind it."""
+    """Set `value` during a `with` block, and restore the value `before` at its end."""
     try:
         change(value)
         yield
@@ -139,29 +138,28 @@ def _changed(change: Callable[[T], object], value: T, before: T) -> Iterator[Non
         change(before)
 
 
-def threads_set(threads: int) -> AbstractContextManager[None]:
+def use_threads(threads: int) -> AbstractContextManager[None]:
+    """Set the number of threads during a `with` block."""
     return _changed(torch.set_num_threads, threads, torch.get_num_threads())
 
 
-def denormals_flushed() -> AbstractContextManager[None]:
-    """Flush denormal numbers, such as tails of a large softmax, to zero: processors are slow with them.
-
-    numpy makes its tables of float types at their first use and would find no denormal numbers in the block.
-    """
+def flush_denormals() -> AbstractContextManager[None]:
+    """Flush denormal numbers, such as tails of a large softmax, to zero during a `with` block: they slow arithmetic."""
+    # numpy computes the smallest denormal number at the first use of finfo, which must not be inside of the block
     for name in (np.float16, np.float32, np.float64, np.longdouble):
         np.finfo(name)
     return _changed(torch.set_flush_denormal, True, flushes_denormals())
 
 
 def flushes_denormals() -> bool:
-    """Whether this thread computes with zero in place of denormal numbers; torch has no getter."""
+    """Return whether this thread flushes denormal numbers to zero. torch has no getter for this setting."""
     return not (torch.tensor(1e-40) * 1).item()
 
 
-def products_set(products: Products) -> AbstractContextManager[None]:
-    """Set the kernels of float32 products.
+def use_products(products: Products) -> AbstractContextManager[None]:
+    """Set the library for float32 products during a `with` block.
 
-    `torch.set_float32_matmul_precision`, all that torch 2.8 has, cannot be undone, and its getter may fail.
+    `torch.set_float32_matmul_precision` is only for torch 2.8: its effect cannot be undone, and its getter may fail.
     """
     if not hasattr(torch.backends.mkldnn, "matmul"):
         return _changed(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())
@@ -175,8 +173,10 @@ def products_set(products: Products) -> AbstractContextManager[None]:
     return _changed(change, ("ieee", "ieee") if products == "highest" else ("bf16", "tf32"), before)
 
 
-def kernel_set(kernel: Bf16Kernel | None) -> AbstractContextManager[None]:
-    """Sets the kernel of bfloat16 products; not if it does not work here, as for a run from another machine."""
+def use_kernel(kernel: Bf16Kernel | None) -> AbstractContextManager[None]:
+    """Set the kernel of bfloat16 products during a `with` block. A kernel that this processor lacks is ignored, since
+    a run may move to another machine.
+    """
     before = bf16_kernel() if kernel else None
     if kernel is None or before is None or kernel not in bf16_kernels():
         return nullcontext()

@@ -1,6 +1,4 @@
-"""A model from elsewhere, and the run directory that it becomes."""
-
-from __future__ import annotations
+"""Writing of a run directory for a model that another program has trained."""
 
 import datetime
 import shlex
@@ -12,32 +10,31 @@ import torch
 from torch import Tensor
 
 from ensue.errors import DataError, RunError
-from ensue.hub import run_name
+from ensue.extension import refuse_address, run_name
 from ensue.outputs import check_outputs
 from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.directory import RunDirectory
-from ensue.runs.hub import refuse_hub
 from ensue.runs.manifest import entry_of
-from ensue.runs.reporter import use
-from ensue.runs.weights import disk_errors_told, partial_of, write_tensors, write_text
-from ensue.tasks.contract.model import ModelParts
+from ensue.runs.reporter import usage_lines
+from ensue.runs.weights import convert_disk_errors, partial_path, write_tensors, write_text
+from ensue.tasks.contract.job import ModelParts
 from ensue.training.runtime import Runtime
 from ensue.version import VERSION
 
-MAX_JSON = 1 << 26
-"""The most bytes of a JSON file of a published model; a large tokenizer has some ten million."""
+MAX_JSON_BYTES = 1 << 26
+"""The maximum size of a JSON file of a published model. A large tokenizer has about 10 MB."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A model of this package, made of files of another program."""
+    """The model of another program, converted to the names and tensors of this package."""
 
     source: Path
-    """An imported model."""
+    """The file or folder of the imported model."""
     files: tuple[Path, ...]
-    """The files of its weights, whose checksums the run keeps."""
-    what: str
+    """The files of the weights, whose checksums are saved in config.json."""
+    kind: str
     """The kind of the published model, such as "bert"."""
     recipe: Recipe
     parts: ModelParts
@@ -49,9 +46,9 @@ class Imported:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file without weights. Raises DataError if it is missing, unreadable or too large."""
+    """Return the content of a file. Raises DataError if the file is missing, unreadable or too large."""
     try:
-        return read_bounded(path, MAX_JSON)
+        return read_bounded(path, MAX_JSON_BYTES)
     except FileNotFoundError:
         raise DataError("no such file", path) from None
     except OSError as error:
@@ -61,7 +58,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_json_file(path: Path) -> Any:
-    """Return the value of a JSON file. Raises DataError like `read_file`, and if it is no JSON."""
+    """Return the value of a JSON file. Raises DataError like `read_file`, and for invalid JSON."""
     try:
         return parse_json(read_file(path))
     except ParseError as error:
@@ -69,37 +66,36 @@ def read_json_file(path: Path) -> Any:
 
 
 def recipe_of(document: dict[str, Any], source: Path) -> Recipe:
-    """The recipe of an imported model. Raises RecipeError for a value that a recipe cannot have."""
+    """Return the recipe of an imported model. Raises RecipeError for invalid values."""
     about = {"about": f"imported from {run_name(source)}", "train": {"epochs": 1, **document.get("train", {})}}
     return validate_recipe(document | about, where=str(source))
 
 
 def check_tensors(imported: Imported) -> None:
-    """Raises DataError unless the tensors are those of the model, whose sizes are compared before anything is made."""
+    """Raise DataError unless the names and shapes of the tensors match the model, which is built without memory."""
     try:
         with torch.device("meta"):
             model = imported.parts.build(imported.recipe)
     except (ValueError, RuntimeError, MemoryError) as error:
-        raise DataError(f"no model can be made of it: {error}", imported.source) from None
+        raise DataError(f"the model cannot be built: {error}", imported.source) from None
     for name, tensor in imported.tensors.items():
         if not tensor.is_floating_point():
             raise DataError(f"{name} is in {tensor.dtype}; expected real numbers", imported.source)
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    found = {name: tuple(tensor.shape) for name, tensor in imported.tensors.items()}
-    for name in sorted(expected.keys() | found.keys()):
-        if expected.get(name) != found.get(name):
-            raise DataError(
-                f"{name} should be {expected.get(name, 'absent')}, is {found.get(name, 'absent')}", imported.source
-            )
+    shapes = {name: tuple(tensor.shape) for name, tensor in imported.tensors.items()}
+    for name in sorted(expected.keys() | shapes.keys()):
+        correct, shape = expected.get(name, "absent"), shapes.get(name, "absent")
+        if correct != shape:
+            raise DataError(f"{name} should be {correct}, is {shape}", imported.source)
 
 
 def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -> None:
-    """Write the run directory; a run that is there is removed when the new weights are written.
+    """Write the run directory. An existing run is removed after the new weights are written.
 
-    Raises RunError for a run that is there, unless `overwrite`, and for other files in the directory.
+    Raises RunError if the directory has files of another program, or, without `overwrite`, a run.
     """
     check_outputs([imported.source, *imported.files], folders=[out])
-    check_place(out, overwrite=overwrite)
+    check_output_directory(out, overwrite=overwrite)
     check_tensors(imported)
     try:
         origins = [
@@ -110,14 +106,12 @@ def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -
     if not origins:
         raise DataError("a model without files", imported.source)
     run = RunDirectory(out)
-    with run.lock(), disk_errors_told(run.path, lambda: f"{run.path}: the disk is full; free some space"):
+    with run.lock(), convert_disk_errors(run.path, lambda: f"{run.path}: the disk is full; free some space"):
         config = {
-            **imported.config,
-            "text": origins[0]["sha256"],
-            "runtime": Runtime(device="cpu", threads=1).model_dump(),
-            "imported": {"path": str(imported.source), "kind": imported.what, "files": origins},
-        }
-        partial = partial_of(run.weights)
+            **imported.config, "text": origins[0]["sha256"], "runtime": Runtime(device="cpu", threads=1).model_dump(),
+            "imported": {"path": str(imported.source), "kind": imported.kind, "files": origins},
+        }  # fmt: skip
+        partial = partial_path(run.weights)
         write_tensors(partial, imported.tensors)
         run.clear(spare=partial)
         run.manifest.replace({run.weights.name: partial})
@@ -125,14 +119,14 @@ def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -
         write_text(run.path / "README.md", _card(run, imported, origins))
 
 
-def check_place(out: str | Path, *, overwrite: bool) -> None:
-    """Raise RunError for a place where no run can be written: a file, other files, or a run, unless `overwrite`."""
-    refuse_hub(out)
+def check_output_directory(out: str | Path, *, overwrite: bool) -> None:
+    """Raise RunError if the path is a file, a folder with files of another program, or, without `overwrite`, a run."""
+    refuse_address(out)
     run = RunDirectory(out)
     if run.path.exists() and not run.path.is_dir():
         raise RunError(f"{run.path}: is a file; --out names a directory")
-    if other := run.holds_other_things():
-        raise RunError(f"{run.path}: not empty and not a run directory (it holds {other}); choose another --out")
+    if other := run.foreign_file():
+        raise RunError(f"{run.path}: not empty and not a run directory (found {other}); choose another --out")
     if run.exists and not overwrite:
         raise RunError(f"{run.path}: there is a run already; --overwrite removes it")
 
@@ -142,12 +136,12 @@ def _card(run: RunDirectory, imported: Imported, origins: list[dict[str, Any]]) 
     count = sum(tensor.numel() for tensor in imported.tensors.values())
     lines = [
         f"# {run.path.name}", "",
-        f"A {recipe.what} ({recipe.describe()}, {count:,} parameters), imported from {imported.what} with ensue "
-        f"{VERSION} on {datetime.date.today().isoformat()}. It was not trained here.", "",
+        f"A {recipe.what} ({recipe.describe()}, {count:,} parameters), imported from {imported.kind} with ensue "
+        f"{VERSION} on {datetime.date.today().isoformat()}. The training is not part of this run.", "",
         "## Source", "",
         f"`{imported.source}`", "",
         *(f"- `{origin['file']}`, {origin['bytes']:,} bytes, sha256 {origin['sha256']}" for origin in origins), "",
         *(["## Notes", "", *(f"- {note}" for note in imported.notes), ""] if imported.notes else []),
-        *use(run, imported.parts.commands(recipe, path), imported.parts.python(recipe)),
+        *usage_lines(run, imported.parts.commands(recipe, path), imported.parts.python(recipe)),
     ]  # fmt: skip
     return "\n".join(lines)

@@ -1,11 +1,9 @@
 """The training loop: steps, validations and checkpoints over a budget, for any task.
 
 A step depends on the weights, the carried state, the optimizer's moments, the batch and the random stream. Batch and
-stream are functions of the seed and the step's number. The rest is in every checkpoint. So a run that was killed and
-resumed ends in the same bits (on the same machine, with the same number of threads).
+random stream are functions of the seed and the step's number, and each checkpoint has the other values. So a run that
+was killed and resumed ends with the same bits, on the same machine with the same number of threads.
 """
-
-from __future__ import annotations
 
 import math
 import time
@@ -21,35 +19,36 @@ from ensue.errors import EnsueError, RunError, TrainingError
 from ensue.metrics.confusion import brief
 from ensue.nn.draws import RowSlice
 from ensue.processor import Precision
-from ensue.ranks import local_part, ranks
+from ensue.ranks import local_shard, process_group
 from ensue.recipe import TrainRecipe
-from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, give_parts, load_checkpoint, save_checkpoint
+from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, gather_shards, load_checkpoint, save_checkpoint
 from ensue.runs.directory import RunDirectory
 from ensue.runs.manifest import Manifest
 from ensue.runs.reporter import MetricsLog, Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
-from ensue.runs.weights import disk_errors_told
+from ensue.runs.weights import convert_disk_errors
 from ensue.tasks.contract.task import Scores, Task, UnreadBatch
 from ensue.training.device import autocast
 from ensue.training.gradients import Gradients, OutOfMemory, step_seed
 from ensue.training.optimizer import Average, Budget, Tuning, build_optimizer, learning_rate
 from ensue.types import Loss, State, leaves, map_state
 
-MOST_FOR_VALIDATION, LEAST_SAID = 0.1, 0.02
-"""The shares of a budget of seconds that validation may take, and from which on its time is worth a note."""
-REPORTS = 200
-"""The number of training lines in metrics.jsonl over a whole budget."""
+MAX_VALIDATION_SHARE, MIN_NOTED_SHARE, MAX_OVERHEAD_SHARE = 0.1, 0.02, 0.25
+"""Shares of a budget of seconds: the maximum of validations, the minimum reported, and the maximum of all overhead."""
+NUM_REPORTS = 200
+"""The number of training lines in metrics.jsonl over a budget."""
 
 
 class Trainer:
-    """Trains `model` on `task` into `run`. After each step `interrupted` tells whether to stop."""
+    """The training loop of a run. When `interrupted` returns True, the loop saves a checkpoint and ends."""
 
     def __init__(
         self, model: nn.Module, task: Task[Any, Any], recipe: TrainRecipe, run: RunDirectory, *, precision: Precision,
         reporter: Reporter, interrupted: Callable[[], bool] = lambda: False, tuning: Tuning | None = None,
-        computed: Gradients | None = None,
+        gradients: Gradients | None = None, test_cost: float = 0.0,
     ) -> None:  # fmt: skip
         self.model, self.task, self.recipe, self.run = model, task, recipe, run
+        self.test_cost = test_cost
         self.precision, self.reporter, self.interrupted = precision, reporter, interrupted
         self.device = next(model.parameters()).device
         self.tuning = tuning or Tuning(model)
@@ -57,10 +56,10 @@ class Trainer:
         self.budget = Budget.of(recipe, steps_per_epoch=task.steps_per_epoch, tokens_per_step=task.tokens_per_step)
         self.log = MetricsLog(run.metrics)
         self.progress = Progress(parts=recipe.accumulate)
-        self.ranks = ranks()
-        self.computed = computed or Gradients(model, task, seed=recipe.seed, precision=precision, ranks=self.ranks)
-        self.computed.adversarial = getattr(recipe, "adversarial", 0.0)
-        self.average = Average(model, recipe.average, form=self.computed.form) if recipe.average else None
+        self.group = process_group()
+        self.gradients = gradients or Gradients(model, task, seed=recipe.seed, precision=precision, group=self.group)
+        self.gradients.adversarial = getattr(recipe, "adversarial", 0.0)
+        self.average = Average(model, recipe.average, skeleton=self.gradients.skeleton) if recipe.average else None
         self.averaged = None if self.average is None else self.average.model
         self.state: State = None
         """The carried state of the local rows."""
@@ -69,173 +68,182 @@ class Trainer:
         self.saved: int | None = None
         """The step of the newest checkpoint."""
         self.validations = 0
-        """How many there are in a budget of seconds, by the time that the first one took; 0: as the recipe says."""
+        """The number of validations in a budget of seconds, set by the first validation; 0: `recipe.validations`."""
 
     def resume(self) -> bool:
-        """Loads the newest checkpoint; returns False if there is none."""
+        """Load the newest checkpoint. Returns False if the run has no checkpoint."""
         checkpoints = complete_checkpoints(self.run.checkpoints)
         if not checkpoints:
-            if self.ranks.is_first:
+            if self.group.is_first:
                 self.log.rewind(None)
             return False
         newest = checkpoints[-1]
         try:
-            initial = self.task.initial_state(self.computed.form)
+            initial = self.task.initial_state(self.gradients.skeleton)
             state, self.progress = load_checkpoint(newest, self.model, self.optimizer, initial, average=self.averaged)
             best = Manifest(newest).check(BEST) if self.progress.best_step else None
         except DamagedError as error:
-            before = f" to go on from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
-            raise RunError(f"{error}; or remove {newest}{before}") from None
+            remedy = f" to continue from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
+            raise RunError(f"{error}; or remove {newest}{remedy}") from None
         self.state, self.saved = self.local_state(state), self.progress.step
-        if self.ranks.is_first:
+        if self.group.is_first:
             self.log.rewind(Manifest(newest).content().log)
-            if best is not None:  # a kill may have come before these were, or another checkpoint may have known better
+            if best is not None:  # the process may have been killed between checkpoint and publication
                 self.run.publish(best)
         return True
 
     def train(self) -> str:
-        """Trains until the budget is used; returns "finished", "stopped early" or "interrupted"."""
+        """Train until the budget is used. Returns "finished", "stopped early" or "interrupted"."""
         while self._share() < 1:
-            if self.recipe.patience and self.progress.stale >= self.recipe.patience:
+            is_enough = self.group.size == 1 and self.reporter.is_enough()  # only rank 0 has the reporter
+            if is_enough or (self.recipe.patience and self.progress.stale >= self.recipe.patience):
                 return "stopped early"
-            if self.reporter.is_enough():
-                return "stopped early"
-            before = self._share()
+            previous = self._share()
             self.step()
-            if self._passes(before, self.validations or self.recipe.validations):
-                self._validate_in_time()
+            started = time.perf_counter()
+            is_due = self.progress.step % self.recipe.checkpoint_every == 0
+            if self._passes(previous, self.validations or self.recipe.validations):
+                self._validate_within_budget()
                 self.save()
-            elif (
-                self._passes(before, self.recipe.validations) or self.progress.step % self.recipe.checkpoint_every == 0
-            ):
+            elif is_due or self._passes(previous, self.recipe.validations):
                 self.save()
-            if self._share() < 1 and (self.stop or (self.ranks.size == 1 and self.interrupted())):
+            if self.budget.seconds is not None:
+                self.progress.overhead_seconds += self._first_rank_seconds(time.perf_counter() - started)
+            if self._share() < 1 and (self.stop or (self.group.size == 1 and self.interrupted())):
                 self.save()
                 return "interrupted"
-        if not self.progress.best_step:  # taken up again with a budget that was used already
+        if not self.progress.best_step:  # resumed after the budget was exhausted
             self.validate()
             self.save()
         return "finished"
 
     def step(self) -> None:
-        """One optimizer step: read a batch, compute gradients, check, clip, step, average, count."""
+        """Take one optimizer step: read a batch, compute gradients, clip them, descend, average, count."""
         started = time.perf_counter()
         step, share = self.progress.step, self._share()
-        is_only = self.budget.steps == 1  # a warm-up begins with the rate 0, and would end with nothing trained
-        rate = learning_rate(self.recipe, self.recipe.warmup if is_only else share)
+        is_only_step = self.budget.steps == 1  # the first learning rate of the warm-up is 0
+        rate = learning_rate(self.recipe, self.recipe.warmup if is_only_step else share)
         self.tuning.begin_step(self.optimizer, rate, share)
         batch = self.task.unread(step, self.device)
         updated = self.task.update(self.model, batch, self.state, rate)
-        if updated is not None:
+        if updated is not None:  # the task has updated the model without gradients
             loss, self.state = updated
+            nats = self._mean_loss(loss, step)
         else:
-            loss = self.gradients(batch, step)
-        nats = self._nats(loss, step)
-        if updated is None:
-            self.tuning.hold_old_rows(share)
-            norm = self.computed.clip(self.recipe.clip or math.inf)
-            if not math.isfinite(norm):
-                raise TrainingError(self._not_finite(step, "the gradient is not finite"))
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-            if self.average is not None:
-                self.average.add(self.model, step + 1)
-        self._count(loss, nats, self._seconds_of_first(time.perf_counter() - started))
-        if self._passes(share, REPORTS):
+            loss = self._compute_gradients(batch, step)
+            nats = self._mean_loss(loss, step)
+            self._descend(step, share)
+        self._count(loss, nats, self._first_rank_seconds(time.perf_counter() - started))
+        if self._passes(share, NUM_REPORTS):
             self._log_training(rate)
 
-    def _seconds_of_first(self, seconds: float) -> float:
-        """The seconds of the first rank, if the budget is one of seconds."""
-        if self.budget.seconds is None or self.ranks.size == 1:
-            return seconds
-        return float(self.ranks.add(torch.tensor([seconds * self.ranks.is_first], dtype=torch.float64)))
+    def _descend(self, step: int, share: float) -> None:
+        self.tuning.freeze_inherited_rows(share)
+        norm = self.gradients.clip(self.recipe.clip or math.inf)
+        if not math.isfinite(norm):
+            raise TrainingError(self._not_finite(step, "the gradient is not finite"))
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.average is not None:
+            self.average.add(self.model, step + 1)
 
-    def _nats(self, loss: Loss, step: int) -> float:
-        """The mean loss. Raises TrainingError if it is not finite."""
+    def _first_rank_seconds(self, seconds: float) -> float:
+        if self.budget.seconds is None or self.group.size == 1:
+            return seconds
+        return float(self.group.all_reduce(torch.tensor([seconds * self.group.is_first], dtype=torch.float64)))
+
+    def _mean_loss(self, loss: Loss, step: int) -> float:
         if not math.isfinite(nats := float(loss.mean)):
             raise TrainingError(self._not_finite(step, f"the loss is not finite ({nats})"))
         return nats
 
-    def gradients(self, batch: UnreadBatch[Any], step: int) -> Loss:
-        """Compute the gradients of the batch's mean loss. Out of memory, micro-batches are halved from now on."""
+    def _compute_gradients(self, batch: UnreadBatch[Any], step: int) -> Loss:
+        """Compute the gradients of the batch's mean loss. When memory is exhausted, halve all later micro-batches."""
         while True:
             micro_batches, stop = self.progress.parts, self.interrupted()
             with suppress(OutOfMemory):
-                loss, self.state, self.stop = self.computed.of(
+                loss, self.state, self.stop = self.gradients.compute(
                     batch, self.state, step=step, micro_batches=micro_batches, stop=stop
                 )
                 return loss
             if micro_batches >= batch.rows:
-                raise TrainingError(self._too_long(step))
+                checkpoint = self._newest_checkpoint("; the last checkpoint is {}")
+                problem = f"out of memory at step {step + 1} with a single row{checkpoint}"
+                raise TrainingError(f"{problem}; try a smaller encoder.d_model or shorter texts")
             self.model.zero_grad(set_to_none=True)
             full = self.full_state()
             self.progress.parts *= 2
             self.state = self.local_state(full)
             self.reporter.noted(
-                f"out of memory at step {step + 1}: batches go through in {self.progress.parts} parts from now on"
+                f"out of memory at step {step + 1}: {self.progress.parts} micro-batches per batch from now on"
             )
 
     def full_state(self) -> State:
-        """The carried state of all rows, gathered from the ranks."""
-        if self.ranks.size == 1:
+        """Return the carried state of all rows, gathered from the ranks."""
+        if self.group.size == 1:
             return self.state
-        by_rank = [state for state in self.ranks.gathered([leaf.cpu() for leaf in leaves(self.state)]) if state]
+        by_rank = [state for state in self.group.all_gather([leaf.cpu() for leaf in leaves(self.state)]) if state]
         if not by_rank:
             return None
-        rows = self.computed.local_rows(sum(len(state[0]) for state in by_rank), self.progress.parts)
-        order = torch.cat(self.ranks.gathered(rows)).argsort()
+        rows = self.gradients.local_rows(sum(len(state[0]) for state in by_rank), self.progress.parts)
+        order = torch.cat(self.group.all_gather(rows)).argsort()
         full = iter([torch.cat(shards)[order].to(self.device) for shards in zip(*by_rank, strict=True)])
-        return map_state(lambda leaf: next(full), self.task.initial_state(self.computed.form))
+        return map_state(lambda leaf: next(full), self.task.initial_state(self.gradients.skeleton))
 
     def local_state(self, full: State) -> State:
-        """The rows of this rank of a carried state."""
-        if self.ranks.size == 1 or full is None:
+        """Return the rows of this rank of a carried state."""
+        if self.group.size == 1 or full is None:
             return full
-        rows = self.computed.local_rows(len(next(leaves(full))), self.progress.parts)
+        rows = self.gradients.local_rows(len(next(leaves(full))), self.progress.parts)
         return map_state(lambda leaf: leaf[rows.to(leaf.device)], full)
 
-    def _validate_in_time(self) -> None:
-        """Validates. In a budget of seconds the first time says how long all take beside it, and leaves some out where
-        that would be more than a tenth of the budget; the last one is always made.
+    def _validate_within_budget(self) -> None:
+        """Validate. In a budget of seconds, the time of the first validation determines the number of validations, so
+        that they take at most `MAX_VALIDATION_SHARE` of the budget. There is always a validation at the end.
         """
         started = time.perf_counter()
         self.validate()
         if self.budget.seconds is None or self.validations:
             return
-        seconds = self._seconds_of_first(time.perf_counter() - started)
-        wanted = self.recipe.validations
-        left = int(MOST_FOR_VALIDATION * self.budget.seconds / seconds) - 1  # this one is over
-        self.validations = wanted if wanted <= left + 1 else max(1, left)
-        total = seconds * (wanted if self.validations == wanted else self.validations + 1)
-        if self._share() < 1 and total > LEAST_SAID * self.budget.seconds:
-            fewer = "" if self.validations == wanted else f"; {self.validations + 1} of {wanted} are made"
+        seconds = self._first_rank_seconds(time.perf_counter() - started)
+        requested = self.recipe.validations
+        affordable = int(MAX_VALIDATION_SHARE * self.budget.seconds / seconds) - 1  # the first validation is done
+        self.validations = requested if requested <= affordable + 1 else max(1, affordable)
+        count = requested if self.validations == requested else self.validations + 1
+        test = seconds * self.test_cost
+        self.progress.reserved_seconds = seconds + test
+        total = seconds * count + test
+        if self._share() < 1 and total > MIN_NOTED_SHARE * self.budget.seconds:
+            steps = self.budget.seconds - min(total, MAX_OVERHEAD_SHARE * self.budget.seconds)
+            validations = f"{count} validations" if count == requested else f"{count} of {requested} validations"
+            tests = f", {test:.1f} s for the test data" if test else ""
             self.reporter.noted(
-                f"a validation takes {seconds:.1f} s, all together {total:,.0f} s beside the training{fewer}"
+                f"about {steps + total:,.0f} s: {steps:,.0f} s of training, {validations} of {seconds:.1f} s{tests}"
             )
 
     def validate(self) -> None:
-        """Scores the validation data; the weights are the best so far if their score is, or if there are no data."""
+        """Score the validation data and mark the best weights. Without data the last weights are the best."""
         self._check_weights()
         self._check_loss()
-        judged = self.computed.full(self.model if self.averaged is None else self.averaged)
-        scores = self.task.validate(judged)
+        evaluated = self.gradients.full(self.model if self.averaged is None else self.averaged)
+        scores = self.task.validate(evaluated)
         if scores is None:
             self.progress.best_step = self.progress.step
             return
         score = self.task.selection(scores)
         if not math.isfinite(score):
             raise TrainingError(self._not_finite(self.progress.step - 1, f"the scores are not finite ({score})"))
-        best = self.progress.best is None or score < self.progress.best
-        if best:
+        is_best = self.progress.best is None or score < self.progress.best
+        if is_best:
             self.progress.best, self.progress.best_step, self.progress.stale = score, self.progress.step, 0
         else:
             self.progress.stale += 1
-        if self.ranks.is_first:
-            self._report_validation(scores, score, judged, is_best=best)
+        if self.group.is_first:
+            self._report_validation(scores, score, evaluated, is_best=is_best)
 
-    def _report_validation(self, scores: Scores, score: float, judged: nn.Module, *, is_best: bool) -> None:
+    def _report_validation(self, scores: Scores, score: float, evaluated: nn.Module, *, is_best: bool) -> None:
         try:
-            sample = self.task.sample(judged, seed=step_seed(self.recipe.seed, self.progress.step))
+            sample = self.task.sample(evaluated, seed=step_seed(self.recipe.seed, self.progress.step))
         except EnsueError:
             raise TrainingError(
                 self._not_finite(self.progress.step - 1, "the sample's scores are not finite")
@@ -247,19 +255,19 @@ class Trainer:
         self.reporter.validated(validation)
 
     def save(self) -> None:
-        """Writes a checkpoint, and then the best weights to the file that `ensue.load` reads."""
+        """Write a checkpoint, and copy the best weights to the file that `ensue.load` reads."""
         self._check_weights()
         if self.saved != self.progress.step:
-            self._save()
+            self._save_checkpoint()
             self.saved = self.progress.step
-        if self.ranks.is_first and self.progress.best_step == self.progress.step:
+        if self.group.is_first and self.progress.best_step == self.progress.step:
             name = "model.safetensors" if self.average is None else AVERAGE
             self._write(lambda: self.run.publish(self.run.checkpoints / f"step-{self.saved}" / name))
 
-    def _save(self) -> None:
+    def _save_checkpoint(self) -> None:
         state = self.full_state()
-        if not self.ranks.is_first:
-            give_parts(self.model, self.optimizer, average=self.averaged)
+        if not self.group.is_first:
+            gather_shards(self.model, self.optimizer, average=self.averaged)
             return
         self._write(
             lambda: save_checkpoint(
@@ -276,11 +284,12 @@ class Trainer:
         progress.total_nats += nats * loss.count
         progress.predictions += loss.count
         share = self._share()
+        total = self.budget.seconds or (progress.seconds / share if share else math.inf)
         self.reporter.stepped(
             StepReport(
                 step=progress.step,
                 share=share,
-                seconds_left=progress.seconds / share * (1 - share) if share else math.inf,
+                seconds_left=total * (1 - share),
                 loss=nats,
                 speed=loss.count / seconds,
             )
@@ -288,7 +297,7 @@ class Trainer:
 
     def _log_training(self, learning_rate: float) -> None:
         progress = self.progress
-        if not self.ranks.is_first:
+        if not self.group.is_first:
             return
         self.log.append(
             "train", step=progress.step, seconds=round(progress.seconds, 3), tokens=progress.tokens,
@@ -297,65 +306,63 @@ class Trainer:
         progress.total_nats, progress.predictions = 0.0, 0
 
     def _share(self) -> float:
-        return self.budget.progress(self.progress.step, self.progress.seconds)
+        overhead = self.progress.overhead_seconds + self.progress.reserved_seconds
+        if self.budget.seconds is not None:
+            overhead = min(overhead, MAX_OVERHEAD_SHARE * self.budget.seconds)
+        return self.budget.progress(self.progress.step, self.progress.seconds + overhead)
 
-    def _passes(self, before: float, times: int) -> bool:
-        """Whether the last step, which began at the share `before`, ended one of `times` equal parts of the budget."""
-        return math.floor(self._share() * times + 1e-9) > math.floor(before * times + 1e-9)
+    def _passes(self, previous: float, intervals: int) -> bool:
+        """Return whether the last step, from the share `previous`, ended one of the equal intervals of the budget."""
+        return math.floor(self._share() * intervals + 1e-9) > math.floor(previous * intervals + 1e-9)
 
     def _check_weights(self) -> None:
-        """Raises TrainingError for weights that are not finite, which the last step may have left without a sign."""
+        """Raise TrainingError if weights are not finite."""
         if not all(_is_finite(parameter.detach()) for _, parameter in self._trained()):
             raise TrainingError(self._not_finite(self.progress.step - 1, "the weights are not finite"))
 
     def _check_loss(self) -> None:
-        """Raises TrainingError for a loss that is not finite, which finite weights can give and scores may hide."""
-        batch = self.task.unread(self.progress.step - 1, self.device)  # for which there was room
-        size = math.ceil(batch.rows / (self.progress.parts * self.ranks.num_shards))
+        """Raise TrainingError if the loss is not finite. With finite weights the scores may hide such a loss."""
+        batch = self.task.unread(self.progress.step - 1, self.device)  # the last batch, which fitted into memory
+        size = math.ceil(batch.rows / (self.progress.parts * self.group.num_shards))
         self.model.train()
         with torch.no_grad(), autocast(self.precision, self.device):
-            loss, _ = self.computed.loss(batch.read(RowSlice(total=size)), None)
-        self._nats(loss, self.progress.step - 1)
+            loss, _ = self.gradients.loss(batch.read(RowSlice(total=size)), None)
+        self._mean_loss(loss, self.progress.step - 1)
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The parameters that gradients change. Others need not be finite; illegal transitions are -inf."""
+        """Yield the trained parameters. Only these must be finite: fixed scores of illegal transitions are -inf."""
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
-    def _not_finite(self, step: int, what: str) -> str:
-        """The message for `what` is not finite: step, batch, the first parameter concerned, what was saved."""
+    def _not_finite(self, step: int, problem: str) -> str:
+        """Return an error message with step, batch, first parameter that is not finite, and checkpoint."""
         parameters = list(self._trained())
-        values = [name for name, p in parameters if not _is_finite(p.detach())]
-        gradients = [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]
-        offender = f"first parameter that is not finite: {found[0]}; " if (found := values + gradients) else ""
+        names = [name for name, p in parameters if not _is_finite(p.detach())]
+        names += [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]
+        first = f"first parameter that is not finite: {names[0]}; " if names else ""
         epoch, batch = divmod(step, self.task.steps_per_epoch)
-        checkpoints = complete_checkpoints(self.run.checkpoints)
-        kept = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "no checkpoint had been written"
+        checkpoint = self._newest_checkpoint("the last good checkpoint is {}") or "no checkpoint had been written"
         return (
-            f"{what} at step {step + 1} (epoch {epoch + 1}, batch {batch + 1}); {offender}{kept}; "
+            f"{problem} at step {step + 1} (epoch {epoch + 1}, batch {batch + 1}); {first}{checkpoint}; "
             "try a smaller train.learning_rate"
         )
 
-    def _too_long(self, step: int) -> str:
-        checkpoints = complete_checkpoints(self.run.checkpoints)
-        kept = f"; the last checkpoint is {checkpoints[-1]}" if checkpoints else ""
-        return (
-            f"out of memory at step {step + 1} with a single row{kept}; try a smaller encoder.d_model or shorter texts"
-        )
-
     def _write(self, write: Callable[[], object]) -> None:
-        """Runs something that saves a step. A full disk is one line that names the checkpoint which is whole."""
-        with disk_errors_told(self.run.path, self._disk_full):
+        """Call a function that writes files. If the disk is full, raise TrainingError with the newest checkpoint."""
+        with convert_disk_errors(self.run.path, self._disk_full):
             write()
 
     def _disk_full(self) -> str:
-        checkpoints = complete_checkpoints(self.run.checkpoints)
-        kept = (
-            f"{checkpoints[-1]} is whole; free some space and go on with --resume" if checkpoints else "free some space"
+        resume = self._newest_checkpoint("{} is complete; free some space and continue with --resume")
+        return (
+            f"{self.run.path}: the disk is full while saving step {self.progress.step}; {resume or 'free some space'}"
         )
-        return f"{self.run.path}: the disk is full while saving step {self.progress.step}; {kept}"
+
+    def _newest_checkpoint(self, template: str) -> str:
+        """Return the template with the path of the newest checkpoint; "" if there is none."""
+        checkpoints = complete_checkpoints(self.run.checkpoints)
+        return template.format(checkpoints[-1]) if checkpoints else ""
 
 
-def _is_finite(found: Tensor | None) -> bool:
-    """Whether what is here of a tensor is finite."""
-    part = None if found is None else local_part(found)
-    return part is None or not part.numel() or bool(torch.stack(torch.aminmax(part)).isfinite().all())
+def _is_finite(tensor: Tensor | None) -> bool:
+    values = None if tensor is None else local_shard(tensor)
+    return values is None or not values.numel() or bool(torch.stack(torch.aminmax(values)).isfinite().all())

@@ -1,11 +1,11 @@
-"""The machine's profile: how long small training steps take in each way to compute, measured once and kept.
+"""The machine's profile: the time of small training steps in each compute mode, measured once and cached.
 
-What a recipe leaves open (precision, products, kernel, threads) is chosen from the profile. So the same machine
-computes the same run in the same bits, and each machine computes in its fastest way. A profile is kept under a key of
-everything that could change it. If it is damaged, or of another machine, it is measured again.
+The profile determines the precision, products, kernel and threads that a recipe does not set. So repeated runs on a
+machine have the same bits, and each machine uses its fastest mode. The cache key contains all properties that affect
+the times. A damaged profile, or a profile of another machine, is measured again.
+
+A step has all operations of a run, from ids to updated weights, with sizes so small that it takes milliseconds.
 """
-
-from __future__ import annotations
 
 import datetime
 import hashlib
@@ -13,46 +13,142 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field, ValidationError, model_validator
+from torch import Tensor, nn
 
 from ensue import processor
-from ensue.cache import written_beside
-from ensue.cache_folders import cache_directory
+from ensue.cache import atomic_file, cache_directory
 from ensue.engine import bf16_kernels, has_bfloat16
 from ensue.engine.c_library import fingerprint
-from ensue.models.specification import Table
+from ensue.models.encoders import build_encoder
+from ensue.models.ngram_bag import NgramBag
+from ensue.models.specification import ONE_WAY, Directions, EncoderSpecification, LSTMEncoder, Table, TransformerEncoder
+from ensue.nn import SoftmaxHead
 from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.processor import Precision
-from ensue.training.device import PLAIN, Products, Way, computing, products_set
-from ensue.training.workloads import WORKLOADS, Workload, training_step
+from ensue.recipe import Recipe
+from ensue.training.device import DEFAULT_MODE, ComputeMode, Products, autocast, use_mode, use_products
+from ensue.training.optimizer import AdamW
 from ensue.version import VERSION
 
-THREADS_GAIN, ARITHMETIC_GAIN = 1.2, 1.1
-"""How many times as fast several threads, and bfloat16 or the products of oneDNN, have to be. On shared cores a narrow
-win does not last, and exact products are worth a small loss.
-"""
-HOPELESS = 2.0
-"""A way that takes this many times as long as another one is not measured further."""
-SECONDS = 0.5
-"""Seconds of measuring for each workload after a first round; there are at least four rounds."""
-PRODUCTS_ERROR = 1e-5
-"""The largest difference from float64 at which oneDNN's float32 products are used."""
-MAX_BYTES = 1 << 20
-MAX_ISA = "ONEDNN_MAX_CPU_ISA"
-"""The variable that bounds the instructions that oneDNN uses."""
+Workload = Literal["narrow", "wide", "words", "attention", "reader", "bag"]
+WORKLOADS: tuple[Workload, ...] = get_args(Workload)
+MIN_WIDE_D_MODEL = 384
+"""The minimum `d_model` of recurrent language models that `wide` (512) represents, and not `narrow` (256)."""
+MIN_WORDS_VOCABULARY = 5_000
+"""The minimum vocabulary of language models that `words` represents, in which the softmax takes most of the step."""
+CPU = torch.device("cpu")
 
-Say = Callable[[str], object]
+
+def nearest_workload(recipe: Recipe, vocabulary_size: int) -> Workload:
+    """Return the workload that represents a recipe; `vocabulary_size` is the size of a softmax over tokens, or 0."""
+    encoder = recipe.layers
+    if encoder is None or encoder.kind == "none":
+        return "bag"
+    if encoder.kind == "transformer":
+        return "attention"
+    if not vocabulary_size:
+        return "reader"
+    if vocabulary_size >= MIN_WORDS_VOCABULARY:
+        return "words"
+    return "wide" if encoder.d_model >= MIN_WIDE_D_MODEL else "narrow"
+
+
+def training_step(workload: Workload) -> Callable[[Precision], None]:
+    """Return a function that takes a training step with the same model and batch in each call."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model, loss = BUILDERS[workload]()
+    optimizer = AdamW(model.parameters(), lr=1e-3, fused=True)
+
+    def step(precision: Precision) -> None:
+        with autocast(precision, CPU):
+            total = loss()
+        total.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+ModelAndLoss = tuple[nn.Module, Callable[[], Tensor]]
+
+
+def _build_encoder(
+    specification: EncoderSpecification, *, d_in: int, rows: int, length: int, symbols: int,
+    min_length: int | None = None, directions: Directions = ONE_WAY,
+) -> ModelAndLoss:  # fmt: skip
+    """Return embeddings, layers and a softmax, and the loss of a batch with rows of `min_length` to `length` ids."""
+    features, layers = nn.Embedding(symbols, d_in), build_encoder(specification, d_in=d_in, directions=directions)
+    head = SoftmaxHead(layers.d_out, symbols)
+    ids = torch.randint(symbols, (rows, length + 1))
+    mask = None
+    if min_length is not None:
+        mask = torch.arange(length) < torch.linspace(min_length, length, rows).round().unsqueeze(1)
+
+    def loss() -> Tensor:
+        h, _ = layers(features(ids[:, :-1]), mask=mask)
+        return head.total_nats(h, ids[:, 1:]) / ids.numel()
+
+    return nn.ModuleList([features, layers, head]), loss
+
+
+def _lstm(d_model: int) -> LSTMEncoder:
+    return LSTMEncoder(kind="lstm", d_model=d_model)
+
+
+def _build_attention() -> ModelAndLoss:
+    specification = TransformerEncoder(kind="transformer", d_model=192, context=64, positions="learned")
+    return _build_encoder(specification, d_in=192, rows=8, length=64, symbols=512)
+
+
+def _build_reader() -> ModelAndLoss:
+    sizes = {"d_in": 128, "rows": 32, "length": 30, "symbols": 32, "min_length": 10}
+    return _build_encoder(_lstm(128), **sizes, directions=Directions())
+
+
+def _build_bag() -> ModelAndLoss:
+    bag = NgramBag(2, longest=3, buckets=1 << 16)
+    words, labels = torch.randint(1, 10_000, (32, 100)), torch.randint(2, (32,))
+    return bag, lambda: F.cross_entropy(bag(words), labels)
+
+
+BUILDERS: dict[Workload, Callable[[], ModelAndLoss]] = {
+    "narrow": lambda: _build_encoder(_lstm(256), d_in=64, rows=32, length=32, symbols=64),
+    "wide": lambda: _build_encoder(_lstm(512), d_in=512, rows=32, length=8, symbols=64),
+    "words": lambda: _build_encoder(_lstm(200), d_in=200, rows=20, length=10, symbols=10_000),
+    "attention": _build_attention, "reader": _build_reader, "bag": _build_bag,
+}  # fmt: skip
+
+
+MIN_THREADS_GAIN, MIN_ARITHMETIC_GAIN = 1.2, 1.1
+"""The minimum speedups for choosing several threads, and for choosing bfloat16 or oneDNN's products. Smaller speedups
+of threads vanish on shared cores, and smaller speedups of products are not worth their rounding errors.
+"""
+MAX_SLOWDOWN = 2.0
+"""Modes slower than the fastest one by more than this factor are timed only once."""
+MEASURING_SECONDS = 0.5
+"""The time for each workload after the first round. At least four rounds are timed."""
+MAX_PRODUCTS_ERROR = 1e-5
+"""The largest relative difference from float64 at which oneDNN's float32 products are used."""
+MAX_PROFILE_BYTES = 1 << 20
+ISA_VARIABLE = "ONEDNN_MAX_CPU_ISA"
+"""The environment variable that restricts the instructions of oneDNN."""
+
+Notify = Callable[[str], object]
 
 
 class Machine(Table):
-    """The properties of a machine that a profile depends on."""
+    """The properties of a machine on which its profile depends."""
 
     processor: str
     features: str
-    """A digest of the processor's features, and of what torch and oneDNN are told to use of them."""
+    """A digest of the processor's features, and of the features that torch and oneDNN may use."""
     cores: int
     torch: str
     ensue: str
@@ -60,176 +156,176 @@ class Machine(Table):
     """A digest of the engine's source and the C compiler."""
 
     @classmethod
-    def here(cls) -> Self:
+    def current(cls) -> Self:
+        """Return the properties of this machine."""
         capability = torch.backends.cpu.get_cpu_capability()
         return cls(
             processor=processor.name(),
-            features=_digest(" ".join([*sorted(processor.features()), capability, os.environ.get(MAX_ISA, "")])),
-            cores=processor.cores(),
-            torch=torch.__version__,
-            ensue=VERSION,
-            engine=fingerprint(),
-        )
+            features=_digest(" ".join([*sorted(processor.features()), capability, os.environ.get(ISA_VARIABLE, "")])),
+            cores=processor.cores(), torch=torch.__version__, ensue=VERSION, engine=fingerprint(),
+        )  # fmt: skip
 
     @property
     def path(self) -> Path:
-        """The path of its profile. Several machines may share a home directory."""
+        """The path of the cached profile. Several machines may share a home directory."""
         return cache_directory() / "machines" / f"{_digest(self.model_dump_json())}.json"
 
 
 class Timing(Table):
-    way: Way
+    """The time of a training step in a compute mode."""
+
+    way: ComputeMode
     milliseconds: float = Field(gt=0, allow_inf_nan=False)
-    """Milliseconds of a training step: the lower quartile, since other work on the machine only makes it longer."""
+    """The lower quartile of the measured times, since other work on the machine only makes steps slower."""
 
 
 class Profile(Table):
-    """The timings of each workload, in the ways to compute that were compared."""
+    """The times of each workload in the compared modes."""
 
     format: Literal[1] = 1
     machine: Machine
     date: str
     load: float
-    """The load at the beginning: the number of other processes that wanted a core, for each core."""
+    """The number of other runnable processes per core, before the measurement."""
     steps: dict[Workload, list[Timing]]
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_workloads(self) -> Self:
         for workload in WORKLOADS:
-            ways = [timing.way for timing in self.steps.get(workload, [])]
-            if PLAIN not in ways or len(set(ways)) < len(ways):
-                raise ValueError(f"has no whole list of {workload}")
+            modes = [timing.way for timing in self.steps.get(workload, [])]
+            if DEFAULT_MODE not in modes or len(set(modes)) < len(modes):
+                raise ValueError(f"incomplete or duplicate timings of {workload}")
         return self
 
     @property
     def id(self) -> str:
-        """A digest; each measurement has another one."""
+        """A digest that differs for each measurement."""
         return _digest(self.model_dump_json())
 
-    def best(self, workload: Workload, *, precision: Precision | None = None, threads: int | None = None) -> Way:
-        """The fastest way by a margin, with this precision, and these threads or the next smaller timed number."""
-        timings = self.steps[workload]
-        found = [timing for timing in timings if precision in (None, timing.way.precision)]
-        if not found:  # bfloat16, where there is no use for it, or torch fails with it
-            return Way(precision=precision or PLAIN.precision, threads=threads or 1)
+    def best(
+        self, workload: Workload, *, precision: Precision | None = None, threads: int | None = None
+    ) -> ComputeMode:
+        """Return the fastest mode for a workload.
+
+        Other modes than the default must be faster by a margin. `precision` and `threads` restrict the choice.
+        """
+        timings = [timing for timing in self.steps[workload] if precision in (None, timing.way.precision)]
+        if not timings:  # bfloat16 was not compared, or fails
+            return ComputeMode(precision=precision or DEFAULT_MODE.precision, threads=threads or 1)
         if threads is not None:
-            whole = {1, *(timing.way.threads for timing in timings if timing.way.precision == "bfloat16")}
-            measured = max(number for number in whole if number <= threads)
-            found = [timing for timing in found if timing.way.threads == measured]
-        best = min(found, key=lambda timing: timing.milliseconds * _margin(timing.way)).way
+            modes = [timing.way for timing in self.steps[workload]]
+            counts = {1, *(mode.threads for mode in modes if mode.precision == "bfloat16")}
+            measured = max(count for count in counts if count <= threads)
+            timings = [timing for timing in timings if timing.way.threads == measured]
+        best = min(timings, key=lambda timing: timing.milliseconds * _margin(timing.way)).way
         return best if threads is None else best.model_copy(update={"threads": threads})
 
 
-def machine_profile(say: Say = lambda text: None, *, renew: bool = False) -> Profile:
-    """This machine's profile: the kept one, else a new one. `say` is told that it is measured."""
-    machine = Machine.here()
-    kept = None if renew else _kept(machine)
-    if kept is not None:
-        return kept
-    say("measuring once how this machine computes fastest, ten to twenty seconds; `ensue machine` shows what was found")
+def machine_profile(notify: Notify = lambda text: None, *, renew: bool = False) -> Profile:
+    """Return this machine's profile from the cache, or measure it; `notify` receives notes for the user."""
+    machine = Machine.current()
+    cached = None if renew else _read_cached(machine)
+    if cached is not None:
+        return cached
+    notify("measuring this machine's fastest compute mode once (10 to 20 seconds); `ensue machine` shows the result")
     profile = measure(machine)
-    if not renew and (kept := _kept(machine)) is not None:  # another process has measured it meanwhile
-        return kept
+    if not renew and (cached := _read_cached(machine)) is not None:  # another process has measured in the meantime
+        return cached
     try:
-        _keep(profile)
+        with atomic_file(machine.path) as partial:
+            partial.write_text(profile.model_dump_json() + "\n", encoding="utf-8")
     except OSError as error:
-        say(f"the machine's profile cannot be kept ({error.strerror or error}): another run may compute otherwise")
-        _unkept[machine.path] = profile
+        notify(f"the machine's profile cannot be cached ({error.strerror or error}): other runs may use other modes")
+        _uncached[machine.path] = profile
     return profile
 
 
-_unkept: dict[Path, Profile] = {}
-"""Profiles that could not be written; they hold for this process."""
+_uncached: dict[Path, Profile] = {}
+"""Profiles of this process that could not be written to the cache."""
 
 
 def measure(machine: Machine) -> Profile:
-    """Measures the machine's profile."""
+    """Measure the machine's profile."""
     load = os.getloadavg()[0] / machine.cores if hasattr(os, "getloadavg") else 0.0
     return Profile(
-        machine=machine,
-        date=datetime.date.today().isoformat(),
-        load=round(load, 2),
+        machine=machine, date=datetime.date.today().isoformat(), load=round(load, 2),
         steps={workload: _timings(workload) for workload in WORKLOADS},
-    )
+    )  # fmt: skip
 
 
-def ways(workload: Workload) -> list[Way]:
-    """The ways to compare, the plain one first. A bag multiplies no matrices, so only its threads vary.
+def compared_modes(workload: Workload) -> list[ComputeMode]:
+    """Return the modes to compare, the default first. A bag has no matrix products, so only its threads vary.
 
-    A processor that multiplies in bfloat16 by other instructions is slower in it (docs/log), so this is not compared.
+    Processors that emulate bfloat16 compute float32 faster (docs/log), so that bfloat16 is not compared on them.
     """
     cores = processor.cores()
     counts = sorted({1, max(1, cores // 2), cores})
     if workload == "bag":
-        return [Way(threads=threads) for threads in counts]
-    plain: list[Products] = ["highest", "medium"] if medium_is_exact() else ["highest"]
-    halves = (bf16_kernels() or (None,)) if has_bfloat16() else ()
+        return [ComputeMode(threads=threads) for threads in counts]
+    products: list[Products] = ["highest", "medium"] if medium_is_exact() else ["highest"]
+    kernels = (bf16_kernels() or (None,)) if has_bfloat16() else ()
     return [
-        way
+        mode
         for threads in counts
-        for way in (
-            *(Way(products=products, threads=threads) for products in plain),
-            *(Way(precision="bfloat16", kernel=kernel, threads=threads) for kernel in halves),
+        for mode in (
+            *(ComputeMode(products=library, threads=threads) for library in products),
+            *(ComputeMode(precision="bfloat16", kernel=kernel, threads=threads) for kernel in kernels),
         )
     ]
 
 
 def _timings(workload: Workload) -> list[Timing]:
-    """Times all ways in turns, so that other work on the machine slows all of them alike."""
+    """Time all modes in turns, so that other work on the machine slows all modes equally."""
     step = training_step(workload)
 
-    def seconds(way: Way) -> float:
-        with computing(way):
-            begun = time.perf_counter()
-            step(way.precision)
-            return time.perf_counter() - begun
+    def seconds(mode: ComputeMode) -> float:
+        with use_mode(mode):
+            start = time.perf_counter()
+            step(mode.precision)
+            return time.perf_counter() - start
 
-    found: dict[Way, list[float]] = {}
-    for way in ways(workload):
-        crowd = found.get(Way(threads=way.threads))
-        if crowd and crowd[0] > HOPELESS * found[PLAIN][0]:  # so many threads stand in each other's way
+    times: dict[ComputeMode, list[float]] = {}
+    for mode in compared_modes(workload):
+        same_threads = times.get(ComputeMode(threads=mode.threads))
+        if same_threads and same_threads[0] > MAX_SLOWDOWN * times[DEFAULT_MODE][0]:  # too many threads for any mode
             continue
         try:
-            if way.threads == 1:
-                seconds(way)  # the first call sets up
-            found[way] = [seconds(way)]
-        except (RuntimeError, MemoryError):  # what does not work here is not chosen
-            if way == PLAIN:
+            if mode.threads == 1:
+                seconds(mode)  # the first call allocates and compiles
+            times[mode] = [seconds(mode)]
+        except (RuntimeError, MemoryError):  # skip modes that fail on this machine
+            if mode == DEFAULT_MODE:
                 raise
-    least = min(first for (first,) in found.values())
-    hopeful = [way for way, (first,) in found.items() if first <= HOPELESS * least]
-    begun = time.perf_counter()
-    while len(found[hopeful[0]]) < 4 or time.perf_counter() - begun < SECONDS:
-        for way in hopeful:
-            found[way].append(seconds(way))
-    return [Timing(way=way, milliseconds=1000 * sorted(times)[len(times) // 4]) for way, times in found.items()]
+    fastest = min(first for (first,) in times.values())
+    fast_modes = [mode for mode, (first,) in times.items() if first <= MAX_SLOWDOWN * fastest]
+    start = time.perf_counter()
+    while len(times[fast_modes[0]]) < 4 or time.perf_counter() - start < MEASURING_SECONDS:
+        for mode in fast_modes:
+            times[mode].append(seconds(mode))
+    return [Timing(way=mode, milliseconds=1000 * sorted(values)[len(values) // 4]) for mode, values in times.items()]
 
 
-def _margin(way: Way) -> float:
-    arithmetic = ARITHMETIC_GAIN if (way.precision, way.products) != (PLAIN.precision, PLAIN.products) else 1.0
-    return arithmetic * (THREADS_GAIN if way.threads > 1 else 1.0)
+def _margin(mode: ComputeMode) -> float:
+    is_exact = (mode.precision, mode.products) == (DEFAULT_MODE.precision, DEFAULT_MODE.products)
+    return (1.0 if is_exact else MIN_ARITHMETIC_GAIN) * (MIN_THREADS_GAIN if mode.threads > 1 else 1.0)
 
 
 def medium_is_exact() -> bool:
-    """Whether oneDNN multiplies as exactly as the BLAS. It does not where "medium" means bfloat16."""
+    """Return whether oneDNN's products are as exact as those of the BLAS. On some processors oneDNN computes "medium"
+    precision in bfloat16.
+    """
     a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
     exact = a.double() @ a.double().t()
-    with products_set("medium"):
-        return float(((a @ a.t()).double() - exact).abs().max() / exact.abs().max()) < PRODUCTS_ERROR
+    with use_products("medium"):
+        return float(((a @ a.t()).double() - exact).abs().max() / exact.abs().max()) < MAX_PRODUCTS_ERROR
 
 
-def _kept(machine: Machine) -> Profile | None:
-    """The kept profile, if it is complete and of this machine; else None."""
+def _read_cached(machine: Machine) -> Profile | None:
     try:
-        profile = Profile.model_validate(parse_json(read_bounded(machine.path, MAX_BYTES)))
+        profile = Profile.model_validate(parse_json(read_bounded(machine.path, MAX_PROFILE_BYTES)))
     except (OSError, ParseError, ValidationError):
-        return _unkept.get(machine.path)
+        return _uncached.get(machine.path)
     return profile if profile.machine == machine else None
-
-
-def _keep(profile: Profile) -> None:
-    with written_beside(profile.machine.path) as partial:
-        partial.write_text(profile.model_dump_json() + "\n", encoding="utf-8")
 
 
 def _digest(text: str) -> str:

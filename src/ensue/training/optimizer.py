@@ -1,18 +1,17 @@
-"""Optimizers, and which parameters they train; budgets, learning rates, and a running average of weights in training:
+"""Optimizers, budgets, learning rates, layer freezing, and the running average of weights.
+
+The average after step n is, with the recipe's decay d (Polyak & Juditsky 1992),
 
     θ̄_n = d_n θ̄_{n-1} + (1 - d_n) θ_n,   d_n = min(d, (1 + n) / (10 + n))
 
-The average is the mean of about the last 1/(1 - d) steps (Polyak & Juditsky 1992). In place of the mean of the last
-checkpoints, which is usual in translation (Vaswani et al. 2017), one copy of the weights is kept.
+This is about the mean of the last 1/(1 - d) steps. The running average needs one copy of the weights, while an average
+of checkpoints (Vaswani et al. 2017) needs several copies.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from inspect import unwrap
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -20,25 +19,29 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from ensue.errors import RecipeError
-from ensue.models.levels import levels_of
-from ensue.models.modules import copied
-from ensue.nn import MultiHeadAttention, SequenceLayer
-from ensue.ranks import is_in_parts, local_part
+from ensue.models.modules import copied, eager
+from ensue.nn import Bidirectional, LearnedPositions, MultiHeadAttention, Pointwise, SequenceLayer, Stack
+from ensue.nn.attention.blocks import PostNormDecoderBlock
+from ensue.ranks import is_sharded, local_shard
 from ensue.recipe import TrainRecipe
 from ensue.recipe.tables import TuningRecipe
 
-SCALE = 0.8
-"""The number s of `Muon`, by validation losses of Transformers and LSTMs (docs/log, 2026-11-25)."""
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""The numbers a, b and c of `Muon`, by which five steps bring singular values between 0.001 and 1 near to 1."""
+MUON_SCALE = 0.8
+"""The factor s of `Muon`, chosen by validation losses of Transformers and LSTMs (docs/log, 2026-11-25)."""
+MUON_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""The coefficients a, b and c of `Muon`. Five iterations move singular values between 0.001 and 1 close to 1."""
+
+
+Level = dict[str, nn.Parameter]
+"""The parameters of a level of a model, by name."""
 
 
 class Tuning:
     """Layer freezing, gradual unfreezing and per-layer learning rates, by the table `[tuning]`.
 
-    `inherited` are the parameters that come from another run, by name; for a table of which some rows are new, True at
-    those (V,) that are not. What is trained follows from the share of the budget that is used, so a run that was
-    stopped goes on with the same bits. Raises RecipeError for a table that does not fit the model.
+    The trained parameters are a function of the used share of the budget, so that a resumed run has the same bits.
+    `inherited` has the names of parameters from another run. The value is None, or, for an embedding table with new
+    rows, the mask (V,) of the inherited rows. Raises RecipeError if the table does not fit the model.
     """
 
     def __init__(
@@ -47,12 +50,12 @@ class Tuning:
         recipe = recipe or TuningRecipe()
         self.recipe, self.levels, self._is_used = recipe, levels_of(model), recipe != TuningRecipe()
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        kept = inherited or {}
-        self.new = {p for level in self.levels for name, p in level.items() if kept.get(name, p) is not None}
-        self.old_rows = [
-            (p, rows) for level in self.levels for name, p in level.items() if (rows := kept.get(name)) is not None
+        inherited = inherited or {}
+        self.new = {p for level in self.levels for name, p in level.items() if inherited.get(name, p) is not None}
+        self.inherited_rows = [
+            (p, rows) for level in self.levels for name, p in level.items() if (rows := inherited.get(name)) is not None
         ]
-        self._check(has_origin=bool(kept))
+        self._check(has_origin=bool(inherited))
 
     def _check(self, *, has_origin: bool) -> None:
         top = len(self.levels) - 1
@@ -62,65 +65,64 @@ class Tuning:
                 f"{top - 1} layers"
             )
         if self.recipe.new_first and not (has_origin and self.new):
-            found = "all of it comes from another run" if has_origin else "nothing comes from another run"
-            raise RecipeError(f"tuning.new_first trains what is new first; {found}")
-        if self._is_used and not any(self.levels[self._lowest(0) :]):
-            raise RecipeError("tuning: nothing is left to train; the head of this model has no parameters of its own")
+            actual = "all parameters come" if has_origin else "no parameter comes"
+            raise RecipeError(f"tuning.new_first trains new parameters first; {actual} from another run")
+        if self._is_used and not any(self.levels[self._lowest_trained_level(0) :]):
+            raise RecipeError("tuning: no parameter is trained; the head of this model has no parameters")
 
     def groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """The groups of an optimizer. Weight decay acts on matrices only. Levels that learn equally fast are one."""
+        """Return the parameter groups of an optimizer. Weight decay acts on matrices only."""
         if self.recipe.layer_decay == 1:
-            return self._of(self._parameters, 1.0, weight_decay)
-        found = []
-        for below, level in enumerate(reversed(self.levels)):  # the head first, which has the whole learning rate
-            found += self._of(list(level.values()), self.recipe.layer_decay**below, weight_decay)
-        return found
+            return self._groups(self._parameters, 1.0, weight_decay)
+        groups = []
+        for depth, level in enumerate(reversed(self.levels)):  # the head has depth 0
+            groups += self._groups(list(level.values()), self.recipe.layer_decay**depth, weight_decay)
+        return groups
 
-    def _of(self, parameters: list[nn.Parameter], scale: float, weight_decay: float) -> list[dict[str, Any]]:
-        partly = {parameter for parameter, _ in self.old_rows}
-        parts = [
+    def _groups(self, parameters: list[nn.Parameter], scale: float, weight_decay: float) -> list[dict[str, Any]]:
+        partly = {parameter for parameter, _ in self.inherited_rows}
+        groups = [
             ([p for p in parameters if p.dim() >= 2 and p not in partly], weight_decay, False),
             ([p for p in parameters if p.dim() < 2 and p not in partly], 0.0, False),
             ([p for p in parameters if p in partly], weight_decay, True),
         ]
         return [
-            {"params": some, "weight_decay": decay, "decay": decay, "scale": scale, "partly": is_partly}
-            for some, decay, is_partly in parts
-            if some
+            {"params": members, "weight_decay": decay, "decay": decay, "scale": scale, "partly": is_partly}
+            for members, decay, is_partly in groups
+            if members
         ]
 
     def begin_step(self, optimizer: torch.optim.Optimizer, learning_rate: float, share: float) -> None:
-        """Prepares a step that begins when this share of the budget is used."""
+        """Set learning rates, weight decay and `requires_grad` for the next step, at this share of the budget."""
         only_new = share < self.recipe.new_first
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["scale"]
             group["weight_decay"] = 0.0 if only_new and group["partly"] else group["decay"]
         if not self._is_used:
             return
-        lowest = self._lowest(share)
+        lowest = self._lowest_trained_level(share)
         for number, level in enumerate(self.levels):
             for parameter in level.values():
                 parameter.requires_grad_(parameter in self.new if only_new else number >= lowest)
 
-    def hold_old_rows(self, share: float) -> None:
-        """Takes the gradients from rows that are not new, as long as only what is new is trained."""
+    def freeze_inherited_rows(self, share: float) -> None:
+        """Set the gradients of inherited rows to 0 while only new parameters are trained."""
         if share < self.recipe.new_first:
-            for parameter, rows in self.old_rows:
+            for parameter, rows in self.inherited_rows:
                 if parameter.grad is not None:
                     parameter.grad[rows.to(parameter.grad.device)] = 0.0
 
-    def _lowest(self, share: float) -> int:
-        """The lowest level that is trained."""
+    def _lowest_trained_level(self, share: float) -> int:
         top, freeze, unfreeze = len(self.levels) - 1, self.recipe.freeze, self.recipe.unfreeze
         lowest = top if freeze < 0 else freeze
         return max(lowest, top - math.floor(share / unfreeze + 1e-9)) if unfreeze else lowest
 
 
-def orthogonalized(matrices: Float[Tensor, "n R C"]) -> Float[Tensor, "n R C"]:
-    """Matrices with the singular vectors of `matrices`, and singular values of about 1."""
+def orthogonalize(matrices: Float[Tensor, "n R C"]) -> Float[Tensor, "n R C"]:
+    """Return matrices with the singular vectors of `matrices` and singular values close to 1."""
     if matrices.shape[1] > matrices.shape[2]:
-        return orthogonalized(matrices.mT).mT
-    a, b, c = COEFFICIENTS
+        return orthogonalize(matrices.mT).mT
+    a, b, c = MUON_COEFFICIENTS
     X: Tensor = matrices / torch.linalg.matrix_norm(matrices, keepdim=True).clamp(min=1e-7)
     for _ in range(5):
         A = X @ X.mT
@@ -129,28 +131,18 @@ def orthogonalized(matrices: Float[Tensor, "n R C"]) -> Float[Tensor, "n R C"]:
 
 
 def layer_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
-    """The matrices of the layers between the input and the head; for each the number of matrices that its rows are."""
+    """Return the weight matrices between the input and the head, with the number of gates stacked in their rows."""
     blocks: dict[Tensor, int] = {}
     for module in model.modules():
         if isinstance(module, SequenceLayer):
-            own = [p for p in module.parameters(recurse=False) if p.dim() == 2 and p.shape[0] % module.d_out == 0]
-            blocks |= {parameter: parameter.shape[0] // module.d_out for parameter in own}
+            for parameter in module.parameters(recurse=False):
+                if parameter.dim() == 2 and parameter.shape[0] % module.d_out == 0:
+                    blocks[parameter] = parameter.shape[0] // module.d_out
         if isinstance(module, MultiHeadAttention):
-            parameter = module.project_in.weight
-            blocks[parameter] = parameter.shape[0] // parameter.shape[1]
+            weight = module.project_in.weight
+            blocks[weight] = weight.shape[0] // weight.shape[1]
     parameters = (parameter for level in levels_of(model)[1:-1] for parameter in level.values())
     return {parameter: blocks.get(parameter, 1) for parameter in parameters if parameter.dim() == 2}
-
-
-OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
-
-
-def eager(kind: type[OptimizerT]) -> type[OptimizerT]:
-    """An optimizer without torch's wrappers for `torch.compile`, whose first call imports the compiler: 1 s, 55 MB."""
-    for name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
-        setattr(kind, name, unwrap(getattr(kind, name)))
-    kind.step = torch.no_grad()(unwrap(kind.step))  # type: ignore[method-assign]
-    return kind
 
 
 @eager
@@ -164,15 +156,17 @@ class AdamW(torch.optim.AdamW):
 
 
 class Muon(AdamW):
-    """AdamW, and for the parameters of `matrices` momentum that is orthogonalized (Jordan et al. 2024).
+    """Muon for the parameters of `matrices` (Jordan et al. 2024), and AdamW for all other parameters.
 
-    Five steps of Newton and Schulz bring the singular values of the momentum M near to 1. With X = M / |M|,
+    Five Newton-Schulz iterations move the singular values of the momentum M close to 1. With X = M / |M|,
 
         A = X Xᵀ,   X ← a X + (b A + c A A) X
 
-    A matrix that has more rows than columns is transposed. Gates are matrices of their own. A step moves a matrix of
-    m x n by η s √max(m, n) X (Liu et al. 2025, where s is 0.2), so that the learning rates are of the size of AdamW's.
-    `torch.optim.Muon` computes the same in bfloat16, which takes twenty times as long on a CPU without such products.
+    A matrix with more rows than columns is transposed. If a parameter stacks the matrices of several gates (their
+    number is the value in `matrices`), each matrix is orthogonalized separately. A step changes an m x n matrix by
+    η s √max(m, n) X (Liu et al. 2025, where s is 0.2), so that good learning rates are close to those of AdamW.
+    `torch.optim.Muon` computes the iterations in bfloat16, which takes twenty times as long on a CPU without bfloat16
+    instructions.
     """
 
     def __init__(
@@ -184,33 +178,33 @@ class Muon(AdamW):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Moves the parameters that have gradients. Those of the matrices are taken away."""
+        """Update the parameters that have gradients. The gradients of the matrices are set to None."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter in self.matrices and parameter.grad is not None:
-                    self._move(parameter, parameter.grad, group)
-                    parameter.grad = None  # so that AdamW leaves it as it is
+                    self._update(parameter, parameter.grad, group)
+                    parameter.grad = None  # AdamW skips parameters without gradients
         super().step(closure)
 
-    def _move(self, parameter: nn.Parameter, gradient: Tensor, group: Mapping[str, Any]) -> None:
+    def _update(self, parameter: nn.Parameter, gradient: Tensor, group: Mapping[str, Any]) -> None:
         state, momentum = self.state[parameter], group["betas"][0]
         if not state:
             state |= {"step": torch.zeros(()), "momentum_buffer": torch.zeros_like(parameter)}
         state["step"] += 1
         mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
-        ahead = gradient.lerp(mean, momentum)  # as Nesterov has it
-        moved = orthogonalized(ahead.reshape(self.matrices[parameter], -1, parameter.shape[1]))
+        ahead = gradient.lerp(mean, momentum)  # Nesterov momentum
+        update = orthogonalize(ahead.reshape(self.matrices[parameter], -1, parameter.shape[1]))
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        parameter.sub_(moved.reshape(parameter.shape), alpha=group["lr"] * SCALE * max(moved.shape[1:]) ** 0.5)
+        parameter.sub_(update.reshape(parameter.shape), alpha=group["lr"] * MUON_SCALE * max(update.shape[1:]) ** 0.5)
 
 
 def build_optimizer(model: nn.Module, recipe: TrainRecipe, tuning: Tuning | None = None) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019), SGD with momentum, or Muon, over the groups of `tuning`."""
+    """Return the recipe's optimizer over the parameter groups of `tuning`."""
     groups = (tuning or Tuning(model)).groups(recipe.weight_decay)
     parameters = [parameter for group in groups for parameter in group["params"]]
     fused = {parameter.device.type for parameter in parameters} <= {"cpu", "cuda"}
     if recipe.optimizer == "sgd":
-        fused = fused and not any(map(is_in_parts, parameters))  # which torch 2.13 does not have
+        fused = fused and not any(map(is_sharded, parameters))  # torch 2.13 has no fused SGD for DTensors
         return SGD(groups, lr=recipe.learning_rate, momentum=recipe.beta1, fused=fused)
     betas = (recipe.beta1, recipe.beta2)
     if recipe.optimizer == "muon":
@@ -220,14 +214,14 @@ def build_optimizer(model: nn.Module, recipe: TrainRecipe, tuning: Tuning | None
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a run trains: a number of `steps`, or of `seconds` of training steps."""
+    """The budget of a run: a number of `steps`, or of `seconds` with validations, checkpoints and the test."""
 
     steps: int | None = None
     seconds: float | None = None
 
     @classmethod
-    def of(cls, recipe: TrainRecipe, *, steps_per_epoch: int, tokens_per_step: float) -> Budget:
-        """The budget of a recipe. Epochs and tokens are converted to steps, rounded up."""
+    def of(cls, recipe: TrainRecipe, *, steps_per_epoch: int, tokens_per_step: float) -> "Budget":
+        """Return the budget of a recipe. Epochs and tokens are converted to steps, rounded up."""
         if recipe.seconds is not None:
             return cls(seconds=recipe.seconds)
         if recipe.steps is not None:
@@ -238,7 +232,7 @@ class Budget:
         return cls(steps=math.ceil(recipe.tokens / tokens_per_step))
 
     def progress(self, step: int, seconds: float) -> float:
-        """The share of the budget that is used, from 0 to 1, after `step` steps in `seconds` seconds."""
+        """Return the used share of the budget, from 0 to 1, after `step` steps in `seconds` seconds."""
         if self.steps is not None:
             return min(1.0, step / self.steps)
         assert self.seconds is not None
@@ -246,7 +240,7 @@ class Budget:
 
 
 def learning_rate(recipe: TrainRecipe, progress: float) -> float:
-    """The learning rate at `progress`: a linear warm-up over the share `warmup`, then the schedule's fall."""
+    """Return the learning rate at the used share `progress` of the budget: linear warm-up, then the schedule."""
     if progress < recipe.warmup:
         return recipe.learning_rate * progress / recipe.warmup
     if recipe.schedule == "inverse-sqrt":
@@ -257,22 +251,85 @@ def learning_rate(recipe: TrainRecipe, progress: float) -> float:
 
 
 class Average:
-    """The average of a model's weights: `model` is a copy, of `form` if it is given, with the averaged weights."""
+    """The running average of a model's weights. `model` has the averaged weights, in the modules of `skeleton` if it is
+    present, else of the trained model.
+    """
 
-    def __init__(self, model: nn.Module, decay: float, *, form: nn.Module | None = None) -> None:
+    def __init__(self, model: nn.Module, decay: float, *, skeleton: nn.Module | None = None) -> None:
         self.decay = decay
         weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-        self.model = copied(form or model, weights)
+        self.model = copied(skeleton or model, weights)
 
     def add(self, model: nn.Module, step: int) -> None:
-        """Adds the weights after step number `step`, counted from 1.
-
-        Weights that are not trained stay as they are. Some are -inf, of which there is no mean.
-        """
+        """Add the weights after step number `step`, counted from 1. Weights that are not trained may be -inf."""
         pairs = zip(self.model.parameters(), model.parameters(), strict=True)
-        ours_and_theirs = (
-            (local_part(ours), local_part(theirs.detach())) for ours, theirs in pairs if theirs.requires_grad
-        )
-        averaged, trained = zip(*ours_and_theirs, strict=True)
+        shards = ((local_shard(mean), local_shard(new.detach())) for mean, new in pairs if new.requires_grad)
+        averaged, trained = zip(*shards, strict=True)
         decay = min(self.decay, (1 + step) / (10 + step))
         get_ema_multi_avg_fn(decay)(averaged, trained, step)  # type: ignore[no-untyped-call]
+
+
+def levels_of(model: nn.Module) -> list[Level]:
+    """Return the trained parameters of each level by name, the lowest level first.
+
+    Level 0 has the modules before the first layer: embeddings, positions, a projection of the input. Each layer, with
+    the normalization after it, is a level. The last level has the head. A parameter that several modules share belongs
+    to the lowest of their levels. A module with several layers, such as a grid, is one level. Modules are in the order
+    of `modules_in_order`, if the model has this method, else of its children.
+    """
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    levels: list[list[nn.Parameter]] = [[]]
+    for module in _modules_below_head(model):
+        if isinstance(module, SequenceLayer) and not isinstance(module, Pointwise | LearnedPositions):
+            levels.append([])
+        levels[-1].extend(module.parameters())
+    return [_pop_trained(level, names) for level in [*levels, list(model.parameters())]]
+
+
+def _modules_below_head(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the modules of a model up to its last layer: first the modules without layers, then the layers."""
+    children: Callable[[], Iterator[nn.Module]] = getattr(model, "modules_in_order", model.children)
+    modules = list(children())
+    has_layers = [any(isinstance(inner, SequenceLayer) for inner in module.modules()) for module in modules]
+    end = len(modules) - has_layers[::-1].index(True) if any(has_layers) else 0
+    yield from (module for module, is_deep in zip(modules[:end], has_layers, strict=False) if not is_deep)
+    for module, is_deep in zip(modules, has_layers, strict=True):
+        if is_deep:
+            yield from _layers(module)
+
+
+def called_layers(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the modules whose parameters are read by `forward` only.
+
+    These modules are the layers of stacks. Since `init_state` reads the parameters of cross-attention, a block with
+    cross-attention is replaced by its other modules.
+    """
+    if isinstance(module, Stack):
+        for layer in module:
+            yield from called_layers(layer) if isinstance(layer, Stack) else _called_modules(layer)
+    elif isinstance(module, Bidirectional) or not isinstance(module, SequenceLayer):
+        for child in module.children():
+            yield from called_layers(child)
+
+
+def _called_modules(layer: SequenceLayer) -> Iterator[nn.Module]:
+    if isinstance(layer, PostNormDecoderBlock):
+        yield from (layer.attention, layer.feedforward)
+    elif layer.d_memory is None and any(parameter.dim() > 1 for parameter in layer.parameters()):
+        yield layer
+
+
+def _layers(module: nn.Module) -> Iterator[nn.Module]:
+    if isinstance(module, Stack):
+        for layer in module:
+            yield from _layers(layer)
+    elif isinstance(module, SequenceLayer):
+        yield module
+    else:
+        yield from _modules_below_head(module)
+
+
+def _pop_trained(level: list[nn.Parameter], names: dict[nn.Parameter, str]) -> Level:
+    """Remove the parameters of a level from `names`, and return the trained parameters by name."""
+    parameters = {names.pop(parameter): parameter for parameter in level if parameter in names}
+    return {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}

@@ -1,15 +1,13 @@
-"""The processes that torchrun has started, as the `Ranks` of a run.
+"""A process group over the processes that torchrun has started.
 
-torchrun says in environment variables which process this is and where they meet. They share a store there, which knows
-who failed, and add up numbers through gloo, or NCCL on GPUs of NVIDIA. What goes wrong is said once: the first process
-that fails claims the word in the store, and the others end in silence.
+torchrun sets environment variables with the rank, the size of the group and the address of a key-value store. Tensors
+are reduced by gloo, or by NCCL on NVIDIA GPUs. Only the first failing rank reports its error: it writes the key
+"failed" to the store, and the other ranks exit silently.
 
-A message between them is bytes that cannot run code: the length of the JSON (8 bytes, little-endian), the JSON, and the
-tensors as safetensors. In the JSON a list, a tuple, a dict, a tensor or an array is an object with one key that says
-so; numbers, texts, booleans and None are themselves.
+A message between ranks is the length of a JSON text (8 bytes, little-endian), the JSON text, and its tensors as
+safetensors, so that reading a message never runs code. In the JSON text a list, tuple, dict, tensor or array is an
+object whose only key names the type. Numbers, strings, booleans and None are JSON values.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -27,42 +25,42 @@ import torch.distributed as dist
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from ensue.errors import EnsueError, SilentError, TrainingError
-from ensue.ranks import Ranks, is_in_parts, local_part, ranks, together
+from ensue.errors import EnsueError, ReportedError, TrainingError
+from ensue.ranks import ProcessGroup, is_sharded, local_shard, process_group, use_process_group
 
 
-def packed(value: Any) -> bytes:
-    """A value as bytes. Raises TypeError for what is none of the kinds above, subclasses of tuple among them."""
+def pack_message(value: Any) -> bytes:
+    """Return a value as bytes. Raises TypeError for types without a representation, such as named tuples."""
     tensors: dict[str, Tensor] = {}
-    tree = json.dumps(_tree(value, tensors)).encode()
+    tree = json.dumps(_to_tree(value, tensors)).encode()
     return len(tree).to_bytes(8, "little") + tree + save(tensors)
 
 
-def unpacked(message: bytes) -> Any:
-    """The value. Raises TrainingError for bytes that are no message."""
+def unpack_message(message: bytes) -> Any:
+    """Return the value of a message. Raises TrainingError for other bytes."""
     try:
         end = 8 + int.from_bytes(message[:8], "little")
-        return _value(json.loads(message[8:end]), load(message[end:]))
-    except Exception as error:  # safetensors raises errors of its own
-        raise TrainingError(f"another process sent what is no message of this ensue ({type(error).__name__})") from None
+        return _from_tree(json.loads(message[8:end]), load(message[end:]))
+    except Exception as error:  # safetensors has its own exceptions
+        raise TrainingError(f"invalid message from another process ({type(error).__name__})") from None
 
 
-def _tree(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _to_tree(value: Any, tensors: dict[str, Tensor]) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Tensor):
         tensors[name := str(len(tensors))] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
         return {"tensor": name}
     if isinstance(value, np.ndarray):
-        return {"array": _tree(torch.from_numpy(value.copy()), tensors)["tensor"]}
+        return {"array": _to_tree(torch.from_numpy(value.copy()), tensors)["tensor"]}
     if type(value) in (list, tuple):
-        return {type(value).__name__: [_tree(each, tensors) for each in value]}
+        return {type(value).__name__: [_to_tree(item, tensors) for item in value]}
     if type(value) is dict and all(type(key) is str for key in value):
-        return {"dict": {key: _tree(each, tensors) for key, each in value.items()}}
-    raise TypeError(f"{type(value).__name__} is nothing that processes send to each other")
+        return {"dict": {key: _to_tree(item, tensors) for key, item in value.items()}}
+    raise TypeError(f"unsupported type in a message between processes: {type(value).__name__}")
 
 
-def _value(tree: Any, tensors: dict[str, Tensor]) -> Any:
+def _from_tree(tree: Any, tensors: dict[str, Tensor]) -> Any:
     if not isinstance(tree, dict):
         return tree
     ((kind, content),) = tree.items()
@@ -72,128 +70,128 @@ def _value(tree: Any, tensors: dict[str, Tensor]) -> Any:
         case "array":
             return tensors[content].numpy()
         case "dict":
-            return {key: _value(each, tensors) for key, each in content.items()}
-    return {"list": list, "tuple": tuple}[kind](_value(each, tensors) for each in content)
+            return {key: _from_tree(item, tensors) for key, item in content.items()}
+    return {"list": list, "tuple": tuple}[kind](_from_tree(item, tensors) for item in content)
 
 
 Result = TypeVar("Result")
-TIMEOUT = 600
-"""Seconds after which a process that does not answer ends the run."""
-MEETING = 300
-"""Seconds in which all processes have to appear."""
-PAUSE = 0.05
-"""Seconds between two looks at the store."""
-LAST_WORDS = 3
-"""Seconds in which a process that failed can say so, after the others have lost it."""
+DEFAULT_TIMEOUT_SECONDS = 600
+"""The time after which a rank that does not answer ends the run."""
+RENDEZVOUS_SECONDS = 300
+"""The time limit for all ranks to connect to the store."""
+POLL_SECONDS = 0.05
+"""The interval between two requests to the store."""
+LIVENESS_SECONDS = 3
+"""How long a rank that lost its connection waits for other ranks to report an error or to answer the liveness check."""
 
 
 class LostError(TrainingError):
-    """Another process has ended or does not answer."""
+    """The loss of another rank, which has ended or does not answer."""
 
 
-class Processes(Ranks):
-    """The processes of a run, met over `store`."""
+class DistributedGroup(ProcessGroup):
+    """The process group of `torch.distributed`, whose ranks also share the key-value store `store`."""
 
     def __init__(self, store: Any, rank: int, size: int, *, timeout: float) -> None:
-        self.rank, self.size = rank, size
-        self.local_rank, self.local_size = _number("LOCAL_RANK", 0), _number("LOCAL_WORLD_SIZE", 1)
-        self.store, self.timeout, self._talks, self._turn = store, timeout, count(), ""
+        self.rank, self.size, self.is_first = rank, size, rank == 0
+        self.local_rank, self.local_size = _read_number("LOCAL_RANK", 0), _read_number("LOCAL_WORLD_SIZE", 1)
+        self.store, self.timeout, self._numbers, self._first_key = store, timeout, count(), ""
 
-    def add(self, numbers: Tensor) -> Tensor:
-        """The sum over all processes, in place; of an exact run as a binary tree."""
-        with self.answered():
+    def all_reduce(self, numbers: Tensor) -> Tensor:
+        """Return the sum over all ranks, in place; in exact runs the additions form a binary tree."""
+        with self.detect_lost_ranks():
             if not self.exact:
                 dist.all_reduce(numbers)
                 return numbers
-            distance, other = 1, torch.empty_like(numbers)
+            distance, received = 1, torch.empty_like(numbers)
             while distance < self.size:
                 peer = self.rank ^ distance
-                both = [dist.P2POp(dist.isend, numbers, peer), dist.P2POp(dist.irecv, other, peer)]
-                for work in dist.batch_isend_irecv(both):
+                exchange = [dist.P2POp(dist.isend, numbers, peer), dist.P2POp(dist.irecv, received, peer)]
+                for work in dist.batch_isend_irecv(exchange):
                     work.wait()
-                numbers += other
+                numbers += received
                 distance *= 2
         return numbers
 
-    def whole(self, tensor: Tensor) -> Tensor:
-        if not is_in_parts(tensor):
+    def full_tensor(self, tensor: Tensor) -> Tensor:
+        if not is_sharded(tensor):
             return tensor
-        with self.answered():
-            return tensor.full_tensor()  # type: ignore[attr-defined, no-any-return]
+        with self.detect_lost_ranks():
+            return tensor.full_tensor()  # type: ignore[attr-defined]
 
-    def take(self, tensor: Tensor, whole: Tensor) -> None:
-        if is_in_parts(tensor):
-            most = -(-len(whole) // self.size)  # rows of a process; the last ones have fewer, or none
-            whole = whole[self.rank * most : (self.rank + 1) * most]
-        local_part(tensor).copy_(whole)
+    def copy_shard(self, tensor: Tensor, full: Tensor) -> None:
+        if is_sharded(tensor):
+            num_rows = -(-len(full) // self.size)  # the last shards have fewer rows, or none
+            full = full[self.rank * num_rows : (self.rank + 1) * num_rows]
+        local_shard(tensor).copy_(full)
 
-    def gathered(self, found: Any) -> list[Any]:
-        message = torch.frombuffer(bytearray(packed(found)), dtype=torch.uint8)
+    def all_gather(self, value: Any) -> list[Any]:
+        message = torch.frombuffer(bytearray(pack_message(value)), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
-        with self.answered():
+        with self.detect_lost_ranks():
             dist.all_gather(sizes, torch.tensor([len(message)]))
-            longest = max(map(int, sizes))
-            all_found = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
-            dist.all_gather(all_found, nn.functional.pad(message, (0, longest - len(message))))
-        return [unpacked(part[: int(size)].numpy().tobytes()) for part, size in zip(all_found, sizes, strict=True)]
+            max_size = max(map(int, sizes))
+            padded = [torch.empty(max_size, dtype=torch.uint8) for _ in range(self.size)]
+            dist.all_gather(padded, nn.functional.pad(message, (0, max_size - len(message))))
+        return [unpack_message(row[: int(size)].numpy().tobytes()) for row, size in zip(padded, sizes, strict=True)]
 
-    def first_to_others(self, found: Any) -> Any:
-        """The value of the first process, for which the others wait as long as it takes."""
+    def broadcast(self, value: Any) -> Any:
+        """Return the value of rank 0, for which the other ranks wait without a timeout."""
         key = self._next_key()
         if self.is_first:
-            self.store.set(key, packed(found))
-            return found
+            self.store.set(key, pack_message(value))
+            return value
         self._wait(key)
-        return unpacked(self.store.get(key))
+        return unpack_message(self.store.get(key))
 
-    def in_turn(self, function: Callable[[], Result]) -> Result:
-        self._turn = f"{self._next_key()} of {self.rank - self.local_rank}"
+    def first_locally(self, function: Callable[[], Result]) -> Result:
+        self._first_key = f"{self._next_key()} of {self.rank - self.local_rank}"
         if self.local_rank:
-            self._wait(self._turn)
+            self._wait(self._first_key)
         result = function()
-        self.end_turn()
+        self.release_local_ranks()
         return result
 
-    def end_turn(self) -> None:
-        if self._turn and not self.local_rank:
-            self.store.set(self._turn, b"done")
-        self._turn = ""
+    def release_local_ranks(self) -> None:
+        if self._first_key and not self.local_rank:
+            self.store.set(self._first_key, b"done")
+        self._first_key = ""
 
     def _next_key(self) -> str:
-        return f"talk {next(self._talks)}"
+        return f"message {next(self._numbers)}"
 
     def _wait(self, key: str) -> None:
-        while not self._is_there(key):
-            if self._is_there("failed"):
-                raise SilentError
-            time.sleep(PAUSE)
+        while not self._has(key):
+            if self._has("failed"):
+                raise ReportedError
+            time.sleep(POLL_SECONDS)
 
-    def _is_there(self, key: str) -> bool:
+    def _has(self, key: str) -> bool:
         try:
             return bool(self.store.check([key]))
         except RuntimeError:
-            raise LostError(f"process {self.rank}: the others are gone") from None
+            raise LostError(f"process {self.rank}: no connection to the other processes") from None
 
     @contextmanager
-    def answered(self, told_by: Callable[[RuntimeError], bool] = lambda error: True) -> Iterator[None]:
-        """Tells in one line that others have ended or do not answer, if that is what an error says."""
-        begun = time.monotonic()
+    def detect_lost_ranks(self, is_lost: Callable[[RuntimeError], bool] = lambda error: True) -> Iterator[None]:
+        """Replace a RuntimeError for which `is_lost` returns True by a LostError that names the lost ranks."""
+        start = time.monotonic()
         try:
             yield
         except RuntimeError as error:
-            if not told_by(error):
+            if not is_lost(error):
                 raise
-            raise LostError(self._loss(time.monotonic() - begun)) from None
+            raise LostError(self._name_lost_ranks(time.monotonic() - start)) from None
 
     @contextmanager
-    def present(self) -> Iterator[None]:
-        """Answers for the duration of a `with` block when another process asks who is there, whatever this one does."""
-        over = threading.Event()
+    def answer_liveness_checks(self) -> Iterator[None]:
+        """Answer the liveness checks of other ranks from a thread during a `with` block."""
+        stopped = threading.Event()
 
         def answer() -> None:
             with suppress(RuntimeError, LostError):
-                while not over.wait(LAST_WORDS / 6):
-                    if self._is_there("who is there"):
+                while not stopped.wait(LIVENESS_SECONDS / 6):
+                    if self._has("liveness check"):
                         self.store.set(f"alive/{self.rank}", b"yes")
                         return
 
@@ -202,80 +200,81 @@ class Processes(Ranks):
         try:
             yield
         finally:
-            over.set()
+            stopped.set()
             thread.join()
 
-    def _loss(self, waited: float) -> str:
-        """The message when the others cannot be reached: who does not answer, if it can be found out."""
+    def _name_lost_ranks(self, waited_seconds: float) -> str:
+        """Return an error message that names the ranks without an answer to a liveness check."""
         with suppress(RuntimeError):
-            self.store.set("who is there", b"?")
+            self.store.set("liveness check", b"?")
             self.store.set(f"alive/{self.rank}", b"yes")
-            until = time.monotonic() + LAST_WORDS
-            while time.monotonic() < until and not self._is_there("failed"):
-                time.sleep(PAUSE)
-            missing = [rank for rank in range(self.size) if not self._is_there(f"alive/{rank}")]
+            deadline = time.monotonic() + LIVENESS_SECONDS
+            while time.monotonic() < deadline and not self._has("failed"):
+                time.sleep(POLL_SECONDS)
+            missing = [rank for rank in range(self.size) if not self._has(f"alive/{rank}")]
             if missing:
                 names, has = ", ".join(map(str, missing)), "has" if len(missing) == 1 else "have"
-                how = "ended" if waited < self.timeout else f"not answered for {self.timeout:g} seconds"
-                return f"process{'es' * (len(missing) > 1)} {names} of {self.size} {has} {how}"
+                ended = "ended" if waited_seconds < self.timeout else f"not answered for {self.timeout:g} seconds"
+                return f"process{'es' * (len(missing) > 1)} {names} of {self.size} {has} {ended}"
         return "the other processes of this run have ended"
 
     def leave(self) -> None:
-        """Ends in peace: the first process, which may hold the store, leaves last."""
+        """Leave the group. Rank 0 leaves last, since its process may have the store."""
         with suppress(RuntimeError):
             self.store.set(f"left/{self.rank}", b"yes")
-            until = time.monotonic() + LAST_WORDS
+            deadline = time.monotonic() + LIVENESS_SECONDS
             keys = [f"left/{rank}" for rank in range(self.size)]
-            while self.is_first and time.monotonic() < until and not all(map(self._is_there, keys)):
-                time.sleep(PAUSE)
+            while self.is_first and time.monotonic() < deadline and not all(map(self._has, keys)):
+                time.sleep(POLL_SECONDS)
 
-    def speaks(self) -> bool:
-        """Whether this process is the one that tells of the failure; the first that asks."""
+    def is_first_to_fail(self) -> bool:
+        """Return whether this rank failed first. The first failing rank reports its error."""
         with suppress(RuntimeError):
             return bool(self.store.compare_set("failed", "", str(self.rank)).decode() == str(self.rank))
         return self.is_first
 
 
 @contextmanager
-def joined(*, timeout: float = TIMEOUT) -> Iterator[Ranks]:
-    """Meets the processes that torchrun started. Raises one's error there, and SilentError in the others."""
-    if ranks().size > 1 or _number("WORLD_SIZE", 1) == 1:
-        yield ranks()
+def join_process_group(*, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> Iterator[ProcessGroup]:
+    """Use the group of torchrun's processes during a `with` block.
+
+    The first failing rank raises its error, and all other ranks raise ReportedError.
+    """
+    if process_group().size > 1 or _read_number("WORLD_SIZE", 1) == 1:
+        yield process_group()
         return
-    processes = _met(timeout)
+    group = _connect(timeout)
     try:
-        with processes.present(), together(processes):
-            yield processes
-        processes.leave()
+        with group.answer_liveness_checks(), use_process_group(group):
+            yield group
+        group.leave()
     except Exception:
-        if not processes.speaks():
-            raise SilentError from None
+        if not group.is_first_to_fail():
+            raise ReportedError from None
         raise
     finally:
         dist.destroy_process_group()
 
 
-def _met(timeout: float) -> Processes:
-    """The processes, once all are there."""
-    rank, size = _number("RANK", 0), _number("WORLD_SIZE", 1)
-    place = f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}"
+def _connect(timeout: float) -> DistributedGroup:
+    rank, size = _read_number("RANK", 0), _read_number("WORLD_SIZE", 1)
+    address = f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}"
     try:
-        shared, _, _ = next(dist.rendezvous("env://", rank, size, timeout=timedelta(seconds=MEETING)))
-        # torchrun's store outlives a restart, and has the addresses of processes that are gone
+        shared, _, _ = next(dist.rendezvous("env://", rank, size, timeout=timedelta(seconds=RENDEZVOUS_SECONDS)))
+        # after a restart torchrun's store still has the addresses of ended processes, hence the prefix
         store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), shared)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout))
     except (RuntimeError, ValueError) as error:
         if "EADDRINUSE" in str(error):
-            raise EnsueError(f"{place}: the port is in use; choose another MASTER_PORT") from None
+            raise EnsueError(f"{address}: the port is in use; choose another MASTER_PORT") from None
         first, *_ = str(error).splitlines()
-        raise EnsueError(f"process {rank} of {size} cannot meet the others at {place}: {first}") from None
-    return Processes(store, rank, size, timeout=timeout)
+        raise EnsueError(f"process {rank} of {size} cannot connect to the others at {address}: {first}") from None
+    return DistributedGroup(store, rank, size, timeout=timeout)
 
 
-def _number(name: str, default: int) -> int:
-    """A whole number that torchrun has set."""
+def _read_number(name: str, default: int) -> int:
     value = os.environ.get(name, str(default))
     if not value.isdecimal():
-        raise EnsueError(f"the variable {name} is {value!r}; torchrun sets it to a whole number")
+        raise EnsueError(f"the environment variable {name} is {value!r}; expected an integer, as torchrun sets it")
     return int(value)

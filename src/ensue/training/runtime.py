@@ -1,6 +1,4 @@
-"""Where and how a run computes: chosen once and kept in config.json, since another way rounds differently."""
-
-from __future__ import annotations
+"""The runtime of a run: device, precision, kernels and threads, chosen once and saved in config.json."""
 
 import os
 import platform
@@ -12,56 +10,57 @@ from pydantic import ConfigDict, ValidationError
 from ensue.engine import bf16_kernel, bf16_kernels, has_bfloat16
 from ensue.errors import EnsueError, RecipeError, RunError
 from ensue.processor import cores
-from ensue.ranks import ranks
+from ensue.ranks import process_group
 from ensue.recipe import Recipe
-from ensue.training.device import Way, choose_device, gpu_precision
-from ensue.training.machine import Say, machine_profile, medium_is_exact
-from ensue.training.workloads import nearest_workload
+from ensue.training.device import ComputeMode, choose_device, gpu_precision
+from ensue.training.machine import Notify, machine_profile, medium_is_exact, nearest_workload
 
 
-class Runtime(Way):
+class Runtime(ComputeMode):
+    """The compute mode of a run, with the device and the versions."""
+
     model_config = ConfigDict(extra="ignore")
 
     device: str
     profile: str = ""
-    """The id of the machine's profile from which the way was chosen; "" if there was none."""
+    """The id of the machine's profile from which the mode was chosen; "" without a profile."""
     torch: str = torch.__version__
     python: str = platform.python_version()
     machine: str = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
 
 
 def choose_runtime(
-    recipe: Recipe, vocabulary_size: int, kept: Any, *, device: str, threads: int | None, say: Say
+    recipe: Recipe, vocabulary_size: int, saved: Any, *, device: str, threads: int | None, notify: Notify
 ) -> Runtime:
-    """The runtime of a run. For a run that is resumed, `kept` is the runtime that it began with, in which only changes
-    what is given here, and what this processor lacks.
+    """Return the runtime of a run. `saved` is the runtime in config.json of a resumed run, or None.
 
-    The machine is measured only for new runs on a CPU. Processes that train together compute in the same way, each on
-    a GPU of its own, or with its share of the machine's threads; in an exact run with as many threads as one would.
+    For a new run on a CPU the machine's profile determines the runtime. All ranks have the same precision and kernels.
+    Each rank has its own GPU, or its share of the machine's cores as threads. In an exact run each rank has as many
+    threads as a single process.
     """
-    group = ranks()
-    found: Runtime | None = None
-    if group.is_first and kept is not None:
-        found = _continued(recipe, kept, device=device, threads=threads, say=say)
+    group = process_group()
+    chosen: Runtime | None = None
+    if group.is_first and saved is not None:
+        chosen = _resumed_runtime(recipe, saved, device=device, threads=threads, notify=notify)
     elif group.is_first:
-        found = _new(recipe, vocabulary_size, device=device, threads=threads, say=say)
-    runtime = Runtime.model_validate(group.first_to_others(found.model_dump() if found else None))
+        chosen = _new_runtime(recipe, vocabulary_size, device=device, threads=threads, notify=notify)
+    runtime = Runtime.model_validate(group.broadcast(chosen.model_dump() if chosen else None))
     if group.size == 1:
         return runtime
-    own = runtime.threads if threads or group.exact else min(runtime.threads, cores() // group.local_size)
-    return runtime.model_copy(update={"threads": max(1, own), "device": _own_gpu(runtime.device, group.local_rank)})
+    count = runtime.threads if threads or group.exact else min(runtime.threads, cores() // group.local_size)
+    return runtime.model_copy(update={"threads": max(1, count), "device": _local_gpu(runtime.device, group.local_rank)})
 
 
-def _own_gpu(device: str, local_rank: int) -> str:
-    """The device, or the GPU of this process where it is one of NVIDIA's."""
+def _local_gpu(device: str, local_rank: int) -> str:
+    """Return the GPU of this rank. All ranks share a device that is not an NVIDIA GPU."""
     if not device.startswith("cuda"):
         return device
-    if local_rank >= (found := torch.cuda.device_count()):
-        raise EnsueError(f"each process needs a GPU of its own; this machine has {found}; --device cpu needs none")
+    if local_rank >= (count := torch.cuda.device_count()):
+        raise EnsueError(f"each process needs its own GPU; this machine has {count}; --device cpu needs none")
     return f"cuda:{local_rank}"
 
 
-def _new(recipe: Recipe, vocabulary_size: int, *, device: str, threads: int | None, say: Say) -> Runtime:
+def _new_runtime(recipe: Recipe, vocabulary_size: int, *, device: str, threads: int | None, notify: Notify) -> Runtime:
     chosen = _device(recipe, device)
     if recipe.has_own_update:
         return Runtime(device=str(chosen), threads=threads or 1)
@@ -70,16 +69,15 @@ def _new(recipe: Recipe, vocabulary_size: int, *, device: str, threads: int | No
         return Runtime(device=str(chosen), precision=precision or gpu_precision(chosen), threads=threads or 1)
     if precision == "bfloat16" and not has_bfloat16():
         raise RecipeError(
-            "train.precision: this processor does not multiply in bfloat16, which would take many times as long as"
-            " float32; take float32 or auto"
+            "train.precision is bfloat16: this processor lacks bfloat16 instructions, without which bfloat16 is many"
+            " times slower than float32; expected float32 or auto"
         )
-    profile = machine_profile(say)
-    way = profile.best(nearest_workload(recipe, vocabulary_size), precision=precision, threads=threads)
-    return Runtime(device=str(chosen), profile=profile.id, **way.model_dump())
+    profile = machine_profile(notify)
+    mode = profile.best(nearest_workload(recipe, vocabulary_size), precision=precision, threads=threads)
+    return Runtime(device=str(chosen), profile=profile.id, **mode.model_dump())
 
 
 def _device(recipe: Recipe, name: str) -> torch.device:
-    """The device of that name; for a task with an update of its own the CPU."""
     if not recipe.has_own_update:
         return choose_device(name)
     if name != "auto" and choose_device(name).type != "cpu":
@@ -87,30 +85,30 @@ def _device(recipe: Recipe, name: str) -> torch.device:
     return torch.device("cpu")
 
 
-def _continued(recipe: Recipe, kept: Any, *, device: str, threads: int | None, say: Say) -> Runtime:
+def _resumed_runtime(recipe: Recipe, saved: Any, *, device: str, threads: int | None, notify: Notify) -> Runtime:
     try:
-        runtime = Runtime.model_validate(kept)
+        runtime = Runtime.model_validate(saved)
     except ValidationError as error:
         first = error.errors()[0]
         raise RunError(f"config.json: damaged: runtime.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     chosen = _device(recipe, runtime.device if device == "auto" else device)
     runtime = runtime.model_copy(update={"device": str(chosen), "threads": threads or runtime.threads})
-    return _possible(runtime, say) if chosen.type == "cpu" else runtime
+    return _with_supported_features(runtime, notify) if chosen.type == "cpu" else runtime
 
 
-def _possible(kept: Runtime, say: Say) -> Runtime:
-    """The runtime of a run that may have begun on another processor; one line says what has to change on this one."""
+def _with_supported_features(saved: Runtime, notify: Notify) -> Runtime:
+    """Replace features that this processor lacks, report the replacements in one line, and return the runtime."""
     changes: dict[str, str | None] = {}
-    said = []
-    if kept.precision == "bfloat16" and not has_bfloat16():
+    notes = []
+    if saved.precision == "bfloat16" and not has_bfloat16():
         changes["precision"] = "float32"
-        said.append("float32 in place of bfloat16")
-    elif kept.kernel not in (None, *bf16_kernels()):
+        notes.append("float32 in place of bfloat16")
+    elif saved.kernel not in (None, *bf16_kernels()):
         changes["kernel"] = bf16_kernel()
-        said.append(f"bfloat16 by {changes['kernel'] or 'torch'} in place of {kept.kernel}")
-    if kept.products == "medium" and not medium_is_exact():
+        notes.append(f"bfloat16 by {changes['kernel'] or 'torch'} in place of {saved.kernel}")
+    if saved.products == "medium" and not medium_is_exact():
         changes["products"] = "highest"
-        said.append("float32 products of the BLAS in place of oneDNN's")
-    if said:
-        say(f"this processor lacks what the run began with: it goes on with {' and '.join(said)}")
-    return kept.model_copy(update=changes)
+        notes.append("float32 products of the BLAS in place of oneDNN's")
+    if notes:
+        notify(f"this processor lacks a feature that the run used: the run continues with {' and '.join(notes)}")
+    return saved.model_copy(update=changes)

@@ -1,4 +1,4 @@
-"""Training batches: what is predicted, how often, in which order, and that a step alone decides it."""
+"""Batches of language models: targets, frequency, order, and random access by step."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.corpus.batches import Batches, Blocks, Segments
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.mapped_file import TokenFile
 from ensue.data.permutation import Permutation, mix
 from ensue.errors import TrainingError
 

@@ -1,4 +1,4 @@
-"""Masks and examples are functions of (seed, epoch, example), and hide what they should."""
+"""Masks and examples of masked language models are functions of (seed, epoch, example)."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ensue.data.corpus.examples import NOT_HIDDEN, Frame, FramedBlocks, FramedExamples, FramedPairs, Masking
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.mapped_file import TokenFile
 
 BEGIN, SEPARATOR, PADDING, MASK, FIRST = 0, 1, 2, 3, 4
 FRAME = Frame(BEGIN, SEPARATOR, PADDING)
@@ -70,10 +70,10 @@ def test_an_epoch_has_each_example_once_and_epochs_differ(kind: str) -> None:
 def test_blocks_are_the_text_between_marks() -> None:
     tokens = stream(100)
     blocks = FramedBlocks(tokens, length=14, frame=FRAME, seed=0)
-    found = blocks.of_epoch(5, np.arange(blocks.count))
-    assert (found.ids[:, 0] == BEGIN).all()
-    assert (found.ids[:, -1] == SEPARATOR).all()
-    text = found.ids[:, 1:-1].ravel().tolist()
+    result = blocks.of_epoch(5, np.arange(blocks.count))
+    assert (result.ids[:, 0] == BEGIN).all()
+    assert (result.ids[:, -1] == SEPARATOR).all()
+    text = result.ids[:, 1:-1].ravel().tolist()
     whole = tokens.read(0, 100).tolist()
     assert any(whole[start : start + len(text)] == text for start in range(100 - len(text) + 1))
     everything = FramedBlocks(tokens, length=14, frame=FRAME, seed=0, whole=True)
@@ -92,15 +92,15 @@ def test_the_cut_has_a_block_to_move_in() -> None:
 def test_pairs_follow_each_other_in_half_of_the_examples() -> None:
     tokens = stream(20_000, lines=True)
     pairs = FramedPairs(tokens, length=29, frame=FRAME, seed=0)
-    found = pairs.rows(0, pairs.count)
-    assert found.follows is not None
-    assert found.segments is not None
+    result = pairs.rows(0, pairs.count)
+    assert result.follows is not None
+    assert result.segments is not None
     has_more = np.diff(pairs.chunks)[:, 0] > 1  # what is one sentence has nothing that follows
-    assert 0.45 < found.follows.sum() / has_more.sum() < 0.55
+    assert 0.45 < result.follows.sum() / has_more.sum() < 0.55
     text = tokens.read(0, 20_000)
     plain = text[text >= FIRST].tolist()
     where = {tuple(plain[at : at + 8]): at for at in range(len(plain) - 8)}
-    for ids, length, segments, follows in zip(found.ids, found.lengths, found.segments, found.follows, strict=True):
+    for ids, length, segments, follows in zip(result.ids, result.lengths, result.segments, result.follows, strict=True):
         real = ids[:length]
         assert length <= 32
         assert real[0] == BEGIN
@@ -138,10 +138,10 @@ def test_pairs_need_two_documents() -> None:
 def test_a_long_sentence_is_cut() -> None:
     ids = np.arange(FIRST, FIRST + 90)
     ids[40] = BEGIN
-    found = FramedPairs(TokenFile(ids), length=9, frame=FRAME, seed=0).rows(0, 2)
-    assert found.lengths.tolist() == [12, 12]
-    assert found.follows is not None
-    assert not found.follows.any()
+    result = FramedPairs(TokenFile(ids), length=9, frame=FRAME, seed=0).rows(0, 2)
+    assert result.lengths.tolist() == [12, 12]
+    assert result.follows is not None
+    assert not result.follows.any()
 
 
 @pytest.mark.parametrize("whole_words", [False, True])

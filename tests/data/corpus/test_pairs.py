@@ -1,4 +1,4 @@
-"""Readers of minimal pairs: small files in each published format, and where the errors are said to be."""
+"""Readers of minimal pairs: small files in each published format, and the places of errors."""
 
 import gzip
 import lzma
@@ -74,7 +74,7 @@ def test_sentences_with_gold(tmp_path: Path, gold: str, compression: str) -> Non
         ("x.jsonl", JSON + "[" * 400 + "]" * 400 + "\n", r"x\.jsonl:2: expected"),
         ("x.jsonl", JSON + "9" * 5000 + "\n", r"x\.jsonl:2: expected"),
         ("x.tab", TABLE + "p\tgo\tcorrect\t\n", r'x\.tab:6: the last pair has no "wrong" form'),
-        ("x.text", "a b\n", r"x\.text: expected x\.gold beside it"),
+        ("x.text", "a b\n", r"x\.text: expected x\.gold with the pairs"),
     ],
 )
 def test_errors_say_where(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -88,9 +88,9 @@ def test_errors_say_where(tmp_path: Path, name: str, text: str, message: str) ->
     [
         ("1\tis\tare\t0\n", r"x\.gold:2: expected 4 or 12 columns"),
         ("1\tis\tare\t0\nx\tis\tare\t0\n", r"x\.gold:2: expected 4 or 12 columns"),
-        ("1\tis\tare\t0\n9\tis\tare\t0\n", r"x\.gold:2: word 9 of a sentence that has 2"),
+        ("1\tis\tare\t0\n9\tis\tare\t0\n", r"x\.gold:2: word 9 of a sentence with 2 words"),
         (f"{'1' * 5000}\tis\tare\t0\n", r"x\.gold:1: expected 4 or 12 columns"),
-        ("0\tis\tare\t0\n" * 3, r"x\.gold:3: a line more than x\.text has"),
+        ("0\tis\tare\t0\n" * 3, r"x\.gold:3: more lines than x\.text"),
     ],
 )
 def test_gold_must_fit_the_sentences(tmp_path: Path, gold: str, message: str) -> None:

@@ -1,12 +1,20 @@
-"""Which format a file has: of labeled sentences, of labeled texts, of pairs."""
+"""Detection of the formats of labeled sentences, labeled texts and pairs."""
 
 import pytest
 
-from ensue.data.detection.format_table import ALIGNED, FOLDERS, KNOWN, PAIRS, SENTENCES, TEXTS
-from ensue.data.detection.formats import sentence_format, text_format
+from ensue.data.detection.format_table import (
+    ALIGNED,
+    FOLDERS,
+    FORMAT_TABLE,
+    PAIRS,
+    SENTENCES,
+    TEXTS,
+    sentence_format,
+    text_format,
+)
 from ensue.data.examples.formats import DOCUMENT_FORMATS, PAIR_FORMATS
 from ensue.data.lines import Lines
-from ensue.data.sentences import formats
+from ensue.data.sentences import source
 
 CONLLU = "# text = a\n1\ta" + "\t_" * 8 + "\n\n"
 
@@ -66,8 +74,9 @@ def test_formats_of_texts(name: str, text: str, expected: str) -> None:
 
 
 def test_every_name_has_a_reader() -> None:
-    names = {kind: {known.name for known in KNOWN if kind in known.kinds} for kind in (SENTENCES, TEXTS, PAIRS)}
+    names = {kind: {known.name for known in FORMAT_TABLE if kind in known.kinds} for kind in (SENTENCES, TEXTS, PAIRS)}
     cutters = {"conllu-text"}  # the recipe of a cutter names it, and no file is taken for it
-    assert set(formats.FORMATS) == names[SENTENCES] | cutters
+    assert set(source.FORMATS) == names[SENTENCES] | cutters
+    assert {name: source.format_class(name).name for name in source.FORMATS} == {name: name for name in source.FORMATS}
     assert {*DOCUMENT_FORMATS, FOLDERS} == names[TEXTS]
     assert {*PAIR_FORMATS, ALIGNED} == names[PAIRS]

@@ -1,4 +1,4 @@
-"""What data are taken for: sentences, texts or running text."""
+"""Detection of the kind of data: sentences, texts, pairs or running text."""
 
 import gzip
 from pathlib import Path
@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from ensue.data.decoding import BLOCK_BYTES
-from ensue.data.detection.formats import first_lines
-from ensue.data.detection.kind import take
-from ensue.data.survey.document_survey import DocumentSummary
-from ensue.data.survey.measurement import summarize
+from ensue.data.detection.format_table import first_lines
+from ensue.data.detection.kind import detect
+from ensue.data.examples import PairSource
 from ensue.errors import DataError
 
 CONLLU = "# newdoc\n# text = Gatos\n1\tGatos\tgato\tNOUN\tN\tGender=Masc|Number=Plur" + "\t_" * 3 + "\tNER=B-X\n\n"
@@ -69,8 +68,8 @@ PROSE = "The cat sat on the mat and the dog sat on it\nThe dog saw a cat and the
 def test_what_a_file_is_taken_for(tmp_path: Path, name: str, text: str, kind: str, format: str) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode() or b"\n")
-    found = take(path)
-    assert (found.kind, found.format, found.by_itself) == (kind, format, True)
+    result = detect(path)
+    assert (result.kind, result.format, result.by_itself) == (kind, format, True)
 
 
 @pytest.mark.parametrize(
@@ -83,43 +82,40 @@ def test_what_a_file_is_taken_for(tmp_path: Path, name: str, text: str, kind: st
 def test_a_wrong_line_does_not_hide_what_a_file_is(tmp_path: Path, text: str, kind: str, format: str) -> None:
     path = tmp_path / "x"
     path.write_text(text)
-    found = take(path)
-    assert (found.kind, found.format, found.by_itself) == (kind, format, False)
-    error = summarize(path).error
-    assert error is not None
-    assert str(error).startswith(f"{path}:3: ")
+    result = detect(path)
+    assert (result.kind, result.format, result.by_itself) == (kind, format, False)
 
 
 def test_keys_that_a_person_names_decide_what_json_is(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"text": "Ann left", "form": ["Ann", "left"], "about": "x", "names": [[0, 3, "PER"]]}\n')
-    assert take(path).kind == "sentences"
-    assert take(path, labels="about").kind == "texts"
-    assert take(path, labels="names").kind == "sentences"
-    assert take(path, words="form", labels="about").kind == "sentences"
+    assert detect(path).kind == "sentences"
+    assert detect(path, labels="about").kind == "texts"
+    assert detect(path, labels="names").kind == "sentences"
+    assert detect(path, words="form", labels="about").kind == "sentences"
 
 
 def test_a_format_that_a_person_names_holds(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("a\tO\nb\tO\n\nc\tO\n")
-    assert take(path)[:2] == ("sentences", "columns")
-    assert take(path, format="tsv") == ("texts", "tsv", "as --format says", False, ())
-    assert take(path, format="columns").by_itself
-    assert take(path, format="plain").kind == take(path, format="text").kind == "text"
+    assert detect(path)[:2] == ("sentences", "columns")
+    assert detect(path, format="tsv") == ("texts", "tsv", "as --format says", False, ())
+    assert detect(path, format="columns").by_itself
+    assert detect(path, format="plain").kind == detect(path, format="text").kind == "text"
     with pytest.raises(DataError, match='unknown format "colums"; did you mean "columns"'):
-        take(path, format="colums")
+        detect(path, format="colums")
 
 
 def test_columns_that_a_person_names_decide_between_pairs_and_texts(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("source,target,kind\nfine film,it was fine,a\ndull film,it was dull,b\n")
-    assert take(path)[:2] == ("pairs", "csv")
-    assert take(path, labels="kind").kind == "texts"
+    assert detect(path)[:2] == ("pairs", "csv")
+    assert detect(path, labels="kind").kind == "texts"
     path.write_text("a,b\nfine film,pos\nso,neg\nwell,pos\n")
-    assert take(path).kind == "texts"
-    assert take(path, are_pairs=True) == ("pairs", "csv", "by the columns named", True, ())
-    assert take(path, format="scan") == ("pairs", "scan", "as --format says", False, ())
-    assert take(f"{path},{path}")[:2] == ("pairs", "aligned")
+    assert detect(path).kind == "texts"
+    assert detect(path, are_pairs=True) == ("pairs", "csv", "by the columns named", True, ())
+    assert detect(path, format="scan") == ("pairs", "scan", "as --format says", False, ())
+    assert detect(f"{path},{path}")[:2] == ("pairs", "aligned")
 
 
 def test_folders(tmp_path: Path) -> None:
@@ -129,15 +125,12 @@ def test_folders(tmp_path: Path) -> None:
     for name in ("en/train.conllu", "zh/train.conllu"):
         (tmp_path / "treebanks" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "treebanks" / name).write_text(CONLLU)
-    assert take(tmp_path / "treebanks")[:2] == ("sentences", "conllu")
+    assert detect(tmp_path / "treebanks")[:2] == ("sentences", "conllu")
     (tmp_path / "treebanks/zh/train.tsv").write_text("a\tX\n")
-    assert take(tmp_path / "classes")[:2] == ("texts", "folders")
-    found = summarize(tmp_path / "classes")
-    assert isinstance(found, DocumentSummary)
-    assert (found.num_files, found.labels, found.repeats.texts) == (3, {"neg": 2, "pos": 1}, 2)
-    treebanks = take(tmp_path / "treebanks")
+    assert detect(tmp_path / "classes")[:2] == ("texts", "folders")
+    treebanks = detect(tmp_path / "treebanks")
     assert (treebanks.kind, treebanks.format, treebanks.others) == ("sentences", "conllu", (".tsv",))
-    assert take(tmp_path / "treebanks/*/*.conllu").others == ()
+    assert detect(tmp_path / "treebanks/*/*.conllu").others == ()
 
 
 def test_first_lines_are_whole(tmp_path: Path) -> None:
@@ -148,3 +141,21 @@ def test_first_lines_are_whole(tmp_path: Path) -> None:
     assert first_lines(path) == ["a\n"]
     path.write_text("b" * 2 * BLOCK_BYTES)
     assert first_lines(path) == ["b" * 2 * BLOCK_BYTES]
+
+
+@pytest.mark.parametrize("codes", ["en\tpcm", "eng\tdeu", "yor\ten", "fra\tben"])
+def test_codes_of_languages_are_a_header(codes: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text(codes + "\n" + "".join(f"a sentence {n}\tits translation {n}\n" for n in range(40)))
+    assert len(list(PairSource(path))) == 40
+
+
+@pytest.mark.parametrize(
+    ("third", "kind"), [("CC-BY 2.0 (France) Attribution: tatoeba.org #1", "pairs"), ("x", "texts")]
+)
+def test_a_column_with_licenses_is_not_read(third: str, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "deu.txt"
+    path.write_text("".join(f"Go on {n}.\tWeiter mit {n}.\t{third} ({n})\n" for n in range(40)))
+    assert detect(path).kind == kind
+    if kind == "pairs":
+        assert next(iter(PairSource(path)))[:2] == (("Go on 0.",), ("Weiter mit 0.",))

@@ -1,4 +1,4 @@
-"""Two files of which the same lines belong together: read, and the place named where they do not."""
+"""Aligned files: pairs of lines, and the place of missing lines."""
 
 import gzip
 import random
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ensue.data.examples import PairSource
-from ensue.data.examples.aligned import parting
+from ensue.data.examples.source import find_gap
+from ensue.data.records.labeled_files import LEAVE_OUT
 from ensue.errors import DataError
 
 LONG = "aaaaaaaaaa\nccc\nbb\naaaaaaaaaaa\nc\naaaaaa\nccccccccccccccc\nb\n"
@@ -39,8 +40,8 @@ def test_files_may_be_compressed_and_have_commas_in_their_names(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("left", "right", "message"),
     [
-        ("a\n\nc\n", "x\ny\nz\n", 'a.en:2: an empty source, whose target is "y"'),
-        ("a\nb\nc\n", "x\n \nz\n", 'a.de:2: an empty target, whose source is "b"'),
+        ("a\n\nc\n", "x\ny\nz\n", 'a.en:2: an empty source, whose target is "y"; {1}'),
+        ("a\nb\nc\n", "x\n \nz\n", 'a.de:2: an empty target, whose source is "b"; {1}'),
         ("a\nb\nc\n", "x\n\n",
          "a.de: 2 lines, but {0}a.en has 3; line 2 is the first that is empty in only one ({0}a.de)"),
         (LONG, LONG.replace("bb\n", "", 1),
@@ -52,10 +53,10 @@ def test_files_may_be_compressed_and_have_commas_in_their_names(tmp_path: Path) 
         ("a\n", "x\0\n", "a.de:1: a NUL character in column 2; expected text"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said_with_its_place(left: str, right: str, message: str, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_reported_with_its_place(left: str, right: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         list(PairSource(both(tmp_path, left, right)))
-    assert str(error.value) == f"{tmp_path}/{message.format(f'{tmp_path}/')}"
+    assert error.value.in_options() == f"{tmp_path}/{message.format(f'{tmp_path}/', LEAVE_OUT)}"
 
 
 @pytest.mark.parametrize("lost", [1, 3])
@@ -65,7 +66,7 @@ def test_the_place_where_lines_are_lost_is_found_by_lengths(lost: int) -> None:
         long = [draw.randint(5, 120) for _ in range(300)]
         short = [round(length * draw.uniform(0.9, 1.4)) for length in long]
         del short[place : place + lost]
-        assert abs(parting(short, long) - place) <= 2
+        assert abs(find_gap(short, long) - place) <= 2
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_the_place_where_lines_are_lost_is_found_by_lengths(lost: int) -> None:
     [
         ("{0}/a.en,{0}/a.fr", {}, 'a.fr: no such file or folder; did you mean "a.'),
         ("{0}/a.en,{0}/b,c", {}, "expected two files with a comma between them, such as train.en,train.de"),
-        ("{0}/a.en,{0}", {}, ": aligned files are named one by one; found a folder or a glob"),
+        ("{0}/a.en,{0}", {}, ": expected a single file on each side of the comma, found"),
         ("{0}/a.?n,{0}/a.de", {}, "a.de: no file matches"),
         ("{0}/a.en,{0}/a.de", {"sources": ["en"]}, "two files have lines, not columns; data.sources is for one file"),
         ("{0}/a.en,{0}/a.de", {"format": "tsv"}, "two files have lines, not columns; data.format is for one file"),

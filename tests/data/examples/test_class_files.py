@@ -1,4 +1,4 @@
-"""A folder with a file for each class, a text on every line: told from other folders, read, shown, written."""
+"""Folders with a file for each class: detection, reading, writing."""
 
 from pathlib import Path
 
@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue.data.detection.kind import detect
 from ensue.data.detection.locations import folder_format
 from ensue.data.examples import DocumentLayout, DocumentSource
 from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
-from ensue.data.survey.document_survey import DocumentSummary
-from ensue.data.survey.measurement import summarize
 from ensue.errors import DataError
 
 NAMES = {"Arabic.txt": "Khoury\nNahas\n", "French.txt": "Abel\r\nÉtienne\r\n", "Scots Gaelic.txt": "Smith\n\nRoss"}
@@ -37,10 +36,10 @@ def test_names_are_read_with_their_files_as_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize("location", [".", "*.txt"])
 def test_the_format_can_be_said(location: str, tmp_path: Path) -> None:
     source = DocumentSource(folder(tmp_path, NAMES) / location, format="class-files")
-    found = list(source)
-    assert [document.labels[0] for document in found] == ["Arabic"] * 2 + ["French"] * 2 + ["Scots Gaelic"] * 2
-    assert "".join(document.before + document.source for document in found) == "".join(NAMES.values())
-    written = "".join(source.write(document, ["a\tb"], [0.25]) for document in found) + source.rest
+    result = list(source)
+    assert [document.labels[0] for document in result] == ["Arabic"] * 2 + ["French"] * 2 + ["Scots Gaelic"] * 2
+    assert "".join(document.before + document.source for document in result) == "".join(NAMES.values())
+    written = "".join(source.write(document, ["a\tb"], [0.25]) for document in result) + source.rest
     assert written == (
         "a b\t0.2500\tKhoury\na b\t0.2500\tNahas\na b\t0.2500\tAbel\r\na b\t0.2500\tÉtienne\r\n"
         "a b\t0.2500\tSmith\n\na b\t0.2500\tRoss"
@@ -50,14 +49,14 @@ def test_the_format_can_be_said(location: str, tmp_path: Path) -> None:
 @given(st.text(st.sampled_from("ab \r\n.é"), max_size=30))
 def test_any_lines_are_read_and_stand_in_what_is_written(text: str) -> None:
     source = DocumentSource(Lines([text], "names/Arabic.txt.xz"), format="class-files") if text.strip() else None
-    found = list(source or [])
+    result = list(source or [])
     rest = source.rest if source else text
-    assert "".join(document.before + document.source for document in found) + rest == text
-    assert [document.texts[0] for document in found] == [line for line in _lines(text) if line.strip(" \r")]
-    assert {document.labels for document in found} <= {("Arabic",)}
+    assert "".join(document.before + document.source for document in result) + rest == text
+    assert [document.texts[0] for document in result] == [line for line in _lines(text) if line.strip(" \r")]
+    assert {document.labels for document in result} <= {("Arabic",)}
     if source:
-        written = "".join(source.write(document, ["x"]) for document in found) + rest
-        assert written == "".join(f"{document.before}x\t{document.source}" for document in found) + rest
+        written = "".join(source.write(document, ["x"]) for document in result) + rest
+        assert written == "".join(f"{document.before}x\t{document.source}" for document in result) + rest
 
 
 def _lines(text: str) -> list[str]:
@@ -104,28 +103,23 @@ def test_texts_without_labels_are_read_so_only_by_a_run_that_was_trained_so(tmp_
 
 @pytest.mark.parametrize("format", ["", "class-files"])
 @pytest.mark.parametrize("beside", [{}, {"README": "about\n\nthem\n", "LICENSE.txt": "a\n"}], ids=["alone", "readme"])
-def test_ensue_data_sees_it(format: str, beside: dict[str, str], tmp_path: Path) -> None:
-    found = summarize(folder(tmp_path / "q", QUESTIONS | beside), format=format)
-    assert isinstance(found, DocumentSummary)
-    assert (found.taken.kind, found.taken.format, found.taken.by_itself) == ("texts", "class-files", True)
-    assert (found.size, found.num_files, found.error) == (4, 2, None)
-    assert found.labels == {"Person": 2, "Place": 2}
+def test_files_of_classes_are_detected(format: str, beside: dict[str, str], tmp_path: Path) -> None:
+    detected = detect(folder(tmp_path / "q", QUESTIONS | beside), format=format)
+    assert (detected.kind, detected.format, detected.by_itself) == ("texts", "class-files", True)
 
 
-def test_bad_files_are_said_with_their_line(tmp_path: Path) -> None:
+def test_bad_files_are_reported_with_their_line(tmp_path: Path) -> None:
     folder(tmp_path, {"a.txt": "x\ny\n", "b.txt": "x\ny\0z\n"})
     with pytest.raises(DataError, match=r"b\.txt:2: a NUL character in column 2"):
         list(DocumentSource(tmp_path))
     (tmp_path / "b.txt").write_bytes(b"x\n\xff\n")
     with pytest.raises(DataError, match=r"b\.txt:2: not UTF-8"):
         list(DocumentSource(tmp_path))
-    found = summarize(tmp_path)
-    assert (found.taken.format, found.error is None) == ("class-files", False)
+    assert detect(tmp_path).format == "class-files"
     with pytest.raises(DataError, match=r"class-files has no columns"):
         DocumentSource(tmp_path, DocumentChoice(labels="x"), format="class-files", encoding="latin-1")
 
 
 def test_long_lines_are_no_texts_of_a_class(tmp_path: Path) -> None:
     folder(tmp_path, {"a.txt": "running text " * 6_000, "b.txt": "more " * 50})
-    found = summarize(tmp_path)
-    assert (found.taken.format, found.error) == ("text", None)
+    assert detect(tmp_path).format == "text"

@@ -57,11 +57,11 @@ def test_counts_and_classes(
     choice: DocumentChoice | None,
     encoding: str,
 ) -> None:
-    found = documents(shared_data / name, choice, encoding=encoding)
-    assert len(found) == count
-    counts = Counter(label for document in found for label in document.labels)
+    result = documents(shared_data / name, choice, encoding=encoding)
+    assert len(result) == count
+    counts = Counter(label for document in result for label in document.labels)
     assert counts == classes if isinstance(classes, dict) else len(counts) == classes
-    assert len({len(document.texts) for document in found}) == 1
+    assert len({len(document.texts) for document in result}) == 1
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_what_they_are_taken_for(shared_data: Path, name: str, shown: str) -> No
         ("sick/SICK_train.txt.xz", 'label: it may be column 4 "relatedness_score", column 5 "entailment_judgment"; '),
         (
             "mr/rt-polarity.all.xz",
-            ":32: not UTF-8 (byte 0xe9 in column 19); Windows' Western European is --encoding cp1252",
+            ":32: not UTF-8 (byte 0xe9 in column 19); for Windows' Western European try --encoding cp1252",
         ),
-        ("tinyshakespeare/input.txt.xz", "no labels found; --format (in training --set data.format="),
+        ("tinyshakespeare/input.txt.xz", "no labels found; set --format (in training --set data.format="),
         ("samsum/test.csv.xz", "cannot tell which is the label: none of"),
     ],
 )

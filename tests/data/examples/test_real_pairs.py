@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.detection.kind import take
+from ensue.data.detection.kind import detect
 from ensue.data.examples import PairSource, with_references
-from ensue.data.survey.measurement import summarize
-from ensue.data.survey.pair_survey import PairSummary
 from ensue.errors import DataError
 
 pytestmark = pytest.mark.slow
@@ -44,7 +42,7 @@ def test_all_pairs_are_read(
     shared_data: Path, names: list[str], format: str, count: int, sources: int, references: int
 ) -> None:
     place = location(shared_data, *names)
-    assert take(place)[:2] == ("pairs", format)
+    assert detect(place)[:2] == ("pairs", format)
     pairs = list(PairSource(place))
     assert (len(pairs), {(len(pair.sources), len(pair.targets)) for pair in pairs}) == (count, {(sources, references)})
 
@@ -60,14 +58,3 @@ def test_a_lost_line_is_found(shared_data: Path, tmp_path: Path) -> None:
         (tmp_path / "a.de").write_bytes(b"".join(target[: lost - 1] + target[lost:]))
         with pytest.raises(DataError, match=f"a line is missing at about line {lost:,}"):
             list(PairSource(f"{tmp_path / 'a.en'},{tmp_path / 'a.de'}"))
-
-
-def test_what_is_wrong_with_published_data(shared_data: Path) -> None:
-    against = location(shared_data, *(name.format("test", "") for name in ENJA))
-    summary = summarize(location(shared_data, *(name.format("train", ".xz") for name in ENJA)), against=against)
-    assert isinstance(summary, PairSummary)
-    assert summary.overlap is not None
-    assert (len(summary.overlap.sources), summary.overlap.num_pairs) == (60, 0)
-    summary = summarize(location(shared_data, *MULTI30K))
-    assert isinstance(summary, PairSummary)
-    assert [(odd.place.line, odd.target) for odd in summary.odd] == [(16510, 2), (16664, 2)]

@@ -1,4 +1,4 @@
-"""What is written by the formats' own writers comes back, and whatever else is written ends in pairs or one line."""
+"""Round trips of pairs in every format, and arbitrary text, which is read or refused in one line."""
 
 import csv
 import io
@@ -93,11 +93,11 @@ def test_there_are_as_many_sources_as_lines(rows: list[str]) -> None:
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(SIGNS, max_size=30).map("".join), st.booleans())
 def test_whatever_is_written_ends_in_pairs_or_one_line(format: str, text: str, is_labeled: bool) -> None:
-    said = ""
+    output = ""
     try:
         for pair in PairSource(Lines([text], "a"), format=format, is_labeled=is_labeled):
             assert bool(pair.targets) == is_labeled
             assert not is_labeled or any(map(str.strip, pair.sources))
     except DataError as error:
-        said = str(error)
-    assert "\n" not in said
+        output = str(error)
+    assert "\n" not in output

@@ -1,4 +1,4 @@
-"""CSV with semicolons: told from CSV with commas by its rows, read, and written back byte for byte."""
+"""CSV with semicolons: detection, reading, and writing back byte for byte."""
 
 import csv
 import io
@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.detection.formats import csv_format
+from ensue.data.detection.format_table import csv_format
+from ensue.data.detection.kind import detect
 from ensue.data.examples import DocumentLayout, DocumentSource, PairSource
 from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
-from ensue.data.records.quoting import announced_delimiter, seen_delimiter
-from ensue.data.survey.document_survey import DocumentSummary
-from ensue.data.survey.measurement import summarize
+from ensue.data.records.quoting import announced_delimiter, detect_delimiter
 from ensue.errors import DataError
 
 EXPORT = 'text;label;price\r\n"Gut; sehr, sehr ""gut""";pos;1,50\r\nSchlecht, leider;neg;2,00\r\nNa ja;neg;0,75\r\n'
@@ -35,7 +34,7 @@ EXPORT = 'text;label;price\r\n"Gut; sehr, sehr ""gut""";pos;1,50\r\nSchlecht, le
     ],
 )
 def test_the_delimiter_is_the_one_that_makes_rows_of_one_width(text: str, delimiter: str) -> None:
-    assert seen_delimiter(Lines([text], "x"), "x") == delimiter
+    assert detect_delimiter(Lines([text], "x"), "x") == delimiter
 
 
 def test_an_export_is_read_and_written_back(tmp_path: Path) -> None:
@@ -43,13 +42,13 @@ def test_an_export_is_read_and_written_back(tmp_path: Path) -> None:
     path.write_bytes(EXPORT.encode())
     for format in ("", "csv", "csv-semicolon"):
         source = DocumentSource(path, format=format)
-        found = list(source)
+        result = list(source)
         assert str(source.layout) == 'csv-semicolon with a header, label: column 2 "label", text: column 1 "text"'
-        assert [document.texts + document.labels for document in found] == [
+        assert [document.texts + document.labels for document in result] == [
             ('Gut; sehr, sehr "gut"', "pos"), ("Schlecht, leider", "neg"), ("Na ja", "neg"),
         ]  # fmt: skip
-        assert "".join(source.write(document, document.labels) for document in found) + source.rest == EXPORT
-    changed = "".join(source.write(document, ["a;b, c"], [0.5]) for document in found)
+        assert "".join(source.write(document, document.labels) for document in result) + source.rest == EXPORT
+    changed = "".join(source.write(document, ["a;b, c"], [0.5]) for document in result)
     rows = list(csv.reader(io.StringIO(changed), delimiter=";"))
     assert rows[0] == ["text", "label", "price", "probability"]
     assert [row[1:] for row in rows[1:]] == [["a;b, c", price, "0.5000"] for price in ("1,50", "2,00", "0,75")]
@@ -68,9 +67,9 @@ def test_what_python_writes_is_read_and_written_back(
     writer = csv.writer(buffer, delimiter=delimiter, quoting=quoting, lineterminator="\n")
     writer.writerows([("text", "label"), *rows])
     source = DocumentSource(Lines([buffer.getvalue()], "x"), DocumentChoice(is_labeled=False), format=format)
-    found = list(source)
-    assert [(*document.texts, *document.labels) for document in found] == rows
-    assert "".join(source.write(document, document.labels) for document in found) == buffer.getvalue()
+    result = list(source)
+    assert [(*document.texts, *document.labels) for document in result] == rows
+    assert "".join(source.write(document, document.labels) for document in result) == buffer.getvalue()
 
 
 def test_a_run_reads_files_of_both_kinds(tmp_path: Path) -> None:
@@ -82,26 +81,23 @@ def test_a_run_reads_files_of_both_kinds(tmp_path: Path) -> None:
     assert (document.texts, document.labels) == (("a, b",), ("y",))
 
 
-def test_ensue_data_sees_it(tmp_path: Path) -> None:
+def test_semicolons_are_detected(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(EXPORT)
     for format in ("", "csv"):
-        found = summarize(tmp_path / "a.csv", format=format)
-        assert isinstance(found, DocumentSummary)
-        assert (found.layout.format, found.size, found.error) == ("csv-semicolon", 3, None)
-        assert found.taken.by_itself
-        assert list(found.columns.counts) == ["1", "2", "3"]
+        detected = detect(tmp_path / "a.csv", format=format)
+        assert (detected.kind, detected.format, detected.by_itself) == ("texts", "csv-semicolon", True)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (EXPORT + "a;b\n", r"x:5: 2 columns; expected 3 as in line 1"),
-        (EXPORT + '"a"b;c;d\n', r"x:5: expected a semicolon behind the closing quote, found 'b;c;d'"),
+        (EXPORT + '"a"b;c;d\n', r"x:5: expected a semicolon after the closing quote, found 'b;c;d'"),
         (EXPORT + 'a;"b;c\n', r"x:5: the quote that opens here is not closed"),
         (EXPORT + "a;;c\n", r"x:5: no label in column 2"),
     ],
 )
-def test_wrong_rows_are_said_with_their_line(text: str, message: str) -> None:
+def test_wrong_rows_are_reported_with_their_line(text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         list(DocumentSource(Lines([text], "x"), format="csv"))
 
@@ -119,9 +115,9 @@ def test_a_first_line_names_the_delimiter_as_excel_does() -> None:
     ):
         assert csv_format(Lines([text], "x.csv")) == format
     source = DocumentSource(Lines(["sep=;\r\n" + EXPORT], "stdin"))
-    found = list(source)
-    assert [document.line for document in found] == [3, 4, 5]
-    assert "".join(source.write(document, document.labels) for document in found) + source.rest == "sep=;\r\n" + EXPORT
+    result = list(source)
+    assert [document.line for document in result] == [3, 4, 5]
+    assert "".join(source.write(document, document.labels) for document in result) + source.rest == "sep=;\r\n" + EXPORT
     sides = 'sep=;\nsource;target\n"a;b";c\n'
     assert [pair[:2] for pair in PairSource(Lines([sides], "stdin"))] == [(("a;b",), ("c",))]
     assert announced_delimiter("sep=; a text") == announced_delimiter("a\n") == ""

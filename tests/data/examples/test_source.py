@@ -1,4 +1,4 @@
-"""Several files of labeled texts, or of sentences, read and written together: each by its own columns, or refused."""
+"""Several files read together, each with its own columns, and written back."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,9 +75,9 @@ def test_files_are_written_as_one(texts: tuple[str, ...], suffix: str, expected:
         with pytest.raises(DataError, match="predict them one by one"):
             list(source.as_one(records()))
         return
-    found = "".join(source.as_one(records()))
-    assert found == expected
-    (tmp_path / f"one{suffix}").write_bytes(found.encode())
+    result = "".join(source.as_one(records()))
+    assert result == expected
+    (tmp_path / f"one{suffix}").write_bytes(result.encode())
     assert [document.labels for document in DocumentSource(tmp_path / f"one{suffix}", like=RUN)] == [("NEW",)] * 2
 
 
@@ -111,13 +111,13 @@ def test_a_file_without_a_column_is_refused_before_the_first_document(
 def test_files_of_several_formats_are_refused(tmp_path: Path) -> None:
     folder(tmp_path, "label\ttext\na\tone\n")
     (tmp_path / "b.csv").write_text("label,text\na,one\n")
-    with pytest.raises(DataError, match=r"b\.csv: it looks like csv, but .*0\.tsv like tsv; a glob chooses"):
+    with pytest.raises(DataError, match=r"b\.csv: looks like csv, but .*0\.tsv looks like tsv; select files"):
         DocumentSource(tmp_path, like=RUN)
     other = tmp_path / "sentences"
     other.mkdir()
     (other / "a.conll").write_text("Ann NN O\n\nIt PRP O\n")
     (other / "b.txt").write_text("Ann sees Lima\n")  # whose last word would have been replaced by a label
-    with pytest.raises(DataError, match=r"b\.txt: it looks like text, but .*a\.conll like columns"):
+    with pytest.raises(DataError, match=r"b\.txt: looks like text, but .*a\.conll looks like columns"):
         SentenceSource(other)
     assert len(list(SentenceSource(other, format="columns"))) == 3
 
@@ -141,11 +141,11 @@ def test_sentences_and_what_stands_behind_them_are_the_file(text: str, format: s
     for mark, of in (("-DOCSTART- O", "columns"), ("# newdoc", "conllu"), ("# x", "conllu")):
         text = text if format == of else text.replace(mark, "")
     source = SentenceSource(Lines([text], "stdin"), format=format)
-    found = list(source)
+    result = list(source)
     if format == "text":
-        assert "".join(sentence.source.text for sentence in found) == text
+        assert "".join(sentence.source.text for sentence in result) == text
     else:
-        assert found == []
+        assert result == []
         assert source.rest == text
 
 
@@ -242,8 +242,8 @@ def test_a_file_is_opened_once_for_its_format_and_the_first_reading(
     source = kind(path)
     if isinstance(source, SentenceSource):
         assert source.first() is not None
-    found = list(source)
-    assert found
+    result = list(source)
+    assert result
     assert opened == [path]
-    assert list(source) == found
+    assert list(source) == result
     assert opened == [path, path]

@@ -1,4 +1,4 @@
-"""What files are taken for: formats, headers, labels and texts, and what is no guess but an error."""
+"""Detection of headers and of the columns of label and texts, and errors of ambiguous tables."""
 
 import re
 from pathlib import Path
@@ -56,15 +56,15 @@ def test_without_labels_the_first_word_is_one_only_if_it_was_in_the_run() -> Non
         ("Intent|query", 1, [2]),
     ],
 )
-def test_columns_are_told_by_their_names(header: str, labels: int, texts: list[int]) -> None:
+def test_columns_are_reported_by_their_names(header: str, labels: int, texts: list[int]) -> None:
     names = header.split("|")
     body = "|".join("x" for _ in names)
     for rows in ([header], [header, body]):
-        found = layout(table(*rows))
-        assert found.header
-        assert found.labels == Column(labels, names[labels - 1])
-        assert found.texts == tuple(Column(number, names[number - 1]) for number in texts)
-        assert found.joined == ("title" in names)
+        result = layout(table(*rows))
+        assert result.header
+        assert result.labels == Column(labels, names[labels - 1])
+        assert result.texts == tuple(Column(number, names[number - 1]) for number in texts)
+        assert result.joined == ("title" in names)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_columns_are_told_by_their_names(header: str, labels: int, texts: list[i
         (["正|这部电影很好看", "反|我不喜欢这部电影", "正|很好看的电影"], False, 1, [2]),
     ],
 )
-def test_columns_are_told_by_what_is_in_them(rows: list[str], header: bool, labels: int, texts: list[int]) -> None:
-    found = layout(table(*rows))
-    assert found.header == header
-    assert found.labels is not None
-    assert (found.labels.number, [column.number for column in found.texts]) == (labels, texts)
+def test_columns_are_reported_by_what_is_in_them(rows: list[str], header: bool, labels: int, texts: list[int]) -> None:
+    result = layout(table(*rows))
+    assert result.header == header
+    assert result.labels is not None
+    assert (result.labels.number, [column.number for column in result.texts]) == (labels, texts)
 
 
 def test_a_person_says_it_by_name_or_number() -> None:
@@ -104,7 +104,7 @@ def test_a_person_says_it_by_name_or_number() -> None:
         (
             table(*numbered("{label}|{label}|{text}")),
             DocumentChoice(),
-            r"label: it may be column 1, column 2; --set data\.labels=\.\.\. names it",
+            r"label: it may be column 1, column 2; --set data\.labels=1 or --set data\.labels=2 names it",
         ),
         (
             table(*numbered("{label}|{text}|{text}")),
@@ -137,7 +137,7 @@ def test_columns_need_a_format_that_has_them() -> None:
         layout("1 a\n1 b\n", format="jsn")
 
 
-def test_json_keys_are_told_as_columns_are() -> None:
+def test_json_keys_are_reported_as_columns_are() -> None:
     objects = '{"id": 7, "text": "a b", "rating": 2, "label": "x"}\n{"text": "c"}\n'
     assert layout(objects, name="x.json") == DocumentLayout("json", (Column(0, "text"),), Column(0, "label"))
     other = "".join(
@@ -157,8 +157,8 @@ def test_a_later_file_is_read_like_the_run(tmp_path: Path) -> None:
     run = DocumentLayout.from_json(DocumentSource(train, DocumentChoice(("satz",), "art")).layout.to_json())
     assert run == DocumentLayout("csv", (Column(2, "satz"),), Column(1, "art"), header=True)
     for path in (later, objects):
-        found = list(DocumentSource(path, like=run))
-        assert [(document.labels, document.texts) for document in found] == [(("y",), ("g h",))]
+        result = list(DocumentSource(path, like=run))
+        assert [(document.labels, document.texts) for document in result] == [(("y",), ("g h",))]
     unlabeled = DocumentSource(bare, DocumentChoice(is_labeled=False), like=run)
     assert unlabeled.layout == DocumentLayout("csv", (Column(1, "satz"),), None, header=True)
     assert [document.texts for document in unlabeled] == [("g h",)]
@@ -197,9 +197,42 @@ def test_a_header_with_a_name_twice_is_a_header() -> None:
     ):
         find_columns(REPEATED, DocumentChoice(texts=("Text",)), "x")
     chosen = find_columns(REPEATED, DocumentChoice(texts=("2",)), "x")
-    assert chosen == (True, Column(3, "Label"), (Column(2),), False, None)
+    assert chosen == (True, Column(3, "Label"), (Column(2),), False, None, ())
     others = [["n", "n", "Text", "Label"], *([str(n), str(n), *row[:1], row[2]] for n, row in enumerate(REPEATED[1:]))]
-    assert find_columns(others, DocumentChoice(), "x") == (True, Column(4, "Label"), (Column(3, "Text"),), False, None)
+    assert find_columns(others, DocumentChoice(), "x") == (
+        True,
+        Column(4, "Label"),
+        (Column(3, "Text"),),
+        False,
+        None,
+        (),
+    )
     unknown = [["Notiz", "Notiz", "Art"], *REPEATED[1:]]
     with pytest.raises(DataError, match='2 columns are named "Notiz"'):
         find_columns(unknown, DocumentChoice(), "x")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Kategorie Datum Beschreibung", "Klasse Nr Text", "Etikett Datum Nachricht", "catégorie date texte",
+        "Classe date Contenu", "étiquette id TEXTE", "etiqueta fecha texto", "categoría fecha contenido",
+        "categoria data testo", "类别 日期 文本", "标签 日期 内容", "ラベル 日付 テキスト", "カテゴリ 日付 本文",
+        "метка дата текст", "Категория дата Текст", "klasa data tekst", "label date text",
+    ],
+)  # fmt: skip
+def test_headers_in_other_languages(header: str) -> None:
+    """The column between the two is constant, as a date of an export is."""
+    rows = [header.split(), *(["Login" if n % 3 else "Abo", "1.1.2027", f"so many words {n}"] for n in range(60))]
+    layout = find_columns(rows, DocumentChoice(), "x.csv")
+    assert layout.header
+    assert layout.labels is not None
+    assert (layout.labels.number, [column.number for column in layout.texts]) == (1, [3])
+
+
+def test_two_candidates_are_named_with_their_commands() -> None:
+    rows = [["Sparte", "am Tag"], *([str(n % 2), str(n % 3)] for n in range(60))]
+    with pytest.raises(DataError) as error:
+        find_columns([[*row, "some more words here"] for row in rows], DocumentChoice(header=True), "x.csv")
+    assert error.value.in_options().endswith("--set data.labels=Sparte or --set 'data.labels=am Tag' names it")
+    assert error.value.with_options().in_options().endswith("--labels Sparte or --labels 'am Tag' names it")

@@ -1,4 +1,4 @@
-"""Writing labeled texts back: the label changes and nothing else does."""
+"""Writing of labeled texts: nothing changes except the label."""
 
 import json
 from pathlib import Path
@@ -27,9 +27,9 @@ def rewritten(
     text: str, layout: DocumentLayout, labels: list[tuple[str, ...]], probabilities: tuple[float, ...] = ()
 ) -> str:
     """The text with these labels in the place of its own."""
-    found = list(read_documents(Lines([text], "x"), layout, is_labeled=False))
+    result = list(read_documents(Lines([text], "x"), layout, is_labeled=False))
     return "".join(
-        write_document(document, layout, new, probabilities) for document, new in zip(found, labels, strict=True)
+        write_document(document, layout, new, probabilities) for document, new in zip(result, labels, strict=True)
     )
 
 
@@ -120,8 +120,8 @@ def test_the_label_is_put_in_and_all_else_is_untouched(
     ids=["tsv", "tsv without header", "csv", "json", "plain"],
 )
 def test_columns_that_are_missing_come_at_the_end(text: str, layout: DocumentLayout, expected: str) -> None:
-    found = list(read_documents(Lines([text], "x"), layout, is_labeled=False))
-    assert "".join(write_document(document, layout, ("x",), (0.98765432,)) for document in found) == expected
+    result = list(read_documents(Lines([text], "x"), layout, is_labeled=False))
+    assert "".join(write_document(document, layout, ("x",), (0.98765432,)) for document in result) == expected
 
 
 def test_several_labels_are_joined_as_they_are_read() -> None:
@@ -171,15 +171,17 @@ def test_round_trips(name: str, rows: list[tuple[str, str, str]]) -> None:
     column = Column(0, "text") if name == "json" else Column(1)
     layout = DocumentLayout(name, (column,), Column(0, "label") if name == "json" else Column(2))
     file = "".join(FORMS[name](label, text) for label, text, _ in rows)
-    found = list(read_documents(Lines([file], "x"), layout))
-    assert [(document.labels, document.texts) for document in found] == [((label,), (text,)) for label, text, _ in rows]
+    result = list(read_documents(Lines([file], "x"), layout))
+    assert [(document.labels, document.texts) for document in result] == [
+        ((label,), (text,)) for label, text, _ in rows
+    ]
     new = rewritten(file, layout, [(label,) for _, _, label in rows])
     again = list(read_documents(Lines([new], "x"), layout))
     assert [document.labels for document in again] == [(label,) for _, _, label in rows]
     assert [(document.texts, document.line) for document in again] == [
-        (document.texts, document.line) for document in found
+        (document.texts, document.line) for document in result
     ]
-    own = rewritten(new, layout, [document.labels for document in found])
+    own = rewritten(new, layout, [document.labels for document in result])
     assert rewritten(own, layout, [document.labels for document in again]) == new
 
 
@@ -201,9 +203,9 @@ def test_a_document_is_a_value() -> None:
 )
 def test_labels_with_white_space_come_back_as_they_were(text: str, name: str, labels: list[str]) -> None:
     layout = DocumentLayout(name, (Column(1),), Column(2)) if name == "tsv" else DocumentLayout(name)
-    found = list(read_documents(Lines([text], "x"), layout))
-    assert [document.labels for document in found] == [(label,) for label in labels]
+    result = list(read_documents(Lines([text], "x"), layout))
+    assert [document.labels for document in result] == [(label,) for label in labels]
     for order in (labels, labels[::-1]):
         again = list(read_documents(Lines([rewritten(text, layout, [(label,) for label in order])], "x"), layout))
         assert [document.labels for document in again] == [(label,) for label in order]
-        assert [document.texts for document in again] == [document.texts for document in found]
+        assert [document.texts for document in again] == [document.texts for document in result]

@@ -1,4 +1,4 @@
-"""Columns of words and labels: what is read is what was put there, and what is written is the file."""
+"""Columns of words and labels: reading, and writing back byte for byte."""
 
 from itertools import repeat
 from pathlib import Path

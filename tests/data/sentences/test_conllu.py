@@ -1,4 +1,4 @@
-"""CoNLL-U: what are words and what is not, and that all of it is still there when one column was written."""
+"""CoNLL-U: words, multiword tokens, keys, and writing of one column."""
 
 import pytest
 from hypothesis import given

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.lines import Lines
-from ensue.data.sentences.formats import FORMATS, PlainText, format_class
 from ensue.data.sentences.sentence import Sentence, joined
-from ensue.data.sentences.source import SentenceSource
+from ensue.data.sentences.source import FORMATS, PlainText, SentenceSource, format_class
 from ensue.errors import DataError, RecipeError
 
 CONLLU = "# text = a\n1\ta" + "\t_" * 8 + "\n\n"

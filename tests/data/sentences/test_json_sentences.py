@@ -1,4 +1,4 @@
-"""JSON lines: tokens with labels, texts with spans, and every other key left as it stands in the file."""
+"""JSON: tokens with labels, texts with spans, and writing without other changes."""
 
 import json
 from typing import Any
@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ensue.data.lines import Lines
-from ensue.data.sentences.json_sentences import HIDDEN, LABEL_KEYS, TOKEN_KEYS, JsonSentences
+from ensue.data.records.json_objects import LABEL_KEYS, TOKEN_KEYS
+from ensue.data.sentences.json_sentences import HIDDEN, JsonSentences
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
 from ensue.text.schemes import Span
@@ -243,7 +244,7 @@ def test_offsets_are_code_points() -> None:
         (line(tokens="a b"), '"tokens" must be a list of strings'),
         (line(text=3), '"text" must be a list of strings or a text'),
         (line(tokens=["a", "b"], labels=["O"]), '"labels" has 1 entries for 2 tokens'),
-        (line(tokens=["a"], tags=[None]), '"tags" has entries that are no strings'),
+        (line(tokens=["a"], tags=[None]), '"tags" has entries that are not strings'),
         (line(tokens=["\ud83d"]), "half of a character (the lone surrogate \\ud83d)"),
         (line(text="Ann", spans=[[0, 4, "X"]]), 'the span [0, 4, "X"] is not in the text, which has 3 characters'),
         (
@@ -259,7 +260,7 @@ def test_offsets_are_code_points() -> None:
         (line(text="Ann", spans=[[0, 2, ""]]), 'the span [0, 2, ""] has an empty label'),
         (
             line(text="Ann x", spans=[[0, 4, "X"], [3, 5, "Y"]]),
-            'the spans [0, 4, "X"] and [3, 5, "Y"] overlap; the recipe tag-nested learns such spans',
+            'the spans [0, 4, "X"] and [3, 5, "Y"] overlap; the recipe tag-nested learns overlapping spans',
         ),
         (line(text="A  x", spans=[[1, 3, "X"]]), 'the span [1, 3, "X"] holds nothing but blanks'),
         (

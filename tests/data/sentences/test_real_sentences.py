@@ -1,4 +1,4 @@
-"""The readers on real files: the published numbers of sentences and words, and every byte back."""
+"""Published treebanks and corpora: numbers of sentences and words, and byte-exact round trips."""
 
 import lzma
 from pathlib import Path
@@ -51,20 +51,20 @@ def test_published_sizes_and_round_trip(shared_data: Path, name: str) -> None:
 
 def test_running_text_of_a_treebank(shared_data: Path) -> None:
     """Nearly all words are found again in the running text, whose spelling the comments repeat."""
-    format, gold, found, both, sentences, same = Conllu(), 0, 0, 0, 0, 0
+    format, gold, result, both, sentences, same = Conllu(), 0, 0, 0, 0, 0
     for sentence in SentenceSource(shared_data / "ud_english_ewt/en_ewt-ud-dev.conllu.xz"):
         surface = format.surface(sentence)
         comment = next(line for line in sentence.source.text.split("\n") if line.startswith("# text = "))
         sentences += 1
         same += comment.removeprefix("# text = ") == surface.text
         words = {(token.start, token.end) for token in tokens(surface.text, "treebank")}
-        gold, found, both = (
+        gold, result, both = (
             gold + len(sentence.words),
-            found + len(words),
+            result + len(words),
             both + len(words & set(surface.offsets)),
         )
     assert same == sentences == 2_001
-    assert 2 * both / (gold + found) > 0.985
+    assert 2 * both / (gold + result) > 0.985
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_running_text_of_a_treebank(shared_data: Path) -> None:
         ("glove.6B.100d.sample.txt", 100, 100),
         ("glove.840B.300d.head600.txt.xz", 596, 300),  # four of 600 words are empty
         ("glove.walkthroughs.50d.txt.xz", 8_064, 50),
-        ("pang_lee_polarity_fasttext.vec.xz", 1_689, 100),  # five of 1,694 are no UTF-8
+        ("pang_lee_polarity_fasttext.vec.xz", 1_689, 100),  # five of 1,694 are not UTF-8
         ("lee_fasttext.vec.xz", 1_762, 10),
     ],
 )
 def test_vectors(shared_data: Path, name: str, words: int, dimension: int) -> None:
-    found, matrix = read_vectors(shared_data / "static_vectors" / name)
-    assert (len(found), matrix.shape) == (words, (words, dimension))
+    result, matrix = read_vectors(shared_data / "static_vectors" / name)
+    assert (len(result), matrix.shape) == (words, (words, dimension))
     chosen, part = read_vectors(shared_data / "static_vectors" / name, {"of", "no such word"})
     assert chosen == ["of"]
-    assert (part[0] == matrix[found.index("of")]).all()
+    assert (part[0] == matrix[result.index("of")]).all()

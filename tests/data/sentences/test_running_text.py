@@ -1,4 +1,4 @@
-"""The text of a treebank with the labels that cut it, and the way back."""
+"""Running text of a treebank with labels of its words and sentences, and back."""
 
 import random
 import time
@@ -7,7 +7,7 @@ import pytest
 
 from ensue.data.lines import Lines
 from ensue.data.sentences.conllu import Conllu, pieces
-from ensue.data.sentences.running_text import LONGEST, RunningText, cut_sentences, cut_text, running_text
+from ensue.data.sentences.running_text import MAX_CHARACTERS, RunningText, cut_sentences, cut_text, running_text
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
 
@@ -38,8 +38,8 @@ def read(text: str) -> list[Sentence]:
 
 
 def tokens(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:
-    found = Conllu().read(Lines([text], "y"))
-    return [[(piece.form, tuple(piece.words)) for piece in pieces(sentence.source.text)] for sentence in found]
+    result = Conllu().read(Lines([text], "y"))
+    return [[(piece.form, tuple(piece.words)) for piece in pieces(sentence.source.text)] for sentence in result]
 
 
 def test_the_labels_of_a_treebank_by_hand() -> None:
@@ -79,21 +79,21 @@ def test_a_token_of_many_words_is_read_in_little_time() -> None:
 
 @pytest.mark.slow
 def test_a_long_paragraph_is_read_in_time_with_its_length_and_not_held() -> None:
-    start, found = time.process_time(), 0
+    start, result = time.process_time(), 0
     chunks = iter(["This is a sentence of a corpus. 😀\n"] * 160_000)
     parts = FORMAT.read(Lines(chunks, "x"))
     assert len(next(parts).words) + len(next(chunks)) > 1_000
     for part in parts:
         assert len(part.words) <= 2_000
         assert (part.line, part.document) == (1, 0)
-        found += len(part.words)
-    assert found > 5_000_000
+        result += len(part.words)
+    assert result > 5_000_000
     assert time.process_time() - start < 10
 
 
 def test_wide_blanks_alone_are_no_paragraph() -> None:
-    found = read("a\n\n\u3000\n\nb\n")
-    assert [("".join(part.words), part.document) for part in found] == [("a", 0), ("b", 1)]
+    result = read("a\n\n\u3000\n\nb\n")
+    assert [("".join(part.words), part.document) for part in result] == [("a", 0), ("b", 1)]
 
 
 def test_any_labels_keep_every_character() -> None:
@@ -101,26 +101,26 @@ def test_any_labels_keep_every_character() -> None:
     for _ in range(200):
         text = " ".join("".join(choose.choices("ab .é", k=30)).split())
         labels = choose.choices(["inside", "blank", "word", "token", "sentence", "nonsense"], k=len(text))
-        found = cut_text(text, labels)
-        assert all(token.form == text[token.start : token.end] for sentence in found for token in sentence)
-        assert "".join(token.form for one in found for token in one).replace(" ", "") == text.replace(" ", "")
-        assert not any(token.form[:1].isspace() or not token.form for one in found for token in one)
-        assert all("".join(token.words) == token.form for one in found for token in one)
+        result = cut_text(text, labels)
+        assert all(token.form == text[token.start : token.end] for sentence in result for token in sentence)
+        assert "".join(token.form for one in result for token in one).replace(" ", "") == text.replace(" ", "")
+        assert not any(token.form[:1].isspace() or not token.form for one in result for token in one)
+        assert all("".join(token.words) == token.form for one in result for token in one)
 
 
 def test_raw_text_is_read_by_paragraphs_and_long_ones_in_parts() -> None:
     first, second = read("One  two\nthree.\n\n\n  Four \t\n")
     assert ("".join(first.words), "".join(second.words)) == ("One two three.", "Four")
     assert (first.document, second.document, second.line) == (0, 1, 4)
-    text = "A sentence of some words. " * (3 * LONGEST // 26)
+    text = "A sentence of some words. " * (3 * MAX_CHARACTERS // 26)
     parts = read(text)
     assert len({part.document for part in parts}) == 1
     assert len(parts) > 2
-    assert all(len(part.words) <= LONGEST and part.words[-1] == "." for part in parts)
+    assert all(len(part.words) <= MAX_CHARACTERS and part.words[-1] == "." for part in parts)
     assert " ".join("".join(part.words) for part in parts) == text.strip()
     with pytest.raises(DataError, match="x:4: this is plain text"):
         FORMAT.labels(second)
-    unbroken = read("x" * (LONGEST + 5))
-    assert [len(part.words) for part in unbroken] == [LONGEST, 5]
-    (cut,) = cut_sentences(unbroken[0], ["inside"] * LONGEST)
+    unbroken = read("x" * (MAX_CHARACTERS + 5))
+    assert [len(part.words) for part in unbroken] == [MAX_CHARACTERS, 5]
+    (cut,) = cut_sentences(unbroken[0], ["inside"] * MAX_CHARACTERS)
     assert cut.conllu().endswith("SpaceAfter=No\n\n")

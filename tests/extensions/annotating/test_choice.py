@@ -12,35 +12,39 @@ from ensue.data.examples import DocumentSource
 from ensue.data.examples.layout import DocumentChoice
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
-from ensue.extensions.annotating.tools import FORMATS
+from ensue.extensions.annotating.choice import draw_diverse, text_vectors
+from ensue.extensions.annotation_formats.writers import FORMATS, Prediction, as_text
 from ensue.library import load
-from ensue.tasks.contract.choice import Candidate, drawn, text_vectors
 from kept_runs.make import unpacked
 
-SPANS = Candidate(("Anna 😀 sees Lima",), (), ((0, 4, "PER"), (12, 16, "LOC")), 0.5, np.ones(1, np.float32))
-LABELED = Candidate(("good",), ("pos",), None, 0.75, np.ones(2, np.float32))
-PAIR = Candidate(("one", "two"), ("neg",), None, 0.75, np.ones(2, np.float32))
+SPANS = Prediction(("Anna 😀 sees Lima",), (), ((0, 4, "PER", None), (12, 16, "LOC", None)), 0.5)
+LABELED = Prediction(("good",), ("pos",), None, 0.75)
+PAIR = Prediction(("one", "two"), ("neg",), None, 0.75)
 
 
-def test_what_says_the_same_comes_last() -> None:
+def text(format: str, rows: list[Prediction], names: list[str]) -> str:
+    return "".join(as_text((FORMATS[format](row, names) for row in rows), is_array=format == "label-studio"))
+
+
+def test_equal_texts_are_chosen_last() -> None:
     texts = np.eye(4, dtype=np.float32)[[0, 0, 1, 2, 3]]
     residuals = np.array([[0.5], [0.5], [0.4], [0.0], [0.3]], np.float32)
     for seed in range(5):
-        found = drawn(texts, residuals, 5, seed)
+        found = draw_diverse(texts, residuals, 5, seed)
         assert found[0] in (0, 1)
         assert found[-1] == 1 - found[0]
         assert sorted(found) == [*range(5)]
-        assert found == drawn(texts, residuals, 9, seed)
+        assert found == draw_diverse(texts, residuals, 9, seed)
 
 
-def test_places_are_drawn_as_k_means_draws_centers() -> None:
+def test_texts_are_drawn_by_k_means_plus_plus() -> None:
     """By the squared distance of outer products to the nearest one that is drawn, written out."""
     draw = np.random.default_rng(0)
     texts, residuals = draw.standard_normal((6, 3)).astype(np.float32), draw.standard_normal((6, 2)).astype(np.float32)
     outer = np.einsum("nd,nk->ndk", texts, residuals).reshape(6, -1).astype(np.float64)
     first = int((outer**2).sum(1).argmax())
     distances = ((outer - outer[first]) ** 2).sum(1)
-    seconds = [drawn(texts, residuals, 2, seed)[1] for seed in range(500)]
+    seconds = [draw_diverse(texts, residuals, 2, seed)[1] for seed in range(500)]
     shares = np.bincount(seconds, minlength=6) / 500
     assert np.abs(shares - distances / distances.sum()).max() < 0.06
 
@@ -57,7 +61,7 @@ def test_vectors_of_texts(d: int) -> None:
     assert np.isfinite(empty).all()
 
 
-def test_forms_of_tools_are_read_back(tmp_path: Path) -> None:
+def test_the_formats_of_tools_can_be_read(tmp_path: Path) -> None:
     """A person says yes to each prediction: what the tools export then."""
     path = tmp_path / "a.jsonl"
 
@@ -66,23 +70,23 @@ def test_forms_of_tools_are_read_back(tmp_path: Path) -> None:
         return [source.format.labels(sentence) for sentence in source]
 
     right = [("B-PER", "O", "O", "B-LOC")]
-    path.write_text(FORMATS["doccano"]([SPANS], []))
+    path.write_text(text("doccano", [SPANS], []))
     assert tagged() == right
-    path.write_text(FORMATS["prodigy"]([SPANS], []))
+    path.write_text(text("prodigy", [SPANS], []))
     assert tagged() == right
-    path.write_text(FORMATS["doccano"]([LABELED], ["pos", "neg"]))
+    path.write_text(text("doccano", [LABELED], ["pos", "neg"]))
     assert [document.labels for document in DocumentSource(str(path))] == [("pos",)]
-    path.write_text(FORMATS["prodigy"]([LABELED], ["pos", "neg"]))
+    path.write_text(text("prodigy", [LABELED], ["pos", "neg"]))
     source = DocumentSource(str(path), DocumentChoice(texts=("text",), labels="accept"))
     assert [(document.texts, document.labels) for document in source] == [(("good",), ("pos",))]
     path = tmp_path / "a.json"
-    path.write_text(accepted(FORMATS["label-studio"]([SPANS], [])))
+    path.write_text(accepted(text("label-studio", [SPANS], [])))
     assert tagged() == right
-    path.write_text(accepted(FORMATS["label-studio"]([LABELED, LABELED], [])))
+    path.write_text(accepted(text("label-studio", [LABELED, LABELED], [])))
     assert [document.labels for document in DocumentSource(str(path))] == [("pos",)] * 2
-    (task,) = json.loads(FORMATS["label-studio"]([PAIR], []))
+    (task,) = json.loads(text("label-studio", [PAIR], []))
     assert task["data"] == {"text1": "one", "text2": "two"}
-    assert json.loads(FORMATS["jsonl"]([LABELED], [])) == {"text": "good", "prediction": ["pos"], "probability": 0.75}
+    assert json.loads(text("jsonl", [LABELED], [])) == {"text": "good", "prediction": ["pos"], "probability": 0.75}
 
 
 def accepted(tasks: str) -> str:
@@ -117,14 +121,23 @@ WRITTEN = {
 FILES = [("tag-lstm-crf", *of) for of in DIVIDED.values()] + [("classify-lstm", *of) for of in WRITTEN.values()]
 
 
+@pytest.fixture(scope="module")
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("runs")
+    for run in ("tag-lstm-crf", "classify-lstm"):
+        unpacked(run, folder)
+    return {run: load(folder / run) for run in ("tag-lstm-crf", "classify-lstm")}
+
+
 @pytest.mark.parametrize(("run", "name", "line"), FILES, ids=[*DIVIDED, *(f"{name} of texts" for name in WRITTEN)])
-def test_texts_that_are_labeled_are_not_chosen_again(tmp_path: Path, run: str, name: str, line: Any) -> None:
+def test_texts_that_are_labeled_are_not_chosen_again(
+    tmp_path: Path, run: str, name: str, line: Any, pipelines: dict[str, Any]
+) -> None:
     """In whichever format, whose words a tokenizer may have divided."""
-    unpacked(run, tmp_path)
     pool, labeled = tmp_path / "pool.txt", tmp_path / name
     pool.write_text("".join(f"{text}\n" for text in PLAIN))
     labeled.write_text(line(1) + line(3))
-    found = load(tmp_path / run).choose(pool, 4, without=[labeled])
+    found = pipelines[run].choose(pool, 4, without=[labeled])
     assert sorted(each.texts for each in found) == [(PLAIN[0],), (PLAIN[2],)]
 
 
@@ -141,7 +154,7 @@ def test_a_run_chooses(tmp_path: Path, run: str) -> None:
     assert sorted(int(each.texts[0].split()[2]) for each in found) == [*range(3), *range(5, 20)]
     again = [[each.texts for each in pipeline.choose(pool, 4, seed=1)] for _ in range(2)]
     assert again[0] == again[1]
-    with pytest.raises(DataError, match="no text is left to choose"):
+    with pytest.raises(DataError, match="no texts remain"):
         pipeline.choose(known, 2, without=[known])
     for count, seed in ((0, 0), (-2, 0), (2, -1)):
         with pytest.raises(EnsueError, match="expected a whole number from"):

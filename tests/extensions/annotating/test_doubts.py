@@ -12,8 +12,9 @@ from ensue.errors import DataError, EnsueError
 from ensue.extensions.annotating.doubts import Doubts, doubt, ranked
 from ensue.extensions.annotating.examples import Doubt, TaggedExamples, edit_between
 from ensue.library import load
-from ensue.recipe import read_recipe
+from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.labeling.pipeline import LabelingPipeline
+from ensue.text.schemes import overlapping_spans
 from inspection.browser import browsing
 from kept_runs.make import unpacked
 
@@ -119,23 +120,111 @@ def test_a_file_is_repaired(tmp_path: Path, form: str, name: str) -> None:
     ]
 
 
+def test_a_file_of_overlapping_spans_is_repaired(tmp_path: Path) -> None:
+    """The labels of the file have another scheme than those of the model, and several tags."""
+    unpacked("tag-nested", tmp_path)
+    path = tmp_path / "a.conll"
+    labels = ["B-NP|B-PER", "E-NP|E-PER", "O", "B-NP", "I-NP", "I-NP", "I-NP", "E-NP|S-NP+|S-PER"]
+    rows = zip(["Anna", "Novak", "sees", "the", "old", "house", "of", "Lima"], labels, strict=True)
+    path.write_text(("".join(f"{word} {label}\n" for word, label in rows) + "\n") * 3)
+    pipeline = load(tmp_path / "tag-nested", kind=LabelingPipeline)
+    examples = TaggedExamples(read_recipe("tag-nested", train=str(path)))
+    found = ranked(str(path), examples, list(examples.doubts(pipeline, range(3))))
+    assert len(found.ranked) >= 3
+    assert found.repaired([False] * len(found.ranked)) == path.read_text()
+    path.write_text(found.repaired([True] * len(found.ranked)))
+    source = pipeline.source(path)
+    read = [set(overlapping_spans(source.format.labels(sentence))) for sentence in source]
+    assert read == [set(overlapping_spans(labels)) for _, labels, *_ in pipeline.label(source)]
+    assert {letter for each in found.ranked for label in each.proposed for letter in label[:1]} == set("BIES")
+
+
 def test_changes_of_texts() -> None:
     for old, new in [("a B-LOC\n", "a B-PER\n"), ("x", "x"), ("aa", "aaa"), ("O", "B-O-O"), ("", "ab")]:
         start, end, put = edit_between(old, new)
         assert old[:start] + put + old[end:] == new
 
 
-def test_what_cannot_be_doubted(tmp_path: Path) -> None:
+NAMES = ["Anna", "Bo", "Cid", "Dee", "Eve", "Fay"]
+
+
+def document(form: str, text: str, labels: list[str]) -> str:
+    """A document of an annotation tool, in which each name with a label is a span."""
+    places = [
+        (text.index(name), text.index(name) + len(name), label) for name, label in zip(NAMES, labels, strict=True)
+    ]
+    spans = [place for place in places if place[2] != "O"]
+    if form == "doccano":
+        return json.dumps({"id": 1, "text": text, "label": spans}) + "\n"
+    result = [
+        {"type": "labels", "from_name": "label", "to_name": "text", "value": {"start": a, "end": b, "labels": [label]}}
+        for a, b, label in spans[::-1]
+    ]
+    return json.dumps([{"id": 1, "data": {"text": text}, "annotations": [{"id": 2, "result": result}]}])
+
+
+@pytest.mark.parametrize("form", ["doccano", "label-studio"])
+def test_doubts_of_a_document_are_accepted_one_by_one(form: str, tmp_path: Path) -> None:
+    """Each choice of doubts gives a file with these labels alone. Words that are far apart are several doubts."""
+    text, draw, counts = " and then ".join(NAMES), Random(0), []
+    path = tmp_path / ("a.jsonl" if form == "doccano" else "a.json")
+    for _ in range(30):
+        given, other = ([draw.choice(["O", "PER", "LOC"]) for _ in NAMES] for _ in range(2))
+        given[0] = other[0] = "PER"
+        path.write_text(document(form, text, given))
+        examples = TaggedExamples(read_recipe("tag-lstm-crf", train=str(path)))
+        (sentence,) = examples.sentences
+        proposed = ["O"] * len(sentence.words)
+        proposed[::3] = [label if label == "O" else f"B-{label}" for label in other]
+        places = [place for place, label in enumerate(examples.labels[0]) if label != proposed[place]]
+        found = ranked(
+            str(path), examples,
+            [(0, each) for each in examples._doubts(sentence, 0, proposed, [0.5] * len(proposed), places)],
+        )  # fmt: skip
+        counts.append((len(found.ranked), len(places)))
+        accepted = [draw.random() < 0.5 for _ in found.ranked]
+        path.write_text(found.repaired(accepted))
+        (read,) = TaggedExamples(read_recipe("tag-lstm-crf", train=str(path))).labels
+        chosen = {n for doubt, yes in zip(found.ranked, accepted, strict=True) if yes for n, name in enumerate(NAMES)
+                  if doubt.start <= text.index(name) < doubt.end}  # fmt: skip
+        mixed = [other[n] if n in chosen else given[n] for n in range(len(NAMES))]
+        assert [label[2:] or "O" for label in read[::3]] == mixed
+    assert sum(doubts for doubts, _ in counts) > 0.6 * sum(places for _, places in counts)
+
+
+def test_a_quick_tagger_of_few_words_has_more_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, budgets = tmp_path / "a.conll", []
+
+    def stopped(recipe: Recipe, *_: object, **__: object) -> None:
+        budgets.append((recipe.train.epochs, recipe.train.steps))
+        raise DataError("stopped")
+
+    monkeypatch.setattr("ensue.extensions.annotating.doubts.train_run", stopped)
+    sentences(path, "columns")
+    longer = path.read_text() * 20
+    for content, settings in (
+        (path.read_text(), {}), (longer, {}), (longer * 4, {}),
+        (longer, {"train.epochs": 3}), (longer, {"train.steps": 2}),
+    ):  # fmt: skip
+        path.write_text(content)
+        with pytest.raises(DataError, match="stopped"):
+            doubt(path, settings=settings)
+    assert budgets == [(25, None), (10, None), (5, None), (3, None), (None, 2)]
+
+
+def test_data_without_doubts_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("It rains in Spain today.\nAnd so on and on.\n")
-    with pytest.raises(EnsueError, match="read as text; labels of sentences or of texts are doubted"):
+    with pytest.raises(EnsueError, match="read as text; expected labeled sentences or texts"):
         doubt(tmp_path / "a.txt")
     with pytest.raises(
-        EnsueError, match="doubt is for classifiers and taggers; the recipe is that of a language model"
+        EnsueError, match="expected the recipe of a classifier or tagger, found that of a language model"
     ):
         doubt(tmp_path / "a.txt", recipe="char-lstm")
     (tmp_path / "a.tsv").write_text("label\ttext\np\ta\np\ta\nn\tb\n")
-    with pytest.raises(DataError, match="2 different examples for 4 folds"):
+    with pytest.raises(DataError, match="2 distinct examples for 4 folds"):
         doubt(tmp_path / "a.tsv")
+    with pytest.raises(DataError, match=r"^the data: fold 1 of 2: nothing to learn: all 2 texts have the label"):
+        doubt([("a", "p"), ("b", "n")] * 2, folds=2)
     with pytest.raises(EnsueError, match="folds is 1; expected a whole number from 2"):
         doubt(tmp_path / "a.tsv", folds=1)
 

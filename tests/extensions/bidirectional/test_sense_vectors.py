@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import ensue
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.mapped_file import TokenFile
 from ensue.errors import RecipeError
-from ensue.extensions.bidirectional.senses import Surroundings, cluster_senses, clustered
+from ensue.extensions.bidirectional.word_uses import UseContexts, cluster_centers, cluster_senses
+from ensue.extensions.word_vectors.examples import LINE_END
+from ensue.extensions.word_vectors.recipe import SensesTable
 from ensue.recipe import Recipe, validate_recipe
-from ensue.tasks.word_vectors.examples import LINE_END
-from ensue.tasks.word_vectors.recipe import SensesTable
 from training.resuming import At, interrupt
 from training.tiny import kept, run_tiny
 
@@ -69,10 +69,9 @@ def test_a_run_of_senses_is_whole_and_resumes_to_the_same_bits(folder: Path, tmp
     assert kept(whole) == kept(parts)
 
 
-@pytest.mark.slow
-def test_what_senses_do_not_fit_is_one_line(folder: Path) -> None:
+def test_what_senses_do_not_fit_is_one_line() -> None:
     with pytest.raises(RecipeError, match=r"senses\.from, which is for cbow and skip-gram without n-grams"):
-        recipe(folder, senses="somewhere", longest_ngram=4)
+        recipe(Path(), senses="somewhere", longest_ngram=4)
 
 
 def test_only_chosen_words_are_relabeled() -> None:
@@ -80,11 +79,11 @@ def test_only_chosen_words_are_relabeled() -> None:
     vectors = np.zeros((6, 2), np.float32)
     vectors[2:5] = [[1, 0], [1, 0.1], [-1, 0.2]]
     vectors[2] = 0  # it says nothing
-    around = Surroundings(vectors, np.bincount(ids), subsample=0, window=2, across_lines=False)
+    contexts = UseContexts(vectors, np.bincount(ids), subsample=0, window=2, across_lines=False)
     counts = np.bincount(ids)
-    senses = cluster_senses(TokenFile(ids), around, np.array([5]), counts, SensesTable(most=2), seed=0)
+    senses = cluster_senses(TokenFile(ids), contexts, np.array([5]), counts, SensesTable(most=2), seed=0)
     assert senses.counts.tolist() == [2]
-    found = senses.relabeled(ids)
+    found = senses.replace_words(ids)
     np.testing.assert_array_equal(found[ids != 5], ids[ids != 5])
     assert {frozenset(found[1::8].tolist()), frozenset(found[5::8].tolist())} == {frozenset({5}), frozenset({6})}
 
@@ -92,6 +91,6 @@ def test_only_chosen_words_are_relabeled() -> None:
 def test_clusters_are_those_that_lie_apart() -> None:
     angles = np.concatenate([np.full(8, 0.0), np.full(3, 2.0), np.full(1, 4.0)]) + np.linspace(0, 0.1, 12)
     vectors = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
-    centers = clustered(vectors, SensesTable(most=3, least=0.2))  # one vector alone is less
+    centers = cluster_centers(vectors, SensesTable(most=3, least=0.2))  # one vector alone is less
     found = np.arctan2(centers[:, 1], centers[:, 0])
     np.testing.assert_allclose(found, [angles[:8].mean(), angles[8:11].mean()], atol=1e-3)

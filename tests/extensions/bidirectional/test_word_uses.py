@@ -51,9 +51,13 @@ def test_senses_are_read_from_a_folder_for_each_word(tmp_path: Path) -> None:
     [
         ("classes_map.txt", "[1]", "expected an object such as"),
         ("classes_map.txt", "{", "not JSON"),
-        ("train.data.txt", "7\tthe bank\n2\the robbed banks\n", r"train\.data\.txt:1: expected the place of a word"),
-        ("train.data.txt", f"{'9' * 5000}\tthe bank\n2\the robbed banks\n", r"train\.data\.txt:1: expected the place"),
-        ("train.data.txt", "the bank\n2\the robbed banks\n", r"train\.data\.txt:1: expected the place of a word"),
+        ("train.data.txt", "7\tthe bank\n2\the robbed banks\n", r"train\.data\.txt:1: expected the position of a word"),
+        (
+            "train.data.txt",
+            f"{'9' * 5000}\tthe bank\n2\the robbed banks\n",
+            r"train\.data\.txt:1: expected the position",
+        ),
+        ("train.data.txt", "the bank\n2\the robbed banks\n", r"train\.data\.txt:1: expected the position of a word"),
         ("train.data.txt", "1\tthe bank\n", r"train\.gold\.txt: more lines than train\.data\.txt"),
         ("train.gold.txt", "0\n", r"train\.data\.txt: more lines than train\.gold\.txt"),
         ("train.gold.txt", "0\n9\n", r"train\.gold\.txt:2: no sense '9' in classes_map\.txt"),
@@ -67,7 +71,7 @@ def test_a_folder_of_another_content_is_one_line(name: str, text: str, message: 
 
 
 def test_a_folder_without_words_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no classes_map\.txt in it"):
+    with pytest.raises(DataError, match=r"no classes_map\.txt in this folder"):
         read_senses(tmp_path)
     with pytest.raises(DataError, match="not a folder"):
         read_senses(tmp_path / "nowhere")
@@ -93,11 +97,15 @@ def test_pairs_of_uses_are_read_in_both_formats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "gold", "message"),
     [
-        ("bank\tN\t1-9\ta bank\tthe banks\n", "T\n", r"dev\.data:1: expected a word, its part of speech, two places"),
-        ("bank\n", "T\n", r"dev\.data:1: expected a word, its part of speech, two places"),
+        (
+            "bank\tN\t1-9\ta bank\tthe banks\n",
+            "T\n",
+            r"dev\.data:1: expected a word, its part of speech, two positions",
+        ),
+        ("bank\n", "T\n", r"dev\.data:1: expected a word, its part of speech, two positions"),
         ("bank\tN\t1-1\ta bank\tthe banks\n", "maybe\n", r"dev\.gold: answer 1: expected T or F, found 'maybe'"),
         ("bank\tN\t1-1\ta bank\tthe banks\n", "T\nF\n", r"dev\.data: 1 pairs, but dev\.gold has 2 answers"),
-        ("", "", r"dev\.data: no pair in it"),
+        ("", "", r"dev\.data: no pairs"),
         ("[1]", '[{"tag": "T"}]', r"expected sentence1, start1 and end1, found 1"),
         (json.dumps([ROW | {"end1": "99"}]), '[{"tag": "T"}]', "expected sentence1, start1 and end1"),
         (json.dumps([ROW]).replace('"6"', "1e999"), '[{"tag": "T"}]', "expected sentence1, start1 and end1"),
@@ -116,5 +124,5 @@ def test_pairs_need_answers_beside_them(tmp_path: Path) -> None:
     (tmp_path / "dev.data").write_text("", encoding="utf-8")
     with pytest.raises(DataError, match=r"dev\.gold: no such file"):
         read_use_pairs(tmp_path / "dev.data")
-    with pytest.raises(DataError, match=r"whose name has \.data in it"):
+    with pytest.raises(DataError, match=r"with \.data in its name"):
         read_use_pairs(tmp_path / "pairs.txt")

@@ -3,8 +3,8 @@
 import copy
 import pickle
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import ensue
 from ensue.extensions.estimators.sklearn import Tagger, TextClassifier
-from training.tiny_texts import without_pictures
 
 TEXTS = [f"a {word} film number {number}" for number in range(20) for word in ("good", "bad")]
 MARKS = [1, 0] * 20
@@ -25,13 +24,6 @@ SENTENCES, TAGS = [["a", "dog"], ["the", "cat"]] * 10, [["D", "N"]] * 20
 STEPS = {"train.steps": 20}
 TAGGER = STEPS | {"encoder.d_model": 40}
 SMALL = STEPS | {"head.ngram_buckets": 1000}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +34,18 @@ def classifier() -> TextClassifier:
 def test_predictions_are_those_of_the_run(classifier: TextClassifier) -> None:
     shares = classifier.predict_proba(TEXTS[:4])
     assert classifier.classes_.tolist() == [0, 1]
-    assert np.allclose(shares.sum(1), 1, atol=1e-5)
+    assert np.allclose(shares.sum(1), 1, rtol=0, atol=1e-15)
     assert classifier.predict(TEXTS).tolist() == MARKS
     assert classifier.score(TEXTS, MARKS) == 1
     (found,) = ensue.load(classifier.run_).predict(TEXTS[:1])
-    assert found.probabilities == {"0": shares[0, 0], "1": shares[0, 1]}
+    assert found.probabilities == pytest.approx({"0": shares[0, 0], "1": shares[0, 1]})
     assert classifier.predict_proba([]).shape == (0, 2)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.datetime64("NaT")])
+def test_missing_labels_are_named(missing: Any) -> None:
+    with pytest.raises(ValueError, match=f"y has one label for each text: number 1 is {missing}"):
+        TextClassifier().fit(TEXTS[:2], np.array(["good", missing], dtype=object))
 
 
 def test_a_pickle_holds_the_run(classifier: TextClassifier) -> None:
@@ -91,7 +89,7 @@ def test_a_tagger_labels_words(tmp_path: Path) -> None:
     assert tagger.score(SENTENCES, TAGS) == 1
     shares, empty = tagger.predict_proba([["a", "cat"], []])
     assert (shares.shape, empty.shape, tagger.classes_.tolist()) == ((2, 2), (0, 2), ["D", "N"])
-    assert np.allclose(shares.sum(1), 1, atol=1e-5)
+    assert np.allclose(shares.sum(1), 1, rtol=0, atol=1e-15)
     (sentence,) = tagger.model_.predict([["a", "cat"]], confidence=True)
     assert np.allclose(shares.max(1), [word.confidence for word in sentence], atol=1e-6)
     assert tagger.run_ == tmp_path / "run"
@@ -115,20 +113,21 @@ def test_a_class_that_only_the_validation_data_have_is_improbable() -> None:
     (shares,) = tagger.predict_proba([["word1"]])
     assert any(missing)
     assert (shares[:, missing] == 0).all()
-    assert np.allclose(shares.sum(1), 1, atol=1e-5)
+    assert np.allclose(shares.sum(1), 1, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize(
     ("X", "y", "complaint"),
     [
-        ("one text", [1], "a list of texts; found one string"),
-        (["a", 3], [0, 1], "number 1 is 3"),
-        (["a", ("b", "c", "d")], [0, 1], "number 1 is"),
+        ("one text", [1], "a list of texts, found one string"),
+        (SimpleNamespace(columns=["text"], to_dict=None), [1], r'found a table; select a column: X\["text"\]'),
+        (["a", 3], [0, 1], r"X\[1\]: .*found 3"),
+        (["a", ("b", "c", "d")], [0, 1], r"X\[1\]: "),
         (["a", "b"], [0], r"expected \(2,\), found \(1,\)"),
-        (["a", "b"], np.array(["1", 1], dtype=object), "two labels are written alike|not supported"),
+        (["a", "b"], np.array(["1", 1], dtype=object), "two labels have the same name|not supported"),
     ],
 )
-def test_what_does_not_go_together(X: Any, y: Any, complaint: str) -> None:
+def test_texts_and_labels_that_do_not_match(X: Any, y: Any, complaint: str) -> None:
     with pytest.raises((ValueError, TypeError), match=complaint):
         TextClassifier().fit(X, y)
 
@@ -150,7 +149,7 @@ def test_words_in_arrays_and_labels_that_are_no_strings() -> None:
 
 
 def test_a_recipe_of_another_task() -> None:
-    with pytest.raises(ValueError, match="a Tagger does not learn 'classification', the task of 'classify-bag'"):
+    with pytest.raises(ValueError, match="a Tagger cannot have the task 'classification' of 'classify-bag'"):
         Tagger("classify-bag").fit(SENTENCES, TAGS)
     with pytest.raises(ValueError, match="sentence 0: expected a list of words, and a label for each"):
         Tagger().fit(["a dog"], [["D", "N"]])

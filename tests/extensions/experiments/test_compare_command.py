@@ -3,12 +3,16 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from command_fixtures import Ensue
-from ensue.extensions.experiments.comparison import compare
+from ensue.extensions.experiments.comparison import _common_data, _recipe_differences, _without_common_data, compare
 from ensue.library import load
+from ensue.recipe import read_recipe
+from ensue.runs.directory import RunDirectory
 
 Refused = Callable[..., str]
 
@@ -34,12 +38,28 @@ def test_two_language_models(ensue: Ensue, trained: Path, text: Path) -> None:
     assert all(line.startswith("|") or not line or line.endswith(".") for line in lines)
 
 
-def test_without_data_in_common_the_scores_are_those_that_were_kept(ensue: Ensue, trained: Path) -> None:
+def test_without_common_data_the_scores_are_those_of_the_logs(ensue: Ensue, trained: Path) -> None:
     said = ensue("compare", trained / "lstm", trained / "transformer")
-    assert "note: the recipes name no data in common" in said.err
-    assert "with the scores that they have kept" in said.out
+    assert "note: all runs held out the same share of" in said.err
+    assert "with the scores of their logs" in said.out
     assert "nats per token" in said.out
     assert "bootstrap" not in said.out
+
+
+def test_common_data_are_the_test_data_or_else_the_validation_data() -> None:
+    def run(test: str, valid: str, text: str = "", held_out: str = "") -> Any:
+        data = SimpleNamespace(test=test, valid=valid, train="s.txt", valid_fraction=0.1)
+        return SimpleNamespace(
+            recipe=SimpleNamespace(data=data), config={"held_out": {"valid": held_out or None}, "text": text}
+        )
+
+    assert _common_data([run("t", "v"), run("t", "other")]) == "t"
+    assert _common_data([run("t", "v"), run("", "v")]) == "v"
+    assert _common_data([run("", "v"), run("", "other")]) == ""
+    assert _common_data([run("", "v", held_out="1"), run("", "./v", held_out="1")]) == "v"
+    assert "no data in common" in _without_common_data([run("", "", "1"), run("", "", "2")])
+    assert "no data in common" in _without_common_data([run("", "v", "1"), run("", "", "1")])
+    assert "held out the same share of s.txt" in _without_common_data([run("", "", "1"), run("", "", "1")])
 
 
 @pytest.mark.slow
@@ -60,12 +80,30 @@ def test_taggers_and_classifiers(runs: Path, run: str, data: str, scores: set[st
     assert {name: one.p for name, one in found.runs[1].differences.items()} == dict.fromkeys(scores, 1.0)
 
 
+def test_a_run_that_was_trained_on_the_data_is_noted(ensue: Ensue, trained: Path, text: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.txt"
+    copy.write_text(text.read_text()[:400])
+    train = Path(RunDirectory(trained / "lstm").recipe.data.train)
+    for data, notes in ((train, 2), (copy, 0)):
+        said = ensue("compare", trained / "lstm", trained / "transformer", "--test", data).err
+        assert said.count("was trained on ") == notes, said
+
+
 def test_runs_that_cannot_be_compared(refused: Refused, trained: Path, runs: Path, text: Path) -> None:
     assert refused("compare", trained / "lstm", runs / "names").endswith(
-        f"names: a tagger, and {trained / 'lstm'} is a language model; expected runs of one task"
+        f"names: a tagger, and {trained / 'lstm'} is a language model; expected runs of the same task"
     )
-    assert refused("compare", trained / "lstm") == "compare takes two runs, or more"
+    assert refused("compare", trained / "lstm") == "expected two or more runs"
     assert "no such run directory" in refused("compare", trained / "lstm", "none")
     both = (trained / "lstm", trained / "transformer")
     assert "no such file" in refused("compare", *both, "--test", "none.txt")
     assert "has no --format" in refused("compare", *both, "--test", text, "--format", "csv")
+
+
+def test_keys_of_other_kinds_of_layers_are_no_differences() -> None:
+    recipes = [read_recipe("char-lstm"), read_recipe("char-transformer", {"train.seconds": 7})]
+    rows = _recipe_differences(recipes)
+    assert rows["encoder.kind"] == ["lstm", "transformer"]
+    assert rows["train.seconds"][1] == 7
+    assert not [key for key, row in rows.items() if key.startswith("encoder.") and None in row]
+    assert "encoder.num_heads" in {**recipes[1].values()}

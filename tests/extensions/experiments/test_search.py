@@ -15,12 +15,10 @@ import pytest
 import tomli_w
 
 from ensue.errors import EnsueError, RunError
-from ensue.extensions.experiments.search.search import TrialResult, begin, draw, in_short, search
-from ensue.extensions.experiments.search.space import Choice, Space, read_space
-from ensue.extensions.experiments.search.study import Study
+from ensue.extensions.experiments.search.search import Study, TrialResult, begin, draw, format_value, search
+from ensue.extensions.experiments.search.space import Choice, Range, Space, _range, read_space
 from ensue.recipe import Recipe, read_recipe
 from training.tiny import tiny_recipe, words
-from training.tiny_texts import without_pictures
 
 SPACE = """
 [train]
@@ -35,8 +33,7 @@ SEARCH = [sys.executable, "-m", "ensue", "search", "tiny.toml", "--device", "cpu
 
 
 @pytest.fixture
-def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
-    without_pictures(monkeypatch)
+def recipe(tmp_path: Path) -> Recipe:
     (tmp_path / "text.txt").write_text(words(300))
     return tiny_recipe(tmp_path / "text.txt", steps=6, validations=3)
 
@@ -53,8 +50,8 @@ def space_of(folder: Path, text: str) -> Path:
         ("train.learnig_rate = [0.1]", 'unknown key "train.learnig_rate" in train; did you mean "learning_rate"?'),
         ("train.learning_rate = { low = 0.1, hihg = 1 }", 'unknown key "hihg"; did you mean "high"?'),
         ("train.learning_rate = { low = 0.1 }", "train.learning_rate: expected low and high, found low alone"),
-        ("train.learning_rate = { low = 0.1, high = 0.1 }", "no range: low 0.1 is not below high 0.1"),
-        ("train.learning_rate = { low = 0.0, high = 0.1, log = true }", "a range with log has a low above 0"),
+        ("train.learning_rate = { low = 0.1, high = 0.1 }", "expected low below high, found 0.1 and 0.1"),
+        ("train.learning_rate = { low = 0.0, high = 0.1, log = true }", "log = true requires low above 0"),
         ("train.learning_rate = { low = 0.1, high = 1, step = 2 }", "step: expected a number above 0, up to 0.9"),
         ("train.learning_rate = { low = 0.1, high = nan }", "high: expected a number, found nan"),
         ("train.batch_size = { low = 0, high = 4 }", "train.batch_size = 0: the recipe: train.batch_size: input"),
@@ -62,12 +59,12 @@ def space_of(folder: Path, text: str) -> Path:
         ("train.batch_size = [2026-01-01]", 'train.batch_size = "2026-01-01": the recipe: train.batch_size: input'),
         ("train.batch_size = 4", "train.batch_size: expected a list of choices, or { low, high }; found 4"),
         ("train.batch_size = []", "expected a list of choices, or { low, high }; found []"),
-        ("train.steps = [1, 2]\ntrain.seconds = [1, 2]", "train.steps and train.seconds: a recipe has one budget"),
-        ("", "no key; expected such as train.learning_rate"),
+        ("train.steps = [1, 2]\ntrain.seconds = [1, 2]", "train.steps and train.seconds: expected at most one budget"),
+        ("", "no keys; expected keys like train.learning"),
         ("[train", "not TOML"),
     ],
 )  # fmt: skip
-def test_spaces_that_make_no_sense(recipe: Recipe, tmp_path: Path, text: str, expected: str) -> None:
+def test_invalid_spaces_are_one_line(recipe: Recipe, tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(EnsueError) as caught:
         read_space(space_of(tmp_path, text), recipe)
     assert str(caught.value).startswith(f"{tmp_path / 'space.toml'}: ")
@@ -79,22 +76,22 @@ def test_another_search_in_the_folder(tmp_path: Path) -> None:
     begin(tmp_path / "out", plan)
     begin(tmp_path / "out", plan)
     for other, expected in (
-        ({"space": {"encoder.d_model": [4, 9]}}, r"\(space: encoder.d_model is \[4, 8\] there, asked for \[4, 9\]\)"),
-        ({"space": {"train.seed": [1]}}, r"\(space: train.seed is null there, asked for \[1\]\)"),
-        ({"recipe": {"train.steps": 4}}, r"\(recipe: train.steps is 3 there, asked for 4\)"),
-        ({"seed": 1}, r"\(seed is 0 there, asked for 1\); choose another out$"),
+        ({"space": {"encoder.d_model": [4, 9]}}, r"\(found space: encoder.d_model = \[4, 8\]; expected \[4, 9\]\)"),
+        ({"space": {"train.seed": [1]}}, r"\(found space: train.seed = null; expected \[1\]\)"),
+        ({"recipe": {"train.steps": 4}}, r"\(found recipe: train.steps = 3; expected 4\)"),
+        ({"seed": 1}, r"\(found seed = 0; expected 1\); choose another out$"),
     ):
         with pytest.raises(RunError, match=expected):
             begin(tmp_path / "out", {**plan, **other})
     (tmp_path / "photo.jpg").write_text("precious")
-    with pytest.raises(RunError, match=r"not empty and no search \(it holds out\)"):
+    with pytest.raises(RunError, match=r"not empty, and not a search \(found out\)"):
         begin(tmp_path, plan)
 
 
 def test_without_optuna_one_line_names_the_extra(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ensue.extensions.experiments.search.study.find_spec", lambda name: None)
+    monkeypatch.setattr("ensue.extensions.experiments.search.space.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match=r"^search needs the package optuna: pip install 'ensue\[search\]'$"):
         search(recipe, {}, tmp_path / "out", trials=1)
 
@@ -107,6 +104,29 @@ def test_a_damaged_journal_is_one_line(line: str, recipe: Recipe, tmp_path: Path
     with pytest.raises(RunError, match=r"journal.jsonl: damaged: ") as caught:
         Study(tmp_path, {}, seed=0, prune=True)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (Range(1, 64, log=True), ("int", 1, 64, {"log": True, "step": 1})),
+        (Range(1, 64, step=3), ("int", 1, 64, {"log": False, "step": 3})),
+        (Range(0, 1, step=0.25), ("float", 0, 1, {"log": False, "step": 0.25})),
+        (Range(1e-4, 1e-2, log=True), ("float", 1e-4, 1e-2, {"log": True, "step": None})),
+        (Choice((1, [2, "b"])), [2, "b"]),
+    ],
+)
+def test_values_are_suggested_by_the_type_of_the_range(values: Range | Choice, expected: object) -> None:
+    trial = SimpleNamespace(
+        suggest_int=lambda key, *bounds, **options: ("int", *bounds, options),
+        suggest_float=lambda key, *bounds, **options: ("float", *bounds, options),
+        suggest_categorical=lambda key, choices: choices[-1],
+    )
+    assert values.suggest(trial, "train.steps") == expected
+
+
+def test_a_step_may_be_the_whole_range() -> None:
+    assert _range({"low": 1, "high": 3, "step": 2}, "k") == Range(1, 3, step=2)
 
 
 def trials_of(folder: Path) -> list[Any]:
@@ -134,7 +154,7 @@ def test_trials_are_runs_and_the_best_is_a_recipe(recipe: Recipe, tmp_path: Path
         assert page.count("`trials/") == len(told)
         assert (out / "best.toml").exists()
 
-    assert search(recipe, space, out, trials=7, told=hear, **options)
+    assert search(recipe, space, out, trials=7, on_trial=hear, **options)
     assert [result.number for result in told] == list(range(7))
     complete = [result for result in told if result.state == "complete"]
     best = min(complete, key=lambda result: result.score or 0)
@@ -145,11 +165,12 @@ def test_trials_are_runs_and_the_best_is_a_recipe(recipe: Recipe, tmp_path: Path
     assert f"The best is trial {best.number} with {best.score:.4f}" in page
     assert page.count("`trials/") == 7
     assert (out / "search.png").stat().st_size
-    assert search(recipe, space, out, trials=8, told=told.append, **options)
+    assert search(recipe, space, out, trials=8, on_trial=told.append, **options)
     assert [result.number for result in told] == list(range(8))
 
 
-def test_tables_are_told_by_what_differs(tmp_path: Path) -> None:
+def test_tables_are_shown_by_their_differing_keys(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
     table = {"kind": "transformer", "num_heads": 4, "positions": "rotary", "dropout_attention": 0.0}
     sizes = [{"d_model": 208, "num_layers": 1}, {"d_model": 144, "num_layers": 2}, {"d_model": 104, "num_layers": 4}]
     space: Space = {
@@ -162,7 +183,7 @@ def test_tables_are_told_by_what_differs(tmp_path: Path) -> None:
         for k in range(4)
     ]  # fmt: skip
     draw(tmp_path / "search.png", trials, space, {"encoder": 0.9})  # matplotlib warns where names leave no room
-    assert in_short({**table, **sizes[1]}, space["encoder"]) == "d_model 144, num_layers 2"
+    assert format_value({**table, **sizes[1]}, space["encoder"]) == "d_model 144, num_layers 2"
 
 
 @pytest.mark.slow
@@ -171,7 +192,7 @@ def test_values_that_cannot_be_trained_are_a_trial_that_has_failed(recipe: Recip
     attends = tiny_recipe(tmp_path / "text.txt", model="transformer", steps=2, validations=1)
     space = read_space(space_of(tmp_path, "encoder.num_heads = [2, 3]"), attends)
     told = list[TrialResult]()
-    assert search(attends, space, tmp_path / "out", trials=6, told=told.append, device="cpu", threads=1)
+    assert search(attends, space, tmp_path / "out", trials=6, on_trial=told.append, device="cpu", threads=1)
     for result in told:
         expected = "complete" if result.values["encoder.num_heads"] == 2 else "model: 3 heads cannot share 8 features"
         assert result.state == expected
@@ -179,7 +200,7 @@ def test_values_that_cannot_be_trained_are_a_trial_that_has_failed(recipe: Recip
 
 
 @pytest.mark.slow
-def test_a_search_that_is_killed_twice_is_the_undisturbed_one(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_search_that_is_killed_twice_has_the_undisturbed_trials(recipe: Recipe, tmp_path: Path) -> None:
     """Twelve trials by the command line; SIGKILL comes while a trial is trained, and while its values are chosen."""
     pytest.importorskip("optuna")
     (tmp_path / "tiny.toml").write_text(tomli_w.dumps(recipe.model_dump(exclude_unset=True)))

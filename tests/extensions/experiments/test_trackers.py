@@ -14,13 +14,12 @@ from ensue.runs.reporter import MetricsLog, StepReport
 from ensue.trackers import trackers_of
 from ensue.trackers.tracker import Record, TrackedReporter, Tracker, numbers
 from training.tiny import Recorder, run_tiny, tiny_recipe, words
-from training.tiny_texts import Listener, without_pictures
+from training.tiny_texts import Listener
 
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    without_pictures(monkeypatch)
-    monkeypatch.setattr("ensue.trackers.tracker.SECONDS", 0)
+    monkeypatch.setattr("ensue.trackers.tracker.READ_SECONDS", 0)
     (tmp_path / "text.txt").write_text(words(300))
     return tmp_path / "text.txt"
 
@@ -113,8 +112,7 @@ class Service:
         )
 
 
-@pytest.mark.slow
-def test_weights_and_biases_is_told_each_step_once(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_and_biases_logs_each_step_once(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
     monkeypatch.setitem(sys.modules, "wandb", service)  # type: ignore[arg-type]
     monkeypatch.setattr("ensue.trackers.find_spec", lambda name: True)
@@ -125,7 +123,7 @@ def test_weights_and_biases_is_told_each_step_once(text: Path, tmp_path: Path, m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "[1]", '{"x": 1}'])
-def test_what_was_told_and_is_damaged_is_told_again(
+def test_a_damaged_record_of_logged_steps_logs_again(
     content: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, out, listener = Service(), tmp_path / "run", Listener()

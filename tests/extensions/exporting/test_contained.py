@@ -33,7 +33,7 @@ def test_links_out_of_a_folder_and_pipes_are_refused(folder: Path, name: str, ta
         case _:
             path.symlink_to({"file": folder.parent / "secret", "folder": "/", "nothing": "../gone"}[target])
     for read in (check_contained, read_model):
-        with pytest.raises(DataError, match=r"a link out of the folder|neither a file nor a folder"):
+        with pytest.raises(DataError, match=r"a link to a path outside the folder|neither a file nor a folder"):
             read(folder)
 
 
@@ -48,11 +48,11 @@ def test_links_within_a_folder_and_those_of_a_hub_stay(folder: Path) -> None:
     (snapshot / "merges.txt").symlink_to("../../blobs/1")
     check_contained(snapshot)
     (snapshot / "source.spm").symlink_to("../../../secret")
-    with pytest.raises(DataError, match=r"a link out of the folder"):
+    with pytest.raises(DataError, match=r"a link to a path outside the folder"):
         check_contained(snapshot)
 
 
 def test_a_run_with_links_is_not_pushed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "curve.png").symlink_to("../secret")
-    with pytest.raises(DataError, match=r"curve\.png: a link out of the folder"):
+    with pytest.raises(DataError, match=r"curve\.png: a link to a path outside the folder"):
         push(folder, "a/b")

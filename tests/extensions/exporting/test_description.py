@@ -1,6 +1,5 @@
 """One description of a model for all exporters: a new exporter is one folder, and an unknown option is said."""
 
-import ast
 import json
 import sys
 from collections.abc import Iterator
@@ -14,11 +13,12 @@ import ensue
 from ensue.decode.sampling import Sampling
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
-from ensue.extensions.exporting.c.writing import printed
+from ensue.extensions.exporting.c.writing import print_c
 from ensue.extensions.exporting.web.writing import page_files
 from ensue.runs.directory import RunDirectory
 from ensue.tasks import task_entries
 from kept_runs.make import unpacked
+from source_imports import compiled, strings
 
 TOY = """
 import json
@@ -103,15 +103,15 @@ def test_an_unknown_option_of_a_search_is_refused_if_it_has_an_effect(tmp_path: 
     settings = {each.name: getattr(pipeline.search, each.name) for each in fields(pipeline.search)}
     pipeline.search = PlantedSearch(**settings)
     description = pipeline.describe()
-    assert printed(run, description, "model").notes == ["C has no option diversity."]
+    assert print_c(run, description, "model").notes == ["C has no option diversity."]
     pipeline.search = PlantedSearch(**settings, diversity=0.5)
     description = pipeline.describe()
-    for write in (printed, lambda *given: page_files(*given, lambda *_: b"")):
+    for write in (print_c, lambda *given: page_files(*given, lambda *_: b"")):
         with pytest.raises(EnsueError, match=r"C has no option diversity, which is 0\.5;"):
             write(run, description, "model")
     pipeline.search = replace(BeamSearch(**settings), coverage_penalty=0.2)
     with pytest.raises(EnsueError, match=r"C has no option coverage_penalty, which is 0\.2;"):
-        printed(run, pipeline.describe(), "model")
+        print_c(run, pipeline.describe(), "model")
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,4 @@ def test_an_unknown_filter_of_sampling_is_said(tmp_path: Path, monkeypatch: pyte
 def test_no_exporter_names_a_task() -> None:
     folder = Path(ensue.__file__).parent / "extensions" / "exporting"
     names = {*task_entries()}
-    for path in folder.rglob("*.py"):
-        constants = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
-        assert not names.intersection(value for value in constants if isinstance(value, str)), path
+    assert [path for path in folder.rglob("*.py") if names.intersection(strings(compiled(path)))] == []

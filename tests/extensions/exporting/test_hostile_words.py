@@ -19,14 +19,14 @@ import torch
 from ensue.console.tables import show_scores
 from ensue.errors import EnsueError
 from ensue.extensions.exporting.c.printing import c_string
-from ensue.extensions.exporting.c.writing import INTERFACES, filled
+from ensue.extensions.exporting.c.writing import INTERFACES, fill_template
 from ensue.extensions.exporting.web.writing import PAGES
 from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
-from ensue.extensions.hub.pushing import _body
-from ensue.extensions.serving.texts import _said
-from ensue.hub import Repository
-from ensue.inspection.markup import drawn
+from ensue.extensions.hub.pushing import _card_body
+from ensue.extensions.hub.repository import Repository
+from ensue.extensions.serving.routes import _message
+from ensue.inspection.page import drawn
 from ensue.models.build_text import build_language_model
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -141,7 +141,7 @@ def test_a_program_reads_columns_of_any_name(task: str, tmp_path: Path) -> None:
 def test_words_stay_in_pages(task: str) -> None:
     description = MADE[task]().describe()
     interface = PAGES[description.kinds]
-    numbers = interface.numbers(description.input)
+    numbers = interface.parameters(description.input)
     facts = dict.fromkeys(["name", "what", "about", "license", "version", "style", "script"], "".join(HOSTILE))
     page = str(
         drawn(
@@ -159,18 +159,18 @@ def test_words_stay_in_pages(task: str) -> None:
 
 
 def test_a_key_in_a_value_stays() -> None:
-    assert filled("NAME @A@", {"NAME": "@A@", "@A@": "NAME \\1"}) == "@A@ NAME \\1"
+    assert fill_template("NAME @A@", {"NAME": "@A@", "@A@": "NAME \\1"}) == "@A@ NAME \\1"
 
 
 def test_a_pushed_card_has_the_names_of_files_as_they_are() -> None:
     names = {"/data/a": "/data/b", "/data/b": "\\1 c"}
-    assert _body("x `/data/a` `/data/b`", Path("/run"), Repository("me/x"), names) == "x `/data/b` `\\1 c`"
+    assert _card_body("x `/data/a` `/data/b`", Path("/run"), Repository("me/x"), names) == "x `/data/b` `\\1 c`"
 
 
 def test_a_message_of_a_server_has_the_words_of_a_text() -> None:
     model: Any = SimpleNamespace(name="model", pipeline=SimpleNamespace(run="a"))
-    assert _said(EnsueError('no vector for the word "banana"'), model) == 'no vector for the word "banana"'
-    assert _said(EnsueError('a: reads "a", not banana/a'), model) == 'model: reads "a", not banana/a'
+    assert _message(EnsueError('no vector for the word "banana"'), model) == 'no vector for the word "banana"'
+    assert _message(EnsueError('a: reads "a", not banana/a'), model) == 'model: reads "a", not banana/a'
 
 
 def test_scores_have_the_names_of_columns(capsys: pytest.CaptureFixture[str]) -> None:

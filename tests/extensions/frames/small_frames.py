@@ -11,7 +11,7 @@ from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.frame_prediction.model import FramePredictorParts
 from ensue.extensions.frames.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
-from ensue.extensions.frames.tasks.model import FramesSeen
+from ensue.extensions.frames.tasks.model import FrameStatistics
 from ensue.recipe import validate_recipe
 from ensue.text.labels import Classes, Labels
 from inspection.small import PLAIN, roughened
@@ -20,8 +20,8 @@ LSTM = {"kind": "lstm", "d_model": 5}
 MEAN, DEVIATION = 100.0, 20.0
 
 
-def seen(width: int, *, rate: float = 0.0, columns: tuple[str, ...] = ()) -> FramesSeen:
-    return FramesSeen(Shape(width, rate, columns, False, "x"), (MEAN,) * width, (DEVIATION,) * width)
+def seen(width: int, *, rate: float = 0.0, columns: tuple[str, ...] = ()) -> FrameStatistics:
+    return FrameStatistics(Shape(width, rate, columns, False, "x"), (MEAN,) * width, (DEVIATION,) * width)
 
 
 def recipe_of(task: str, **tables: Any) -> Any:

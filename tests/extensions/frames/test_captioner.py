@@ -8,7 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.extensions.frames.captioning.model import Captioner, DrawnLooks, build_captioner, uneven_looks
+from ensue.extensions.frames.captioning.model import (
+    Captioner,
+    HardAttentionLoss,
+    build_captioner,
+    doubly_stochastic_loss,
+)
 from ensue.extensions.frames.recipe import (
     CaptionAttention,
     FrameFeatureSpecification,
@@ -44,17 +49,17 @@ def captioner(grid: GridSpecification = NO_GRID, width: int = D, decoder: Any = 
     return model
 
 
-def test_looks_against_a_direct_sum() -> None:
+def test_the_doubly_stochastic_loss_against_a_direct_sum() -> None:
     alpha = torch.rand(2, 3, 4)
     real, mask = torch.tensor([[True] * 4, [True, True, False, False]]), torch.tensor([[True] * 3, [True, True, False]])
     total = 0.0
     for b, places, steps in ((0, 4, 3), (1, 2, 2)):
         for i in range(places):
             total += (1 - sum(float(alpha[b, t, i]) for t in range(steps))) ** 2
-    assert float(uneven_looks(alpha, real, mask)) == pytest.approx(total, rel=1e-5)
+    assert float(doubly_stochastic_loss(alpha, real, mask)) == pytest.approx(total, rel=1e-5)
 
 
-def test_the_loss_has_the_looks_and_the_nats() -> None:
+def test_the_loss_is_surprisal_plus_the_doubly_stochastic_loss() -> None:
     model = captioner(doubly_stochastic=0.7)
     frames, targets = torch.randn(2, 3, D).double(), torch.randint(V, (2, 4))
     frame_mask, mask = torch.tensor([[True] * 3, [True, True, False]]), torch.tensor([[True] * 4, [True] * 3 + [False]])
@@ -67,7 +72,7 @@ def test_the_loss_has_the_looks_and_the_nats() -> None:
     expected = model.nats(inputs, targets, state)[mask].sum()
     looks = torch.cat(alphas[:4], dim=2)[:, 0]
     assert found.count == 7
-    torch.testing.assert_close(found.total, expected + 0.7 * uneven_looks(looks, frame_mask, mask))
+    torch.testing.assert_close(found.total, expected + 0.7 * doubly_stochastic_loss(looks, frame_mask, mask))
 
 
 @pytest.mark.slow
@@ -116,7 +121,7 @@ def test_the_gradient_of_hard_attention_is_exact_in_expectation(monkeypatch: pyt
 
 
 def test_entropy_and_baseline() -> None:
-    looks = DrawnLooks(entropy=0.3)
+    looks = HardAttentionLoss(entropy=0.3)
     with torch.no_grad():
         looks.slow_baseline.fill_(0.01)
     alpha = torch.rand(2, 3, 4).softmax(2).requires_grad_()
@@ -129,7 +134,7 @@ def test_entropy_and_baseline() -> None:
     assert float(at) == pytest.approx(50 * sum(0.5 - float(n) for n in (*nats[0], nats[1, 0])), rel=1e-4)
 
 
-def test_decoders_of_all_kinds_look_at_a_grid() -> None:
+def test_decoders_of_all_kinds_attend_to_a_grid() -> None:
     grid = GridSpecification(colors=3, channels=[4, 6], halvings=2)
     for decoder, attention, kind in (
         (None, {}, AttentionBefore),
@@ -145,10 +150,10 @@ def test_decoders_of_all_kinds_look_at_a_grid() -> None:
         assert loss.count == 6
 
 
-def test_tables_that_do_not_go_together() -> None:
+def test_tables_that_do_not_fit_together() -> None:
     with pytest.raises(ValueError, match=r"attention\.hard needs"):
         CaptionAttention(hard=True, kind="dot")
     with pytest.raises(ValueError, match=r"attention\.before and attention\.feeding"):
         CaptionAttention(feeding=True)
-    with pytest.raises(ValueError, match="has no state that could begin"):
+    with pytest.raises(ValueError, match="has no state that can be initialized"):
         captioner(decoder=NoEncoder(kind="none"))

@@ -12,7 +12,7 @@ from ensue.extensions.frames.data.source import READERS
 from training.divided import check_counts_of_both_parts, job, written
 
 
-def test_captions_of_an_image_are_in_one_part(tmp_path: Path) -> None:
+def test_captions_of_an_image_are_in_one_set(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     rows = [("path", "caption")]
     for n in range(20):
@@ -23,7 +23,7 @@ def test_captions_of_an_image_are_in_one_part(tmp_path: Path) -> None:
         {part.rows[row].tobytes() for row in range(len(part))} for part in (found.split.train, found.split.valid)
     )
     assert (len(train), len(valid), train & valid) == (18, 2, set())
-    assert "100 series are of 20 sources: 2 with 10 series are for validation, none is in both parts" in found.notes
+    assert "100 series come from 20 sources: 2 with 10 series are for validation, no source is in both" in found.notes
 
 
 def speakers(folder: Path) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def speakers(folder: Path) -> dict[str, Any]:
     }
 
 
-def test_series_of_a_group_are_in_one_part(tmp_path: Path) -> None:
+def test_series_of_a_group_are_in_one_set(tmp_path: Path) -> None:
     where = speakers(tmp_path)
     for location, options in where.values():
         found = job("classify-frames", location, group="speaker", **options)
@@ -64,6 +64,21 @@ def test_series_are_drawn_by_class(tmp_path: Path) -> None:
         paths.append((f"{n}.npy", "rare" if n < 3 else "usual"))
     found = job("classify-frames", written(tmp_path / "paths.csv", paths, ","))
     assert found.split.valid.label_counts == {"rare": 1, "usual": 3}
+
+
+def test_few_series_with_labels_of_frames_are_divided_by_time(tmp_path: Path) -> None:
+    """The end of each series is for validation, unless a tenth of the series is at least one, or groups are named."""
+    rows = [(str(n), str(t), "ab"[t // 10 % 2]) for n, count in enumerate([4, 20, *[40] * 8]) for t in range(count)]
+    for num_series, group, lengths in ((9, "", [2, *[4] * 7]), (10, "", None), (9, "series", None)):
+        table = [row for row in rows if int(row[0]) < num_series]
+        path = written(tmp_path / "a.csv", [("series", "x", "label"), *table], ",")
+        split = job("tag-frames", path, group=group).split
+        assert (len(split.valid) == 1) if lengths is None else (split.valid.lengths.tolist() == lengths)
+        assert sum(split.valid.lengths) + sum(split.train.lengths) == len(table)
+        for part in (split.train, split.valid):
+            given = "".join(label for labels in part.labels for label in labels)
+            assert given == "".join("ab"[int(x) // 10 % 2] for x in part.rows.values[:, 0])
+        assert ("the last 10% of each of the 9 series" in split.valid_from) == (lengths is not None)
 
 
 def test_test_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from ensue.recipe.tables import Recipe
 from ensue.training.run import begin_job
 from training.resuming import assert_resumes
 from training.tiny import run_tiny
-from training.tiny_texts import Listener, without_pictures
+from training.tiny_texts import Listener
 from training.together import losses_of
 
 
@@ -49,9 +49,7 @@ def recipe(train: Path, **changes: Any) -> Recipe:
 @pytest.fixture(scope="module")
 def run(files: Path) -> Path:
     listener = Listener()
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        run_tiny(recipe(files / "bars.npz"), files / "run", reporter=listener)
+    run_tiny(recipe(files / "bars.npz"), files / "run", reporter=listener)
     assert listener.facts is not None
     assert listener.facts.data == "50 images of 6 × 5, 10 for validation"
     return files / "run"
@@ -69,7 +67,7 @@ def test_a_painter_is_scored(run: Path, files: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", [True, False])
-def test_a_painter_learns_what_no_pixel_says_alone(attention: bool, files: Path, tmp_path: Path) -> None:
+def test_a_painter_learns_dependencies_of_pixels(attention: bool, files: Path, tmp_path: Path) -> None:
     pixels = read_images(str(files / "bars.npz"), colors=1, encoding="utf-8").pixels.mean(0)
     each_alone = -(pixels * np.log(pixels) + (1 - pixels) * np.log(1 - pixels)).sum()
     run_tiny(recipe(files / "bars.npz", canvas={"attention": attention}, steps=400), tmp_path / "run")
@@ -90,7 +88,7 @@ def test_samples_become_pictures(run: Path, tmp_path: Path) -> None:
     assert said == f"wrote {tmp_path / 'a.png'}: 4 samples"
     assert size_of(tmp_path / "a.png") == (3 * 11, 3 * 13, 1)
     said = model.generate_into(tmp_path / "b.png", samples=4, frames=2, seed=1)
-    assert said.endswith("4 samples, a row for each, at 2 times")
+    assert said.endswith("4 samples, a row of 2 canvases for each")
     assert size_of(tmp_path / "b.png") == (3 * 11, 3 * 27, 1)
     for suffix in ("gif", "apng"):
         model.generate_into(tmp_path / f"c.{suffix}", samples=2, seed=1)
@@ -169,7 +167,7 @@ def test_it_resumes_bit_for_bit(attention: bool, files: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_two_processes_draw_what_one_draws(files: Path, tmp_path: Path) -> None:
+def test_two_processes_have_the_losses_of_one(files: Path, tmp_path: Path) -> None:
     small = recipe(files / "bars.npz", steps=6)
     alone = losses_of(small, tmp_path / "one")
     assert losses_of(small, tmp_path / "two", processes=2) == pytest.approx(alone, rel=1e-5)
@@ -198,18 +196,18 @@ def test_other_mistakes_are_one_line(run: Path, tmp_path: Path, monkeypatch: pyt
     np.save(tmp_path / "wide.npy", np.zeros((6, 7)))
     with pytest.raises(DataError, match="an image of 6 × 7; expected 6 × 5, as in the training data"):
         model.evaluate(tmp_path / "wide.npy")
-    with pytest.raises(EnsueError, match=r'no picture by its suffix "\.gfi"; did you mean "\.gif"'):
+    with pytest.raises(EnsueError, match=r'unknown suffix "\.gfi"; did you mean "\.gif"'):
         model.generate_into(tmp_path / "a.gfi")
     with pytest.raises(EnsueError, match=r"a\.png: no folder"):
         model.generate_into(tmp_path / "nowhere" / "a.png", samples=1)
     for name, call in (("draws", model.evaluate), ("samples", model.generate_into)):
         with pytest.raises(EnsueError, match=f"{name} is 0; expected a whole number from 1 to 100,000"):
             call(tmp_path / "a.png", **{name: 0})
-    monkeypatch.setattr("ensue.tasks.contract.chunks.MOST_GENERATED", 3 * 30)
+    monkeypatch.setattr("ensue.tasks.contract.chunks.MAX_GENERATED_NUMBERS", 3 * 30)
     assert model.paint(1).size == 3 * 30
-    with pytest.raises(EnsueError, match="180 numbers in all; up to 90 are generated at once"):
+    with pytest.raises(EnsueError, match="up to 90 numbers at once; found 180"):
         model.paint(2)
-    with pytest.raises(DataError, match=r"rows of 7 numbers are no pixels of 3 numbers each \(canvas\.colors\)"):
+    with pytest.raises(DataError, match=r"rows of 7 numbers are not pixels of 3 numbers each \(canvas\.colors\)"):
         read_images(str(tmp_path / "wide.npy"), colors=3, encoding="utf-8")
     for table in ({"dropout_kind": "variational"}, {"dropout_recurrent": 0.1}):
         with pytest.raises(RecipeError, match=rf"encoder\.{next(iter(table))}"):

@@ -31,6 +31,7 @@ from ensue.models.specification import Encoder, LSTMEncoder, NoEncoder
 from ensue.nn import LSTM, Bidirectional, MixtureHead
 from ensue.nn.gaussian import Gaussian
 
+pytestmark = pytest.mark.usefixtures("in_torch_operations")  # compiled cells have tests of their own
 KINDS = ("none", "storn", "vrnn")
 D, D_LATENT, T = 2, 3, 5
 
@@ -92,7 +93,7 @@ def test_missing_features_are_summed_out() -> None:
 
 
 def test_sizes_of_a_head() -> None:
-    with pytest.raises(ValueError, match="sizes are above 0"):
+    with pytest.raises(ValueError, match="must be positive"):
         MixtureHead(4, 2, components=0)
     with pytest.raises(ValueError, match="MixtureHead expects h"):
         MixtureHead(4, 2)(torch.zeros(3, 5))
@@ -191,5 +192,5 @@ def assert_bounded(model: FramePredictor, frames: Frames, *, exact: float | None
 
 
 def test_layers_that_look_ahead() -> None:
-    with pytest.raises(ValueError, match="must be causal"):
+    with pytest.raises(ValueError, match="expected causal layers"):
         PlainReader(Bidirectional(LSTM(2, 3), LSTM(2, 3)))

@@ -9,17 +9,19 @@ import pytest
 import torch
 
 from ensue.errors import EnsueError
-from ensue.extensions.frames.data.series import Series
-from ensue.extensions.frames.frame_prediction.model import PRIOR_DRAWS
+from ensue.extensions.frames.data.series import FrameRows, Series
+from ensue.extensions.frames.frame_prediction.model import PRIOR_DRAWS, nats_of
 from ensue.extensions.frames.frame_prediction.pipeline import PRIOR_SEED
 from ensue.extensions.frames.page import FrameColumns, bars, feature_map, labels_over_time, upright
 from ensue.extensions.frames.tasks.data import SeriesNoise
+from ensue.extensions.frames.tasks.model import Frames
 from ensue.inspection.drawing import lines, ticks_of
-from ensue.inspection.markup import as_json
+from ensue.inspection.page import as_json
 from ensue.text.labels import Classes
 from extensions.frames.small_frames import DEVIATION, MEAN, frame_classifier, frame_predictor, frame_tagger, frames
 from inspection.small import SPANS, Node, number, parsed
 
+pytestmark = pytest.mark.usefixtures("in_torch_operations")  # compiled cells have tests of their own
 TRANSFORMER = {"kind": "transformer", "d_model": 8, "num_heads": 2, "num_layers": 1, "context": 64}
 
 
@@ -99,7 +101,7 @@ def test_a_classifier_of_frames_on_a_page() -> None:
     expected = list(pipeline.predict([x])[0].probabilities.values())
     assert view.probabilities == pytest.approx(expected, abs=1e-6)
     for heading, what, values in (
-        (f"What each frame does for “{label}”", "contribution", view.gradients),
+        (f"Contributions of frames to “{label}”", "contribution", view.gradients),
         ("Integrated gradients", "share", view.integrated.shares),
         ("Attention pooling", "weight", view.attention),
         ("Max pooling", "share of maxima", view.maxima),
@@ -121,7 +123,7 @@ def test_several_labels_and_attention() -> None:
     pipeline = frame_classifier(classes=Classes(["a", "b"], multiple=True, threshold=0.25), encoder=TRANSFORMER)
     page = parsed(pipeline.inspect(frames(5)).page)
     assert "A series has every label whose probability is at least 0.25" in page.section("Labels").text
-    assert "the row of a frame shows what the frame looks at" in page.section("Inside").text
+    assert "the row of a frame has the attention weights of the frame" in page.section("Inside").text
 
 
 def best_paths(emissions: np.ndarray[Any, Any], tables: Any) -> tuple[float, tuple[int, ...]]:
@@ -185,7 +187,7 @@ def test_spans_over_time_have_the_labels_of_the_file() -> None:
     ]
 
 
-def test_what_a_plain_model_expected_is_what_it_predicts_behind_the_frames_before() -> None:
+def test_the_page_of_a_plain_model_has_its_predictions() -> None:
     pipeline, x = frame_predictor(), frames(6, 2)
     x[4, 1] = np.nan
     view = pipeline.inspect(x).view
@@ -227,7 +229,7 @@ def expected_by_hand(pipeline: Any, x: np.ndarray[Any, Any], t: int) -> tuple[An
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["storn", "vrnn"])
-def test_what_latent_variables_expected_is_drawn_from_their_prior(kind: str) -> None:
+def test_the_page_of_a_latent_model_has_draws_from_the_prior(kind: str) -> None:
     pipeline, x = frame_predictor(kind), frames(4, 2)
     view = pipeline.inspect(x).view
     for t in (0, 1, 3):
@@ -238,6 +240,22 @@ def test_what_latent_variables_expected_is_drawn_from_their_prior(kind: str) -> 
     assert view.divergence.min() > 0
 
 
+@pytest.mark.parametrize("kind", ["storn", "vrnn"])
+def test_importance_sampling_is_the_mean_of_the_weights(kind: str) -> None:
+    model, x = frame_predictor(kind).model, frames(4, 2)
+    source, weights, bounds = SeriesNoise(x, 2), [], []
+    for _ in range(3):
+        with torch.no_grad():
+            nats, divergence, ratio = model(
+                Frames(torch.from_numpy(x)[None], None), torch.from_numpy(source.draw())[None]
+            )
+        weights.append(np.exp(-float((nats + ratio).sum())))
+        bounds.append((nats + divergence)[0].numpy())
+    (found,) = nats_of(model, FrameRows.of([x]), draws=3)
+    assert found.importance == pytest.approx(-np.log(np.mean(weights)), rel=1e-4)
+    np.testing.assert_allclose(found.frames, np.mean(bounds, 0), rtol=1e-4)
+
+
 @pytest.mark.parametrize("width", [2, 9])
 def test_a_model_of_the_next_frame_on_a_page(width: int) -> None:
     pipeline, x = frame_predictor("vrnn", width=width), frames(8, width)
@@ -246,7 +264,7 @@ def test_a_model_of_the_next_frame_on_a_page(width: int) -> None:
     found = told(page.section("Nats"), r"frame \d+\nbound (\S+)\nframe (\S+)\ndivergence (\S+)")
     values = np.stack([view.nats, view.nats - view.divergence, view.divergence], 1)
     assert [[number(part) for part in row] for row in found] == pytest.approx(values, rel=1e-4)
-    section = page.section("What it expected")
+    section = page.section("Predicted distributions")
     if width == 2:
         found = told(section, r"frame \d+\nframe (\S+)\nmean (\S+)\ndeviation (\S+)")
         values = np.concatenate(np.stack([x, view.mean, view.deviation], 2).transpose(1, 0, 2))
@@ -265,7 +283,7 @@ def test_a_model_of_the_next_frame_on_a_page(width: int) -> None:
 
 
 @pytest.mark.slow
-def test_long_series_are_cut_and_it_is_said() -> None:
+def test_long_series_are_truncated_with_a_note() -> None:
     inspection = frame_tagger("softmax", encoder={"kind": "none"}).inspect(frames(700))
     page = parsed(inspection.page)
     assert len(inspection.view.emissions) == 700
@@ -273,12 +291,12 @@ def test_long_series_are_cut_and_it_is_said() -> None:
         assert "The first 500 of 700 frames are shown." in page.section(heading).text
     assert "The first 60 of 700 frames are shown." in page.section("Emission scores and").text
     assert len(inspection.content) < 1_000_000
-    with pytest.raises(EnsueError, match="0 has 10,001 frames; up to 10,000 can be looked into"):
+    with pytest.raises(EnsueError, match="0 has 10,001 frames; up to 10,000 can be inspected"):
         frame_tagger("softmax", encoder={"kind": "none"}).inspect(frames(10_001))
 
 
 @pytest.mark.slow
-def test_many_features_are_a_map_and_an_image_stands_upright() -> None:
+def test_many_features_are_a_map_and_an_image_is_an_image() -> None:
     pipeline = frame_classifier(width=12)
     x = frames(4, 12).clip(0, 255) / 255
     sections = [
@@ -286,7 +304,7 @@ def test_many_features_are_a_map_and_an_image_stands_upright() -> None:
         for colors in (0, 3)
     ]
     assert [len(list(section.all("image"))) for section in sections] == [1, 1]
-    assert "Its file says: up." in sections[0].text
+    assert "The label in the file: up." in sections[0].text
     assert [title.split("\n")[0] for title in sections[1].titles()] == [f"frame {n}" for n in range(4)]
     assert "Each row of the image is a frame" in sections[1].text
 
@@ -304,8 +322,8 @@ def test_ticks_are_round_and_enclose_the_range(low: float, high: float) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, 0.0, 3e38, -1e-40])
-def test_odd_numbers_are_drawn(value: float) -> None:
-    """No drawing has what is no number in it."""
+def test_drawings_of_nan_and_extreme_values(value: float) -> None:
+    """No drawing has what is not a number in it."""
     columns, values = FrameColumns(3), np.full((3, 9), value)
     values[1] = 0
     names = [f"<{n}>" for n in range(9)]

@@ -14,21 +14,20 @@ from numpy.typing import NDArray
 import ensue
 from ensue.cli.training import first_use
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
-from ensue.extensions.frames.classification import build_frame_classifier
 from ensue.extensions.frames.data.readers import read_numpy
 from ensue.extensions.frames.data.series import Series, SeriesOptions
 from ensue.extensions.frames.recipe import FrameFeatureSpecification
-from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, moved
-from ensue.models.specification import Directions, NoEncoder
-from ensue.models.word_specification import PoolingHeadSpecification
+from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, warped
 from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.recipe import read_recipe
+from ensue.runs.directory import continuing_recipe
 from ensue.tasks.contract.chunks import Shard
+from extensions.frames.small_frames import frame_classifier
 from extensions.frames.tiny_frames import recipe
 from kept_runs.make import unpacked
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, seal
-from training.tiny_texts import Listener, without_pictures
+from training.tiny_texts import Listener
 
 SCALE, SHIFT = np.float32(40), np.float32(1000)
 """Features are far from normal, so that nothing is learned unless they are normalized."""
@@ -64,19 +63,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(files: Path, steps_to_learn: Callable[[int], int]) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        for task, name in (("frame-classification", "labels"), ("frame-labeling", "tags")):
-            listener = Listener()
-            run_tiny(recipe(files / f"{name}.npz", task, steps=steps_to_learn(30)), files / name, reporter=listener)
-            assert listener.facts is not None
-            assert listener.facts.data.startswith("48 series, ")
-            assert listener.facts.data.endswith(" of 2 features, 12 for validation; 2 labels")
+    for task, name in (("frame-classification", "labels"), ("frame-labeling", "tags")):
+        listener = Listener()
+        run_tiny(recipe(files / f"{name}.npz", task, steps=steps_to_learn(30)), files / name, reporter=listener)
+        assert listener.facts is not None
+        assert listener.facts.data.startswith("48 series, ")
+        assert listener.facts.data.endswith(" of 2 features, 12 for validation; 2 labels")
     return files
 
 
 @pytest.mark.slow
-def test_a_classifier_learns_and_says_what_it_has_learned(runs: Path, files: Path) -> None:
+def test_a_classifier_learns_and_predicts(runs: Path, files: Path) -> None:
     model = ensue.load(runs / "labels")
     frames, labels, _ = series(count=9, seed=1)
     assert model.evaluate(files / "labels.npz").accuracy > 0.95
@@ -87,7 +84,9 @@ def test_a_classifier_learns_and_says_what_it_has_learned(runs: Path, files: Pat
     alone = model.predict_json([one.frames for one in model.source(files / "labels.npz")][:1])[0]
     assert json.loads(lines[0])["series"] == "labels.npz[0]"
     assert json.loads(lines[0])["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-5)
-    assert model.scored_items(files / "labels.npz").whole()["accuracy"] == model.evaluate(files / "labels.npz").accuracy
+    assert (
+        model.scored_items(files / "labels.npz").compute()["accuracy"] == model.evaluate(files / "labels.npz").accuracy
+    )
     parts = [model.prediction_lines(str(files / "labels.npz"), as_json=True, shard=Shard(n, 2)) for n in (1, 2)]
     assert [line for part in parts for line in part] == lines
     assert (files / "labels" / "README.md").read_text().count("classifier of frames") == 1
@@ -105,10 +104,10 @@ def test_a_tagger_learns_a_label_for_every_frame(runs: Path, files: Path) -> Non
     assert np.mean(right) > 0.9
     assert all(0.5 <= share <= 1 for one in found for share in one.probabilities)
     assert len(next(iter(model.prediction_lines(str(files / "tags.npz")))).split()) > 3
-    assert model.scored_items(files / "tags.npz").whole()["accuracy"] == model.evaluate(files / "tags.npz").accuracy
+    assert model.scored_items(files / "tags.npz").compute()["accuracy"] == model.evaluate(files / "tags.npz").accuracy
 
 
-def test_the_normalization_is_that_of_the_training_part_and_kept_in_the_run(runs: Path) -> None:
+def test_the_run_stores_the_normalization_by_the_training_data(runs: Path) -> None:
     kept = json.loads((runs / "labels" / "frames.json").read_text())
     model = ensue.load(runs / "labels")
     np.testing.assert_allclose(kept["mean"], SHIFT, atol=SCALE)
@@ -141,10 +140,10 @@ def test_noise_is_added_in_training_alone() -> None:
     assert not features.eval()(frames).any()
 
 
-def test_features_move_to_other_places_between_their_neighbors() -> None:
+def test_warped_features_are_interpolated() -> None:
     x = torch.arange(10.0).expand(3, 2, 10)
-    assert torch.equal(moved(x, shift=0.0, stretch=0.0), x)
-    found = moved(x, shift=2.0, stretch=0.0)
+    assert torch.equal(warped(x, shift=0.0, stretch=0.0), x)
+    found = warped(x, shift=2.0, stretch=0.0)
     assert torch.equal(found[:, 0], found[:, 1])
     by = found[:, :1, 4:5] - 4
     torch.testing.assert_close(found, (x + by).clamp(0, 9))
@@ -160,7 +159,7 @@ def test_a_filter_is_a_curve_over_features_and_the_same_for_all_frames() -> None
     torch.testing.assert_close(x[:, 0, 1], (x[:, 0, 0] + x[:, 0, 2]) / 2)
 
 
-def test_noise_and_dropout_of_a_series_do_not_depend_on_who_works_on_it() -> None:
+def test_noise_and_dropout_do_not_depend_on_the_split_of_the_batch() -> None:
     specification = FrameFeatureSpecification(noise=0.5, dropout=0.5, shift=0.5, stretch=0.2, filter=0.1)
     features = FrameFeatures(specification, torch.zeros(2), torch.ones(2), is_sound=True).train()
     values = torch.ones(4, 3, 2)
@@ -173,12 +172,8 @@ def test_noise_and_dropout_of_a_series_do_not_depend_on_who_works_on_it() -> Non
 
 
 def test_a_pooling_is_needed() -> None:
-    features = FrameFeatures(FrameFeatureSpecification(), torch.zeros(2), torch.ones(2))
-    none = PoolingHeadSpecification(pooling=[])
-    with pytest.raises(ValueError, match="nothing is left to decide by"):
-        build_frame_classifier(
-            features, NoEncoder(kind="none"), none, directions=Directions(), num_labels=2, multiple=False
-        )
+    with pytest.raises(ValueError, match=r"head\.pooling is empty"):
+        frame_classifier(head={"pooling": []})
 
 
 @pytest.mark.slow
@@ -217,15 +212,14 @@ def test_several_labels_and_missing_values(tmp_path: Path) -> None:
     assert set(model.predict([np.array([[1.0, 1.0]])])[0].labels) == {"a", "b"}
 
 
-@pytest.mark.parametrize(("task", "name"), [("frame-classification", "labels"), ("frame-labeling", "tags")])
-def test_a_model_begins_from_the_layers_of_another(
-    runs: Path, files: Path, tmp_path: Path, task: str, name: str
-) -> None:
+@pytest.mark.filterwarnings("ignore::ensue.notices.Notice")
+@pytest.mark.parametrize("name", ["labels", "tags"])
+def test_a_model_begins_from_the_layers_of_another(runs: Path, files: Path, tmp_path: Path, name: str) -> None:
     origin = tmp_path / "origin"
     shutil.copytree(runs / name, origin)
-    begun = read_recipe(
-        recipe(files / f"{name}.npz", task, steps=2), {"encoder.from": str(origin), "tuning.freeze": -1}
-    )
+    shutil.copy(files / f"{name}.npz", new := tmp_path / "new.npz")
+    begun = continuing_recipe(origin, settings={"train.steps": 2, "tuning.freeze": -1}, train=new)
+    assert begun.data.train == json.dumps([str(files / f"{name}.npz"), str(new)])
     run_tiny(begun, tmp_path / "run")
     shutil.rmtree(origin)
     before, model = (dict(ensue.load(path).model.named_parameters()) for path in (runs / name, tmp_path / "run"))
@@ -273,12 +267,12 @@ def test_data_that_do_not_fit(runs: Path, files: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "wide.npy", np.zeros((3, 5)))
     with pytest.raises(DataError, match="frames of 5 features; expected 2, as in the training data"):
         ensue.load(runs / "labels").evaluate(tmp_path / "wide.npy")
-    with pytest.raises(DataError, match=r"its frames have 2 labels .* tag-frames learns a label for each frame"):
+    with pytest.raises(DataError, match=r"the frames have 2 labels .* tag-frames learns a label for each frame"):
         run_tiny(recipe(files / "tags.npz"), tmp_path / "run")
-    with pytest.raises(DataError, match="a label of the whole series; expected one for each frame"):
+    with pytest.raises(DataError, match="a label of the series; expected one for each frame"):
         run_tiny(recipe(files / "labels.npz", "frame-labeling"), tmp_path / "run")
     np.savez(tmp_path / "bare.npz", frames=np.zeros((3, 2)))
-    with pytest.raises(DataError, match=r"no label; data\.pattern finds it in names of files"):
+    with pytest.raises(DataError, match=r"no label; data\.pattern reads labels from file names"):
         run_tiny(recipe(tmp_path / "bare.npz"), tmp_path / "run")
     with pytest.raises(RecipeError, match="ngrams"):
         recipe(files / "labels.npz", head={"ngrams": 2})
@@ -297,7 +291,7 @@ def test_a_damaged_run_is_one_line(runs: Path, tmp_path: Path) -> None:
         seal(runs / "labels")
 
 
-def test_a_header_as_python_2_wrote_it_is_read_in_silence(tmp_path: Path) -> None:
+def test_a_header_of_python_2_is_read_without_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "old.npy"
     np.save(path, np.ones((3, 5), np.float32))
     path.write_bytes(path.read_bytes().replace(b"(3, 5), }  ", b"(3L, 5L), }"))
@@ -305,12 +299,12 @@ def test_a_header_as_python_2_wrote_it_is_read_in_silence(tmp_path: Path) -> Non
     assert series.frames.shape == (3, 5)
 
 
-def test_what_to_try_names_a_file_where_a_model_reads_or_writes_no_text() -> None:
+def test_the_proposed_command_of_models_without_text_has_a_file() -> None:
     assert first_use("drawing", Path("run")) == "ensue generate run --out FILE"
     assert first_use("frame-labeling", Path("run")) == "ensue predict run FILE"
 
 
-def test_a_run_says_what_it_needs_where_the_extension_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_its_extension_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked("tag-frames", tmp_path)
     monkeypatch.setattr("ensue.tasks.entries", lambda kind: {})
     with pytest.raises(RunError, match="needs the task 'frame-labeling', which no installed extension has"):

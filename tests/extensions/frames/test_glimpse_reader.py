@@ -25,7 +25,7 @@ def reader(**keys: object) -> GlimpseReader:
         features, GRUEncoder(kind="gru", d_model=5), GlimpseSpecification.model_validate(table), rows=ROWS,
         num_symbols=SYMBOLS,
     ).double()  # fmt: skip
-    with torch.no_grad():  # places that depend on the image, and baselines that are no constants
+    with torch.no_grad():  # places that depend on the image, and baselines that are not constants
         model.place.weight.normal_(std=20)
         model.baseline.weight.normal_()
     return model
@@ -65,7 +65,7 @@ def test_the_gradient_is_that_of_the_expected_bound(ways: int, targets: list[int
     assert exact["place.weight"].abs().max() > 1e-4
 
 
-def test_a_baseline_takes_away_what_it_expects() -> None:
+def test_a_baseline_reduces_the_gradient_but_not_its_mean() -> None:
     """What is expected of each symbol does not change the gradient's mean, but its size."""
     found = ReadSymbols(
         torch.zeros(1, 1, 2, 4), torch.ones(1, 1, 2, 1, 2), torch.zeros(1, 1, 2, 1, 2), torch.zeros(1, 1, 2, 1)
@@ -106,18 +106,20 @@ def test_images_that_end_are_read_as_if_alone() -> None:
 def test_reading_by_means_is_reading_without_noise_and_stops() -> None:
     model = reader()
     frames = Frames(images(2), None)
-    logp, places = model.read(frames, least=3, most=2)
+    logp, places = model.read(frames, min_symbols=3, max_symbols=2)
     found = model(model.images(frames), [3, 3], torch.zeros(2, 1, 3, 2, 2).double())
     torch.testing.assert_close(logp, found.logits[:, 0].log_softmax(-1))
     torch.testing.assert_close(places, found.places[:, 0])
     with torch.no_grad():
         model.head.bias[SYMBOLS] = 100
-    assert model.read(frames, least=1, most=9)[0].shape[1] == 1
-    averaged = model.read(frames, least=2, most=2, ways=5, noise=lambda: torch.randn(10, 2, 2).double())[0]
+    assert model.read(frames, min_symbols=1, max_symbols=9)[0].shape[1] == 1
+    averaged = model.read(frames, min_symbols=2, max_symbols=2, paths=5, noise=lambda: torch.randn(10, 2, 2).double())[
+        0
+    ]
     torch.testing.assert_close(averaged.logsumexp(-1), torch.zeros(2, 2).double())
 
 
-def test_draws_are_those_of_the_whole_batch_however_it_is_shared_out() -> None:
+def test_draws_do_not_depend_on_the_split_of_the_batch() -> None:
     model, frames = reader(samples=2), Frames(images(5), None)
     targets = torch.tensor([[0, 3, -1], [3, -1, -1], [1, 2, 3], [2, 1, 3], [1, 3, -1]])  # the first two are shorter
     torch.manual_seed(3)
@@ -126,7 +128,7 @@ def test_draws_are_those_of_the_whole_batch_however_it_is_shared_out() -> None:
     for rows in (slice(0, 2), slice(2, 5)):
         torch.manual_seed(3)
         with drawing_rows(RowSlice(rows, 5)):
-            totals.append(model.loss(frames.part(rows), targets[rows]).total)
+            totals.append(model.loss(frames.slice_rows(rows), targets[rows]).total)
     torch.testing.assert_close(totals[0] + totals[1], whole.total)
     assert whole.count == 5
 
@@ -135,6 +137,6 @@ def test_draws_are_those_of_the_whole_batch_however_it_is_shared_out() -> None:
 def test_the_first_places_are_those_of_the_recipe(relative: bool) -> None:
     model = reader(relative=relative, start=[0.1, -0.5], move=[0.0, 0.25])
     torch.nn.init.zeros_(model.place.weight)
-    _, places = model.read(Frames(images(1), None), least=2, most=1)
+    _, places = model.read(Frames(images(1), None), min_symbols=2, max_symbols=1)
     expected = [-0.25, 0.0, 0.25, 0.5] if relative else [-0.5] * 4
     np.testing.assert_allclose(places[0].flatten(0, 1), [[0.1, right] for right in expected], atol=1e-6)

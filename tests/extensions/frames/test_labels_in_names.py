@@ -9,7 +9,6 @@ import pytest
 from ensue.recipe.tables import Recipe
 from extensions.frames import tiny_frames
 from training.named_labels import Named, check_notices_labels
-from training.tiny_texts import without_pictures
 
 
 def series(folder: Path, *names: str) -> Path:
@@ -60,11 +59,6 @@ CASES = {
         table_of_paths, lambda path: series(path.parent, "a/2.npy", "a/1.npy"), tiny_frames.recipe
     ),
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
 
 
 @pytest.mark.parametrize("key", ["train", "valid", "test"])

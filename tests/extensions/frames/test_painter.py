@@ -61,7 +61,7 @@ def test_importance_sampling_is_never_above_the_bound(attention: bool) -> None:
     assert estimated < float(bound.total.mean()) + 2 * float(bound.total.std()) / math.sqrt(count)
 
 
-def test_an_image_is_read_by_itself_and_known_to_the_canvas_by_its_draws_alone() -> None:
+def test_a_row_is_independent_and_the_canvas_depends_on_z_alone() -> None:
     model = painter(glimpses=3, d_latent=2, size=ImageSize(4, 3, 2))
     x, noise = torch.rand(5, 4, 6, dtype=torch.float64), torch.randn(5, 3, 2, dtype=torch.float64)
     together = model(x, noise)
@@ -77,7 +77,7 @@ def test_an_image_is_read_by_itself_and_known_to_the_canvas_by_its_draws_alone()
 
 
 @pytest.mark.slow
-def test_the_gradient_of_the_bound_is_that_of_differences() -> None:
+def test_the_gradient_of_the_bound_by_finite_differences() -> None:
     model = painter(glimpses=2, d_latent=2)
     noise = torch.randn(1, 2, 2, dtype=torch.float64)
     weight = model.posterior.weight

@@ -13,17 +13,18 @@ from torch import Tensor, nn
 
 from ensue.errors import EnsueError, TrainingError
 from ensue.extensions.gradients import gradients as copying
-from ensue.extensions.gradients.console import FLOOR, LABEL_HEIGHT, checked_picture_path, draw_gradients, spread
 from ensue.extensions.gradients.gradients import (
-    ALPHABET,
-    RECURRENT,
-    SYMBOLS,
+    LABEL_HEIGHT,
+    MAX_COPIED,
+    NUM_SYMBOLS,
+    RECURRENT_ENCODERS,
     Copier,
     EncoderGradients,
-    build_layer,
     draw_examples,
+    draw_gradients,
     encoder_gradients,
     score_copier,
+    spread_labels,
     state_gradients,
     train_copier,
 )
@@ -53,7 +54,7 @@ class Leaky(Recurrent):
 
 
 @pytest.mark.parametrize("a", [0.5, 1.0, 1.25])
-def test_of_a_linear_recurrence_it_is_a_power(a: float) -> None:
+def test_norms_of_a_linear_recurrence_are_powers(a: float) -> None:
     x = torch.randn(2, 30, 3, dtype=torch.float64)
     weights = torch.tensor([[1.0, 2.0, 2.0], [3.0, 0.0, 4.0]], dtype=torch.float64)
     found = state_gradients(Leaky(3, a), x, lambda y: (y[:, -1] * weights).sum(-1))
@@ -61,13 +62,13 @@ def test_of_a_linear_recurrence_it_is_a_power(a: float) -> None:
     np.testing.assert_allclose(found.numpy(), np.outer([3.0, 5.0], powers), rtol=1e-12)
 
 
-def test_of_a_loss_at_every_position_it_is_a_geometric_sum() -> None:
+def test_norms_of_a_loss_at_every_position_are_geometric_sums() -> None:
     x = torch.randn(1, 12, 1, dtype=torch.float64)
     found = state_gradients(Leaky(1, 0.5), x, lambda y: y.sum())
     np.testing.assert_allclose(found[0].numpy(), [2 - 0.5 ** (11 - t) for t in range(12)], rtol=1e-12)
 
 
-def test_of_an_elman_unit_it_is_the_product_of_u_times_the_slope_of_tanh() -> None:
+def test_norms_of_an_elman_unit_are_products_of_slopes() -> None:
     layer = Elman(1, 1).double()
     w, u, b = 0.7, -1.3, 0.2
     for parameter, value in ((layer.weight_input, w), (layer.weight_hidden, u), (layer.bias, b)):
@@ -83,7 +84,7 @@ def test_of_an_elman_unit_it_is_the_product_of_u_times_the_slope_of_tanh() -> No
 
 
 @pytest.mark.parametrize(("layer", "cell"), [(LSTM(3, 4), nn.LSTMCell(3, 4)), (GRU(3, 4), nn.GRUCell(3, 4))])
-def test_it_is_what_autograd_says_of_a_written_out_loop(layer: LSTM | GRU, cell: nn.LSTMCell | nn.GRUCell) -> None:
+def test_norms_against_autograd_of_a_written_out_loop(layer: LSTM | GRU, cell: nn.LSTMCell | nn.GRUCell) -> None:
     layer, cell = layer.double(), cell.double()
     with torch.no_grad():
         cell.weight_ih.copy_(layer.weight_input)
@@ -111,7 +112,7 @@ def test_layers_of_a_stack_are_one_state() -> None:
     torch.testing.assert_close(both, torch.hypot(*parts))
 
 
-def test_no_grad_outside_does_not_matter() -> None:
+def test_norms_within_no_grad() -> None:
     with torch.no_grad():
         assert (state_gradients(Elman(2, 3), torch.randn(1, 4, 2), lambda y: y.sum()) > 0).all()
 
@@ -120,63 +121,45 @@ def test_no_grad_outside_does_not_matter() -> None:
 def test_layers_without_a_state_are_refused(length: int) -> None:
     x = torch.randn(2, length, 8)
     for layer in (Window(8, 8, size=2), Bidirectional(Elman(8, 4), Elman(8, 4))):
-        with pytest.raises(EnsueError, match="no state that goes from position to position"):
+        with pytest.raises(EnsueError, match="no state that is carried from position to position"):
             state_gradients(layer, x, lambda y: y.sum())
     with pytest.raises(EnsueError, match="no tap matches"):
         state_gradients(Transformer(8, num_heads=2, num_layers=1, positions="sinusoidal"), x, lambda y: y.sum())
 
 
 def test_the_encoders_are_those_that_have_a_state() -> None:
-    assert ENCODER_KINDS - set(RECURRENT) == {"window", "transformer", "none", "origin"}
+    assert ENCODER_KINDS - set(RECURRENT_ENCODERS) == {"window", "transformer", "none", "origin"}
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("encoder", RECURRENT)
-def test_every_recurrent_encoder_can_be_looked_at(encoder: str) -> None:
+@pytest.mark.parametrize("encoder", RECURRENT_ENCODERS)
+def test_every_recurrent_encoder_has_norms(encoder: str) -> None:
     found = encoder_gradients(encoder, positions=9, steps=0, d_model=8)
     assert found.trained is None
-    assert len(found.untrained) == 9 + SYMBOLS
+    assert len(found.untrained) == 9 + MAX_COPIED
     assert all(norm > 0 for norm in found.untrained)
 
 
-@pytest.mark.parametrize(
-    ("encoder", "message"),
-    [
-        ("lsmt", 'no encoder "lsmt"; did you mean "lstm"?; known: '),
-        ("transformer", 'the encoder "transformer" has no recurrent state; known: '),
-        ("none", 'the encoder "none" has no recurrent state; known: '),
-    ],
-)
-def test_encoders_that_cannot_be_looked_at(encoder: str, message: str) -> None:
-    with pytest.raises(EnsueError) as error:
-        build_layer(encoder, d_model=8)
-    assert str(error.value).startswith(message)
-
-
-def test_an_encoder_that_cannot_have_the_size() -> None:
-    with pytest.raises(EnsueError, match=r"^clockwork has d_model 10, which 8 periods cannot share evenly$"):
-        build_layer("clockwork", d_model=10)
-
-
-@pytest.mark.parametrize(("positions", "shown"), [(1, 1), (2, 2), (7, SYMBOLS)])
+@pytest.mark.parametrize(("positions", "shown"), [(1, 1), (2, 2), (7, MAX_COPIED)])
 def test_examples_of_the_copy_task(positions: int, shown: int) -> None:
     x, symbols = draw_examples(50, positions, torch.Generator().manual_seed(0))
-    assert x.shape == (50, positions + shown, ALPHABET + 2)
+    assert x.shape == (50, positions + shown, NUM_SYMBOLS + 2)
     ids = x.argmax(-1)
     assert (x.sum(-1) == 1).all()
     assert (ids[:, :shown] == symbols).all()
-    assert (ids[:, shown:positions] == ALPHABET).all()
-    assert (ids[:, positions:] == ALPHABET + 1).all()
-    assert symbols.unique().tolist() == list(range(ALPHABET))
+    assert (ids[:, shown:positions] == NUM_SYMBOLS).all()
+    assert (ids[:, positions:] == NUM_SYMBOLS + 1).all()
+    assert symbols.unique().tolist() == list(range(NUM_SYMBOLS))
 
 
-def test_the_loss_counts_the_recall_alone() -> None:
-    copier = Copier(Elman(ALPHABET + 2, 4))
+def test_the_loss_is_of_the_last_positions() -> None:
+    copier = Copier(Elman(NUM_SYMBOLS + 2, 4))
     _, symbols = draw_examples(6, 10, torch.Generator().manual_seed(0))
-    y = torch.randn(6, 10 + SYMBOLS, 4)
+    y = torch.randn(6, 10 + MAX_COPIED, 4)
     logits = copier.readout(y)[:, 10:].log_softmax(-1)
     expected = [
-        -sum(float(logits[row, k, symbols[row, k]].detach()) for k in range(SYMBOLS)) / SYMBOLS for row in range(6)
+        -sum(float(logits[row, k, symbols[row, k]].detach()) for k in range(MAX_COPIED)) / MAX_COPIED
+        for row in range(6)
     ]
     np.testing.assert_allclose(copier.losses(y, symbols).detach().numpy(), expected, rtol=1e-5)
 
@@ -184,7 +167,7 @@ def test_the_loss_counts_the_recall_alone() -> None:
 @pytest.mark.slow
 def test_a_copier_learns_what_it_can_reach() -> None:
     torch.manual_seed(0)
-    copier, generator = Copier(GRU(ALPHABET + 2, 32)), torch.Generator().manual_seed(0)
+    copier, generator = Copier(GRU(NUM_SYMBOLS + 2, 32)), torch.Generator().manual_seed(0)
     assert score_copier(copier, 4, generator)[1] < 0.3
     heard: list[tuple[int, float]] = []
     train_copier(copier, positions=4, steps=400, generator=generator, stepped=lambda *told: heard.append(told))
@@ -192,7 +175,7 @@ def test_a_copier_learns_what_it_can_reach() -> None:
     assert accuracy > 0.9
     assert loss < 0.5
     assert [step for step, _ in heard] == list(range(1, 401))
-    assert heard[0][1] == pytest.approx(math.log(ALPHABET), abs=0.4)
+    assert heard[0][1] == pytest.approx(math.log(NUM_SYMBOLS), abs=0.4)
 
 
 def test_training_changes_the_norms_and_a_seed_repeats_them() -> None:
@@ -210,7 +193,7 @@ def test_a_loss_that_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
         encoder_gradients("elman", positions=5, steps=9, d_model=8)
 
 
-FOUND = [
+GRADIENTS = [
     EncoderGradients("elman", (0.0, 1e-200, 1e-3, 1.0), (0.0, 0.0, 1e-9, 2.0)),
     EncoderGradients("lstm", (1e-3, 1e-2, 0.1, 1.0), (0.5, 0.5, 0.5, 0.5)),
 ]
@@ -222,7 +205,7 @@ def test_the_same_numbers_give_the_same_picture(tmp_path: Path, name: str) -> No
     (tmp_path / "again").mkdir()
     paths = [tmp_path / name, tmp_path / "again" / name]
     for path in paths:
-        draw_gradients(FOUND, path, steps=3)
+        draw_gradients(GRADIENTS, path, steps=3)
     first, again = (path.read_bytes() for path in paths)
     assert first == again
     assert first.startswith(b"\x89PNG" if name == "a.png" else b"<?xml")
@@ -231,21 +214,14 @@ def test_the_same_numbers_give_the_same_picture(tmp_path: Path, name: str) -> No
 @pytest.mark.slow
 def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(EnsueError, match=r"gone/a\.png: cannot be written"):
-        draw_gradients(FOUND, tmp_path / "gone" / "a.png", steps=0)
-    for name in ("a.jpg", "a"):
-        with pytest.raises(EnsueError, match=r"a picture is \.png or \.svg"):
-            checked_picture_path(tmp_path / name)
+        draw_gradients(GRADIENTS, tmp_path / "gone" / "a.png", steps=0)
 
 
 @pytest.mark.parametrize("heights", [[0.5], [0.1, 0.9, 0.4], [0.3, 0.3, 0.31], [0.99, 1.0, 0.98, 0.0, 0.0]])
-def test_labels_do_not_touch_and_keep_their_order(heights: list[float]) -> None:
-    found = spread(heights)
+def test_labels_do_not_overlap(heights: list[float]) -> None:
+    found = spread_labels(heights)
     assert all(b - a > LABEL_HEIGHT - 1e-9 for a, b in pairwise(sorted(found)))
     assert sorted(range(len(found)), key=found.__getitem__) == sorted(range(len(found)), key=heights.__getitem__)
     assert max(found) <= 1
     if all(b - a >= LABEL_HEIGHT for a, b in pairwise(sorted(heights))):
         assert found == heights
-
-
-def test_what_float32_does_not_hold_is_below_the_picture() -> None:
-    assert torch.finfo(torch.float32).tiny == pytest.approx(FLOOR, rel=0.2)

@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from command_fixtures import Ensue
 from ensue import load, push, train
 from ensue.errors import DataError, EnsueError, RunError
+from ensue.extension import is_address, run_name
 from ensue.extensions.experiments.search.search import search
-from ensue.extensions.hub.pushing import HOW, _body
+from ensue.extensions.hub.pushing import INSTALLATION, _card_body
+from ensue.extensions.hub.repository import Repository
 from ensue.extensions.importing.importing import import_run
-from ensue.hub import Repository, run_name
 from ensue.notices import Notice
 from ensue.recipe import read_recipe
 from ensue.runs.directory import RunDirectory
@@ -107,12 +108,17 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_location_names_a_repository_and_a_revision() -> None:
-    assert Repository.parse("runs/one") is None
-    assert Repository.parse(Path("hf:me/one")) == ("me/one", "main")
+    assert [is_address(each) for each in ("runs/one", "hf", "C:/hf", Path("hf:me/one"))] == [False] * 3 + [True]
+    for read in (load, lambda path: import_run(path, "out")):
+        with pytest.raises(
+            EnsueError, match=r'^xy:me/one: no such .*; no installed extension reads addresses with "xy:"'
+        ):
+            read("xy:me/one")
+    assert Repository.parse("hf:me/one") == ("me/one", "main")
     assert Repository.parse("hf:one@v1.0") == ("one", "v1.0")
     assert str(Repository.parse("hf:me/one@v1")) == "hf:me/one@v1"
     for wrong in ("hf:", "hf:@v1", "hf:me/one@", "hf:../one", "hf:one@../../x", "hf:a,b", "hf:a b", "hf:a@-x"):
-        with pytest.raises(RunError, match="expected such as hf:NAME or hf:NAME@REVISION"):
+        with pytest.raises(RunError, match="expected an address such as hf:NAME or hf:NAME@REVISION"):
             Repository.parse(wrong)
     assert [run_name(path) for path in ("hf:me/one@v1", "runs/one", "x/models--me--one/snapshots/0f")] == ["one"] * 3
 
@@ -133,7 +139,7 @@ def test_what_is_pushed_is_the_same_model_without_what_is_private(hub: Hub, run:
     assert files["model.safetensors"] == (run / "model.safetensors").read_bytes()
     assert sentences(load(pushed)) == sentences(load(run))
     assert sentences(load("hf:me/tagger")) == sentences(load(run))
-    assert RunDirectory(pushed).given == pushed
+    assert RunDirectory(pushed).argument == pushed
 
 
 def test_the_card_has_the_front_matter_that_the_hub_reads(hub: Hub, run: Path, pushed: str) -> None:
@@ -162,7 +168,7 @@ def test_the_card_has_the_front_matter_that_the_hub_reads(hub: Hub, run: Path, p
 
 def test_keys_of_the_own_card_stay_and_a_license_is_asked_for(hub: Hub, run: Path, tmp_path: Path) -> None:
     own = shutil.copytree(run, tmp_path / "own")
-    with pytest.raises(RunError, match=r"own: its card has no license; --license names one, such as mit$"):
+    with pytest.raises(RunError, match=r"own: no license in the model card; expected license, such as mit$"):
         push(own, "me/own")
     assert "me/own" not in hub.commits
     card = (own / "README.md").read_text()
@@ -196,9 +202,7 @@ def test_a_revision_stays_what_it_was(hub: Hub, run: Path, pushed: str, monkeypa
 def test_offline_the_kept_commit_is_taken(hub: Hub, run: Path, pushed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = sentences(load("hf:me/tagger"))
     hub.fault = "503"
-    with pytest.warns(
-        Notice, match=rf"^hf:me/tagger: the hub answers with status 503; what is kept is of .* {pushed[-40:]}$"
-    ):
+    with pytest.warns(Notice, match=rf"answered with status 503; using the cached files of the commit {pushed[-40:]}$"):
         assert sentences(load("hf:me/tagger")) == expected
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     assert sentences(load("hf:me/tagger")) == expected  # a notice is said once
@@ -228,15 +232,15 @@ def test_what_others_import_or_upload_allows_no_download(
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("404", r"manifest\.json: not found, or not for you \(status 404\): HF_TOKEN"),
-        pytest.param("401", r"manifest\.json: not found, or not for you \(status 401\)", marks=pytest.mark.slow),
-        pytest.param("500", r"manifest\.json: the hub answers with status 500", marks=pytest.mark.slow),
-        ("odd commit", r"manifest\.json: the server is no hub: it says no commit, or no ETag"),
+        ("404", r"manifest\.json: not found, or access denied \(status 404\): authenticate with HF_TOKEN"),
+        pytest.param("401", r"manifest\.json: not found, or access denied \(status 401\)", marks=pytest.mark.slow),
+        pytest.param("500", r"manifest\.json: the hub answered with status 500", marks=pytest.mark.slow),
+        ("odd commit", r"manifest\.json: not a hub: the response has no commit, or no valid ETag"),
         pytest.param("without manifest.json", r"no manifest\.json in the repository", marks=pytest.mark.slow),
         ("without model.safetensors", r"no model\.safetensors in the repository"),
         ("large", r"model\.safetensors: 1,000,000,000,000 bytes, expected 13,324"),
-        ("odd etag", r"model\.safetensors: the server is no hub"),
-        ("other bytes", r"model\.safetensors: what came is not what manifest\.json says; it was not kept"),
+        ("odd etag", r"model\.safetensors: not a hub"),
+        ("other bytes", r"model\.safetensors: the downloaded file differs from manifest\.json; it was deleted"),
         pytest.param("interrupted", r"model\.safetensors: ", marks=pytest.mark.slow),
     ],
 )  # fmt: skip
@@ -290,7 +294,7 @@ def test_runs_inside_of_runs_without_end_are_one_line(hub: Hub) -> None:
         }
         content = json.dumps({"files": {"origins/0/manifest.json": entry}}).encode()
     hub.commit("me/deep", files)
-    with pytest.raises(RunError, match=r"^hf:me/deep@[0-9a-f]{40}: runs inside of runs, more than 8 deep$"):
+    with pytest.raises(RunError, match=r"^hf:me/deep@[0-9a-f]{40}: runs nested more than 8 levels deep$"):
         load("hf:me/deep")
 
 
@@ -352,8 +356,8 @@ ensue train {quoted}/recipe.toml --out ANOTHER
 """
     written = card.format(path=path, quoted=shlex.quote(path), data=data)
     expected = card.format(path="hf:me/x", quoted="hf:me/x", data="DATA").replace("hf:me/x/recipe", "recipe")
-    expected = expected.replace("# name", "# x").replace("## Use\n", f"## Use\n\n{HOW}\n")
-    assert _body(written, Path("/nowhere/at/all"), Repository("me/x"), {data: "DATA"}) == expected
+    expected = expected.replace("# name", "# x").replace("## Use\n", f"## Use\n\n{INSTALLATION}\n")
+    assert _card_body(written, Path("/nowhere/at/all"), Repository("me/x"), {data: "DATA"}) == expected
 
 
 @pytest.mark.parametrize("status", ["401", "403", "500", "none"])
@@ -365,14 +369,14 @@ def test_an_upload_that_is_refused_is_one_line(
         monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", "/nowhere")
     else:
         hub.fault = status
-    said = "the hub answers with status 500" if status == "500" else r"not found, or not for you .*HF_TOKEN"
+    said = "the hub answered with status 500" if status == "500" else r"not found, or access denied .*HF_TOKEN"
     with pytest.raises(RunError, match=rf"^hf:me/refused: {said}"):
         push(run, "me/refused", license="mit")
     assert "me/refused" not in hub.commits
 
 
 def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.hub.find_spec", lambda name: None)
+    monkeypatch.setattr("ensue.extensions.hub.repository.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match=r"^hf:me/x needs the package huggingface_hub: pip install 'ensue\[hub\]'$"):
         load("hf:me/x")
 
@@ -395,7 +399,7 @@ def test_commands_take_runs_of_the_hub(
     expected = ensue("predict", run, texts, "--json")
     assert ensue("predict", found[1], texts, "--json").out == expected.out != ""
     assert refused("predict", "hf:me/missing", texts).startswith("hf:me/missing: manifest.json: not found")
-    assert refused("push", run, "me/third").endswith("its card has no license; --license names one, such as mit")
+    assert refused("push", run, "me/third").endswith("no license in the model card; expected --license, such as mit")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("typer.prompt", lambda question, err: "cc0-1.0")
     assert ensue("push", run, "me/third").status == 0
@@ -490,7 +494,7 @@ def test_a_published_model_is_imported_by_its_name(
     import_run("hf:they/bert", tmp_path / "again")
     assert not hub.requests
     with pytest.raises(RunError, match="not on this machine"):
-        import_run("hf:they/other", tmp_path / "run")
+        import_run("hf:they/other", tmp_path / "other")
 
 
 @pytest.mark.slow
@@ -498,7 +502,7 @@ def test_weights_of_a_repository_may_be_in_several_files(hub: Hub, tmp_path: Pat
     files = published_files(tmp_path / "bert")
     whole = files.pop("model.safetensors")
     hub.commit("they/parts", {**files, "model.safetensors.index.json": b'{"weight_map": {"a": "../b"}}'})
-    with pytest.raises(DataError, match=r"names of files beside it, found '../b'"):
+    with pytest.raises(DataError, match=r"file names without folders, found '../b'"):
         import_run("hf:they/parts", tmp_path / "run")
     hub.commit("they/parts", {"model.safetensors.index.json": b'{"weight_map": {"a": "part-1.safetensors"}}'})
     with pytest.raises(RunError, match=r"no part-1\.safetensors in the repository"):

@@ -12,7 +12,7 @@ import torch
 import ensue
 from ensue.errors import DataError
 from ensue.extensions.importing.importing import import_run
-from ensue.extensions.importing.marian import _tokenizer
+from ensue.extensions.importing.marian import _read_tokenizer
 
 from .published import odd_texts
 
@@ -57,23 +57,23 @@ def configuration(ids: dict[str, int], **keys: Any) -> dict[str, Any]:
 def test_a_file_of_sentencepiece_that_is_cut_off_anywhere(tmp_path: Path) -> None:
     whole, path, symbols = spm(PIECES["source"]), tmp_path / "source.spm", [*vocabulary(PIECES["source"])]
     path.write_bytes(whole)
-    coder = _tokenizer(path, symbols)
+    coder = _read_tokenizer(path, symbols)
     assert [symbols[id] for id in coder.encode(" ab <unk>北")] == ["▁a", "b", "▁", "<unk>"]
     assert coder.decode(coder.encode(">>fra<< abc").tolist()) == ">>fra<< abc"
     for end in range(0, len(whole) - 1, 3):
         path.write_bytes(whole[:end])
-        with pytest.raises(DataError, match="no tokenizer that can be used: not a whole file of"):
-            _tokenizer(path, symbols)
+        with pytest.raises(DataError, match="unsupported tokenizer: truncated or damaged"):
+            _read_tokenizer(path, symbols)
 
 
 @pytest.mark.parametrize(
     ("keys", "said"),
-    [({"kind": 2}, "unigrams"), ({"normal": 6}, "bytes"), ({"normal": 4}, "user"), ({"blank": 0}, "a blank before")],
+    [({"kind": 2}, "unigram"), ({"normal": 6}, "byte"), ({"normal": 4}, "user"), ({"blank": 0}, "a dummy prefix")],
 )
 def test_other_kinds_of_pieces_are_refused(tmp_path: Path, keys: dict[str, int], said: str) -> None:
     (tmp_path / "source.spm").write_bytes(spm(PIECES["source"], **keys))
     with pytest.raises(DataError, match=said):
-        _tokenizer(tmp_path / "source.spm", ["<unk>"])
+        _read_tokenizer(tmp_path / "source.spm", ["<unk>"])
 
 
 STEMS = [a + b for a in "bdfgklmnprst" for b in "aeiou"]

@@ -17,7 +17,7 @@ from training.classifiers import TEXTS
 from training.taggers import TAGGED
 from training.tiny import run_tiny, tiny_recipe
 from training.tiny_masked import masked_recipe
-from training.tiny_texts import columns, tsv, without_pictures
+from training.tiny_texts import columns, tsv
 
 from .published import FRAME, Bert, byte_level, wordpiece, write_bert
 
@@ -35,9 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "pairs.tsv").write_text("label\tsentence1\tsentence2\n" + "\n".join(pairs) + "\n")
     (path / "text.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS))
     corpus = [" ".join(sentence.words) for sentence in TAGGED] + [text for text, _ in TEXTS]
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        run_tiny(masked_recipe(path / "text.txt", train={"steps": 2, "validations": 1}), path / "ours")
+    run_tiny(masked_recipe(path / "text.txt", train={"steps": 2, "validations": 1}), path / "ours")
     reads = wordpiece(corpus=corpus)
     write_bert(path / "bert", Bert.random(reads.get_vocab_size(), context=64), reads)
     import_run(path / "bert", path / "published")
@@ -60,9 +58,7 @@ def tuned(folder: Path, origin: str, task: str, train: str, out: Path, **tables:
         },
         where="tuned",
     )  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        run_tiny(recipe, out)
+    run_tiny(recipe, out)
     return ensue.load(out, device="cpu")
 
 
@@ -141,11 +137,11 @@ def test_a_tagger_over_a_causal_model_is_theirs(origin: str, causal: Path, tmp_p
             "classification",
             "pre",
             {"head": {"pooling": ["last"]}, "data": {"splitter": "treebank"}},
-            "data.splitter = treebank, which cuts",
+            "data.splitter = treebank, which no tokenizer",
         ),
         ("labeling", "post", {}, "norm = post; GPT has no class of transformers for tags"),
-        ("labeling", "pre", {"head": {"kind": "crf"}}, "head.kind = crf, the best path"),
-        ("labeling", "pre", {"features": {"d_words": 3}}, "features of words beside the layers"),
+        ("labeling", "pre", {"head": {"kind": "crf"}}, "head.kind = crf; transformers predicts"),
+        ("labeling", "pre", {"features": {"d_words": 3}}, "word features in addition to the layers"),
     ],
 )
 def test_what_theirs_cannot_do_over_a_causal_model_is_refused(
@@ -221,17 +217,17 @@ def test_a_tagger_is_theirs(pooling: str, folder: Path, tmp_path: Path) -> None:
         (
             "classification",
             {"head": {"pooling": ["first"]}, "features": {"d_words": 3}},
-            "features of words beside the layers",
+            "word features in addition to the layers",
         ),
         (
             "classification",
             {"head": {"pooling": ["first"]}, "data": {"splitter": "treebank"}},
-            "data.splitter = treebank, which cuts",
+            "data.splitter = treebank, which no tokenizer",
         ),
-        ("labeling", {"head": {"repeats": True}}, "features of words beside the layers, or head.repeats"),
-        ("labeling", {"head": {"kind": "crf"}}, "head.kind = crf, the best path; classes of transformers choose each"),
+        ("labeling", {"head": {"repeats": True}}, "word features in addition to the layers, or head.repeats"),
+        ("labeling", {"head": {"kind": "crf"}}, "head.kind = crf; transformers predicts each tag independently"),
         ("labeling", {"data": {"labels": ["2", "3"]}}, "several columns of labels; classes of transformers have one"),
-        ("labeling", {"encoder": {"from": "", "kind": "lstm", "d_model": 4}}, "is none of transformers' models; those"),
+        ("labeling", {"encoder": {"from": "", "kind": "lstm", "d_model": 4}}, "not a model of transformers; expected"),
     ],
 )
 def test_what_theirs_cannot_do_is_refused(

@@ -13,24 +13,12 @@ from ensue.notices import Notice
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
-from training.tiny import run_tiny
-from training.tiny_pairs import DECODERS, LEARNED, LSTM, pair_recipe, pairs, sources_of, translated
-from training.tiny_texts import without_pictures
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("translators")
-    (folder / "train.tsv").write_text(pairs(200))
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        run_tiny(pair_recipe(folder / "train.tsv", train=LEARNED), folder / "learned")
-    return folder
+from training.tiny_pairs import DECODERS, LSTM, pair_recipe, pairs, sources_of, translated
 
 
 @pytest.fixture
-def pipeline(runs: Path) -> SequencePipeline:
-    loaded = ensue.load(runs / "learned", device="cpu")
+def pipeline(learned: Path) -> SequencePipeline:
+    loaded = ensue.load(learned / "learned", device="cpu")
     assert isinstance(loaded, SequencePipeline)
     return loaded
 
@@ -57,14 +45,14 @@ def test_a_glossary_holds_in_every_output(pipeline: SequencePipeline, tmp_path: 
 
 def test_a_term_that_the_search_does_not_reach_is_said(pipeline: SequencePipeline) -> None:
     demanding = pipeline.with_search(width=1, max_tokens=3).with_glossary([("the", "Tür Tür Tür"), ("", "!rote")])
-    with pytest.raises(EnsueError, match=r'pair 2.*"Tür Tür Tür" an output has 5 tokens at least, and may have 3'):
+    with pytest.raises(EnsueError, match=r'pair 2.*"Tür Tür Tür" an output has 5 tokens or more; the maximum is 3'):
         demanding.with_glossary([("the", "sieht sieht"), ("", "Tür Tür Tür")]).predict(["the cat"])
     (output,) = demanding.with_glossary([("", "Tür"), ("", "rote"), ("", "hört")]).predict(["the cat sees a door"])
     assert output.lacks == () or set(output.lacks) <= {"Tür", "rote", "hört"}
     assert json.loads(json.dumps(output.as_json())).get("lacks", []) == list(output.lacks)
 
 
-def test_markup_comes_out_where_it_belongs(pipeline: SequencePipeline, runs: Path) -> None:
+def test_markup_comes_out_where_it_belongs(pipeline: SequencePipeline) -> None:
     source, plain = "the <b>big cat</b> sees {0} a <i>door</i>", "the big cat sees a door"
     kept = pipeline.with_search(n_best=3).with_markup()
     (output,), (bare,) = kept.predict([source]), pipeline.predict([plain])
@@ -79,18 +67,18 @@ def test_markup_comes_out_where_it_belongs(pipeline: SequencePipeline, runs: Pat
     assert found["source_tokens"][:-1] == plain.split()
     (output,) = pipeline.predict([source], glossary=[("cat", "Amsel")], keep_markup=True)
     assert "Amsel" in output.text
-    with pytest.raises(EnsueError, match="the program of an export has no markup"):
+    with pytest.raises(EnsueError, match="exported programs have no markup"):
         kept.describe()
     assert kept.predict(["<br/>", ""])[0].text == "<br/>"
 
 
-def test_markup_without_attention_goes_by_position(runs: Path) -> None:
+def test_markup_without_attention_goes_by_position(learned: Path) -> None:
     attention, _ = DECODERS["plain"]
-    recipe = pair_recipe(runs / "train.tsv", encoder=LSTM, decoder=LSTM, attention=attention)
+    recipe = pair_recipe(learned / "train.tsv", encoder=LSTM, decoder=LSTM, attention=attention)
     parts = EncoderDecoderParts(PairCoder.train([Pair(("a b c d",), ("a b c d",))], recipe.tokenizer, None))
     layout = PairLayout("tsv")
     model = SequencePipeline(parts.build(recipe), parts.coder, recipe=recipe, layout=layout, ratio=1.0, run="plain")
-    with pytest.warns(Notice, match="plain: the model has no attention; markup goes where it is in the source"):
+    with pytest.warns(Notice, match="plain: the model has no attention; markup is inserted at the same"):
         (output,) = model.with_search(min_tokens=4).predict(["<b>a b</b> c d {x}"], keep_markup=True)
     words = re.sub(r"</?b>", "", output.text).split()
     assert words[-1] == "{x}"

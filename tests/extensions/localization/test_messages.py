@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.detection.kind import take
+from ensue.data.detection.kind import detect
 from ensue.data.examples import PairSource
 from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
@@ -63,7 +63,7 @@ XLIFF_2 = """<xliff version="2.0" srcLang="en" trgLang="de" xmlns="urn:oasis:nam
 
 
 def sides(location: Path) -> list[tuple[str, ...]]:
-    assert take(location).kind == "pairs"
+    assert detect(location).kind == "pairs"
     return [(*pair.sources, *pair.targets) for pair in PairSource(str(location))]
 
 

@@ -15,13 +15,13 @@ from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.frame_prediction.model import FramePredictorParts
 from ensue.extensions.frames.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.extensions.frames.recipe import FrameClassificationRecipe, FramePredictionRecipe
-from ensue.extensions.frames.tasks.model import FramesSeen
-from ensue.extensions.serving.door import Door
+from ensue.extensions.frames.tasks.model import FrameStatistics
+from ensue.extensions.serving.application import Application
 from ensue.extensions.serving.limits import Limits
 from ensue.extensions.serving.metrics import Metrics
 from ensue.extensions.serving.processes import LOOPBACK
-from ensue.extensions.serving.routes import PATHS
-from ensue.extensions.serving.served import Served
+from ensue.extensions.serving.routes import COMMAND_PATHS
+from ensue.extensions.serving.served_model import ServedModel
 from ensue.extensions.serving.service import Service
 from ensue.inspection.page import Inspection
 from ensue.models.build_text import build_language_model
@@ -52,7 +52,7 @@ def language_pipeline(tokens: str = "characters", **encoder: Any) -> LanguagePip
     return LanguagePipeline(model, tokenizer, run="/somewhere/runs/sea")
 
 
-SEEN = FramesSeen(Shape(2, 0.0, (), False, "the training data"), (0.0, 0.0), (1.0, 1.0))
+SEEN = FrameStatistics(Shape(2, 0.0, (), False, "the training data"), (0.0, 0.0), (1.0, 1.0))
 
 
 def next_pipeline() -> FramePredictionPipeline:
@@ -114,7 +114,7 @@ class Shouter(Predictor):
 @pytest.fixture(scope="session")
 def serve() -> Iterator[Callable[..., tuple[Client, Service]]]:
     """A client of a server, and its service: `serve({"lstm": pipeline}, rows=4, key="secret")`."""
-    begun: list[Served] = []
+    begun: list[ServedModel] = []
 
     def started(pipelines: dict[str, Any], *, key: str | None = None, **limits: Any) -> tuple[Client, Service]:
         bounds, metrics = Limits(**limits), Metrics()
@@ -122,15 +122,15 @@ def serve() -> Iterator[Callable[..., tuple[Client, Service]]]:
             limits=bounds, metrics=metrics, key=key, hosts=LOOPBACK, report=BUGS.append, log=lambda *_, **__: None
         )
         models = [
-            Served(
+            ServedModel(
                 name, pipeline, task_entry(task_of(pipeline)),
-                paths=PATHS, limits=bounds, metrics=metrics, report=BUGS.append, long=service.long,
+                paths=COMMAND_PATHS, limits=bounds, metrics=metrics, report=BUGS.append, long=service.long_worker,
             )
             for name, pipeline in pipelines.items()
         ]  # fmt: skip
         begun.extend(models)
         service.ready(models)
-        return Client(Door(service)), service
+        return Client(Application(service)), service
 
     yield started
     for model in begun:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Thread
 from typing import Any
 
+from ensue.extensions.serving.application import Application
 from ensue.extensions.serving.connection import Connection
-from ensue.extensions.serving.door import Door
 from ensue.extensions.serving.server import event_loop
 from ensue.extensions.serving.service import Service
 
@@ -26,7 +27,7 @@ class Listening:
 
     async def run(self) -> None:
         self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
-        app, limits = Door(self.service), self.service.limits
+        app, limits = Application(self.service), self.service.limits
         server = await self.loop.create_server(
             lambda: self.kind(app, limits, self.connections), "127.0.0.1", 0, backlog=1024
         )
@@ -91,3 +92,10 @@ def rest(connection: socket.socket) -> bytes:
     except (ConnectionResetError, BrokenPipeError):
         pass
     return b"".join(parts)
+
+
+def until(holds: Callable[[], bool], seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,8 +1,8 @@
 """One request fails, and no other: whatever fails of it, and whatever numbers it has."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from math import inf, nextafter
 from typing import Any
 
@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.decode.lanes import Lanes
-from ensue.extensions.serving.loop import Loop
+from ensue.extensions.serving.lanes import Lanes
+from ensue.extensions.serving.loop import GenerationLoop
 from ensue.extensions.serving.routes import ROUTES
-from ensue.extensions.serving.row import Chooser, Row, SessionState, Stops
-from ensue.extensions.serving.served import Sessions, num_bytes
-from ensue.extensions.serving.service import Amounts
+from ensue.extensions.serving.row import Row, RowSampler, SessionState, StopStrings
+from ensue.extensions.serving.served_model import SessionStore, memory_bytes
+from ensue.extensions.serving.service import Resources
 from extensions.serving.client import Answer, Client
 from extensions.serving.conftest import (
     BUGS,
@@ -35,14 +35,14 @@ def is_bad(row: Row) -> bool:
 
 
 PLACES: dict[str, tuple[Any, str, Callable[..., bool]]] = {
-    "the prompt is read": (Loop, "_read_piece", lambda _, prompt: any(map(is_bad, prompt.rows))),
-    "the rows enter": (Loop, "_begin", lambda _, prompt: any(map(is_bad, prompt.rows))),
+    "the prompt is read": (GenerationLoop, "_read_chunk", lambda _, prompt: any(map(is_bad, prompt.rows))),
+    "the rows enter": (GenerationLoop, "_queue_rows", lambda _, prompt: any(map(is_bad, prompt.rows))),
     "the model steps": (Lanes, "step", lambda _, ids: TOKEN in ids),
-    "the filters": (Chooser, "_filter", lambda chooser, _: any(map(is_bad, chooser.rows))),
+    "the filters": (RowSampler, "_filter", lambda chooser, _: any(map(is_bad, chooser.rows))),
     "the random number": (Row, "draw", is_bad),
-    "the log-probabilities": (Chooser, "logprobs", lambda chooser, *_: any(map(is_bad, chooser.rows))),
-    "the token": (Row, "take", lambda row, *_: is_bad(row)),
-    "the end": (Loop, "_finish", lambda _, row, *rest: is_bad(row)),
+    "the log-probabilities": (RowSampler, "logprobs", lambda chooser, *_: any(map(is_bad, chooser.rows))),
+    "the token": (Row, "append", lambda row, *_: is_bad(row)),
+    "the end": (GenerationLoop, "_finish", lambda _, row, *rest: is_bad(row)),
 }
 
 
@@ -55,14 +55,20 @@ def answers(serve: Any, has_bad: bool) -> list[Answer]:
     ]
     bad = {"max_tokens": 9, "user": POISON, "logit_bias": {"7": 100}, "top_p": 0.5}
     found = client.all(PATH, [{"model": "lstm", "prompt": "The sea", **each} for each in [*good, *[bad] * has_bad]])
-    assert service.admission.held == Amounts()
+    assert service.admission.reserved == Resources()
     assert client.post(PATH, {"model": "lstm", "max_tokens": 3}).status == 200
     return found
 
 
+@pytest.fixture(scope="module")
+def expected(serve: Any) -> list[Any]:
+    return [answer.json["choices"] for answer in answers(serve, has_bad=False)]
+
+
 @pytest.mark.parametrize("place", [*PLACES, "scores that are not finite"])
-def test_the_failure_of_a_row_is_its_own(serve: Any, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    expected = [answer.json["choices"] for answer in answers(serve, has_bad=False)]
+def test_the_failure_of_a_row_is_its_own(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, place: str, expected: list[Any]
+) -> None:
     owner, name, is_hit = PLACES.get(place, (Lanes, "step", None))
     whole = getattr(owner, name)
 
@@ -130,10 +136,11 @@ def test_each_number_is_used_or_refused(
     near = [nextafter(bound, to) for bound in bounds for to in (-inf, inf)]
     fixed |= {"parts": ["view"]} if "parts" in route.request.model_fields else {}
     for model in MODELS.get(name, ["lstm"]):
-        for number in (*NUMBERS, *bounds, *near, *(-one for one in NUMBERS)):
-            asked = {"model": model, **fixed, name: LISTS[name](number) if name in LISTS else number}
-            answer = numbers.post(path, json.dumps(asked).encode())
-            assert answer.status in (200, 400), (asked, answer.body)
+        given = [LISTS.get(name, lambda n: n)(n) for n in (*NUMBERS, *bounds, *near, *(-one for one in NUMBERS[::3]))]
+        asked = [{"model": model, **fixed, name: value} for value in given]
+        answers = map(numbers.post, repeat(path), asked) if "session" in fixed else numbers.all(path, asked)
+        for one, answer in zip(asked, answers, strict=True):
+            assert answer.status in (200, 400), (one, answer.body)
 
 
 def test_the_smallest_nucleus_is_the_most_probable_token(numbers: Client) -> None:
@@ -147,7 +154,7 @@ def test_a_character_costs_the_same_whatever_the_stop_strings() -> None:
     hard = ["a" * 1023 + "b", *("b" + "a" * 1022 + last for last in "xyz")]
 
     def seconds(stops: list[str]) -> float:
-        watch, start = Stops(stops), time.process_time()
+        watch, start = StopStrings(stops), time.process_time()
         assert "".join(watch.feed("a")[0] for _ in range(4000)) in ("a" * 4000, "a" * (4000 - 1023))
         return time.process_time() - start
 
@@ -159,38 +166,38 @@ def state(size: int) -> SessionState:
     return SessionState((torch.zeros(1, size),), np.zeros(1, np.int64))
 
 
-def keep(sessions: Sessions, name: str, size: int) -> None:
+def keep(sessions: SessionStore, name: str, size: int) -> None:
     sessions.begin(name)
     sessions.end(name, state(size))
 
 
 def test_sessions_are_bounded_in_bytes() -> None:
-    sessions = Sessions(64, 60, 8, 10_000)
+    sessions = SessionStore(64, 60, 8, 10_000)
     for number in range(100):
         keep(sessions, f"{number % 7}", 500)
-        states = [one for _, states in sessions._kept.values() for one in states]
-        assert num_bytes(states) <= 10_000
+        states = [one for _, states in sessions._sessions.values() for one in states]
+        assert memory_bytes(states) <= 10_000
         assert len(sessions) >= 1
     keep(sessions, "large", 50_000)  # it is alone, and goes with the next one
-    assert (list(sessions._kept), len(sessions._kept["large"][1])) == (["large"], 1)
+    assert (list(sessions._sessions), len(sessions._sessions["large"][1])) == (["large"], 1)
     keep(sessions, "small", 10)
-    assert list(sessions._kept) == ["small"]
+    assert list(sessions._sessions) == ["small"]
     shared = state(1000)
-    assert num_bytes([shared, shared, None]) == 4016
+    assert memory_bytes([shared, shared, None]) == 4016
 
 
 def test_a_model_that_adapts_has_few_copies_of_its_weights(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many requests wait, and in whatever pieces their prompts are read."""
     client, _ = serve({"lstm": language_pipeline().with_adaptation(dynamic=0.5, dynamic_segment=4)}, rows=2)
-    counts, turn = [0], Loop._turn
+    counts, turn = [0], GenerationLoop._iterate
 
-    def counted(loop: Loop) -> None:
+    def counted(loop: GenerationLoop) -> None:
         turn(loop)
         read = [one for one in loop._reading if one.unread[0].read]
         counts.append(len({*read, *loop._waiting, *(one for _, one in loop._live)}))
 
-    monkeypatch.setattr(Loop, "_turn", counted)
-    monkeypatch.setattr("ensue.extensions.serving.loop.PIECE", 8)
+    monkeypatch.setattr(GenerationLoop, "_iterate", counted)
+    monkeypatch.setattr("ensue.extensions.serving.loop.CHUNK_TOKENS", 8)
     asked = {"model": "lstm", "prompt": "The sea was calm.", "max_tokens": 6}
     found = client.all(PATH, [asked | {"n": 1 + n % 3, "seed": n} for n in range(8)])
     assert [answer.status for answer in found] == [200] * 8

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ensue.extensions.serving.api import CompletionRequest
-from ensue.extensions.serving.row import Chooser, Row
+from ensue.extensions.serving.row import Row, RowSampler
 from ensue.text.tokenizer import Decoder
 
 
@@ -26,7 +26,7 @@ class Digits(Decoder):
 def test_penalties_count_what_was_written(penalties: dict[str, float], expected: list[int]) -> None:
     request = CompletionRequest.model_validate({"model": "lstm", "temperature": 0.0, "max_tokens": 9, **penalties})
     row = Row(request, index=0, decoder=Digits())
-    chooser, found = Chooser([row], torch.device("cpu")), []
+    chooser, found = RowSampler([row], torch.device("cpu")), []
     for _ in expected:
         found += (ids := chooser.choose(torch.tensor([[0.0, 0.5, 1.0]])))
         chooser.count(ids, 3)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ensue.library import load
-from ensue.metrics.language import LanguageScores
+from ensue.metrics.scores import LanguageScores
 from extensions.serving.running import TEXT, Running, language_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]

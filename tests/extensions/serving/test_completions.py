@@ -11,8 +11,8 @@ import torch
 
 from ensue.extensions.serving.refusal import Refusal
 from ensue.extensions.serving.row import SessionState
-from ensue.extensions.serving.served import Sessions
-from ensue.extensions.serving.service import Amounts
+from ensue.extensions.serving.served_model import SessionStore
+from ensue.extensions.serving.service import Resources
 from extensions.serving.client import Client
 from extensions.serving.conftest import TEXT, language_pipeline
 
@@ -207,7 +207,7 @@ def test_requests_of_a_session_are_undone(sea: Client) -> None:
 
 
 def test_a_session_remembers_eight_requests() -> None:
-    sessions, states = Sessions(2, 60, 8, 1000), [SessionState(None, np.array([n])) for n in range(12)]
+    sessions, states = SessionStore(2, 60, 8, 1000), [SessionState(None, np.array([n])) for n in range(12)]
     for state in states:
         sessions.begin("a")
         sessions.end("a", state)
@@ -226,7 +226,7 @@ def test_a_session_remembers_eight_requests() -> None:
 
 
 def test_a_session_that_goes_while_a_request_goes_on_with_it_can_still_undo_it() -> None:
-    sessions, states = Sessions(1, 60, 8, 1000), [SessionState(None, np.array([n])) for n in range(2)]
+    sessions, states = SessionStore(1, 60, 8, 1000), [SessionState(None, np.array([n])) for n in range(2)]
     for name, state in (("a", states[0]), ("b", states[1])):
         sessions.begin("a")
         if name == "b":  # takes the only place
@@ -267,42 +267,34 @@ def test_what_a_session_has_read_changes_what_it_expects(serve: Any, adaptation:
 def test_whoever_leaves_frees_the_place(serve: Any) -> None:
     client, service = serve({"lstm": language_pipeline()}, rows=2)
 
-    async def visit() -> None:
+    async def scenario() -> None:
         await client.ask(PATH, asked(max_tokens=50_000, stream=True, session="s"), leaves_after=2)
-        assert service.admission.held == Amounts()
+        assert service.admission.reserved == Resources()
         answer = await client.ask(PATH, asked(n=2))
         assert answer.status == 200
         loop = service.models["lstm"].loop
         assert loop is not None
         assert (loop.waiting, len(service.models["lstm"].sessions)) == (0, 0)
 
-    asyncio.run(visit())
+    asyncio.run(scenario())
 
 
 def test_whoever_leaves_before_the_first_token_was_never_live(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows are dropped, also where the first prompt takes long, and the numbers say that none is live."""
     client, service = serve({"lstm": language_pipeline()})
     loop, have_left = service.models["lstm"].loop, threading.Event()
-    read = loop._read_piece
-    monkeypatch.setattr(loop, "_read_piece", lambda prompt: have_left.wait(10) and read(prompt))
+    read = loop._read_chunk
+    monkeypatch.setattr(loop, "_read_chunk", lambda prompt: have_left.wait(10) and read(prompt))
 
-    async def visit() -> None:
+    async def scenario() -> None:
         await asyncio.gather(*(client.ask(PATH, asked(n=3, stream=True), leaves_in=0.01) for _ in range(3)))
-        assert service.admission.held == Amounts()
+        assert service.admission.reserved == Resources()
         have_left.set()
 
-    asyncio.run(visit())
+    asyncio.run(scenario())
     while loop.waiting:
         time.sleep(0.001)
     assert b'ensue_live_rows{model="lstm"} 0.0' in client.get("/metrics").body
-
-
-@pytest.mark.slow
-def test_whoever_reads_nothing_holds_nothing_for_ever(serve: Any) -> None:
-    client, service = serve({"lstm": language_pipeline()}, request_seconds=0.1)
-    asyncio.run(client.ask(PATH, asked(max_tokens=50_000, stream=True, session="s"), reads=False))
-    assert service.admission.held == Amounts()
-    assert client.post(PATH, asked(session="s")).status != 409  # on a slow machine it may take too long
 
 
 def test_more_than_the_rows_wait(serve: Any) -> None:
@@ -320,7 +312,7 @@ def test_a_request_of_many_rows_leaves_room(serve: Any, model: str) -> None:
     many, few = asked(model, n=10, max_tokens=24, logprobs=1), [asked(model, seed=seed, logprobs=1) for seed in (1, 2)]
     alone = [client.post(PATH, wishes).json["choices"] for wishes in (many, *few)]
 
-    async def visit() -> Any:
+    async def scenario() -> Any:
         hog = asyncio.ensure_future(client.ask(PATH, many))
         while not service.models[model].loop.num_live:
             await asyncio.sleep(0)
@@ -328,27 +320,27 @@ def test_a_request_of_many_rows_leaves_room(serve: Any, model: str) -> None:
         assert not hog.done()
         return [answer.json["choices"] for answer in (await hog, *short)]
 
-    assert asyncio.run(visit()) == alone
+    assert asyncio.run(scenario()) == alone
 
 
 def test_a_long_request_of_many_rows_has_an_eighth_while_others_write(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others find rows of their own, and do not wait for larger steps than they need."""
-    monkeypatch.setattr("ensue.extensions.serving.writing.LONG_TOKENS", 20)
+    monkeypatch.setattr("ensue.extensions.serving.generation.MIN_LONG_TOKENS", 20)
     client, service = serve({"lstm": language_pipeline()}, rows=8)
     loop, seen = service.models["lstm"].loop, list[int]()
     stepped = loop._lanes.step
     monkeypatch.setattr(loop._lanes, "step", lambda ids: (seen.append(len(ids)), stepped(ids))[1])
 
-    async def visit() -> None:
+    async def scenario() -> None:
         hog = asyncio.ensure_future(client.ask(PATH, asked(n=8, max_tokens=150)))
         while len(seen) < 10:
             await asyncio.sleep(0)
         await client.ask(PATH, asked(max_tokens=40))
         await hog
 
-    asyncio.run(visit())
+    asyncio.run(scenario())
     assert seen[0] == 8
     assert 8 in seen[seen.index(2) :]
     assert seen.count(2) >= 35  # one of its rows, and the other
@@ -362,5 +354,5 @@ def test_a_model_that_has_diverged_is_an_error(serve: Any, bugs: list[BaseExcept
     answer = client.post(PATH, asked())
     assert (answer.status, answer.error["type"]) == (500, "server_error")
     assert "finite" in answer.error["message"]
-    assert service.admission.held == Amounts()
+    assert service.admission.reserved == Resources()
     bugs.clear()

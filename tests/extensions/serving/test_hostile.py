@@ -12,13 +12,13 @@ import pytest
 from ensue.extensions.serving.api import CompletionRequest, InspectRequest, TextsRequest
 from ensue.extensions.serving.limits import Limits
 from ensue.extensions.serving.refusal import Refusal
-from ensue.extensions.serving.service import Amounts
-from ensue.extensions.serving.transport import parsed
-from ensue.inspection.markup import json_pieces
+from ensue.extensions.serving.service import Resources
+from ensue.extensions.serving.transport import count_values, parse_request
+from ensue.inspection.page import json_chunks
 from ensue.interruption import Interrupted, check_interrupted, interruptible
 from extensions.serving.client import Answer, Client
 from extensions.serving.conftest import Shouter, language_pipeline
-from extensions.serving.watchdog import HELD_UP, longest_callback
+from extensions.serving.watchdog import MAX_CALLBACK_SECONDS, longest_callback
 from pages import REPOSITORY
 
 
@@ -60,9 +60,19 @@ HOSTILE: list[tuple[str, str, int]] = [  # a path, a body, the status
     ("/v1/embeddings", f'{{"model":"shouter","input":[{many("[]", 20_000)}]}}', 400),
     ("/v1/predict", f'{{"model":"shouter","inputs":[{many("[", 20_000)}', 400),
 ]
+LARGE: list[tuple[str, str, int]] = [  # of megabytes
+    ("/v1/predict", f'{{"model":"shouter","inputs":[{many("{}", 1_390_000)}]}}', 413),
+    ("/v1/predict", f'{{"model":"shouter","inputs":[{many("[]", 500_000)}]}}', 413),
+    ("/v1/predict", f'{{"model":"shouter","inputs":[[{many("[1]", 340_000)}]]}}', 413),
+    ("/v1/completions", f'{{"model":"lstm","prompt":[{many("1", 1_000_000)}]}}', 413),
+    ("/v1/completions", '{"model":"lstm","prompt":"' + "\\n" * 2_090_000 + '"}', 400),
+    ("/v1/completions", '{"model":"lstm","logit_bias":{' + keys("0", 300_000) + "}}", 413),
+]
 
 
-@pytest.mark.parametrize(("path", "body", "status"), HOSTILE)
+@pytest.mark.parametrize(
+    ("path", "body", "status"), [*HOSTILE, *(pytest.param(*case, marks=pytest.mark.slow) for case in LARGE)]
+)
 def test_a_body_is_refused_before_it_costs_anything(
     sea: Client, bugs: list[BaseException], path: str, body: str, status: int
 ) -> None:
@@ -72,26 +82,12 @@ def test_a_body_is_refused_before_it_costs_anything(
         assert time.process_time() - start < 1
         return answer
 
-    longest = longest_callback(ask, (status,), HELD_UP)
-    assert longest[0] < HELD_UP, longest
+    longest = longest_callback(ask, (status,), MAX_CALLBACK_SECONDS)
+    assert longest[0] < MAX_CALLBACK_SECONDS, longest
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "body",
-    [
-        f'{{"model":"shouter","inputs":[{many("{}", 1_390_000)}]}}',
-        f'{{"model":"shouter","inputs":[{many("[]", 500_000)}]}}',
-        f'{{"model":"shouter","inputs":[[{many("[1]", 340_000)}]]}}',
-        f'{{"model":"lstm","prompt":[{many("1", 1_000_000)}]}}',
-        '{"model":"lstm","prompt":"' + "\\n" * 2_090_000 + '"}',
-        '{"model":"lstm","logit_bias":{' + keys("0", 300_000) + "}}",
-    ],
-)
-def test_four_megabytes_hold_nobody_up(sea: Client, body: str) -> None:
-    path = "/v1/predict" if "inputs" in body else "/v1/completions"
-    longest = longest_callback(lambda: sea.post(path, body.encode()), (400, 413), HELD_UP)
-    assert longest[0] < HELD_UP, longest
+def test_a_key_counts_as_eight_values() -> None:
+    assert [count_values(part) for part in (b'{"a": 1, "b" :[2]}', b":3", b'"a:b"')] == [3 + 2 * 8, 8, 0]
 
 
 @pytest.mark.parametrize("kind", [CompletionRequest, TextsRequest, InspectRequest])
@@ -99,7 +95,7 @@ def test_only_the_first_mistake_is_told(kind: type[Any]) -> None:
     wrong = {"inputs": [{}] * 3, "prompt": [{}] * 3, "at": "x", "n": "x", "max_tokens": [], "parts": [1, 2, 3]}
     given = {name: value for name, value in wrong.items() if name in kind.model_fields}
     with pytest.raises(Refusal) as error:
-        parsed(kind, json.dumps({"model": 3, **given}).encode())
+        parse_request(kind, json.dumps({"model": 3, **given}).encode())
     assert error.value.param == "model"
 
 
@@ -119,29 +115,29 @@ def test_a_large_answer_holds_nobody_up(
     serve: Any, bugs: list[BaseException], path: str, content: dict[str, Any]
 ) -> None:
     client, service = serve({"lstm": language_pipeline(), "shouter": Shouter()})
-    longest = longest_callback(lambda: client.post(path, content), (200,), HELD_UP)
-    assert longest[0] < HELD_UP, longest
-    assert service.admission.held == Amounts()
+    longest = longest_callback(lambda: client.post(path, content), (200,), MAX_CALLBACK_SECONDS)
+    assert longest[0] < MAX_CALLBACK_SECONDS, longest
+    assert service.admission.reserved == Resources()
 
 
 def test_work_ends_with_its_client(serve: Any, bugs: list[BaseException]) -> None:
     slow = Slow()
     client, service = serve({"slow": slow})
 
-    async def visit() -> list[int]:
+    async def scenario() -> list[int]:
         wishes = {"model": "slow", "inputs": ["a"] * 1000}
         gone = asyncio.ensure_future(client.ask("/v1/predict", wishes, leaves_in=0.05))
         await asyncio.sleep(0.02)
-        assert service.admission.held.places == 1000
+        assert service.admission.reserved.places == 1000
         short = await client.ask("/v1/predict", {"model": "slow", "inputs": ["b"]})
         assert short.status == 200  # it had not to wait for the thousand
         await gone
-        assert service.admission.held == Amounts()
+        assert service.admission.reserved == Resources()
         counts = [slow.count]
         await asyncio.sleep(0.1)
         return [*counts, slow.count]
 
-    before, after = asyncio.run(visit())
+    before, after = asyncio.run(scenario())
     assert after <= before + 1 < 100
 
 
@@ -150,7 +146,7 @@ def test_work_ends_with_its_time(serve: Any, bugs: list[BaseException]) -> None:
     client, service = serve({"slow": slow}, request_seconds=0.1)
     answer = client.post("/v1/predict", {"model": "slow", "inputs": ["a"] * 1000})
     assert (answer.status, answer.error["code"]) == (503, "timeout")
-    assert service.admission.held == Amounts()
+    assert service.admission.reserved == Resources()
     count = slow.count
     time.sleep(0.05)
     assert slow.count <= count + 1 < 50
@@ -180,7 +176,7 @@ def test_an_answer_is_bounded(serve: Any, bugs: list[BaseException]) -> None:
     assert client.post("/v1/inspect", {**asked, "parts": []}).status == 200
     longer = client.post("/v1/inspect", {**asked, "inputs": ["a" * 1001]})
     assert (longer.status, longer.error["code"]) == (400, "text_too_long")
-    assert service.admission.held == Amounts()
+    assert service.admission.reserved == Resources()
 
 
 def test_the_memory_of_a_completion_is_reserved(serve: Any, bugs: list[BaseException]) -> None:
@@ -190,25 +186,25 @@ def test_the_memory_of_a_completion_is_reserved(serve: Any, bugs: list[BaseExcep
     assert (refused.status, refused.error["param"]) == (400, "max_tokens")
     statuses = [answer.status for answer in client.all("/v1/completions", [wishes] * 3)]
     assert sorted(statuses) == [200, 429, 429]
-    assert service.admission.held == Amounts()
+    assert service.admission.reserved == Resources()
 
 
 def test_a_place_is_held_until_the_answer_is_sent(serve: Any, bugs: list[BaseException]) -> None:
     pipeline = language_pipeline()
     pipeline.score("The sea")  # what it compiles may take longer than a request
-    client, service = serve({"lstm": pipeline}, request_seconds=1, farewell_seconds=0.05)
+    client, service = serve({"lstm": pipeline}, request_seconds=1, linger_seconds=0.05)
 
-    async def visit() -> list[Answer]:
+    async def scenario() -> list[Answer]:
         wishes = {"model": "lstm", "inputs": ["The sea"]}
         deaf = [asyncio.ensure_future(client.ask("/v1/score", wishes, reads=False)) for _ in range(5)]
-        while not service.admission.held.answers and not any(task.done() for task in deaf):
+        while not service.admission.reserved.answers and not any(task.done() for task in deaf):
             await asyncio.sleep(0.01)
-        assert (service.admission.held.places, len(service.live)) == (5, 5)
-        assert service.admission.held.answers > 0
+        assert (service.admission.reserved.places, len(service.open_tasks)) == (5, 5)
+        assert service.admission.reserved.answers > 0
         return list(await asyncio.gather(*deaf))
 
-    asyncio.run(visit())
-    assert (service.admission.held, len(service.live)) == (Amounts(), 0)
+    asyncio.run(scenario())
+    assert (service.admission.reserved, len(service.open_tasks)) == (Resources(), 0)
 
 
 def test_several_hosts_are_refused(sea: Client, bugs: list[BaseException]) -> None:
@@ -233,12 +229,12 @@ def test_all_limits_stand_in_the_docs() -> None:
 
 
 def test_pieces_of_json_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ensue.inspection import markup  # noqa: PLC0415
+    from ensue.inspection import page  # noqa: PLC0415
 
     view = language_pipeline().inspect("The sea was calm.").view
-    expected = markup.as_json(view)
-    monkeypatch.setattr(markup, "AT_ONCE", 5)
-    pieces = list(json_pieces({"view": view, "empty": [[], {}, ()], "texts": ["é"] * 7, "none": None}))
+    expected = page.as_json(view)
+    monkeypatch.setattr(page, "NUM_ITEMS_PER_CHUNK", 5)
+    pieces = list(json_chunks({"view": view, "empty": [[], {}, ()], "texts": ["é"] * 7, "none": None}))
     assert json.loads("".join(pieces)) == {
         "view": expected, "empty": [[], {}, []], "texts": ["é"] * 7, "none": None
     }  # fmt: skip

@@ -56,7 +56,7 @@ def typed(browser: Browser, text: str) -> None:
 
 def opened(browser: Browser, server: Running) -> None:
     browser.open(server.url)
-    browser.until("document.querySelector('.state').textContent.includes('has a key')")
+    browser.until("document.querySelector('.state').textContent.includes('needs a key')")
 
 
 def begun(browser: Browser, server: Running, text: str) -> None:
@@ -74,7 +74,7 @@ def with_key(browser: Browser, text: str) -> None:
 def test_type_and_see(browser: Browser, server: Running, runs: list[Path]) -> None:
     opened(browser, server)
     browser.find("[name=key]").send_keys("wrong\n")
-    browser.until("document.querySelector('.state').textContent.includes('not the server')")
+    browser.until("document.querySelector('.state').textContent.includes('another key')")
     browser.run("document.querySelector('[name=key]').value = ''")
     with_key(browser, SEA)
     expected = load(runs[0]).score(SEA)
@@ -132,7 +132,7 @@ def test_frames_are_typed_as_lines_of_numbers(tmp_path: Path, browser: Browser) 
         browser.until("document.querySelector('[name=model]').options.length === 1")
         area = browser.find("textarea")
         area.send_keys("0.5, 1\n2 x")
-        browser.until("document.querySelector('.state').textContent.includes('no number')")
+        browser.until("document.querySelector('.state').textContent.includes('not a number')")
         area.send_keys("\b3.5")
         browser.until(ANSWERED)
     (expected,) = load(tmp_path / "motion").predict([np.array([[0.5, 1], [2, 3.5]])])

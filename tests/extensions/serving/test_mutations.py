@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ensue.extensions.serving.service import Amounts
+from ensue.extensions.serving.service import Resources
 from extensions.serving.conftest import Shouter, language_pipeline
 
 SANE: list[tuple[str, dict[str, Any]]] = [
@@ -98,7 +98,7 @@ def check(serve: Any, numbers: range, together: int = 50) -> None:
                 assert answer.status < 500, (path, request[:300], answer.body)
                 if answer.status != 200:
                     assert set(answer.error) == {"message", "type", "param", "code"}
-    assert service.admission.held == Amounts()
+    assert service.admission.reserved == Resources()
     assert min(statuses[200], statuses[400]) > 0
 
 

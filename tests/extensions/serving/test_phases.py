@@ -8,26 +8,27 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from select import select
 from typing import Any
 
 import pytest
 
 from ensue.extensions.serving.connection import Connection
-from ensue.extensions.serving.limits import BLOCK
-from ensue.extensions.serving.service import Amounts
+from ensue.extensions.serving.limits import BLOCK_BYTES
+from ensue.extensions.serving.service import Resources
 from extensions.serving.conftest import language_pipeline
-from extensions.serving.listening import Listening, listening, request, rest
+from extensions.serving.listening import Listening, listening, request, rest, until
 from extensions.serving.phase_fuzzer import PHASES as PHASES_TO_DRAW
 from extensions.serving.phase_fuzzer import fuzz
 from extensions.serving.running import Running, language_run
-from extensions.serving.watchdog import HELD_UP, watched
+from extensions.serving.watchdog import MAX_CALLBACK_SECONDS, watched
 
 CHUNKED = request("POST", "/v1/completions", b"", "Transfer-Encoding: chunked")
 HEALTH = request("GET", "/health")
 LIMITS: dict[str, Any] = {
-    "header_bytes": 8192, "headers_seconds": 1.5, "body_seconds": 1.5, "farewell_seconds": 0.2, "body_bytes": 1 << 17,
+    "header_bytes": 8192, "headers_seconds": 1.5, "body_seconds": 1.5, "linger_seconds": 0.05, "body_bytes": 1 << 17,
 }  # fmt: skip
-MAX_UNPARSED = BLOCK + (1 << 18)
+MAX_UNPARSED = BLOCK_BYTES + (1 << 18)
 """The most bytes of a connection in memory that are not parsed: those that wait, and one read of the socket."""
 
 
@@ -38,21 +39,16 @@ def server(serve: Any) -> Iterator[Listening]:
         yield found
 
 
-def until(holds: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def completion(**wishes: object) -> bytes:
     return request("POST", "/v1/completions", json.dumps({"model": "lstm", "prompt": "a", **wishes}).encode())
 
 
+FIELD = b"a:" + b"b" * 100 + b"\r\n"
 PHASES = {  # what comes before, what comes without end, and statuses of the answers that may come
+    "no HTTP": (b"\x16\x03\x01 hello\r\n\r\n", b"a" * 100, {400}),
     "request line": (b"GET /", b"a" * 100, {400}),
     "header": (b"GET / HTTP/1.1\r\nHost: a\r\nx: ", b"a" * 100, {400}),
-    "headers": (b"GET / HTTP/1.1\r\nHost: a\r\n", b"a:b\r\n" * 20, {400}),
+    "headers": (b"GET / HTTP/1.1\r\nHost: a\r\n", FIELD * 20, {400}),
     "empty lines before a request": (b"", b"\r\n" * 50, {400}),
     "chunk size": (CHUNKED, b"0" * 100, {400}),
     "chunk extension": (CHUNKED, b"1;a=" + b"b" * 100, {400}),
@@ -62,7 +58,7 @@ PHASES = {  # what comes before, what comes without end, and statuses of the ans
     "a long body": (request("POST", "/v1/completions", None, "Content-Length: 99999999"), b" " * 100, {413}),
     "a body that no route reads": (request("GET", "/health", None, "Content-Length: 99999999"), b" " * 100, {200}),
     "a trailer": (CHUNKED + b"2\r\n{}\r\n0\r\na:", b"b" * 100, {400}),
-    "trailers": (CHUNKED + b"2\r\n{}\r\n0\r\n", b"a:b\r\n" * 20, {400}),
+    "trailers": (CHUNKED + b"2\r\n{}\r\n0\r\n", FIELD * 20, {400}),
     "requests behind an answer": (completion(max_tokens=60_000), HEALTH, set()),
     "behind the last answer": (request("GET", "/health", None, "Connection: close"), b"a" * 100, {200}),
 }  # fmt: skip
@@ -75,7 +71,7 @@ def test_each_phase_has_a_bound(server: Listening, phase: str) -> None:
 
 def check_bound(server: Listening, phase: str, seconds: float = 10) -> None:
     before, endless, statuses = PHASES[phase]
-    blocks, sent, largest = endless * (1 + BLOCK // len(endless)), 0, 0
+    blocks, sent, largest = endless * (1 + BLOCK_BYTES // len(endless)), 0, 0
     with server.connected() as client:
         client.sendall(before)
         deadline = time.monotonic() + seconds
@@ -83,6 +79,8 @@ def check_bound(server: Listening, phase: str, seconds: float = 10) -> None:
             while time.monotonic() < deadline:
                 sent += client.send(blocks)
                 largest = max([largest, *(len(one._unread) for one in list(server.connections))])
+                if select([client], [], [], 0)[0]:
+                    time.sleep(0.01)  # it is answered, and the rest is dropped
         except OSError:
             pass
         assert time.monotonic() < deadline, f"{sent} bytes were taken"
@@ -90,7 +88,8 @@ def check_bound(server: Listening, phase: str, seconds: float = 10) -> None:
     assert largest <= MAX_UNPARSED
     found = {int(answer[9:12])} if answer else set()  # a reset may overtake an answer
     assert found <= statuses, answer[:200]
-    until(lambda: not server.connections and server.service.admission.held == Amounts())
+    assert found != {400} or json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
+    until(lambda: not server.connections and server.service.admission.reserved == Resources())
 
 
 LEAVES: dict[str, Callable[[socket.socket], None]] = {
@@ -101,9 +100,9 @@ LEAVES: dict[str, Callable[[socket.socket], None]] = {
     "sends no more": lambda client: client.shutdown(socket.SHUT_WR),
 }  # fmt: skip
 BEHIND = {
-    "nothing": b"", "a request": HEALTH, "half a request": HEALTH[:20], "what is no HTTP": b"\0" * 99,
+    "nothing": b"", "a request": HEALTH, "half a request": HEALTH[:20], "what is not HTTP": b"\0" * 99,
     "another completion": completion(max_tokens=60_000), "a hundred requests": HEALTH * 100,
-    "more than is read": HEALTH * 40_000,
+    "more than is read": HEALTH * 20_000,
 }  # fmt: skip
 
 
@@ -122,12 +121,12 @@ def check_leaving(
 ) -> None:
     client = server.connected()
     client.sendall(before + completion(max_tokens=60_000, stream=is_streamed, n=2))
-    until(lambda: server.service.admission.held.places == 2)
+    until(lambda: server.service.admission.reserved.places == 2)
     client.settimeout(0.05)
     with suppress(OSError):
         client.sendall(behind)
     LEAVES[leave](client)
-    until(lambda: server.service.admission.held == Amounts() and not server.connections, seconds)
+    until(lambda: server.service.admission.reserved == Resources() and not server.connections, seconds)
     client.close()
 
 
@@ -188,9 +187,9 @@ def test_versions_and_expectations(server: Listening) -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + b"a:b\r\n" * 6500 + b"\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + b"a:b\r\n" * 900 + b"\r\n",
         CHUNKED + b"1\r\n \r\n" * 5000 + b"0\r\n\r\n" + request("GET", "/health", None, "Connection: close"),
-        CHUNKED + b"0\r\n" + b"a:b\r\n" * 6500 + b"\r\n" + request("GET", "/health", None, "Connection: close"),
+        CHUNKED + b"0\r\n" + b"a:b\r\n" * 900 + b"\r\n" + request("GET", "/health", None, "Connection: close"),
         HEALTH * 1000 + request("GET", "/health", None, "Connection: close"),
     ],
     ids=["headers", "tiny chunks", "trailers", "requests"],
@@ -200,9 +199,21 @@ def test_no_phase_holds_the_event_loop_up(serve: Any, sent: bytes) -> None:
     for _ in range(3):
         with watched() as callbacks, listening(service, loop=asyncio.new_event_loop) as server:
             assert server.asked(sent).endswith(b'{"status":"ok"}')
-        if max(callbacks)[0] < HELD_UP:
+        if max(callbacks)[0] < MAX_CALLBACK_SECONDS:
             break
-    assert max(callbacks)[0] < HELD_UP, max(callbacks)
+    assert max(callbacks)[0] < MAX_CALLBACK_SECONDS, max(callbacks)
+
+
+@pytest.mark.parametrize("before", [b"GET /health HTTP/1.1\r\nHost: localhost\r\n", CHUNKED + b"0\r\n"])
+@pytest.mark.parametrize(("fields", "status"), [(900, b" 200 OK"), (2_500, b" 400 ")])
+def test_header_fields_and_trailers_are_counted(serve: Any, before: bytes, fields: int, status: bytes) -> None:
+    """h11 parses all fields in one callback. They have few bytes here."""
+    _, service = serve({"lstm": language_pipeline()})
+    with listening(service, loop=asyncio.new_event_loop) as server:
+        answer = server.asked(
+            before + b"a:b\r\n" * fields + b"\r\n" + request("GET", "/health", None, "Connection: close")
+        )
+    assert status in answer
 
 
 def test_nothing_is_computed_for_a_client_that_left_before(server: Listening) -> None:
@@ -221,9 +232,9 @@ def test_nothing_is_computed_for_a_client_that_left_before(server: Listening) ->
 
 def test_clients_that_draw_what_they_send(server: Listening, bugs: list[BaseException]) -> None:
     """A sample; the slow test beside it takes `FUZZ_SECONDS`."""
-    _, longest = fuzz(server.port.result(), "lstm", list(PHASES_TO_DRAW), 1.5, seed=int(time.time()))
+    _, longest = fuzz(server.port.result(), "lstm", list(PHASES_TO_DRAW), 0.4, seed=int(time.time()))
     assert longest < 1  # 50 ms on a quiet machine; this one has other tests beside it
-    until(lambda: not server.connections and server.service.admission.held == Amounts(), 20)
+    until(lambda: not server.connections and server.service.admission.reserved == Resources(), 20)
 
 
 @pytest.mark.slow
@@ -283,14 +294,15 @@ class Forgets(Connection):
 @pytest.mark.parametrize(
     ("kind", "law"),
     [
-        (Unbounded, lambda server: check_bound(server, "trailers", 1)),
-        (Unbounded, lambda server: check_bound(server, "chunk extensions", 1)),
-        (ReadsOn, lambda server: check_bound(server, "requests behind an answer", 1)),
-        (TellsNobody, lambda server: check_leaving(server, b"", "closes", b"", 1)),
-        (Forgets, lambda server: check_leaving(server, HEALTH, "closes", b"", 1)),
+        (Unbounded, lambda server: check_bound(server, "a trailer", 0.1)),
+        (Unbounded, lambda server: check_bound(server, "chunk extensions", 0.1)),
+        (ReadsOn, lambda server: check_bound(server, "requests behind an answer", 0.1)),
+        (TellsNobody, lambda server: check_leaving(server, b"", "closes", b"", 0.1)),
+        (Forgets, lambda server: check_leaving(server, HEALTH, "closes", b"", 0.1)),
     ],
 )
 def test_planted_bugs_are_caught(serve: Any, kind: type[Connection], law: Callable[[Listening], None]) -> None:
-    _, service = serve({"lstm": language_pipeline()}, **LIMITS)
+    _, service = serve({"lstm": language_pipeline()}, **LIMITS | {"linger_seconds": 5.0})
     with listening(service, kind) as server, pytest.raises(AssertionError):
         law(server)
+    service.models["lstm"].close()  # some of the bugs compute on

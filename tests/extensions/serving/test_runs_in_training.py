@@ -8,8 +8,8 @@ import torch
 from ensue.errors import RunError
 from ensue.extensions.serving.limits import Limits
 from ensue.extensions.serving.metrics import Metrics
-from ensue.extensions.serving.routes import PATHS
-from ensue.extensions.serving.served import Served
+from ensue.extensions.serving.routes import COMMAND_PATHS
+from ensue.extensions.serving.served_model import ServedModel
 from ensue.extensions.serving.worker import Worker
 from ensue.recipe import read_recipe
 from ensue.runs.weights import read_tensors
@@ -28,10 +28,10 @@ def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatc
     def unread_while_served(self: LanguageModeling, step: int, device: torch.device) -> object:
         if (run / "config.json").exists() and step not in found:
             try:
-                served = Served.of(
+                served = ServedModel.load_run(
                     run,
                     device="cpu",
-                    paths=PATHS,
+                    paths=COMMAND_PATHS,
                     limits=Limits(),
                     metrics=Metrics(),
                     report=print,
@@ -50,5 +50,5 @@ def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatc
     recipe = tiny(read_recipe("char-lstm", {"data.train": str(tmp_path / "text.txt")}))
     train = recipe.train.model_copy(update={"steps": 4, "validations": 2})
     train_run(recipe.model_copy(update={"train": train}), run, threads=1)
-    said = f"{run}/model.safetensors: no such file: the run has not come to its first validation"
-    assert found == {0: said, 1: said, 2: True, 3: True}
+    message = f"{run}/model.safetensors: no such file: the run was stopped before its first validation"
+    assert found == {0: message, 1: message, 2: True, 3: True}

@@ -14,9 +14,9 @@ from command_fixtures import Ensue
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The keys with which servers have begun."""
     keys: list[Any] = []
-    monkeypatch.setattr("ensue.runs.hub.found_run", lambda run: run)
+    monkeypatch.setattr("ensue.runs.schema.existing_run", lambda run: run)
     monkeypatch.setattr(
-        "ensue.extensions.serving.processes.listening", lambda *_: SimpleNamespace(getsockname=lambda: ("", 80))
+        "ensue.extensions.serving.processes.open_listener", lambda *_: SimpleNamespace(getsockname=lambda: ("", 80))
     )
     monkeypatch.setattr("ensue.extensions.serving.server.serve", lambda *_, key, **__: keys.append(key))
     monkeypatch.delenv("ENSUE_KEY", raising=False)
@@ -36,8 +36,8 @@ def test_an_empty_key_is_refused(
 
 @pytest.mark.filterwarnings("default")
 def test_an_open_address_without_a_key_is_told(ensue: Ensue, begun: list[Any], tmp_path: Path) -> None:
-    said = ensue("serve", tmp_path, "--port", 0, "--host", "0.0.0.0")
-    assert said.err == "ensue: 0.0.0.0 can be reached from other machines, and no key is asked for: --key sets one\n"
+    message = ensue("serve", tmp_path, "--port", 0, "--host", "0.0.0.0")
+    assert message.err == "ensue: 0.0.0.0 is reachable from other machines without a key; --key sets one\n"
     assert ensue("serve", tmp_path, "--port", 0, "--host", "0.0.0.0", "--key", "secret").err == ""
     assert ensue("serve", tmp_path, "--port", 0).err == ""
     assert begun == [None, "secret", None]

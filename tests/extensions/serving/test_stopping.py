@@ -2,7 +2,7 @@
 
 import pytest
 
-from ensue.extensions.serving.row import Stops
+from ensue.extensions.serving.row import StopStrings
 
 TEXT = "the sea was calm. the see-saw was not"
 
@@ -17,7 +17,7 @@ TEXT = "the sea was calm. the see-saw was not"
 )  # fmt: skip
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 def test_pieces_end_before_the_stop_string(stops: tuple[str, ...], expected: str | None, size: int) -> None:
-    watch, found, has_ended = Stops(stops), "", False
+    watch, found, has_ended = StopStrings(stops), "", False
     for start in range(0, len(TEXT), size):
         piece, has_ended = watch.feed(TEXT[start : start + size])
         found += piece

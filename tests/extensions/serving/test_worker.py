@@ -28,7 +28,7 @@ def test_each_in_its_turn_and_with_its_own_end(worker: Worker) -> None:
         return 6 // n
 
     async def ask() -> list[object]:
-        calls = [worker.computed(map(divided, some), len(some)) for some in ([3, 2, 1], [0], [6])]
+        calls = [worker.compute(map(divided, some), len(some)) for some in ([3, 2, 1], [0], [6])]
         asked = asyncio.gather(*calls, return_exceptions=True)
         await asyncio.sleep(0)
         begin.set()
@@ -37,7 +37,7 @@ def test_each_in_its_turn_and_with_its_own_end(worker: Worker) -> None:
     long, failed, short = asyncio.run(ask())
     assert (long, type(failed), short) == ([2, 3, 6], ZeroDivisionError, [1])
     assert order == [3, 0, 6, 2, 1]
-    assert asyncio.run(worker.computed(iter([]), 0)) == []
+    assert asyncio.run(worker.compute(iter([]), 0)) == []
 
 
 def test_nothing_is_computed_for_a_request_that_is_over(worker: Worker) -> None:
@@ -51,14 +51,14 @@ def test_nothing_is_computed_for_a_request_that_is_over(worker: Worker) -> None:
         return n
 
     async def ask() -> None:
-        first = asyncio.ensure_future(worker.computed(map(work, [1, 2]), 2))
-        second = asyncio.ensure_future(worker.computed(map(work, [3]), 1))
+        first = asyncio.ensure_future(worker.compute(map(work, [1, 2]), 2))
+        second = asyncio.ensure_future(worker.compute(map(work, [3]), 1))
         await asyncio.to_thread(begun.wait, 10)
         first.cancel()
         await asyncio.sleep(0)
         wait.set()
         assert await second == [3]
-        assert await worker.computed(map(work, [4]), 1) == [4]
+        assert await worker.compute(map(work, [4]), 1) == [4]
 
     asyncio.run(ask())
     assert done == [3, 4]  # the first was given up in the midst of a piece
@@ -69,9 +69,9 @@ def test_nothing_is_computed_for_a_request_that_is_over(worker: Worker) -> None:
 def long(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     """What rests as long as requests come, and they come for a minute."""
     monkeypatch.setattr("ensue.extensions.serving.worker.SLICE_SECONDS", 0.0)
-    monkeypatch.setattr("ensue.extensions.serving.worker.DENSE_SECONDS", 60.0)
+    monkeypatch.setattr("ensue.extensions.serving.worker.RECENT_SECONDS", 60.0)
     traffic = Traffic()
-    traffic.came()
+    traffic.record_request()
     made = Worker("long of a test", traffic=traffic)
     yield made
     made.close()
@@ -90,7 +90,7 @@ def test_what_takes_long_works_a_quarter_of_the_time(long: Worker, within: bool)
 
     works = [3] if within else [1] * 3
     begin = time.monotonic()
-    asyncio.run(long.computed(map(work, works), len(works)))
+    asyncio.run(long.compute(map(work, works), len(works)))
     assert ends[2] - begin >= 0.01 * (1 + 4 + 4)
 
 
@@ -104,10 +104,10 @@ def test_who_leaves_a_rest_frees_the_thread(long: Worker) -> None:
         done.append(name)
 
     async def ask() -> list[None]:
-        gone = asyncio.ensure_future(long.computed(map(work, ["gone"] * 2), 2))
+        gone = asyncio.ensure_future(long.compute(map(work, ["gone"] * 2), 2))
         await asyncio.sleep(0.02)
         gone.cancel()
-        return await long.computed(map(done.append, ["next"]), 1)
+        return await long.compute(map(done.append, ["next"]), 1)
 
     asyncio.run(ask())
     assert done == ["next"]
@@ -115,7 +115,7 @@ def test_who_leaves_a_rest_frees_the_thread(long: Worker) -> None:
 
 def test_long_requests_do_not_keep_a_short_one_out(long: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many they are: after a piece, or at once where they are known to be long, they go on elsewhere."""
-    monkeypatch.setattr("ensue.extensions.serving.worker.LONG_SECONDS", 0.0)
+    monkeypatch.setattr("ensue.extensions.serving.worker.MIN_LONG_SECONDS", 0.0)
     made, threads = Worker("worker of a test", long=long), list[str]()
 
     def work(n: int) -> None:
@@ -123,8 +123,8 @@ def test_long_requests_do_not_keep_a_short_one_out(long: Worker, monkeypatch: py
         threads.append(threading.current_thread().name)
 
     async def ask() -> None:
-        await asyncio.gather(*(made.computed(map(work, [0, 1]), 2) for _ in range(4)))
-        await made.computed(map(work, [0]), 1, is_long=True)
+        await asyncio.gather(*(made.compute(map(work, [0, 1]), 2) for _ in range(4)))
+        await made.compute(map(work, [0]), 1, is_long=True)
 
     asyncio.run(ask())
     made.close()

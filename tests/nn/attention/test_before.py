@@ -42,11 +42,11 @@ def test_the_equations_of_xu_et_al() -> None:
 
 
 def test_sizes_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match="cannot be asked by the 4 features"):
+    with pytest.raises(ValueError, match="cannot read the 4 features"):
         AttentionBefore(GRU(5, 4), BilinearAttention(3, 2), d_out=4)
-    with pytest.raises(ValueError, match="has no room for x beside 2 features"):
+    with pytest.raises(ValueError, match="must exceed the 2 features of"):
         AttentionBefore(GRU(2, 4), BilinearAttention(4, 2), d_out=4)
-    with pytest.raises(ValueError, match="cannot step behind"):
+    with pytest.raises(ValueError, match="is not causal or needs another memory"):
         AttentionBefore(FromContext(GRU(5, 4), 3), BilinearAttention(4, 2), d_out=4)
 
 

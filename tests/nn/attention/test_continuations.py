@@ -81,8 +81,8 @@ def grows(state: State) -> bool:
 @pytest.fixture
 def rooms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Buffers from the first position on."""
-    monkeypatch.setattr(storage, "SMALL", 0)
-    monkeypatch.setattr(storage, "ALIGNED", 1)
+    monkeypatch.setattr(storage, "MIN_BUFFER_BYTES", 0)
+    monkeypatch.setattr(storage, "ALIGNED_BYTES", 1)
 
 
 EACH: Tree = [
@@ -119,7 +119,7 @@ def test_random_trees(tree: Tree, prompt: int, d_head: int, dtype: torch.dtype) 
     """Of the sizes of buffers that there are; heads of odd sizes too, whose bits depend on where they begin."""
     layer = MultiHeadAttention(2 * d_head, num_heads=2, rotary=d_head % 2 == 0).to(dtype).eval()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage, "SMALL", 0)
+        patch.setattr(storage, "MIN_BUFFER_BYTES", 0)
         continuations_are_as_of_copies(layer, tree, prompt)
 
 
@@ -156,7 +156,8 @@ def test_threads_that_go_on_with_one_state() -> None:
             outputs.append(read(layer, state, "step", seed))
         return outputs
 
-    with ThreadPoolExecutor(4) as pool:
+    # products by other numbers of threads may round otherwise, and a new thread has as many as there are cores
+    with ThreadPoolExecutor(4, initializer=torch.set_num_threads, initargs=(torch.get_num_threads(),)) as pool:
         for seed, results in enumerate(pool.map(go_on, range(4))):
             for (y, after), of_state, state in zip(results, expected, states, strict=True):
                 same(y, of_state[seed], rtol=0, atol=0)
@@ -170,7 +171,7 @@ def num_bytes(state: State) -> int:
 @pytest.mark.parametrize("small", [0, 1 << 14])
 def test_steps_copy_as_many_bytes_as_they_read_positions(monkeypatch: pytest.MonkeyPatch, small: int) -> None:
     """A leaf was copied if its memory is another one; it takes at most twice the memory of its numbers."""
-    monkeypatch.setattr(storage, "SMALL", small)
+    monkeypatch.setattr(storage, "MIN_BUFFER_BYTES", small)
     layer, copies = MultiHeadAttention(32, num_heads=2).eval(), 0
     state = read(layer, None, "forward", 0)[1]
     for seed in range(400):
@@ -201,7 +202,7 @@ def test_pickles_and_copies_have_no_room() -> None:
 
 @pytest.mark.usefixtures("rooms")
 def test_gradients_of_a_state_that_has_gone_on() -> None:
-    """To write behind the end of a tensor is no change of it, and steps with gradients copy."""
+    """To write behind the end of a tensor is not a change of it, and steps with gradients copy."""
     layer = MultiHeadAttention(8, num_heads=2).eval()
     _, state = read(layer, read(layer, None, "forward", 0)[1], "step", 1)
     factor = torch.ones((), requires_grad=True)

@@ -1,7 +1,5 @@
 """The CRF, against the probabilities of all its paths."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -59,14 +57,6 @@ def test_the_module_is_the_distribution(legal: LegalTags | None) -> None:
         np.testing.assert_allclose(marginals_of_one(one, *crf.tables()), counted(row, length, 3), rtol=1e-9, atol=1e-15)
 
 
-def test_probabilities_of_all_paths_sum_to_one() -> None:
-    p = problem([3], 3)
-    crf = crf_with(p)
-    paths = torch.tensor(list(itertools.product(range(3), repeat=3)))
-    nats = crf.nats(p.emissions.expand(len(paths), -1, -1), paths)
-    assert torch.exp(-nats).sum().item() == pytest.approx(1)
-
-
 def test_an_illegal_gold_path_costs_a_finite_number_and_trains_the_rest() -> None:
     p = problem([3, 2], 3)
     crf = crf_with(p, LEGAL)
@@ -79,19 +69,6 @@ def test_an_illegal_gold_path_costs_a_finite_number_and_trains_the_rest() -> Non
         assert source.grad is not None
         assert source.grad.isfinite().all()
         assert source.grad.any()
-
-
-def test_a_row_alone_is_the_row_in_a_batch() -> None:
-    p = problem([5, 2, 0, 3], 4)
-    tags = some_tags(p)
-    crf = crf_with(p)
-    together = crf.nats(p.emissions, tags, p.mask)
-    best, _ = crf.best(p.emissions, p.mask)
-    for b, length in enumerate(p.mask.sum(1).tolist()):
-        alone = p.emissions[b : b + 1, :length]
-        torch.testing.assert_close(crf.nats(alone, tags[b : b + 1, :length]), together[b : b + 1])
-        assert crf.best(alone)[0].tolist() == [best[b, :length].tolist()]
-        torch.testing.assert_close(crf.marginals(alone)[0], crf.marginals(p.emissions, p.mask)[b, :length])
 
 
 @pytest.mark.usefixtures("way")

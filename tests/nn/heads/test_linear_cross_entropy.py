@@ -10,11 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding, linear_cross_entropy
-from ensue.nn.heads.linear_cross_entropy import WordSample
-from ensue.nn.heads.softmax import LARGE_VOCABULARY
+from ensue.nn.heads.softmax import LARGE_VOCABULARY, WordSample
 
 N, D, V = 150, 5, 11
-module = importlib.import_module("ensue.nn.heads.linear_cross_entropy")  # the package's attribute is the function
+module = importlib.import_module("ensue.nn.heads.softmax")  # the package's attribute is the function
 
 
 def problem(dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor]:
@@ -165,14 +164,6 @@ def test_heads_agree_with_their_logits(kind: str) -> None:
     torch.testing.assert_close(head.total_nats(h, targets), expected.sum())
 
 
-def test_a_tied_head_trains_the_embedding() -> None:
-    embedding = TokenEmbedding(V, 4)
-    head = TiedSoftmaxHead(4, embedding)
-    head.total_nats(torch.randn(3, 4), torch.tensor([1, 2, 3])).backward()
-    assert embedding.weight.grad is not None
-    assert embedding.weight.grad.any()
-
-
 @pytest.mark.parametrize("words", [10, LARGE_VOCABULARY])
 @pytest.mark.parametrize("target", [-100, -1, None])
 @pytest.mark.parametrize("use", ["nats", "total_nats", "sampled", "linear_cross_entropy"])
@@ -187,5 +178,5 @@ def test_a_target_that_is_no_word_is_refused(use: str, target: int | None, words
         "sampled": lambda: head.total_nats(h, targets, sample=sample),
         "linear_cross_entropy": lambda: linear_cross_entropy(h, head.weight, head.bias, targets),
     }
-    with pytest.raises(ValueError, match=f"targets should be from 0 to {words - 1}, found {targets[1]}$"):
+    with pytest.raises(ValueError, match=f"expects targets from 0 to {words - 1}, found {targets[1]}$"):
         calls[use]()

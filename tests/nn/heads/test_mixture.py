@@ -3,8 +3,7 @@
 import torch
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from ensue.nn.gaussian import Gaussian
-from ensue.nn.heads.mixture import Mixture
+from ensue.nn.gaussian import Gaussian, Mixture
 
 
 def test_surprisal_and_moments_are_those_of_torch() -> None:

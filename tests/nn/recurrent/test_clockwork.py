@@ -1,20 +1,17 @@
 """The clockwork network against the paper's equations module by module, and its fast path against the fold."""
 
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 from engine.twins import needs_compiler
 from ensue.engine import Execution, executing
 from ensue.nn import WeightDrop, watch
-from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState, Turns
+from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState, Schedule
 from training.tiny import some_slow
 
 D_IN, SIZE, B = 3, 2, 4
@@ -122,13 +119,13 @@ def test_turns_in_c_are_the_fold(
 def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that disagree, and what is watched, otherwise."""
     layer, x, names = layer_of((1, 2, 4)), torch.randn(B, 9, D_IN, dtype=torch.float64), []
-    run = Turns.run
+    run = Schedule.run
 
-    def counted(turns: Turns, name: str, *given: Any, **named: Any) -> None:
+    def counted(turns: Schedule, name: str, *given: Any, **named: Any) -> None:
         names.append(name)
         run(turns, name, *given, **named)
 
-    monkeypatch.setattr(Turns, "run", counted)
+    monkeypatch.setattr(Schedule, "run", counted)
     layer(x, state_of(layer, [3, 7, 3, 15]))[0].sum().backward()
     assert names == ["forward", "backward", "at_matrices"]
     layer(x, state_of(layer, [3, 7, 3, 14]))
@@ -183,32 +180,6 @@ def test_what_c_must_not_be_given_is_not() -> None:
             layer(*wrong)
 
 
-def test_with_one_period_of_one_it_is_a_simple_recurrent_network() -> None:
-    layer = Clockwork(D_IN, 5, periods=(1,)).double()
-    theirs = nn.RNN(D_IN, 5, batch_first=True).double()
-    with torch.no_grad():
-        theirs.weight_ih_l0.copy_(layer.weight_input)
-        theirs.weight_hh_l0.copy_(layer.weight_hidden)
-        theirs.bias_ih_l0.copy_(layer.bias)
-        theirs.bias_hh_l0.zero_()
-    x = torch.randn(B, 9, D_IN, dtype=torch.float64)
-    (y, state), (y_theirs, h) = layer(x), theirs(x)
-    torch.testing.assert_close([y, state.h], [y_theirs, h[0]])
-
-
-def test_modules_rest_between_their_turns() -> None:
-    """All work at a row's first position, whatever the other rows have read by then."""
-    layer = layer_of((1, 2, 4))
-    _, state = layer(torch.randn(B, 3, D_IN, dtype=torch.float64), mask=masked([0, 1, 2, 3], 3))
-    worked = []
-    for x_t in torch.randn(4, B, D_IN, dtype=torch.float64):
-        h = state.h
-        _, state = layer.step(x_t, state)
-        worked.append((state.h != h).view(B, 3, SIZE).all(-1).sum(-1).tolist())
-    turns = [3, 1, 2, 1, 3, 1, 2, 1]  # how many modules work at t = 0, 1, ...
-    assert torch.tensor(worked).T.tolist() == [turns[row : row + 4] for row in range(B)]
-
-
 @pytest.mark.usefixtures("in_torch_operations")
 def test_what_nothing_reads_starts_at_zero_and_stays_there() -> None:
     layer = Clockwork(D_IN, 8, periods=(1, 2, 4, 8))
@@ -244,26 +215,3 @@ def test_periods_that_are_none_are_refused(periods: tuple[int, ...]) -> None:
 def test_units_that_cannot_be_divided_are_refused() -> None:
     with pytest.raises(ValueError, match="7 units cannot be divided among 3 periods"):
         Clockwork(D_IN, 7, periods=(1, 2, 4))
-
-
-@pytest.mark.slow
-def test_threads_share_it() -> None:
-    """Where the clocks of the rows differ, weights are lent to a part, and every thread has the same ones back."""
-    layer = layer_of((1, 2, 4), size=8).eval()
-    x, state = torch.randn(B, 5, D_IN, dtype=torch.float64), state_of(layer, [0, 1, 2, 3])
-    with torch.no_grad():
-        expected = layer(x, state)[0]
-    start = Barrier(8)
-
-    def work(_: int) -> list[Tensor]:
-        start.wait()
-        with torch.no_grad(), executing("fold"):
-            return [layer(x, state)[0] for _ in range(20)]
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    with ThreadPoolExecutor(8) as pool:
-        found = [y for ys in pool.map(work, range(8)) for y in ys]
-    sys.setswitchinterval(before)
-    for y in found:
-        torch.testing.assert_close(y, expected)

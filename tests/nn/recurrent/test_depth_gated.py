@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.nn import watch
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLSTM
 from ensue.types import State, leaves
 from nn.recurrent.lstm_stacks import D_IN, B, D, T, check, randomized
@@ -61,20 +60,6 @@ def test_with_shut_depth_gates_it_is_a_stack_of_lstms() -> None:
     y_theirs, (h, c) = theirs(x)
     torch.testing.assert_close(y, y_theirs)
     torch.testing.assert_close(list(leaves(state)), [leaf for pair in zip(h, c, strict=True) for leaf in pair])
-
-
-def test_gates_seen_by_taps_make_the_cell() -> None:
-    layer, x = layer_of(2), torch.randn(B, T, D_IN, dtype=torch.float64)
-    with watch(layer) as seen:
-        y, _ = layer(x)
-    c_below = torch.stack(seen["stack.layers.0.lstm.cell"], dim=1)
-    d, f, i, g, c, h = (
-        torch.stack(seen[f"stack.layers.1.{name}"], dim=1)
-        for name in ("gates.depth", "gates.forget", "gates.input", "gates.candidate", "cell", "hidden")
-    )
-    c_before = torch.cat((torch.zeros(B, 1, D), c[:, :-1]), dim=1)
-    torch.testing.assert_close(c, d * c_below + f * c_before + i * g)
-    torch.testing.assert_close(h, y)
 
 
 def test_forget_biases_start_at_one() -> None:

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import watch
 from ensue.nn.recurrent.lstm import LSTMState
 from ensue.nn.recurrent.lstm_stacks import GridLSTM
 from ensue.types import State, leaves
@@ -56,24 +55,6 @@ def test_the_last_layer_in_time_shows_at_the_next_position_only() -> None:
     y, _ = layer.step(x, (first, after))
     y_moved, _ = layer.step(x, (first, moved))
     assert not torch.isclose(y, y_moved).any()
-
-
-def test_gates_seen_by_taps_make_both_cells() -> None:
-    layer, x = layer_of(2), torch.randn(B, T, D_IN, dtype=torch.float64)
-    with watch(layer) as seen:
-        y, state = layer(x)
-    taps = {name: torch.stack(tensors, dim=1) for name, tensors in seen.items()}
-
-    def update(dimension: str) -> Tensor:
-        return taps[f"{dimension}.input"] * taps[f"{dimension}.candidate"]
-
-    depth, time = "stack.layers.1.depth", "stack.layers.1.time"
-    c_below, c_time = taps["stack.layers.0.depth.cell"], taps[f"{time}.cell"]
-    c_before = torch.cat((torch.zeros(B, 1, D), c_time[:, :-1]), dim=1)
-    torch.testing.assert_close(taps[f"{depth}.cell"], taps[f"{depth}.forget"] * c_below + update(depth))
-    torch.testing.assert_close(c_time, taps[f"{time}.forget"] * c_before + update(time))
-    torch.testing.assert_close(taps[f"{depth}.output"] * taps[f"{depth}.cell"].tanh(), y)
-    torch.testing.assert_close(taps[f"{time}.hidden"][:, -1], state[1].h)
 
 
 def test_forget_biases_start_at_one() -> None:

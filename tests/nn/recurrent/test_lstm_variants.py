@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn, sigmoid, tanh
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ensue.nn import LSTM, Recurrent, tap_names, watch
-from ensue.nn.recurrent.lstm_variants import CoupledLSTM, LayerNormLSTM, PeepholeLSTM, ProjectedLSTM
+from ensue.nn import Recurrent
+from ensue.nn.recurrent.lstm import CoupledLSTM, LayerNormLSTM, PeepholeLSTM, ProjectedLSTM
 from training.tiny import some_slow
 
 D_IN, D, D_CELL, B, T = 3, 5, 7, 5, 6
@@ -162,44 +162,6 @@ def test_a_projected_lstm_is_that_of_torch(ragged: bool, execution: str) -> None
     torch.testing.assert_close([leaf[~rows] for leaf in final], [leaf[~rows] for leaf in state])
 
 
-def same_as_lstm(layer: Recurrent, lstm: LSTM) -> None:
-    """The same outputs and final state, and the same gradient of the input and the initial state."""
-    x, state = started(lstm, torch.float64)
-    for mask in (None, MASK):
-        y, final = layer(x, type(layer.init_state(1))(*state), mask=mask)
-        y_lstm, final_lstm = lstm(x, state, mask=mask)
-        found, expected = ([real(a, mask is not None), *b] for a, b in ((y, final), (y_lstm, final_lstm)))
-        torch.testing.assert_close(found, expected)
-        torch.testing.assert_close(gradients(found, [x, *state]), gradients(expected, [x, *state]))
-
-
-@pytest.mark.usefixtures("in_torch_operations")
-def test_without_peepholes_it_is_the_lstm() -> None:
-    torch.manual_seed(0)
-    layer, lstm = PeepholeLSTM(D_IN, D).double(), LSTM(D_IN, D).double()
-    drawn(lstm)
-    layer.load_state_dict(lstm.state_dict(), strict=False)
-    same_as_lstm(layer, lstm)  # a fresh layer: its peepholes begin at 0
-
-
-def test_coupled_gates_are_an_lstm_whose_input_gate_mirrors_the_other() -> None:
-    """σ(-a) = 1 - σ(a)."""
-    torch.manual_seed(0)
-    layer, lstm = CoupledLSTM(D_IN, D).double(), LSTM(D_IN, D).double()
-    drawn(layer)
-    lstm.load_state_dict({name: torch.cat((-p[:D], p)) for name, p in layer.named_parameters()})
-    same_as_lstm(layer, lstm)
-
-
-@pytest.mark.usefixtures("in_torch_operations")
-def test_a_projection_by_the_identity_is_the_lstm() -> None:
-    torch.manual_seed(0)
-    layer, lstm = ProjectedLSTM(D_IN, D, d_cell=D).double(), LSTM(D_IN, D).double()
-    drawn(lstm)
-    layer.load_state_dict(lstm.state_dict() | {"weight_projection": torch.eye(D)})
-    same_as_lstm(layer, lstm)
-
-
 def test_a_normalized_layer_does_not_see_the_scale_of_its_weights() -> None:
     torch.manual_seed(0)
     layer = LayerNormLSTM(D_IN, D).double()
@@ -238,22 +200,3 @@ def test_a_fresh_layer_remembers_and_turns(make: Callable[[], Recurrent]) -> Non
     W = parameters["weight_input"]
     bound = (6 / (D_IN + len(W) // len(gates))) ** 0.5
     assert 0.8 * bound < W.abs().max() <= bound
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", VARIANTS, ids=lambda make: type(make()).__name__)
-def test_every_gate_and_state_can_be_watched(make: Callable[[], Recurrent]) -> None:
-    layer = make()
-    x = torch.randn(B, T, D_IN)
-    plain, _ = layer(x)
-    with watch(layer) as seen:
-        y, final = layer(x)
-    torch.testing.assert_close(y, plain)
-    assert set(tap_names(layer)) >= {"gates.forget", "gates.candidate", "gates.output", "cell", "hidden"}
-    assert all(len(passed) == T for passed in seen.values())
-    torch.testing.assert_close(torch.stack(seen["hidden"], dim=1), y)
-    torch.testing.assert_close(seen["cell"][-1], final.c)
-    i = seen["gates.input"][1] if "gates.input" in seen else 1 - seen["gates.forget"][1]
-    c = seen["gates.forget"][1] * seen["cell"][0] + i * seen["gates.candidate"][1]
-    torch.testing.assert_close(c, seen["cell"][1])
-    assert all(bool(((gate > 0) & (gate < 1)).all()) for gate in seen["gates.output"])

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.engine import executing
-from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState
-from ensue.nn.recurrent.minimal import MinGRU, MinLSTM, positive
-from ensue.nn.taps import watch
+from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState, MinGRU, MinLSTM, positive
 from training.tiny import some_slow
 
 D_IN, D = 3, 5
@@ -115,28 +113,6 @@ def test_ragged_rows_are_the_fold(kind: str, dtype: torch.dtype, d: int) -> None
     same(*found)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", some_slow(LAYERS, "minlstm"))
-def test_gradcheck(kind: str) -> None:
-    layer = build(kind)
-    names, values = zip(*layer.named_parameters(), strict=True)
-
-    def run(x: Tensor, h: Tensor, *parameters: Tensor) -> Tensor:
-        y, _ = torch.func.functional_call(layer, dict(zip(names, parameters, strict=True)), (x, LinearState(h)))
-        return y
-
-    x = torch.randn(2, 4, D_IN, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(run, (x, torch.randn(2, D, dtype=torch.float64, requires_grad=True), *values))
-
-
-@pytest.mark.parametrize("kind", LAYERS)
-def test_nothing_to_read_leaves_the_state(kind: str) -> None:
-    layer, h = build(kind), torch.randn(2, D, dtype=torch.float64)
-    y, final = layer(torch.zeros(2, 0, D_IN, dtype=torch.float64), LinearState(h))
-    assert y.shape == (2, 0, D)
-    same(final.h, h, rtol=0, atol=0)
-
-
 def test_g() -> None:
     """Its two halves meet in 1/2 with slopes 1/4 and 1, and it is positive."""
     v = torch.tensor([-3.0, -1e-6, 0.0, 2.0], dtype=torch.float64, requires_grad=True)
@@ -156,27 +132,6 @@ def test_two_shut_gates_of_a_minlstm_still_share(dtype: torch.dtype) -> None:
         layer.bias.copy_(torch.tensor([-401.0, -400.0, 3.0]))
     y_t, _ = layer.step(torch.zeros(1, 1, dtype=dtype))
     same(y_t, torch.full((1, 1), 3.5 / (1 + np.exp(-1.0)), dtype=dtype))
-
-
-@pytest.mark.parametrize("kind", LAYERS)
-def test_watched_it_goes_step_by_step(kind: str) -> None:
-    layer, x = build(kind), torch.randn(2, 6, D_IN, dtype=torch.float64)
-    y, _ = layer(x)
-    with watch(layer) as seen:
-        y_watched, _ = layer(x)
-    same(y_watched, y)
-    gates = {"mingru": ["update"], "minlstm": ["forget", "input"]}[kind]
-    assert list(seen) == [*(f"gates.{name}" for name in [*gates, "candidate"]), "hidden"]
-    assert all(len(values) == 6 and values[0].shape == (2, D) for values in seen.values())
-    same(torch.stack(seen["hidden"], dim=1), y)
-    if kind == "minlstm":
-        same(seen["gates.forget"][0] + seen["gates.input"][0], torch.ones(2, D, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("kind", LAYERS)
-def test_a_state_does_not_keep_the_sequence(kind: str) -> None:
-    _, final = build(kind)(torch.randn(2, 50, D_IN, dtype=torch.float64))
-    assert final.h.untyped_storage().nbytes() == 2 * D * 8
 
 
 @pytest.mark.slow

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ensue.nn.recurrent.scan import GPU_CHUNK, _by_chunks, scan
+from ensue.nn.recurrent.linear_recurrence import GPU_CHUNK, _by_chunks, scan
 from training.tiny import some_slow
 
-SCAN = sys.modules["ensue.nn.recurrent.scan"]  # ensue.nn.scan is the function
+SCAN = sys.modules["ensue.nn.recurrent.linear_recurrence"]  # ensue.nn.scan is the function
 SHAPES = [(1, 0, 1), (2, 1, 3), (1, 2, 1), (3, 3, 2), (1, 31, 5), (4, 64, 1), (1, 1000, 1), (2, 1000, 7), (0, 40, 3)]
 CHUNKS = [2, 3, GPU_CHUNK, 16, 10**6]
 SOME_CHUNKS = some_slow(CHUNKS, 3, 16)
@@ -140,12 +140,12 @@ def operations(T: int, device: str) -> int:
 
 @pytest.mark.slow
 def test_depth_is_logarithmic_away_from_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`meta` is no CPU: four times the positions are a constant number of operations more.
+    """`meta` is not a CPU: four times the positions are a constant number of operations more.
 
     The mode that counts operations is a transform, under which the scan is computed in order.
     """
-    monkeypatch.setattr("ensue.nn.recurrent.scan.is_transformed", lambda: False)
-    monkeypatch.setattr("ensue.nn.recurrent.scan.needs_history", lambda errors: False)
+    monkeypatch.setattr("ensue.nn.recurrent.linear_recurrence.is_transformed", lambda: False)
+    monkeypatch.setattr("ensue.nn.recurrent.linear_recurrence.needs_history", lambda errors: False)
     counts = [operations(4**k + 1, "meta") for k in range(3, 9)]
     steps = np.diff(counts)
     assert set(steps) == {steps[0]}

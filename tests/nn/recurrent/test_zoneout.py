@@ -1,18 +1,16 @@
 """Zoneout against its equations written out; what it draws; and what it does around and inside other layers."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import jaxtyping
 import pytest
 import torch
 from torch import Tensor, sigmoid, tanh
 
-from ensue.nn import GRU, LSTM, Elman, Recurrent, Stack, WeightDrop, watch
+from ensue.nn import GRU, LSTM, Elman, Recurrent, WeightDrop, watch
 from ensue.nn.draws import uniform
-from ensue.nn.recurrent.lstm_variants import ProjectedLSTM
+from ensue.nn.recurrent.lstm import ProjectedLSTM
 from ensue.nn.recurrent.zoneout import Zoneout
-from ensue.types import leaves
 
 D_IN, D, B, T = 3, 5, 5, 6
 LENGTHS = torch.tensor([4, 6, 0, 1, 3])
@@ -108,7 +106,7 @@ def test_in_eval_a_unit_keeps_its_expected_share(
     layer = make().double().eval()
     x, state = started(layer)
     y, final = getattr(layer, execution)(x, state, mask=MASK if ragged else None)
-    shares = zip(state, layer.shares.values(), strict=True)
+    shares = zip(state, layer.probabilities.values(), strict=True)
     kept = [torch.full((B, T, leaf.shape[1]), share, dtype=torch.float64) for leaf, share in shares]
     lengths = LENGTHS if ragged else torch.full((B,), T)
     expected = written_out(layer.layer, step, x, list(state), kept, lengths)
@@ -123,37 +121,12 @@ def test_in_training_a_unit_keeps_all_or_nothing(make: Callable[[], Zoneout], st
     x, state = started(layer)
     torch.manual_seed(1)
     kept = drawn(layer, x, state)
-    assert all(0 < m.mean() < 1 for m, share in zip(kept, layer.shares.values(), strict=True) if share)
+    assert all(0 < m.mean() < 1 for m, share in zip(kept, layer.probabilities.values(), strict=True) if share)
     torch.manual_seed(1)
     y, final = layer(x, state, mask=MASK if ragged else None)
     lengths = LENGTHS if ragged else torch.full((B,), T)
     expected = written_out(layer.layer, step, x, list(state), kept, lengths)
     agree([real(y, ragged), *final], expected, [x, *state, *layer.parameters()])
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("make", [lambda: LSTM(D_IN, D), lambda: GRU(D_IN, D), lambda: Elman(D_IN, D)])
-def test_without_any_it_is_the_layer(make: Callable[[], Recurrent], training: bool) -> None:
-    layer = Zoneout(make().double(), hidden=0.0).train(training)
-    x, state = started(layer)
-    sources = [x, *state, *layer.parameters()]
-    for mask in (None, MASK):
-        (y, final), (y_layer, final_layer) = layer(x, state, mask=mask), layer.layer(x, state, mask=mask)
-        ragged = mask is not None
-        agree([real(y, ragged), *final], [real(y_layer, ragged), *final_layer], sources)
-    torch.testing.assert_close(layer.step(x[:, 0], state), layer.layer.step(x[:, 0], state))
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_with_all_of_it_nothing_moves(training: bool) -> None:
-    layer = Zoneout(LSTM(D_IN, D).double(), hidden=1.0, cell=1.0).train(training)
-    x, state = started(layer)
-    y, final = layer(x, state)
-    assert torch.equal(y, state[0].unsqueeze(1).expand_as(y))
-    torch.testing.assert_close(list(leaves(final)), list(state), rtol=0, atol=0)
-    y_t, after = layer.step(x[:, 0], state)
-    torch.testing.assert_close([y_t, *after], [state[0], *state], rtol=0, atol=0)
 
 
 def test_masks_are_new_for_each_unit_position_row_and_call() -> None:
@@ -193,18 +166,6 @@ def test_a_step_in_training_draws_for_its_position() -> None:
     assert not torch.equal(layer.step(x_t, state)[0], y_t)
 
 
-def test_eval_is_the_mean_of_training() -> None:
-    """Over one position, where it holds exactly."""
-    layer = Zoneout(LSTM(D_IN, D).double(), hidden=0.3, cell=0.6)
-    x, state = started(layer)
-    rows = torch.zeros(20_000, dtype=torch.long)
-    with torch.no_grad():
-        _, noisy = layer(x[rows, :1], type(state)(*(leaf[rows] for leaf in state)))
-        _, expected = layer.eval()(x[:1, :1], type(state)(*(leaf[:1] for leaf in state)))
-    for found, mean in zip(noisy, expected, strict=True):
-        torch.testing.assert_close(found.mean(0, keepdim=True), mean, rtol=0, atol=0.03)
-
-
 def test_padding_in_training_touches_no_row() -> None:
     """With NaN at padding, a row's final state is that after its last position, and an empty row's the one given."""
     layer = Zoneout(LSTM(D_IN, D).double(), hidden=0.5, cell=0.5)
@@ -216,37 +177,6 @@ def test_padding_in_training_touches_no_row() -> None:
     assert all(bool(leaf.isfinite().all()) for leaf in final)
 
 
-def test_it_stands_in_a_stack() -> None:
-    """A step after a prompt is the next position of the whole."""
-    stack = Stack([Zoneout(LSTM(D_IN, D), hidden=0.2, cell=0.2), Zoneout(GRU(D, 4), hidden=0.2)]).double().eval()
-    x = torch.randn(B, T, D_IN, dtype=torch.float64)
-    y, _ = stack(x)
-    _, state = stack(x[:, :-1])
-    torch.testing.assert_close(stack.step(x[:, -1], state)[0], y[:, -1])
-
-
-@pytest.mark.slow
-def test_weights_are_dropped_around_it() -> None:
-    """One dropped U for all positions, and kept units beside it; in `eval` neither."""
-    layer = WeightDrop(Zoneout(Elman(1, 1, activation="relu"), hidden=0.5), 0.5)
-    with torch.no_grad():
-        for name, parameter in layer.named_parameters():
-            parameter.fill_(1.0 if name.endswith("weight_hidden") else 0.0)
-    start, x = layer.init_state(1)._replace(h=torch.ones(1, 1)), torch.zeros(1, 3, 1)
-    runs = {tuple(layer(x, start)[0].flatten().tolist()) for _ in range(300)}
-    kept = [[bool(number >> t & 1) for t in range(3)] for number in range(8)]
-
-    def run(weight: float, keeps: list[bool]) -> tuple[float, ...]:
-        h, outputs = 1.0, []
-        for keep in keeps:
-            h = h if keep else weight * h
-            outputs.append(h)
-        return tuple(outputs)
-
-    assert runs == {run(weight, keeps) for weight in (0.0, 2.0) for keeps in kept}
-    assert layer.eval()(x, start)[0].flatten().tolist() == [1.0, 1.0, 1.0]
-
-
 def test_weights_dropped_around_it_are_trained() -> None:
     zoneout = Zoneout(LSTM(D_IN, D), hidden=0.5, cell=0.5)
     WeightDrop(zoneout, 0.5)(torch.randn(2, 5, D_IN))[0].sum().backward()
@@ -255,17 +185,9 @@ def test_weights_dropped_around_it_are_trained() -> None:
     assert 0 < (gradient == 0).float().mean() < 1
 
 
-@pytest.fixture
-def unchecked_types() -> Iterator[None]:
-    """As at use, where no checker stands before a layer's own words."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: Zoneout(LSTM(4, 4), hidden=1.5), "zoneout is a share from 0 to 1, not 1.5"),
-    (lambda: Zoneout(LSTM(4, 4), hidden=0.5, cell=-0.1), "zoneout is a share from 0 to 1, not -0.1"),
+    (lambda: Zoneout(LSTM(4, 4), hidden=1.5), "zoneout is a probability from 0 to 1, not 1.5"),
+    (lambda: Zoneout(LSTM(4, 4), hidden=0.5, cell=-0.1), "zoneout is a probability from 0 to 1, not -0.1"),
     (
         lambda: Zoneout(GRU(4, 4), hidden=0.5, cell=0.5),
         "the state of GRU(d_in=4, d_out=4, reset='after') has no cell c",

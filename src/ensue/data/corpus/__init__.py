@@ -1,1 +1,1 @@
-"""Running text: ids on disk, batches of a language model, pairs of sentences. Nothing here imports torch."""
+"""Running text: token ids on disk, batches of language models, minimal pairs. These modules do not import torch."""

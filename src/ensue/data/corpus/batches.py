@@ -1,10 +1,8 @@
-"""Ids to training batches of a language model. A batch is a pure function of (seed, step): nothing is carried here.
+"""Batches of language models from token ids. A batch is a pure function of (seed, step).
 
-In every epoch each id is predicted at most once, from the ids before it. What does not fill a whole step is left out,
-and it is another part of the text each time, because the cut moves from epoch to epoch.
+In every epoch, each id is predicted at most once, from the ids before it. Ids that do not fill a step are left out.
+These ids differ between epochs, because the offset of the first segment is random.
 """
-
-from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -12,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.mapped_file import TokenFile
 from ensue.data.permutation import Permutation, mix
 from ensue.errors import TrainingError
 
-_OFFSET, _ORDER = 0, 1  # what a random number of (seed, epoch) is for
+_OFFSET, _ORDER = 0, 1  # stream ids, for different random numbers in the same epoch
 
 
 class TokenBatch(NamedTuple):
-    """`inputs` and `targets` (B, T): each target is the id after its input. `first`: carried state starts anew."""
+    """`inputs` and `targets` (B, T), which are the ids after the inputs. `first` resets the carried state."""
 
     inputs: NDArray[np.int64]
     targets: NDArray[np.int64]
@@ -28,9 +26,10 @@ class TokenBatch(NamedTuple):
 
 
 class Batches(ABC):
-    """The base of `Segments` and `Blocks`; `batch_size` is cut to the rows that the text can fill.
+    """Batches of segments of `segment_length` ids.
 
-    Raises TrainingError if the text has less than `segment_length` + 1 ids.
+    `batch_size` is reduced to the number of segments in a short text. Raises TrainingError if the text has less than
+    `segment_length` + 1 ids.
     """
 
     def __init__(self, tokens: TokenFile, *, batch_size: int, segment_length: int, seed: int) -> None:
@@ -46,12 +45,13 @@ class Batches(ABC):
         self.segment_length = segment_length
         self.seed = seed
         self.batch_size = min(batch_size, (len(tokens) - 1) // segment_length)
-        # keeping back one segment lets the cut move by at least that much
+        # one segment is left out, so that the offset can vary
         step_tokens = self.batch_size * segment_length
         self.steps_per_epoch = max(1, (len(tokens) - segment_length) // step_tokens)
+        self._cached_offset = -1, 0  # epoch and offset
 
     def batch(self, step: int, rows: NDArray[np.int64] | None = None) -> TokenBatch:
-        """The batch of `step`, counted from 0 over all epochs; of the `rows` alone, if they are given."""
+        """Return the batch of `step`, counted from 0 over all epochs, or only its `rows`."""
         epoch, index = divmod(step, self.steps_per_epoch)
         segments = self._segments(epoch, index, np.arange(self.batch_size) if rows is None else rows)
         ids = self.tokens.read_rows(self._offset(epoch) + self.segment_length * segments, self.segment_length + 1)
@@ -59,20 +59,22 @@ class Batches(ABC):
         return TokenBatch(inputs, targets, self.is_first(step))
 
     def _offset(self, epoch: int) -> int:
-        """Where the first segment of an epoch begins."""
-        return mix(self.seed, epoch, _OFFSET) % (len(self.tokens) - self.segment_length * self._num_segments())
+        if self._cached_offset[0] != epoch:
+            spare = len(self.tokens) - self.segment_length * self._num_segments()
+            self._cached_offset = epoch, mix(self.seed, epoch, _OFFSET) % spare
+        return self._cached_offset[1]
 
     @abstractmethod
     def _num_segments(self) -> int:
-        """How many segments, side by side, an epoch cuts the text into."""
+        """Return the number of segments in an epoch."""
 
     @abstractmethod
     def _segments(self, epoch: int, index: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers of the segments, one for each of the rows, in the epoch's step `index`."""
+        """Return the segment number of each of these rows in step `index` of the epoch."""
 
     @abstractmethod
     def is_first(self, step: int) -> bool:
-        """Whether carried state starts anew."""
+        """Return whether the carried state is reset before this step."""
 
     def __repr__(self) -> str:
         shape = f"batch_size={self.batch_size}, segment_length={self.segment_length}"
@@ -80,9 +82,9 @@ class Batches(ABC):
 
 
 class Segments(Batches):
-    """For truncated back-propagation through time: each row reads its own stretch of the text from end to end.
+    """Segments for truncated back-propagation through time: each row reads a contiguous range of the text.
 
-    Row b of a batch goes on where row b of the batch before ended, until the epoch ends (`first`).
+    Within an epoch, row b of a batch continues row b of the previous batch.
     """
 
     def _num_segments(self) -> int:
@@ -96,7 +98,7 @@ class Segments(Batches):
 
 
 class Blocks(Batches):
-    """For models that carry no state: segments in a random order, another one in each epoch."""
+    """Segments for models without carried state, in a random order for each epoch."""
 
     def _num_segments(self) -> int:
         return max(self.batch_size, (len(self.tokens) - self.segment_length) // self.segment_length)

@@ -1,6 +1,4 @@
-"""The texts in a column of rows or of a data set, as running text with a line end behind each."""
-
-from __future__ import annotations
+"""Sources of the text in a column of a table or of a data set, with a line end after each value."""
 
 import json
 from collections.abc import Iterator
@@ -15,9 +13,9 @@ from ensue.parsing import ParseError, parse_json
 
 
 class ColumnSource(TextSource):
-    """A text source whose text is that of a column: of `.parquet` files by pyarrow, of others a key of JSON lines.
+    """The text in a column of `.parquet` files, or at a key of JSON lines.
 
-    A missing or empty text is no line. Raises DataError for a column that is not there, and for other values.
+    Nulls and empty values are skipped. Raises DataError for a missing column, and for values that are not strings.
     """
 
     def __init__(self, location: str | Path, column: str, *, encoding: str = "utf-8") -> None:
@@ -25,19 +23,19 @@ class ColumnSource(TextSource):
         super().__init__(location, encoding=encoding)
 
     def fingerprint(self) -> str:
-        """A digest of the files' bytes, and of the column."""
+        """Return a digest of the files and the column."""
         return f"{super().fingerprint()}-{json.dumps(self.column)}"
 
     def _blocks(self) -> Iterator[str]:
-        for text in self._texts():
+        for text in self._iterate_texts():
             if text:
                 yield text if text.endswith("\n") else f"{text}\n"
 
-    def _texts(self) -> Iterator[str | None]:
+    def _iterate_texts(self) -> Iterator[str | None]:
         for path in self.paths:
-            yield from self._parquet(path) if path.suffix in PARQUET else self._json(path)
+            yield from self._read_parquet(path) if path.suffix in PARQUET else self._read_json(path)
 
-    def _json(self, path: Path) -> Iterator[str | None]:
+    def _read_json(self, path: Path) -> Iterator[str | None]:
         for number, line in Lines.of(path, encoding=self.encoding):
             if not line.strip():
                 continue
@@ -46,47 +44,47 @@ class ColumnSource(TextSource):
             except ParseError as error:
                 raise DataError(f"not JSON: {error}", path, number) from None
             if not isinstance(record, dict) or self.column not in record:
-                raise self._missing(list(record) if isinstance(record, dict) else [], path, number)
-            yield self._text(record[self.column], path, number)
+                raise self._missing_column(list(record) if isinstance(record, dict) else [], path, number)
+            yield self._check_text(record[self.column], path, number)
 
-    def _parquet(self, path: Path) -> Iterator[str | None]:
+    def _read_parquet(self, path: Path) -> Iterator[str | None]:
         if self.column not in (names := parquet_columns(path)):
-            raise self._missing(names, path)
+            raise self._missing_column(names, path)
         rows = (row for rows in parquet_rows(path, [self.column]) for row in rows)
         for number, row in enumerate(rows, 1):
-            yield self._text(row[self.column], path, number)
+            yield self._check_text(row[self.column], path, number)
 
-    def _text(self, value: Any, path: Path | str, number: int) -> str | None:
+    def _check_text(self, value: Any, path: Path | str, number: int) -> str | None:
         if value is not None and not isinstance(value, str):
             raise DataError(f'"{self.column}": expected a text, found {value!r:.60}', path, number)
         return value
 
-    def _missing(self, names: list[str], path: Path | str, number: int | None = None) -> DataError:
+    def _missing_column(self, names: list[str], path: Path | str, number: int | None = None) -> DataError:
         known = f"; it has {', '.join(names)}" if names else ""
         return DataError(f'no column "{self.column}"{nearest(self.column, names)}{known:.200}', path, number)
 
 
 class DatasetSource(ColumnSource):
-    """A text source whose text is that of a column of a data set.
+    """The text in a column of a data set.
 
-    Raises DataError for a data set that is not on this machine, damaged, or without this configuration, split or
-    column, and EnsueError without the package.
+    Raises DataError for a data set that is damaged, not on this machine, or lacks the configuration, split or column,
+    and EnsueError if the package `datasets` is not installed.
     """
 
     def __init__(self, location: str, column: str) -> None:
         self.location, self.encoding, self.column = location, "utf-8", column
         self.dataset, self.split = find_dataset(location)
         if column not in self.dataset.column_names:
-            raise self._missing(self.dataset.column_names, location)
+            raise self._missing_column(self.dataset.column_names, location)
         self.paths = tuple(dataset_files(self.dataset))
         if not any(self._blocks()):
             raise DataError("the text is empty", location)
 
     def fingerprint(self) -> str:
-        """A digest of the files' bytes, of the rows that are read of them, and of the column."""
+        """Return a digest of the files, the split and the column."""
         return f"{super().fingerprint()}-{json.dumps([self.split, len(self.dataset)])}"
 
-    def _texts(self) -> Iterator[str | None]:
+    def _iterate_texts(self) -> Iterator[str | None]:
         rows = (row for rows in dataset_rows(self.dataset.select_columns([self.column])) for row in rows)
         for number, row in enumerate(rows, 1):
-            yield self._text(row[self.column], self.location, number)
+            yield self._check_text(row[self.column], self.location, number)

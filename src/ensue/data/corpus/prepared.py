@@ -1,199 +1,343 @@
-"""A text as ids in a folder: shards, their index and the tokenizer. It is written once and read by any training.
+"""Prepared token ids of a text in a folder: shards, their index and the tokenizer.
 
-Who writes it again has it verified, and what is damaged or missing made anew.
+If `prepare` is called again, it verifies the folder, and replaces damaged and missing shards.
 
-index.json        what the ids are, and for each shard its ids, characters and checksum
+index.json        the settings (`plan`), and the numbers of ids and characters and the checksum of each shard
 tokenizer.json    the tokenizer
-train/00000.ids   shards (`token_file.py`); valid/ those of the validation text
+train/00000.ids   the shards of the training text (`data/mapped_file.py`)
+valid/00000.ids   the shards of the validation text
+
+A shard is mapped at first use. The number of mapped shards is bounded by the limit of open files.
 """
 
-from __future__ import annotations
-
 import errno
-import hashlib
 import json
+import os
 import re
+import sys
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from filelock import FileLock, Timeout
+from numpy.typing import NDArray
 
+from ensue.cache import json_digest
 from ensue.data.corpus.cache import TextToIds
-from ensue.data.corpus.sharded_tokens import ShardedTokens, TokenShard
-from ensue.data.corpus.token_file import TokenFile, header_of, write_tokens
 from ensue.data.files import locations_in
+from ensue.data.mapped_file import FAULT_BYTES, RELEASE_BYTES, TokenFile, check_tokens, header_of, write_tokens
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RunError
-from ensue.parsing import ParseError, parse_json
+from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
+
+try:
+    import resource
+except ImportError:  # Windows has no such limit
+    resource = None  # type: ignore[assignment]
+
+NUM_TEXTS = 4
+"""A text maps at most 1 / NUM_TEXTS of the process's limit of open files, since several texts may be open."""
+MAX_FILES = 1 << 13
+"""The maximum number of mapped shards. The system limits maps, too: 65,530 in a process by default on Linux."""
+
+
+class TokenShard(NamedTuple):
+    """A file of ids (`write_tokens`), their number, and their CRC-32."""
+
+    path: Path
+    tokens: int
+    crc: int
+
+    def opened(self) -> TokenFile:
+        """Map the ids, which are verified when they are read. Raises DataError for a missing or changed file."""
+        self.check()
+        with _shard_errors(self.path):
+            return TokenFile.open(self.path, checks=True)
+
+    def check(self) -> None:
+        """Raise DataError if the file is missing or truncated, or has another header."""
+        with _shard_errors(self.path):
+            header, size = header_of(self.path), self.path.stat().st_size
+        if (header.tokens, header.crc) != (self.tokens, self.crc) or size not in header.sizes:
+            raise DataError("a shard that has changed since the text was prepared", self.path)
+
+    def verify(self) -> None:
+        """Read the entire file. Raises DataError if it has changed."""
+        self.check()
+        check_tokens(self.path)
+
+
+@contextmanager
+def _shard_errors(path: Path) -> Iterator[None]:
+    """Replace errors of the file system by DataError."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "; `ulimit -n 4096` lets a process have more" if error.errno == errno.EMFILE else ""
+        raise DataError(f"a shard that cannot be read: {error.strerror or error}{remedy}", path) from None
+
+
+class _Maps:
+    """A cache of mapped shards; the least recently used ones are closed."""
+
+    def __init__(self, shards: tuple[TokenShard, ...]) -> None:
+        self.shards, self.max_open = shards, _max_open_files(len(shards))
+        self._files: OrderedDict[int, TokenFile] = OrderedDict()
+        self._touched: set[int] = set()
+        self._mapped_bytes = 0
+        """An estimate of the mapped bytes in memory, of all shards."""
+
+    def read(self, number: int, start: int, stop: int) -> NDArray[np.int64]:
+        if number in self._files:
+            self._files.move_to_end(number)
+        else:
+            while len(self._files) >= self.max_open:
+                oldest, _ = self._files.popitem(last=False)
+                self._touched.discard(oldest)
+            self._files[number] = self.shards[number].opened()
+        result = self._files[number].read(start, stop)
+        self._touched.add(number)
+        self._mapped_bytes += result.nbytes + 2 * FAULT_BYTES
+        if self._mapped_bytes >= RELEASE_BYTES:
+            for touched in self._touched:
+                self._files[touched].release()
+            self._touched.clear()
+            self._mapped_bytes = 0
+        return result
+
+
+def _max_open_files(wanted: int) -> int:
+    if resource is None:
+        return min(wanted, 512)
+    known = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in known)
+    needed = NUM_TEXTS * min(wanted, MAX_FILES)
+    if soft < needed:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), known[1]))
+            soft = min(needed, hard)
+    return max(1, min(needed, soft) // NUM_TEXTS)
+
+
+class ShardedTokens(TokenFile):
+    """The concatenated ids of all shards, in reverse order if `backwards`."""
+
+    def __init__(
+        self, shards: tuple[TokenShard, ...], *, unknown: int, characters: int, maps: _Maps | None = None,
+        backwards: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(np.zeros(0, np.uint8), unknown=unknown, characters=characters)
+        self.shards, self.backwards, self._maps = shards, backwards, maps or _Maps(shards)
+        self.ends = np.cumsum([shard.tokens for shard in shards], dtype=np.int64)
+        self._size = int(self.ends[-1]) if shards else 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def reversed(self) -> "ShardedTokens":
+        """Return the ids in reverse order."""
+        counts = {"unknown": self.unknown, "characters": self.characters}
+        return ShardedTokens(self.shards, maps=self._maps, backwards=not self.backwards, **counts)
+
+    def read(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return a copy of the ids [start, stop)."""
+        assert 0 <= start <= stop <= len(self), f"[{start}, {stop}) of {len(self)} ids"
+        if self.backwards:
+            return self._read(len(self) - stop, len(self) - start)[::-1]
+        return self._read(start, stop)
+
+    def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """Return a copy of the ids [start, start + length) of each start, (rows, length)."""
+        rows = [self.read(start, start + length) for start in starts.tolist()]
+        return np.stack(rows) if rows else np.zeros((0, length), np.int64)
+
+    def _read(self, start: int, stop: int) -> NDArray[np.int64]:
+        slices = []
+        while start < stop:
+            number = bisect_right(self.ends, start)
+            first = int(self.ends[number]) - self.shards[number].tokens
+            end = min(stop, int(self.ends[number]))
+            slices.append(self._maps.read(number, start - first, end - first))
+            start = end
+        return slices[0] if len(slices) == 1 else np.concatenate([np.zeros(0, np.int64), *slices])
+
+    def __repr__(self) -> str:
+        return f"ShardedTokens({len(self):,} ids in {len(self.shards):,} shards)"
+
 
 FORMAT = 1
 INDEX = "index.json"
 PARTS = ("train", "valid")
 Encode = Callable[[Iterable[str]], Iterator[Any]]
-"""From pieces of a text to the ids of each, in order."""
+"""A function from chunks of a text to the ids of each chunk, in order."""
 
 
 def is_prepared(location: str) -> bool:
-    """Whether a location is a folder of prepared ids. Raises DataError for one among several."""
+    """Return whether a location is a folder of prepared ids.
+
+    Raises DataError if a folder of prepared ids is one of several locations.
+    """
     names, files = locations_in(location), (INDEX, "tokenizer.json")
-    prepared = [name for name in names if name and all((Path(name) / file).is_file() for file in files)]
+    prepared = [name for name in names if name and all(os.path.isfile(f"{name}/{file}") for file in files)]
     if prepared and len(names) > 1:
-        raise DataError("ids that `ensue prepare` has written are read alone; expected text", prepared[0])
+        raise DataError("a folder of `ensue prepare` cannot be read with other data; expected text", prepared[0])
     return bool(prepared)
 
 
 class Prepared:
-    """A folder of ids. Raises DataError if it is damaged, of another version, or not complete."""
+    """A folder of prepared ids.
 
-    def __init__(self, folder: str | Path, *, is_whole: bool = True) -> None:
+    Raises DataError if it is damaged or has another version, and unless `may_be_incomplete`, if it is incomplete.
+    """
+
+    def __init__(self, folder: str | Path, *, may_be_incomplete: bool = False) -> None:
         self.folder = Path(folder)
-        self.index = self._index()
-        if is_whole and not self.index.get("complete"):
-            raise DataError("not complete; the same `ensue prepare` goes on with it", self.folder)
+        self.index = self._read_index()
+        if not (may_be_incomplete or self.index.get("complete")):
+            raise DataError("incomplete; the same `ensue prepare` continues it", self.folder)
 
-    def _index(self) -> dict[str, Any]:
+    def _read_index(self) -> dict[str, Any]:
         path = self.folder / INDEX
         try:
-            index = parse_json(path.read_bytes())
+            index: dict[str, Any] = parse_json(read_bounded(path))
             if index["format_version"] != FORMAT:
-                raise DataError(f"of another version ({index['format_version']}; this ensue reads {FORMAT})", path)
+                raise DataError(f"unsupported format version {index['format_version']}; expected {FORMAT}", path)
             shards = [shard for name in PARTS for shard in index["parts"].get(name, [])]
             if not all(map(_is_shard, shards)) or not isinstance(index["tokenizer"], str):
-                raise DataError("damaged: not what `ensue prepare` writes", path)
+                raise DataError("damaged: not an index of `ensue prepare`", path)
         except (ParseError, KeyError, TypeError, AttributeError, OSError) as error:
             raise DataError(f"damaged: {type(error).__name__} {error}", path) from None
-        found: dict[str, Any] = index
-        return found
+        return index
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the ids. Raises DataError if it is not the one that was written."""
+        """The tokenizer of the ids. Raises DataError if its file is missing, damaged or changed."""
         path = self.folder / "tokenizer.json"
         try:
             tokenizer = load_tokenizer(path)
         except RunError as error:
             raise DataError(str(error)) from None
-        if digest_of(tokenizer.to_json()) != self.index["tokenizer"]:
-            raise DataError("another tokenizer than that of the ids", path)
+        if json_digest(tokenizer.to_json()) != self.index["tokenizer"]:
+            raise DataError("not the tokenizer of the ids", path)
         return tokenizer
 
     def tokens(self, part: str) -> TokenFile | None:
-        """The ids of "train" or "valid"; None if there are none. Every shard is looked at, and none is read."""
+        """Return the ids of "train" or "valid"; None if there are no ids. The headers of all shards are checked."""
         shards = self.index["parts"].get(part)
         if not shards:
             return None
-        found = self.shards(part)
-        for shard in found:
+        files = self.shards(part)
+        for shard in files:
             shard.check()
-        return ShardedTokens(
-            found, unknown=sum(s["unknown"] for s in shards), characters=sum(s["characters"] for s in shards)
-        )
+        unknown, characters = (sum(shard[key] for shard in shards) for key in ("unknown", "characters"))
+        return ShardedTokens(files, unknown=unknown, characters=characters)
 
     def shards(self, part: str) -> tuple[TokenShard, ...]:
-        """The shards of a part."""
+        """Return the shards of "train" or "valid"."""
         return _shards(self.folder, self.index, part)
 
     def verify(self) -> int:
-        """Reads all shards, and returns how many they are. Raises DataError for the first whose ids have changed."""
-        every = [shard for part in PARTS for shard in self.shards(part)]
-        for shard in every:
+        """Read all shards, and return their number. Raises DataError for the first shard that has changed."""
+        shards = [shard for part in PARTS for shard in self.shards(part)]
+        for shard in shards:
             shard.verify()
-        return len(every)
+        return len(shards)
 
     def fingerprint(self) -> str:
-        """A digest of the index, and by its checksums of all ids."""
-        return digest_of(self.index)
+        """Return a digest of the index, which contains the checksums of all ids."""
+        return json_digest(self.index)
 
 
 def prepare(
-    folder: Path,
-    plan: dict[str, Any],
-    texts: dict[str, tuple[TextSource, int, int | None]],
-    tokenizer: Tokenizer,
-    reads: TextToIds,
-    *,
-    encode: Encode,
-    shard_tokens: int,
-    say: Callable[[str], object] = lambda line: None,
-) -> Prepared:
-    """Writes the ids of the characters [start, stop) of each part's text, by shards of about `shard_tokens`.
+    folder: Path, plan: dict[str, Any], texts: dict[str, tuple[TextSource, int, int | None]], tokenizer: Tokenizer,
+    reads: TextToIds, *, encode: Encode, shard_tokens: int, notify: Callable[[str], object] = lambda line: None,
+) -> Prepared:  # fmt: skip
+    """Write the ids of the text of each part, in shards.
 
-    A folder that was left in the middle is gone on with, after its last shard; `plan` is what may not change meanwhile.
-    The shards that are there are read, and those that are damaged or missing are made anew. `encode` may work in other
-    processes; `say` hears a line now and then. Raises DataError for a folder with another plan or other files, and for
-    a disk that is full.
+    An incomplete folder is continued after its last shard. Existing shards are verified, and damaged or missing shards
+    are replaced.
+
+    Args:
+        folder: The folder.
+        plan: The settings as JSON values. They must be equal if a folder is continued.
+        texts: The text of each part, and its first and last character (exclusive).
+        tokenizer: The tokenizer.
+        reads: The function from text to ids.
+        encode: The function that encodes chunks, possibly in several processes.
+        shard_tokens: The approximate number of ids in a shard.
+        notify: A function that receives lines about progress.
+
+    Raises:
+        DataError: The folder has another plan or other files, or cannot be written.
     """
-    with _disk_errors_told(folder):
+    with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock")
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise DataError("another process prepares here", folder) from None
+            raise DataError("another `ensue prepare` writes to this folder", folder) from None
         try:
-            index = _begun(folder, {**plan, "shard_tokens": shard_tokens,
-                                    "tokenizer": digest_of(tokenizer.to_json()), "ids": digest_of(reads.to_json())},
-                           tokenizer)  # fmt: skip
-            making = _Making(folder, index, reads, encode, shard_tokens)
-            making.verify(texts, say)
+            digests = {"tokenizer": json_digest(tokenizer.to_json()), "ids": json_digest(reads.to_json())}
+            index = _open_index(folder, {**plan, "shard_tokens": shard_tokens, **digests}, tokenizer)
+            writer = _ShardWriter(folder, index, reads, encode, shard_tokens)
+            writer.verify(texts, notify)
             if not index.get("complete"):
                 for part, (source, start, stop) in texts.items():
-                    for shards in making.rest_of(part, source, start, stop):
-                        _write(folder, index)
+                    for shards in writer.add_shards(part, source, start, stop):
+                        _write_index(folder, index)
                         ids = sum(shard["tokens"] for shard in shards)
                         characters = sum(shard["characters"] for shard in shards)
-                        say(f"{part}: {len(shards):,} shards, {ids:,} ids of {characters:,} characters")
-                _write(folder, {**index, "complete": True})
+                        notify(f"{part}: {len(shards):,} shards, {ids:,} ids of {characters:,} characters")
+                _write_index(folder, {**index, "complete": True})
         finally:
             lock.release()
     return Prepared(folder)
 
 
 @contextmanager
-def _disk_errors_told(folder: Path) -> Iterator[None]:
-    """Tells in one line that nothing can be written."""
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """Replace errors of the file system by DataError."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DataError("the disk is full; free some space, and the same command goes on", folder) from None
+            raise DataError("the disk is full; free some space and repeat the command", folder) from None
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENOTDIR, errno.EEXIST):
             raise DataError(f"cannot be written ({error.strerror})", error.filename or folder) from None
         raise
 
 
-def _begun(folder: Path, plan: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
-    """The index of a folder that was left in the middle, or a new one."""
+def _open_index(folder: Path, plan: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
     if (folder / INDEX).exists():
-        index = Prepared(folder, is_whole=False).index
-        for key, asked in json.loads(json.dumps(plan)).items():
-            if index.get(key) != asked:
-                raise DataError(
-                    f"prepared otherwise: {key} was {index.get(key)!r:.120}, asked for {asked!r:.120}; choose another "
-                    "--out",
-                    folder,
-                )
+        prepared = Prepared(folder, may_be_incomplete=True)
+        for key, value in json.loads(json.dumps(plan)).items():
+            if (old := prepared.index.get(key)) != value:
+                problem = f"prepared otherwise: {key} was {old!r:.120}, asked for {value!r:.120}"
+                raise DataError(f"{problem}; choose another --out", folder)
         try:
-            assert Prepared(folder, is_whole=False).tokenizer
+            assert prepared.tokenizer
         except DataError:
-            save_tokenizer(tokenizer, folder / "tokenizer.json")  # which is that of the ids, by its digest
-        return index
+            save_tokenizer(tokenizer, folder / "tokenizer.json")  # the plan has the digest of this tokenizer
+        return prepared.index
     names = {entry.name for entry in folder.iterdir()} - {".lock", "tokenizer.json", f"{INDEX}.partial"}
     if other := next((name for name in sorted(names) if not name.endswith(".partial")), ""):
-        raise DataError(f"not empty (it holds {other}); choose another --out", folder)
+        raise DataError(f"not empty (found {other}); choose another --out", folder)
     save_tokenizer(tokenizer, folder / "tokenizer.json")
     index = {"format_version": FORMAT, **plan, "parts": {}}
-    _write(folder, index)
+    _write_index(folder, index)
     return index
 
 
 @dataclass(frozen=True)
-class _Making:
-    """How shards are made, and the index of those that are there."""
+class _ShardWriter:
+    """A writer of shards, which adds them to the index."""
 
     folder: Path
     index: dict[str, Any]
@@ -201,42 +345,39 @@ class _Making:
     encode: Encode
     shard_tokens: int
 
-    def verify(self, texts: dict[str, tuple[TextSource, int, int | None]], say: Callable[[str], object]) -> None:
-        """Reads the shards that are there, and makes anew those that are not as they were written.
-
-        Raises DataError if the text has other ids now.
-        """
+    def verify(self, texts: dict[str, tuple[TextSource, int, int | None]], notify: Callable[[str], object]) -> None:
+        """Verify the existing shards, and replace damaged ones. Raises DataError if the text has changed."""
         if count := sum(map(len, self.index["parts"].values())):
-            say(f"reading the {count:,} shards that are there")
-        for part, (source, stop, _) in texts.items():
-            known = self.index["parts"].get(part, ())
-            for shard, entry in zip(_shards(self.folder, self.index, part), known, strict=True):
-                start, stop = stop, stop + entry["characters"]  # noqa: PLW2901  # it goes on from here
+            notify(f"reading the {count:,} existing shards")
+        for part, (source, first, _) in texts.items():
+            entries, stop = self.index["parts"].get(part, ()), first
+            for shard, entry in zip(_shards(self.folder, self.index, part), entries, strict=True):
+                start, stop = stop, stop + entry["characters"]
                 try:
                     shard.verify()
                 except DataError as error:
-                    say(f"{error}; it is made anew")
+                    notify(f"{error}; it is replaced")
                     (self.folder / part).mkdir(exist_ok=True)
-                    pieces = _Pieces(source.chunks(start, stop))
-                    if self._written(shard.path, pieces.of(self.encode(pieces))) != entry:
+                    pieces = _Chunks(source.chunks(start, stop))
+                    if self._write_shard(shard.path, pieces.of(self.encode(pieces))) != entry:
                         shard.path.unlink()
                         raise DataError("the text has other ids now; choose another --out", shard.path) from None
 
-    def rest_of(self, part: str, source: TextSource, start: int, stop: int | None) -> Iterator[list[dict[str, Any]]]:
-        """Writes the shards of a part that are not there, adds each to the index, and yields all of the part."""
+    def add_shards(self, part: str, source: TextSource, start: int, stop: int | None) -> Iterator[list[dict[str, Any]]]:
         shards = self.index["parts"].setdefault(part, [])
         read = start + sum(shard["characters"] for shard in shards)
         if stop is not None and read >= stop:
             return
-        pieces = _Pieces(source.chunks(read, stop))
+        pieces = _Chunks(source.chunks(read, stop))
         encoded = pieces.of(self.encode(pieces))
         (self.folder / part).mkdir(exist_ok=True)
-        while shard := self._written(self.folder / part / f"{len(shards):05}.ids", _some(encoded, self.shard_tokens)):
+        while shard := self._write_shard(
+            self.folder / part / f"{len(shards):05}.ids", _take_shard(encoded, self.shard_tokens)
+        ):
             shards.append(shard)
             yield shards
 
-    def _written(self, path: Path, pieces: Iterable[tuple[Any, int]]) -> dict[str, Any]:
-        """Writes a shard, and returns its entry of the index; {} if there is nothing to write."""
+    def _write_shard(self, path: Path, pieces: Iterable[tuple[Any, int]]) -> dict[str, Any]:
         partial = path.with_name(path.name + ".partial")
         try:
             write_tokens(partial, pieces, vocabulary_size=self.reads.vocabulary_size, unknown_id=self.reads.unknown_id)
@@ -246,12 +387,12 @@ class _Making:
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
-        return {"file": path.name, "tokens": header.tokens, "unknown": header.unknown,
-                "characters": header.characters, "crc32": header.crc}  # fmt: skip
+        counts = {"tokens": header.tokens, "unknown": header.unknown, "characters": header.characters}
+        return {"file": path.name, **counts, "crc32": header.crc}
 
 
-class _Pieces:
-    """Pieces of a text, with the lengths of those that were taken and not written yet."""
+class _Chunks:
+    """Chunks of a text, with the lengths of the chunks that were passed to the encoder but not written."""
 
     def __init__(self, chunks: Iterator[str]) -> None:
         self.chunks = chunks
@@ -263,21 +404,19 @@ class _Pieces:
             yield chunk
 
     def of(self, encoded: Iterable[Any]) -> Iterator[tuple[Any, int]]:
-        """The ids of the pieces, which come in their order, with their lengths."""
         return ((ids, self.lengths.pop(0)) for ids in encoded)
 
 
-def _some(pieces: Iterator[tuple[Any, int]], most: int) -> Iterator[tuple[Any, int]]:
-    """Pieces until they have `most` ids or more."""
+def _take_shard(pieces: Iterator[tuple[Any, int]], shard_tokens: int) -> Iterator[tuple[Any, int]]:
     count = 0
     for ids, characters in pieces:
         count += len(ids)
         yield ids, characters
-        if count >= most:
+        if count >= shard_tokens:
             return
 
 
-def _write(folder: Path, index: dict[str, Any]) -> None:
+def _write_index(folder: Path, index: dict[str, Any]) -> None:
     partial = folder / f"{INDEX}.partial"
     partial.write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
     partial.replace(folder / INDEX)
@@ -289,13 +428,6 @@ def _shards(folder: Path, index: dict[str, Any], part: str) -> tuple[TokenShard,
 
 
 def _is_shard(shard: dict[str, Any]) -> bool:
-    """Whether an entry of the index names a file beside it, with counts."""
     numbers = [shard[name] for name in ("tokens", "unknown", "characters", "crc32")]
-    return re.fullmatch(r"[0-9]{5,}\.ids", shard["file"]) is not None and all(
-        type(number) is int and number >= 0 for number in numbers
-    )
-
-
-def digest_of(value: Any) -> str:
-    """A digest of JSON values."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+    are_valid = all(type(number) is int and number >= 0 for number in numbers)
+    return re.fullmatch(r"[0-9]{5,}\.ids", shard["file"]) is not None and are_valid

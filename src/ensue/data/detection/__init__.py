@@ -1,5 +1,4 @@
-"""The format of files, by the user's choice, by their names, or by their first lines.
+"""Detection of formats from the user's choice, the names of files, or the first lines.
 
-`formats` finds it for a task that knows whether it reads sentences or texts, `kind` for `ensue data`, which does not
-know.
+`formats` detects the format if the kind of data is known; `kind` detects both.
 """

@@ -1,26 +1,28 @@
-"""The formats of labeled data: their names, their kinds of data, their suffixes, and the signs of their first lines."""
+"""The table of the formats of labeled data, and their detection from the name or the first lines of a file."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from ensue.data.decoding import COMPRESSED
+from ensue.data.decoding import COMPRESSED, MAX_CHARACTERS
 from ensue.data.detection import signs
+from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_objects import JsonObjects
-from ensue.data.records.reader import Reader
-from ensue.data.records.tables import CommaSeparated, SemicolonSeparated, TabSeparated
-from ensue.data.row_formats import ROW_SUFFIXES, extension_format, suffix
-from ensue.errors import EnsueError
+from ensue.data.records.quoting import detect_delimiter, looks_delimited
+from ensue.data.records.record import SAMPLE_ROWS, Reader, json_records, sample
+from ensue.data.records.tables import DIALECTS, CommaSeparated, SemicolonSeparated, TabSeparated
+from ensue.data.row_formats import ROW_SUFFIXES, extension_format, suffix, text_blocks
+from ensue.errors import DataError, EnsueError
 from ensue.extension import Entry, entries
+from ensue.notices import warn_once
 
 JSON = (".json", ".jsonl", ".ndjson", *ROW_SUFFIXES)
-"""Rows of binary tables, and of the files of tools, are read as JSON."""
+"""Suffixes of JSON, and of formats whose rows are converted to JSON lines."""
 SENTENCES, TEXTS, PAIRS = "sentences", "texts", "pairs"
 ALIGNED = "aligned"
-"""Two files, line by line."""
+"""Two files in which the lines with the same number are a pair."""
 FOLDERS = "folders"
 """A folder for each class, with a file for each text."""
 CLASS_FILES = "class-files"
@@ -28,23 +30,25 @@ CLASS_FILES = "class-files"
 
 
 class KnownFormat(NamedTuple):
-    """A format, and what it may hold. `sign` tells whether the rows that are not blank are of this format; None if no
-    sign does. `reader` reads its records, if these have columns or keys. `sentences` is the class that reads sentences,
-    as "module:Class". `is_setting`: whether `data.format` of a recipe may name it.
-    """
+    """A format of labeled data."""
 
     name: str
     kinds: tuple[str, ...]
+    """The kinds of data that files of this format can contain."""
     suffixes: tuple[str, ...] = ()
     sign: Callable[[Sequence[str]], bool] | None = None
+    """The function that recognizes the format from the first rows that are not blank."""
     reader: Reader | None = None
+    """The reader of records, for formats with columns or keys."""
     is_setting: bool = True
+    """Whether the name is a valid value of `data.format` in recipes."""
     sentences: str = ""
+    """The class that reads sentences, as "module:Class"."""
 
 
 COLUMN_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bmes", ".bioes", ".iobes")
 _SENTENCES = "ensue.data.sentences."
-KNOWN = (
+FORMAT_TABLE = (
     KnownFormat("columns", (SENTENCES,), COLUMN_SUFFIXES, sentences=_SENTENCES + "columns:Columns"),
     KnownFormat("conllu", (SENTENCES,), (".conllu",), signs.is_conllu, sentences=_SENTENCES + "conllu:Conllu"),
     KnownFormat("tsv", (TEXTS, PAIRS), (".tsv", ".tab"), signs.are_tabbed, TabSeparated()),
@@ -63,24 +67,24 @@ KNOWN = (
     ),
     KnownFormat(ALIGNED, (PAIRS,), is_setting=False),
     KnownFormat("conllu-text", (), is_setting=False, sentences=_SENTENCES + "running_text:RunningText"),
-    KnownFormat("text", (SENTENCES,), is_setting=False, sentences=_SENTENCES + "formats:PlainText"),
+    KnownFormat("text", (SENTENCES,), is_setting=False, sentences=_SENTENCES + "source:PlainText"),
     KnownFormat("plain", (TEXTS, PAIRS), is_setting=False),
 )
-"""The formats of the core. Signs are tried from the last to the first: a table may hold anything."""
-READERS = tuple(known.reader for known in KNOWN if known.reader)
-ONLY_SENTENCES = {known.name for known in KNOWN if known.kinds == (SENTENCES,) and known.is_setting}
+"""The formats of the core. Signs are tried in reverse order, because tables can look like any other format."""
+READERS = tuple(known.reader for known in FORMAT_TABLE if known.reader)
+ONLY_SENTENCES = {known.name for known in FORMAT_TABLE if known.kinds == (SENTENCES,) and known.is_setting}
 TABBED = {"tsv", "sigmorphon"}
-"""Formats of pairs with tabs between columns."""
+"""Formats of pairs whose columns are separated by tabs."""
 
 
-def known_formats() -> tuple[KnownFormat, ...]:
-    """Return the formats of the core, and the formats of pairs of extensions."""
-    return (*KNOWN, *map(_pair_format, entries("pair_format").values()))
+def all_formats() -> tuple[KnownFormat, ...]:
+    """Return the formats of the core and the formats of pairs from extensions."""
+    return (*FORMAT_TABLE, *map(_pair_format, entries("pair_format").values()))
 
 
 def _pair_format(entry: Entry) -> KnownFormat:
     def recognizes(rows: Sequence[str]) -> bool:
-        with suppress(EnsueError, AttributeError):  # one that cannot be read has a notice where pairs are read
+        with suppress(EnsueError, AttributeError):  # `pair_formats` reports an extension that cannot be loaded
             return bool(entry.load(object).recognizes(rows))
         return False
 
@@ -88,30 +92,150 @@ def _pair_format(entry: Entry) -> KnownFormat:
 
 
 def only_pairs() -> tuple[str, ...]:
-    """Return the names of the formats that hold pairs alone."""
-    return tuple(known.name for known in known_formats() if known.kinds == (PAIRS,))
+    """Return the names of the formats that contain only pairs."""
+    return tuple(known.name for known in all_formats() if known.kinds == (PAIRS,))
 
 
 def settings_of(kind: str) -> tuple[str, ...]:
-    """Return the values of `data.format` in recipes."""
-    return ("auto", *(known.name for known in known_formats() if kind in known.kinds and known.is_setting))
+    """Return the valid values of `data.format` in recipes for a kind of data."""
+    return ("auto", *(known.name for known in all_formats() if kind in known.kinds and known.is_setting))
 
 
 def by_suffix(kind: str, name: str) -> str:
-    """Return the format by the suffix of a file; "" for an unknown suffix. Other formats of extensions become JSON."""
+    """Return the format for the suffix of a file; "" for an unknown suffix. Formats of extensions are read as JSON."""
     end = suffix(name)
     if extension_format(name):
         return "json"
-    return next((known.name for known in known_formats() if kind in known.kinds and end in known.suffixes), "")
+    return next((known.name for known in all_formats() if kind in known.kinds and end in known.suffixes), "")
 
 
 def by_sign(kind: str, rows: Sequence[str]) -> str:
-    """Return the format by the first rows, without blank ones and line ends; "" if they show none."""
-    names = (each.name for each in reversed(known_formats()) if kind in each.kinds and each.sign and each.sign(rows))
-    return next(names, "")
+    """Return the format recognized from the first rows, without blank rows and line ends; "" if none is recognized."""
+    candidates = (known for known in reversed(all_formats()) if kind in known.kinds and known.sign)
+    return next((known.name for known in candidates if known.sign and known.sign(rows)), "")
 
 
 def class_of(name: str) -> str:
-    """The class of a file by its name: `Arabic` for `names/Arabic.txt.xz`."""
+    """Return the class that a file is named after: `Arabic` for `names/Arabic.txt.xz`."""
     path = Path(name)
     return Path(path.stem).stem if path.suffix.lower() in COMPRESSED else path.stem
+
+
+_NUM_SAMPLE_LINES = 100
+_BY_DELIMITER = {dialect.delimiter: dialect.name for dialect in DIALECTS}
+
+
+def sentence_format(lines: Lines) -> str:
+    """Detect the format of sentences; "text" if no other format is recognized.
+
+    An array of objects is JSON, even if another format has the suffix. A file with an unknown suffix has columns
+    if all rows have the same number of columns, and there are blank lines between sentences or tabs between columns.
+    """
+    lines.split_array()
+    if lines.is_array:
+        return "json"
+    head = lines.head(_NUM_SAMPLE_LINES)
+    named = by_suffix(SENTENCES, lines.name)
+    signed = by_sign(SENTENCES, [line for line in head if not is_blank(line)])
+    if signed == "conllu" and named in ("", "columns"):
+        return signed
+    has_columns = signs.has_columns(head, is_cut=len(head) == _NUM_SAMPLE_LINES)
+    return named or signed or ("columns" if has_columns else "text")
+
+
+def text_format(
+    lines: Lines, *, is_labeled: bool, known: str = "", labels: Collection[str] = (), names: Collection[str] = ()
+) -> str:
+    """Detect the format of texts; "" for a file that should have labels, but no label is recognized.
+
+    The first rule that applies determines the format: an array of objects is JSON; the suffix (before `.xz` or `.gz`);
+    a first `{` is JSON, and `__label__` is fastText; a header with the `names` of a run's columns, or tabs in all
+    lines, is a table; repeated first words of lines are labels. If the file may have no labels, first words are labels
+    only if the run's format `known` has labels as first words, and all first words are among its `labels`.
+    """
+    known = known if known != FOLDERS else ""
+    if named := _recognized(TEXTS, lines, names, known):
+        return named
+    rows = _filled_rows(lines)
+    if (is_labeled or known == "first-word") and signs.begin_with_labels(rows, None if is_labeled else labels):
+        return "first-word"
+    return known if is_labeled else _report_plain(lines)
+
+
+def pair_format(lines: Lines, *, is_labeled: bool, known: str = "", names: Collection[str] = ()) -> str:
+    """Detect the format of pairs; "" for a file that should have targets, but no targets are recognized.
+
+    The first rule that applies determines the format: an array of objects is JSON; the suffix (before `.xz` or `.gz`);
+    the first lines, which may be JSON, a format of an extension, SCAN, CMUdict, SIGMORPHON, or have tabs. A header with
+    the `names` of a run's source columns has the run's format `known`. Other files without targets are plain lines.
+    """
+    named = _recognized(PAIRS, lines, names, known)
+    rows = _filled_rows(lines)
+    if named == "tsv" and signs.is_sigmorphon(rows):
+        return "sigmorphon"
+    if named or not is_labeled:
+        return named or _report_plain(lines)
+    return "tsv" if signs.mostly_tabbed(rows) else known if known.startswith("csv") else ""
+
+
+def csv_format(lines: Lines) -> str:
+    """Return the name of the format of a CSV file, which may have commas, semicolons, or tabs after a line `sep=`."""
+    return _BY_DELIMITER[detect_delimiter(sample(lines), lines.name)]
+
+
+def _report_plain(lines: Lines) -> str:
+    if looks_delimited(sample(lines), lines.name):
+        notice = f"{lines.name}: a text is read from each line; if these are rows, --format csv reads them"
+        warn_once(f"plain {lines.name}", notice)
+    return "plain"
+
+
+def _filled_rows(lines: Lines) -> list[str]:
+    return [line.rstrip("\r\n") for _, line in sample(lines) if not is_blank(line)]
+
+
+def _recognized(kind: str, lines: Lines, names: Collection[str], known: str) -> str:
+    lines.split_array()
+    if lines.is_array:
+        return "json"
+    rows = _filled_rows(lines)
+    name = by_suffix(kind, lines.name) or _named_table(rows, names, known) or by_sign(kind, rows)
+    return csv_format(lines) if name == "csv" else name
+
+
+def _named_table(rows: Sequence[str], names: Collection[str], known: str) -> str:
+    for dialect in sorted(DIALECTS, key=lambda dialect: dialect.name != known) if names else ():
+        with suppress(DataError):  # a text with quotes
+            header = next(iter(dialect.first(Lines(rows[:1], ""))), [])
+            if set(names) <= {name.strip() for name in header}:
+                return dialect.name
+    return ""
+
+
+def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
+    """Return the first complete lines of a file with their line ends, or the first complete values of an array.
+
+    The first block is read, and more blocks if they are necessary for a complete line or value.
+    """
+    blocks = text_blocks(path, encoding, nested=True)
+    text, block = "", next(blocks, None)
+    while block is not None:
+        text, block = text + block, next(blocks, None)
+        lines = Lines([text], str(path))
+        if values := _array_values(lines):
+            return values
+        if ("\n" in text and not lines.is_array) or len(text) > MAX_CHARACTERS:
+            break
+    *complete, rest = [f"{line}\n" for line in text.split("\n")]
+    if rest != "\n" and (block is None or not complete):
+        complete.append(rest[:-1])
+    return complete[:SAMPLE_ROWS]
+
+
+def _array_values(lines: Lines) -> list[str]:
+    lines.split_array()
+    values: list[str] = []
+    if lines.is_array:
+        with suppress(DataError):  # the block may end inside of a value
+            values.extend(islice((record.text for record in json_records(lines, is_array=True)), SAMPLE_ROWS))
+    return values

@@ -1,6 +1,4 @@
-"""Locations that say by themselves what they are: folders of classes, and two aligned files with a comma between."""
-
-from __future__ import annotations
+"""Detection of folders of classes, and of aligned files (`a.en,a.de`)."""
 
 import re
 from collections.abc import Sequence
@@ -9,30 +7,38 @@ from glob import has_magic
 from pathlib import Path
 
 from ensue.data.detection import signs
-from ensue.data.detection.format_table import CLASS_FILES, FOLDERS, TEXTS, by_suffix, class_of, suffix
-from ensue.data.detection.formats import first_lines, text_format
+from ensue.data.detection.format_table import (
+    CLASS_FILES,
+    FOLDERS,
+    TEXTS,
+    by_suffix,
+    class_of,
+    first_lines,
+    suffix,
+    text_format,
+)
 from ensue.data.files import common_format, expanded, locations_in, readable, visible
 from ensue.data.lines import Lines, is_blank
-from ensue.data.row_files import DatasetName
 from ensue.errors import DataError
+from ensue.extension import is_address
 
 _SPLIT = re.compile(r"(?<![a-z])(train(ing)?|valid(ation)?|dev|devel|test|eval)(?![a-z])", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]+(?:[ _'&-]+[^\W\d_]+)*")
 _NO_CLASSES = {"readme", "license", "licence", "copying"}
-_FILES_TO_LOOK_AT = 4
-_LINES_TO_LOOK_AT = 100
-_LONGEST_TEXT = 1 << 16
-"""A longer line is running text without line ends."""
+_NUM_SAMPLE_FILES = 4
+_NUM_SAMPLE_LINES = 100
+_MAX_LINE_CHARACTERS = 1 << 16
+"""The maximum length of a text on a line. Files with longer lines are running text without line ends."""
 
 
 def folder_format(location: str | Path, *, encoding: str = "utf-8") -> str:
-    """`FOLDERS` or `CLASS_FILES` for a folder that looks like it; "" for any other.
+    """Return `FOLDERS` or `CLASS_FILES` for a folder of classes; "" for another location.
 
-    Raises DataError for several locations of which only some are `FOLDERS`.
+    Raises DataError if only some of several locations are `FOLDERS`.
     """
     formats = {name: _folder_format(name, encoding) for name in locations_in(location)}
     if FOLDERS in formats.values():
-        return common_format({name: found or "files" for name, found in formats.items()})
+        return common_format({name: result or "files" for name, result in formats.items()})
     return "" if "" in formats.values() else CLASS_FILES
 
 
@@ -48,55 +54,51 @@ def _folder_format(location: str, encoding: str) -> str:
 
 
 def class_files(paths: Sequence[Path]) -> list[Path]:
-    """The files of a folder that are named after classes: the `.txt` files if there are any, without a README."""
-    own = [path for path in paths if class_of(path.name).casefold() not in _NO_CLASSES]
-    return [path for path in own if suffix(path.name) == ".txt"] or own
+    """Return the files that are named after classes: without a README, and only `.txt` files if there are any."""
+    named = [path for path in paths if class_of(path.name).casefold() not in _NO_CLASSES]
+    return [path for path in named if suffix(path.name) == ".txt"] or named
 
 
 def aligned_paths(location: str) -> list[tuple[str, str]]:
-    """Two files for each location of two files with a comma between them; none for locations of another kind.
+    """Split locations such as `a.en,a.de` into two aligned files; return an empty list for other locations.
 
-    Names may have commas: if the whole is a file, it is one file; else two existing files are preferred. Raises
-    DataError if locations are of both kinds, or if two are the same.
+    Names of files may contain commas: a location that is an existing file is not split, and a split into two existing
+    files is preferred. Raises DataError if only some locations are aligned files, or if a location occurs twice.
     """
     names = locations_in(location)
-    found = {name: pair for name in names if (pair := _aligned(name))}
-    if found and len(found) < len(names):
-        other = next((name for name in names if name not in found), names[0])
-        what = "is named twice" if other in found else "expected two files with a comma between them, as the others are"
-        raise DataError(what, other)
-    return [*found.values()]
+    result = {name: pair for name in names if (pair := _split_aligned(name))}
+    if result and len(result) < len(names):
+        other = next((name for name in names if name not in result), names[0])
+        expected = "expected two files with a comma between them, as the others are"
+        raise DataError("is named twice" if other in result else expected, other)
+    return [*result.values()]
 
 
-def _aligned(location: str) -> tuple[str, str] | None:
-    parts = location.split(",")
-    if len(parts) == 1 or _is_there(location) or DatasetName.parse(location):
+def _split_aligned(location: str) -> tuple[str, str] | None:
+    pieces = location.split(",")
+    if len(pieces) == 1 or _is_file(location) or is_address(location):
         return None
-    splits = [(",".join(parts[:n]).strip(), ",".join(parts[n:]).strip()) for n in range(1, len(parts))]
-    found = next((pair for pair in splits if all(map(_is_there, pair))), None)
-    if found is None and len(parts) > 2 and not has_magic(location):
+    splits = [(",".join(pieces[:n]).strip(), ",".join(pieces[n:]).strip()) for n in range(1, len(pieces))]
+    result = next((pair for pair in splits if all(map(_is_file, pair))), None)
+    if result is None and len(pieces) > 2 and not has_magic(location):
         raise DataError("expected two files with a comma between them, such as train.en,train.de", location)
-    return found or (None if has_magic(location) else splits[0])
+    return result or (None if has_magic(location) else splits[0])
 
 
 def _are_class_folders(entries: list[Path]) -> bool:
-    """Whether there are folders of texts: several, or one and nothing else; folders of tables are none."""
     folders = [entry for entry in entries if entry.is_dir()]
     is_table = any(by_suffix(TEXTS, file.name) for folder in folders for file in visible(folder))
     return (len(folders) > 1 or (bool(folders) and folders == entries)) and not is_table
 
 
 def _are_class_files(entries: list[Path], encoding: str) -> bool:
-    """Whether there are several `.txt` files, and beside them at most a README. Their names have to be words, but not
-    of splits (train, test). Their lines have to be texts: no blank lines between them, no table, no labels.
-    """
     files = [entry for entry in entries if class_of(entry.name).casefold() not in _NO_CLASSES]
     if len(files) < 2 or not all(map(_is_named_as_class, files)):
         return False
     heads = []
-    for file in files[:_FILES_TO_LOOK_AT]:
-        with suppress(DataError):  # which reading will raise
-            lines = first_lines(file, encoding=encoding)[:_LINES_TO_LOOK_AT]
+    for file in files[:_NUM_SAMPLE_FILES]:
+        with suppress(DataError):  # reading the file later raises the error
+            lines = first_lines(file, encoding=encoding)[:_NUM_SAMPLE_LINES]
             if not _are_texts(lines, str(file)):
                 return False
             heads.append([line.rstrip("\r\n") for line in lines])
@@ -106,23 +108,15 @@ def _are_class_files(entries: list[Path], encoding: str) -> bool:
 
 def _are_texts(lines: Sequence[str], name: str) -> bool:
     rows = "".join(lines).strip().split("\n")
-    return (
-        max(map(len, rows)) <= _LONGEST_TEXT
-        and not any(map(is_blank, rows))
-        and text_format(Lines(lines, name), is_labeled=True) in ("", "first-word")
-    )
+    are_filled = max(map(len, rows)) <= _MAX_LINE_CHARACTERS and not any(map(is_blank, rows))
+    return are_filled and text_format(Lines(lines, name), is_labeled=True) in ("", "first-word")
 
 
 def _is_named_as_class(file: Path) -> bool:
-    name = class_of(file.name)
-    return (
-        file.is_file()
-        and suffix(file.name) == ".txt"
-        and _LETTERS.fullmatch(name) is not None
-        and not _SPLIT.search(name)
-    )
+    name, is_text = class_of(file.name), file.is_file() and suffix(file.name) == ".txt"
+    return is_text and _LETTERS.fullmatch(name) is not None and not _SPLIT.search(name)
 
 
-def _is_there(name: str) -> bool:
+def _is_file(name: str) -> bool:
     with readable(name):
         return bool(name) and expanded(Path(name)).is_file()

@@ -1,6 +1,4 @@
-"""The signs of formats in the first lines of a file. `format_table` and `kind` ask for them in order."""
-
-from __future__ import annotations
+"""Functions that recognize formats from the first lines of a file. Rows are lines that are not blank."""
 
 import re
 from collections import Counter
@@ -9,11 +7,12 @@ from itertools import pairwise
 
 from ensue.data.lines import is_blank
 from ensue.data.records.quoting import announced_delimiter
+from ensue.data.row_layout import DOCUMENT_START, RowLayout
 
-DOCUMENT_START = "-DOCSTART-"
 FASTTEXT_PREFIX = "__label__"
-_LONGEST_LABEL = 60
-_FEW = 10
+_MAX_LABEL_CHARACTERS = 60
+_MAX_FEW_WORDS = 10
+"""With at most this number of distinct first words, words that occur once do not indicate prose."""
 CMUDICT_COMMENT = ";;;"
 _PHONEME = re.compile(r"[A-Z]{1,3}[0-9]?", re.ASCII)
 _ALTERNATIVE = re.compile(r"(?<=.)\(\d{1,9}\)$")
@@ -22,92 +21,96 @@ AA AE AH AO AW AX AXR AY B CH D DH DX EH ER EY F G HH IH IX IY JH K L M N NG OW 
 """
 _ARPABET = frozenset(_PHONEMES.split())
 _FEATURES = re.compile(r"[A-Z0-9][\w.+/*{}()-]*(?:;[\w.+/*{}()-]+)*", re.ASCII)
-_MOST = 0.75
+_MIN_SHARE = 0.75
 
 
 def is_json(rows: Sequence[str]) -> bool:
-    """Whether the first row begins an object."""
+    """Return whether the first row begins with an object."""
     return bool(rows) and rows[0].lstrip().startswith("{")
 
 
 def is_conllu(head: Sequence[str]) -> bool:
-    """Whether the first row has ten columns, the first of them the number 1, or a range or empty node in its place."""
+    """Return whether the first row has ten columns, and the first column is 1, 0.1 or a range from 1."""
     fields = next((line.split("\t") for line in head if not is_blank(line) and not line.startswith("#")), [])
     return len(fields) == 10 and (fields[0] in ("1", "0.1") or fields[0].startswith("1-"))
 
 
 def has_columns(head: Sequence[str], *, is_cut: bool) -> bool:
-    """Whether each row has as many columns, and blank lines part them, or tabs do; `is_cut`: the file goes on."""
+    """Return whether all rows have the same number of columns, and there are blank lines or tabs.
+
+    `is_cut` is whether the file continues after `head`, so that its first blank line may follow later.
+    """
     if any(line.startswith(DOCUMENT_START) for line in head):
         return True
-    rows = [line for line in head if not is_blank(line)]
-    has_tabs = bool(rows) and "\t" in rows[0]
-    widths = {line.count("\t") if has_tabs else len(line.split()) for line in rows}
-    has_long_sentence = any(not is_blank(line) and not is_blank(behind) for line, behind in pairwise(head))
-    has_parts = len(rows) < len(head) or (is_cut and widths <= {2, 3, 4})
-    return len(widths) == 1 and (has_tabs or (has_parts and has_long_sentence))
+    layout = RowLayout.of(list(enumerate(head, 1)))
+    if layout is None:
+        return False
+    rows = [line for line in head if layout.is_row(line)]
+    has_tabs, widths = layout.has_tabs, {len(layout.fields(line)) for line in rows}
+    has_long_sentence = any(not is_blank(line) and not is_blank(following) for line, following in pairwise(head))
+    has_sentences = len(rows) < len(head) or (is_cut and widths <= {2, 3, 4})
+    return len(widths) == 1 and (has_tabs or (has_sentences and has_long_sentence))
 
 
 def announces(rows: Sequence[str]) -> bool:
-    """Whether the first row names the delimiter: `sep=;`."""
+    """Return whether the first row names the delimiter: `sep=;`."""
     return bool(rows) and announced_delimiter(rows[0]) != ""
 
 
 def is_fasttext(rows: Sequence[str]) -> bool:
-    """Whether the first row begins or ends with a label as fastText writes it."""
+    """Return whether the first row begins or ends with a label of fastText."""
     words = rows[0].split() if rows else []
     return any(word.startswith(FASTTEXT_PREFIX) and word != FASTTEXT_PREFIX for word in words[:1] + words[-1:])
 
 
 def are_tabbed(rows: Sequence[str]) -> bool:
-    """Whether every row has a tab; False without rows."""
+    """Return whether all rows have a tab; False without rows."""
     return bool(rows) and all("\t" in row for row in rows)
 
 
 def begin_with_labels(rows: Sequence[str], known: Collection[str] | None = None) -> bool:
-    """Whether the first words may be labels: `known` ones, or few."""
+    """Return whether the first words of rows are `known` labels, or if None, may be labels (`are_few`)."""
     words = [row.split(" ")[0] for row in rows if row.find(" ") > 0]
-    return len(words) == len(rows) > 0 and (are_few(words) if known is None else set(words) <= set(known))
+    if len(words) != len(rows) or not rows:
+        return False
+    if known is not None:
+        return set(words) <= set(known)
+    may_be_labels = (w[:1] not in "[(<{" and w[-1:] not in ",;" and any(map(str.isalnum, w)) for w in set(words))
+    return are_few(words) and all(may_be_labels)
 
 
 def are_few(cells: Sequence[str]) -> bool:
-    """Whether these may be labels: short, and at most a quarter of them differ (two may, if one comes twice)."""
+    """Return whether cells may be labels: they are short, and at most a quarter of them (or two) are distinct."""
     distinct = set(cells)
-    return (
-        any(distinct)
-        and len(distinct) < len(cells)
-        and len(distinct) <= max(2, len(cells) // 4)
-        and max(map(len, distinct)) <= _LONGEST_LABEL
-    )
+    is_repetitive = any(distinct) and len(distinct) < len(cells) and len(distinct) <= max(2, len(cells) // 4)
+    return is_repetitive and max(map(len, distinct)) <= _MAX_LABEL_CHARACTERS
 
 
 def have_texts(rows: Sequence[str]) -> bool:
-    """Whether most cells of a column between tabs hold several words."""
+    """Return whether most cells of a column, separated by tabs, have several words."""
     cells = [row.split("\t") for row in rows if "\t" in row]
     width = min(map(len, cells), default=0)
     return any(sum(" " in row[place].strip() for row in cells) > len(cells) / 2 for place in range(width))
 
 
 def are_prose(rows: Sequence[str]) -> bool:
-    """Whether the first words are not labels: most of many occur once, or most lines begin with one that comes inside
-    of lines at least half as often as before them.
-    """
+    """Return whether first words cannot be labels: most occur once, or are at least half as frequent inside lines."""
     words = [row.casefold().split() for row in rows]
     first = Counter(line[0] for line in words)
     inside = Counter(word for line in words for word in line[1:])
-    if len(first) > _FEW and sum(count == 1 for count in first.values()) > len(first) / 2:
+    if len(first) > _MAX_FEW_WORDS and sum(count == 1 for count in first.values()) > len(first) / 2:
         return True
     return sum(count for word, count in first.items() if 2 * inside[word] >= count) > len(rows) / 2
 
 
 def is_parted(head: Sequence[str]) -> bool:
-    """Whether a blank line stands between two rows, and not all rows stand alone."""
+    """Return whether there are blank lines between some rows, but not between all rows."""
     blanks = [is_blank(line) for line in "".join(head).strip().split("\n")]
-    return any(blanks) and any(not before and not behind for before, behind in pairwise(blanks))
+    return any(blanks) and any(not before and not after for before, after in pairwise(blanks))
 
 
 def cmudict_entry(line: str) -> tuple[str, str] | None:
-    """The word of a line and its phonemes, without their number; None for another line."""
+    """Return the word and the phonemes of a line, without the number of the pronunciation; None for other lines."""
     word, *phonemes = line.partition(" #")[0].split() or [""]
     if phonemes and phonemes[0].isdecimal():
         del phonemes[0]
@@ -117,18 +120,18 @@ def cmudict_entry(line: str) -> tuple[str, str] | None:
 
 
 def scan_sides(line: str) -> tuple[str, str] | None:
-    """The texts after `IN:` and after `OUT:`; None for another line."""
+    """Return the texts after `IN:` and after `OUT:`; None for other lines."""
     before, mark, target = line.strip(" \t").removeprefix("IN:").partition(" OUT:")
     return (before.strip(" \t"), target.strip(" \t")) if mark and line.lstrip(" \t").startswith("IN:") else None
 
 
 def is_scan(rows: Sequence[str]) -> bool:
-    """Whether every row is `IN: ... OUT: ...`."""
+    """Return whether all rows have the form `IN: ... OUT: ...`."""
     return bool(rows) and all(map(scan_sides, rows))
 
 
 def is_cmudict(rows: Sequence[str]) -> bool:
-    """Whether every row that is no comment is a word with phonemes of the ARPAbet, and some have a stress."""
+    """Return whether all rows except comments have a word with phonemes of the ARPAbet, and some phonemes a stress."""
     entries = [cmudict_entry(row) for row in rows if not row.startswith(CMUDICT_COMMENT)]
     phonemes = {phoneme for entry in entries if entry for phoneme in entry[1].split()}
     has_stress = any(phoneme[-1].isdigit() for phoneme in phonemes)
@@ -136,13 +139,13 @@ def is_cmudict(rows: Sequence[str]) -> bool:
 
 
 def is_sigmorphon(rows: Sequence[str]) -> bool:
-    """Whether three columns are words, or short texts, and features such as `V;PST;PL` (most of them several)."""
+    """Return whether all rows have three columns, and the last one has features, mostly several, such as `V;PST;PL`."""
     cells = [row.split("\t") for row in rows]
     if not cells or any(len(row) != 3 or not _FEATURES.fullmatch(row[2].strip()) for row in cells):
         return False
-    return sum(";" in row[2] for row in cells) >= _MOST * len(cells)
+    return sum(";" in row[2] for row in cells) >= _MIN_SHARE * len(cells)
 
 
 def mostly_tabbed(rows: Sequence[str]) -> bool:
-    """Whether most rows have a tab; one of the others is then the first wrong line."""
-    return are_tabbed(rows) or (bool(rows) and sum("\t" in row for row in rows) >= _MOST * len(rows))
+    """Return whether most rows have a tab."""
+    return are_tabbed(rows) or (bool(rows) and sum("\t" in row for row in rows) >= _MIN_SHARE * len(rows))

@@ -1,24 +1,18 @@
-"""Labeled texts and pairs of texts: read from the usual formats, texts also written with other labels. No torch here.
+"""Labeled texts and pairs of texts. These modules do not import torch.
 
 source = DocumentSource("train.tsv")
-source.layout                            # the detected format and columns; print it
-for document in source:
+source.layout                                 # the detected format and columns
+for document in source:                       # a line of train.tsv
     document.texts, document.labels
-for pair in PairSource("train.en,train.de"):
+for pair in PairSource("train.en,train.de"):  # a line of train.en and the same line of train.de
     pair.sources, pair.targets
 """
 
-from ensue.data.examples.example import Document, Pair, Pairs, with_references
-from ensue.data.examples.layout import DocumentLayout, PairLayout
-from ensue.data.examples.source import DocumentSource, PairSource
-
-__all__ = [
-    "Document",
-    "DocumentLayout",
-    "DocumentSource",
-    "Pair",
-    "PairLayout",
-    "PairSource",
-    "Pairs",
-    "with_references",
-]
+from ensue.data.examples.layout import Document as Document
+from ensue.data.examples.layout import DocumentLayout as DocumentLayout
+from ensue.data.examples.layout import Pair as Pair
+from ensue.data.examples.layout import PairLayout as PairLayout
+from ensue.data.examples.layout import Pairs as Pairs
+from ensue.data.examples.layout import with_references as with_references
+from ensue.data.examples.source import DocumentSource as DocumentSource
+from ensue.data.examples.source import PairSource as PairSource

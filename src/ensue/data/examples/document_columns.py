@@ -1,203 +1,220 @@
-"""The columns of label and texts in a table or in JSON, by the user's choice, their names or their contents.
+"""Detection of the columns of labels and texts in a table or in JSON.
 
-1. The user's choice (`DocumentChoice`): a name of the header, or a number from 1. With a name there is a header.
-2. Names, without regard to case and signs. Label: "label" or "labels", else the only one of `LABELS`. Text: the two of
-   `PAIRS`; else "text", else the only one of `TEXTS`. A title (`TITLES`) is joined before the text.
-3. Content of the first rows. Label: the only column of short values of which at most a quarter differ (of two such, one
-   without blanks). Text: the only column with three words or more on average, or the one that is twice as long as any.
+The first rule that applies determines a column. It is an error if several columns satisfy the rule.
 
-The first row is a header if the user says so. It also is one if none of its values occurs again in its column, and it
-has the name of a text, two names of any kind, or one word over each text. If a rule finds several columns, that is an
-error.
+1. The user chooses a column (`DocumentChoice`) by its name in the header or its number (from 1).
+2. The column has a usual name (`header_words.toml`). The groups of names in `LABELS` and `TEXTS` are tried in order.
+   If two columns have names in `PAIRS`, they are a pair of texts. A title (`TITLES`) is joined with the text.
+3. The content of the first rows decides. The label is the only column of short values with at most a quarter of
+   distinct values; if there are two columns, the one without blanks. The text is the only column with at least three
+   words on average, or a column whose values are twice as long as those of any other.
+
+The first row is a header if the user says so or chooses a column by name. Otherwise it is a header if none of its
+values is repeated in its column, and it has the name of a text, two usual names, or a single word above each column of
+texts.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple
 
+from ensue.data.detection.pair_tables import HEADER_WORDS, Columns
 from ensue.data.detection.signs import are_few
-from ensue.data.examples.layout import DocumentChoice
-from ensue.data.records.record import (
-    LONGEST_NAME,
-    Column,
-    distinct_columns,
-    first_columns,
-    group_and_others,
-    named_column,
-    simplified,
-)
+from ensue.data.examples.layout import FLAG_FORMS, DocumentChoice
+from ensue.data.records import record as records
 from ensue.errors import DataError, listed
 
-LABELS = (
-    ("label", "labels"),
-    (
-        *("class", "classes", "category", "categories", "target", "sentiment", "airlinesentiment", "emotion", "intent"),
-        *("gold", "goldlabel", "y", "tag", "tags", "topic", "polarity", "quality", "stance", "spam"),
-    ),
-    ("accept",),
-)
-"""Names of a label; those of a group before those of the next. The last is that of a choice in Prodigy."""
-TEXTS = (
-    ("text", "texts"),
-    ("sentence", "sentences"),
-    (
-        *("review", "reviewtext", "reviewbody", "content", "message", "document", "utterance", "tweet", "comment"),
-        *("commenttext", "description", "body", "abstract", "question", "query", "dialogue", "phrase", "post", "sms"),
-    ),
-)
-TITLES = ("title", "subject", "headline", "reviewtitle")
-PAIRS = (
-    *(("sentence1", "sentence2"), ("sentencea", "sentenceb"), ("#1string", "#2string"), ("string1", "string2")),
-    *(("text1", "text2"), ("texta", "textb"), ("premise", "hypothesis"), ("question1", "question2")),
-    *(("question", "sentence"), ("question", "passage"), ("query", "passage"), ("query", "document")),
-)
-OTHERS = ("id", "ids", "index", "idx", "no", "number", "date", "time", "author", "user", "source", "rating", "score")
+
+def _simplified(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(records.simplified, names))
+
+
+LABELS, TEXTS, PAIRS = (tuple(map(_simplified, HEADER_WORDS[key])) for key in ("labels", "texts", "pairs"))
+"""Groups of names of labels and of texts, in the order of their priority, and names of the two texts of a pair."""
+TITLES, OTHERS = (_simplified(HEADER_WORDS[key]) for key in ("titles", "others"))
+"""Names of titles of texts, and of other columns, which also occur in headers."""
+FLAGS = {form: bool(place) for forms in FLAG_FORMS for place, form in enumerate(map(str.casefold, forms))}
+"""The values of columns that say of each text whether it has a label."""
 _NAMES = {*TITLES, *OTHERS, *(name for group in (*LABELS, *TEXTS, *PAIRS) for name in group)}
 _TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
 
 
 class TableColumns(NamedTuple):
-    """The columns of a table. `header` tells whether the first row is one."""
+    """The columns of a table, and whether the first row is a header."""
 
     header: bool
-    labels: Column | None
-    texts: tuple[Column, ...]
+    labels: records.Column | None
+    texts: Columns
     joined: bool
-    group: Column | None
+    group: records.Column | None
+    flags: Columns
+    """Columns of 0 and 1 that are chosen as several labels."""
 
 
 def find_columns(
     rows: Sequence[Sequence[str]], choice: DocumentChoice, name: str, *, has_keys: bool = False
 ) -> TableColumns:
-    """The columns of a table by its first rows, which are keys if it `has_keys`. Raises DataError if none fit."""
+    """Detect the columns of a table from its first rows. With `has_keys`, the first row has the keys of JSON objects.
+
+    Raises DataError if a column is missing or ambiguous.
+    """
     header = not has_keys and (_has_header(rows, choice) if choice.header is None else choice.header)
-    columns = first_columns(rows, name, header=header, has_keys=has_keys)
-    group, others = group_and_others(columns, choice.group, name)
+    columns = records.first_columns(rows, name, header=header, has_keys=has_keys)
+    group, others = records.split_group(columns, choice.group, name)
     table = _Table(columns, others, rows[1:] if header or has_keys else rows, name)
-    label, texts, joined = table.decide(choice)
-    labels = distinct_columns(filter(None, [label]), columns, [choice.labels], name)
-    texts = distinct_columns(texts, columns, choice.texts, name)
-    return TableColumns(header, next(iter(labels), None), texts, joined, group)
+    labels, texts, joined = table.decide(choice)
+    labels = records.distinct_columns(labels, columns, choice.labels.split(","), name)
+    texts = records.distinct_columns(texts, columns, choice.texts, name)
+    label = labels[0] if len(labels) == 1 else None
+    return TableColumns(header, label, texts, joined, group, labels if label is None else ())
+
+
+class FlagsError(DataError):
+    """Several columns of 0 and 1 that may be labels. `names` has their names with commas between them."""
+
+    def __init__(self, *arguments: Any, options: Mapping[str, str] | None = None, names: str = "") -> None:
+        super().__init__(*arguments, options=options)
+        self.names = names
 
 
 class _Table:
-    """The columns without that of groups, and the first cells of each."""
+    """The candidate columns of labels and texts (`others`) in a table with these `columns`."""
 
     def __init__(
-        self, columns: Sequence[Column], others: Sequence[Column], rows: Sequence[Sequence[str]], name: str
-    ) -> None:
-        self.columns, self.name, width, left = list(others), name, len(columns), {*others}
-        places = [place for place, column in enumerate(columns) if column in left]
-        self.cells = [[row[place].strip() for row in rows if len(row) == width] for place in places]
+        self, columns: Sequence[records.Column], others: Sequence[records.Column], rows: Sequence[Sequence[str]],
+        name: str,
+    ) -> None:  # fmt: skip
+        self.columns, self.name, candidates = list(others), name, {*others}
+        places = [place for place, column in enumerate(columns) if column in candidates]
+        self.cells = [[row[place].strip() for row in rows if len(row) == len(columns)] for place in places]
 
-    def decide(self, choice: DocumentChoice) -> tuple[Column | None, tuple[Column, ...], bool]:
-        texts = tuple(named_column(self.columns, name, self.name) for name in choice.texts)
-        label = self._label(choice, texts)
+    def decide(self, choice: DocumentChoice) -> tuple[Columns, Columns, bool]:
+        """Return the column of labels or several columns of 0 and 1, the texts, and whether the texts are joined."""
+        texts = tuple(records.named_column(self.columns, name, self.name) for name in choice.texts)
+        labels = self._find_labels(choice, texts)
         if len(texts) > 2 and not choice.joined:
             raise DataError(f"{len(texts)} texts; expected one or a pair, or data.joined=true", self.name)
-        if label in texts:
-            raise DataError(f"{label} is named as label and as text", self.name)
+        if twice := next((column for column in labels if column in texts), None):
+            raise DataError(f"{twice} is named as label and as text", self.name)
         joined = choice.joined
         if not texts:
-            texts, is_title = self._texts_by_name(label)
+            texts, is_title = self._texts_by_name(labels)
             joined = joined or is_title
-        if label is None and choice.is_labeled:
-            label = self._label_by_content(texts)
-        return label, texts or (self._text_by_content(label),), joined
+        if not labels and choice.is_labeled:
+            labels = (self._label_by_content(texts),)
+        return labels, texts or (self._text_by_content(labels),), joined
 
-    def _label(self, choice: DocumentChoice, texts: Sequence[Column]) -> Column | None:
+    def _find_labels(self, choice: DocumentChoice, texts: Columns) -> Columns:
         if not choice.labels:
             return self._label_by_name(texts)
+        is_one = any(choice.labels == column.name for column in self.columns)
+        names = [choice.labels] if is_one else choice.labels.split(",")
         try:
-            return named_column(self.columns, choice.labels, self.name)
+            return tuple(records.named_column(self.columns, name, self.name) for name in names)
         except DataError:
             if choice.is_labeled:
                 raise
-            is_key = not self.columns[0].number  # an object may lack it, and get it in writing
-            return Column(0, choice.labels) if is_key else None
-
-    def _by_name(self, names: Sequence[str], taken: Sequence[Column]) -> list[Column]:
-        return [column for name, column in self._named if name in names and column not in taken]
+            is_key = not self.columns[0].number  # a missing key is added when the object is written
+            return (records.Column(0, choice.labels),) if is_key and len(names) == 1 else ()
 
     @cached_property
-    def _named(self) -> list[tuple[str, Column]]:
-        """The columns that are left with their simplified names."""
-        return [(simplified(column.name), column) for column in self.columns]
+    def _named(self) -> list[tuple[str, records.Column]]:
+        """The simplified names of the columns, which are compared with many words."""
+        return [(records.simplified(column.name), column) for column in self.columns]
 
-    def _label_by_name(self, texts: Sequence[Column]) -> Column | None:
+    @cached_property
+    def _flags(self) -> list[records.Column]:
+        """The columns of 0 and 1 with names, which may be labels."""
+        named = zip(self._named, self.cells, strict=True)
+        candidates = [(column, cells) for (name, column), cells in named if name and name not in OTHERS]
+        return [column for column, cells in candidates
+                if len(cells) > 1 and any(cells) and {*map(str.casefold, cells)} <= FLAGS.keys()]  # fmt: skip
+
+    def _by_name(self, names: Sequence[str], taken: Columns) -> list[records.Column]:
+        return [column for name, column in self._named if name in names and column not in taken]
+
+    def _label_by_name(self, texts: Columns) -> Columns:
         for names in LABELS:
             if columns := self._by_name(names, texts):
-                return self._only(columns, "label", "labels")
-        return None
+                is_flag = columns[0] in self._flags and names != LABELS[0]
+                return (self._require_one(self._flags if is_flag else columns, "label", "labels"),)
+        return ()
 
-    def _texts_by_name(self, label: Column | None) -> tuple[tuple[Column, ...], bool]:
-        taken = [] if label is None else [label]
+    def _texts_by_name(self, taken: Columns) -> tuple[Columns, bool]:
         for pair in PAIRS:
             sides = [self._by_name([name], taken) for name in pair]
             if all(sides):
-                return tuple(self._only(columns, "text", "texts") for columns in sides), False
+                return tuple(self._require_one(columns, "text", "texts") for columns in sides), False
         for names in TEXTS:
             if body := self._by_name(names, taken):
                 title = self._by_name(TITLES, taken)[:1]
-                return (*title, self._only(body, "text", "texts")), bool(title)
+                return (*title, self._require_one(body, "text", "texts")), bool(title)
         return (), False
 
-    def _label_by_content(self, texts: Sequence[Column]) -> Column:
+    def _label_by_content(self, texts: Columns) -> records.Column:
         free = [place for place, column in enumerate(self.columns) if column not in texts]
-        places = [place for place in free if are_few(self.cells[place])]
+        candidates = [place for place in free if are_few(self.cells[place])]
+        places = [place for place in candidates if len(set(self.cells[place])) > 1] or candidates
         if len(places) != 1 and len(self.columns) == 2:
-            words = [place for place in places or free if not any(" " in cell for cell in self.cells[place])]
-            places = words if len(words) == 1 else places
-        return self._only([self.columns[place] for place in places], "label", "labels")
+            single_words = [place for place in places or free if not any(" " in cell for cell in self.cells[place])]
+            places = single_words if len(single_words) == 1 else places
+        return self._require_one([self.columns[place] for place in places], "label", "labels")
 
-    def _text_by_content(self, label: Column | None) -> Column:
-        free = [place for place, column in enumerate(self.columns) if column != label]
-        lengths = {place: _mean(len(cell) for cell in self.cells[place]) for place in free}
-        long = [place for place in free if _num_words(self.cells[place]) >= 3]
+    def _text_by_content(self, labels: Columns) -> records.Column:
+        free = [place for place, column in enumerate(self.columns) if column not in labels]
+        lengths = {place: fmean(map(len, self.cells[place] or [""])) for place in free}
+        long = [place for place in free if _mean_words(self.cells[place]) >= 3]
         if not long:
             top = sorted(free, key=lambda place: -lengths[place])
             long = top[:1] if len(top) < 2 or lengths[top[0]] >= 2 * lengths[top[1]] else top
-        return self._only([self.columns[place] for place in long], "text", "texts")
+        return self._require_one([self.columns[place] for place in long], "text", "texts")
 
-    def _only(self, candidates: Sequence[Column], kind: str, key: str) -> Column:
+    def _require_one(self, candidates: Sequence[records.Column], kind: str, key: str) -> records.Column:
         if len(candidates) == 1:
             return candidates[0]
-        columns = listed([str(column) for column in candidates or self.columns], most=12)
+        columns = listed([str(column) for column in candidates or self.columns], max_names=12)
         which = f"it may be {columns}" if candidates else f"none of {columns} looks like it"
         setting, option = f"--set data.{key}=...", f"--{'words' if key == 'texts' else key} NAME"
-        message = f"cannot tell which is the {kind}: {which}; {setting} names it"
-        raise DataError(message, self.name, options={setting: option})
+        if 2 <= len(candidates) <= 3:
+            known = [column.name for column in candidates]
+            names = [c.name if c.name and known.count(c.name) == 1 else str(c.number) for c in candidates]
+            option = " or ".join(option.replace("NAME", shlex.quote(name)) for name in names)
+            if key == "labels":
+                setting = " or ".join(f"--set {shlex.quote(f'data.labels={name}')}" for name in names)
+        message, options = f"cannot tell which is the {kind}: {which}; {setting} names it", {setting: option}
+        if key == "texts" and len(candidates) == 2:
+            sides = " ".join(map(shlex.join, zip(("--sources", "--targets"), names, strict=True)))
+            options[" names it"] = f" names it; {sides} reads pairs"
+        flags = ",".join(column.name for column in self._flags)
+        if key != "labels" or len(self._flags) < 2:
+            raise DataError(message, self.name, options=options)
+        several = f"--set {shlex.quote(f'data.labels={flags}')}"
+        options[several] = f"--labels {shlex.quote(flags)}"
+        problem = f"{message}; {several} reads columns of 0 and 1 as several labels"
+        raise FlagsError(problem, self.name, options=options, names=flags)
 
 
 def _has_header(rows: Sequence[Sequence[str]], choice: DocumentChoice) -> bool:
     if choice.has_names:
         return True
     first = rows[0] if rows else [""]
-    names = {simplified(name) for name in first} - {""}
+    names = {records.simplified(name) for name in first} - {""}
     columns = list(zip(*(row for row in rows[1:] if len(row) == len(first)), strict=True))
-    if (
-        any(name and name in column for name, column in zip(first, columns, strict=False))
-        or max(map(len, first)) > LONGEST_NAME
-    ):
+    is_repeated = any(name and name in column for name, column in zip(first, columns, strict=False))
+    if is_repeated or max(map(len, first)) > records.MAX_NAME_CHARACTERS:
         return False
     return len(names & _NAMES) >= 2 or bool(names & _TEXT_NAMES) or _stands_out(first, columns)
 
 
 def _stands_out(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
-    """Whether there are columns of labels and of texts, and the first row has one word in each column of texts."""
-    if not columns or len(columns[0]) < 10:
+    """Return whether a table has columns of labels and of texts, and a single word above each column of texts."""
+    if not columns or len(columns[0]) < 10:  # too few rows for statistics
         return False
-    texts = [name for name, cells in zip(first, columns, strict=True) if _num_words(cells) >= 3]
+    texts = [name for name, cells in zip(first, columns, strict=True) if _mean_words(cells) >= 3]
     return any(map(are_few, columns)) and bool(texts) and not any(" " in name for name in texts)
 
 
-def _num_words(cells: Sequence[str]) -> float:
-    """The mean number of words of the cells."""
-    return _mean(cell.count(" ") + 1 for cell in cells)
-
-
-def _mean(numbers: Iterable[int]) -> float:
-    values = list(numbers)
-    return sum(values) / len(values) if values else 0.0
+def _mean_words(cells: Sequence[str]) -> float:
+    return fmean([cell.count(" ") + 1 for cell in cells] or [0])

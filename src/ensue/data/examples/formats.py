@@ -1,79 +1,85 @@
-"""The formats of labeled texts and of pairs by name, and which of them a file has."""
+"""Formats of labeled texts and of pairs, by name, and their detection."""
 
-from __future__ import annotations
-
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ensue.data.detection.format_table import ALIGNED, FOLDERS, READERS, TABBED, suffix
-from ensue.data.detection.formats import csv_format, pair_format, text_format
-from ensue.data.examples.example import Document
-from ensue.data.examples.layout import (
-    ChoiceT,
-    DocumentChoice,
-    DocumentFormat,
-    DocumentLayout,
-    ExampleFormat,
-    LayoutT,
-    PairChoice,
-    PairFormat,
-    PairLayout,
+from ensue.data.detection.format_table import (
+    ALIGNED,
+    FOLDERS,
+    READERS,
+    TABBED,
+    csv_format,
+    pair_format,
+    suffix,
+    text_format,
 )
+from ensue.data.examples import layout as layouts
+from ensue.data.examples.layout import Document
 from ensue.data.examples.lines import LINES_OF_PAIRS, LINES_OF_TEXTS, written_values
 from ensue.data.examples.record_formats import RecordDocuments, RecordPairs, Sigmorphon
 from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
 from ensue.data.lines import Lines
-from ensue.data.records.tables import TABLES
-from ensue.errors import DataError, nearest
+from ensue.data.records.record import Column
+from ensue.data.records.tables import DIALECTS, TABLES, Dialect
+from ensue.data.row_formats import TABLES as TABLE_SUFFIXES
+from ensue.errors import FILES_OF_ROWS, DataError, IncompleteError, nearest
 from ensue.extension import loadable_entries
 
-DOCUMENT_FORMATS: dict[str, DocumentFormat] = {
+DOCUMENT_FORMATS: dict[str, layouts.DocumentFormat] = {
     **{reader.name: RecordDocuments(reader) for reader in READERS},
     **{format.name: format for format in LINES_OF_TEXTS},
 }
-"""The formats of files of labeled texts; with `FOLDERS` the labels are the names of folders."""
-PAIR_FORMATS: dict[str, PairFormat] = {
+"""The formats of files of labeled texts. `FOLDERS` is not among them, since its labels are names of folders."""
+PAIR_FORMATS: dict[str, layouts.PairFormat] = {
     **{reader.name: RecordPairs(reader) for reader in READERS},
     **{format.name: format for format in (Sigmorphon(), *LINES_OF_PAIRS)},
 }
-"""The core's formats of pairs in one file; two files are `ALIGNED`."""
+"""The formats of pairs in one file, without those of extensions. Pairs in two files are `ALIGNED`."""
 
 
-def pair_formats() -> dict[str, PairFormat]:
-    """Return the formats of pairs by name, with those of extensions."""
-    return PAIR_FORMATS | loadable_entries("pair_format", ExampleFormat)
+def pair_formats() -> dict[str, layouts.PairFormat]:
+    """Return the formats of pairs by name, including those of extensions."""
+    return PAIR_FORMATS | loadable_entries("pair_format", layouts.ExampleFormat)
 
 
 def detect_documents(
-    lines: Lines,
-    choice: DocumentChoice | None = None,
-    *,
-    format: str = "",
-    like: DocumentLayout | None = None,
-    labels: Collection[str] = (),
-) -> DocumentLayout:
-    """How a file of labeled texts is read, by its lines, which can still be read from the first one on.
+    lines: Lines, choice: layouts.DocumentChoice | None = None, *, format: str = "",
+    like: layouts.DocumentLayout | None = None, labels: Collection[str] = (),
+) -> layouts.DocumentLayout:  # fmt: skip
+    """Detect the layout of a file of labeled texts from its first lines, which are not consumed.
 
-    What `choice` and `format` leave open is decided by the suffix before `.xz` or `.gz`, else by the first lines. The
-    columns of the layout `like` are tried first. `labels` are the possible names of labels, if they are known. Raises
-    DataError if something cannot be decided, with the setting that decides it.
+    Args:
+        lines: The lines.
+        choice: The columns chosen by the user.
+        format: The format chosen by the user.
+        like: The layout of a run, whose columns are tried first.
+        labels: The possible labels, if they are known.
+
+    Raises:
+        DataError: The layout is ambiguous; the message suggests a setting.
     """
-    choice = choice or DocumentChoice()
+    choice = choice or layouts.DocumentChoice()
     known, names = (like.format, like.names) if like else ("", [])
-    name = _checked(format, [*DOCUMENT_FORMATS, FOLDERS]) or text_format(
+    name = _checked_format(format, [*DOCUMENT_FORMATS, FOLDERS]) or text_format(
         lines, is_labeled=choice.is_labeled, known=known, labels=labels, names=names
     )
+    if name == "first-word" and not format and lines.name in FILES_OF_ROWS:
+        raise DataError('texts without labels; expected rows such as ("a text", "label")', lines.name)
     if not name:
         formats = ", ".join([*DOCUMENT_FORMATS, FOLDERS])
-        raise DataError(f"no labels found; {FORMAT_OPTION} says what it is ({formats})", lines.name, options=IN_OPTIONS)
-    return _layout(DOCUMENT_FORMATS, name, lines, choice, like)
+        raise DataError(f"no labels found; set {FORMAT_OPTION} to one of {formats}", lines.name, options=IN_OPTIONS)
+    return _detect_layout(DOCUMENT_FORMATS, name, lines, choice, like)
 
 
-def detect_pairs(lines: Lines, choice: PairChoice, *, format: str = "", like: PairLayout | None = None) -> PairLayout:
-    """How a file of pairs is read, in the way of `detect_documents`. Columns that the user names replace `like`.
+def detect_pairs(
+    lines: Lines, choice: layouts.PairChoice, *, format: str = "", like: layouts.PairLayout | None = None
+) -> layouts.PairLayout:
+    """Detect the layout of a file of pairs from its first lines, like `detect_documents`.
 
-    A file in which no format is recognized has that of `like`, if this has no columns.
+    If the user names columns, `like` is ignored. If the lines show no format, the format of `like` is assumed, unless
+    it has columns.
     """
     if format == ALIGNED:
         raise DataError("two files that are aligned have a comma between them, such as train.en,train.de")
@@ -82,35 +88,32 @@ def detect_pairs(lines: Lines, choice: PairChoice, *, format: str = "", like: Pa
     known, names = (like.format if like.format in formats else "", like.names) if like else ("", [])
     if like and not known and like.format == suffix(lines.name).removeprefix("."):
         raise DataError(f"the run reads the format {like.format}, whose extension is not installed", lines.name)
-    name = _checked(format, formats) or pair_format(lines, is_labeled=choice.is_labeled, known=known, names=names)
+    name = _checked_format(format, formats) or pair_format(
+        lines, is_labeled=choice.is_labeled, known=known, names=names
+    )
     if not name and known and not formats[known].has_columns:
         name = known
     if not name:
         listed = ", ".join(format for format in formats if format != "plain")
-        advice = f"two files with a comma between them, or {FORMAT_OPTION} says what it is ({listed})"
-        message = f"no pairs found; expected a source, a tab and a target in each line, {advice}"
+        advice = f"two files with a comma between them; or set {FORMAT_OPTION} to one of {listed}"
+        message = f"no pairs found; expected a source, a tab and a target in each line, or {advice}"
         raise DataError(message, lines.name, options=IN_OPTIONS)
-    return _layout(formats, known if {name, known} <= TABBED else name, lines, choice, like)
+    return _detect_layout(formats, known if {name, known} <= TABBED else name, lines, choice, like)
 
 
-def _checked(name: str, known: Collection[str]) -> str:
-    """The name. Raises DataError for an unknown format."""
+def _checked_format(name: str, known: Collection[str]) -> str:
     if name and name not in known:
         raise DataError(f'unknown format "{name}"' + (nearest(name, known) or f"; expected {', '.join(known)}"))
     return name
 
 
-def _layout(
-    formats: Mapping[str, ExampleFormat[Any, LayoutT, ChoiceT]],
-    name: str,
-    lines: Lines,
-    choice: ChoiceT,
-    like: LayoutT | None,
-) -> LayoutT:
-    """The layout of a file in a format: with the columns of `like`, or else by `choice`."""
+def _detect_layout(
+    formats: Mapping[str, layouts.ExampleFormat[Any, layouts.LayoutT, layouts.ChoiceT]], name: str, lines: Lines,
+    choice: layouts.ChoiceT, like: layouts.LayoutT | None,
+) -> layouts.LayoutT:  # fmt: skip
     format = formats[csv_format(lines) if name == "csv" else name]
     if like is not None:
-        layout = _layout_like(format, like, lines, choice)
+        layout = _adapt_layout(format, like, lines, choice)
     elif choice.names and not format.has_columns:
         message = f"{name} has no columns; {choice.settings} are for tables and JSON"
         raise DataError(message, lines.name, options={choice.settings: choice.options})
@@ -121,8 +124,14 @@ def _layout(
     return layout
 
 
-def _layout_like(format: ExampleFormat[Any, LayoutT, ChoiceT], like: LayoutT, lines: Lines, choice: ChoiceT) -> LayoutT:
-    """The layout with the columns of a run. Only JSON in place of a table, or the reverse, may have others."""
+def _adapt_layout(
+    format: layouts.ExampleFormat[Any, layouts.LayoutT, layouts.ChoiceT], like: layouts.LayoutT, lines: Lines,
+    choice: layouts.ChoiceT,
+) -> layouts.LayoutT:  # fmt: skip
+    """Return the layout with the columns of a run's layout, if the file has these columns.
+
+    If a run was trained on a table, JSON may have other columns, and vice versa.
+    """
     as_named = like.choice(choice)
     if format.name in (like.format, "plain") or (like.names and {like.format, format.name} <= TABLES):
         return format.layout(lines, as_named)
@@ -133,30 +142,62 @@ def _layout_like(format: ExampleFormat[Any, LayoutT, ChoiceT], like: LayoutT, li
 
 
 def no_groups(format: str, path: str) -> DataError:
-    """The mistake of a group in a format without columns."""
+    """Return the error for a column of groups in a format without columns."""
     return DataError(f"{format} has no columns; data.group is for tables and JSON", path)
 
 
-def read_documents(lines: Lines, layout: DocumentLayout, *, is_labeled: bool = True) -> Iterator[Document]:
-    """The documents of a file in order, in constant memory. `layout` is that of the same file.
+def read_documents(lines: Lines, layout: layouts.DocumentLayout, *, is_labeled: bool = True) -> Iterator[Document]:
+    """Yield the documents of a file with this layout in order, in constant memory.
 
-    Raises DataError (file:line) for a record that is no document, and if `is_labeled` for a document without a label.
+    Raises DataError (file:line) for an invalid record, and if `is_labeled` for a document without a label.
     """
     for document in DOCUMENT_FORMATS[layout.format].read(lines, layout, is_labeled=is_labeled):
-        if is_labeled and not document.labels:
+        if is_labeled and not document.labels and not layout.flags:
             where = f" in {layout.labels}" if layout.labels else ""
-            raise DataError(f"no label{where}", document.path, document.line)
+            raise IncompleteError(f"no label{where}", document.path, document.line, lack="label")
         yield document
 
 
 def write_document(
-    document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
+    document: Document, layout: layouts.DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
 ) -> str:
-    """The document's record with these labels and nothing else changed, with its line end and the text before it.
+    """Return the record of a document with other labels, including its line end, after `document.before`.
 
-    `layout` is that of the same file. There is one probability, or one for each label. For a file of a folder of
-    classes it is a line with the file's name.
+    `layout` is the layout of its file. For `FOLDERS`, the record is a line with the name of the file and the labels.
     """
     if layout.format == FOLDERS:
         return f"{document.path}\t{written_values(labels, probabilities)}\n"
     return DOCUMENT_FORMATS[layout.format].write(document, layout, labels, probabilities)
+
+
+def rows_with_texts(lines: Lines) -> Lines:
+    """Return the rows of a table with a header as JSON lines, with the text at the key "text", for
+    taggers.
+
+    The number of each object is that of the line on which its row begins. Other files are returned unchanged. Raises
+    DataError for a table in which the column of the text is ambiguous.
+    """
+    if suffix(lines.name) not in TABLE_SUFFIXES:
+        return lines
+    lines.split_array()
+    try:
+        layout = None if lines.is_array else detect_documents(lines, layouts.DocumentChoice(is_labeled=False))
+    except DataError:
+        if suffix(lines.name) != ".csv":  # words in columns, say
+            return lines
+        expected = 'expected one with the name "text"'
+        raise DataError(f"a table in which no column is surely the text; {expected}", lines.name) from None
+    dialect = next((each for each in DIALECTS if layout is not None and each.name == layout.format), None)
+    if layout is None or dialect is None or not layout.header:
+        return lines
+    return Lines.numbered(_objects(lines, dialect, layout.texts[-1]), lines.name)
+
+
+def _objects(lines: Lines, dialect: Dialect, text: Column) -> Iterator[tuple[int, str]]:
+    header = dialect.first(lines)[0]
+    for record, fields in dialect.read(lines, header=True, needed=[text]):
+        row = dict(zip(header, map(dialect.value, fields), strict=True))
+        row["text"] = dialect.value(fields[text.number - 1])
+        if text.name != "text":
+            del row[header[text.number - 1]]
+        yield record.line, json.dumps(row, ensure_ascii=False) + "\n"

@@ -1,61 +1,189 @@
-"""The layout of a file of examples, the columns that a user names, and the interface of the formats.
+"""Examples, columns chosen by the user, layouts of files of examples, and abstract base classes of formats.
 
-Labeled texts and pairs have a view each: `DocumentChoice`, `DocumentLayout` and `DocumentFormat`; `PairChoice`,
+For labeled texts, these are `DocumentChoice`, `DocumentLayout` and `DocumentFormat`; for pairs, `PairChoice`,
 `PairLayout` and `PairFormat`.
 """
 
-from __future__ import annotations
-
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
-from ensue.data.examples.example import Document, Pair
+import numpy as np
+
+from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.data.lines import Lines
+from ensue.data.records.quoting import list_in
 from ensue.data.records.record import Column
+from ensue.errors import IncompleteError, listed
+from ensue.parsing import parse_json
 from ensue.stored import Stored
 
 
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text or a pair of texts, with any number of labels.
+
+    `source` is the record in the file, with its line end. `before` is the text between the previous record and this
+    one, such as a header or empty lines. Writing a document changes only its labels.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    path: str = ""
+    line: int = 0
+    source: str = ""
+    before: str = ""
+    group: str = ""
+    """The group of the document, such as its author; "" if no column of groups is read."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all texts of the document are white space."""
+        return not any(text.strip() for text in self.texts)
+
+
+class Pair(NamedTuple):
+    """One or more source texts, and a target text, several references, or no target if it is unknown.
+
+    `path` and `line` (from 1) are the place of the pair.
+    """
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+    path: str = ""
+    line: int = 0
+    group: str = ""
+    """The group of the pair, such as its document; "" if no column of groups is read."""
+
+
+class Pairs(list[Pair]):
+    """A list of pairs."""
+
+    @property
+    def sources(self) -> list[Hashable]:
+        """The group of each pair, or its source texts if it has no group."""
+        return [pair.group or pair.sources for pair in self]
+
+    def num_shared(self, other: "Pairs") -> int:
+        """Return the number of pairs of `other` whose source also occurs in these pairs."""
+        known = {pair.sources for pair in self}
+        return sum(pair.sources in known for pair in other)
+
+    def select(self, rows: Iterable[int]) -> Self:
+        """Return the pairs in these rows."""
+        return type(self)(self[row] for row in rows)
+
+
+class StoredPairs(Sequence[Pair]):
+    """A compact sequence of pairs, which are stored as JSON and parsed on access."""
+
+    def __init__(self, rows: Ragged) -> None:
+        self._rows = rows
+
+    @staticmethod
+    def rows_of(pairs: Iterable[Pair]) -> RaggedRows:
+        """Return the pairs as rows of bytes."""
+        rows = RaggedRows("B")
+        for pair in pairs:
+            rows.append(np.frombuffer(json.dumps(pair).encode(), np.uint8))
+        return rows
+
+    def __getitem__(self, place: Any) -> Any:
+        """Return the pair at an index, or the list of pairs in a slice."""
+        if isinstance(place, slice):
+            return [self[number] for number in range(len(self))[place]]
+        sources, targets, *rest = parse_json(self._rows[range(len(self))[place]].tobytes())
+        return Pair(tuple(sources), tuple(targets), *rest)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def with_references(pairs: Iterable[Pair]) -> list[Pair]:
+    """Merge pairs with equal sources, in the order of first appearance. The distinct targets become references."""
+    first: dict[tuple[str, ...], Pair] = {}
+    targets: dict[tuple[str, ...], dict[str, None]] = {}
+    for pair in pairs:
+        first.setdefault(pair.sources, pair)
+        targets.setdefault(pair.sources, {}).update(dict.fromkeys(pair.targets))
+    return [pair._replace(targets=tuple(targets[sources])) for sources, pair in first.items()]
+
+
+def checked_pair(pair: Pair, target_path: str = "") -> Pair:
+    """Return the pair without empty references. Raises IncompleteError if all sources or all targets are empty."""
+    if not any(source.strip() for source in pair.sources):
+        target = f", whose target is {_quote(pair.targets[0])}" if any(map(str.strip, pair.targets)) else ""
+        raise IncompleteError(f"an empty source{target}", pair.path, pair.line, lack="source")
+    targets = tuple(target for target in pair.targets if target.strip())
+    if not targets:
+        message = f"an empty target, whose source is {_quote(' '.join(pair.sources))}"
+        raise IncompleteError(message, target_path or pair.path, pair.line, lack="target")
+    return pair if len(targets) == len(pair.targets) else pair._replace(targets=targets)
+
+
+def _quote(text: str) -> str:
+    short = " ".join(text[:200].split())
+    return f'"{short}"' if len(short) <= 40 else f'"{short[:37]}..."'
+
+
+FLAG_FORMS = (("0", "1"), ("0.0", "1.0"), ("false", "true"), ("False", "True"), ("FALSE", "TRUE"), ("no", "yes"),
+              ("", "x"))  # fmt: skip
+"""The forms of no and yes in a column that says of each text whether it has a label."""
+
+
+def split_labels(field: str, separator: str) -> tuple[str, ...]:
+    """Return the distinct labels of a field: the entries of a list as JSON or in Python, or else the parts of the field
+    between separators ("": one label).
+    """
+    field = field.strip()
+    entries = list_in(field)
+    if entries is None:
+        entries = field.split(separator) if separator else [field]
+    return tuple(dict.fromkeys(label for entry in entries if (label := str(entry).strip())))
+
+
 class ColumnChoice(ABC):
-    """The columns that the user names, or gives as numbers (from 1). The rest is detected."""
+    """The columns that the user chooses by names or numbers (from 1). Other columns are detected."""
 
     __slots__ = ()
     settings: ClassVar[str]
-    """The settings that name columns, for messages."""
+    """The settings that choose columns, for messages."""
     options: ClassVar[str]
-    """The options of commands that name the same columns."""
+    """The options of commands that choose the same columns, for messages."""
     is_labeled: bool
     group: str
 
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """The named columns without that of groups."""
+        """The chosen columns, without the column of groups."""
 
     @property
     def has_names(self) -> bool:
-        """Whether a column is given by name, so that the file must have a header."""
+        """Whether a column is chosen by name, so that the file must have a header."""
         return any(name and not name.isdecimal() for name in (*self.names, self.group))
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentChoice(ColumnChoice):
-    """The columns of labeled texts that the user names."""
+    """The columns of labeled texts that the user chooses."""
 
     settings = "data.texts and data.labels"
     options = "--words and --labels"
     texts: tuple[str, ...] = ()
-    """Names or numbers (from 1) of one text, of the two of a pair, or of the parts of one text if `joined`."""
+    """Names or numbers (from 1) of the columns: one text, a pair of texts, or if `joined`, the sections of one text."""
     labels: str = ""
+    """The name or number of the column of labels, or names of columns of 0 and 1 with commas between them."""
     header: bool | None = None
     separator: str = ""
     joined: bool = False
     is_labeled: bool = True
     """Whether a file without labels is an error."""
     group: str = ""
-    """The column of groups; examples of a group stay together in training or validation."""
+    """The column of groups. The examples of a group are all in the training set or all in the validation set."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -64,14 +192,14 @@ class DocumentChoice(ColumnChoice):
 
 @dataclass(frozen=True, slots=True)
 class PairChoice(ColumnChoice):
-    """The columns of pairs that the user names; in a file with languages as columns, their codes."""
+    """The columns of pairs that the user chooses, by name, number or language."""
 
     settings = "data.sources and data.targets"
     options = "--sources and --targets"
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     is_labeled: bool = True
-    """Whether targets are read; a file without them is then an error."""
+    """Whether targets are read, so that a file without targets is an error."""
     group: str = ""
 
     @property
@@ -83,55 +211,72 @@ ChoiceT = TypeVar("ChoiceT", bound=ColumnChoice)
 
 
 class Layout(Stored, ABC, Generic[ChoiceT]):
-    """How a file is read. It is shown to the user, and stored in a run for later files of the same kind.
+    """The layout of a file. A run shows it to the user and stores it for later files of the same kind.
 
-    If columns have names (a header, JSON), a later file may have them in another order.
+    In later files, columns with names (in a header or JSON) may be in another order.
     """
 
-    unstored: ClassVar[frozenset[str]] = frozenset({"group"})
+    unstored: ClassVar[frozenset[str]] = frozenset({"group", "skips"})
     format: str
     header: bool
     group: Column | None
+    skips: bool
+    """Whether incomplete rows are skipped, so that reading them does not raise an error."""
 
     @property
     @abstractmethod
     def names(self) -> list[str]:
-        """The names of the columns of texts or of sources, if they have names."""
+        """The names of the columns of texts or sources. Columns without a name are omitted."""
 
     @abstractmethod
     def choice(self, asked: ChoiceT) -> ChoiceT:
-        """The columns of this layout as the choice of a user; what else to read as in `asked`."""
+        """Return `asked` with the columns of this layout as the chosen columns."""
 
     def remainder(self, asked: ChoiceT) -> ChoiceT:
-        """`asked`, with what this layout has beside columns."""
+        """Return `asked` with those settings of this layout that are not columns."""
         return asked
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentLayout(Layout[DocumentChoice]):
-    """How a file of labeled texts is read."""
+    """The layout of a file of labeled texts."""
 
     format: str
     texts: tuple[Column, ...] = ()
     labels: Column | None = None
     header: bool = False
     separator: str = ""
-    """The separator of several labels in one field; "" if a field is one label."""
+    """The separator of several labels in one field; "" if each field is one label."""
     joined: bool = False
-    """Whether the text columns are one text, joined by a blank, and not a pair."""
+    """Whether the columns of texts are joined by blanks to one text instead of being a pair."""
     group: Column | None = None
-    """Of training data: the column of groups. Later files need not have it."""
+    """The column of groups in training data. Later files need not have this column."""
+    skips: bool = False
+    flags: tuple[Column, ...] = ()
+    """Columns of 0 and 1, whose names are the labels of the texts with 1, in place of `labels`."""
+    later = frozenset({"flags"})
 
     def __str__(self) -> str:
-        parts = [self.format + (" with a header" if self.header else "")]
-        if self.labels is not None:
-            parts.append(
-                f"label: {self.labels}" + (f' (several, separated by "{self.separator}")' if self.separator else "")
-            )
+        phrases = [self.format + (" with a header" if self.header else "")]
+        if labels := self.described_labels:
+            phrases.append(labels)
         if self.texts:
             kind = "text" if len(self.texts) == 1 or self.joined else "texts"
-            parts.append(f"{kind}: {' + '.join(map(str, self.texts))}" + (" (joined)" if self.joined else ""))
-        return ", ".join(parts)
+            phrases.append(f"{kind}: {' + '.join(map(str, self.texts))}" + (" (joined)" if self.joined else ""))
+        return ", ".join(phrases)
+
+    @property
+    def flag_names(self) -> tuple[str, ...]:
+        """The labels of columns of 0 and 1."""
+        return _names_or_numbers(self.flags)
+
+    @property
+    def described_labels(self) -> str:
+        """The columns of labels in words; "" without labels."""
+        if self.flags:
+            return f"labels: {listed([*map(str, self.flags)])} (0 or 1)"
+        several = f' (several, separated by "{self.separator}")' if self.separator else ""
+        return f"label: {self.labels}{several}" if self.labels else ""
 
     @property
     def names(self) -> list[str]:
@@ -139,8 +284,8 @@ class DocumentLayout(Layout[DocumentChoice]):
 
     def choice(self, asked: DocumentChoice) -> DocumentChoice:
         header = self.header if self.texts and self.texts[0].number else None
-        labels = "".join(_keys(filter(None, [self.labels])))
-        return replace(self.remainder(asked), texts=_keys(self.texts), labels=labels, header=header)
+        labels = ",".join(_names_or_numbers(self.flags or filter(None, [self.labels])))
+        return replace(self.remainder(asked), texts=_names_or_numbers(self.texts), labels=labels, header=header)
 
     def remainder(self, asked: DocumentChoice) -> DocumentChoice:
         return replace(asked, separator=self.separator, joined=self.joined)
@@ -148,7 +293,7 @@ class DocumentLayout(Layout[DocumentChoice]):
 
 @dataclass(frozen=True, slots=True)
 class PairLayout(Layout[PairChoice]):
-    """How a file of pairs is read. Formats without columns have fixed places, which `about` describes."""
+    """The layout of a file of pairs. `about` describes the lines of a format without columns."""
 
     format: str
     sources: tuple[Column, ...] = ()
@@ -156,27 +301,29 @@ class PairLayout(Layout[PairChoice]):
     header: bool = False
     about: str = ""
     group: Column | None = None
+    skips: bool = False
 
     def __str__(self) -> str:
-        parts = [self.format + (" with a header" if self.header else "")]
+        phrases = [self.format + (" with a header" if self.header else "")]
         if self.about:
-            parts.append(self.about)
+            phrases.append(self.about)
         if self.sources:
-            parts.append(f"source: {' + '.join(map(str, self.sources))}")
+            phrases.append(f"source: {' + '.join(map(str, self.sources))}")
         if self.targets:
             kind = "target" if len(self.targets) == 1 else "references"
-            parts.append(f"{kind}: {', '.join(map(str, self.targets))}")
-        return ", ".join(parts)
+            phrases.append(f"{kind}: {', '.join(map(str, self.targets))}")
+        return ", ".join(phrases)
 
     @property
     def names(self) -> list[str]:
         return [column.name for column in self.sources if column.name]
 
     def choice(self, asked: PairChoice) -> PairChoice:
-        return replace(asked, sources=_keys(self.sources), targets=_keys(self.targets) if asked.is_labeled else ())
+        targets = _names_or_numbers(self.targets) if asked.is_labeled else ()
+        return replace(asked, sources=_names_or_numbers(self.sources), targets=targets)
 
 
-def _keys(columns: Iterable[Column]) -> tuple[str, ...]:
+def _names_or_numbers(columns: Iterable[Column]) -> tuple[str, ...]:
     return tuple(column.name or str(column.number) for column in columns)
 
 
@@ -185,30 +332,29 @@ LayoutT = TypeVar("LayoutT", bound=Layout[Any])
 
 
 class ExampleFormat(ABC, Generic[ExampleT, LayoutT, ChoiceT]):
-    """A format of examples in a text file. That of an extension has the suffix of its name."""
+    """A format of examples in a text file. In an extension, the name of the format is the suffix of its files."""
 
     name: str
     has_columns = True
-    """Whether the user may name columns."""
+    """Whether the user may choose columns."""
 
     @abstractmethod
     def layout(self, lines: Lines, choice: ChoiceT) -> LayoutT:
-        """How the file is read, by `choice` and its first lines. Raises DataError if that cannot be decided."""
+        """Detect the layout from `choice` and the first lines. Raises DataError if it is ambiguous."""
 
     def recognizes(self, rows: Sequence[str]) -> bool:
-        """Return whether the first rows of a file, without blank ones and line ends, are of this format."""
+        """Return whether a file has this format, given its first rows without blank rows and line ends."""
         return False
 
     def encoding_of(self, path: Path, encoding: str) -> str:
-        """Return the encoding of a file, for which the user names `encoding`."""
+        """Return the encoding of a file, where `encoding` is the encoding chosen by the user."""
         return encoding
 
     @abstractmethod
     def read(self, lines: Lines, layout: LayoutT, *, is_labeled: bool) -> Iterator[ExampleT]:
-        """The examples of the file in order, in constant memory; pairs without targets unless `is_labeled`. Texts may
-        be empty.
+        """Yield the examples in constant memory. Texts may be empty; targets of pairs are read only if `is_labeled`.
 
-        Raises DataError (file:line) for a record that is no example, and if `is_labeled` for a file without labels.
+        Raises DataError (file:line) for an invalid record, and if `is_labeled` for a file without labels.
         """
 
 
@@ -222,7 +368,7 @@ class DocumentFormat(ExampleFormat[Document, DocumentLayout, DocumentChoice]):
     def write(
         self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
-        """The document's record with these labels in place of its own, with `before` and its line end."""
+        """Return the record of a document with other labels, including its line end, after `document.before`."""
 
 
 PairFormat = ExampleFormat[Pair, PairLayout, PairChoice]

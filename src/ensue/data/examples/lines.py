@@ -1,6 +1,4 @@
-"""Formats with an example on each line: labeled texts, pairs, plain lines; and a folder for each class."""
-
-from __future__ import annotations
+"""Formats with an example on each line (labeled texts, pairs, plain lines), and folders of classes."""
 
 import re
 from abc import abstractmethod
@@ -8,36 +6,44 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ensue.data.decoding import checked_encoding, whole_text
+from ensue.data.decoding import checked_encoding, load_text
 from ensue.data.detection.format_table import CLASS_FILES, class_of
 from ensue.data.detection.signs import CMUDICT_COMMENT, FASTTEXT_PREFIX, cmudict_entry, scan_sides
-from ensue.data.examples.example import Document, Pair, split_labels
-from ensue.data.examples.layout import DocumentFormat, DocumentLayout, PairChoice, PairFormat, PairLayout
+from ensue.data.examples.layout import (
+    Document,
+    DocumentFormat,
+    DocumentLayout,
+    Pair,
+    PairChoice,
+    PairFormat,
+    PairLayout,
+    split_labels,
+)
 from ensue.data.files import visible
 from ensue.data.lines import Lines
 from ensue.data.records.record import Column, columns_counted, records, without_end
-from ensue.data.records.tables import one_field
+from ensue.data.records.tables import as_field
 from ensue.errors import DataError
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
-"""The separator of a label and the text; other white space is a character of a label."""
+"""The separator of a label and the text. Other white space may occur in labels."""
 _LEADING = re.compile(rf"[ \t]*(?:{FASTTEXT_PREFIX}[^ \t]+(?:[ \t]+|\Z))*")
-_TRAILING = re.compile(rf"[ \t]*(?:[^ \t]+?{FASTTEXT_PREFIX[::-1]}(?:[ \t]+|\Z))+")  # read from the end of the line
+_TRAILING = re.compile(rf"[ \t]*(?:[^ \t]+?{FASTTEXT_PREFIX[::-1]}(?:[ \t]+|\Z))+")  # matches a reversed line
 
 
 class FastTextLine(NamedTuple):
-    """A line in three parts: the text, and before and after it labels with the blanks around them."""
+    """The three sections of a line: labels with blanks, the text, and labels with blanks."""
 
     leading: str
     text: str
     trailing: str
 
     @classmethod
-    def of(cls, body: str) -> FastTextLine:
-        """The three parts of a line without its end."""
+    def of(cls, body: str) -> "FastTextLine":
+        """Split a line, without its line end, into its three sections."""
         start = match.end() if (match := _LEADING.match(body)) else 0
-        behind = _TRAILING.match(body[start:][::-1]) if FASTTEXT_PREFIX in body[start:] else None
-        stop = len(body) - behind.end() if behind else len(body)
+        trailing = _TRAILING.match(body[start:][::-1]) if FASTTEXT_PREFIX in body[start:] else None
+        stop = len(body) - trailing.end() if trailing else len(body)
         return cls(body[:start], body[start:stop], body[stop:])
 
     @property
@@ -48,97 +54,97 @@ class FastTextLine(NamedTuple):
 
 
 class LineFormat(DocumentFormat):
-    """A document on each line. Empty lines are skipped, unless `empty`: then they are documents."""
+    """A format with a document on each line. Empty lines are documents if `empty`; otherwise they are skipped."""
 
     has_columns = False
     empty = False
 
     def read(self, lines: Lines, layout: DocumentLayout, *, is_labeled: bool) -> Iterator[Document]:
         for record in records(lines, lines.name, empty=self.empty):
-            text, labels = self.parts(without_end(record.text)[0], lines.name)
+            text, labels = self.parse(without_end(record.text)[0], lines.name)
             yield Document((text,), labels, lines.name, record.line, record.text, record.before)
 
-    def parts(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
-        """The text and the labels of a line without its end, in the file `name`."""
+    def parse(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
+        """Split a line of the file `name`, without its line end, into its text and its labels."""
         return body, ()
 
     def write(
         self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
-        """The line with the labels and their probabilities before it, separated by tabs."""
+        """Return the line, preceded by the labels and their probabilities, separated by tabs."""
         return f"{document.before}{written_values(labels, probabilities)}\t{document.source}"
 
 
 class FastText(LineFormat):
-    """`__label__x __label__y text`; the labels may also stand behind the text. A line without any is unlabeled."""
+    """The format of fastText: `__label__x __label__y text`. Labels may also follow the text, or be absent."""
 
     name = "fasttext"
 
-    def parts(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
+    def parse(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
         line = FastTextLine.of(body)
         return line.text, line.labels
 
     def write(
         self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
-        """The format has no place for probabilities; blanks within a label become `_`."""
+        """Return the line with other labels. Blanks in a label become `_`; probabilities are not written."""
         body, end = without_end(document.source)
-        parts = FastTextLine.of(body)
-        marks = " ".join(FASTTEXT_PREFIX + _one_word(label) for label in labels)
-        if parts.trailing.strip() and not parts.leading.strip():
-            return f"{document.before}{parts.text} {marks}{end}"
-        return f"{document.before}{marks} {parts.text}{end}"
+        line = FastTextLine.of(body)
+        marks = " ".join(FASTTEXT_PREFIX + _join_words(label) for label in labels)
+        if line.trailing.strip() and not line.leading.strip():
+            return f"{document.before}{line.text} {marks}{end}"
+        return f"{document.before}{marks} {line.text}{end}"
 
 
 class FirstWord(LineFormat):
-    """`1 a stirring , funny ...`: the label, a blank or a tab, and the text."""
+    """A format with the label, a blank or a tab, and the text, such as `1 a stirring , funny ...`."""
 
     name = "first-word"
 
-    def parts(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
-        label, _, text = _parted(body)
+    def parse(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
+        label, _, text = _split_label(body)
         return text, split_labels(label, "")
 
     def write(
         self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
-        """The format has no place for probabilities; blanks within a label become `_`."""
+        """Return the line with other labels. Blanks in a label become `_`; probabilities are not written."""
         body, end = without_end(document.source)
-        _, blank, text = _parted(body)
-        return f"{document.before}{','.join(map(_one_word, labels))}{blank or ' '}{text}{end}"
+        _, blank, text = _split_label(body)
+        return f"{document.before}{','.join(map(_join_words, labels))}{blank or ' '}{text}{end}"
 
 
 class ClassFiles(LineFormat):
-    """A text on each line of a file that is named after their class. Empty lines are skipped."""
+    """A format with a text on each line of a file whose name is the class. Empty lines are skipped."""
 
     name = CLASS_FILES
 
-    def parts(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
+    def parse(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
         return body, (class_of(name),)
 
 
 class UnlabeledLines(LineFormat):
-    """A text on each line, also on an empty one, without labels."""
+    """A format with an unlabeled text on each line. An empty line is an empty text."""
 
     name = "plain"
     empty = True
 
 
-def _parted(body: str) -> tuple[str, str, str]:
-    """The first word of a line, the blank or tab behind it, and the text."""
-    label = body[: min(len(part) for part in (body.split(" ", 1)[0], body.split("\t", 1)[0]))]
+def _split_label(body: str) -> tuple[str, str, str]:
+    """Split a line at its first blank or tab, and return the text before it, the separator, and the text after it."""
+    label = body.partition(" ")[0].partition("\t")[0]
     return label, body[len(label) : len(label) + 1], body[len(label) + 1 :]
 
 
-def _one_word(label: str) -> str:
+def _join_words(label: str) -> str:
     return _BLANKS.sub("_", label.strip())
 
 
 def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
-    """The texts of `root/<class>/<file>`, class after class, each sorted by name; `.xz` and `.gz` are decompressed.
+    """Yield the texts of the files `root/<class>/<file>`, sorted by class and name.
 
-    Files in `root` itself are skipped. Raises DataError for a class without files, a folder within a class, and a text
-    that cannot be read.
+    `.xz` and `.gz` files are decompressed. Files in `root` itself are skipped. Raises DataError for a class without
+    files, a folder within a class, and a text that cannot be read.
     """
     encoding = checked_encoding(encoding)
     folders = [path for path in visible(root) if path.is_dir()]
@@ -151,23 +157,25 @@ def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
         for path in files:
             if path.is_dir():
                 raise DataError("a folder within a class; expected files", path)
-            yield Document((whole_text(path, encoding),), (folder.name,), str(path), 1)
+            yield Document((load_text(path, encoding),), (folder.name,), str(path), 1)
 
 
 def written_values(labels: Sequence[str], probabilities: Sequence[float]) -> str:
-    """The labels and their probabilities (four digits), with a tab between them; without probabilities the labels."""
+    """Return the labels, and if there are probabilities, a tab and the probabilities with four digits."""
     shown = [",".join(f"{probability:.4f}" for probability in probabilities)] if probabilities else []
-    return "\t".join([one_field(",".join(labels)), *shown])
+    return "\t".join([as_field(",".join(labels)), *shown])
 
 
 class LinePairs(PairFormat):
-    """A pair on each line. `about` says where source and target stand, `expected` what a line should be."""
+    """A format with a pair on each line."""
 
     has_columns = False
     about: str
+    """The description of the places of source and target, for messages."""
     expected: str
+    """The description of a valid line, for messages."""
     comment = "\0"
-    """How a line begins that is no pair."""
+    """The beginning of comments, which are skipped. By default no line is a comment."""
 
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
         return PairLayout(self.name, about=self.about)
@@ -184,11 +192,11 @@ class LinePairs(PairFormat):
 
     @abstractmethod
     def sides(self, body: str) -> tuple[str, str] | None:
-        """Source and target of a line; None for another line."""
+        """Return the source and the target of a line; None for an invalid line."""
 
 
 class Scan(LinePairs):
-    """`IN: jump twice OUT: I_JUMP I_JUMP`."""
+    """The format of SCAN: `IN: jump twice OUT: I_JUMP I_JUMP`."""
 
     name = "scan"
     about = "source: after IN:, target: after OUT:"
@@ -199,9 +207,9 @@ class Scan(LinePairs):
 
 
 class Cmudict(LinePairs):
-    """`WORD 1 PH ON EMES`, `WORD  PH ON EMES` and `WORD(1)  PH ON EMES`. Each pronunciation is a pair.
+    """The formats of CMUdict: `WORD 1 PH ON EMES`, `WORD  PH ON EMES` and `WORD(1)  PH ON EMES`.
 
-    Lines that begin with `;;;` are comments, and so is the rest of a line from ` #`.
+    Each pronunciation is a pair. Lines that begin with `;;;` are comments, and so is the rest of a line after ` #`.
     """
 
     name = "cmudict"
@@ -214,7 +222,7 @@ class Cmudict(LinePairs):
 
 
 class SourceLines(PairFormat):
-    """A source on each line, also on an empty one. Several sources are separated by tabs, in the order of the run."""
+    """A format with a source on each line, which may be empty. Several sources are separated by tabs."""
 
     name = "plain"
 
@@ -222,7 +230,7 @@ class SourceLines(PairFormat):
         if choice.is_labeled:
             raise DataError("plain lines have no targets; expected pairs", lines.name)
         number = len(choice.sources)
-        return PairLayout("plain", tuple(Column(place) for place in range(1, number + 1)) if number > 1 else ())
+        return PairLayout("plain", tuple(map(Column, range(1, number + 1))) if number > 1 else ())
 
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
         number = max(1, len(layout.sources))

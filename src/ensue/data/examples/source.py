@@ -1,65 +1,95 @@
-"""The labeled texts, or the pairs, of whole files: each file is read by the layout that it has."""
+"""Sources of labeled texts and of pairs in files, whose layouts may differ, and in two aligned files."""
 
-from __future__ import annotations
-
-import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+import math
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice, zip_longest
 from pathlib import Path
+from statistics import median
 from typing import Any, Generic
 
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.format_table import ALIGNED, CLASS_FILES, FOLDERS, PAIRS, by_suffix, class_of
 from ensue.data.detection.locations import aligned_paths, class_files, folder_format
-from ensue.data.examples.aligned import read_aligned
-from ensue.data.examples.example import Document, Pair, checked_pair
-from ensue.data.examples.formats import (
-    detect_documents,
-    detect_pairs,
-    no_groups,
-    pair_formats,
-    read_documents,
-    write_document,
+from ensue.data.examples import formats
+from ensue.data.examples.layout import (
+    Document,
+    DocumentChoice,
+    DocumentLayout,
+    ExampleT,
+    LayoutT,
+    Pair,
+    PairChoice,
+    PairLayout,
+    checked_pair,
 )
-from ensue.data.examples.layout import DocumentChoice, DocumentLayout, LayoutT, PairChoice, PairLayout
 from ensue.data.examples.lines import read_folders
-from ensue.data.files import Location, expanded, files_of, locations_in, one_location
-from ensue.data.lines import KeptLines, Lines, missing_end
-from ensue.data.records.labeled_files import LabeledFiles
+from ensue.data.files import Data, as_location, expanded, files_of, locations_in
+from ensue.data.lines import Lines, RecordingLines, missing_end
+from ensue.data.records.labeled_files import LEAVE_OUT, LabeledFiles, SkippedRows
+from ensue.data.records.record import records, without_end
 from ensue.data.records.tables import DIALECTS
-from ensue.data.sources import digest_of
-from ensue.errors import DataError
+from ensue.data.sources import digest_of_each
+from ensue.errors import DataError, IncompleteError
 
 
-class ExampleSource(Generic[LayoutT]):
-    """The examples of a file, of a folder's files, of a glob's matches, or of a stream's lines, in constant memory.
+class ExampleSource(ABC, Generic[ExampleT, LayoutT]):
+    """The examples of a file, a folder, a glob or a stream, in constant memory.
 
-    What the user's choice and `format` leave open is detected for each file by itself. The columns of `like`, the
-    layout of a run, are tried first, or else those of the first file. `layout` is that of the first file. Files can be
-    iterated again, a stream cannot.
+    The layout of each file is detected, unless `format` or the user's choice of columns determines it. Detection
+    prefers the columns of `like`, the layout of a run, or else the columns of the first file. `layout` is the layout of
+    the first file.
 
-    Raises DataError before the first example: if something cannot be decided, with the setting that decides it; for
-    files of several formats; for a file without a column that is read.
+    If `incomplete` is "refuse", a row without a text or label raises DataError. If it is "skip" or "count", such rows
+    are skipped and counted in `skipped`; "skip" also prints a notice. The constructor raises DataError for an ambiguous
+    layout, different formats, and a file without a required column.
     """
 
     files: LabeledFiles
     layout: LayoutT
+    choice: Any
 
-    def __init__(self, files: LabeledFiles) -> None:
+    def __init__(self, files: LabeledFiles, incomplete: str) -> None:
         self.files, self.location = files, files.location
+        self.incomplete, self.skips = incomplete, incomplete != "refuse"
+        self.skipped = SkippedRows()
+        """The counts of rows that were skipped in the last iteration."""
         self.layouts: dict[str, LayoutT] = {}
-        """The layout of each file by its name, if the files have records."""
+        """The layout of each file by its name. It is empty for aligned files and folders of classes."""
 
     def _detect(self, detect: Callable[..., LayoutT], format: str, like: LayoutT | None) -> None:
         def layout_of(lines: Lines, first: LayoutT | None) -> LayoutT:
-            return detect(lines, format=format, like=like or first)
+            layout: Any = detect(lines, format=format, like=like or first)
+            return replace(layout, skips=self.skips)
 
         self.layouts = self.files.formats(layout_of, lambda layout: layout.format, arrays=format in ("", "json"))
         if not self.layouts:
             raise self.files.no_text()
         self.layout = next(iter(self.layouts.values()))
+
+    @abstractmethod
+    def _examples(self) -> Iterator[ExampleT]:
+        """Yield the complete examples, and pass errors of incomplete examples to `_skip`."""
+
+    def __iter__(self) -> Iterator[ExampleT]:
+        """Yield the examples. Raises DataError (file:line) for an invalid or incomplete record."""
+        self.skipped = SkippedRows()
+        try:
+            yield from self._examples()
+        except IncompleteError as error:
+            if not self.choice.is_labeled:
+                raise
+            raise DataError(f"{error.place}{error.message}; {LEAVE_OUT}") from None
+        if self.incomplete == "skip":
+            self.skipped.warn(str(self.location))
+
+    def _skip(self, error: IncompleteError) -> None:
+        if not self.skips:
+            raise error
+        self.skipped.add(error)
 
     def _layout_of(self, name: str) -> LayoutT:
         return self.layouts.get(name, self.layout)
@@ -68,172 +98,266 @@ class ExampleSource(Generic[LayoutT]):
         return f"{type(self).__name__}({self.location!r}, {self.layout})"
 
 
-class DocumentSource(ExampleSource[DocumentLayout]):
-    """The labeled texts of files, which can be written again with other labels.
+class DocumentSource(ExampleSource[Document, DocumentLayout]):
+    """The labeled texts of files, which can be written with other labels.
 
-    `labels` are the possible names of labels, if they are known. A location may be a folder with a folder, or a file,
-    for each class.
+    `labels` are the possible labels, if they are known. A location may be a folder of classes, which has a folder or a
+    file for each class.
     """
 
     def __init__(
-        self,
-        location: Location | Lines,
-        choice: DocumentChoice | None = None,
-        *,
-        format: str = "",
-        like: DocumentLayout | None = None,
-        encoding: str = "utf-8",
-        labels: Collection[str] = (),
-    ) -> None:
+        self, location: Data | Lines, choice: DocumentChoice | None = None, *, format: str = "",
+        like: DocumentLayout | None = None, encoding: str = "utf-8", labels: Collection[str] = (),
+        incomplete: str = "refuse",
+    ) -> None:  # fmt: skip
         self.choice, self.encoding = choice or DocumentChoice(), encoding
         self.rest = ""
-        """The text after the last document that was read: empty lines, or a header without rows."""
+        """The text after the last document that was read, such as empty lines or a header without rows."""
         paths: Sequence[Path] | None = None
         if not isinstance(location, Lines):
-            location = one_location(location)
-            format = format or self._format_of_folder(location, like)
+            location = as_location(location)
+            format = format or self._detect_folder_format(location, like)
             is_folder = format == FOLDERS
             paths = () if is_folder else class_files(files_of(location)) if format == CLASS_FILES else None
-        super().__init__(LabeledFiles(location, encoding, paths=paths))
+        super().__init__(LabeledFiles(location, encoding, paths=paths), incomplete)
         self._rows: dict[str, list[str]] = {}
-        """The first row of each table."""
+        """The first row of each table, by the name of the file."""
         if format == FOLDERS and not isinstance(location, Lines):
             self.layout = DocumentLayout(FOLDERS)
             if self.choice.group:
-                raise no_groups(FOLDERS, self.location)
+                raise formats.no_groups(FOLDERS, self.location)
             return
         self.files.check_text()
         self._detect(partial(self._detect_file, labels), format, like)
 
     def _detect_file(self, labels: Collection[str], lines: Lines, **known: Any) -> DocumentLayout:
-        layout = detect_documents(lines, self.choice, labels=labels, **known)
+        layout = formats.detect_documents(lines, self.choice, labels=labels, **known)
         for dialect in DIALECTS:
             if dialect.name == layout.format:
                 self._rows[lines.name] = dialect.first(lines)[0]
         return layout
 
-    def _format_of_folder(self, location: str | Path, like: DocumentLayout | None) -> str:
-        """The format of a folder. File names are classes only if labels are wanted, or if the run read such files."""
+    def _detect_folder_format(self, location: str | Path, like: DocumentLayout | None) -> str:
         format = folder_format(location, encoding=checked_encoding(self.encoding))
-        is_asked = self.choice.is_labeled or (like is not None and like.format == CLASS_FILES)
-        return "" if format == CLASS_FILES and (self.choice.names or not is_asked) else format
+        is_possible = self.choice.is_labeled or (like is not None and like.format == CLASS_FILES)
+        return "" if format == CLASS_FILES and (self.choice.names or not is_possible) else format
 
-    def __iter__(self) -> Iterator[Document]:
-        """Raises DataError (file:line) for a record that is no document, and for a missing label if one is expected."""
+    def _examples(self) -> Iterator[Document]:
         self.rest = missing = ""
         header: list[str] | None = None
         if self.layout.format == FOLDERS:
             for name in locations_in(self.location):
-                yield from read_folders(expanded(name), encoding=self.encoding)
+                yield from filter(self._is_complete, read_folders(expanded(name), encoding=self.encoding))
             return
-        for of_file in self.files:
-            lines, last = KeptLines(of_file), ""
+        for file_lines in self.files:
+            lines, last = RecordingLines(file_lines), ""
             layout = self._layout_of(lines.name)
             self.rest += missing
-            is_again = header is not None and self._rows.get(lines.name) == header
-            for document in read_documents(lines, layout, is_labeled=self.choice.is_labeled):
-                lines.forget()
-                before = self.rest + ("" if is_again and not last else document.before)
+            repeats_header = header is not None and self._rows.get(lines.name) == header
+            for document in formats.read_documents(lines, layout, is_labeled=self.choice.is_labeled and not self.skips):
+                lines.clear()
+                before = self.rest + ("" if repeats_header and not last else document.before)
                 last = document.source
+                if not self._is_complete(document):
+                    self.rest = before + last
+                    continue
                 yield document if before == document.before else replace(document, before=before)
                 self.rest = ""
-            self.rest += lines.kept() if last or not is_again else ""
+            self.rest += lines.recorded() if last or not repeats_header else ""
             header = header or (self._rows.get(lines.name) if layout.header else None)
             missing = missing_end(self.rest or last)
 
+    def _is_complete(self, document: Document) -> bool:
+        has_labels = document.labels or self._layout_of(document.path).flags
+        lack = "" if not self.skips else "label" if not has_labels else "text" if document.is_empty else ""
+        if lack:
+            self._skip(IncompleteError("", document.path, document.line, lack=lack))
+        return not lack
+
+    def other_values(self, document: Document) -> dict[str, str]:
+        """Return the values of a table's row by column, except for the text and the label."""
+        layout, header = self._layout_of(document.path), self._rows.get(document.path, [])
+        dialect = next((each for each in DIALECTS if each.name == layout.format and layout.header), None)
+        if dialect is None:
+            return {}
+        values = map(dialect.value, next(dialect.rows(Lines([document.source], ""), "")).values)
+        taken = {column.number for column in (*layout.texts, *layout.flags, layout.labels) if column is not None}
+        columns = enumerate(zip(header, values, strict=False), 1)
+        return {name: value for number, (name, value) in columns if number not in taken}
+
     def labels_in_names(self) -> list[str]:
-        """The label of each file that has it from its name or its folder, in their order."""
+        """Return the label of each file if labels are names of files or folders; otherwise an empty list."""
         if self.layout.format == FOLDERS:
             root = expanded(self.location)
             return [str(path.relative_to(root).parent) for path in files_of(root)]
         return [class_of(path.name) for path in self.files.paths] if self.layout.format == CLASS_FILES else []
 
     def as_one(self, records: Iterator[str], *, begins: bool = True) -> Iterator[str]:
-        """The records, as they are written, as one file. Raises DataError for tables of different columns."""
+        """Yield the text of one file with the written records. Raises DataError for tables with different columns."""
         rows = iter(self._rows.items())
         first, row = next(rows, ("", []))
         for name, other in rows:
             has_header = self.layouts[first].header
             if has_header != self.layouts[name].header or (row != other if has_header else len(row) != len(other)):
-                raise DataError(f"other columns than {first}; predict them one by one", name)
+                raise DataError(f"different columns from {first}; predict them one by one", name)
         return self.files.as_one(records, are_objects=self.layout.format == "json", begins=begins)
 
     def write(self, document: Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
-        """The record of a document of this source with these labels and nothing else changed, and the text before it.
+        """Return the record of a document with other labels, after `document.before`.
 
-        There is one probability, or one for each label. The records of all documents, and then `rest`, are the
-        files, with one header.
+        `probabilities` has the probability of all labels, or of each label. The concatenated records of all documents
+        and `rest` are the text of all files, with one header.
         """
-        return write_document(document, self._layout_of(document.path), labels, probabilities)
+        return formats.write_document(document, self._layout_of(document.path), labels, probabilities)
 
 
-class PairSource(ExampleSource[PairLayout]):
-    """The pairs of files; `location` may also be two aligned files with a comma between them: `train.en,train.de`.
+class PairSource(ExampleSource[Pair, PairLayout]):
+    """The pairs of files. `location` may also be two aligned files, separated by a comma: `train.en,train.de`.
 
-    Unless `is_labeled`, targets are not read. A file without the signs of a format then has a source in each line, and
-    an empty line is an empty source, so that there are as many pairs as lines.
+    Unless `is_labeled`, targets are not read; if the format is not recognized, each line is a source and may be empty.
 
     Args:
-        sources: names or numbers of columns, keys of JSON, or languages; detected if there are none.
-        targets: those of the target; several are references.
-        group: the column of groups, if it is read.
+        location: The files, or lines of a stream.
+        sources: Names or numbers of columns, keys of JSON, or languages. By default they are detected.
+        targets: The columns of the target, like `sources`; several columns are references.
+        group: The column of groups.
     """
 
     def __init__(
-        self, location: Location | Lines, *, format: str = "", sources: Sequence[str] = (),
-        targets: Sequence[str] = (), group: str = "", like: PairLayout | None = None, encoding: str = "utf-8",
-        is_labeled: bool = True,
+        self, location: Data | Lines, *, format: str = "", sources: Sequence[str] = (), targets: Sequence[str] = (),
+        group: str = "", like: PairLayout | None = None, encoding: str = "utf-8", is_labeled: bool = True,
+        incomplete: str = "refuse",
     ) -> None:  # fmt: skip
         self.choice = PairChoice(tuple(sources), tuple(targets), is_labeled, group)
-        location = location if isinstance(location, Lines) else one_location(location, "the pairs")
+        location = location if isinstance(location, Lines) else as_location(location, "the pairs")
         aligned = [] if isinstance(location, Lines) or not is_labeled else aligned_paths(location)
         for names in aligned:
             self._check_aligned(str(location), names, format)
         paths = tuple(expanded(name) for names in aligned for name in names) if aligned else None
-        super().__init__(LabeledFiles(location, encoding, paths=paths, encoding_of=_encoding_of))
+        super().__init__(LabeledFiles(location, encoding, paths=paths, encoding_of=_encoding_of), incomplete)
         if aligned:
             about = "source: a line of the first file, target: the same line of the second"
             self.layout = PairLayout(ALIGNED, about=about)
         else:
-            self._detect(partial(detect_pairs, choice=self.choice), format, like)
+            self._detect(partial(formats.detect_pairs, choice=self.choice), format, like)
 
     def _check_aligned(self, location: str, names: tuple[str, str], format: str) -> None:
         choice = self.choice
         if format not in ("", ALIGNED) or choice.names or choice.group:
-            asked = {"format": format, "sources": choice.sources, "targets": choice.targets, "group": choice.group}
-            key = next(key for key, value in asked.items() if value)
+            settings = {"format": format, "sources": choice.sources, "targets": choice.targets, "group": choice.group}
+            key = next(key for key, value in settings.items() if value)
             message = f"two files have lines, not columns; data.{key} is for one file"
             raise DataError(message, location, options={f"data.{key}": f"--{key}"})
         for name in names:
             if files_of(name) != (expanded(name),):
-                raise DataError("aligned files are named one by one; found a folder or a glob", name)
+                raise DataError("expected a single file on each side of the comma, found a folder or a glob", name)
 
     def fingerprint(self) -> str:
-        """A digest of the bytes of all files, in their order."""
-        digests = [digest_of([path]) for path in self.files.paths]
-        return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+        """Return a digest of the bytes of all files, in order."""
+        return digest_of_each(self.files.paths)
 
-    def __iter__(self) -> Iterator[Pair]:
-        """Raises DataError (file:line) for a record that is no pair, and if targets are read for an empty side."""
+    def _examples(self) -> Iterator[Pair]:
+        if not self.choice.is_labeled:
+            yield from self._pairs()
+            return
+        for pair in self._pairs():
+            try:
+                yield self.checked(pair)
+            except IncompleteError as error:
+                self._skip(error)
+
+    def _pairs(self) -> Iterator[Pair]:
         if self.layout.format == ALIGNED:
             for first in range(0, len(self.files.paths), 2):
-                yield from read_aligned(partial(self._open_both, first))
+                yield from read_aligned(partial(self._open_pair, first), skips=self.skips)
             return
         for lines in self.files:
             layout = self._layout_of(lines.name)
-            pairs = pair_formats()[layout.format].read(lines, layout, is_labeled=self.choice.is_labeled)
-            yield from map(self.checked, pairs) if self.choice.is_labeled else pairs
+            yield from formats.pair_formats()[layout.format].read(lines, layout, is_labeled=self.choice.is_labeled)
 
     def checked(self, pair: Pair) -> Pair:
-        """A pair with targets, as it is given out. Raises DataError for one with an empty side."""
+        """Return the pair without empty references. Raises IncompleteError if all sources or targets are empty."""
         return checked_pair(pair)
 
-    def _open_both(self, first: int) -> tuple[Lines, Lines]:
+    def _open_pair(self, first: int) -> tuple[Lines, Lines]:
         source, target = islice(self.files, first, first + 2)
         return source, target
 
 
 def _encoding_of(path: Path, encoding: str) -> str:
-    """The encoding of a file, which some formats declare."""
-    format = pair_formats().get(by_suffix(PAIRS, path.name))
+    format = formats.pair_formats().get(by_suffix(PAIRS, path.name))
     return format.encoding_of(path, encoding) if format else encoding
+
+
+_MAX_SEARCHED_LINES = 1 << 21
+"""The place of missing lines is searched only in files with at most this number of lines."""
+
+
+def read_aligned(opened: Callable[[], tuple[Lines, Lines]], *, skips: bool = False) -> Iterator[Pair]:
+    """Yield a pair for each line of both files, except lines that are empty in both files.
+
+    `opened` opens both files. Raises DataError if the files have different numbers of lines, and unless `skips`, if a
+    line is empty in only one file.
+    """
+    source, target = opened()
+    number, is_checked = 0, False
+    for number, (left, right) in enumerate(zip_longest(_texts(source), _texts(target)), 1):
+        if left is None or right is None:
+            raise _unequal_lengths(opened)
+        if not left.strip() and not right.strip():
+            continue
+        if not left.strip() or not right.strip():
+            # the numbers of lines may differ, so that a line that is empty in one file is shifted
+            if not is_checked and len({sum(1 for _ in lines) for lines in opened()}) > 1:
+                raise _unequal_lengths(opened)
+            is_checked = True
+        pair = Pair((left,), (right,), source.name, number)
+        yield pair if skips else checked_pair(pair, target.name)
+    if not number:
+        raise DataError("no lines", source.name)
+
+
+def _texts(lines: Lines) -> Iterator[str]:
+    return (without_end(record.text)[0] for record in records(lines, lines.name, empty=True))
+
+
+def _unequal_lengths(opened: Callable[[], tuple[Lines, Lines]]) -> DataError:
+    names = [lines.name for lines in opened()]
+    lengths = [array("l", map(len, _texts(lines))) for lines in opened()]
+    counts = list(map(len, lengths))
+    short = counts[0] > counts[1]  # the index of the shorter file
+    missing = abs(counts[0] - counts[1])
+    message = f"{counts[short]:,} lines, but {names[not short]} has {counts[not short]:,}"
+    pairs = enumerate(zip(*lengths, strict=False), 1)
+    line = next((number for number, (left, right) in pairs if (left == 0) != (right == 0)), 0)
+    if line:
+        empty = names[lengths[1][line - 1] == 0]
+        return DataError(f"{message}; line {line:,} is the first that is empty in only one ({empty})", names[short])
+    if min(counts) and max(counts) <= _MAX_SEARCHED_LINES:
+        line = find_gap(lengths[short], lengths[not short]) + 1
+        lines = "a line is" if missing == 1 else f"{missing:,} lines are"
+        if line > counts[short]:
+            message += f"; by their lengths {lines} missing at its end"
+        else:
+            message += f"; by their lengths {lines} missing at about line {line:,}"
+    return DataError(message, names[short])
+
+
+def find_gap(short: Sequence[int], long: Sequence[int]) -> int:
+    """Return the line of `short` (from 0) before which lines of `long` are missing, if all are missing at one place.
+
+    `short` and `long` are the lengths of lines. Aligned lines have about the same ratio of lengths. The cost of a place
+    is the sum of deviations from this ratio, if lines before the place have equal numbers, and lines after the place
+    have numbers that differ by `len(long) - len(short)`. The place with the lowest cost is returned.
+    """
+    shift = len(long) - len(short)
+    unshifted = _deviations(short, long)
+    shifted = _deviations(short, islice(long, shift, None))
+    costs = accumulate((a - b for a, b in zip(unshifted, shifted, strict=True)), initial=0.0)
+    return min(enumerate(costs), key=lambda item: (item[1], -item[0]))[0]
+
+
+def _deviations(short: Sequence[int], long: Iterable[int]) -> list[float]:
+    ratios = [math.log((a + 1) / (b + 1)) for a, b in zip(short, long, strict=False)]
+    usual = median(ratios)
+    return [abs(ratio - usual) for ratio in ratios]

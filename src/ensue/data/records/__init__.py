@@ -1,5 +1,5 @@
-"""Records of files, with file and line: rows of tables, JSON objects, lines. Views make labeled texts or pairs of them.
+"""Records of files: rows of tables, JSON objects, or lines, with their place in the file.
 
-A format of records is a `Reader` in this folder, and its line in the table of `ensue.data.detection.format_table`.
-Parquet and the formats of extensions become JSON lines in `ensue.data.row_files`.
+To add a format of records, add a `Reader` in this folder and a line in the table of
+`ensue.data.detection.format_table`.
 """

@@ -1,6 +1,4 @@
-"""JSON objects, one for each record: texts and labels under their keys, and values replaced in their place."""
-
-from __future__ import annotations
+"""JSON objects as records: texts, labels and spans at keys, and replacement of values in the text of an object."""
 
 import json
 import re
@@ -11,26 +9,41 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ensue.data.annotation_files import CLIPPED
-from ensue.data.lines import Lines
-from ensue.data.records.reader import LABEL, PROBABILITY, Answer, Reader, Row
-from ensue.data.records.record import Column, Record, json_records, no_column, sample
-from ensue.errors import DataError
-from ensue.notices import say_once
-from ensue.parsing import ParseError, parse_json
+from ensue.data.lines import Lines, checked_width
+from ensue.data.records.record import (
+    LABEL,
+    PROBABILITY,
+    Answer,
+    Column,
+    Reader,
+    Record,
+    Row,
+    json_records,
+    no_column,
+    sample,
+)
+from ensue.errors import NESTED_REMEDY, DataError, IncompleteError, OverlapError, letters, quote
+from ensue.notices import warn_once
+from ensue.parsing import ParseError, parse_json, with_unique_keys
 
 TOKEN_KEYS = ("tokens", "words")
 LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
 SPAN_KEYS = ("labels", "spans", "entities", "label")
-"""The usual keys of a sentence in JSON: for its words, for a label of each word, for spans of its text."""
+"""The usual keys of a sentence: of its words, of the labels of its words, and of the spans in its text."""
 PRODIGY_KEYS = {"label", "spans", "options", "accept", "_input_hash", "_task_hash", "_view_id"}
-"""Keys of Prodigy's rows, beside "answer"; a row of questions and answers has none."""
+"""The keys of rows of Prodigy. Rows of questions and answers may also have a key "answer", but none of these keys."""
 REJECTED = {"reject", "ignore"}
-_NAMES = ("start", "end", "label")
+_STARTS = ("start", "start_offset", "begin", "start_char", "startOffset", "begin_offset")
+_ENDS = ("end", "end_offset", "stop", "end_char", "endOffset")
+_SPAN_LABELS = ("label", "entity", "tag", "type", "labels", "entity_group", "class", "category")
+"""The keys that annotation tools use for the start, the end and the label of a span."""
 
 
 def accepted(records: Iterator[Record], name: str, *, needed: Sequence[Column] = ()) -> Iterator[Record]:
-    """The records without those that were rejected or ignored in Prodigy, which become text before the next one. Their
-    number is said at the end. If the key "answer" is `needed`, a rejection is an answer.
+    """Yield the records without those that were rejected or ignored in Prodigy.
+
+    The text of a rejected record becomes a part of the text before the next record, and a notice reports the number of
+    rejected records. If "answer" is one of the columns `needed`, "reject" is an ordinary value.
     """
     left_out = REJECTED - ({"reject"} if any(column.name == "answer" for column in needed) else set())
     before, counts = "", Counter[str]()
@@ -43,11 +56,10 @@ def accepted(records: Iterator[Record], name: str, *, needed: Sequence[Column] =
             before = ""
     if counts:
         rows = " and ".join(f'{count:,} with "answer": "{answer}"' for answer, count in sorted(counts.items()))
-        say_once(f"rejected {name}", f"{name}: rows left out: {rows}")
+        warn_once(f"rejected {name}", f"{name}: rows left out: {rows}")
 
 
 def _answer(text: str) -> str:
-    """The key "answer" of a row of Prodigy; "" of any other."""
     with suppress(ParseError):
         content = parse_json(text) if '"answer"' in text else {}
         if isinstance(content, dict) and content.keys() & PRODIGY_KEYS and isinstance(content["answer"], str):
@@ -56,12 +68,12 @@ def _answer(text: str) -> str:
 
 
 def label_key(names: Collection[str]) -> str:
-    """The key of the labels if the user names none; "" if there is none."""
+    """Return the first usual key of labels that is in `names`; "" without one."""
     return next((key for key in (*LABEL_KEYS, *SPAN_KEYS) if key in names), "")
 
 
 class TextSpan(NamedTuple):
-    """The characters (code points) from `start` up to and without `end`."""
+    """A labeled span of the characters (code points) from `start` to `end` (exclusive)."""
 
     start: int
     end: int
@@ -72,114 +84,155 @@ class TextSpan(NamedTuple):
 
 
 class ClippedSpan(TextSpan):
-    """The beginning of a span that ends behind the text, in a line further on."""
+    """A span whose end was cut off, because it continues on another line."""
 
 
 class SpanError(ValueError):
-    """A span that is not in its text."""
+    """A span outside of its text."""
 
 
 def is_list_of_spans(value: Any) -> bool:
-    """Whether it is a list with spans in it and nothing else."""
-    return isinstance(value, list) and bool(value) and all(_parts(item) for item in value)
+    """Return whether a value is a list of spans."""
+    return isinstance(value, list) and bool(value) and all(map(_parse_span, value))
 
 
 def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = False) -> list[TextSpan]:
-    """The sorted spans. Raises ValueError for a span outside of `text`, and for an overlap unless `nested`."""
-    found = []
+    """Parse and sort spans. Raises ValueError for a span outside of `text`, and OverlapError unless `nested`."""
+    result = []
     for item in value:
-        parts = _parts(item)
-        if not parts:
-            raise ValueError(
-                f'"{name}" must hold spans such as {{"start": 0, "end": 3, "label": "PER"}} or [0, 3, "PER"]'
-            )
-        start, end, label = parts
-        if not 0 <= start < end <= len(text):
-            raise SpanError(f"the span {parts} is not in the text, which has {len(text)} characters")
-        if not label:
-            raise ValueError(f"the span {parts} has an empty label")
-        found.append(parts)
-    found.sort()
-    for before, behind in pairwise(found):
-        if behind.start < before.end and not nested:
-            raise ValueError(f"the spans {before} and {behind} overlap; the recipe tag-nested learns such spans")
-    return found
+        span = _parse_span(item)
+        if not span:
+            example = '{"start": 0, "end": 3, "label": "PER"}'
+            raise ValueError(f'"{name}" must hold spans such as {example} or [0, 3, "PER"]')
+        if not 0 <= span.start < span.end <= len(text):
+            raise SpanError(f"the span {span} is not in the text, which has {len(text)} characters")
+        content, found = item.get("text") if isinstance(item, dict) else None, text[span.start : span.end]
+        if isinstance(content, str) and letters(content) != letters(found):
+            raise SpanError(f"the span {span} is {quote(found)} in the text, not {quote(content)}")
+        if not span.label:
+            raise ValueError(f"the span {span} has an empty label")
+        result.append(span)
+    result.sort()
+    for span, following in pairwise(result):
+        if following.start < span.end and not nested:
+            raise OverlapError(f"the spans {span} and {following} overlap; {NESTED_REMEDY}")
+    return result
+
+
+def shift(value: Any, by: int) -> Any:
+    """Return a list of spans whose offsets are larger by a number; other values are returned unchanged."""
+    if not by or not is_list_of_spans(value):
+        return value
+    return [
+        {**item, **{name: item[name] + by for name in _keys_of(item)[:2]}}
+        if isinstance(item, dict)
+        else [item[0] + by, item[1] + by, item[2]]
+        for item in value
+    ]
 
 
 def span_list(spans: Sequence[TextSpan], like: Any, name: str) -> list[Any]:
-    """The spans in the form of those in `like`, or if it has none, in the usual form under that key."""
-    has_lists = isinstance(like[0], list) if isinstance(like, list) and like else name in ("label", "labels")
-    return [list(span) if has_lists else span._asdict() for span in spans]
+    """Return the spans as JSON values in the form of the spans in `like`, or in the usual form of the key `name`."""
+    first = like[0] if isinstance(like, list) and like else [] if name in ("label", "labels") else {}
+    if isinstance(first, list):
+        return [list(span) for span in spans]
+    names = _keys_of(first) if first else TextSpan._fields
+    is_list = bool(first) and isinstance(first[names[2]], list)
+    return [dict(zip(names, (*span[:2], [span.label] if is_list else span.label), strict=True)) for span in spans]
+
+
+def with_kept(written: list[Any], old: Any) -> list[Any]:
+    """Return a list of spans with the other keys of the spans in the list `old` that have the same places.
+
+    If `old` is not sorted, its spans come first, in their order.
+    """
+    items = dict(zip(span_places(old), old, strict=True)) if is_list_of_spans(old) else {}
+    order = {place: number for number, place in enumerate(items)}
+    pairs = [*zip(span_places(written), written, strict=True)]
+    if [*items] != sorted(items):
+        pairs.sort(key=lambda pair: order.get(pair[0], len(order)))
+    return [{**items.get(place, {}), **item} if isinstance(item, dict) else item for place, item in pairs]
 
 
 def span_places(value: Sequence[Any]) -> list[tuple[int, int]]:
-    """The start and end of each span, also of those that are not in the text."""
-    return [(span.start, span.end) for span in map(_parts, value) if span is not None]
+    """Return the start and end of each span, without checking that the span is in the text."""
+    return [(span.start, span.end) for span in map(_parse_span, value) if span is not None]
 
 
-def _parts(item: Any) -> TextSpan | None:
-    values = [item.get(name) for name in _NAMES] if isinstance(item, dict) else item
+def _keys_of(item: dict[str, Any]) -> list[str]:
+    names = (next((name for name in group if name in item), "") for group in (_STARTS, _ENDS, _SPAN_LABELS))
+    return [name for name in names if name]
+
+
+def _parse_span(item: Any) -> TextSpan | None:
+    values = item
+    if isinstance(item, dict):
+        values = [item.get(name) for name in _keys_of(item)]
+        if len(values) == 3 and isinstance(values[2], list) and len(values[2]) == 1:
+            values[2] = values[2][0]
     if isinstance(values, list) and list(map(type, values)) == [int, int, str]:
         return (ClippedSpan if isinstance(item, dict) and item.get(CLIPPED) is True else TextSpan)(*values)
     return None
 
 
-_WHITE = " \t\r\n"
+_WHITE_SPACE = " \t\r\n"
 
 
 class _Number(str):
-    """A number as it is written, which may have more digits than Python reads."""
+    """The text of a number, which may have more digits than Python can convert."""
 
 
-_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number)
-_BARE = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
+_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number, object_pairs_hook=with_unique_keys)
+_LITERAL = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 
 
 def with_values(text: str, values: Mapping[str, str], *, ensure_ascii: bool) -> str:
-    """The text with these values (JSON texts) in its first object: in place of its own, or after them.
+    """Return the text of an object in which the values (as JSON) of some keys are replaced, or added at the end.
 
-    New keys are written like the others: each on a line, or with or without blanks after commas and colons.
+    New keys are formatted like the other keys, with the same line ends and blanks.
     """
-    own = members(text)
+    places = members(text)
     opening = text.index("{") + 1
-    lead = text[opening : _behind_white(text, opening)]
+    lead = text[opening : _skip_white_space(text, opening)]
     blank = " " if has_blanks(text) else ""
     comma = "," + (lead if "\n" in lead else blank)
-    added = [f"{json.dumps(key, ensure_ascii=ensure_ascii)}:{blank}{values[key]}" for key in values if key not in own]
-    end = max((end for _, end in own.values()), default=opening)
-    text = text[:end] + (comma if own and added else "") + comma.join(added) + text[end:]
-    for key in sorted(own.keys() & values.keys(), key=lambda key: -own[key][0]):
-        start, stop = own[key]
+    added = [
+        f"{json.dumps(key, ensure_ascii=ensure_ascii)}:{blank}{values[key]}" for key in values if key not in places
+    ]
+    end = max((end for _, end in places.values()), default=opening)
+    text = text[:end] + (comma if places and added else "") + comma.join(added) + text[end:]
+    for key in sorted(places.keys() & values.keys(), key=lambda key: -places[key][0]):
+        start, stop = places[key]
         text = text[:start] + values[key] + text[stop:]
     return text
 
 
 def has_blanks(text: str) -> bool:
-    """Whether a blank stands before the first value of the first object, or there is no value."""
-    return all(text[start - 1] in _WHITE for start, _ in list(members(text).values())[:1])
+    """Return whether a blank precedes the first value of an object, or the object is empty."""
+    return all(text[start - 1] in _WHITE_SPACE for start, _ in list(members(text).values())[:1])
 
 
 def members(text: str) -> dict[str, tuple[int, int]]:
-    """Where the value of each key starts and ends in the first object of a text, which is known to be JSON."""
-    found: dict[str, tuple[int, int]] = {}
+    """Return the start and end of the value of each key in the first object of a valid JSON text."""
+    result: dict[str, tuple[int, int]] = {}
     place = text.index("{") + 1
-    while not text.startswith("}", place := _behind_white(text, place)):
-        place = _behind_white(text, place + 1 if text[place] == "," else place)
+    while not text.startswith("}", place := _skip_white_space(text, place)):
+        place = _skip_white_space(text, place + 1 if text[place] == "," else place)
         key, place = _DECODER.raw_decode(text, place)
-        start = _behind_white(text, _behind_white(text, place) + 1)
+        start = _skip_white_space(text, _skip_white_space(text, place) + 1)
         _, place = _DECODER.raw_decode(text, start)
-        found[key] = (start, place)
-    return found
+        result[key] = (start, place)
+    return result
 
 
-def _behind_white(text: str, place: int) -> int:
-    while text[place] in _WHITE:
+def _skip_white_space(text: str, place: int) -> int:
+    while text[place] in _WHITE_SPACE:
         place += 1
     return place
 
 
 class JsonObjects(Reader):
-    """JSON objects, on lines or in one array; with `inner`, those that are `flat`."""
+    """A reader of JSON objects on lines or in an array. With `inner`, objects of texts inside them are flattened."""
 
     name = "json"
     has_keys = True
@@ -188,11 +241,11 @@ class JsonObjects(Reader):
         self.inner = inner
         self.example = '{"source": ..., "target": ...}' if inner else '{"text": ..., "label": ...}'
 
-    def flat(self) -> JsonObjects:
+    def flat(self) -> "JsonObjects":
         return JsonObjects(inner=True)
 
     def first(self, lines: Lines) -> list[list[str]]:
-        """Raises DataError where there is no object, or none with keys."""
+        """Return the keys and values of the first objects. Raises DataError if there are no objects or no keys."""
         lines.split_array()
         head = json_records(sample(lines), is_array=lines.is_array)
         objects = [self._object(record, lines.name) for record in head]
@@ -205,13 +258,10 @@ class JsonObjects(Reader):
 
     def read(self, lines: Lines, *, header: bool, needed: Sequence[Column]) -> Iterator[Row]:
         lines.split_array()
-        return (
-            Row(record, self._object(record, lines.name))
-            for record in accepted(json_records(lines, is_array=lines.is_array), lines.name, needed=needed)
-        )
+        records = accepted(json_records(lines, is_array=lines.is_array), lines.name, needed=needed)
+        return (Row(record, self._object(record, lines.name)) for record in records)
 
     def _object(self, record: Record, name: str) -> dict[str, Any]:
-        """The object that a record of file `name` is; its numbers are strings. Raises DataError for others."""
         try:
             content = parse_json(record.text, _DECODER)
         except ParseError as error:
@@ -219,6 +269,7 @@ class JsonObjects(Reader):
             raise DataError(f"{error}; {advice}", name, record.line) from None
         if not isinstance(content, dict):
             raise DataError(f"expected an object such as {self.example}", name, record.line)
+        checked_width(len(content), name, record.line)
         return with_inner(content) if self.inner else content
 
     def at(self, values: dict[str, Any], column: Column) -> Any:
@@ -226,16 +277,18 @@ class JsonObjects(Reader):
 
     def text(self, values: dict[str, Any], column: Column, name: str, line: int, *, numbers: bool = False) -> str:
         value = values.get(column.name)
+        if value is None and self.is_lenient:
+            return ""
         return str(value) if numbers and type(value) is _Number else text_under(values, column, name, line)
 
-    def written(self, record: Record, own: Sequence[str], answer: Answer) -> str:
-        """Labels that say the same stay as they are written."""
+    def written(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
+        """Return the text of the record with an answer. Equal labels keep their form."""
         name = answer.column.name if answer.column else LABEL
         present = members(record.text)
         old = record.text[slice(*present[name])] if name in present else ""
         new = {}
-        if not (old and answer.labels and tuple(own) == tuple(answer.labels)):
-            new[name] = _written(answer.labels, old, answer.separator)
+        if not (old and answer.labels and tuple(labels) == tuple(answer.labels)):
+            new[name] = _labels_to_json(answer.labels, old, answer.separator)
         if answer.probabilities:
             values = [round(probability, 6) for probability in answer.probabilities]
             new[PROBABILITY] = json.dumps(values[0] if len(values) == 1 else values)
@@ -243,39 +296,38 @@ class JsonObjects(Reader):
 
 
 def _cell(value: Any) -> str:
-    """A value as a cell, where columns are told by what is in them."""
     return value if isinstance(value, str) else json.dumps(value) if isinstance(value, bool | list) else ""
 
 
 def with_inner(content: dict[str, Any]) -> dict[str, Any]:
-    """The object, with the texts of objects inside of it as its own: `{"translation": {"de": ..., "en": ...}}`."""
-    inner = [key for key, value in content.items() if isinstance(value, dict) and value and _are_texts(value)]
-    return {key: text for name in inner for key, text in content[name].items()} | {
-        key: value for key, value in content.items() if key not in inner
-    }
+    """Flatten inner objects of texts: `{"translation": {"de": ..., "en": ...}}` becomes `{"de": ..., "en": ...}`."""
+    inner: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict) and value and all(type(text) is str for text in value.values()):
+            inner |= value
+        else:
+            rest[key] = value
+    return inner | rest
 
 
-def _are_texts(content: dict[str, Any]) -> bool:
-    return all(type(text) is str for text in content.values())
-
-
-def _written(labels: Sequence[str], old: str, separator: str) -> str:
-    """Labels as JSON: a list where there was one or where they are not one; bare where a number or boolean was."""
+def _labels_to_json(labels: Sequence[str], old: str, separator: str) -> str:
     if separator:
         labels = [separator.join(labels)]
     is_list = len(labels) != 1 or old.startswith("[")
-    is_bare = old.lstrip("[" + _WHITE)[:1] not in ("", "]", '"', "n")
-    found = [each if is_bare and _BARE.fullmatch(each) else json.dumps(each, ensure_ascii=False) for each in labels]
-    return f"[{', '.join(found)}]" if is_list else found[0]
+    is_bare = old.lstrip("[" + _WHITE_SPACE)[:1] not in ("", "]", '"', "n")
+    result = [
+        label if is_bare and _LITERAL.fullmatch(label) else json.dumps(label, ensure_ascii=False) for label in labels
+    ]
+    return f"[{', '.join(result)}]" if is_list else result[0]
 
 
 def text_under(content: dict[str, Any], column: Column, name: str, line: int) -> str:
-    """The text under a key. Raises DataError for what is none."""
+    """Return the text at the key `column.name`. Raises DataError if the value is missing or not a string."""
     text = content.get(column.name)
     if text is None:
-        raise DataError(
-            f"{column} is null" if column.name in content else no_column(column.name, [*content]), name, line
-        )
+        message = f"{column} is null" if column.name in content else no_column(column.name, [*content])
+        raise IncompleteError(message, name, line, lack="text")
     if type(text) is not str:
         raise DataError(f"{column} must be a string", name, line)
     check_characters(text, column, name, line)
@@ -283,10 +335,8 @@ def text_under(content: dict[str, Any], column: Column, name: str, line: int) ->
 
 
 def check_characters(text: str, column: Column, name: str, line: int) -> None:
-    """Raises DataError for half a surrogate pair, which JSON can write and no file can hold."""
-    if text.isascii():
-        return
+    """Raise DataError for a lone surrogate, which JSON can express, but encodings of files cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise DataError(f"{column} has half a surrogate pair; expected whole characters", name, line) from None
+        raise DataError(f"{column} has a lone surrogate; expected complete characters", name, line) from None

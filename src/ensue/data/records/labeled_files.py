@@ -1,63 +1,59 @@
-"""The files of labeled data, or the lines of a stream, and the format or layout that each of them shows."""
-
-from __future__ import annotations
+"""Files of labeled data or lines of a stream, the detection of their formats, and counts of skipped rows."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from ensue.data.decoding import checked_encoding
-from ensue.data.files import Location, common_format, files_of, one_location
+from ensue.data.files import Data, as_location, common_format, files_of
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.record import sample
 from ensue.data.sources import digest_of
-from ensue.errors import DataError
+from ensue.errors import DataError, IncompleteError
+from ensue.notices import warn_once
 
-Found = TypeVar("Found")
+FormatT = TypeVar("FormatT")
 _SEAM = re.compile(r"\A\s*\]\s*\[")
 """Matches the end of an array and the beginning of the next one."""
 
 
 class LabeledFiles:
-    """The files of a location, one after another, or lines, which can be read once. A single file is opened only once
-    for finding its format and for the first reading.
+    """The files of a location in order, or lines of a stream, which can be read once.
 
-    `paths` are some of the files of the location, by default all. `encoding_of` says the encoding of a file that
-    declares it. `nested`: spans may overlap.
+    A single file is opened only once for detection and the first reading. `paths` are the files to read; by default all
+    files of the location. `encoding_of` is a function from a file and the default encoding to the encoding of the file.
+    With `nested`, spans may overlap. `converted` is a function from the lines of a file to those that are read.
     """
 
     def __init__(
-        self,
-        location: Location | Lines,
-        encoding: str,
-        *,
-        paths: Sequence[Path] | None = None,
-        encoding_of: Callable[[Path, str], str] = lambda path, encoding: encoding,
-        nested: bool = False,
-    ) -> None:
+        self, location: Data | Lines, encoding: str, *, paths: Sequence[Path] | None = None,
+        encoding_of: Callable[[Path, str], str] = lambda path, encoding: encoding, nested: bool = False,
+        converted: Callable[[Lines], Lines] | None = None,
+    ) -> None:  # fmt: skip
         self.encoding, self._nested = checked_encoding(encoding), nested
-        self._encoding_of = encoding_of
+        self._encoding_of, self._converted = encoding_of, converted
         self._waiting: Lines | None = None
         self._first: Lines | None = None
         self.paths: tuple[Path, ...] = ()
         if isinstance(location, Lines):
             self.location, self._waiting = location.name, location
         else:
-            self.location = one_location(location)
+            self.location = as_location(location)
             self.paths = files_of(self.location) if paths is None else tuple(paths)
 
     def __len__(self) -> int:
         return max(1, len(self.paths))
 
     def __iter__(self) -> Iterator[Lines]:
-        """The lines of each file, which may have been looked at but are all still to be read."""
+        """Yield the lines of each file. No line has been consumed, except from a stream that was read partly."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._first = waiting
             yield waiting
             if not self.paths:
-                self._waiting = waiting  # a stream goes on, wherever it was left
+                self._waiting = waiting  # the next iteration continues the stream
             return
         for path in self.paths:
             lines = self._lines(path)
@@ -65,33 +61,36 @@ class LabeledFiles:
             yield lines
 
     def _lines(self, path: Path) -> Lines:
-        return Lines.of(path, encoding=self._encoding_of(path, self.encoding), nested=self._nested)
+        lines = Lines.of(path, encoding=self._encoding_of(path, self.encoding), nested=self._nested)
+        return lines if self._converted is None else self._converted(lines)
 
     def keep(self, lines: Lines) -> None:
-        """Keeps the lines of the only file, which have been looked at, for the next reading."""
+        """Store the lines for the next iteration if there is only one file, so that it is not opened again."""
         if len(self) == 1:
             self._waiting = lines
 
     def formats(
-        self, find: Callable[[Lines, Found | None], Found], name_of: Callable[[Found], str], *, arrays: bool = True
-    ) -> dict[str, Found]:
-        """By the name of each file the format, or the layout, that `find` finds in its lines; `find` is also told that
-        of the first file. With `arrays`, a file may be a JSON array.
+        self, find: Callable[[Lines, FormatT | None], FormatT], name_of: Callable[[FormatT], str], *,
+        arrays: bool = True,
+    ) -> dict[str, FormatT]:  # fmt: skip
+        """Detect the format or layout of each file, and return them by the name of the file.
 
-        A file that is blank does not count, unless it is the only one. Raises DataError for files of two formats.
+        `find` gets the lines of a file, and the result for the first file if it is known. `name_of` returns the name of
+        a format. With `arrays`, files may be JSON arrays. Blank files are ignored, unless there is only one file.
+        Raises DataError if the formats differ.
         """
-        found: dict[str, Found] = {}
+        result: dict[str, FormatT] = {}
         for lines in self:
             if arrays:
                 lines.split_array()
             if len(self) == 1 or not all(is_blank(line) for _, line in sample(lines)):
-                found[lines.name] = find(lines, next(iter(found.values()), None))
-                common_format({name: name_of(each) for name, each in found.items()})
+                result[lines.name] = find(lines, next(iter(result.values()), None))
+                common_format({name: name_of(format) for name, format in result.items()})
             self.keep(lines)
-        return found
+        return result
 
     def check_text(self) -> None:
-        """Raises DataError if there is no character in any file."""
+        """Raise DataError if all files are empty."""
         if not self.paths:
             return
         for lines in self:
@@ -101,12 +100,14 @@ class LabeledFiles:
         raise DataError("the text is empty", self.location)
 
     def no_text(self) -> DataError:
-        """The mistake of files that are all blank."""
+        """Return the error for files that are all blank."""
         return DataError(f"{self.location}: no text in any of {len(self):,} files; all are blank")
 
     def as_one(self, records: Iterable[str], *, are_objects: bool, begins: bool = True) -> Iterator[str]:
-        """The written records of all files as one file: with the byte order mark of the first file, if they are its
-        beginning, and one JSON array for several. Raises DataError if only some of the files are arrays.
+        """Yield the text of one file with the written `records` of all files. JSON arrays are joined to one array.
+
+        `begins` is whether the records are the beginning of the output, which gets the byte order mark of the first
+        file. Raises DataError if only some of the files are arrays.
         """
         if are_objects:
             self._check_arrays()
@@ -131,10 +132,36 @@ class LabeledFiles:
             lines.split_array()
             if number and lines.is_array != is_array:
                 kinds = ("an array of objects", "objects on lines")
-                found, expected = kinds if lines.is_array else kinds[::-1]
-                raise DataError(f"{found}, but {self.paths[0]} has {expected}; predict them one by one", path)
+                result, expected = kinds if lines.is_array else kinds[::-1]
+                raise DataError(f"{result}, but {self.paths[0]} has {expected}; predict them one by one", path)
             is_array = lines.is_array
 
     def fingerprint(self) -> str:
-        """A digest of the bytes of the location's files, in their order."""
+        """Return a digest of the bytes of all files of the location, in order."""
         return digest_of(files_of(self.location))
+
+
+LEAVE_OUT = "--set data.incomplete=skip leaves such rows out"
+
+
+class SkippedRows:
+    """Counts of rows that `data.incomplete = "skip"` leaves out, by what they lack, and the place of the first one."""
+
+    def __init__(self, unit: str = "row") -> None:
+        self.unit, self.first = unit, ""
+        self.lacks: Counter[str] = Counter()
+
+    def add(self, error: IncompleteError) -> None:
+        """Count a skipped row, given the error that describes it."""
+        self.lacks[error.lack] += 1
+        self.first = self.first or error.place
+
+    def warn(self, location: str) -> None:
+        """Print a notice if rows were skipped."""
+        if self.first:
+            warn_once(f"incomplete {location}", f"{self.first}the first of {self}; left out (data.incomplete=skip)")
+
+    def __str__(self) -> str:
+        count = self.lacks.total()
+        lacks = ", ".join(f"{number:,} without a {lack}" for lack, number in self.lacks.items())
+        return f"{count:,} {self.unit}{'s' if count > 1 else ''}: {lacks}"

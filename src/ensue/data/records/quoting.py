@@ -1,35 +1,38 @@
-"""Rows of values as RFC 4180 has them, with line breaks inside quotes, or with semicolons. Fields stay as written.
+"""Rows of quoted fields (RFC 4180), separated by commas, semicolons or tabs. Quoted fields may contain line ends.
 
-A quote counts only where a field begins with one; elsewhere it is a character like any other.
+Only a quote at the beginning of a field opens a quoted field; elsewhere a quote is an ordinary character.
 """
 
-from __future__ import annotations
-
 import re
+from ast import literal_eval
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 from ensue.data.decoding import MAX_CHARACTERS
 from ensue.data.records.record import Record, is_empty, records, without_end
 from ensue.errors import DataError
+from ensue.parsing import parse_json
 
-_ROWS_TO_LOOK_AT = 100
-DELIMITERS = {",": "comma", ";": "semicolon"}
+_NUM_SAMPLE_ROWS = 100
+_MAX_LIST_CHARACTERS = 10_000
+"""The maximum length of a field with a list."""
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 _ANNOUNCED = re.compile(r'"?sep=([,;\t])"?\s*', re.IGNORECASE)
 _TO_CLOSING_QUOTE = re.compile(r'[^"]*+(?:""[^"]*+)*+')
 _TO_BE_QUOTED = {delimiter: re.compile(f'["\r\n{delimiter}]') for delimiter in DELIMITERS}
 
 
 def quoted_rows(lines: Iterable[Record], name: str, delimiter: str) -> Iterator[tuple[Record, list[str]]]:
-    """Records with their fields as written, with quotes. Joined by the delimiter, they are the record without its line
-    end.
+    """Yield the records of a table, with their fields as written, including quotes.
 
-    Empty lines between records are passed over, those inside quotes are not. Raises DataError for a quote that is not
-    closed (naming the line where it opens) and for text behind a closing quote.
+    The fields, joined by the delimiter, are the record without its line end. Empty lines between records belong to the
+    next record. Raises DataError for an unclosed quote (with the line where it opens), and for text after a closing
+    quote.
     """
     passed: list[str] = []  # empty lines
-    read: list[Record] = []  # the lines of a record that is not complete
+    read: list[Record] = []  # the lines of an incomplete record
     row = _Row(name, delimiter)
     for line in lines:
         if not read and is_empty(line.text):
@@ -37,58 +40,68 @@ def quoted_rows(lines: Iterable[Record], name: str, delimiter: str) -> Iterator[
             continue
         read.append(line)
         if row.is_complete_with(line):
-            yield Record(read[0].line, "".join(part.text for part in read), "".join(passed)), row.fields
+            yield Record(read[0].line, "".join(record.text for record in read), "".join(passed)), row.fields
             passed, read, row = [], [], _Row(name, delimiter)
     if read:
         raise row.unclosed()
 
 
 def unquoted(field: str) -> str:
-    """The value of a field as it is written, without its quotes."""
+    """Return the value of a written field: without quotes, if it is quoted."""
     return field[1:-1].replace('""', '"') if field.startswith('"') else field
 
 
 def quoted(value: str, delimiter: str) -> str:
-    """The value as a field, in quotes only if it needs them."""
+    """Return the written field of a value, which is quoted only if necessary."""
     return '"' + value.replace('"', '""') + '"' if _TO_BE_QUOTED[delimiter].search(value) else value
 
 
+def list_in(field: str) -> list[Any] | None:
+    """Return the strings and numbers of a list such as ["a", "b"] or ['a', 'b'] in a field; None for others."""
+    if (field[:1], field[-1:]) != ("[", "]") or len(field) > _MAX_LIST_CHARACTERS:
+        return None
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        value = parse_json(field) if "\\" in field else literal_eval(field)
+        return value if isinstance(value, list) and all(isinstance(entry, str | int) for entry in value) else None
+    return None
+
+
 def announced_delimiter(line: str) -> str:
-    """The delimiter that a first line such as `sep=;` names, as Excel writes and reads it; "" for another line."""
-    found = _ANNOUNCED.fullmatch(line)
-    return found[1] if found else ""
+    """Return the delimiter in a line such as `sep=;`, which Excel writes at the beginning; "" for other lines."""
+    result = _ANNOUNCED.fullmatch(line)
+    return result[1] if result else ""
 
 
-def seen_delimiter(lines: Iterable[tuple[int, str]], name: str) -> str:
-    """The announced delimiter, or that with which most first rows have as many fields as the first; else a comma."""
+def detect_delimiter(lines: Iterable[tuple[int, str]], name: str) -> str:
+    """Return the announced delimiter, or the delimiter with the most rows of the width of the first; "," by default."""
     lines = list(lines)
     if lines and (announced := announced_delimiter(lines[0][1])):
         return announced
-    return max(DELIMITERS, key=lambda delimiter: _agreement(lines, name, delimiter))
+    return max(DELIMITERS, key=lambda delimiter: _share_of_equal_width(lines, name, delimiter))
 
 
 def looks_delimited(lines: Iterable[tuple[int, str]], name: str) -> bool:
-    """Whether there are several rows, all with as many fields, which are more than one."""
+    """Return whether there are several rows that have the same number of fields, which is at least two."""
     lines = list(lines)
-    return len(lines) > 1 and any(_agreement(lines, name, delimiter) == 1 for delimiter in DELIMITERS)
+    return len(lines) > 1 and any(_share_of_equal_width(lines, name, delimiter) == 1 for delimiter in DELIMITERS)
 
 
-def _agreement(lines: list[tuple[int, str]], name: str, delimiter: str) -> float:
-    """The share of the rows that have as many fields as the first; 0 where that has one."""
+def _share_of_equal_width(lines: list[tuple[int, str]], name: str, delimiter: str) -> float:
+    """Return the share of rows with the same number of fields as the first row; 0 if the first row has one field."""
     widths: list[int] = []
     with suppress(DataError):  # the sample may end inside quotes
         rows = quoted_rows(records(lines, name, empty=True), name, delimiter)
-        widths.extend(len(fields) for _, fields in islice(rows, _ROWS_TO_LOOK_AT))
+        widths.extend(len(fields) for _, fields in islice(rows, _NUM_SAMPLE_ROWS))
     return widths.count(widths[0]) / len(widths) if widths and widths[0] > 1 else 0.0
 
 
 class _Row:
-    """The fields of one record, taken from it line by line."""
+    """A record that is read line by line."""
 
     def __init__(self, name: str, delimiter: str) -> None:
         self.name, self.delimiter = name, delimiter
         self.fields: list[str] = []
-        self._inside: list[str] = []  # the parts of a field whose quote is open
+        self._inside: list[str] = []  # the text of a field whose quote is open
         self._opened = 0
         self._size = 0
 
@@ -106,7 +119,7 @@ class _Row:
         position: int | None = 0
         while position is not None and position <= len(body):
             if self._inside:
-                position = self._rest_of_quoted(line, body, position)
+                position = self._read_quoted(line, body, position)
             elif body.startswith('"', position):
                 self._inside, self._opened = ['"'], line.line
                 position += 1
@@ -117,8 +130,7 @@ class _Row:
                 position = stop + 1
         return position is not None
 
-    def _rest_of_quoted(self, line: Record, body: str, position: int) -> int | None:
-        """The place behind the field and its delimiter; None if it goes on in the next line."""
+    def _read_quoted(self, line: Record, body: str, position: int) -> int | None:
         match = _TO_CLOSING_QUOTE.match(line.text, position)
         assert match is not None  # it also matches nothing
         stop = match.end() + 1
@@ -128,9 +140,8 @@ class _Row:
         self.fields.append("".join(self._inside))
         self._inside = []
         if stop < len(body) and body[stop] != self.delimiter:
-            found = body[stop : stop + 10]
-            expected = f"expected a {DELIMITERS[self.delimiter]} behind the closing quote"
-            raise DataError(f"{expected}, found {found!r}", self.name, line.line)
+            expected = f"expected a {DELIMITERS[self.delimiter]} after the closing quote"
+            raise DataError(f"{expected}, found {body[stop : stop + 10]!r}", self.name, line.line)
         return stop + 1
 
     def unclosed(self, where: str = "") -> DataError:

@@ -1,27 +1,25 @@
-"""Records: the lines of a file that hold data, with their numbers and the lines skipped before them; their columns.
-
-This file knows no format. A NUL character is refused here, since no text has one.
-"""
-
-from __future__ import annotations
+"""Records, which are lines of a file with data, their columns, and the abstract base class of their formats."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from textwrap import shorten
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
+from unicodedata import normalize
 
-from ensue.data.json_array import parted
+from ensue.data.json_array import divide
 from ensue.data.lines import Lines, is_blank
 from ensue.errors import DataError, nearest
 from ensue.stored import Count
 
 SAMPLE_ROWS = 1000
 SAMPLE_CHARACTERS = 1 << 22
-"""The most rows, and characters, from which a format is recognized."""
+"""The maximum numbers of rows and characters from which a format is detected."""
 
 
 class Record(NamedTuple):
-    """A record with its line end, the number (from 1) of the line where it begins, and the lines skipped before it."""
+    """A record with its line end, the number of its first line (from 1), and the skipped text before it."""
 
     line: int
     text: str
@@ -29,17 +27,17 @@ class Record(NamedTuple):
 
 
 def sample(lines: Lines, count: int = SAMPLE_ROWS) -> list[tuple[int, str]]:
-    """The first lines with their numbers: `count` of them, or fewer if they are long. They can still be read."""
-    few = 16
-    while few < count and len(head := lines.numbered_head(few)) == few:
+    """Return the first `count` lines, or fewer if they are long, with their numbers. No line is consumed."""
+    size = 16  # doubled until the lines have enough characters
+    while size < count and len(head := lines.numbered_head(size)) == size:
         if sum(len(line) for _, line in head) > SAMPLE_CHARACTERS:
             return head
-        few *= 2
-    return lines.numbered_head(min(few, count))
+        size *= 2
+    return lines.numbered_head(min(size, count))
 
 
 def records(lines: Iterable[tuple[int, str]], name: str, *, empty: bool = False) -> Iterator[Record]:
-    """A record for each line; lines without anything are kept in `before` of the next, or are records if `empty`.
+    """Yield a record for each line. Empty lines are records if `empty`; otherwise they belong to the next record.
 
     Raises DataError for a NUL character.
     """
@@ -55,10 +53,10 @@ def records(lines: Iterable[tuple[int, str]], name: str, *, empty: bool = False)
 
 
 def json_records(lines: Iterable[tuple[int, str]], *, is_array: bool) -> Iterator[Record]:
-    """A record for each line that is not blank, or for each value of an array whose parts these are."""
+    """Yield a record for each line that is not blank, or for each value of an array (`array_chunks`)."""
     passed: list[str] = []
     for number, line in lines:
-        before, text = parted(line) if is_array else ("", line)
+        before, text = divide(line) if is_array else ("", line)
         passed.append(before)
         if is_blank(text):
             passed.append(text)
@@ -68,22 +66,23 @@ def json_records(lines: Iterable[tuple[int, str]], *, is_array: bool) -> Iterato
 
 
 def is_empty(line: str) -> bool:
-    """Whether a line is empty or has only blanks. Tabs count, since they separate empty fields."""
+    """Return whether a line has only blanks and line ends. A line with tabs is not empty: it has empty fields."""
     return not line.strip(" \r\n")
 
 
 def without_end(text: str) -> tuple[str, str]:
-    """A record and its line end (`\\n`, `\\r\\n` or nothing)."""
+    """Split a record into its text and its line end (`\\n`, `\\r\\n` or "")."""
     body = text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
     return body, text[len(body) :]
 
 
-LONGEST_NAME = 40
-_MOST_NAMES = 12
+MAX_NAME_CHARACTERS = 40
+"""The maximum length of the name of a column in a header."""
+_MAX_NAMES_SHOWN = 12
 
 
 class Column(NamedTuple):
-    """A column of a table: its number (from 1) and its name, if there is a header; or a JSON key (number 0)."""
+    """A column of a table, with its number (from 1) and its name in the header, or a JSON key (number 0)."""
 
     number: Count
     name: str = ""
@@ -95,9 +94,9 @@ class Column(NamedTuple):
 
 
 def first_columns(rows: Sequence[Sequence[str]], file: str, *, header: bool, has_keys: bool) -> list[Column]:
-    """The columns of a table by its first row: names if it is a header, keys if the rows have keys.
+    """Return the columns of a table, given its first rows. The first row may be a header or keys.
 
-    Raises DataError for `file` without rows.
+    Raises DataError if there are no rows.
     """
     if not rows:
         raise DataError("no rows", file)
@@ -106,8 +105,11 @@ def first_columns(rows: Sequence[Sequence[str]], file: str, *, header: bool, has
     return [Column(place, name.strip() if header else "") for place, name in enumerate(rows[0], 1)]
 
 
-def group_and_others(columns: Sequence[Column], name: str, file: str) -> tuple[Column | None, list[Column]]:
-    """The column of that name, or number (None for no name), and the others. Raises DataError if it is not one."""
+def split_group(columns: Sequence[Column], name: str, file: str) -> tuple[Column | None, list[Column]]:
+    """Return the column of groups and the other columns. Without a `name`, there is no column of groups.
+
+    Raises DataError if no column has this name.
+    """
     if not name:
         return None, list(columns)
     column = named_column(columns, name, file)
@@ -116,7 +118,7 @@ def group_and_others(columns: Sequence[Column], name: str, file: str) -> tuple[C
 
 
 def named_column(columns: Sequence[Column], name: str, file: str) -> Column:
-    """The column of that name, or number. Raises DataError for `file` where there is none."""
+    """Return the column with a name or number. Raises DataError if `file` has no such column."""
     names = [column.name for column in columns]
     numbers = [str(column.number) for column in columns if column.number]
     for known in (names, numbers):
@@ -128,18 +130,20 @@ def named_column(columns: Sequence[Column], name: str, file: str) -> Column:
 
 
 def no_column(name: str, known: Sequence[str]) -> str:
-    """The message for a column that is missing, with the nearest name or all names."""
-    shown = [shorten(other, LONGEST_NAME, placeholder="...") for other in known]
-    there = ", ".join(f'"{other}"' for other in shown[:_MOST_NAMES]) + (", ..." if len(shown) > _MOST_NAMES else "")
+    """Return the error message for a missing column, with a similar name or all names."""
+    shown = [shorten(other, MAX_NAME_CHARACTERS, placeholder="...") for other in known]
+    there = ", ".join(f'"{other}"' for other in shown[:_MAX_NAMES_SHOWN]) + (
+        ", ..." if len(shown) > _MAX_NAMES_SHOWN else ""
+    )
     return f'no "{name}"' + (nearest(name, shown) or f"; there are {there}")
 
 
 def distinct_columns(
     read: Iterable[Column], columns: Sequence[Column], chosen: Sequence[str], file: str
 ) -> tuple[Column, ...]:
-    """The columns that are read. One whose name is that of another, too, is known by its number alone.
+    """Return the columns to read, without names that occur twice, since such columns are identified by their numbers.
 
-    Raises DataError for `file` if such a column is not among the `chosen` numbers.
+    Raises DataError if a column has the name of another column, and the user has not `chosen` it by its number.
     """
     columns_read = []
     for column in read:
@@ -152,10 +156,74 @@ def distinct_columns(
 
 
 def simplified(name: str) -> str:
-    """The name of a column for comparisons: casefolded letters and digits, and `#`."""
-    return re.sub(r"[^\w#]|_", "", name.casefold())
+    """Normalize the name of a column for comparison: keep letters, digits and `#`, and ignore case."""
+    return re.sub(r"[^\w#]|_", "", normalize("NFC", name).casefold())
 
 
 def columns_counted(count: int) -> str:
-    """`1 column`, `2 columns`."""
+    """Return `1 column`, `2 columns`, ..."""
     return f"{count} column" + ("s" if count != 1 else "")
+
+
+LABEL, PROBABILITY = "label", "probability"
+"""The names of the columns or keys that are added for predicted labels and their probabilities."""
+
+
+class Row(NamedTuple):
+    """A record and its values: written fields, or a JSON object."""
+
+    record: Record
+    values: Any
+
+
+class Answer(NamedTuple):
+    """Labels to write to a record, and their probabilities."""
+
+    column: Column | None
+    """The column of the labels; None to add a column."""
+    labels: Sequence[str]
+    probabilities: Sequence[float] = ()
+    separator: str = ""
+    """The separator of several labels in one field."""
+    header: bool = False
+    """Whether the table has a header, which gets the names of new columns."""
+
+
+class Reader(ABC):
+    """A format of records. Instances have no mutable state."""
+
+    name: str
+    has_keys = False
+    """Whether values are at keys. Otherwise they are in numbered columns, which have names if there is a header."""
+    is_lenient = False
+    """Whether missing texts are read as empty texts instead of raising an error."""
+
+    @abstractmethod
+    def first(self, lines: Lines) -> list[list[str]]:
+        """Return the keys, if there are any, and the values of the first records, without consuming lines."""
+
+    @abstractmethod
+    def read(self, lines: Lines, *, header: bool, needed: Sequence[Column]) -> Iterator[Row]:
+        """Yield the records in constant memory. Raises DataError (file:line) for an invalid record."""
+
+    @abstractmethod
+    def at(self, values: Any, column: Column) -> Any:
+        """Return the value in a column; None if it is missing."""
+
+    @abstractmethod
+    def text(self, values: Any, column: Column, name: str, line: int, *, numbers: bool = False) -> str:
+        """Return the text in a column; with `numbers`, also the text of a number. Raises DataError for other values."""
+
+    @abstractmethod
+    def written(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
+        """Return the text of a record in which an answer replaces its `labels`. New values are added at the end."""
+
+    def lenient(self) -> Self:
+        """Return a copy of this reader that reads missing texts as empty texts."""
+        result = copy(self)
+        result.is_lenient = True
+        return result
+
+    def flat(self) -> "Reader":
+        """Return a reader that flattens inner objects of texts."""
+        return self

@@ -1,59 +1,70 @@
-"""Tables: rows of fields between tabs, commas or semicolons. Formats know the meaning of the columns."""
+"""Readers of tables whose fields are separated by tabs, commas or semicolons."""
 
-from __future__ import annotations
-
+import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 
 from ensue.data.lines import Lines, checked_width
-from ensue.data.records.quoting import announced_delimiter, quoted, quoted_rows, unquoted
-from ensue.data.records.reader import LABEL, PROBABILITY, Answer, Reader, Row
-from ensue.data.records.record import SAMPLE_ROWS, Column, Record, columns_counted, records, sample, without_end
+from ensue.data.records.quoting import announced_delimiter, list_in, quoted, quoted_rows, unquoted
+from ensue.data.records.record import (
+    LABEL,
+    PROBABILITY,
+    SAMPLE_ROWS,
+    Answer,
+    Column,
+    Reader,
+    Record,
+    Row,
+    columns_counted,
+    records,
+    sample,
+    without_end,
+)
 from ensue.errors import DataError
 
 _SEPARATORS = re.compile(r" *[\t\r\n][ \t\r\n]*")
 
 
-def one_field(value: str) -> str:
-    """A value as it can stand between tabs: a blank for tabs and line ends with the blanks around them."""
+def as_field(value: str) -> str:
+    """Replace tabs and line ends in a value by blanks, so that it can be a field between tabs."""
     return _SEPARATORS.sub(" ", value)
 
 
 class Dialect(Reader):
-    """How the fields of a row are written."""
+    """A format of tables with a delimiter and possibly quoting."""
 
     delimiter: str
     sample_lines = SAMPLE_ROWS
 
     @abstractmethod
     def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        """The records with their fields; joined by the delimiter they are the record without its line end."""
+        """Yield the records and their written fields, which are the record without its line end, split."""
 
     @abstractmethod
     def value(self, field: str) -> str:
-        """The value of a field."""
+        """Return the value of a written field."""
 
     @abstractmethod
     def field(self, value: str) -> str:
-        """A value as a field."""
+        """Return the written field of a value."""
 
     def first(self, lines: Lines) -> list[list[str]]:
-        """The values of the first rows. Raises DataError if the first cannot be read."""
+        """Return the values of the first rows. Raises DataError for an invalid first row."""
         rows: list[list[str]] = []
         try:
             for row in islice(self.rows_of_file(sample(lines, self.sample_lines), lines.name), SAMPLE_ROWS):
                 rows.append([self.value(field) for field in row.values])
-        except DataError:  # the sample may end inside quotes; reading will raise the real mistake
+        except DataError:  # the sample may end inside quotes; reading raises other errors later
             if not rows:
                 raise
         return rows
 
     def read(self, lines: Lines, *, header: bool, needed: Sequence[Column]) -> Iterator[Row]:
-        """The rows below the header, which stands in `before` of the first of them.
+        """Yield the rows below the header.
 
-        Raises DataError (file:line) for a row without the columns `needed`, or of another width than the first.
+        Raises DataError (file:line) if a column in `needed` is missing, or if a row has another width than the first.
         """
         rows = self.rows_of_file(lines, lines.name)
         first = next(rows, None)
@@ -64,14 +75,16 @@ class Dialect(Reader):
         if missing := next((column for column in needed if column.number > width), None):
             raise DataError(f"{columns_counted(width)}; expected {missing}", lines.name, first.record.line)
         for record, fields in rows if header else chain([first], rows):
+            if len(fields) < width and self.is_lenient:
+                fields.extend([""] * (width - len(fields)))
             if len(fields) != width:
-                found = f"{columns_counted(len(fields))}; expected {width} as in line {first.record.line}"
-                raise DataError(found, lines.name, record.line)
+                problem = f"{columns_counted(len(fields))}; expected {width} as in line {first.record.line}"
+                raise DataError(problem, lines.name, record.line)
             yield Row(record._replace(before=before + record.before) if before else record, fields)
             before = ""
 
     def rows_of_file(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        """The rows of a file. A first line that only announces the delimiter stands in `before` of the first row."""
+        """Yield the rows of a file, without a first line that announces the delimiter."""
         rows = self.rows(lines, name)
         first = next(rows, None)
         if first is not None and announced_delimiter(first.record.text):
@@ -87,30 +100,37 @@ class Dialect(Reader):
     def text(self, values: list[str], column: Column, name: str, line: int, *, numbers: bool = False) -> str:
         return self.value(values[column.number - 1])
 
-    def written(self, record: Record, own: Sequence[str], answer: Answer) -> str:
-        """The labels in their column, or like the probabilities in one at the end, which also the header gets. The
-        fields stay as they are written where they say the same.
+    def written(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
+        """Return the text of the record with the labels in their column or a new one, and probabilities in a new one.
+
+        The names of new columns are added to the header. Other fields do not change.
         """
         separator = answer.separator or ","
-        labels, shown = self.field(separator.join(answer.labels)), [f"{each:.4f}" for each in answer.probabilities]
-        added = {PROBABILITY: separator.join(shown)} if shown else {}
+        probabilities = [f"{probability:.4f}" for probability in answer.probabilities]
+        added = {PROBABILITY: self.field(separator.join(probabilities))} if probabilities else {}
         fields = next(self.rows(Lines([record.text], ""), "")).values
+        old = self.at(fields, answer.column) if answer.column else ""
+        value = (
+            json.dumps([*answer.labels], ensure_ascii=False)
+            if list_in(old) is not None
+            else separator.join(answer.labels)
+        )
+        new_labels = self.field(value)
         if answer.column is None:
-            added = {LABEL: labels, **added}
-        elif tuple(own) != tuple(answer.labels):
-            fields[answer.column.number - 1] = labels
+            added = {LABEL: new_labels, **added}
+        elif tuple(labels) != tuple(answer.labels):
+            fields[answer.column.number - 1] = new_labels
         _, end = without_end(record.text)
-        before = self._extended(record.before, added) if answer.header else record.before
+        before = self._extend_header(record.before, added) if answer.header else record.before
         return before + self.delimiter.join([*fields, *added.values()]) + end
 
-    def _extended(self, before: str, names: Iterable[str]) -> str:
-        """The header, if it is there, with these names at its end."""
+    def _extend_header(self, before: str, names: Iterable[str]) -> str:
         header = before.rstrip(" \r\n")
         return self.delimiter.join([header, *names]) + before[len(header) :] if header else before
 
 
 class TabSeparated(Dialect):
-    """Quotes are characters like any other, so a field holds neither tab nor line break."""
+    """Tab-separated values without quoting."""
 
     name = "tsv"
     delimiter = "\t"
@@ -122,21 +142,18 @@ class TabSeparated(Dialect):
         return field
 
     def field(self, value: str) -> str:
-        return one_field(value)
+        return as_field(value)
 
 
 class CommaSeparated(Dialect):
-    """Values separated by commas as RFC 4180 has them."""
+    """Comma-separated values (RFC 4180)."""
 
     name = "csv"
     delimiter = ","
-    sample_lines = 16 * SAMPLE_ROWS  # a record may have many
+    sample_lines = 16 * SAMPLE_ROWS  # a record may have several lines
 
     def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        return (
-            Row(record, fields)
-            for record, fields in quoted_rows(records(lines, name, empty=True), name, self.delimiter)
-        )
+        return starmap(Row, quoted_rows(records(lines, name, empty=True), name, self.delimiter))
 
     def value(self, field: str) -> str:
         return unquoted(field)
@@ -146,7 +163,7 @@ class CommaSeparated(Dialect):
 
 
 class SemicolonSeparated(CommaSeparated):
-    """Values separated by semicolons, as spreadsheets write them in countries whose numbers have commas."""
+    """Semicolon-separated values, as spreadsheets write them in locales with decimal commas."""
 
     name = "csv-semicolon"
     delimiter = ";"

@@ -1,1 +1,1 @@
-"""Sentences with a label for each word: read from the usual formats, and written back with other labels."""
+"""Readers of sentences with a label for each word, which can write the sentences back with other labels."""

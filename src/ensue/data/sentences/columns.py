@@ -1,109 +1,102 @@
-"""One word a line with any number of columns, and a blank line after each sentence, as in CoNLL's shared tasks.
+"""The format of CoNLL's shared tasks: one word per line with several columns, and a blank line after each sentence.
 
-Columns are named by their numbers: "1" to the number there are, and "last". No line is a comment, since "#" may be a
-word; `-DOCSTART-` lines begin a document and are kept when writing.
+The names of columns are their numbers from "1", and "last". Written files keep comments (`RowLayout`) and `-DOCSTART-`
+lines, which begin a document.
 """
 
-from __future__ import annotations
-
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ensue.data.detection.signs import DOCUMENT_START
-from ensue.data.lines import Lines, Paragraph, checked_width, is_blank, paragraphs
+from ensue.data.lines import Lines, Paragraph, checked_width, paragraphs
+from ensue.data.row_layout import FIELD, RowLayout, opens_document
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, checked_label, missing_column
 from ensue.errors import DataError
 
-_FIELD = re.compile(r"[^ \t]+")
+_NUM_SAMPLE_LINES = 1000
+_NO_ROWS = RowLayout(1, 1, has_tabs=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnLines(SourceLines):
-    """The lines of a sentence of `width` columns, which tabs separate if `has_tabs`, or else runs of blanks."""
+    """The lines of a sentence, and the layout of its rows."""
 
-    has_tabs: bool = False
-    width: int = 1
+    layout: RowLayout = _NO_ROWS
 
 
 class Columns(Format):
-    """Reads with the words in column `words`. A file has tabs for separators if its first row has one."""
+    """The format of sentences in columns, separated by tabs if the first row has a tab, otherwise by blanks."""
 
     name = "columns"
     default_words = "1"
     default_column = "last"
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
-        """Raises DataError for a row with more or fewer columns than the first one."""
-        layout: _Layout | None = None
-        document, seen = 0, False
-        for paragraph in paragraphs(lines, _opens_document):
-            document += seen and any(map(_opens_document, paragraph.lines))
-            seen = True
-            numbered = [(n, line) for n, line in enumerate(paragraph.lines, paragraph.first) if _is_row(line)]
-            layout = layout or _Layout.of(numbered[0], lines.name)
+        """Yield the sentences. Raises DataError for a row with another number of columns than the first row."""
+        layout = RowLayout.of(lines.numbered_head(_NUM_SAMPLE_LINES)) or _NO_ROWS
+        checked_width(layout.width, lines.name, layout.line)
+        document, is_first = 0, True
+        for paragraph in paragraphs(lines, lambda line: opens_document(line) or layout.is_comment(line)):
+            document += not is_first and any(map(opens_document, paragraph.lines))
+            is_first = False
+            numbered = [(n, line) for n, line in enumerate(paragraph.lines, paragraph.first) if layout.is_row(line)]
             yield self._sentence(numbered, paragraph, layout, lines.name, document)
 
     def _sentence(
-        self, rows: list[tuple[int, str]], paragraph: Paragraph, layout: _Layout, name: str, document: int
+        self, rows: list[tuple[int, str]], paragraph: Paragraph, layout: RowLayout, name: str, document: int
     ) -> Sentence:
-        source = ColumnLines(name, "".join(paragraph.lines), layout.has_tabs, layout.width)
+        source = ColumnLines(name, "".join(paragraph.lines), layout)
         place = _place(self.words, layout.width)
         if place is None:
             raise DataError(missing_column(self.words, list(_ColumnView([], layout.width))), name, rows[0][0])
-        view = _ColumnView([layout.fields(number, line, name) for number, line in rows], layout.width)
+        view = _ColumnView([self._fields(layout, number, line, name) for number, line in rows], layout.width)
         return Sentence(tuple([fields[place] for fields in view.rows]), view, rows[0][0], source, document)
 
-    def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """Replaces a column that exists. For any other number, and for "last" in a file of words alone, it appends one.
+    def _fields(self, layout: RowLayout, number: int, line: str, name: str) -> list[str]:
+        fields = layout.fields(line)
+        if len(fields) < layout.width and self.is_lenient:
+            fields += [""] * (layout.width - len(fields))
+        if len(fields) != layout.width:
+            separator = "tabs" if layout.has_tabs else "blanks"
+            expected = f"expected {layout.width} columns separated by {separator} as in line {layout.line}"
+            raise DataError(f"{expected}, found {len(fields)}", name, number)
+        return fields
 
-        Raises DataError for a label that is empty or has a separator in it.
+    def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
+        """Return the text with other values in a column. A missing column is appended, as is "last" in a file of words.
+
+        Raises DataError for a label that is empty or has a separator.
         """
         source = sentence.source
         assert isinstance(source, ColumnLines)
         name = column or self.default_column
-        place = None if source.width == 1 and name == "last" else _place(name, source.width)
-        has_blanks = source.width > 1 and not source.has_tabs
+        layout = source.layout
+        place = None if layout.width == 1 and name == "last" else _place(name, layout.width)
+        has_blanks = layout.width > 1 and not layout.has_tabs
         forbidden = " \t\r\n" if has_blanks else "\t\r\n"
         left = iter([checked_label(label, forbidden, sentence) for label in labels])
         lines = source.text.split("\n")
-        written = [_with_field(line, place, next(left), source) if _is_row(line) else line for line in lines]
+        written = [_replace_field(line, place, next(left), layout) if layout.is_row(line) else line for line in lines]
         assert next(left, None) is None, "more labels than words"
         return "\n".join(written)
 
+    def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
+        for place, column in enumerate(columns):
+            text, source = self.write(sentence, [row[place] for row in rows], column), sentence.source
+            assert isinstance(source, ColumnLines)
+            width = source.layout.width + (_place(column, source.layout.width) is None)
+            wider = replace(source, text=text, layout=replace(source.layout, width=width))
+            sentence = replace(sentence, source=wider)
+        return sentence.source.text
+
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
-        """The labels in a column, by default in the last one. Raises DataError if the words are the only column."""
+        """Return the labels in a column, by default the last one. Raises DataError if the file has only words."""
         if column is None and len(sentence.columns) == 1:
             raise sentence.error("no labels: the file has one column, that of the words")
         return sentence.column(column or self.default_column)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The form of all rows, by the first row of a file."""
-
-    line: int
-    width: int
-    has_tabs: bool
-
-    @classmethod
-    def of(cls, row: tuple[int, str], name: str) -> _Layout:
-        number, line = row
-        has_tabs = "\t" in line
-        return cls(number, checked_width(len(_fields(line, has_tabs)), name, number), has_tabs)
-
-    def fields(self, number: int, line: str, name: str) -> list[str]:
-        """The columns of a row. Raises DataError unless there are as many as in the first one."""
-        fields = _fields(line, self.has_tabs)
-        if len(fields) != self.width:
-            separator = "tabs" if self.has_tabs else "blanks"
-            expected = f"expected {self.width} columns separated by {separator} as in line {self.line}"
-            raise DataError(f"{expected}, found {len(fields)}", name, number)
-        return fields
-
-
 class _ColumnView(Mapping[str, tuple[str, ...]]):
-    """The columns of a sentence, by the fields of its rows."""
+    """The columns of rows by name."""
 
     __slots__ = ("rows", "width")
 
@@ -124,32 +117,17 @@ class _ColumnView(Mapping[str, tuple[str, ...]]):
 
 
 def _place(name: str, width: int) -> int | None:
-    """The column's place, from 0; None if there is no such column."""
     number = width if name == "last" else int(name) if name.isascii() and name.isdecimal() else 0
     return number - 1 if 1 <= number <= width else None
 
 
-def _opens_document(line: str) -> bool:
-    return line.startswith(DOCUMENT_START) and line[len(DOCUMENT_START) :][:1] in {"", " ", "\t", "\r", "\n"}
-
-
-def _is_row(line: str) -> bool:
-    return not is_blank(line) and not _opens_document(line)
-
-
-def _fields(line: str, has_tabs: bool) -> list[str]:
-    content = line.removesuffix("\n").removesuffix("\r")
-    return content.split("\t") if has_tabs else _FIELD.findall(content)
-
-
-def _with_field(line: str, place: int | None, label: str, source: ColumnLines) -> str:
-    """The row with the label in the column at `place`, or in a new one for None."""
+def _replace_field(line: str, place: int | None, label: str, layout: RowLayout) -> str:
     content = line.removesuffix("\r")
     end = line[len(content) :]
-    if source.has_tabs:
+    if layout.has_tabs:
         fields = content.split("\t")
         return "\t".join([*fields, label] if place is None else [*fields[:place], label, *fields[place + 1 :]]) + end
-    spans = [match.span() for match in _FIELD.finditer(content)]
+    spans = [match.span() for match in FIELD.finditer(content)]
     if place is not None:
         return content[: spans[place][0]] + label + content[spans[place][1] :] + end
     separator = content[spans[-2][1] : spans[-1][0]] if len(spans) > 1 else "\t"

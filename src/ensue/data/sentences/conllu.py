@@ -1,17 +1,16 @@
-"""CoNLL-U: ten columns of words, with comments, multiword tokens (`3-4`) and empty nodes (`8.1`), which are no words.
+"""The format CoNLL-U: ten columns, with comments, multiword tokens (`3-4`) and empty nodes (`8.1`).
 
-https://universaldependencies.org/format.html. Columns are named "form" to "misc"; "feats.Case" and "misc.NER" are the
-values of one key, "_" where a word has none. Trees are not checked.
+https://universaldependencies.org/format.html. Columns are named "form" to "misc". The column "feats.Case" has the
+values of the key Case in FEATS ("_" for words without this key), and "misc.NER" those of NER in MISC. Trees are not
+checked.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
-from ensue.data.lines import Lines, is_blank, paragraphs
+from ensue.data.lines import Lines, is_blank, paragraphs, without_line_end
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, checked_label, joined, missing_column
 from ensue.errors import DataError
 
@@ -24,7 +23,7 @@ _NEW_DOCUMENT = re.compile(r"#\s*newdoc(?!\S)")
 
 
 class Conllu(Format):
-    """Reads with the words in `words`: "form" or another of the columns."""
+    """The format CoNLL-U, which reads words from a column, by default "form"."""
 
     name = "conllu"
     default_words = "form"
@@ -32,17 +31,16 @@ class Conllu(Format):
     names = NAMES
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
-        """Raises DataError for a row without ten columns, without a form, or with an id that does not follow the one
-        before.
+        """Yield the sentences; a comment `# newdoc` begins a document.
 
-        A comment `# newdoc`, with or without an id, begins a document.
+        Raises DataError for a row without ten columns or a form, and for an id out of order.
         """
         if self.words not in NAMES:
             raise DataError(missing_column(self.words, NAMES), lines.name)
-        document, seen = 0, False
+        document, is_first = 0, True
         for paragraph in paragraphs(lines, _is_comment):
-            document += seen and any(map(_NEW_DOCUMENT.match, paragraph.lines))
-            seen = True
+            document += not is_first and any(map(_NEW_DOCUMENT.match, paragraph.lines))
+            is_first = False
             ids, line = _Ids(), 0
             words: list[list[str]] = []
             for number, row in enumerate(paragraph.lines, paragraph.first):
@@ -61,9 +59,9 @@ class Conllu(Format):
             yield Sentence(view[self.words], view, line, source, document)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """The text with the column, or a key of FEATS or MISC, replaced for each word; "_" removes a key.
+        """Return the text with other values in a column, or at a key of FEATS or MISC, where "_" removes the key.
 
-        Raises DataError for a column that does not exist, and for a label that is empty or has a separator in it.
+        Raises DataError for a missing column, and for a label that is empty or has a separator.
         """
         name = column or self.default_column
         place, key = _place_and_key(name)
@@ -78,33 +76,31 @@ class Conllu(Format):
                 content = fields[place].removesuffix("\r")
                 end = fields[place][len(content) :]
                 label = next(left)
-                fields[place] = (
-                    _with_key(content, key, label, is_sorted=name.startswith("feats")) if key else label
-                ) + end
+                value = _replace_key(content, key, label, is_sorted=name.startswith("feats")) if key else label
+                fields[place] = value + end
                 lines[index] = "\t".join(fields)
         assert next(left, None) is None, "more labels than words"
         return "\n".join(lines)
 
     def surface(self, sentence: Sentence) -> Surface:
-        """The text by the forms and `SpaceAfter=No`. A multiword token is in it as it is written. If its words spell it
-        (`do|n't`), they divide it; if not (`du`: de, le), the place of each word is the whole token.
+        """Return the text, which is determined by the forms and `SpaceAfter=No`.
+
+        If the words of a multiword token spell it (`do|n't`), they divide its offsets. Otherwise all words of the token
+        (`du`: de, le) have the offsets of the token.
         """
-        found = list(pieces(sentence.source.text))
-        whole = joined([form for form, _, _ in found], [blank for _, _, blank in found])
-        offsets = [
-            _divided(form, words, start) for (form, words, _), (start, _) in zip(found, whole.offsets, strict=True)
-        ]
-        return Surface(whole.text, tuple(chain.from_iterable(offsets)))
+        tokens = list(pieces(sentence.source.text))
+        text, offsets = joined([token.form for token in tokens], [token.blank for token in tokens])
+        divided = (_divide_token(token, start) for token, (start, _) in zip(tokens, offsets, strict=True))
+        return Surface(text, tuple(chain.from_iterable(divided)))
 
 
 class _Ids:
-    """The ids of a sentence so far, which decide on the next one."""
+    """A checker of the order of ids in a sentence, which returns descriptions of faults."""
 
     def __init__(self) -> None:
         self.word, self.empty, self.covered = 0, 0, 0
 
     def fault(self, fields: list[str]) -> str | None:
-        """The mistake in the next row; None if there is none."""
         if len(fields) != len(NAMES) + 1:
             return f"expected 10 columns separated by tabs, found {len(fields)}"
         id, form = fields[:2]
@@ -130,7 +126,7 @@ class _Ids:
 
 
 class _ColumnView(Mapping[str, tuple[str, ...]]):
-    """The columns of a sentence, by the fields of its words."""
+    """The columns of rows by name, and the values of keys in FEATS and MISC."""
 
     __slots__ = ("_rows",)
 
@@ -145,7 +141,6 @@ class _ColumnView(Mapping[str, tuple[str, ...]]):
         return tuple([_value(field, key) for field in fields] if key else fields)
 
     def __iter__(self) -> Iterator[str]:
-        """The nine columns, then the keys that the sentence has."""
         yield from NAMES
         for name in ("feats", "misc"):
             keys = {entry.partition("=")[0] for field in self[name] for entry in field.split("|") if "=" in entry}
@@ -156,7 +151,7 @@ class _ColumnView(Mapping[str, tuple[str, ...]]):
 
 
 def _place_and_key(name: str) -> tuple[int, str]:
-    """The place of the column in a row, and the key in it or ""; place 0 for a column that does not exist."""
+    """Return the index of a column in a row (0 if it does not exist), and the key in the column or ""."""
     column, dot, key = name.partition(".")
     if dot and (column not in ("feats", "misc") or not key):
         return 0, ""
@@ -164,23 +159,21 @@ def _place_and_key(name: str) -> tuple[int, str]:
 
 
 def _value(field: str, key: str) -> str:
-    """The key's value, "_" if it has none."""
     start = f"{key}="
     return next((entry[len(start) :] for entry in field.split("|") if entry.startswith(start)), NOTHING)
 
 
-def _with_key(field: str, key: str, value: str, *, is_sorted: bool) -> str:
-    """The field with the key's value replaced, removed, or added at the end or in alphabetic order."""
+def _replace_key(field: str, key: str, value: str, *, is_sorted: bool) -> str:
     entries = [] if field == NOTHING else field.split("|")
     old = next((place for place, entry in enumerate(entries) if entry.startswith(f"{key}=")), None)
-    behind = (place for place, entry in enumerate(entries) if is_sorted and entry.lower() > key.lower())
-    place = next(behind, len(entries)) if old is None else old
+    following = (place for place, entry in enumerate(entries) if is_sorted and entry.lower() > key.lower())
+    place = next(following, len(entries)) if old is None else old
     entries[place : place + (old is not None)] = [] if value == NOTHING else [f"{key}={value}"]
     return "|".join(entries) or NOTHING
 
 
 class Piece(NamedTuple):
-    """A token as it stands in the text, its words, and whether a blank follows it."""
+    """The form of a token, its words, and whether a blank follows the token."""
 
     form: str
     words: list[str]
@@ -188,7 +181,7 @@ class Piece(NamedTuple):
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """The pieces of the text of a sentence."""
+    """Yield the tokens of a sentence, given its lines."""
     last, form, blank = 0, "", True
     words: list[str] = []
     for row in text.split("\n"):
@@ -209,18 +202,14 @@ def _blank_follows(fields: list[str]) -> bool:
     return _value(fields[-1], "SpaceAfter") != "No"
 
 
-def _divided(form: str, words: list[str], start: int) -> list[tuple[int, int]]:
-    """The places of the words of a (multiword) token that begins at `start`."""
-    if "".join(words) != form:
-        return [(start, start + len(form))] * len(words)
-    ends = [start]
-    for word in words:
-        ends.append(ends[-1] + len(word))
-    return list(pairwise(ends))
+def _divide_token(token: Piece, start: int) -> list[tuple[int, int]]:
+    if "".join(token.words) != token.form:
+        return [(start, start + len(token.form))] * len(token.words)
+    return list(pairwise(accumulate(map(len, token.words), initial=start)))
 
 
 def _fields(row: str) -> list[str]:
-    return row.removesuffix("\n").removesuffix("\r").split("\t")
+    return without_line_end(row).split("\t")
 
 
 def _is_comment(line: str) -> bool:
@@ -228,10 +217,9 @@ def _is_comment(line: str) -> bool:
 
 
 def _is_word(line: str) -> bool:
-    """Whether a checked row is that of a word: its id is a plain number."""
     return line.partition("\t")[0].isdecimal()
 
 
 def opens_paragraph(text: str) -> bool:
-    """Whether a comment of the sentence begins a paragraph or a document."""
+    """Return whether a comment of the sentence begins a paragraph or a document."""
     return any(_NEW_PARAGRAPH.match(line) for line in text.split("\n"))

@@ -1,14 +1,16 @@
-"""The running text of a treebank, character by character, with labels that cut it into words and sentences.
+"""A format for models that split running text into sentences and words by labels of characters.
 
-A paragraph is a sentence of this format, and its characters are the words. Its text follows from the forms, from
-`SpaceAfter=No`, and from the comments `# newpar` and `# newdoc`. The label of a character says what ends with it: a
-`token`, a `sentence` and its last token, or a `word` within a multiword token (`do|n't`). If the words do not spell
-their token, the label also has the edit script of each word (`du`: de, le). A blank inside a token is a `blank`;
-everything else is `inside`.
+A "sentence" of this format is a paragraph, and its "words" are characters. The text of a treebank is determined by the
+forms, by `SpaceAfter=No`, and by the comments `# newpar` and `# newdoc`. The label of a character is
+
+- `token` at the end of a token, and `sentence` at the end of the last token of a sentence. If a multiword token is not
+  the concatenation of its words (`du`: de, le), the label also has the edit script of each word;
+- `word` at the end of a word inside a multiword token (`do|n't`);
+- `blank` for a blank inside a token;
+- `inside` for all other characters.
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple
@@ -21,14 +23,14 @@ from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface
 from ensue.text.edit_scripts import applied, edit_script
 
 INSIDE, BLANK, WORD, TOKEN, SENTENCE = "inside", "blank", "word", "token", "sentence"
-LONGEST, LONGEST_OF_TREEBANK = 2_000, 600
-"""The most characters that are read in one piece, if a text can be cut there. Long rows are slow in training."""
+MAX_CHARACTERS, MAX_TREEBANK_CHARACTERS = 2_000, 600
+"""The maximum length of a paragraph in plain text and in treebanks. Longer ones are divided, as they slow training."""
 _ENDS = ".!?…。！？"
 _END_WITHOUT_BLANK = "。！？"
 
 
 class CutToken(NamedTuple):
-    """A token, its place in the text, and its words: itself, or several of a multiword token."""
+    """A token, its place in the text, and its words. A multiword token has several words."""
 
     form: str
     start: int
@@ -36,27 +38,27 @@ class CutToken(NamedTuple):
     words: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The token as JSON values."""
+        """Return the token as a JSON object."""
         return {"text": self.form, "start": self.start, "end": self.end, "words": list(self.words)}
 
 
 class CutSentence(NamedTuple):
-    """A sentence and its tokens, whose places are counted in it. `blank`: whether a blank or a line end follows it."""
+    """A sentence and its tokens, with places in the sentence. `blank` is whether a blank or line end follows."""
 
     text: str
     tokens: tuple[CutToken, ...]
     blank: bool
 
     def as_json(self) -> dict[str, Any]:
-        """The sentence as JSON values."""
+        """Return the sentence as a JSON object."""
         return {"text": self.text, "tokens": [token.as_json() for token in self.tokens]}
 
     def conllu(self) -> str:
-        """The sentence in CoNLL-U, with `_` for all that is not known."""
+        """Return the sentence in CoNLL-U, with `_` in all unknown columns."""
         rows, number = [f"# text = {self.text}\n"], 1
         follows = [*(token.start for token in self.tokens[1:]), len(self.text) + self.blank]
-        for token, behind in zip(self.tokens, follows, strict=True):
-            misc, last = "_" if behind > token.end else "SpaceAfter=No", number + len(token.words) - 1
+        for token, next_start in zip(self.tokens, follows, strict=True):
+            misc, last = "_" if next_start > token.end else "SpaceAfter=No", number + len(token.words) - 1
             if last > number:
                 rows.append(f"{number}-{last}\t{token.form}" + "\t_" * 7 + f"\t{misc}\n")
                 misc = "_"
@@ -67,52 +69,55 @@ class CutSentence(NamedTuple):
 
 
 class RunningText(Format):
-    """Reads treebanks in CoNLL-U, and plain text with blank lines between paragraphs. White space counts as a blank."""
+    """The format of running text: a treebank in CoNLL-U, or plain text with blank lines between paragraphs.
+
+    In plain text, a run of white space is read as one blank.
+    """
 
     name = "conllu-text"
     default_words = "character"
     default_column = "cut"
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
-        """Raises DataError as CoNLL-U does."""
+        """Yield the paragraphs. Raises DataError like `Conllu`."""
         if is_conllu(lines.head(SAMPLE_ROWS)):
-            yield from _treebank(lines)
-            return
-        yield from _plain(lines, lines.name)
+            return _paragraphs(Conllu().read(lines), max_characters=MAX_TREEBANK_CHARACTERS)
+        return _plain_paragraphs(lines, lines.name)
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
-        """The labels that follow from a treebank. Raises DataError (file:line) for plain text."""
+        """Return the labels of a paragraph of a treebank. Raises DataError (file:line) for plain text."""
         if not sentence.columns:
-            raise sentence.error(
-                "this is plain text; what sentences and words are is learned from a treebank in CoNLL-U"
-            )
+            raise sentence.error("this is plain text, which has no labels; expected a treebank in CoNLL-U")
         return sentence.column(column or self.default_column)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """The sentences of the paragraph in CoNLL-U."""
-        return "".join(found.conllu() for found in cut_sentences(sentence, labels))
+        """Return the sentences that the labels define, in CoNLL-U."""
+        return "".join(result.conllu() for result in cut_sentences(sentence, labels))
 
     def missing_end(self, text: str) -> str:
-        return ""  # what is written is not the file's own text
+        return ""  # the written lines are complete
 
     def surface(self, sentence: Sentence) -> Surface:
-        """The paragraph."""
+        """Return the text of the paragraph, whose words are characters."""
         return joined(sentence.words, [False] * len(sentence.words))
 
 
 def cut_sentences(sentence: Sentence, labels: Sequence[str]) -> Iterator[CutSentence]:
-    """The sentences of a paragraph, or a part of it, by the labels of its characters."""
+    """Split a paragraph into sentences by the labels of its characters."""
     text, source = "".join(sentence.words), sentence.source.text
-    found = cut_text(text, labels)
-    ends = [*(tokens[0].start for tokens in found[1:]), len(text) + source[-1:].isspace()]
-    for tokens, end in zip(found, ends, strict=True):
+    result = cut_text(text, labels)
+    ends = [*(tokens[0].start for tokens in result[1:]), len(text) + source[-1:].isspace()]
+    for tokens, end in zip(result, ends, strict=True):
         first, last = tokens[0].start, tokens[-1].end
         placed = [token._replace(start=token.start - first, end=token.end - first) for token in tokens]
         yield CutSentence(text[first:last], tuple(placed), end > last)
 
 
 def cut_text(text: str, labels: Sequence[str]) -> list[list[CutToken]]:
-    """The tokens of a text's sentences by the labels of its characters. A token ends before a blank."""
+    """Split a text into sentences of tokens by the labels of its characters.
+
+    A token also ends before a blank, unless the blank has the label `blank`.
+    """
     sentences: list[list[CutToken]] = [[]]
     start, cuts = -1, list[int]()
     for place, (character, label) in enumerate(zip(text, labels, strict=True)):
@@ -138,26 +143,19 @@ def cut_text(text: str, labels: Sequence[str]) -> list[list[CutToken]]:
 
 
 def running_text(sentences: Sequence[Sentence]) -> str:
-    """The text of a treebank, with a blank line between paragraphs."""
-    found: list[str] = []
-    for paragraph in _paragraphs(sentences, longest=None):
-        found.append("".join(paragraph.words))
-    return "\n\n".join(found) + "\n"
+    """Return the text of a treebank, with a blank line between paragraphs."""
+    return "\n\n".join("".join(paragraph.words) for paragraph in _paragraphs(sentences)) + "\n"
 
 
-def _treebank(lines: Lines) -> Iterator[Sentence]:
-    yield from _paragraphs(Conllu().read(lines), longest=LONGEST_OF_TREEBANK)
-
-
-def _paragraphs(sentences: Iterable[Sentence], *, longest: int | None) -> Iterator[Sentence]:
-    """The paragraphs of a treebank, in parts of at most `longest` characters that end with a sentence."""
+def _paragraphs(sentences: Iterable[Sentence], *, max_characters: float = math.inf) -> Iterator[Sentence]:
+    """Join the sentences of a treebank to paragraphs, and divide paragraphs at sentences if they are too long."""
     gathered: list[Sentence] = []
     size = number = 0
     for sentence in sentences:
         text = sentence.source.text
         length = sum(len(piece.form) + piece.blank for piece in pieces(text))
         opens = opens_paragraph(text)
-        if gathered and (opens or (longest is not None and size + length > longest)):
+        if gathered and (opens or size + length > max_characters):
             yield _paragraph(gathered, number)
             gathered, size, number = [], 0, number + opens
         gathered.append(sentence)
@@ -167,14 +165,13 @@ def _paragraphs(sentences: Iterable[Sentence], *, longest: int | None) -> Iterat
 
 
 def _paragraph(sentences: list[Sentence], number: int) -> Sentence:
-    """The characters of some sentences of a treebank, and their labels."""
     text: list[str] = []
     labels: list[str] = []
     for sentence in sentences:
-        found = list(pieces(sentence.source.text))
-        for place, piece in enumerate(found, 1):
+        result = list(pieces(sentence.source.text))
+        for place, piece in enumerate(result, 1):
             text += piece.form
-            labels += _labels(piece, SENTENCE if place == len(found) else TOKEN)
+            labels += _token_labels(piece, SENTENCE if place == len(result) else TOKEN)
             if piece.blank:
                 text.append(" ")
                 labels.append(INSIDE)
@@ -185,8 +182,7 @@ def _paragraph(sentences: list[Sentence], number: int) -> Sentence:
     return Sentence(tuple(text), {RunningText.default_column: tuple(labels)}, first.line, source, number)
 
 
-def _labels(piece: Piece, end: str) -> Iterator[str]:
-    """The labels of the characters of a token; that of the last one begins with `end`."""
+def _token_labels(piece: Piece, end: str) -> Iterator[str]:
     ends = set[int]()
     if len(piece.words) > 1 and "".join(piece.words) == piece.form:
         ends.update(accumulate(map(len, piece.words[:-1])))
@@ -197,30 +193,29 @@ def _labels(piece: Piece, end: str) -> Iterator[str]:
     yield end
 
 
-def _plain(lines: Iterable[tuple[int, str]], name: str) -> Iterator[Sentence]:
-    """The paragraphs of plain text in parts. No more than a part and a line is held, also of a long paragraph."""
+def _plain_paragraphs(lines: Iterable[tuple[int, str]], name: str) -> Iterator[Sentence]:
     text, number, first = "", 0, 1
     for place, line in chain(lines, [(0, "")]):
         words = " ".join(line.split())
         if words:
-            *parts, text = _parts(f"{text} {words}" if text else words)
+            *chunks, text = _divide_text(f"{text} {words}" if text else words)
         else:
-            parts = [text + "\n"] if text and is_blank(line) else []
-        for part in parts:
-            yield Sentence(tuple(part.rstrip()), {}, first, SourceLines(name, part), number)
+            chunks = [text + "\n"] if text and is_blank(line) else []
+        for chunk in chunks:
+            yield Sentence(tuple(chunk.rstrip()), {}, first, SourceLines(name, chunk), number)
         if is_blank(line):
             number, first, text = number + bool(text), first if not text else place + 1, ""
 
 
-def _parts(text: str) -> Iterator[str]:
-    """A text in parts of at most `LONGEST` characters. They end with a sentence's sign or a blank, if there is one."""
+def _divide_text(text: str) -> Iterator[str]:
+    """Divide a text at the last end of a sentence, or else at the last blank, within the maximum length."""
     start = 0
-    while len(text) - start > LONGEST:
-        piece = text[start : start + LONGEST + 1]
-        blanks = [place for place in range(1, LONGEST) if piece[place] == " "]
+    while len(text) - start > MAX_CHARACTERS:
+        piece = text[start : start + MAX_CHARACTERS + 1]
+        blanks = [place for place in range(1, MAX_CHARACTERS) if piece[place] == " "]
         signs = [place for place in blanks if piece[place - 1] in _ENDS]
-        signs += [place for place in range(1, LONGEST) if piece[place - 1] in _END_WITHOUT_BLANK]
-        cut = max(signs) if signs else blanks[-1] if blanks else LONGEST
+        signs += [place for place in range(1, MAX_CHARACTERS) if piece[place - 1] in _END_WITHOUT_BLANK]
+        cut = max(signs) if signs else blanks[-1] if blanks else MAX_CHARACTERS
         yield piece[:cut] + (" " if piece[cut] == " " else "")
         start += cut + (piece[cut] == " ")
     yield text[start:]

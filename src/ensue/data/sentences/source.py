@@ -1,53 +1,101 @@
-"""The sentences of whole files and folders: read, in one format, as a stream."""
+"""Source of the sentences in files that have the same format."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
-from ensue.data.detection.formats import sentence_format
-from ensue.data.files import Location
-from ensue.data.lines import KeptLines, Lines, missing_end
-from ensue.data.records.labeled_files import LabeledFiles
+from ensue.data.detection.format_table import FORMAT_TABLE, sentence_format
+from ensue.data.files import Data
+from ensue.data.lines import Lines, RecordingLines, missing_end, without_line_end
+from ensue.data.records.labeled_files import LabeledFiles, SkippedRows
 from ensue.data.records.record import SAMPLE_ROWS
-from ensue.data.sentences.formats import PlainText, format_class
-from ensue.data.sentences.sentence import Format, Sentence
+from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, checked_label
+from ensue.errors import DataError, IncompleteError, nearest
 from ensue.text.schemes import Scheme
+from ensue.text.tokens import tokens
+
+
+class PlainText(Format):
+    """The format of plain text with a sentence on each line. A line without words is an empty sentence."""
+
+    name = "text"
+    default_words = ""
+    default_column = "label"
+
+    def read(self, lines: Lines) -> Iterator[Sentence]:
+        for number, line in lines:
+            words = tuple([token.text for token in tokens(without_line_end(line), self.splitter)])
+            yield Sentence(words, {}, number, SourceLines(lines.name, line))
+
+    def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
+        """Return a line `word<TAB>label` for each word, and a blank line."""
+        return self.write_columns(sentence, [(label,) for label in labels], ())
+
+    def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
+        """Return a line for each word with the word and its values, separated by tabs, and a blank line."""
+        for row in rows:
+            for value in row:
+                checked_label(value, "\t\r\n", sentence)
+        written = ["\t".join([word, *row]) + "\n" for word, row in zip(sentence.words, rows, strict=True)]
+        return "".join([*written, "\n"])
+
+    def missing_end(self, text: str) -> str:
+        return ""  # the written lines are complete
+
+    def surface(self, sentence: Sentence) -> Surface:
+        """Return the text of the line and the offsets of its words."""
+        text = without_line_end(sentence.source.text)
+        return Surface(text, tuple([(token.start, token.end) for token in tokens(text, self.splitter)]))
+
+
+FORMATS = {known.name: known.sentences for known in FORMAT_TABLE if known.sentences}
+"""The class of each format, as "module:Class"."""
+
+
+def format_class(name: str) -> type[Format]:
+    """Return the class of a format. Raises DataError for an unknown format."""
+    if name not in FORMATS:
+        raise DataError(f'unknown format "{name}"; expected one of {", ".join(FORMATS)}{nearest(name, FORMATS)}')
+    module, _, attribute = FORMATS[name].partition(":")
+    return getattr(import_module(module), attribute)
 
 
 class SentenceSource:
-    """The sentences of a file, of a folder's files, of a glob's matches, or of a stream's lines, all in one format.
+    """The sentences of a file, a folder, a glob or a stream in one format. The attribute `format` writes sentences.
 
-    `format` is a key of `FORMATS`, or None to take the files' own; it is then `self.format`, which also writes. Files
-    that look like running text are in the format `like`, if it is given: a sentence in columns looks so. `made` gives
-    the format of a name, in place of one with these options. Files can be iterated again, a stream cannot. Raises
-    DataError for an unknown format, for files of several formats, and for no file or no text.
+    `format` is a key of `FORMATS`; None detects the format. If detection finds plain text, the format `like` is used,
+    because a single sentence in columns looks like plain text. `made` constructs a format from its name; by default, a
+    format is constructed with the options `words`, `splitter`, `scheme` and `nested`. Unless `incomplete` is "refuse",
+    sentences without labels in a column of `labeled` are skipped and counted in `skipped`; "skip" also prints a notice.
+    `converted` is a function from the lines of a file to those that are read. Raises DataError if the
+    format is unknown, the files have different formats, or all files are empty.
     """
 
     def __init__(
-        self, location: Location | Lines, *, format: str | None = None, like: str | None = None,
+        self, location: Data | Lines, *, format: str | None = None, like: str | None = None,
         encoding: str = "utf-8", made: Callable[[str], Format] | None = None, words: str | None = None,
-        splitter: str = "simple", scheme: Scheme = "bio", nested: bool = False,
+        splitter: str = "simple", scheme: Scheme = "bio", nested: bool = False, labeled: Sequence[str | None] = (),
+        incomplete: str = "refuse", converted: Callable[[Lines], Lines] | None = None,
     ) -> None:  # fmt: skip
         self.rest = ""
-        """The text after the last sentence that was read; the whole file if it has no sentence."""
-        self.files = LabeledFiles(location, encoding, nested=nested)
+        """The text after the last sentence that was read, or the entire text of a file without sentences."""
+        self.files = LabeledFiles(location, encoding, nested=nested, converted=converted)
         self.location = self.files.location
         self.files.check_text()
-        name = format or self._detected(like)
-        if made is None:
-            self.format = format_class(name)(words=words, splitter=splitter, scheme=scheme, nested=nested)
-        else:
-            self.format = made(name)
+        name = format or self._detect_format(like)
+        options: dict[str, Any] = {"words": words, "splitter": splitter, "scheme": scheme, "nested": nested}
+        self.format = format_class(name)(**options) if made is None else made(name)
+        self.labeled, self.incomplete, self.skipped = labeled, incomplete, SkippedRows("sentence")
+        self.format.is_lenient = incomplete != "refuse"
 
-    def _detected(self, like: str | None) -> str:
-        """The format of the files by their looks."""
-        found = self.files.formats(lambda lines, _: sentence_format(lines), lambda name: name)
-        name = next(iter(found.values()), PlainText.name)
+    def _detect_format(self, like: str | None) -> str:
+        result = self.files.formats(lambda lines, _: sentence_format(lines), lambda name: name)
+        name = next(iter(result.values()), PlainText.name)
         return like if like and name == PlainText.name else name
 
     def first(self) -> Sentence | None:
-        """The first sentence by the first lines; None if there is none in them."""
+        """Return the first sentence without consuming lines; None if the first lines have no sentence."""
         for lines in self.files:
             self.files.keep(lines)
             if sentence := next(iter(self.format.read(Lines(lines.head(SAMPLE_ROWS), lines.name))), None):
@@ -55,19 +103,32 @@ class SentenceSource:
         return None
 
     def __iter__(self) -> Iterator[Sentence]:
-        """Raises DataError (file:line) like the format. Line ends that a file lacks are added before the next file."""
+        """Yield the sentences, with line ends added between files if necessary. Raises DataError (file:line)."""
         self.rest = missing = ""
-        for of_file in self.files:
-            lines, last = KeptLines(of_file), None
+        self.skipped = SkippedRows("sentence")
+        for file_lines in self.files:
+            lines, last = RecordingLines(file_lines), None
             self.rest += missing
             for sentence in self.format.read(lines):
-                lines.forget()
+                lines.clear()
                 last = sentence.source.text
+                if self.format.is_lenient and sentence.words and not self._has_labels(sentence):
+                    self.skipped.add(IncompleteError("", sentence.source.name, sentence.line, lack="label"))
+                    self.rest += last
+                    continue
                 source = replace(sentence.source, text=self.rest + last)
                 yield replace(sentence, source=source) if self.rest else sentence
                 self.rest = ""
-            self.rest += lines.kept() if last is None else ""
+            self.rest += lines.recorded() if last is None else ""
             missing = missing_end(self.rest) if last is None else self.format.missing_end(last)
+        if self.incomplete == "skip":
+            self.skipped.warn(str(self.location))
+
+    def _has_labels(self, sentence: Sentence) -> bool:
+        try:
+            return all(all(self.format.labels(sentence, column)) for column in self.labeled)
+        except DataError:
+            return False
 
     def __repr__(self) -> str:
         return f"SentenceSource({self.location!r}, format={self.format.name!r})"

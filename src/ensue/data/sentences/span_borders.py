@@ -1,6 +1,8 @@
-"""How many spans of texts begin or end inside of a word, and why, found by trying other readings of their offsets."""
+"""Statistics of misaligned spans, which begin or end inside a word, and the search for the reason.
 
-from __future__ import annotations
+A reading is an interpretation of offsets, such as offsets in bytes. The reason is a reading or a splitter with which
+spans begin and end where words do.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -13,28 +15,31 @@ from ensue.data.sentences.sentence import Format, Sentence
 from ensue.text.tokens import tokens
 
 MIN_SHARE = 0.01
-"""The least share of misaligned spans that is reported before a training."""
+"""The minimum share of misaligned spans that is reported before training."""
 MAX_CHARACTERS = 500_000
-"""The characters of texts with misaligned spans, and of the others, in which readings are tried."""
+"""The maximum number of characters of texts with misaligned spans, and of other texts, in which readings are tried."""
 MIN_COUNTED = 200
-"""The fewest characters that a text counts for."""
-NEARLY, SOME, FEW, MIN_SOLVED = 0.9, 0.2, 0.02, 2
+"""The minimum number of characters that a text is counted as, which bounds the number of texts."""
+NEARLY, SOME, FEW = 0.9, 0.2, 0.02
+"""Shares of spans that begin or end with words."""
+MIN_SOLVED = 2
+"""The minimum number of misaligned borders, or repeated strings, that a reading must explain."""
 REPEATED = 0.3
-"""The least share of strings that recur by the right reading, and only by it."""
+"""The minimum share of strings that are repeated only with the correct reading."""
 UNSEGMENTED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]"
 )
-"""A letter of a script without blanks between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+"""Matches a letter of Thai, Lao, Burmese, Khmer, Japanese or Chinese, which have no blanks between words."""
 CHARACTERS = "--set data.splitter=characters reads each character as a word"
 NOWHERE = -1
-"""The index of a place that is inside of a character, or behind the text."""
+"""The index of offsets inside a character or outside of the text."""
 Place = tuple[int, int]
 PlacedText = tuple[str, list[Place]]
 Sizes = Callable[[str], Iterable[int]]
 
 
 class Unit(NamedTuple):
-    """A unit of offsets: its name, the sizes of the characters of a text, and a place n as Python's index."""
+    """A unit of offsets. `sizes` returns the size of each character, and `python` converts the offset n to Python."""
 
     name: str
     sizes: Sizes
@@ -51,7 +56,7 @@ UNITS = (
 
 
 class Reading(NamedTuple):
-    """Another reading of offsets: what they are, how they become those of Python, and the places of spans by it."""
+    """A reading of offsets, with its description, a remedy, and the function that converts spans."""
 
     about: str
     remedy: str
@@ -61,7 +66,7 @@ class Reading(NamedTuple):
         return f"the offsets look like {self.about}; {self.remedy}"
 
 
-def _in_unit(unit: Unit) -> Reading:
+def _reading_in_unit(unit: Unit) -> Reading:
     def read(text: str, places: Sequence[Place]) -> list[Place]:
         index = {place: number for number, place in enumerate([0, *accumulate(unit.sizes(text))])}
         return [(index.get(start, NOWHERE), index.get(end, NOWHERE)) for start, end in places]
@@ -69,20 +74,22 @@ def _in_unit(unit: Unit) -> Reading:
     return Reading(unit.name, f"in Python their place n is {unit.python}", read)
 
 
-def _moved(about: str, start: int, end: int) -> Reading:
+def _shifted_reading(about: str, start: int, end: int) -> Reading:
     expected = " and ".join(f"{name} {by:+}" for name, by in (("start", start), ("end", end)) if by)
     return Reading(about, f"expected {expected}", lambda _, places: [(a + start, b + end) for a, b in places])
 
 
-IN_UNITS = tuple(map(_in_unit, UNITS))
-INCLUSIVE = _moved("inclusive ends", 0, 1)
-FROM_ONE = _moved("places from 1 with inclusive ends", -1, 0)
-SHIFTED = tuple(_moved(f"places that are shifted by {-by:+}", by, by) for size in range(1, 6) for by in (-size, size))
-READINGS = (*IN_UNITS, INCLUSIVE, FROM_ONE, *SHIFTED)
+IN_UNITS = tuple(map(_reading_in_unit, UNITS))
+INCLUSIVE = _shifted_reading("inclusive ends", 0, 1)
+ONE_BASED = _shifted_reading("places from 1 with inclusive ends", -1, 0)
+SHIFTED = tuple(
+    _shifted_reading(f"places that are shifted by {-by:+}", by, by) for size in range(1, 6) for by in (-size, size)
+)
+READINGS = (*IN_UNITS, INCLUSIVE, ONE_BASED, *SHIFTED)
 
 
 class Text(NamedTuple):
-    """A text with the places of its spans, and the starts and ends of its words."""
+    """A text with its spans, and the starts and ends of its words."""
 
     text: str
     places: list[Place]
@@ -90,15 +97,15 @@ class Text(NamedTuple):
     ends: set[int]
 
     @classmethod
-    def of(cls, text: str, places: Iterable[Place], splitter: str) -> Text:
-        """A text as a splitter cuts it."""
+    def of(cls, text: str, places: Iterable[Place], splitter: str) -> "Text":
+        """Split a text into words."""
         words = tokens(text, splitter)
         return cls(text, list(places), {word.start for word in words}, {word.end for word in words})
 
 
 @dataclass
 class SpanBorders:
-    """Counts the spans of sentences that begin or end inside of a word of the format's splitter."""
+    """A counter of spans, and of misaligned spans, in sentences of a format."""
 
     format: Format
     columns: Sequence[str | None] = (None,)
@@ -106,11 +113,11 @@ class SpanBorders:
     num_misaligned: int = 0
     first: str = ""
     texts: tuple[list[PlacedText], list[PlacedText]] = field(default_factory=lambda: ([], []))
-    """Texts without and with misaligned spans, and the places of their spans."""
+    """Two lists of texts and their spans: without and with misaligned spans."""
     room: list[int] = field(default_factory=lambda: [MAX_CHARACTERS, MAX_CHARACTERS])
 
     def feed(self, sentence: Sentence) -> None:
-        """Counts the spans of a sentence."""
+        """Count the spans of a sentence."""
         for column in self.columns:
             misaligned = len(self.format.misaligned(sentence, column))
             if not self.num_misaligned and misaligned:
@@ -123,71 +130,75 @@ class SpanBorders:
                 self.room[misaligned > 0] -= max(MIN_COUNTED, len(text))
 
     @cached_property
-    def reason(self) -> Reason | None:
-        """The reason and the remedy; None if the share of such spans is small."""
+    def reason(self) -> "Reason | None":
+        """The reason of misaligned spans; None if their share is small."""
         if self.num_misaligned <= MIN_SHARE * self.num_spans:
             return None
-        others, misaligned = ([Text.of(*one, self.format.splitter) for one in texts] for texts in self.texts)
+        others, misaligned = ([Text.of(*text, self.format.splitter) for text in texts] for texts in self.texts)
         return reason([*others, *misaligned], misaligned)
 
     def note(self) -> str:
-        """The share, the place of the first, the reason and the remedy; "" if the share is small."""
+        """Describe the share of misaligned spans, the first one, the reason and the remedy; "" for a small share."""
         count = misaligned_spans(self.num_misaligned, self.num_spans, self.first) if self.reason else ""
         return f"{count}: {self.reason}" if count else ""
 
 
 def misaligned_spans(count: int, total: int, first: str) -> str:
-    """A remark on spans that begin or end inside of a word, the first of them at a place."""
+    """Describe the number of misaligned spans and the place of the first one."""
     return f"{count:,} of {total:,} spans ({count / total:.1%}) begin or end inside of a word, the first at {first}"
 
 
 class Reason(NamedTuple):
-    """Why spans cut words: the reading of their offsets, and the splitter of the texts; both may be unknown."""
+    """The reason of misaligned spans: another reading of offsets or another splitter, if one is likely."""
 
     reading: Reading | None = None
     splitter: str = ""
     is_explained: bool = True
 
     def __str__(self) -> str:
-        said = [] if self.reading is None else [str(self.reading)]
+        phrases = [] if self.reading is None else [str(self.reading)]
         if self.splitter == "characters":
-            said.append(f"the language has suffixes or no blanks; {CHARACTERS}")
+            phrases.append(f"the language has suffixes or no blanks; {CHARACTERS}")
         elif self.splitter:
-            said.append(f"--set data.splitter={self.splitter} cuts words where spans begin and end")
+            phrases.append(f"--set data.splitter={self.splitter} cuts words where spans begin and end")
         if not self.is_explained:
-            said.append("no other reading of the offsets fits; were the texts changed after they were labeled?")
-        return "; ".join(said)
+            phrases.append("no other reading of the offsets fits; were the texts changed after they were labeled?")
+        return "; ".join(phrases) or "most spans of these texts fit the words; these do not: correct them"
 
 
 def reason(texts: Sequence[Text], misaligned: Sequence[Text]) -> Reason:
-    """The reason why spans begin and end inside of words, and the remedy."""
+    """Return the reason of misaligned spans, given all texts and the texts with misaligned spans."""
     reading = by_words(texts) or by_repetition(texts)
-    read = misaligned if reading is None else _read(texts, reading)
+    read = misaligned if reading is None else _convert_spans(texts, reading)
     if _Fit.of(read).share >= NEARLY:
         return Reason(reading)
-    splitter = _splitter(read)
+    splitter = _find_splitter(read)
     return Reason(reading, splitter, splitter != "")
 
 
 def reading_of(text: str, places: Sequence[Place], splitter: str) -> Reading | None:
-    """The reading in which places that are not all in the text are, and fit its words best; None if there is none."""
-    one = Text.of(text, places, splitter)
-    read = [(reading, _read([one], reading)) for reading in READINGS]
+    """Return the reading that fits the words of a text best, for spans outside of the text; None without a reading."""
+    texts = [Text.of(text, places, splitter)]
+    read = [(reading, _convert_spans(texts, reading)) for reading in READINGS]
     valid = [item for item in read if all(0 <= a < b <= len(text) for a, b in item[1][0].places)]
-    has_blanks = not UNSEGMENTED.search(text)  # else no word tells, and units are likelier than a shift
+    has_blanks = not UNSEGMENTED.search(text)  # otherwise words are unknown, and the first readings are most likely
     return max(valid, key=lambda item: has_blanks and _Fit.of(item[1]).total)[0] if valid else None
 
 
-def _read(texts: Sequence[Text], reading: Reading) -> list[Text]:
-    return [one._replace(places=reading.read(one.text, one.places)) for one in texts]
+def _convert_spans(texts: Sequence[Text], reading: Reading) -> list[Text]:
+    return [text._replace(places=reading.read(text.text, text.places)) for text in texts]
 
 
 def by_words(texts: Sequence[Text]) -> Reading | None:
-    """The reading in which spans begin and end with words, or None. Suffixes leave few spans that end with a word."""
+    """Return the reading in which spans begin and end with words; None without such a reading.
+
+    In languages with suffixes, spans begin with words, but few end with words.
+    """
     now = _Fit.of(texts)
-    fits = [_Fit.of(_read(texts, reading)) for reading in READINGS]
+    fits = [_Fit.of(_convert_spans(texts, reading)) for reading in READINGS]
     best = max(range(len(fits)), key=lambda number: fits[number].total)
-    fit, further = fits[best], _Fit.of([one._replace(places=[(a, b + 2) for a, b in one.places]) for one in texts])
+    longer = [text._replace(places=[(a, b + 2) for a, b in text.places]) for text in texts]
+    fit, further = fits[best], _Fit.of(longer)
     if fit.total - now.total < MIN_SOLVED or fit.starts < NEARLY * fit.spans:
         return None
     is_inclusive = now.ends <= FEW * now.spans and fit.ends >= max(SOME * fit.spans, 2 * further.ends)
@@ -195,41 +206,40 @@ def by_words(texts: Sequence[Text]) -> Reading | None:
 
 
 def by_repetition(texts: Sequence[Text]) -> Reading | None:
-    """The reading in which the same strings recur, in a script without blanks; None if there is none.
+    """Return the reading in which strings are repeated, for scripts without blanks; None without such a reading.
 
-    The character behind a string that ends too early follows from the string, but those around a whole name do not
-    (Harris 1955, "From phoneme to morpheme").
+    If a string ends too early, the string determines the next character; after a complete name, the next character
+    varies (Harris 1955, "From phoneme to morpheme").
     """
-    if not any(map(UNSEGMENTED.search, (one.text for one in texts))):
+    if not any(map(UNSEGMENTED.search, (text.text for text in texts))):
         return None
-    now = _strings(texts)
+    now = _span_strings(texts)
     for reading in IN_UNITS:
-        if _Fit.of(_read(texts, reading)).nowhere:
+        if _Fit.of(_convert_spans(texts, reading)).nowhere:
             continue
-        both = [*zip(now, _strings(_read(texts, reading)), strict=True)]
+        both = [*zip(now, _span_strings(_convert_spans(texts, reading)), strict=True)]
         same = {old for old, new in both if old == new}
-        moved = [(old in same, new in same) for old, new in both if old != new]
-        before, after = (sum(column) for column in zip(*moved, strict=True)) if moved else (0, 0)
-        if after >= max(MIN_SOLVED, REPEATED * len(moved), 2 * before):
+        differing = [(old in same, new in same) for old, new in both if old != new]
+        before, after = (sum(column) for column in zip(*differing, strict=True)) if differing else (0, 0)
+        if after >= max(MIN_SOLVED, REPEATED * len(differing), 2 * before):
             return reading
     num, sides = len({*now}), ((-1, 0), (0, 1))
-    for number, reading in enumerate((*SHIFTED[:2], FROM_ONE, INCLUSIVE) if len(now) >= 2 * num else ()):
-        read, follows = _read(texts, reading), len({*_strings(texts, *sides[number % 2])}) <= 1.1 * num
-        most = num * (1 - REPEATED) if reading in SHIFTED else len(now)
-        found = len({*_strings(read)})
-        borders = min(len({*_strings(read, *side)}) for side in sides)
-        if follows and found <= most and borders >= (1 + REPEATED) * found:
+    for number, reading in enumerate((*SHIFTED[:2], ONE_BASED, INCLUSIVE) if len(now) >= 2 * num else ()):
+        read, follows = _convert_spans(texts, reading), len({*_span_strings(texts, *sides[number % 2])}) <= 1.1 * num
+        max_distinct = num * (1 - REPEATED) if reading in SHIFTED else len(now)
+        distinct = len({*_span_strings(read)})
+        borders = min(len({*_span_strings(read, *side)}) for side in sides)
+        if follows and distinct <= max_distinct and borders >= (1 + REPEATED) * distinct:
             return reading
     return None
 
 
-def _strings(texts: Sequence[Text], start: int = 0, end: int = 0) -> list[str]:
-    """The strings of spans whose starts and ends are moved."""
+def _span_strings(texts: Sequence[Text], start: int = 0, end: int = 0) -> list[str]:
     return [text[max(0, a + start) : b + end] for text, places, *_ in texts for a, b in places]
 
 
-def _splitter(texts: Sequence[Text]) -> str:
-    """The splitter whose words the spans have; "" if none is likely."""
+def _find_splitter(texts: Sequence[Text]) -> str:
+    """Return the splitter with which spans begin and end with words; "" if no splitter is likely."""
     for name in ("whitespace", "simple"):
         if _Fit.of([Text.of(text, places, name) for text, places, *_ in texts]).share >= NEARLY:
             return name
@@ -238,7 +248,7 @@ def _splitter(texts: Sequence[Text]) -> str:
 
 
 class _Fit(NamedTuple):
-    """How many spans begin with a word, how many end with one, how many are not in the text, and how many there are."""
+    """The number of spans that begin with a word, of those that end with a word, that are invalid, and of all spans."""
 
     starts: int
     ends: int
@@ -246,10 +256,10 @@ class _Fit(NamedTuple):
     spans: int
 
     @classmethod
-    def of(cls, texts: Iterable[Text]) -> _Fit:
-        found = [(a in one.starts, b in one.ends, min(a, b) < 0) for one in texts for a, b in one.places]
-        starts, ends, nowhere = (sum(row[column] for row in found) for column in range(3))
-        return cls(starts, ends, nowhere, len(found))
+    def of(cls, texts: Iterable[Text]) -> "_Fit":
+        rows = [(a in text.starts, b in text.ends, min(a, b) < 0) for text in texts for a, b in text.places]
+        starts, ends, nowhere = (sum(row[column] for row in rows) for column in range(3))
+        return cls(starts, ends, nowhere, len(rows))
 
     @property
     def total(self) -> int:

@@ -1,10 +1,9 @@
-"""Labels that are likely wrong: those that models which have not seen them find improbable.
+"""Detection of labels that are likely wrong, by cross-validation.
 
-The examples are divided into folds. For each fold a model is trained on the others, and says how probable the labels
-of the fold are. Source: Northcutt et al. 2021, "Confident learning"; examples are ranked by self-confidence.
+The examples are divided into folds. For each fold a model is trained on the other folds, and predicts the
+probabilities of the labels of the fold. Examples are ranked by self-confidence (Northcutt et al. 2021, "Confident
+learning").
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +13,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ensue.arguments import check_whole
-from ensue.data.detection.kind import take
-from ensue.data.files import Location, one_location
-from ensue.errors import DataError, EnsueError
+from ensue.data.detection.kind import detect
+from ensue.data.division import fold_of_rows
+from ensue.data.files import Data, as_location
+from ensue.errors import DataError, EnsueError, OverlapError, RecipeError, check_whole
 from ensue.extensions.annotating.examples import EXAMPLES, Doubt, Examples
-from ensue.inspection.page import Part, Section, content, page
+from ensue.inspection.page import Article, Section, content, page
 from ensue.library import load
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.reporter import Reporter
@@ -33,15 +31,18 @@ QUICK: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "sentences": ("tag-lstm-crf", {"train.epochs": 5, "train.validations": 5}),
     "texts": ("classify-bag", {}),
 }
-"""For each kind of data a recipe that is trained in a minute or so, with what makes it quick."""
-SHOWN = 1_000
-"""The most doubts on a page."""
+"""For each kind of data a recipe, and the settings with which it is trained in about a minute."""
+QUICK_WORDS, MAX_EPOCHS = 125_000, 25
+"""The number of words, with repetitions, on which a quick tagger is trained at least, within a maximum of epochs."""
+MAX_PAGE_DOUBTS = 1_000
 
 
 @dataclass(frozen=True)
 class Doubts:
-    """The doubts of a file, the most doubtful first. `parts` are the text of the file, and between two of them stand
-    the characters that a doubt would change, in the order `places` of the doubts in the file.
+    """The doubts of a file, ranked by the probability of the labels, lowest first.
+
+    The text of the file is parts[0] + old[0] + parts[1] + old[1] + … + parts[-1]: `old[n]` are the characters that the
+    doubt `ranked[places[n]]` would replace.
     """
 
     location: str
@@ -53,11 +54,11 @@ class Doubts:
     old: Sequence[str]
 
     def json_lines(self) -> Iterator[str]:
-        """A JSON object for each doubt."""
+        """Return a JSON object for each doubt."""
         return (json.dumps(doubt.as_json(), ensure_ascii=False) + "\n" for doubt in self.ranked)
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """The rows of a table: file and line, the probability of what is given, this, what is proposed, the text."""
+        """Yield the rows of a table, after the names of its columns."""
         yield "place", "probability", "given", "proposed", "text"
         for doubt in self.ranked:
             labels = " ".join(doubt.given), " ".join(doubt.proposed)
@@ -65,116 +66,127 @@ class Doubts:
             yield place, f"{doubt.probability:.4f}", *labels, " ".join(doubt.text[doubt.start : doubt.end].split())
 
     def table_lines(self) -> Iterator[str]:
-        """The rows as lines, with tabs between columns."""
+        """Return the rows as lines, with tabs between columns."""
         return ("\t".join(row) + "\n" for row in self.rows())
 
     def repaired(self, accepted: Sequence[bool]) -> str:
-        """The text of the file, in which the doubts that are accepted have changed; the page does the same."""
-        found = []
-        for part, place, old in zip(self.parts, self.places, self.old, strict=False):
-            found += [part, self.ranked[place].edit.new if accepted[place] else old]
-        return "".join([*found, self.parts[-1]])
+        """Return the text of the file after the accepted doubts are applied; the script of the page does the same."""
+        text = []
+        for part, rank, old in zip(self.parts, self.places, self.old, strict=False):
+            text += [part, self.ranked[rank].edit.new if accepted[rank] else old]
+        return "".join([*text, self.parts[-1]])
 
     def page(self) -> str:
-        """The document on which a person accepts or keeps, and saves the repaired file."""
+        """Return the HTML document on which a person accepts or rejects doubts, and saves the corrected file."""
         name = Path(self.location).name.removesuffix(".xz").removesuffix(".gz") or "labels"
-        edits = [[place, old, self.ranked[place].edit.new] for place, old in zip(self.places, self.old, strict=True)]
+        edits = [[rank, old, self.ranked[rank].edit.new] for rank, old in zip(self.places, self.old, strict=True)]
         numbers = {"name": name, "parts": self.parts, "edits": edits}
         facts = {
-            "file": self.location,
-            self.unit: f"{self.num_labels:,}",
-            "doubts": f"{len(self.ranked):,}",
-            "on this page": f"the first {min(SHOWN, len(self.ranked)):,}",
-        }
-        section = Section(
-            "Doubts", "extensions/annotating/doubts.html", {"doubts": self.ranked[:SHOWN], "numbers": numbers}
-        )
-        return page(f"Doubts of {self.location}", content(f"Doubts of {self.location}", [Part(facts, [section])]))
+            "file": self.location, self.unit: f"{self.num_labels:,}", "doubts": f"{len(self.ranked):,}",
+            "on this page": f"the first {min(MAX_PAGE_DOUBTS, len(self.ranked)):,}",
+        }  # fmt: skip
+        shown = {"doubts": self.ranked[:MAX_PAGE_DOUBTS], "numbers": numbers}
+        section = Section("Doubts", "extensions/annotating/doubts.html", shown)
+        return page(f"Doubts of {self.location}", content(f"Doubts of {self.location}", [Article(facts, [section])]))
 
 
 def doubt(
-    location: Location,
-    *,
-    recipe: str = "",
-    settings: Sequence[str] = (),
-    folds: int = 4,
-    seed: int = 0,
-    device: str = "auto",
-    threads: int | None = None,
-    reporter: Reporter | None = None,
-) -> Doubts:
-    """The labels of a file of sentences or texts that are likely wrong.
+    location: Data, *, recipe: str = "", settings: Mapping[str, Any] | Sequence[str] = (), folds: int = 4,
+    seed: int = 0, device: str = "auto", threads: int | None = None, reporter: Reporter | None = None,
+) -> Doubts:  # fmt: skip
+    """Return the labels that are likely wrong, since models that were not trained on these texts predict other labels.
 
-    `recipe` is that of the models; without one it follows from the data. Raises EnsueError for data without labels, for
-    a recipe whose labels cannot be doubted, and for fewer examples than folds.
+    Args:
+        location: Labeled sentences or texts: a path, a list of paths, or Python objects as for `ensue.train`.
+        recipe: The recipe of the models; default: a quick recipe for the data.
+        settings: Changes of the recipe.
+        folds: The number of models. Each one is trained on the examples of the other folds.
+        seed: The seed of the folds and of training.
+        device: The device, as for `ensue.load`.
+        threads: CPU threads; by default the fastest number on this machine.
+        reporter: Receives a note for each fold.
+
+    Raises:
+        EnsueError: The data have no labels of texts or words, or fewer different examples than folds.
     """
     check_whole("folds", folds, 2, 1000)
     check_whole("seed", seed, 0, 2**32 - 1)
     reporter = reporter or Reporter()
-    location = one_location(location)
+    location = as_location(location)
     chosen = _recipe(location, recipe, settings)
     entry = task_entry(chosen.task)
     if entry.pipeline_class not in EXAMPLES:
-        raise EnsueError(f"doubt is for classifiers and taggers; the recipe is that of a {entry.what}")
-    examples: Examples = EXAMPLES[entry.pipeline_class](chosen)
+        raise EnsueError(f"expected the recipe of a classifier or tagger, found that of a {entry.what}")
+    examples: Examples
+    try:
+        examples = EXAMPLES[entry.pipeline_class](chosen)
+    except OverlapError:
+        if recipe:
+            raise
+        chosen = read_recipe(chosen, {"data.nested": 3})
+        examples = EXAMPLES[entry.pipeline_class](chosen)
+    if not recipe and examples.unit == "words" and chosen.train.epochs is not None:
+        epochs = min(MAX_EPOCHS, max(chosen.train.epochs, -(-QUICK_WORDS // examples.num_labels)))
+        chosen = read_recipe(read_recipe(chosen, {"train.epochs": epochs}), settings)
     if len(set(examples.keys)) < folds:
-        raise DataError(f"{len(set(examples.keys))} different examples for {folds} folds", location)
-    found: list[tuple[int, Doubt]] = []
-    fold_of = _folds(examples.keys, folds, seed)
+        raise DataError(f"{len(set(examples.keys))} distinct examples for {folds} folds", location)
+    doubts: list[tuple[int, Doubt]] = []
+    fold_of = fold_of_rows(examples.keys, folds, seed=seed)  # no model is tested on its data
     with TemporaryDirectory() as name:
         for fold in range(folds):
             folder = Path(name)
             rows = (json.dumps(examples.row(int(n)), ensure_ascii=False) for n in np.flatnonzero(fold_of != fold))
             write_text(folder / "train.jsonl", "\n".join(rows) + "\n")
             data = {"data.train": str(folder / "train.jsonl"), "data.format": "json", "data.encoding": "utf-8"}
-            none = {"data.valid": "", "data.test": "", "data.group": ""}
-            of_fold = read_recipe(chosen, {**data, **none, **examples.settings, "train.seed": seed})
-            reporter.noted(f"fold {fold + 1} of {folds}: {np.count_nonzero(fold_of != fold):,} examples to learn from")
-            outcome = train_run(of_fold, folder / f"{fold}", device=device, threads=threads)
+            empty = {"data.valid": "", "data.test": "", "data.group": ""}
+            fold_recipe = read_recipe(chosen, {**data, **empty, **examples.settings, "train.seed": seed})
+            reporter.noted(f"fold {fold + 1} of {folds}: {np.count_nonzero(fold_of != fold):,} training examples")
+            try:
+                outcome = train_run(fold_recipe, folder / f"{fold}", device=device, threads=threads)
+            except DataError as error:
+                raise DataError(f"fold {fold + 1} of {folds}: {error.message}", location) from None
             if outcome.reason == "interrupted":
                 raise KeyboardInterrupt
             numbers = np.flatnonzero(fold_of == fold).tolist()
-            found += examples.doubts(load(folder / f"{fold}", device=device), numbers)
-    return ranked(location, examples, found)
+            doubts += examples.doubts(load(folder / f"{fold}", device=device), numbers)
+    return ranked(location, examples, doubts)
 
 
-def _recipe(location: str, recipe: str, settings: Sequence[str]) -> Recipe:
+def _recipe(location: str, recipe: str, settings: Mapping[str, Any] | Sequence[str]) -> Recipe:
     if recipe:
         return read_recipe(recipe, settings, train=location)
-    kind = take(location).kind
-    if kind not in QUICK:
-        raise EnsueError(
-            f"{location}: read as {kind}; labels of sentences or of texts are doubted (ensue data shows it)"
-        )
-    name, quick = QUICK[kind]
-    return read_recipe(read_recipe(name, quick), settings, train=location)
+    errors: dict[str, EnsueError] = {}
+    actual = ""
+    for kind, (name, quick) in QUICK.items():
+        try:
+            chosen = read_recipe(read_recipe(name, quick), settings, train=location)
+        except RecipeError as error:  # perhaps settings of another kind
+            errors[kind] = error
+            continue
+        data: Any = chosen.data
+        words = ",".join(getattr(data, "texts", ())) or getattr(data, "words", "")
+        labels, format = data.labels if isinstance(data.labels, str) else "", data.format.replace("auto", "")
+        actual = detect(location, format=format, words=words, labels=labels, encoding=data.encoding).kind
+        if actual == kind:
+            return chosen
+    if problem := errors.get(actual) or (None if actual else errors["texts"]):
+        raise problem
+    raise EnsueError(f"{location}: read as {actual}; expected labeled sentences or texts; `ensue data` shows a report")
 
 
-def _folds(keys: Sequence[Any], folds: int, seed: int) -> NDArray[np.int64]:
-    """The fold of each example; what says the same is in one fold, so that no model has seen it."""
-    numbers: dict[Any, int] = {}
-    key_of = [numbers.setdefault(key, len(numbers)) for key in keys]
-    drawn = np.random.default_rng(seed).permutation(len(numbers)) % folds
-    return np.array([drawn[key] for key in key_of], np.int64)
-
-
-def ranked(location: str, examples: Examples, found: list[tuple[int, Doubt]]) -> Doubts:
-    """The doubts of a file, each with the number of its example, in order of probability."""
-    order = sorted(range(len(found)), key=lambda place: (found[place][1].probability, found[place][0]))
-    rank_of = {place: rank for rank, place in enumerate(order)}
-    in_file = sorted(range(len(found)), key=lambda place: (found[place][0], found[place][1].edit.start))
-    parts, old, open_part, done, at = [], [], [], 0, 0
-    for place in in_file:
-        number, edit = found[place][0], found[place][1].edit
-        while done < number:
-            open_part.append(examples.pieces[done][at:])
-            done, at = done + 1, 0
-        open_part.append(examples.pieces[number][at : edit.start])
-        parts.append("".join(open_part))
-        old.append(examples.pieces[number][edit.start : edit.end])
-        open_part, at = [], edit.end
-    parts.append("".join([*open_part, examples.pieces[done][at:], *examples.pieces[done + 1 :]]))
-    ranked = [found[place][1] for place in order]
-    return Doubts(
-        location, examples.unit, examples.num_labels, ranked, parts, [rank_of[place] for place in in_file], old
-    )
+def ranked(location: str, examples: Examples, doubts: list[tuple[int, Doubt]]) -> Doubts:
+    """Return the doubts of a file, ordered by probability. `doubts` has the number of the example for each doubt."""
+    order = sorted(range(len(doubts)), key=lambda row: (doubts[row][1].probability, doubts[row][0]))
+    rank_of = {row: rank for rank, row in enumerate(order)}
+    in_file = sorted(range(len(doubts)), key=lambda row: (doubts[row][0], doubts[row][1].edit.start))
+    starts = np.cumsum([0, *map(len, examples.texts)])
+    text, parts, old, end = "".join(examples.texts), [], [], 0
+    for row in in_file:
+        number, edit = doubts[row][0], doubts[row][1].edit
+        start = int(starts[number]) + edit.start
+        parts.append(text[end:start])
+        end = int(starts[number]) + edit.end
+        old.append(text[start:end])
+    parts.append(text[end:])
+    by_rank, places = [doubts[row][1] for row in order], [rank_of[row] for row in in_file]
+    return Doubts(location, examples.unit, examples.num_labels, by_rank, parts, places, old)

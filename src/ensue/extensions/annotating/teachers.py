@@ -1,6 +1,9 @@
-"""Texts with the answers of teachers, from which a student learns: a data set whose labels are distributions."""
+"""Distillation: a student is trained on the label distributions that its teachers assign to texts or words.
 
-from __future__ import annotations
+Static word vectors are distilled from a sentence encoder, which embeds single words. Sources: Hinton et al. 2015,
+"Distilling the Knowledge in a Neural Network"; Tulkens & van Dongen 2024, "Model2Vec" (principal components of word
+vectors); Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings" (weights by frequency).
+"""
 
 import json
 from collections import Counter
@@ -9,124 +12,138 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path, check_share, check_type
+from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.division import divided
 from ensue.data.examples import Document
-from ensue.data.files import Location, one_location
+from ensue.data.files import Data, as_location
 from ensue.data.sentences.sentence import Sentence, SourceLines
 from ensue.data.sentences.source import SentenceSource
-from ensue.errors import DataError, EnsueError, listed
-from ensue.extensions.annotating.static_student import static_student
+from ensue.errors import DataError, EnsueError, RecipeError, check_path, check_share, check_type, listed
+from ensue.extensions.word_vectors.examples import LINE_END
+from ensue.extensions.word_vectors.model import WordVectorParts
+from ensue.extensions.word_vectors.recipe import DistilledVectorsTable, WordVectorsRecipe
 from ensue.library import checked_recipe, load
 from ensue.library import train as train_student
 from ensue.nn import viterbi_path
 from ensue.outputs import check_outputs, write_text
 from ensue.recipe import Recipe, read_recipe
+from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
+from ensue.tasks.classification.model import document_source
 from ensue.tasks.classification.pipeline import ClassificationPipeline
-from ensue.tasks.classification.texts import document_source
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.labeling.data import best_tags, check_tags, labels_in, sentence_source
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from ensue.tasks.word_vectors.recipe import WordVectorsRecipe
-from ensue.tasks.words.teacher import Shares, Told, read_answers, softened
+from ensue.tasks.texts.corpus import training_source
+from ensue.tasks.words.data import Distribution, TeacherLabels, read_teacher_answers, softened
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector
 from ensue.text.schemes import convert
+from ensue.training.imported import Imported, write_run
 
-LEAST_SHARE = 1e-3
-"""The probabilities of a word's tags that are left out of a file have together at most this."""
-Numbers = NDArray[np.float64]
+MIN_TAG_PROBABILITY = 1e-3
+"""Tags of a word whose probabilities sum to less than this are left out of the training file."""
+Probabilities = NDArray[np.float64]
 
 
 class Example(NamedTuple):
-    """An item that a student reads: texts, or the words of a sentence, with their labels; of a pool without."""
+    """A text, a pair of texts, or the words of a sentence, with labels; none for the unlabeled texts of a pool."""
 
-    read: tuple[str, ...]
+    texts: tuple[str, ...]
     labels: Sequence[str]
     source: Any
-    """The document or sentence as teachers read it."""
+    """The document or sentence that teachers read."""
     group: str = ""
 
     def error(self, message: str) -> DataError:
-        """A DataError with its place in front."""
+        """Return a DataError with the place of the example."""
         source = self.source
         return source.error(message) if isinstance(source, Sentence) else DataError(message, source.path, source.line)
 
 
 class Teacher(NamedTuple):
-    """A teacher: names of its labels or tags, and for each example probabilities (N, K), one row a text or word."""
+    """The N labels of a teacher, and a function from examples to probabilities (K, N): a row for each text or word."""
 
     names: Sequence[str]
-    answers: Callable[[Sequence[Example]], Iterator[Numbers]]
-    of: Told | Labels | None = None
-    """The file, or the labels of a tagger."""
+    predict: Callable[[Sequence[Example]], Iterator[Probabilities]]
+    labels: TeacherLabels | Labels | None = None
+    """The predictions in a file, or the labels of a tagger."""
 
     @classmethod
-    def told(cls, told: Told) -> Teacher:
-        """A file of answers, by what is read. Raises DataError if it has no answer for an example."""
-        names = sorted(told.names)
+    def of_file(cls, answers: TeacherLabels) -> "Teacher":
+        """Return a teacher with stored predictions. Its `predict` raises DataError for a text without a prediction."""
+        names = sorted(answers.names)
 
-        def written(examples: Sequence[Example]) -> Iterator[Numbers]:
+        def predict(examples: Sequence[Example]) -> Iterator[Probabilities]:
             for example in examples:
-                if example.read not in told.means:
-                    raise example.error(f"{told.path} has no answer for this text")
-                rows = told.means[example.read]
-                yield np.array([[shares.get(name, 0.0) for name in names] for shares in rows])
+                if example.texts not in answers.means:
+                    raise example.error(f"{answers.path} has no prediction for this text")
+                rows = answers.means[example.texts]
+                yield np.array([[row.get(name, 0.0) for name in names] for row in rows])
 
-        return cls(names, written, told)
+        return cls(names, predict, answers)
+
+    def aligned(self, examples: Sequence[Example], names: Sequence[str]) -> Iterator[Probabilities]:
+        """Yield the probabilities of each example (K, N), with a column for each of `names`; 0 for unknown names."""
+        columns = [names.index(name) for name in self.names]
+        for probabilities in self.predict(examples):
+            result = np.zeros((len(probabilities), len(names)))
+            result[:, columns] = probabilities
+            yield result
 
 
-class TextLessons:
-    """The lessons of students, by the recipe of one: texts, or pairs of texts, with a label each."""
+class ClassifierData:
+    """The data of a student that classifies texts, or pairs of texts, by one label each."""
 
     written: ClassVar[Mapping[str, Any]] = {
         "format": "json", "texts": [], "labels": "label", "separator": "", "joined": False, "header": "auto",
         "encoding": "utf-8",
     }  # fmt: skip
-    """Values that say how its files are read, those of the recipe's table `[data]`."""
-    drawn: ClassVar[bool] = True
-    """Whether validation data are drawn at random; else they are the end."""
+    """The settings of `[data]` for reading the files that `line` writes."""
+    is_random: ClassVar[bool] = True
+    """Whether validation data are drawn at random, from each class; otherwise they are the last examples."""
 
     def __init__(self, recipe: Any) -> None:
         self.recipe, self.data = recipe, recipe.data
 
     def source(self, location: str, *, like: Any = None) -> Any:
-        """The labeled examples of a file, in the format of the training data `like`."""
+        """Return the labeled examples of a file, in the format of the training data `like`."""
         if like is not None:
             return document_source(self.data, location, like=like.layout)
         return document_source(self.data, location, group=self.data.group)
 
-    def pooled(self, pool: str, *, is_told: bool) -> Iterable[Example]:
-        """The examples of a pool, which have no labels; it may be a file of answers."""
-        if is_told:
-            return (Example(answer.texts, (), Document(answer.texts, path=pool)) for answer in read_answers(pool))
+    def pooled(self, pool: str, *, has_answers: bool) -> Iterable[Example]:
+        """Return the unlabeled examples of a pool, which may be a file of stored predictions."""
+        if has_answers:
+            return (Example(row.texts, (), Document(row.texts, path=pool)) for row in read_teacher_answers(pool))
         data = self.data.model_copy(update={"format": "auto", "labels": ""})
         return self.examples(document_source(data, pool, is_labeled=False))
 
     def examples(self, source: Any) -> Iterator[Example]:
-        """The labeled examples of a source."""
+        """Return the examples of a source."""
         return (Example(document.texts, document.labels, document, document.group) for document in source)
 
     def teacher(self, path: str, device: str) -> Teacher:
-        """A run, or a file of answers. Raises EnsueError for one that cannot teach."""
+        """Return the teacher of a run or of a file of predictions. Raises EnsueError for an unsupported model."""
         if Path(path).is_file():
-            return Teacher.told(Told(path, lambda answer: answer.texts))
+            return Teacher.of_file(TeacherLabels(path, lambda answer: answer.texts))
         pipeline = load(path, kind=ClassificationPipeline, device=device)
         if pipeline.labels.multiple:
-            raise EnsueError(f"{path}: gives a text several labels; expected a teacher that gives one")
+            raise EnsueError(f"{path}: a multi-label classifier; expected a single-label one")
 
-        def said(examples: Sequence[Example]) -> Iterator[Numbers]:
+        def predict(examples: Sequence[Example]) -> Iterator[Probabilities]:
             for answer in pipeline.classify(example.source for example in examples):
                 yield answer.probabilities.astype(np.float64)[None]
 
-        return Teacher(pipeline.labels.names, said)
+        return Teacher(pipeline.labels.names, predict)
 
     def names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
-        """The names of what is learned. Raises EnsueError for teachers that do not go together."""
+        """Return the names of the labels to learn. Raises EnsueError for incompatible teachers or labels."""
         names = sorted({name for teacher in teachers.values() for name in teacher.names})
         for example in labeled:
             if len(example.labels) > 1:
@@ -134,81 +151,82 @@ class TextLessons:
         return names
 
     def gold(self, example: Example) -> Sequence[str]:
-        """The names of an example's labels."""
+        """Return the labels of an example in the teachers' scheme."""
         return example.labels
 
-    def best(self, shares: Numbers, names: Sequence[str]) -> Sequence[str]:
-        """The most probable labels by the probabilities (N, K) of these names."""
-        return (names[int(shares[0].argmax())],)
+    def best(self, probabilities: Probabilities, names: Sequence[str]) -> Sequence[str]:
+        """Return the most probable labels by the probabilities (K, N) of these names."""
+        return (names[int(probabilities[0].argmax())],)
 
     def divided(self, labeled: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-        """The labeled examples for training, and for validation; if these are drawn, from each class."""
-        kept = round(len(labeled) * (1 - self.data.valid_fraction))
+        """Split the labeled examples into training and validation examples."""
+        num_train = round(len(labeled) * (1 - self.data.valid_fraction))
         firsts = [tuple(example.labels[:1]) for example in labeled]
         numbers = {label: number for number, (label, _) in enumerate(Counter(firsts).most_common())}
-        classes = np.array([numbers[label] for label in firsts], np.int64) if self.drawn else None
-        sources = [example.group or example.read for example in labeled]
-        division = divided(sources, kept, drawn=self.drawn, classes=classes)
+        classes = np.array([numbers[label] for label in firsts], np.int64) if self.is_random else None
+        sources = [example.group or example.texts for example in labeled]
+        division = divided(sources, num_train, drawn=self.is_random, classes=classes)
         return [labeled[row] for row in division.train], [labeled[row] for row in division.valid]
 
-    def line(self, example: Example, labels: Sequence[str], shares: Sequence[Shares]) -> dict[str, Any]:
-        """The line of an example in a file, with the probabilities that are learned, if there are some."""
-        texts = ["text"] if len(example.read) == 1 else ["text1", "text2"]
-        row: dict[str, Any] = dict(zip(texts, example.read, strict=True))
+    def line(self, example: Example, labels: Sequence[str], probabilities: Sequence[Distribution]) -> dict[str, Any]:
+        """Return an example as a JSON object, with the probabilities to learn unless they are empty."""
+        texts = ["text"] if len(example.texts) == 1 else ["text1", "text2"]
+        row: dict[str, Any] = dict(zip(texts, example.texts, strict=True))
         row["label"] = labels[0] if len(labels) == 1 else list(labels)
-        if shares:
-            row["probabilities"] = shares[0]
+        if probabilities:
+            row["probabilities"] = probabilities[0]
         if self.data.group:
-            row["group"] = example.group or example.read[0]
+            row["group"] = example.group or example.texts[0]
         return row
 
 
-class WordLessons(TextLessons):
-    """Sentences with a label for each word, which is a row; what is learned are tags."""
+class TaggerData(ClassifierData):
+    """The data of a student that tags sentences. A row of probabilities belongs to a word, a column to a tag."""
 
     written: ClassVar[Mapping[str, Any]] = {
         "format": "json", "words": "tokens", "labels": "labels", "encoding": "utf-8",
     }  # fmt: skip
-    drawn = False
+    is_random = False
     labels: Labels
-    """The labels that teachers give, in the scheme of the training data."""
+    """The labels of the student, in the scheme of the training data."""
 
     def __init__(self, recipe: LabelingRecipe) -> None:
         super().__init__(recipe)
         if recipe.data.label_columns or recipe.data.nested:
-            raise EnsueError("a student has one column of labels, whose spans do not overlap")
+            problem = "a student has a single label column without overlapping spans"
+            raise EnsueError(f"{problem}; ensue train learns other labels from labeled sentences")
         self.documents: dict[tuple[str, int], int] = {}
 
     def source(self, location: str, *, like: Any = None) -> Any:
         return sentence_source(self.recipe, location, like=None if like is None else like.format)
 
-    def pooled(self, pool: str, *, is_told: bool) -> Iterable[Example]:
-        found: Iterable[Sentence] = SentenceSource(pool, encoding=self.data.encoding, splitter=self.data.splitter)
-        if is_told:
-            answers = read_answers(pool, of_words=True)
-            found = (Sentence(answer.texts, source=SourceLines(pool)) for answer in answers)
-        return (Example(sentence.words, (), sentence) for sentence in found if sentence.words)
+    def pooled(self, pool: str, *, has_answers: bool) -> Iterable[Example]:
+        sentences: Iterable[Sentence] = SentenceSource(pool, encoding=self.data.encoding, splitter=self.data.splitter)
+        if has_answers:
+            answers = read_teacher_answers(pool, of_words=True)
+            sentences = (Sentence(answer.texts, source=SourceLines(pool)) for answer in answers)
+        return (Example(sentence.words, (), sentence) for sentence in sentences if sentence.words)
 
     def examples(self, source: Any) -> Iterator[Example]:
         column, group = self.data.label_column or None, self.data.group
         for sentence in source:
             if sentence.words:
-                of = source.format.group(sentence, group) if group else ""
-                yield Example(sentence.words, source.format.labels(sentence, column), sentence, of)
+                name = source.format.group(sentence, group) if group else ""
+                yield Example(sentence.words, source.format.labels(sentence, column), sentence, name)
 
     def teacher(self, path: str, device: str) -> Teacher:
         if Path(path).is_file():
-            return Teacher.told(Told(path, lambda answer: answer.texts, of_words=True))
+            return Teacher.of_file(TeacherLabels(path, lambda answer: answer.texts, of_words=True))
         pipeline = load(path, kind=LabelingPipeline, device=device)
         if not isinstance(pipeline.labels, Labels):
-            raise EnsueError(f"{path}: has several heads; expected a teacher of one column of labels")
+            raise EnsueError(f"{path}: several heads; expected a teacher with one label column")
 
-        def said(examples: Sequence[Example]) -> Iterator[Numbers]:
+        def predict(examples: Sequence[Example]) -> Iterator[Probabilities]:
             for answer in pipeline.label((example.source for example in examples), confidence=True):
                 assert answer.posterior is not None
                 yield answer.posterior.marginals.astype(np.float64)
 
-        return Teacher(pipeline.labels.symbols, said, pipeline.labels)
+        return Teacher(pipeline.labels.symbols, predict, pipeline.labels)
 
     def names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
         tags = {name for teacher in teachers.values() for name in teacher.names}
@@ -216,188 +234,259 @@ class WordLessons(TextLessons):
         for example in labeled:
             detector.feed(example.labels, example.source.line)
         for teacher in () if labeled else teachers.values():
-            scheme = scheme or (teacher.of.scheme if isinstance(teacher.of, Labels) else None)
-            for rows in teacher.of.means.values() if isinstance(teacher.of, Told) else ():
+            scheme = scheme or (teacher.labels.scheme if isinstance(teacher.labels, Labels) else None)
+            for rows in teacher.labels.means.values() if isinstance(teacher.labels, TeacherLabels) else ():
                 detector.feed(best_tags(rows))
         scheme = scheme or detector.result(self.data.train or None)
         written = tags if scheme is None else {name for tag in tags for name in convert([tag], scheme)}
         self.labels = labels = labels_in(self.recipe.head.scheme, sorted(written), scheme)
         for path, teacher in teachers.items():
-            if isinstance(teacher.of, Told):
-                check_tags(teacher.of, labels)
-            elif isinstance(teacher.of, Labels) and teacher.of.tag_scheme != labels.tag_scheme:
-                found, wanted = (one.tag_scheme or "plain labels" for one in (teacher.of, labels))
-                raise EnsueError(f"{path}: gives {found}, the student learns {wanted} (head.scheme)")
+            if isinstance(teacher.labels, TeacherLabels):
+                check_tags(teacher.labels, labels)
+            elif isinstance(teacher.labels, Labels) and teacher.labels.tag_scheme != labels.tag_scheme:
+                actual, expected = teacher.labels.tag_scheme or "plain labels", labels.tag_scheme or "plain labels"
+                raise EnsueError(f"{path}: predicts {actual}; the student expects {expected} (head.scheme)")
         return labels.symbols
 
     def gold(self, example: Example) -> Sequence[str]:
         scheme = self.labels.tag_scheme
         return convert(example.labels, scheme) if scheme else example.labels
 
-    def best(self, shares: Numbers, names: Sequence[str]) -> Sequence[str]:
-        legal = self.labels.legal()
-        path = shares.argmax(1)
+    def best(self, probabilities: Probabilities, names: Sequence[str]) -> Sequence[str]:
+        legal, path = self.labels.legal(), probabilities.argmax(1)
         if legal is not None:
             with np.errstate(divide="ignore"):
-                path = viterbi_path(np.log(np.maximum(shares, 1e-12)), *(np.log(part.astype(float)) for part in legal))
+                logarithms = (np.log(is_legal.astype(float)) for is_legal in legal)
+                path = viterbi_path(np.log(np.maximum(probabilities, 1e-12)), *logarithms)
         return self.labels.decode(path.tolist())
 
-    def line(self, example: Example, labels: Sequence[str], shares: Sequence[Shares]) -> dict[str, Any]:
+    def line(self, example: Example, labels: Sequence[str], probabilities: Sequence[Distribution]) -> dict[str, Any]:
         sentence = example.source
         row: dict[str, Any] = {name: list(sentence.column(name)) for name in self.recipe.features.columns}
-        row |= {"tokens": list(example.read), "labels": list(labels)}
-        if shares:
-            least = LEAST_SHARE / len(self.labels)
-            row["probabilities"] = [{tag: share for tag, share in of.items() if share >= least} for of in shares]
+        row |= {"tokens": list(example.texts), "labels": list(labels)}
+        if probabilities:
+            minimum = MIN_TAG_PROBABILITY / len(self.labels)
+            row["probabilities"] = [{tag: p for tag, p in word.items() if p >= minimum} for word in probabilities]
         if self.data.group:
-            row["group"] = example.group or " ".join(example.read)
+            row["group"] = example.group or " ".join(example.texts)
         if self.data.context_words and sentence.document is not None:
-            place = (sentence.source.name, sentence.document)
-            row["document"] = self.documents.setdefault(place, len(self.documents))
+            key = (sentence.source.name, sentence.document)
+            row["document"] = self.documents.setdefault(key, len(self.documents))
         return row
 
 
-LESSONS: Mapping[str, type[TextLessons]] = {"classification": TextLessons, "labeling": WordLessons}
-"""By the name of the task."""
+WORDS_PER_REPORT, IDS_PER_COUNT = 4096, 1 << 20
 
 
-def student_of(teachers: Sequence[str], recipe: Recipe, out: Path, **options: Any) -> Recipe | None:
-    """The recipe by which a student is trained, as `taught` gives it; None for word vectors, whose run is made here."""
+def write_static_vectors(
+    teachers: Sequence[str], recipe: Recipe, out: Path, *, pool: str = "", gold: float = 0.5, temperature: float = 1.0,
+    overwrite: bool = False, device: str = "auto", reporter: Reporter | None = None,
+) -> None:  # fmt: skip
+    """Write the run `out` with the vector of each word, computed by a teacher whose pipeline has `embed`.
+
+    The words are those of the recipe's training text or of `pool`.
+    """
+    if not isinstance(recipe, WordVectorsRecipe) or not isinstance(table := recipe.vectors, DistilledVectorsTable):
+        raise RecipeError(f'expected a recipe with vectors.kind = "distilled", found {recipe.describe()}')
+    texts = [path for path in (recipe.data.train, pool) if path]
+    if len(teachers) != 1 or len(texts) != 1:
+        raise EnsueError("word vectors need exactly one teacher and one text: --pool TEXTS")
+    if (recipe.data.valid, recipe.data.test, gold, temperature) != ("", "", 0.5, 1.0):
+        raise EnsueError("--valid, --test, --gold and --temperature are for students with labels")
+    (teacher,), (text,) = teachers, texts
+    check_outputs([teacher, text], folders=[out], overwrite=overwrite, are_new=True)
+    run, reporter = load(teacher, device=device), reporter or Reporter()
+    if not hasattr(run, "embed"):
+        raise EnsueError(f"{teacher}: this model has no text embeddings (`ensue embed`)")
+    source = training_source(recipe.data.model_copy(update={"train": text}))
+    tokenizer: Any = trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
+    size, ids = tokenizer.vocabulary_size, tokenize(source, tokenizer)
+    words = [tokenizer.symbol(number) for number in range(LINE_END + 1, size)]
+    if not words:
+        raise DataError("no word occurs tokenizer.min_count times", text)
+    counts = np.zeros(size, np.int64)
+    for start in range(0, len(ids), IDS_PER_COUNT):
+        counts += np.bincount(ids.read(start, min(start + IDS_PER_COUNT, len(ids))), minlength=size)
+    embedded = []
+    for start in range(0, len(words), WORDS_PER_REPORT):
+        reporter.working(f"{teacher} embeds {len(words):,} words", start / len(words))
+        embedded.append(run.embed(words[start : start + WORDS_PER_REPORT]))
+    vectors = np.concatenate(embedded)
+    if table.d_words > vectors.shape[1]:
+        raise EnsueError(f"vectors.d_words is {table.d_words}; {teacher} has only {vectors.shape[1]} dimensions")
+    rows, share = principal_components(vectors, table.d_words)
+    rows *= weights_by_frequency(counts[LINE_END + 1 :], table.smoothing)[:, None]
+    special = torch.zeros(LINE_END + 1, table.d_words)
+    directory, parts = RunDirectory(teacher), WordVectorParts(tokenizer)
+    note = f"{table.d_words} principal components of {len(words):,} word vectors explain {share:.1%} of the variance"
+    student = Imported(
+        Path(teacher), (directory.weights,), f"a {directory.entry.what}", read_recipe(recipe, train=text), parts,
+        {"vocabulary_size": size}, {"vectors": torch.cat([special, torch.from_numpy(rows.astype(np.float32))])}, [note],
+    )  # fmt: skip
+    reporter.noted(note)
+    write_run(student, out, overwrite=overwrite)
+
+
+def principal_components(vectors: Float[NDArray[np.float32], "V D"], d: int) -> tuple[NDArray[np.float64], float]:
+    """Return the first d principal components (V, d) of vectors, and the share of the variance that they explain."""
+    centered = vectors.astype(np.float64)
+    centered -= centered.mean(0)
+    variances, directions = np.linalg.eigh(centered.T @ centered)
+    first = directions[:, : -d - 1 : -1]
+    first = first * np.sign(first[np.abs(first).argmax(0), np.arange(d)])  # the largest coefficient is positive
+    share = float(variances[-d:].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
+    return centered @ first, share
+
+
+def weights_by_frequency(counts: Int[NDArray[np.int64], " V"], smoothing: float) -> Float[NDArray[np.float64], " V"]:
+    """Return a / (a + p) for each word, where p is its share of the text and a the smoothing; 1 for a = 0."""
+    shares = counts / max(1, counts.sum())
+    return smoothing / (smoothing + shares) if smoothing else np.ones(len(counts))
+
+
+STUDENTS: Mapping[str, type[ClassifierData]] = {"classification": ClassifierData, "labeling": TaggerData}
+"""The data of a student, by the name of its task."""
+
+
+def student_recipe(teachers: Sequence[str], recipe: Recipe, out: Path, **options: Any) -> Recipe | None:
+    """Write a student's data and return the recipe to train it; for word vectors, write the run and return None."""
     if isinstance(recipe, WordVectorsRecipe):
-        static_student(teachers, recipe, out, **options)
+        write_static_vectors(teachers, recipe, out, **options)
         return None
-    return taught(teachers, recipe, out, **options)
+    return write_student_data(teachers, recipe, out, **options)
 
 
-def taught(
+def write_student_data(
     teachers: Sequence[str], recipe: Recipe, out: Path, *, pool: str = "", gold: float = 0.5, temperature: float = 1.0,
     overwrite: bool = False, device: str = "auto", reporter: Reporter | None = None,
 ) -> Recipe:  # fmt: skip
-    """The recipe of a student of these teachers, whose data are written beside its run `out`.
-
-    A teacher is a run, or a file of answers. The student learns the mean of what they say, at this temperature, of the
-    recipe's training texts and of the others of `pool`, which have no labels; it may be a teacher's file. The label of
-    a text or word counts `gold`, and the teachers the rest. Raises EnsueError for a recipe or a teacher that is not of
-    one label a text or word, for texts and labels that a teacher does not know, and for files that would be lost.
-    """
+    """Write the data of a student beside its run `out`, and return the recipe that trains the student on them."""
     if len({*teachers}) < len(teachers):
-        raise EnsueError(f"{max(teachers, key=teachers.count)}: is named twice; expected different teachers")
+        raise EnsueError(f"{max(teachers, key=teachers.count)}: listed twice; expected distinct teachers")
     if not teachers:
         raise EnsueError("expected teachers and the recipe of the student: ensue distill TEACHER ... RECIPE")
-    if recipe.task not in LESSONS:
-        raise EnsueError(f"a student is a classifier or tagger of texts; the recipe is that of a {recipe.what}")
-    lessons, reporter = LESSONS[recipe.task](recipe), reporter or Reporter()
-    data = lessons.data
-    possible = [beside(out, f"taught-{part}") for part in ("train", "valid", "test")]
+    if recipe.task not in STUDENTS:
+        raise EnsueError(f"expected the recipe of a text classifier or tagger, found that of a {recipe.what}")
+    student, reporter = STUDENTS[recipe.task](recipe), reporter or Reporter()
+    data = student.data
+    files = {name: path_beside(out, f"taught-{name}") for name in ("train", "valid", "test")}
     inputs = [*teachers, *recipe.inputs, pool]
-    check_outputs(inputs, files=possible, folders=[out], overwrite=overwrite, are_new=True)
-    labeled = lessons.source(data.train) if data.train else None
-    gold_examples = [] if labeled is None else list(lessons.examples(labeled))
-    is_divided = bool(pool and gold_examples and not data.valid)
-    examples, held_out = lessons.divided(gold_examples) if is_divided else (gold_examples[:], [])
-    parts = ["train", *(part for part in ("valid", "test") if getattr(data, part) or (part == "valid" and held_out))]
-    files = {part: beside(out, f"taught-{part}") for part in parts}
+    check_outputs(inputs, files=list(files.values()), folders=[out], overwrite=overwrite, are_new=True)
+    source = student.source(data.train) if data.train else None
+    labeled = [] if source is None else list(student.examples(source))
+    is_divided = bool(pool and labeled and not data.valid)
+    examples, held_out = student.divided(labeled) if is_divided else (labeled[:], [])
     if pool:
-        there = {example.read for example in gold_examples}
-        pooled = lessons.pooled(pool, is_told=pool in teachers)
-        examples += [example for example in pooled if example.read not in there]
+        known = {example.texts for example in labeled}
+        pooled = student.pooled(pool, has_answers=pool in teachers)
+        examples += [example for example in pooled if example.texts not in known]
     if not examples:
-        raise EnsueError("no text to learn from: --train names texts with labels, --pool texts without")
-    asked = {teacher: lessons.teacher(teacher, device) for teacher in teachers}
-    names = lessons.names(gold_examples, asked)
-    for example in gold_examples:
-        if wrong := sorted({*lessons.gold(example)} - {*names}):
-            raise example.error(_unknown(wrong, names))
-    given = [part for part in parts[1:] if getattr(data, part)]
-    rows = {part: lessons.examples(lessons.source(getattr(data, part), like=labeled)) for part in given}
+        raise EnsueError("no training texts; give labeled texts with --train or unlabeled ones with --pool")
+    loaded = {path: student.teacher(path, device) for path in teachers}
+    names = student.names(labeled, loaded)
+    for example in labeled:
+        if unknown := sorted({*student.gold(example)} - {*names}):
+            raise example.error(_unknown(unknown, names))
+    others = {
+        name: student.examples(student.source(getattr(data, name), like=source))
+        for name in ("valid", "test")
+        if getattr(data, name)
+    }
     if held_out:
-        rows["valid"] = iter(held_out)
-        reporter.noted(
-            f"validation: {len(held_out):,} of {len(gold_examples):,} texts with labels; they are not learned"
-        )
+        others["valid"] = iter(held_out)
+        reporter.noted(f"validation: {len(held_out):,} of {len(labeled):,} labeled texts, held out from training")
     elif pool and not data.valid and data.valid_fraction:
-        reporter.noted("validation with the teachers' labels, since too few texts have labels; --valid names others")
+        reporter.noted("validation uses the teachers' labels: too few texts are labeled; --valid names validation data")
     answers = []
-    for teacher, found in asked.items():
-        if not Path(teacher).is_file():
-            reporter.noted(f"{teacher} reads {len(examples):,} texts")
-        answers.append(_aligned(found, examples, names))
-    means = (softened(np.array(of_each), temperature).mean(0) for of_each in zip(*answers, strict=True))
-    lines = {"train": _mixed(lessons, examples, means, names, gold)}
-    lines |= {part: (lessons.line(each, each.labels, ()) for each in of) for part, of in rows.items()}
-    whole = {part: [json.dumps(row, ensure_ascii=False) + "\n" for row in of] for part, of in lines.items()}
-    for part, path in files.items():
-        write_lines(path, whole[part])
+    for path, teacher in loaded.items():
+        if not Path(path).is_file():
+            reporter.noted(f"{path} labels {len(examples):,} texts")
+        answers.append(teacher.aligned(examples, names))
+    means = (softened(np.array(by_teacher), temperature).mean(0) for by_teacher in zip(*answers, strict=True))
+    rows = {"train": _mix_targets(student, examples, means, names, gold)}
+    rows |= {name: (student.line(item, item.labels, ()) for item in held) for name, held in others.items()}
+    lines = {name: [json.dumps(row, ensure_ascii=False) + "\n" for row in items] for name, items in rows.items()}
+    for name, texts in lines.items():
+        write_lines(files[name], texts)
     group = {"data.group": "group"} if data.group else {}
-    paths = {f"data.{part}": str(path) for part, path in files.items()}
-    own = {f"data.{key}": value for key, value in lessons.written.items()}
-    return read_recipe(recipe, {**own, **group, **paths, "data.teacher": str(files["train"])})
+    paths = {f"data.{name}": str(files[name]) for name in lines}
+    settings = {f"data.{key}": value for key, value in student.written.items()}
+    return read_recipe(recipe, {**settings, **group, **paths, "data.teacher": str(files["train"])})
 
 
-def beside(out: Path, name: str) -> Path:
-    """The file with data of a run, beside it. Raises EnsueError for a place without a name."""
+def path_beside(out: Path, name: str) -> Path:
+    """Return the path of a data file beside a run. Raises EnsueError for a run path without a final name."""
     if not out.name:
         raise EnsueError(f"{out}: has no name; choose another --out")
     return out.with_name(f"{out.name}.{name}.jsonl")
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes a file, and the folder that it is in."""
+    """Write a file, and create its folder. All lines are computed before the file is opened."""
     content = "".join(lines)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, content)
 
 
 def _unknown(labels: Sequence[str], names: Sequence[str]) -> str:
-    return f"the label {listed(labels)}; the teachers give one of {listed(names)}"
+    return f"the label {listed(labels)}; expected one of the teachers' labels {listed(names)}"
 
 
-def _aligned(teacher: Teacher, examples: Sequence[Example], names: Sequence[str]) -> Iterator[Numbers]:
-    """A teacher's answers about each example, for these names in their order."""
-    places = [names.index(name) for name in teacher.names]
-    for found in teacher.answers(examples):
-        wide = np.zeros((len(found), len(names)))
-        wide[:, places] = found
-        yield wide
-
-
-def _mixed(
-    lessons: TextLessons, examples: Sequence[Example], means: Iterable[Numbers], names: Sequence[str], gold: float
-) -> Iterator[dict[str, Any]]:
-    """Yield the line of each example: its labels, or else the teachers' best ones, and the target probabilities."""
+def _mix_targets(
+    student: ClassifierData, examples: Sequence[Example], means: Iterable[Probabilities], names: Sequence[str],
+    gold: float,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Yield the JSON object of each example: its gold labels, or else the teachers' best labels, and the targets."""
     for example, mean in zip(examples, means, strict=True):
-        labels, shares = example.labels, mean
+        labels, targets = example.labels, mean
         if labels:
-            own = np.array(names) == np.array(lessons.gold(example))[:, None]
-            shares = (1 - gold) * shares + gold * own
-        rows = [{name: float(f"{share:.6g}") for name, share in zip(names, of, strict=True)} for of in shares.tolist()]
-        yield lessons.line(example, labels or lessons.best(shares, names), rows)
+            is_gold = np.array(names) == np.array(student.gold(example))[:, None]
+            targets = (1 - gold) * targets + gold * is_gold
+        rows = [{name: float(f"{p:.6g}") for name, p in zip(names, row, strict=True)} for row in targets.tolist()]
+        yield student.line(example, labels or student.best(targets, names), rows)
 
 
 def distill(
     teachers: str | Path | Sequence[str | Path], recipe: str | Path | Recipe, *, out: str | Path,
-    train: Location = "", pool: Location = "", valid: Location = "", test: Location = "", gold: float = 0.5,
+    train: Data = "", pool: Data = "", valid: Data = "", test: Data = "", gold: float = 0.5,
     temperature: float = 1.0, settings: Mapping[str, Any] | Sequence[str] = (), overwrite: bool = False,
     device: str = "auto", threads: int | None = None, reporter: Reporter | None = None,
 ) -> Pipeline:  # fmt: skip
-    """Trains a student of these teachers (runs, or files of answers), and returns it, as `ensue distill` does.
+    """Train a student model on the predictions of teachers, like `ensue distill`, and return its pipeline.
 
-    `train` are texts with labels, `pool` texts without; one of them is enough. The label of a text counts `gold` (0 to
-    1), the teachers the rest, and their logits are divided by `temperature`. The data of the student are written beside
-    `out`. Word vectors have one teacher, and the words of one text. Other arguments are those of `ensue.train`. Raises
-    an `EnsueError` of one line for mistakes of the caller.
+    The data of the student are written beside `out`. For word vectors, pass a single teacher, and only `train` or
+    `pool`.
+
+    Args:
+        teachers: Run directories, or files of predictions.
+        recipe: The student's recipe.
+        out: The student's run directory.
+        train: Labeled texts. Either `train` or `pool` is required.
+        pool: Unlabeled texts.
+        valid: Validation data.
+        test: Test data.
+        gold: The weight of the gold label, from 0 to 1; the teachers have the weight `1 - gold`.
+        temperature: The divisor of the teachers' logits, from 0.01 to 100.
+        settings: Changes of the recipe, as for `ensue.train`.
+        overwrite: Whether the run at `out` and its data are replaced.
+        device: The device of the teachers and of the student.
+        threads: The number of threads.
+        reporter: Receives notes and progress.
+
+    Raises:
+        EnsueError: An argument is invalid, as for `ensue distill`.
     """
-    several = [teachers] if isinstance(teachers, str | Path) else list(teachers)
-    for path in several:
+    paths = [teachers] if isinstance(teachers, str | Path) else list(teachers)
+    for path in paths:
         check_path("a teacher", path)
     check_path("out", out)
     check_share("gold", gold)
     check_type("temperature", temperature, (int, float), "a number")
     if not 0.01 <= temperature <= 100:
         raise EnsueError(f"temperature must be 0.01 to 100, found {temperature}")
-    student = student_of(
-        list(map(str, several)), checked_recipe(recipe, settings, train=train, valid=valid, test=test), Path(out),
-        pool=one_location(pool, "pool"), gold=gold, temperature=temperature, overwrite=overwrite, device=device,
+    student = student_recipe(
+        list(map(str, paths)), checked_recipe(recipe, settings, train=train, valid=valid, test=test), Path(out),
+        pool=as_location(pool, "pool"), gold=gold, temperature=temperature, overwrite=overwrite, device=device,
         reporter=reporter,
     )  # fmt: skip
     if student is None:

@@ -1,4 +1,4 @@
-"""Bidirectional models: ELMo and context2vec, and senses of words."""
+"""Bidirectional language models (ELMo), context2vec, and senses of words."""
 
 from pathlib import Path
 
@@ -6,15 +6,16 @@ from ensue.extension import Extension, PipelineMethod
 
 FUNCTIONS = "ensue.extensions.bidirectional.word_uses"
 CONTEXTUAL = "ensue.tasks.vectors.contextual:ContextualPipeline"
-WORD_VECTORS = "ensue.tasks.word_vectors.pipeline:WordVectorsPipeline"
+WORD_VECTORS = "ensue.extensions.word_vectors.pipeline:WordVectorsPipeline"
 SENSES = {"senses": (Path, "Score senses of words, by the nearest examples (CoarseWSD-20).")}
 WORD_IN_CONTEXT = {
     "word_in_context": (Path, "Score pairs of uses of a word (WiC, MCL-WiC), with --threshold-from FILE."),
-    "threshold_from": (Path, "Other pairs, for which the best threshold is looked for."),
+    "threshold_from": (Path, "Other pairs, for which the threshold of --word-in-context is chosen."),
 }
 
 EXTENSION = Extension(
     name="bidirectional",
+    needs=("word_vectors",),
     tasks={"bidirectional-language-modeling": "ensue.extensions.bidirectional.recipe:TASK"},
     recipes=dict.fromkeys(("context2vec", "elmo", "elmo-small"), "ensue.extensions.bidirectional"),
     importers={"elmo": "ensue.extensions.bidirectional.elmo:import_elmo"},
@@ -22,12 +23,12 @@ EXTENSION = Extension(
         "senses": PipelineMethod(f"{FUNCTIONS}:senses", CONTEXTUAL),
         "sense_scores": PipelineMethod(f"{FUNCTIONS}:sense_scores", CONTEXTUAL, "evaluate", SENSES),
         "word_in_context": PipelineMethod(f"{FUNCTIONS}:word_in_context", CONTEXTUAL, "evaluate", WORD_IN_CONTEXT),
-        "sense_of": PipelineMethod("ensue.extensions.bidirectional.senses:sense_of", WORD_VECTORS),
+        "sense_of": PipelineMethod("ensue.extensions.bidirectional.word_uses:sense_of", WORD_VECTORS),
     },
     names={
         "data.word_uses": FUNCTIONS,
         "tasks.bidirectional_language_modeling.objectives": "ensue.extensions.bidirectional.objectives",
         "tasks.bidirectional_language_modeling.pipeline": "ensue.extensions.bidirectional.pipeline",
     },
-    coders={"senses": "ensue.extensions.bidirectional.senses:sense_coder"},
+    coders={"senses": "ensue.extensions.bidirectional.word_uses:sense_coder"},
 )

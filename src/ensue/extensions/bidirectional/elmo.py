@@ -1,10 +1,8 @@
-"""ELMo (Peters et al. 2018): the arrays of an hdf5 file and the options.json beside it, converted.
+"""Import of published ELMo models (Peters et al. 2018): an hdf5 file and its options.json, as allenai/bilm-tf has them.
 
-The names and layouts are those of allenai/bilm-tf. Matrices are stored (in, out); an LSTM's has input and output above
-each other and its gates side by side, input, candidate, forget, output, with 1 still to be added to the forget gate's.
+Matrices are stored (in, out). The matrix of an LSTM has rows for the input and the previous output, and columns for the
+input gate, the candidate, the forget gate and the output gate. bilm-tf adds 1 to the stored bias of the forget gate.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,90 +19,78 @@ from ensue.extensions.bidirectional.model import BidirectionalParts
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
 from ensue.recipe import validate_recipe
 from ensue.text.character_ngrams import NUM_CHARACTERS
-from ensue.text.tokenizer import UNKNOWN
-from ensue.text.words import LINE_END, WordTokenizer
+from ensue.text.tokenizer import LINE_END, UNKNOWN, WordTokenizer
 from ensue.training.imported import Imported, read_json_file
 
 SUFFIXES = (".hdf5", ".h5")
-SIGN = b"\x89HDF\r\n\x1a\n"
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MAX_DEPTH = 16
-MOST_BYTES = 1 << 32
-"""The most bytes of all arrays; the largest published ELMo has less than a tenth."""
+MAX_BYTES = 1 << 32
+"""The largest total size of the arrays; the largest published ELMo has less than a tenth of it."""
 
 
 def weights_of(path: Path) -> Path | None:
-    """The hdf5 file that a path names, or the only weights in a directory with options; None for no ELMo."""
+    """Return the hdf5 file at `path`, or the only hdf5 file of weights in the directory `path`; None without one."""
     if path.is_file():
         return path if path.suffix in SUFFIXES else None
-    found = sorted(file for suffix in SUFFIXES for file in path.glob(f"*weights*{suffix}"))
-    return found[0] if len(found) == 1 and options_of(found[0]) else None
+    files = sorted(file for suffix in SUFFIXES for file in path.glob(f"*weights*{suffix}"))
+    return files[0] if len(files) == 1 and options_of(files[0]) else None
 
 
 def options_of(weights: Path) -> Path | None:
-    """The options beside the weights: of the same name, or the only ones."""
-    named = weights.with_name(weights.name.replace("weights", "options")).with_suffix(".json")
-    found = [named] if named.exists() else sorted(weights.parent.glob("*options*.json"))
-    return found[0] if len(found) == 1 else None
+    """Return the file of options with the same name as the weights, or the only such file in their directory."""
+    path = weights.with_name(weights.name.replace("weights", "options")).with_suffix(".json")
+    files = [path] if path.exists() else sorted(weights.parent.glob("*options*.json"))
+    return files[0] if len(files) == 1 else None
 
 
 def import_elmo(path: Path) -> Imported | None:
-    """Return a published ELMo; None for files of another kind.
-
-    Raises DataError without its options, and for a file that is cut off.
-    """
+    """Return a published ELMo; None for other files. Raises DataError for missing options and truncated files."""
     if (weights := weights_of(path)) is None:
         return None
     options = options_of(weights)
     if options is None:
-        raise DataError("no options.json beside it, which says how the arrays belong together", weights)
-    elmo = from_elmo(_arrays(weights), read_json_file(options))
+        raise DataError("no options.json with the sizes of the model in the same folder", weights)
+    elmo = from_elmo(_read_arrays(weights), read_json_file(options))
     recipe = elmo.recipe.model_copy(update={"about": f"imported from {path.name}"})
     config = {"vocabulary_size": elmo.parts.vocabulary_size}
     return Imported(path, (weights, options), "ELMo", recipe, elmo.parts, config, dict(elmo.weights))
 
 
-def _arrays(path: Path) -> dict[str, NDArray[np.floating[Any]]]:
-    """The arrays by their paths in the file. Their sizes are compared with the file's before one is read."""
+def _read_arrays(path: Path) -> dict[str, NDArray[np.floating[Any]]]:
     try:
         import h5py  # noqa: PLC0415 (an extra)
     except ImportError:
         raise EnsueError('reading hdf5 needs h5py: pip install "ensue[elmo]"') from None
     with path.open("rb") as file:
-        if file.read(len(SIGN)) != SIGN:
-            raise DataError("no hdf5 file", path)
-    found: dict[str, Any] = {}
+        if file.read(len(SIGNATURE)) != SIGNATURE:
+            raise DataError("not an hdf5 file", path)
     try:
         with h5py.File(path, "r") as content:
-            datasets = dict(_datasets(h5py, content, path))
+            datasets = dict(_iterate_datasets(h5py, content, path))
             size = sum(int(np.prod(item.shape, dtype=object)) * item.dtype.itemsize for item in datasets.values())
-            if size > min(MOST_BYTES, 4 * path.stat().st_size):
-                raise DataError(f"cut off or altered: arrays of {size:,} bytes in {path.stat().st_size:,}", path)
-            for name, item in datasets.items():
-                found[name] = np.asarray(item[()])
+            if size > min(MAX_BYTES, 4 * path.stat().st_size):  # data sets may be compressed, at most fourfold
+                raise DataError(f"truncated or damaged: arrays of {size:,} bytes in {path.stat().st_size:,}", path)
+            return {name: np.asarray(item[()]) for name, item in datasets.items()}
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise DataError(f"cannot be read: cut off, altered or no hdf5 ({error})", path) from None
-    return found
+        raise DataError(f"cannot be read: truncated, damaged or not hdf5 ({error})", path) from None
 
 
-def _datasets(h5py: Any, group: Any, path: Path, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the data sets of a group and of the groups in it with their paths.
-
-    Raises DataError for one whose numbers are in other files, which may be any file of the user, and for groups nested
-    deeper than those of a published ELMo. Links to other files and groups are passed over.
-    """
-    if before.count("/") > MAX_DEPTH:
-        raise DataError(f"groups nested more than {MAX_DEPTH} deep", path)
+def _iterate_datasets(h5py: Any, group: Any, path: Path, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the data sets of a group and its subgroups with their paths; links are skipped."""
+    if prefix.count("/") > MAX_DEPTH:
+        raise DataError(f"groups nested more than {MAX_DEPTH} levels deep", path)
     for name in group:
         if group.get(name, getlink=True, getclass=True) is not h5py.HardLink:
             continue
         kind = group.get(name, getclass=True)
         if kind is h5py.Group:
-            yield from _datasets(h5py, group[name], path, f"{before}{name}/")
+            yield from _iterate_datasets(h5py, group[name], path, f"{prefix}{name}/")
         elif kind is h5py.Dataset:
             item = group[name]
             if item.external or item.is_virtual:
-                raise DataError(f"{before}{name}: its numbers are in another file; expected arrays in this one", path)
-            yield before + name, item
+                raise DataError(f"{prefix}{name}: stored in another file; expected an array in this file", path)
+            yield prefix + name, item
 
 
 Array = NDArray[np.floating[Any]]
@@ -112,11 +98,11 @@ Size = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=100)]
 CELL = "RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/"
 GATES = (0, 2, 1, 3)
-"""Where input, forget, candidate and output, the order of this package, stand there."""
+"""The indices of the input gate, forget gate, candidate and output gate in a published matrix."""
 
 
 class LSTMOptions(BaseModel):
-    """`lstm` in options.json."""
+    """The table `lstm` of options.json."""
 
     dim: Size
     projection_dim: Size
@@ -127,13 +113,13 @@ class LSTMOptions(BaseModel):
 
 
 class EmbeddingOptions(BaseModel):
-    """`char_cnn.embedding` in options.json."""
+    """The table `char_cnn.embedding` of options.json."""
 
     dim: Size
 
 
 class CharacterOptions(BaseModel):
-    """`char_cnn` in options.json."""
+    """The table `char_cnn` of options.json."""
 
     embedding: EmbeddingOptions
     filters: Annotated[list[tuple[Size, Size]], Field(min_length=1)]
@@ -143,14 +129,14 @@ class CharacterOptions(BaseModel):
 
 
 class ElmoOptions(BaseModel):
-    """The keys of options.json that say how the model is built; others are about its training."""
+    """The keys of options.json that define the model."""
 
     lstm: LSTMOptions
     char_cnn: CharacterOptions
 
 
 class Elmo(NamedTuple):
-    """A model of this task: its recipe, its parts, and its weights by the names in the model that both build."""
+    """An imported model: recipe, vocabulary, and weights under the names of the parameters."""
 
     recipe: BidirectionalRecipe
     parts: BidirectionalParts
@@ -158,20 +144,20 @@ class Elmo(NamedTuple):
 
 
 def from_elmo(arrays: Mapping[str, Array], options: Any) -> Elmo:
-    """The model of these arrays, by their paths in the hdf5 file, and of the values in options.json.
+    """Convert the arrays of an hdf5 file, with their paths as keys, and the values of options.json.
 
-    Raises DataError for options that are none, and for arrays that are missing, of another shape, or not finite.
+    Raises DataError for invalid options, and for arrays that are missing, not finite, or of an unexpected shape.
     """
     try:
-        found = TypeAdapter(ElmoOptions).validate_python(options)
+        valid = TypeAdapter(ElmoOptions).validate_python(options)
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(f"options of ELMo: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
     tokenizer = WordTokenizer([UNKNOWN, LINE_END])
-    return Elmo(_recipe(found), BidirectionalParts(tokenizer), _Weights(arrays, found).all())
+    return Elmo(_convert_options(valid), BidirectionalParts(tokenizer), _WeightConverter(arrays, valid).convert())
 
 
-def _recipe(options: ElmoOptions) -> BidirectionalRecipe:
+def _convert_options(options: ElmoOptions) -> BidirectionalRecipe:
     lstm, characters = options.lstm, options.char_cnn
     clips = {"clip_cell": lstm.cell_clip, "clip_output": lstm.proj_clip}
     document = {
@@ -201,60 +187,55 @@ def _recipe(options: ElmoOptions) -> BidirectionalRecipe:
     return recipe
 
 
-class _Weights:
-    """The arrays as tensors of this package's names and layouts."""
+class _WeightConverter:
+    """A converter of published arrays to the names and layouts of this package's parameters."""
 
     def __init__(self, arrays: Mapping[str, Array], options: ElmoOptions) -> None:
         self.arrays, self.lstm, self.characters = arrays, options.lstm, options.char_cnn
 
-    def all(self) -> dict[str, Tensor]:
-        found = self._of_characters()
-        for direction, side in enumerate(("rightward", "leftward")):
+    def convert(self) -> dict[str, Tensor]:
+        weights = self._convert_characters()
+        for number, direction in enumerate(("rightward", "leftward")):
             for layer in range(self.lstm.n_layers):
-                inside = "layer." if layer and self.lstm.use_skip_connections else ""
-                part = self._of_cell(direction, layer)
-                found |= {f"{side}.layers.{layer}.{inside}{name}": values for name, values in part.items()}
-        return {name: torch.from_numpy(np.ascontiguousarray(values, np.float32)) for name, values in found.items()}
+                inner = "layer." if layer and self.lstm.use_skip_connections else ""
+                cell = self._convert_cell(number, layer)
+                weights |= {f"{direction}.layers.{layer}.{inner}{name}": values for name, values in cell.items()}
+        return {name: torch.from_numpy(np.ascontiguousarray(values, np.float32)) for name, values in weights.items()}
 
-    def _of_characters(self) -> dict[str, Array]:
+    def _convert_characters(self) -> dict[str, Array]:
         d, filters = self.characters.embedding.dim, self.characters.filters
-        found = {"words.embedding.weight": self._array("char_embed", NUM_CHARACTERS, d)}
+        weights = {"words.embedding.weight": self._array("char_embed", NUM_CHARACTERS, d)}
         for number, (width, count) in enumerate(filters):
-            weights = self._array(f"CNN/W_cnn_{number}", 1, width, d, count)
-            found[f"words.convolutions.{number}.weight"] = weights[0].transpose(2, 1, 0)
-            found[f"words.convolutions.{number}.bias"] = self._array(f"CNN/b_cnn_{number}", count)
+            kernel = self._array(f"CNN/W_cnn_{number}", 1, width, d, count)
+            weights[f"words.convolutions.{number}.weight"] = kernel[0].transpose(2, 1, 0)
+            weights[f"words.convolutions.{number}.bias"] = self._array(f"CNN/b_cnn_{number}", count)
         size, d_out = sum(count for _, count in filters), self.lstm.projection_dim
         for number in range(self.characters.n_highway):
-            for ours, theirs in (("transform", "transform"), ("gate", "carry")):
-                name, path = f"words.highways.{number}.{ours}", f"CNN_high_{number}/{{}}_{theirs}"
-                found[f"{name}.weight"] = self._array(path.format("W"), size, size).T
-                found[f"{name}.bias"] = self._array(path.format("b"), size)
+            for parameter, published in (("transform", "transform"), ("gate", "carry")):
+                name, path = f"words.highways.{number}.{parameter}", f"CNN_high_{number}/{{}}_{published}"
+                weights[f"{name}.weight"] = self._array(path.format("W"), size, size).T
+                weights[f"{name}.bias"] = self._array(path.format("b"), size)
         if "CNN_proj/W_proj" in self.arrays or size != d_out:
             projection = self._array("CNN_proj/W_proj", size, d_out).T, self._array("CNN_proj/b_proj", d_out)
-        else:  # the filters are as many already
+        else:  # bilm-tf has no projection if the number of filters is d_out
             projection = np.eye(size), np.zeros(size)
-        return {**found, "words.projection.weight": projection[0], "words.projection.bias": projection[1]}
+        return {**weights, "words.projection.weight": projection[0], "words.projection.bias": projection[1]}
 
-    def _of_cell(self, direction: int, layer: int) -> dict[str, Array]:
+    def _convert_cell(self, direction: int, layer: int) -> dict[str, Array]:
         cells, d = self.lstm.dim, self.lstm.projection_dim
         path = CELL.format(direction=direction, layer=layer)
-        stacked = self._gates(self._array(f"{path}W_0", 2 * d, 4 * cells).T)
-        bias = self._gates(self._array(f"{path}B", 4 * cells)).copy()
+        weights = self._array(f"{path}W_0", 2 * d, 4 * cells).T, self._array(f"{path}B", 4 * cells)
+        weight, bias = (np.concatenate([np.split(gates, 4)[index] for index in GATES]) for gates in weights)
         bias[cells : 2 * cells] += 1
         return {
-            "weight_input": stacked[:, :d],
-            "weight_hidden": stacked[:, d:],
-            "bias": bias,
+            "weight_input": weight[:, :d], "weight_hidden": weight[:, d:], "bias": bias,
             "weight_projection": self._array(f"{path}W_P_0", cells, d).T,
-        }
-
-    def _gates(self, stacked: Array) -> Array:
-        parts = np.split(stacked, 4)
-        return np.concatenate([parts[place] for place in GATES])
+        }  # fmt: skip
 
     def _array(self, path: str, *shape: int) -> Array:
+        """Return a published array. Raises DataError if the array is missing, not finite, or of another shape."""
         if path not in self.arrays:
-            raise DataError(f"no array {path}, which the options of ELMo ask for; expected one of {shape}")
+            raise DataError(f"no array {path}, which the options of ELMo need; expected one of {shape}")
         values = np.asarray(self.arrays[path])
         if values.shape != shape or not np.issubdtype(values.dtype, np.floating):
             raise DataError(f"{path}: expected numbers of {shape} by the options of ELMo, found {values.shape}")

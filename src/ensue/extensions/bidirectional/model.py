@@ -1,6 +1,4 @@
-"""The parts of a bidirectional language model, the words that it predicts; and the model for export."""
-
-from __future__ import annotations
+"""The construction of a bidirectional model from its recipe and vocabulary, and its description for exporters."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -31,38 +29,29 @@ from ensue.extensions.bidirectional.words import LINE_END, UNKNOWN, WordReader
 from ensue.models.encoders import build_encoder
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding
 from ensue.nn.combinators import reverse_rows
-from ensue.tasks.contract.description import (
-    ModelDescription,
-    TensorForm,
-    TensorFunction,
-    TokenInput,
-    VectorOutput,
-    mask_of,
-    sample_lengths,
-)
+from ensue.tasks.contract import description
+from ensue.tasks.texts.export_encoder import ExportEncoder
 from ensue.tasks.texts.framing import Framing
-from ensue.tasks.texts.portable_reading import PortableReading
 from ensue.tasks.texts.tokenizer import TokenizerParts
 from ensue.text.character_ngrams import NUM_CHARACTERS, PADDING
-from ensue.text.tokenizer import Tokenizer
-from ensue.text.words import WordTokenizer
+from ensue.text.tokenizer import Tokenizer, WordTokenizer
 
 PROGRAMS = "ensue.extensions.bidirectional.programs"
-"""The package of the programs that read exported graphs."""
+"""The package of the programs of exported models."""
 
 
 class BidirectionalParts(TokenizerParts):
-    """The vocabulary of words."""
+    """The tokenizer of a bidirectional model, with the vocabulary of predicted words."""
 
     reads: ClassVar[type[Tokenizer]] = WordTokenizer
     tokenizer: WordTokenizer
 
     def commands(self, recipe: BidirectionalRecipe, path: str) -> list[str]:
         words = self.tokenizer.vocabulary.symbols[LINE_END + 1 :]
-        near = "the [] of" if isinstance(recipe.head, ContextOutput) else words[0] if words else ""
+        query = "the [] of" if isinstance(recipe.head, ContextOutput) else words[0] if words else ""
         return [
             f"ensue embed {path} TEXTS --json",
-            *([f"ensue neighbors {path} {shlex.quote(near)}"] if near else []),
+            *([f"ensue neighbors {path} {shlex.quote(query)}"] if query else []),
             *([] if isinstance(recipe.head, NoOutput) else [f"ensue evaluate {path} TEXT --json"]),
         ]
 
@@ -71,14 +60,10 @@ class BidirectionalParts(TokenizerParts):
 
     def build(self, recipe: BidirectionalRecipe) -> BidirectionalModel:
         size, head = self.vocabulary_size, recipe.head
-        words = _words(recipe, size)
-
-        def layers() -> Stack:
-            stack = build_encoder(recipe.encoder, d_in=words.d_out)
-            assert isinstance(stack, Stack)
-            return stack
-
-        rightward, leftward = layers(), layers()
+        words = _build_words(recipe, size)
+        rightward, leftward = (build_encoder(recipe.encoder, d_in=words.d_out) for _ in range(2))
+        assert isinstance(rightward, Stack)
+        assert isinstance(leftward, Stack)
         if not isinstance(head, ContextOutput):
             softmax = SoftmaxHead(rightward.d_out, size) if isinstance(head, SoftmaxOutput) else None
             return BidirectionalLanguageModel(words, rightward, leftward, softmax)
@@ -88,33 +73,28 @@ class BidirectionalParts(TokenizerParts):
         )
 
 
-def _words(recipe: BidirectionalRecipe, vocabulary_size: int) -> HighwayCharacterCNN | TokenEmbedding:
+def _build_words(recipe: BidirectionalRecipe, vocabulary_size: int) -> HighwayCharacterCNN | TokenEmbedding:
     table = recipe.words
     if not isinstance(table, CharacterWords):
         return TokenEmbedding(vocabulary_size, recipe.d_words)
     return HighwayCharacterCNN(
-        NUM_CHARACTERS,
-        d_character=table.d_character,
-        d_out=recipe.d_words,
-        filters=[(width, number) for width, number in table.filters],
-        num_highways=table.num_highways,
-        activation=table.activation,
-        longest=table.longest,
-        padding=PADDING,
-    )
+        NUM_CHARACTERS, d_character=table.d_character, d_out=recipe.d_words,
+        filters=[(width, number) for width, number in table.filters], num_highways=table.num_highways,
+        activation=table.activation, longest=table.longest, padding=PADDING,
+    )  # fmt: skip
 
 
-SAMPLED = ("a", "be", "sea", "é", "words")
-"""The distinct words of a sample."""
+SAMPLE_WORDS = ("a", "be", "sea", "é", "words")
+"""The distinct words of sample inputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaysReading(PortableReading):
-    """A window is a whole text, and its pieces are the words themselves.
+class DirectionsReading(ExportEncoder):
+    """The encoder of a bidirectional model for export, in which a window is a text of S words.
 
-    A graph is given the distinct words behind both boundaries, `distinct` (U, longest) or (U,), their numbers in the
-    order of each direction, `rightward` and `leftward` (W, S), and for a model of contexts also the `ids` (W, S)
-    of words in its vocabulary.
+    The input `distinct` has both boundaries and the distinct words. The inputs `rightward` and `leftward` (W, S) have
+    the numbers of the words in the order of each direction. context2vec also has the input `ids` (W, S), the ids of the
+    words in the vocabulary.
     """
 
     words: WordReader
@@ -124,91 +104,88 @@ class WaysReading(PortableReading):
     def programs(self) -> tuple[str, ...]:
         return ("subwords", f"{PROGRAMS}.both_ways")
 
-    def window_inputs(self) -> dict[str, TensorForm]:
+    def window_inputs(self) -> dict[str, description.TensorForm]:
         letters = () if self.words.longest is None else (self.words.longest,)
         windows = f"{self.prefix}windows"
-        ways = (windows, f"{self.prefix}words_of_windows")
+        shape = (windows, f"{self.prefix}words_of_windows")
         sizes: dict[str, tuple[str | int, ...]] = {"distinct": (f"{self.prefix}distinct", *letters)}
-        sizes |= {"rightward": ways, "leftward": ways, "lengths_of_windows": (windows,)}
+        sizes |= {"rightward": shape, "leftward": shape, "lengths_of_windows": (windows,)}
         if self.is_context:
-            sizes["ids"] = ways
-        return {name: TensorForm(some, torch.int64) for name, some in sizes.items()}
+            sizes["ids"] = shape
+        return {name: description.TensorForm(size, torch.int64) for name, size in sizes.items()}
 
     def sample_windows(self, lengths: Tensor, width: int) -> dict[str, Tensor]:
-        numbers = torch.randint(FIRST_WORD, FIRST_WORD + len(SAMPLED), (len(lengths), width))
-        mask = mask_of(numbers, lengths)
+        numbers = torch.randint(FIRST_WORD, FIRST_WORD + len(SAMPLE_WORDS), (len(lengths), width))
+        mask = description.mask_of(numbers, lengths)
         numbers = numbers.masked_fill(~mask, 0)
         leftward = reverse_rows(numbers.unsqueeze(-1), mask).squeeze(-1)
-        found = {"distinct": self._distinct(), "rightward": numbers, "leftward": leftward}
+        sample = {"distinct": self._distinct(), "rightward": numbers, "leftward": leftward}
         if self.is_context:
-            found["ids"] = torch.randint(self.framing.tokenizer.vocabulary_size, numbers.shape)
-        return found
+            sample["ids"] = torch.randint(self.framing.tokenizer.vocabulary_size, numbers.shape)
+        return sample
 
     def _distinct(self) -> Tensor:
-        """The words of a sample behind both boundaries."""
-        rows = torch.from_numpy(self.words.rows(SAMPLED))
+        rows = torch.from_numpy(self.words.rows(SAMPLE_WORDS))
         longest = self.words.longest
         return rows if longest is None else functional.pad(rows, (0, longest - rows.shape[1]), value=PADDING)
 
-    def read(self, model: Any, given: Mapping[str, Tensor]) -> Sequence[Tensor]:
-        return self.layers(model, given, *self.features(model, given))
+    def read(self, model: Any, inputs: Mapping[str, Tensor]) -> Sequence[Tensor]:
+        return self.layers(model, inputs, *self.features(model, inputs))
 
-    def features(self, model: Any, given: Mapping[str, Tensor]) -> tuple[list[BothDirections], Tensor]:
-        """The features of each layer in both directions, and the mask (W, S) of the words."""
+    def features(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[list[BothDirections], Tensor]:
+        """Return the features of each layer in both directions, and the mask (W, S) of words."""
         rightward, leftward = (
-            functional.pad(given[f"{self.prefix}{name}"], (1, 0), value=boundary)
+            functional.pad(inputs[f"{self.prefix}{name}"], (1, 0), value=boundary)
             for name, boundary in (("rightward", TEXT_BEGIN), ("leftward", TEXT_END))
         )
-        lengths = given[f"{self.prefix}lengths_of_windows"]
-        real = mask_of(rightward, lengths + 1)
-        features, _ = model.read(given[f"{self.prefix}distinct"], rightward, leftward, mask=real)
-        return features, mask_of(given[f"{self.prefix}rightward"], lengths)
+        lengths = inputs[f"{self.prefix}lengths_of_windows"]
+        real = description.mask_of(rightward, lengths + 1)
+        features, _ = model.read(inputs[f"{self.prefix}distinct"], rightward, leftward, mask=real)
+        return features, description.mask_of(inputs[f"{self.prefix}rightward"], lengths)
 
     def layers(
-        self, model: Any, given: Mapping[str, Tensor], features: Sequence[BothDirections], inside: Tensor
+        self, model: Any, inputs: Mapping[str, Tensor], features: Sequence[BothDirections], inside: Tensor
     ) -> list[Tensor]:
-        """The vectors (W, S, d) of words in each layer, from these features."""
-        found: list[Tensor] = model.layers_of_words(features, inside, given.get(f"{self.prefix}ids"))
-        return found
+        """Return the vectors (W, S, d) of words in each layer."""
+        return model.layers_of_words(features, inside, inputs.get(f"{self.prefix}ids"))
 
     @property
     def settings(self) -> dict[str, Any]:
         tokenizer: Any = self.framing.tokenizer
         return {
-            "prefix": self.prefix,
-            "tokenizer": self.file,
-            "longest": self.words.longest,
-            "lowercase": tokenizer.lowercase,
-            "unknown": UNKNOWN,
-        }
+            "prefix": self.prefix, "tokenizer": self.file, "longest": self.words.longest,
+            "lowercase": tokenizer.lowercase, "unknown": UNKNOWN,
+        }  # fmt: skip
 
 
-def reading_of(reader: WordReader, model: Any) -> WaysReading:
-    """How texts are read. A word is read whole, so that all poolings of its pieces are the same."""
-    framing, is_context = Framing(tokenizer=reader.tokenizer), model.fitting is not None
-    return WaysReading(framing=framing, pooling="mean", words=reader, is_context=is_context)
+def reading_of(reader: WordReader, model: Any) -> DirectionsReading:
+    """Return the encoder of texts for export. Each word has one vector, so all poolings are equal."""
+    framing, is_context = Framing(tokenizer=reader.tokenizer), model.target_vectors is not None
+    return DirectionsReading(framing=framing, pooling="mean", words=reader, is_context=is_context)
 
 
-def describe(reader: WordReader, model: Any) -> ModelDescription:
-    """Return a description with one function of texts, each a window."""
+def describe(reader: WordReader, model: Any) -> description.ModelDescription:
+    """Return a description with one function, which reads texts as windows."""
     reading, has_head = reading_of(reader, model), getattr(model, "head", None) is not None
 
-    def read(model: Any, **given: Any) -> dict[str, Tensor]:
-        features, inside = reading.features(model, given)
-        layers = torch.stack(reading.layers(model, given, features, inside), 1)
-        found = {"layers": layers.masked_fill(~inside[:, None, :, None], 0.0)}
+    def read(model: Any, **inputs: Any) -> dict[str, Tensor]:
+        features, inside = reading.features(model, inputs)
+        layers = torch.stack(reading.layers(model, inputs, features, inside), 1)
+        outputs = {"layers": layers.masked_fill(~inside[:, None, :, None], 0.0)}
         if has_head:
-            for name, h in zip(("rightward", "leftward"), model.beside(features[-1], inside), strict=True):
-                found[f"{name}_logits"] = model.head(h).masked_fill(~inside.unsqueeze(-1), 0.0)
-        return found
+            for name, h in zip(("rightward", "leftward"), model.features_before(features[-1], inside), strict=True):
+                outputs[f"{name}_logits"] = model.head(h).masked_fill(~inside.unsqueeze(-1), 0.0)
+        return outputs
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:
-        lengths = sample_lengths(batch, length)
+        lengths = description.sample_lengths(batch, length)
         return {**reading.sample_windows(lengths, length), "lengths_of_windows": lengths}
 
-    function = TensorFunction("model", read, reading.window_inputs(), sample)
+    function = description.TensorFunction("model", read, reading.window_inputs(), sample)
     settings = {**reading.settings, "scores": has_head}
     programs = (f"{PROGRAMS}.bidirectional", *reading.programs)
     tokenizers = {reading.file: reader.tokenizer}
-    source = TokenInput(reader.tokenizer)
-    return ModelDescription(source, VectorOutput(), model, (function,), model, programs, settings, tokenizers)
+    source = description.TokenInput(reader.tokenizer)
+    return description.ModelDescription(
+        source, description.VectorOutput(), model, (function,), model, programs, settings, tokenizers
+    )

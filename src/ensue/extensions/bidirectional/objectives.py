@@ -1,21 +1,20 @@
-"""The task of models that read in both directions, its two objectives, and their scores.
-
-A bidirectional language model has the perplexity in each direction; a model of contexts (context2vec) the loss beside
-words of noise.
-"""
-
-from __future__ import annotations
+"""The training of bidirectional models: tasks, job, scores, and the objectives of language models and context2vec."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.corpus.batches import Blocks, Segments, TokenBatch
+from ensue.data.mapped_file import TokenFile
 from ensue.data.permutation import mix
+from ensue.data.sources import TextSource
+from ensue.errors import RecipeError
 from ensue.extensions.bidirectional.layers import (
     FIRST_WORD,
     TEXT_BEGIN,
@@ -26,18 +25,21 @@ from ensue.extensions.bidirectional.layers import (
     Direction,
     OneDirection,
 )
+from ensue.extensions.bidirectional.model import BidirectionalParts
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe, ContextOutput, NoOutput, SoftmaxOutput
-from ensue.extensions.bidirectional.words import LINE_END, Ids, WordReader, WordText, word_vectors
-from ensue.metrics.language import LanguageScores
-from ensue.metrics.scores import ItemRows, ScoredItems, Scores, finite, mean, ratio
+from ensue.extensions.bidirectional.words import LINE_END, Ids, WordReader, WordText, distinct_words, word_vectors
+from ensue.extensions.word_vectors.examples import Noise
+from ensue.metrics.scores import ItemRows, LanguageScores, ScoredItems, Scores, finite, mean, ratio
 from ensue.models.modules import device_of, evaluating
-from ensue.nn import SoftmaxHead, WordSample
-from ensue.ranks import spread
+from ensue.nn import WordSample
+from ensue.ranks import sharded_map
+from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
 from ensue.tasks.contract.task import Batch, Task, UnreadBatch, on_device, reset
 from ensue.tasks.contract.token_scores import NatsOfParts
-from ensue.tasks.texts.drawn_words import Noise, SampledWords, notes_on_sampling, sampled_words
+from ensue.tasks.texts import corpus
 from ensue.tasks.texts.scoring import default_parts, read
+from ensue.text.tokenizer import WordTokenizer
 from ensue.types import Loss, State
 
 Progress = Callable[[int], None]
@@ -45,69 +47,65 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class TwoWayBatch(Batch):
-    """The distinct words of a batch, and what each direction reads and predicts, (B, T)."""
+    """A batch: the characters or ids of its distinct `words`, and the input and targets of each direction."""
 
     shared: ClassVar[frozenset[str]] = frozenset({"words", "sample"})
     rightward: Direction
     leftward: Direction
     words: Tensor
     sample: WordSample | None = None
-    """The words that stand for the whole vocabulary."""
+    """The words of a sampled softmax."""
     noise: Tensor | None = None
-    """(B, T, K): words of noise for each word, where negative samples train the model."""
+    """Noise words (B, T, K), for context2vec."""
 
     @property
     def count(self) -> int:
-        """The number of predictions: of each word from either side, or from both sides together."""
+        """The number of predictions: two for each word, or one with context2vec."""
         return self.rightward.targets.numel() * (2 if self.noise is None else 1)
 
 
 class TwoWayRows:
-    """From rows of a text to what both directions read."""
+    """A converter of rows of a text to batches."""
 
     def __init__(self, text: WordText, reader: WordReader) -> None:
         self.text, self.reader = text, reader
 
     def blocks(self, words: Ids, device: torch.device) -> TwoWayBatch:
-        """Rows of words (B, T) that are read by themselves, as if a text began and ended there."""
-        ends = np.full((len(words), 1), LINE_END)
-        back = words[:, ::-1]
+        """Return a batch of independent rows of words (B, T). Both directions begin with a boundary."""
+        boundary = np.full((len(words), 1), LINE_END)
+        reverse = words[:, ::-1]
+        right, left = (np.hstack((boundary, row[:, :-1])) for row in (words, reverse))
+        return self._batch(right, words, left, reverse, device, first=True)
+
+    def segments(self, rightward: TokenBatch, leftward: TokenBatch, device: torch.device) -> TwoWayBatch:
+        """Return a batch of the next segment of each direction. Both segments are in the order of the text."""
+        rows = np.hstack((leftward.inputs, leftward.targets[:, -1:]))[:, ::-1]
         return self._batch(
-            np.hstack((ends, words[:, :-1])), words, np.hstack((ends, back[:, :-1])), back, device, first=True
+            rightward.inputs, rightward.targets, rows[:, :-1], rows[:, 1:], device, first=rightward.first
         )
 
-    def segments(self, ahead: TokenBatch, behind: TokenBatch, device: torch.device) -> TwoWayBatch:
-        """A segment that goes on to the right, and one that goes on to the left."""
-        rows = np.hstack((behind.inputs, behind.targets[:, -1:]))[:, ::-1]
-        return self._batch(ahead.inputs, ahead.targets, rows[:, :-1], rows[:, 1:], device, first=ahead.first)
-
     def _batch(
-        self, right: Ids, right_next: Ids, left: Ids, left_next: Ids, device: torch.device, *, first: bool
+        self, right: Ids, right_targets: Ids, left: Ids, left_targets: Ids, device: torch.device, *, first: bool
     ) -> TwoWayBatch:
         numbered, ids = self.reader.batch(self.text, right, left), self.text.ids
         return TwoWayBatch(
-            Direction(on_device(numbered.rightward, device), on_device(ids[right_next], device)),
-            Direction(on_device(numbered.leftward, device), on_device(ids[left_next], device)),
+            Direction(on_device(numbered.rightward, device), on_device(ids[right_targets], device)),
+            Direction(on_device(numbered.leftward, device), on_device(ids[left_targets], device)),
             on_device(numbered.words, device),
             first=first,
         )
 
 
 class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
-    """Both directions on segments of a text with carried state, or on blocks of it; judged by nats per prediction."""
+    """The task of bidirectional language models, on segments with carried state or on independent blocks."""
 
     judged_by = "nats_per_token"
     less_is_better = True
 
     def __init__(
-        self,
-        batches: Segments | Blocks,
-        rows: TwoWayRows,
-        *,
-        sampled: SampledWords | None = None,
-        reset_state: float = 0.0,
-        validate: Callable[[BidirectionalModel], Scores | None],
-    ) -> None:
+        self, batches: Segments | Blocks, rows: TwoWayRows, *, sampled: corpus.SampledWords | None = None,
+        reset_state: float = 0.0, validate: Callable[[BidirectionalModel], Scores | None],
+    ) -> None:  # fmt: skip
         self.batches, self.rows, self.sampled, self.reset_state = batches, rows, sampled, reset_state
         self.steps_per_epoch = batches.steps_per_epoch
         self.tokens_per_step = batches.batch_size * batches.segment_length
@@ -116,25 +114,25 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
     def batch(self, step: int, device: torch.device) -> TwoWayBatch:
         batch = self.batches.batch(step)
         if isinstance(self.batches, Segments):
-            # The other direction reads an epoch's segments from the last to the first.
+            # the leftward direction reads the segments of an epoch in reverse order
             epoch, index = divmod(step, self.steps_per_epoch)
             mirrored = self.batches.batch(epoch * self.steps_per_epoch + self.steps_per_epoch - 1 - index)
-            found = self.rows.segments(batch, mirrored, device)
+            two_way = self.rows.segments(batch, mirrored, device)
         else:
-            found = self.rows.blocks(batch.inputs, device)
-        return replace(found, sample=None if self.sampled is None else self.sampled.draw(step, device))
+            two_way = self.rows.blocks(batch.inputs, device)
+        return replace(two_way, sample=None if self.sampled is None else self.sampled.draw(step, device))
 
     def initial_state(self, model: BidirectionalModel) -> State:
         return model.init_state(self.batches.batch_size) if isinstance(self.batches, Segments) else None
 
     def carried(self, model: BidirectionalModel, batch: UnreadBatch[TwoWayBatch], state: State) -> State:
-        """The state for the next segment: None at the start of an epoch, and a new one in rows that are reset."""
+        """Return the state before the next segment: None at the start of an epoch, else with some rows reset."""
         return None if batch.first else reset(state, self.reset_state, model.init_state)
 
     def loss(self, model: BidirectionalModel, batch: TwoWayBatch, state: State) -> tuple[Loss, State]:
         assert isinstance(model, BidirectionalLanguageModel)
-        loss, after = model.loss(batch.words, batch.rightward, batch.leftward, state, sample=batch.sample)
-        return loss, after if isinstance(self.batches, Segments) else None
+        loss, state = model.loss(batch.words, batch.rightward, batch.leftward, state, sample=batch.sample)
+        return loss, state if isinstance(self.batches, Segments) else None
 
     def validate(self, model: BidirectionalModel) -> Scores | None:
         return self._validate(model)
@@ -142,27 +140,24 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
 
 @dataclass(frozen=True)
 class TwoWayScores(Scores):
-    """The scores of a text that is read from left to right, and from right to left."""
+    """The scores of both directions of a bidirectional language model."""
 
     forward: LanguageScores
     backward: LanguageScores
 
     @property
     def both(self) -> LanguageScores:
-        """The scores of all predictions of both directions."""
+        """The scores over all predictions of both directions."""
         return self.forward + self.backward
 
     def as_json(self) -> dict[str, Any]:
-        """The keys of `evaluate --json`; the means are those over both directions."""
+        """Return the keys of `evaluate --json`; the means are over both directions."""
         return {
-            "nats_per_token": finite(self.both.nats_per_token),
-            "perplexity": finite(self.both.perplexity),
+            "nats_per_token": finite(self.both.nats_per_token), "perplexity": finite(self.both.perplexity),
             "perplexity_forward": finite(self.forward.perplexity),
-            "perplexity_backward": finite(self.backward.perplexity),
-            "tokens": self.forward.tokens,
-            "characters": self.forward.characters,
-            "unknown": self.forward.unknown,
-        }
+            "perplexity_backward": finite(self.backward.perplexity), "tokens": self.forward.tokens,
+            "characters": self.forward.characters, "unknown": self.forward.unknown,
+        }  # fmt: skip
 
     def summary(self) -> str:
         return (
@@ -171,65 +166,49 @@ class TwoWayScores(Scores):
         )
 
 
-@torch.inference_mode()
-def score_both_ways(
-    model: BidirectionalLanguageModel,
-    head: SoftmaxHead,
-    text: WordText,
-    reader: WordReader,
-    *,
-    progress: Progress | None = None,
-    collect: Callable[[Ids, Tensor], object] | None = None,
-) -> TwoWayScores:
-    """The perplexity of a text in each direction, read as those of language models are (`tasks.texts.scoring`).
-
-    `collect` is given the nats of some positions at a time, those of each direction.
-    """
-    with evaluating(model):
-        vectors = word_vectors(model, reader, text.words)
-        found = []
-        for layers, boundary, tokens in (
-            (model.rightward, TEXT_BEGIN, text.tokens),
-            (model.leftward, TEXT_END, text.tokens.reversed()),
-        ):
-            table = vectors[FIRST_WORD:].clone()
-            table[LINE_END] = vectors[boundary]
-            way = OneDirection(table, layers, head, torch.from_numpy(text.ids).to(table.device))
-            places = collect if collect is None or tokens is text.tokens else from_the_end(collect, len(tokens))
-            scores = read(way, tokens, start_id=LINE_END, progress=progress, collect=places)
-            found.append(replace(scores, unknown=text.unknown))
-    return TwoWayScores(*found)
-
-
-def from_the_end(collect: Callable[[Ids, Tensor], object], size: int) -> Callable[[Ids, Tensor], object]:
-    """The function `collect` for a text of `size` tokens that is read from its end."""
-    return lambda positions, nats: collect(size - 1 - positions, nats)
-
-
 class Perplexity:
-    """The objective of a bidirectional language model: each word, from either side."""
+    """The objective of a bidirectional language model, the surprisal of each word given the words on one side."""
 
     def __init__(self, head: SoftmaxOutput | NoOutput) -> None:
         self.head = head
 
     def task(
-        self, batches: Segments | Blocks, rows: TwoWayRows, counts: Ids, **others: Any
+        self, batches: Segments | Blocks, rows: TwoWayRows, counts: Ids, **options: Any
     ) -> BidirectionalLanguageModeling:
-        """The task, for the counts of the words in the vocabulary."""
+        """Return the training task. `counts` has the count of each word in the vocabulary."""
         assert isinstance(self.head, SoftmaxOutput)
-        sampled = sampled_words(self.head, counts, batches.seed)
-        return BidirectionalLanguageModeling(batches, rows, sampled=sampled, **others)
+        sampled = corpus.sampled_words(self.head, counts, batches.seed)
+        return BidirectionalLanguageModeling(batches, rows, sampled=sampled, **options)
 
-    def notes(self, vocabulary_size: int) -> list[str]:
-        """Remarks on the head."""
-        return notes_on_sampling(self.head, vocabulary_size) if isinstance(self.head, SoftmaxOutput) else []
+    @torch.inference_mode()
+    def score(
+        self, model: Any, text: WordText, reader: WordReader, *, progress: Progress | None = None,
+        collect: Callable[[Ids, Tensor], object] | None = None,
+    ) -> TwoWayScores:  # fmt: skip
+        """Return the perplexity of each direction, by the protocol of language models (`tasks.texts.scoring`).
 
-    def score(self, model: Any, text: WordText, reader: WordReader, **told: Any) -> TwoWayScores:
-        """The scores of a text; see `score_both_ways`."""
-        return score_both_ways(model, model.head, text, reader, **told)
+        `collect` is called with positions in the text and their nats, for each direction.
+        """
+
+        def collect_leftward(positions: Ids, nats: Tensor) -> None:
+            assert collect is not None
+            collect(len(text.tokens) - 1 - positions, nats)
+
+        with evaluating(model):
+            vectors, scores = word_vectors(model, reader, text.words), []
+            for layers, boundary, tokens, collect_nats in (
+                (model.rightward, TEXT_BEGIN, text.tokens, collect),
+                (model.leftward, TEXT_END, text.tokens.reversed(), collect and collect_leftward),
+            ):
+                table = vectors[FIRST_WORD:].clone()
+                table[LINE_END] = vectors[boundary]
+                direction = OneDirection(table, layers, model.head, torch.from_numpy(text.ids).to(table.device))
+                score = read(direction, tokens, start_id=LINE_END, progress=progress, collect=collect_nats)
+                scores.append(replace(score, unknown=text.unknown))
+        return TwoWayScores(*scores)
 
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
-        """The nats per token, whose items are blocks of the text."""
+        """Return the nats per token by blocks of the text."""
         nats = NatsOfParts.of_blocks(len(text.tokens))
         self.score(model, text, reader, collect=nats)
         return ItemRows(zip(nats.totals, 2 * nats.tokens, strict=True)).scored(
@@ -237,25 +216,19 @@ class Perplexity:
         )
 
     def protocol(self, tokens: int) -> str:
-        """A sentence that says how a text of so many tokens is scored."""
+        """Return a description of the protocol for a text of `tokens` tokens."""
         return f"read once by each direction, state carried, in {default_parts(tokens)} parts with a warm-up each"
-
-    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str] | None:
-        """The table of scores on the card; None for the one of all tasks."""
-        sizes = {"tokens": ("tokens", ","), "unknown": ("unknown", ",")}
-        titles = {"perplexity": "perplexity", "perplexity_forward": "forward", "perplexity_backward": "backward"}
-        shown = {key: (title, ".2f") for key, title in titles.items()}
-        return score_table(scores, {"nats_per_token": ("nats per token", ".4f"), **shown, **sizes}, "text")
 
 
 FIXED_SEED = 15
-"""The seed of the noise by which models are scored: the same for every model and every run."""
-SCORED_WORDS = 4096
+"""The seed of the noise in evaluation, the same for every model and run."""
+MAX_SCORED_WORDS = 4096
+"""The largest number of words in a call of the model."""
 
 
 @dataclass(frozen=True)
 class ContextScores(Scores):
-    """The loss of a model of contexts in nats, summed over `tokens` words, each beside `negatives` words of noise."""
+    """The loss of context2vec in nats, summed over `tokens` words with `negatives` noise words for each word."""
 
     in_json = ("noise_nats", "tokens", "unknown", "negatives")
     total_nats: float
@@ -265,22 +238,22 @@ class ContextScores(Scores):
 
     @property
     def noise_nats(self) -> float:
-        """The mean loss of a word."""
+        """The mean loss per word."""
         return mean(self.total_nats, self.tokens)
 
     def summary(self) -> str:
-        return f"{self.noise_nats:.4f} nats per word beside {self.negatives} words of noise"
+        return f"{self.noise_nats:.4f} nats per word with {self.negatives} noise words"
 
 
 class ContextModeling(BidirectionalLanguageModeling):
-    """The words of blocks from both of their sides, by negative samples; judged by the loss of a word."""
+    """The task of context2vec, on independent blocks with negative sampling."""
 
     judged_by = "noise_nats"
 
     def __init__(
-        self, batches: Segments | Blocks, rows: TwoWayRows, noise: Noise, negatives: int, **others: Any
+        self, batches: Segments | Blocks, rows: TwoWayRows, noise: Noise, negatives: int, **options: Any
     ) -> None:
-        super().__init__(batches, rows, **others)
+        super().__init__(batches, rows, **options)
         self.noise, self.negatives = noise, negatives
 
     def batch(self, step: int, device: torch.device) -> TwoWayBatch:
@@ -293,90 +266,166 @@ class ContextModeling(BidirectionalLanguageModeling):
 
 
 class ContextObjective:
-    """The objective of a model of contexts: to tell each word from words of noise, by what stands beside it."""
+    """The objective of context2vec, which distinguishes each word from noise words by the context of the word."""
 
     def __init__(self, head: ContextOutput, length: int) -> None:
         self.head, self.length = head, length
 
-    def task(self, batches: Segments | Blocks, rows: TwoWayRows, counts: Ids, **others: Any) -> ContextModeling:
-        """The task, for the counts of the words in the vocabulary."""
-        return ContextModeling(batches, rows, noise_of(counts, self.head.noise_power), self.head.negatives, **others)
+    def task(self, batches: Segments | Blocks, rows: TwoWayRows, counts: Ids, **options: Any) -> ContextModeling:
+        """Return the training task. `counts` has the count of each word in the vocabulary."""
+        return ContextModeling(batches, rows, noise_of(counts, self.head.noise_power), self.head.negatives, **options)
 
-    def notes(self, vocabulary_size: int) -> list[str]:
-        """No remarks."""
-        return []
-
-    def score(self, model: Any, text: WordText, reader: WordReader, **told: Any) -> ContextScores:
-        """The scores of a text; see `score_contexts`."""
+    @torch.inference_mode()
+    def score(
+        self, model: Any, text: WordText, reader: WordReader, *, progress: Progress | None = None,
+        collect: Callable[[float, int], object] | None = None,
+    ) -> ContextScores:  # fmt: skip
+        """Return the loss on a text in blocks. `collect` is called with the summed nats and the number of words."""
         noise = noise_of(model.counts.cpu().numpy(), self.head.noise_power)
-        negatives = self.head.negatives
-        return score_contexts(model, text, reader, noise, negatives=negatives, length=self.length, **told)
+        rows = TwoWayRows(text, reader)
+
+        def nats_of(block: tuple[int, Ids]) -> float:
+            number, words = block
+            batch = rows.blocks(words, device_of(model))
+            batch = with_noise(batch, noise, self.head.negatives, key=mix(FIXED_SEED, number))
+            assert batch.noise is not None
+            nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
+            if collect is not None:
+                collect(nats, words.size)
+            if progress is not None:
+                progress(words.size)
+            return nats
+
+        with evaluating(model):
+            total = sum(sharded_map(nats_of, enumerate(_iterate_blocks(text, self.length))), 0.0)
+        return ContextScores(total, len(text.tokens), text.unknown, self.head.negatives)
 
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
-        """The loss of a word, whose items are groups of blocks."""
+        """Return the loss per word by groups of blocks."""
         rows = ItemRows()
         self.score(model, text, reader, collect=lambda nats, words: rows.append((nats, words)))
         return rows.scored("groups of blocks", {"noise_nats": ratio(0, 1)})
 
     def protocol(self, tokens: int) -> str:
-        """A sentence that says how a text is scored."""
-        return f"read once in blocks of {self.length:,} words, with words of noise that are the same for every model"
-
-    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str] | None:
-        """The table of scores on the card; None for the one of all tasks."""
-        return None
+        """Return a description of the protocol."""
+        return f"read once in blocks of {self.length:,} words, with the same noise words for every model"
 
 
-@torch.inference_mode()
-def score_contexts(
-    model: ContextModel, text: WordText, reader: WordReader, noise: Noise, *,
-    negatives: int, length: int, progress: Progress | None = None,
-    collect: Callable[[float, int], object] | None = None,
-) -> ContextScores:  # fmt: skip
-    """The loss on a text in blocks of `length` words, with noise that is the same for every model. `collect` is given
-    the nats of some words at a time, and their number.
-    """
-    rows = TwoWayRows(text, reader)
-
-    def nats_of(block: tuple[int, Ids]) -> float:
-        number, words = block
-        batch = with_noise(rows.blocks(words, device_of(model)), noise, negatives, key=mix(FIXED_SEED, number))
-        assert batch.noise is not None
-        nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
-        if collect is not None:
-            collect(nats, words.size)
-        if progress is not None:
-            progress(words.size)
-        return nats
-
-    with evaluating(model):
-        total = sum(spread(nats_of, enumerate(_blocks(text, length))), 0.0)
-    return ContextScores(total, len(text.tokens), text.unknown, negatives)
-
-
-def _blocks(text: WordText, length: int) -> Iterator[Ids]:
-    """The words of a text in rows of `length`, some rows at a time, and the rest as a row of its own."""
-    size, rows = len(text.tokens), max(1, SCORED_WORDS // length)
-    whole = size // length * length
-    for start in range(0, whole, rows * length):
-        yield text.tokens.read(start, min(start + rows * length, whole)).reshape(-1, length)
-    if whole < size:
-        yield text.tokens.read(whole, size)[None]
+def _iterate_blocks(text: WordText, length: int) -> Iterator[Ids]:
+    """Yield rows of `length` words, at most `MAX_SCORED_WORDS` words at once, and the shorter last row alone."""
+    size, rows = len(text.tokens), max(1, MAX_SCORED_WORDS // length)
+    end = size // length * length
+    for start in range(0, end, rows * length):
+        yield text.tokens.read(start, min(start + rows * length, end)).reshape(-1, length)
+    if end < size:
+        yield text.tokens.read(end, size)[None]
 
 
 def with_noise(batch: TwoWayBatch, noise: Noise, negatives: int, *, key: int) -> TwoWayBatch:
-    """The batch with its words of noise, a function of `key`."""
+    """Return the batch with noise words from the random stream `key`."""
     shape = (*batch.rightward.targets.shape, negatives)
     drawn = noise.draw(key, np.arange(int(np.prod(shape)))).astype(np.int64).reshape(shape)
     return replace(batch, noise=on_device(drawn, batch.words.device))
 
 
 def noise_of(counts: Ids, power: float) -> Noise:
-    """The words of noise for the counts of a vocabulary."""
+    """Return the distribution of noise words for the counts of a vocabulary."""
     return Noise(np.power(counts.astype(np.float64), power))
 
 
 def objective_of(recipe: BidirectionalRecipe) -> Perplexity | ContextObjective:
-    """The objective of a model of this recipe."""
+    """Return the objective of a recipe."""
     head = recipe.head
     return ContextObjective(head, recipe.train.segment_length) if isinstance(head, ContextOutput) else Perplexity(head)
+
+
+class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
+    """The training of a bidirectional language model, or of context2vec."""
+
+    unit: ClassVar[str] = "predictions"
+    recipe: BidirectionalRecipe
+    parts: BidirectionalParts
+    task: BidirectionalLanguageModeling
+
+    @classmethod
+    def reader_of(cls, recipe: BidirectionalRecipe) -> None:
+        return None
+
+    def __init__(self, recipe: BidirectionalRecipe, run: RunDirectory | None = None) -> None:
+        if isinstance(recipe.head, NoOutput):
+            raise RecipeError('a model with head.kind = "none" cannot be trained; expected "softmax" or "context"')
+        self.recipe, data = recipe, recipe.data
+        tokenizer = run.parts.tokenizer if run else None
+        self.corpus = corpus.read_corpus(
+            data, recipe.tokenizer, tokenizer, reader=self._tokenizer_of_all_words, resumed=run
+        )
+        assert isinstance(self.corpus.tokenizer, WordTokenizer)
+        self.parts, self.fingerprint = BidirectionalParts(self.corpus.tokenizer), self.corpus.fingerprint
+        self.reader = WordReader(self.corpus.tokenizer, recipe.words)
+        self.text, train, self.objective = self._text(self.corpus.train), recipe.train, objective_of(recipe)
+        sizes = {"batch_size": train.batch_size, "segment_length": train.segment_length}
+        valid = None if self.corpus.valid is None else self._text(self.corpus.valid)
+        self.task = self.objective.task(
+            (Segments if train.carry_state else Blocks)(self.text.tokens, **sizes, seed=train.seed),
+            TwoWayRows(self.text, self.reader), self.counts, reset_state=train.reset_state,
+            validate=lambda model: None if valid is None else self.objective.score(model, valid, self.reader),
+        )  # fmt: skip
+
+    def _tokenizer_of_all_words(self, tokenizer: Any) -> WordTokenizer:
+        """Return a tokenizer of all words in the texts. The model also reads words that the softmax lacks."""
+        data = self.recipe.data
+        sources = [TextSource(path, encoding=data.encoding) for path in (data.train, data.valid, data.test) if path]
+        self.words = distinct_words(TextSource.joined(sources), tokenizer)
+        return self.words
+
+    def _text(self, tokens: TokenFile) -> WordText:
+        return WordText.of(tokens, self.words, self.parts.tokenizer)
+
+    def unknown_in(self, tokens: TokenFile) -> int:
+        return self._text(tokens).unknown
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        counts = corpus.count_tokens(self.text.tokens, len(self.text.words))
+        return np.bincount(self.text.ids, counts, minlength=self.parts.vocabulary_size).astype(np.int64)
+
+    @property
+    def data(self) -> str:
+        return f"{super().data}, {len(self.text.words):,} distinct words"
+
+    @property
+    def notes(self) -> list[str]:
+        rows, batch_size = self.task.batches.batch_size, self.recipe.train.batch_size
+        notes = [f"the text fills {rows} rows of a batch, not {batch_size}"] if rows < batch_size else []
+        head, unknown = self.recipe.head, self.text.unknown / len(self.text.tokens)
+        if isinstance(head, SoftmaxOutput):
+            notes += corpus.notes_on_sampling(head, len(self.counts))
+        if unknown > 0.01:
+            notes.append(f"{unknown:.1%} of the training words are predicted as <unk>")
+        return [*notes, *self.notes_on_validation()]
+
+    def protocol(self, model: BidirectionalModel) -> str:
+        if self.corpus.valid is None:
+            return ""
+        return f"validation: {self.objective.protocol(len(self.corpus.valid))}"
+
+    def prepare(self, model: BidirectionalModel) -> None:
+        model.start_from_counts(torch.from_numpy(self.counts))
+
+    def test(self, model: BidirectionalModel) -> Scores | None:
+        if self.corpus.test is None:
+            return None
+        return self.objective.score(model, self._text(self.corpus.test), self.reader)
+
+    def about(self) -> str:
+        return f"over {self.parts.vocabulary_size:,} words"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        if isinstance(self.objective, ContextObjective):
+            return super().score_lines(scores)
+        formats = {
+            "nats_per_token": ("nats per token", ".4f"), "perplexity": ("perplexity", ".2f"),
+            "perplexity_forward": ("forward", ".2f"), "perplexity_backward": ("backward", ".2f"),
+            "tokens": ("tokens", ","), "unknown": ("unknown", ","),
+        }  # fmt: skip
+        return score_table(scores, formats, "text")

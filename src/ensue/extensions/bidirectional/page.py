@@ -1,9 +1,8 @@
-"""The page for a text in a model that reads in both directions."""
-
-from __future__ import annotations
+"""The page that shows a bidirectional model with a text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,159 +10,105 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.errors import EnsueError
-from ensue.extensions.bidirectional.layers import BidirectionalModel
 from ensue.extensions.bidirectional.words import WordReader
+from ensue.extensions.word_vectors.pipeline import Neighbor, WordTable
 from ensue.inspection.encoder import over_text
 from ensue.inspection.map_page import NeighborMap, map_section, map_vectors
-from ensue.inspection.markup import clipped
-from ensue.inspection.page import TITLE, Inspection, Section, cut
-from ensue.inspection.token_page import MOST_SHOWN, Predictions, shown, text_section
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut
+from ensue.inspection.token_page import MAX_SHOWN_TOKENS, Predictions, shown, text_section
 from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section, selection_section
 from ensue.inspection.units import Units, correlations, named, properties_of, unit_taps
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, SoftmaxHead, watch
-from ensue.tasks.texts.scoring import CALL_LOGITS
+from ensue.tasks.texts.scoring import MAX_CALL_LOGITS
 from ensue.tasks.vectors.contextual import ContextualPipeline
-from ensue.tasks.vectors.word_table import Neighbor, WordTable
-from ensue.text.words import WordTokenizer
+from ensue.text.tokenizer import WordTokenizer
 
-MOST_WORDS = 1_000
-"""The most words of a text that are looked at, in one piece."""
-MOST_MAPPED = 60
-"""The most words that are put on a map, and the most for which those that fit are looked for."""
-DIRECTIONS = ("rightward", "leftward")
+MAX_WORDS = 1_000
+"""The largest number of words on a page."""
+MAX_MAPPED = 60
+"""The largest number of words on the map, and of words for which fitting words are listed."""
+MAX_ROWS = 60
+NUM_FITS = 8
+ABOUT = (
+    "The color of a word is its surprisal from the left; full color is the surprisal of a guess among all words. "
+    "The color of a unit is its value after its direction has read the word. Rest on a word to see the predictions for "
+    "its position."
+)
 
 
 @dataclass(frozen=True)
 class BidirectionalView:
-    """A text of T words, as far as it was looked at; all of it has `length`.
-
-    `rightward` are the predictions of each word from those to its left, `leftward` from those to its right; None for a
-    model without probabilities. Units (T, d) are those of both directions, behind each word that the direction has
-    read. `map` has the places of the first words, by their vectors in the last layer. `fits` are the words that fit
-    best at each of these places, of a model of contexts.
-    """
+    """A model's view of a text, of whose `length` words the first T are shown."""
 
     words: tuple[str, ...]
     ids: NDArray[np.int64]
     length: int
     rightward: Predictions | None
+    """The predictions of each word from the words on its left; None for a model without probabilities."""
     leftward: Predictions | None
+    """The predictions of each word from the words on its right; None for a model without probabilities."""
     units: list[Units]
+    """The values (T, d) of each layer's units in each direction, after each word is read."""
     correlations: list[NDArray[np.float64]]
+    """The correlations of the units with the `properties` of words."""
     properties: dict[str, NDArray[np.float64]]
     map: NeighborMap
+    """The positions of the first words, by their vectors in the last layer."""
     fits: list[list[Neighbor]]
-
-
-@torch.inference_mode()
-def view_words(
-    model: BidirectionalModel, reader: WordReader, words: Sequence[str], properties: dict[str, NDArray[np.float64]],
-    *, head: SoftmaxHead | None, length: int, last: NDArray[np.float32], fits: list[list[Neighbor]],
-) -> BidirectionalView:  # fmt: skip
-    """The view of some words, with what they are (`properties`), and their vectors in the last layer (T, d)."""
-    numbered, mask = reader.sentences([list(words)])
-    device, ids = device_of(model), np.array(reader.ids(words), np.int64)
-    both, *ways = (torch.from_numpy(part).to(device) for part in numbered)
-    with evaluating(model), watch(model.rightward) as first, watch(model.leftward) as second:
-        features, _ = model.read(both, *ways)
-        known = model.beside(features[-1], torch.from_numpy(mask[:, 1:]).to(device))
-        rightward, leftward = (None if head is None else _predictions(head, h[0], ids) for h in known)
-    units = [*_units(model.rightward, first, "rightward"), *_units(model.leftward, second, "leftward")]
-    return BidirectionalView(
-        tuple(words),
-        ids,
-        length,
-        rightward,
-        leftward,
-        units,
-        correlations(units, properties),
-        properties,
-        map_vectors(last),
-        fits,
-    )
+    """The words that fit best in the context of each of the first words."""
 
 
 def _predictions(head: SoftmaxHead, h: Tensor, ids: NDArray[np.int64]) -> Predictions:
-    size = max(1, CALL_LOGITS // head.vocabulary_size)
-    starts = range(0, len(ids), size)
-    return Predictions.joined([Predictions.of(head(h[at : at + size]), ids[at : at + size]) for at in starts])
+    size = max(1, MAX_CALL_LOGITS // head.vocabulary_size)
+    blocks = [slice(start, start + size) for start in range(0, len(ids), size)]
+    return Predictions.joined([Predictions.of(head(h[block]), ids[block]) for block in blocks])
 
 
-def _units(layers: SequenceLayer, seen: dict[str, list[Tensor]], way: str) -> list[Units]:
-    """The units of a direction, in the order of the words; what was seen at the boundary is left out."""
-    step = 1 if way == DIRECTIONS[0] else -1
-    values = {tap: over_text(seen[tap])[1:].float().cpu().numpy()[::step] for tap in unit_taps(layers)}
-    return [Units(layer, f"{way} {kind}", of_tap) for layer, kind, of_tap in named(values)]
+def _units(layers: SequenceLayer, outputs: dict[str, list[Tensor]], direction: str) -> list[Units]:
+    step = 1 if direction == "rightward" else -1
+    values = {tap: over_text(outputs[tap])[1:].float().cpu().numpy()[::step] for tap in unit_taps(layers)}
+    return [Units(layer, f"{direction} {kind}", tap_values) for layer, kind, tap_values in named(values)]
 
 
-MOST_ROWS = 60
-ABOUT = (
-    "The stronger a word’s color, the more it surprised the direction that reads from the left: full color is a guess "
-    "among all words. A unit’s color is its value when its direction has read the word. Rest on a word to see what was "
-    "expected in its place."
-)
+def _sections(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
+    mapped = view.words[: len(view.map.places)]
+    about = f"The words of the text, by their vectors in the last layer. {cut(len(view.words), len(mapped), 'words')}"
+    word_map = map_section(view.map, mapped, own=0, titles=mapped, heading="Map of the words", about=about)
+    return [*_prediction_sections(view, tokenizer), *_fit_section(view), word_map]
 
 
-def bidirectional_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
-    """All sections."""
-    mapped = len(view.map.places)
-    about = f"The words of the text, by their vectors in the last layer. {cut(len(view.words), mapped, 'words')}"
-    places = map_section(
-        view.map, view.words[:mapped], own=0, titles=view.words[:mapped], heading="Map of the words", about=about
-    )
-    return [*_expected(view, tokenizer), *_fits(view), places]
-
-
-def _expected(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
-    """The sections of what both directions expected, and of their units."""
+def _prediction_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
     if view.rightward is None or view.leftward is None:
         return []
-    count = min(len(view.words), MOST_SHOWN)
+    count = min(len(view.words), MAX_SHOWN_TOKENS)
     text = text_section(
-        [f"{word} " for word in view.words],
-        view.ids.tolist(),
-        view.rightward,
-        tokenizer.symbol,
-        length=view.length,
-        vocabulary_size=tokenizer.vocabulary_size,
-        about=ABOUT,
-        units=view.units,
+        [f"{word} " for word in view.words], view.ids.tolist(), view.rightward, tokenizer.symbol, length=view.length,
+        vocabulary_size=tokenizer.vocabulary_size, about=ABOUT, units=view.units,
         chosen=chosen_units(view.units, view.correlations, count),
-    )
+    )  # fmt: skip
     return [
-        text,
-        _both_directions(view, tokenizer),
-        *selection_section(view.units, count),
+        text, _direction_section(view, tokenizer), *selection_section(view.units, count),
         *follower_section(view.units, list(view.properties), view.correlations),
         *saturation_section(view.units, view.words),
-    ]
+    ]  # fmt: skip
 
 
-def _both_directions(view: BidirectionalView, tokenizer: WordTokenizer) -> Section:
+def _direction_section(view: BidirectionalView, tokenizer: WordTokenizer) -> Section:
     assert view.rightward is not None
     assert view.leftward is not None
     right, left = view.rightward.surprisals, view.leftward.surprisals
     colors = {"surprisal from the right": left, "mean surprisal": (right + left) / 2}
-    rows = [
-        {
-            "number": number,
-            "word": word,
-            "ways": [
-                (
-                    float(found.surprisals[number]),
-                    [
-                        (shown(tokenizer.symbol(id)), p)
-                        for id, p in zip(found.ids[number].tolist(), found.probabilities[number].tolist(), strict=True)
-                    ],
-                )
-                for found in (view.rightward, view.leftward)
-            ],
-        }
-        for number, word in enumerate(view.words[:MOST_ROWS])
-    ]
+    rows: list[dict[str, Any]] = []
+    for number, word in enumerate(view.words[:MAX_ROWS]):
+        directions = []
+        for predictions in (view.rightward, view.leftward):
+            symbols = [shown(tokenizer.symbol(id)) for id in predictions.ids[number].tolist()]
+            options = list(zip(symbols, predictions.probabilities[number].tolist(), strict=True))
+            directions.append((float(predictions.surprisals[number]), options))
+        rows.append({"number": number, "word": word, "directions": directions})
     numbers = {
-        "colors": {name: np.round(values[:MOST_SHOWN], 4).tolist() for name, values in colors.items()},
+        "colors": {name: np.round(values[:MAX_SHOWN_TOKENS], 4).tolist() for name, values in colors.items()},
         "means": (float(right.mean()), float(left.mean())),
         "rows": rows,
         "note": cut(len(view.words), len(rows), "words"),
@@ -171,53 +116,48 @@ def _both_directions(view: BidirectionalView, tokenizer: WordTokenizer) -> Secti
     return Section("Both directions", "extensions/bidirectional/ways.html", numbers)
 
 
-def _fits(view: BidirectionalView) -> list[Section]:
-    """The words that fit at each place, of a model of contexts."""
+def _fit_section(view: BidirectionalView) -> list[Section]:
     if not view.fits:
         return []
     rows = list(zip(view.words, view.fits, strict=False))
     numbers = {"rows": rows, "note": cut(len(view.words), len(rows), "words")}
-    return [Section("What fits in its place", "extensions/bidirectional/fits.html", numbers)]
+    return [Section("Words that fit", "extensions/bidirectional/fits.html", numbers)]
 
 
-FITS = 8
-"""The words that are looked for in the place of a word."""
-
-
+@torch.inference_mode()
 def inspect_words(
-    pipeline: ContextualPipeline, reader: WordReader, whole: Sequence[str], table: WordTable | None, recipe: str
+    pipeline: ContextualPipeline, reader: WordReader, text: Sequence[str], table: WordTable | None, recipe: str
 ) -> Inspection:
-    """The words of a text in a model, read in one piece; the `table` of a model of contexts has the words that could
-    fit in their places.
+    """Return the page about the words `text`. Raises EnsueError without words.
 
-    `recipe` describes the model. Raises EnsueError for a text without words.
+    `table` has the target vectors of context2vec, and is None for a language model. `recipe` describes the model.
     """
-    if not whole:
-        raise EnsueError("there is nothing to look into: the text has no words")
-    words, head = whole[:MOST_WORDS], getattr(pipeline.model, "head", None)
-    last = pipeline.layers_of_words([words])[0][-1]
-    view = view_words(
-        pipeline.model,
-        reader,
-        words,
-        properties_of([f"{word} " for word in words]),
-        head=head if isinstance(head, SoftmaxHead) else None,
-        length=len(whole),
-        last=last[:MOST_MAPPED],
-        fits=[] if table is None else [table.neighbors(context, FITS) for context in last[:MOST_MAPPED]],
-    )
-    sections = bidirectional_sections(view, reader.tokenizer)
-    unknown = int((view.ids == reader.tokenizer.unknown_id).sum())
-    return Inspection(
-        clipped(" ".join(words), TITLE), view, {**pipeline.facts(recipe), **_facts(view, unknown)}, sections
-    )
+    if not text:
+        raise EnsueError("nothing to inspect: the text has no words")
+    model, words = pipeline.model, text[:MAX_WORDS]
+    head = getattr(model, "head", None)
+    last = pipeline.layers_of_words([words])[0][-1][:MAX_MAPPED]
+    numbered, mask = reader.sentences([list(words)])
+    device, ids = device_of(model), np.array(reader.ids(words), np.int64)
+    distinct, *rows = (torch.from_numpy(array).to(device) for array in numbered)
+    with evaluating(model), watch(model.rightward) as right, watch(model.leftward) as left:
+        features, _ = model.read(distinct, *rows)
+        beside = model.features_before(features[-1], torch.from_numpy(mask[:, 1:]).to(device))
+        predictions = [_predictions(head, h[0], ids) if isinstance(head, SoftmaxHead) else None for h in beside]
+    units = [*_units(model.rightward, right, "rightward"), *_units(model.leftward, left, "leftward")]
+    properties = properties_of([f"{word} " for word in words])
+    fits = [] if table is None else [table.neighbors(context, NUM_FITS) for context in last]
+    tables = (correlations(units, properties), properties, map_vectors(last), fits)
+    view = BidirectionalView(tuple(words), ids, len(text), predictions[0], predictions[1], units, *tables)
+    facts = pipeline.facts(recipe) | _facts(view, int((ids == reader.tokenizer.unknown_id).sum()))
+    return Inspection(clipped(" ".join(words), MAX_TITLE_CHARACTERS), view, facts, _sections(view, reader.tokenizer))
 
 
 def _facts(view: BidirectionalView, unknown: int) -> dict[str, str]:
     count = len(view.words)
-    found = [part.surprisals for part in (view.rightward, view.leftward) if part is not None]
+    nats = [predictions.surprisals for predictions in (view.rightward, view.leftward) if predictions is not None]
     return {
         "words": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
         **({"unknown": f"{unknown:,}"} if unknown else {}),
-        **({"nats per word": f"{np.mean(found):.4f}"} if found else {}),
+        **({"nats per word": f"{np.mean(nats):.4f}"} if nats else {}),
     }

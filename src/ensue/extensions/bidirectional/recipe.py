@@ -1,6 +1,4 @@
-"""Recipes of models that read a text in both directions."""
-
-from __future__ import annotations
+"""The recipe of bidirectional language models and context2vec."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -14,34 +12,34 @@ Filter = Annotated[list[Annotated[int, Field(ge=1, le=100_000)]], Field(min_leng
 
 
 class LookupWords(Table):
-    """The table `[words]` of a model that has a vector for each word of its vocabulary."""
+    """The table `[words]` of a model with a vector for each word in its vocabulary."""
 
     kind: Literal["table"]
     d_words: Size | None = None
-    """Numbers in the vector of a word; default: the encoder's `d_model`."""
+    """The size of the vector of a word; default: the encoder's `d_model`."""
 
 
 class CharacterWords(Table):
-    """The table `[words]` of a model that works out the vectors of words from their characters."""
+    """The table `[words]` of a model that computes the vectors of words from their characters."""
 
     kind: Literal["characters"]
     d_words: Size | None = None
-    """Numbers in the vector of a word; default: the encoder's `d_model`."""
+    """The size of the vector of a word; default: the encoder's `d_model`."""
     d_character: Size = 16
-    """Numbers in the vector of a character."""
+    """The size of the vector of a character."""
     filters: list[Filter] = Field(
         default=[[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]], min_length=1
     )
-    """Pairs of a width in characters, and the number of filters of this width."""
+    """Pairs of a width in characters and the number of filters with this width."""
     num_highways: Annotated[int, Field(ge=0, le=100)] = 2
-    """Highways between filters and projection."""
+    """The number of highway layers between the filters and the projection."""
     activation: Literal["relu", "tanh"] = "relu"
     """The nonlinearity of the filters."""
     longest: Annotated[int, Field(ge=3, le=10_000)] = 50
-    """The largest length of a word in bytes, with marks of begin and end. The rest of a longer word is not read."""
+    """The largest length of a word in bytes, with the marks of its begin and end. Longer words are cut."""
 
     @model_validator(mode="after")
-    def _wide(self) -> Self:
+    def _check_widths(self) -> Self:
         if (widest := max(width for width, _ in self.filters)) > self.longest:
             raise ValueError(f"has a filter over {widest} characters, more than the longest word ({self.longest})")
         return self
@@ -54,21 +52,21 @@ class SoftmaxOutput(WordHead):
 
 
 class ContextOutput(Table):
-    """The table `[head]` of context2vec: the vector of a context, which is near those of the words that fit."""
+    """The table `[head]` of context2vec."""
 
     kind: Literal["context"]
     d_context: Size = 600
-    """Numbers in the vectors of contexts, and of the words that are predicted."""
+    """The size of the vectors of contexts and of predicted words."""
     d_hidden: Size | None = None
-    """Units between both sides of a word and the vector of its context; default: 2 · `d_model`."""
+    """The number of hidden units of the network that computes the vector of a context; default: 2 · `d_model`."""
     negatives: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Words of noise for each word that is predicted."""
+    """The number of noise words for each predicted word."""
     noise_power: Annotated[float, Field(ge=0, le=2)] = 0.75
-    """Words of noise are drawn in proportion to their counts to this power."""
+    """Noise words are drawn in proportion to count ** noise_power."""
 
 
 class NoOutput(Table):
-    """The table `[head]` of a model that gives vectors and predicts nothing, such as a published ELMo."""
+    """The table `[head]` of a model without predictions, such as a published ELMo."""
 
     kind: Literal["none"]
 
@@ -78,7 +76,7 @@ OutputSpecification = Annotated[SoftmaxOutput | ContextOutput | NoOutput, Field(
 
 
 class WordsOfText(TokenizerRecipe):
-    """The table `[tokenizer]` of a bidirectional language model: the words that it predicts."""
+    """The table `[tokenizer]` of a bidirectional language model, which defines the predicted words."""
 
     kind: Literal["words"] = "words"
     """The kind of token."""
@@ -88,16 +86,16 @@ class BidirectionalTrain(TrainRecipe):
     """The table `[train]` of a bidirectional language model."""
 
     segment_length: Rows = 32
-    """Words in a segment of truncated back-propagation, or in a block that is read by itself."""
+    """The number of words in a segment of truncated back-propagation, or in an independent block."""
     carry_state: bool = True
-    """Whether a segment goes on from the state after the one before: the rows of a batch read the text from end to end,
-    in both directions. Without it, blocks of the text are read by themselves, in a shuffled order.
+    """Whether each segment begins with the state after the previous segment. Otherwise the text is read in independent
+    blocks in a shuffled order.
     """
     reset_state: Share = 0.0
-    """Chance that a row's carried state is dropped before a segment, so that a model also knows beginnings."""
+    """The probability that the carried state of a row is reset before a segment."""
 
     @model_validator(mode="after")
-    def _carries(self) -> Self:
+    def _check_reset(self) -> Self:
         if self.reset_state and not self.carry_state:
             raise ValueError("has reset_state, but no state is carried")
         return self
@@ -118,7 +116,7 @@ class BidirectionalRecipe(Recipe):
     train: BidirectionalTrain
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_encoder(self) -> Self:
         if not isinstance(self.encoder, RecurrentEncoder):
             raise ValueError(f'has the encoder "{self.encoder.kind}"; expected a recurrent one, such as "projected"')
         if isinstance(self.head, ContextOutput) and self.train.carry_state:
@@ -133,11 +131,9 @@ class BidirectionalRecipe(Recipe):
 
 
 TASK = TaskEntry(
-    recipe=BidirectionalRecipe,
-    pipeline_tag="feature-extraction",
+    recipe=BidirectionalRecipe, pipeline_tag="feature-extraction",
     parts="ensue.extensions.bidirectional.model:BidirectionalParts",
-    job="ensue.extensions.bidirectional.job:BidirectionalJob",
+    job="ensue.extensions.bidirectional.objectives:BidirectionalJob",
     pipeline="ensue.extensions.bidirectional.pipeline:BidirectionalPipeline",
-    commands=("embed", "neighbors", "evaluate", "score", "inspect"),
-    judged_by=("nats_per_token", "noise_nats"),
-)
+    commands=("embed", "neighbors", "evaluate", "score", "inspect"), judged_by=("nats_per_token", "noise_nats"),
+)  # fmt: skip

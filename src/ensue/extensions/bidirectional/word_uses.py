@@ -1,38 +1,49 @@
-"""Words in sentences with their senses: their published formats, the nearest senses, and scores.
+"""Word sense disambiguation with contextual vectors: readers of published data sets, nearest senses, and scores.
 
-- Senses of words (CoarseWSD-20): a folder for each word, or one such folder. `classes_map.txt` is a JSON object from
-  numbers to senses. `train.data.txt` and `test.data.txt` have a line for each use: the place of the word (from 0), a
-  tab, the words. `train.gold.txt` and `test.gold.txt` have the numbers of the senses.
-- Word in context: two uses of a word, which have the same meaning or not. A file has `.data` in its name, and the one
-  with the answers `.gold`. They are arrays of JSON objects, with `sentence1`, `start1`, `end1`, `sentence2`, ... and
-  with `tag` (MCL-WiC), or lines of word, part of speech, `place-place` and both sentences, and of `T` and `F` (WiC).
+- Word senses (CoarseWSD-20): a folder for each word. `classes_map.txt` is a JSON object from numbers to senses.
+  `train.data.txt` and `test.data.txt` have a line for each use: the position of the word (from 0), a tab, and the
+  words of the sentence. `train.gold.txt` and `test.gold.txt` have the numbers of the senses.
+- Word in context (WiC): pairs of uses of a word, in a file with `.data` in its name, and a line `T` or `F` for each
+  pair in a file with `.gold` in its name. `T` means that both uses have the same meaning. A line of `.data` has the
+  word, its part of speech, both positions such as `2-5`, and both sentences, separated by tabs.
+- Word in context (MCL-WiC): the same pairs of files as arrays of JSON objects. `.data` has the keys `sentence1`,
+  `start1`, `end1`, `sentence2`, `start2` and `end2`, and `.gold` has the key `tag`.
 
 Files may be compressed.
 """
 
-from __future__ import annotations
-
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import count as numbers
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path
+from ensue.data.corpus.cache import tokenize
 from ensue.data.decoding import COMPRESSED, decoded
 from ensue.data.lines import Lines
-from ensue.errors import DataError, EnsueError
+from ensue.data.mapped_file import TokenFile
+from ensue.data.permutation import mix, random_numbers, shares
+from ensue.data.sources import TextSource
+from ensue.errors import DataError, EnsueError, RecipeError, check_path, check_whole, quote
+from ensue.extensions.word_vectors.examples import LINE_END, keep_probabilities
+from ensue.extensions.word_vectors.pipeline import WordVectorsPipeline
+from ensue.extensions.word_vectors.recipe import SensesTable, WordVectorsRecipe
 from ensue.metrics.scores import Scores
-from ensue.parsing import ParseError, parse_json, shown
-from ensue.tasks.vectors.contextual import ContextualPipeline
-from ensue.tasks.vectors.text_vectors import unit_vectors
+from ensue.parsing import ParseError, parse_json
+from ensue.runs.directory import Origin
+from ensue.tasks.vectors.contextual import ContextualPipeline, unit_vectors
+from ensue.text.published import NumberedTokenizer
+from ensue.text.tokenizer import WordTokenizer
 
 _MAP = "classes_map.txt"
-LONGEST_NUMBER = 9
-"""The most digits of a place; Python reads no number of thousands of them."""
+MAX_DIGITS = 9
+"""The largest number of digits of a position, since `int` raises ValueError for thousands of digits."""
 
 
 class WordUse(NamedTuple):
@@ -43,14 +54,14 @@ class WordUse(NamedTuple):
 
 
 class LabeledUse(NamedTuple):
-    """A use of a word, and its sense."""
+    """A use of a word with its sense."""
 
     use: WordUse
     sense: str
 
 
 class WordSenses(NamedTuple):
-    """The uses of a word with their senses, for learning and for testing."""
+    """The labeled uses of a word, for training and testing."""
 
     word: str
     train: list[LabeledUse]
@@ -66,85 +77,85 @@ class UsePair(NamedTuple):
 
 
 def read_senses(location: str | Path) -> list[WordSenses]:
-    """The words of a folder with folders, or of one word's folder, sorted. Raises DataError for another content."""
+    """Return the uses of all words with a folder in `location`, sorted, or of the word whose folder is `location`.
+
+    Raises DataError for other content.
+    """
     folder = Path(location)
     if not folder.is_dir():
-        raise DataError("not a folder; expected one with a folder for each word", folder)
+        raise DataError("not a folder; expected a folder with a subfolder for each word", folder)
     folders = [folder] if (folder / _MAP).is_file() else sorted(path.parent for path in folder.glob(f"*/{_MAP}"))
     if not folders:
-        raise DataError(f"no {_MAP} in it, nor in its folders; expected a folder for each word", folder)
-    return [_senses_of(word) for word in folders]
+        raise DataError(f"no {_MAP} in this folder or its subfolders; expected a subfolder for each word", folder)
+    return [_read_word(word) for word in folders]
 
 
-def _senses_of(folder: Path) -> WordSenses:
-    names = _json(folder / _MAP)
+def _read_word(folder: Path) -> WordSenses:
+    names = _read_json(folder / _MAP)
     if not (isinstance(names, dict) and names and all(type(name) is str for name in names.values())):
         raise DataError('expected an object such as {"0": "bank_river"}', folder / _MAP)
-    uses = {split: list(_uses(folder, split, names)) for split in ("train", "test")}
+    uses = {split: list(_read_uses(folder, split, names)) for split in ("train", "test")}
     return WordSenses(folder.name, **uses)
 
 
-def _uses(folder: Path, split: str, names: dict[str, str]) -> Iterator[LabeledUse]:
-    data, gold = (_file(folder / f"{split}.{kind}.txt") for kind in ("data", "gold"))
-    for number, (line, label) in enumerate(zip_longest(_lines(data), _lines(gold)), 1):
+def _read_uses(folder: Path, split: str, names: dict[str, str]) -> Iterator[LabeledUse]:
+    data, gold = (_existing_path(folder / f"{split}.{kind}.txt") for kind in ("data", "gold"))
+    for number, (line, label) in enumerate(zip_longest(_read_lines(data), _read_lines(gold)), 1):
         if line is None or label is None:
             raise DataError(f"more lines than {(data if line is None else gold).name}", gold if line is None else data)
         place, tab, text = line.partition("\t")
         words = tuple(text.split())
         if not tab or not _is_place(place, words):
-            expected = "expected the place of a word, a tab and the sentence"
-            raise DataError(f"{expected}, found {shown(line)}", data, number)
+            expected = "expected the position of a word, a tab and the sentence"
+            raise DataError(f"{expected}, found {quote(line)}", data, number)
         if label not in names:
-            raise DataError(f"no sense {shown(label)} in {_MAP}", gold, number)
+            raise DataError(f"no sense {quote(label)} in {_MAP}", gold, number)
         yield LabeledUse(WordUse(words, int(place)), names[label])
 
 
 def _is_place(number: str, words: tuple[str, ...]) -> bool:
-    """Whether this is the place of one of the words."""
-    return number.isdecimal() and len(number) <= LONGEST_NUMBER and int(number) < len(words)
+    return number.isdecimal() and len(number) <= MAX_DIGITS and int(number) < len(words)
 
 
 def read_use_pairs(location: str | Path) -> list[UsePair]:
-    """The pairs of uses of a file, with the answers beside it. Raises DataError for another content."""
+    """Return the pairs of a file with `.data` in its name. Raises DataError for other content."""
     data = Path(location)
-    before, dot, behind = data.name.rpartition(".data")
+    stem, dot, suffix = data.name.rpartition(".data")
     if not dot:
-        raise DataError("expected a file whose name has .data in it, with answers beside it (.gold)", data)
-    plain = next((behind.removesuffix(ending) for ending in COMPRESSED if behind.endswith(ending)), behind)
-    gold = _file(data.with_name(f"{before}.gold{plain}"))
-    lines = Lines.of(data)
-    is_json = lines.head(1)[:1] and lines.head(1)[0].lstrip().startswith("[")
+        raise DataError("expected a file with .data in its name, and answers in a .gold file of the same folder", data)
+    uncompressed = next((suffix.removesuffix(ending) for ending in COMPRESSED if suffix.endswith(ending)), suffix)
+    gold = _existing_path(data.with_name(f"{stem}.gold{uncompressed}"))
+    is_json = any(line.lstrip().startswith("[") for line in Lines.of(data).head(1))
     if is_json:
-        uses = [(_json_use(row, "1", data), _json_use(row, "2", data)) for row in _rows(data)]
-        tags: list[Any] = [row.get("tag") if isinstance(row, dict) else row for row in _rows(gold)]
+        uses = [(_json_use(row, "1", data), _json_use(row, "2", data)) for row in _read_array(data)]
+        tags: list[Any] = [row.get("tag") if isinstance(row, dict) else row for row in _read_array(gold)]
     else:
-        uses, tags = _line_uses(data), list(_lines(gold))
+        uses, tags = _line_uses(data), list(_read_lines(gold))
     if len(uses) != len(tags):
         raise DataError(f"{len(uses):,} pairs, but {gold.name} has {len(tags):,} answers", data)
     if not uses:
-        raise DataError("no pair in it", data)
+        raise DataError("no pairs", data)
     for number, tag in enumerate(tags, 1):
         if tag not in ("T", "F"):
-            raise DataError(f"answer {number:,}: expected T or F, found {shown(tag)}", gold)
+            raise DataError(f"answer {number:,}: expected T or F, found {quote(tag)}", gold)
     return [UsePair(*pair, tag == "T") for pair, tag in zip(uses, tags, strict=True)]
 
 
 def _line_uses(path: Path) -> list[tuple[WordUse, WordUse]]:
     uses = []
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(_read_lines(path), 1):
         fields = line.split("\t")
         places = fields[2].split("-") if len(fields) == 5 else []
         texts = [tuple(text.split()) for text in fields[3:]]
         if len(places) != 2 or not all(map(_is_place, places, texts)):
-            expected = "expected a word, its part of speech, two places (2-5) and two sentences between tabs"
-            raise DataError(f"{expected}, found {shown(line)}", path, number)
+            expected = "expected a word, its part of speech, two positions (2-5) and two sentences between tabs"
+            raise DataError(f"{expected}, found {quote(line)}", path, number)
         first, second = (WordUse(words, int(place)) for words, place in zip(texts, places, strict=True))
         uses.append((first, second))
     return uses
 
 
 def _json_use(row: Any, side: str, path: Path) -> WordUse:
-    """The use in `sentence1`, from `start1` to `end1` in characters."""
     try:
         text, start, end = row[f"sentence{side}"], int(row[f"start{side}"]), int(row[f"end{side}"])
         before = text[:start].split()
@@ -152,30 +163,30 @@ def _json_use(row: Any, side: str, path: Path) -> WordUse:
             raise ValueError
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         expected = f"expected sentence{side}, start{side} and end{side}"
-        raise DataError(f"{expected}, found {shown(row)}", path) from None
+        raise DataError(f"{expected}, found {quote(row)}", path) from None
     return WordUse((*before, text[start:end].strip(), *text[end:].split()), len(before))
 
 
-def _rows(path: Path) -> list[Any]:
-    content = _json(path)
+def _read_array(path: Path) -> list[Any]:
+    content = _read_json(path)
     if not isinstance(content, list):
         raise DataError("expected an array of objects", path)
     return content
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
-        return parse_json("".join(decoded(path, "utf-8")))
+        return parse_json("".join(decoded(path, "")))
     except ParseError as error:
         raise DataError(str(error), path) from None
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _read_lines(path: Path) -> Iterator[str]:
     return (line.rstrip("\r\n") for _, line in Lines.of(path))
 
 
-def _file(path: Path) -> Path:
-    """The existing file of this name, compressed or not."""
+def _existing_path(path: Path) -> Path:
+    """Return the path of a file that may be compressed. Raises DataError if there is no file."""
     candidates = [path, *(path.with_name(path.name + ending) for ending in sorted(COMPRESSED))]
     existing = next((candidate for candidate in candidates if candidate.exists()), None)
     if existing is None:
@@ -184,21 +195,21 @@ def _file(path: Path) -> Path:
 
 
 MAX_LAYERS = 4
-"""The number of layers whose vectors are added up."""
-SENTENCES = 512
-"""The number of sentences whose vectors of all layers are in memory at once."""
+"""The largest number of layers whose vectors are summed."""
+BLOCK_SENTENCES = 512
+"""The number of sentences whose vectors of all layers are in memory."""
 
 
 class Senses:
-    """The senses of a word, each as the mean of the unit vectors of its examples.
+    """A classifier of the uses of a word by the nearest sense (Loureiro et al. 2021).
 
-    A use has the sense with the highest cosine (Loureiro et al. 2021). Its vector is the sum of the last four layers,
-    or of all but the embeddings if there are fewer.
+    The vector of a use is the sum of the vectors of the word in the last four layers, without embeddings. The vector of
+    a sense is the mean of the unit vectors of the sense's examples. A use has the sense with the highest cosine.
     """
 
     def __init__(self, model: ContextualPipeline, examples: Sequence[LabeledUse]) -> None:
         if not examples:
-            raise EnsueError("senses are learned from labeled examples; found none")
+            raise EnsueError("expected labeled examples, found none")
         self.model = model
         self.names = sorted({example.sense for example in examples})
         vectors = use_vectors(model, [example.use for example in examples])
@@ -208,8 +219,7 @@ class Senses:
     def cosines(self, uses: Sequence[WordUse]) -> NDArray[np.float64]:
         """Return the cosine of each use with each sense, (N, senses)."""
         vectors = use_vectors(self.model, uses) if uses else np.zeros((0, self._centers.shape[1]))
-        cosines: NDArray[np.float64] = vectors @ self._centers.T
-        return cosines
+        return vectors @ self._centers.T
 
     def nearest(self, uses: Sequence[WordUse]) -> list[str]:
         """Return the sense of each use."""
@@ -217,37 +227,39 @@ class Senses:
 
 
 def use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> NDArray[np.float64]:
-    """Return the unit vector of each use (N, d); zeros for an unseen word. Raises EnsueError where there is no word."""
-    if wrong := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
-        raise EnsueError(f"no word {wrong.place} in a sentence of {len(wrong.words)} words; the first one is 0")
-    blocks = (uses[first : first + SENTENCES] for first in range(0, len(uses), SENTENCES))
-    vectors = [vector for block in blocks for vector in _sums(model, block)]
+    """Return the unit vectors (N, d) of N uses; zeros for words without a vector.
+
+    Raises EnsueError for a position outside of the sentence.
+    """
+    if invalid := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
+        raise EnsueError(f"no word {invalid.place} in a sentence of {len(invalid.words)} words; expected 0 or more")
+    blocks = (uses[first : first + BLOCK_SENTENCES] for first in range(0, len(uses), BLOCK_SENTENCES))
+    vectors = [vector for block in blocks for vector in _sum_layers(model, block)]
     return unit_vectors(np.stack(vectors)) if vectors else np.zeros((0, 1))
 
 
-def _sums(model: ContextualPipeline, uses: Sequence[WordUse]) -> Iterator[NDArray[np.float64]]:
+def _sum_layers(model: ContextualPipeline, uses: Sequence[WordUse]) -> Iterator[NDArray[np.float64]]:
     for use, layers in zip(uses, model.layers_of_words([use.words for use in uses]), strict=True):
         count = max(1, min(MAX_LAYERS, len(layers) - 1))
         yield layers[-count:, use.place].astype(np.float64).sum(0)
 
 
 def senses(model: ContextualPipeline, examples: Sequence[tuple[Sequence[str], int, str]]) -> Senses:
-    """Return the senses of a word, from examples: a sentence's words, the word's place (from 0), its sense."""
+    """Return a classifier of senses from examples: the words of a sentence, the word's position (from 0), the sense."""
     return Senses(model, [LabeledUse(WordUse(tuple(words), place), sense) for words, place, sense in examples])
 
 
 @dataclass(frozen=True)
 class SenseScores(Scores):
-    """The agreement of predicted senses with the right ones.
-
-    `micro_recall` is the share of all uses. `macro_recall` is the mean over words of the mean recall of their senses.
-    `words` has the share of right uses of each word.
-    """
+    """The recall of predicted senses."""
 
     micro_recall: float
+    """The share of all uses whose predicted sense is right."""
     macro_recall: float
+    """The mean over words of the mean recall of the word's senses."""
     uses: int
     words: dict[str, float]
+    """The share of each word's uses whose predicted sense is right."""
 
     def summary(self) -> str:
         recalls = f"micro recall {self.micro_recall:.4f}, macro recall {self.macro_recall:.4f}"
@@ -255,32 +267,34 @@ class SenseScores(Scores):
 
 
 def sense_scores(model: ContextualPipeline, location: str | Path) -> SenseScores:
-    """Return how often the nearest sense is the right one, for the words of a folder (CoarseWSD-20)."""
+    """Return the scores of the nearest senses on the words of a folder (CoarseWSD-20)."""
     check_path("the senses", location)
     pairs = {}
     for word in read_senses(location):
         if not word.train or not word.test:
-            raise DataError(f'"{word.word}" has no use to {"test" if word.train else "learn from"}', location)
+            raise DataError(f'"{word.word}" has no {"test" if word.train else "training"} example', location)
         nearest = Senses(model, word.train).nearest([example.use for example in word.test])
         pairs[word.word] = [(example.sense, sense) for example, sense in zip(word.test, nearest, strict=True)]
     return score_senses(pairs)
 
 
 def score_senses(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SenseScores:
-    """Return the scores of pairs of right and predicted sense, for each word."""
-    right = {word: np.array([gold == sense for gold, sense in uses]) for word, uses in pairs.items()}
-    golds = {word: np.array([gold for gold, _ in uses]) for word, uses in pairs.items()}
-    recalls = [np.mean([right[word][gold == one].mean() for one in np.unique(gold)]) for word, gold in golds.items()]
-    everything = np.concatenate(list(right.values()))
-    shares = {word: float(is_right.mean()) for word, is_right in right.items()}
-    return SenseScores(float(everything.mean()), float(np.mean(recalls)), len(everything), shares)
+    """Return the scores for the pairs of right and predicted sense of each word."""
+    is_right = {word: np.array([gold == sense for gold, sense in uses]) for word, uses in pairs.items()}
+    macro_recalls = []
+    for word, uses in pairs.items():
+        golds = np.array([gold for gold, _ in uses])
+        macro_recalls.append(np.mean([is_right[word][golds == sense].mean() for sense in np.unique(golds)]))
+    all_uses = np.concatenate(list(is_right.values()))
+    recalls = {word: float(values.mean()) for word, values in is_right.items()}
+    return SenseScores(float(all_uses.mean()), float(np.mean(macro_recalls)), len(all_uses), recalls)
 
 
 @dataclass(frozen=True)
 class WordInContextScores(Scores):
-    """The share of pairs of uses whose meanings are rightly predicted to be the same, or different.
+    """The accuracy of predictions whether two uses of a word have the same meaning.
 
-    The prediction is "the same" for a cosine above `threshold`, which is the best one for other pairs.
+    The prediction is "the same" if the cosine of both uses is above `threshold`.
     """
 
     accuracy: float
@@ -294,17 +308,18 @@ class WordInContextScores(Scores):
 def word_in_context(
     model: ContextualPipeline, location: str | Path, *, threshold_from: str | Path
 ) -> WordInContextScores:
-    """Return how often the cosine of two uses of a word tells whether they mean the same, for a file of pairs (WiC,
-    MCL-WiC). The threshold is the best one for the pairs of `threshold_from`, which should be others.
+    """Return the accuracy on the pairs of a file (WiC, MCL-WiC).
+
+    The threshold is the best threshold for the pairs in the file `threshold_from`, which should be other pairs.
     """
     check_path("the pairs", location)
     check_path("the pairs", threshold_from)
-    threshold = best_cosine(*_compared(model, threshold_from))
-    cosines, is_same = _compared(model, location)
+    threshold = best_cosine(*_compare_pairs(model, threshold_from))
+    cosines, is_same = _compare_pairs(model, location)
     return WordInContextScores(float(((cosines > threshold) == is_same).mean()), threshold, len(cosines))
 
 
-def _compared(model: ContextualPipeline, location: str | Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _compare_pairs(model: ContextualPipeline, location: str | Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     pairs = read_use_pairs(location)
     first = use_vectors(model, [pair.first for pair in pairs])
     second = use_vectors(model, [pair.second for pair in pairs])
@@ -312,10 +327,218 @@ def _compared(model: ContextualPipeline, location: str | Path) -> tuple[NDArray[
 
 
 def best_cosine(cosines: NDArray[np.float64], is_same: NDArray[np.bool_]) -> float:
-    """Return the lowest threshold with the most pairs on their right side: the same meaning above it."""
+    """Return the lowest threshold with the highest accuracy, if pairs above the threshold have the same meaning."""
     order = np.argsort(cosines, kind="stable")
     values, same = cosines[order], is_same[order]
-    right = np.concatenate([[0], np.cumsum(~same)]) + np.concatenate([np.cumsum(same[::-1])[::-1], [0]])
-    edges = np.concatenate([[values[0] - 1], (values[1:] + values[:-1]) / 2, [values[-1]]])
-    cuts = np.flatnonzero(np.concatenate([[True], values[1:] > values[:-1], [True]]))
-    return float(edges[cuts[right[cuts].argmax()]])
+    num_right = np.concatenate([[0], np.cumsum(~same)]) + np.concatenate([np.cumsum(same[::-1])[::-1], [0]])
+    thresholds = np.concatenate([[values[0] - 1], (values[1:] + values[:-1]) / 2, [values[-1]]])
+    distinct = np.flatnonzero(np.concatenate([[True], values[1:] > values[:-1], [True]]))
+    return float(thresholds[distinct[num_right[distinct].argmax()]])
+
+
+class SenseCoder:
+    """A tokenizer whose ids are senses. Contexts do not cross the edges of blocks of `BLOCK_TOKENS` tokens."""
+
+    def __init__(self, tokenizer: WordTokenizer, senses: "SenseClusters") -> None:
+        self.tokenizer, self.senses = tokenizer, senses
+        self.vocabulary_size = tokenizer.vocabulary_size + int((senses.counts - 1).sum())
+        self.unknown_id = tokenizer.unknown_id
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """Return the ids of the senses in a text."""
+        ids = self.tokenizer.encode(text).astype(np.int64)
+        blocks = [ids[start : start + BLOCK_TOKENS] for start in range(0, len(ids), BLOCK_TOKENS)]
+        return np.concatenate([ids[:0], *map(self.senses.replace_words, blocks)])
+
+    def named(self) -> WordTokenizer:
+        """Return a tokenizer with the words of the original tokenizer, followed by the names of the new senses."""
+        tokenizer, senses = self.tokenizer, self.senses
+        known, names = set(tokenizer.vocabulary.symbols), []
+        for id, count in zip(senses.ids.tolist(), senses.counts.tolist(), strict=True):
+            for number in range(2, count + 1):
+                name = f"{tokenizer.symbol(id)}_{number}"
+                while name in known:
+                    name += "_"
+                known.add(name)
+                names.append(name)
+        return WordTokenizer([*tokenizer.symbols, *names], splitter=tokenizer.splitter, lowercase=tokenizer.lowercase)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the values on which the ids depend, for the key of a cache."""
+        senses = self.senses
+        arrays = (senses.contexts.weighted, senses.ids, senses.centers, senses.counts)
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
+        return {"tokenizer": self.tokenizer.to_json(), "senses": digest, "window": senses.contexts.window}
+
+
+def sense_coder(source: TextSource, origin: Origin, recipe: WordVectorsRecipe) -> SenseCoder:
+    """Return a tokenizer of senses, from the word vectors of the run `origin`.
+
+    Raises RecipeError if `origin` does not have vectors of words.
+    """
+    if origin.run.recipe.task != recipe.task:
+        raise RecipeError(f"senses.from: {origin.path} is a {origin.run.entry.what}; expected a {recipe.what}")
+    if isinstance(origin.run.parts.tokenizer, NumberedTokenizer):
+        raise RecipeError(f"senses.from: {origin.path} has vectors of subwords; expected vectors of words")
+    tokenizer: WordTokenizer = origin.run.parts.tokenizer
+    vectors = origin.run.model(torch.device("cpu")).of_words().numpy()
+    settings, across_lines = recipe.senses, recipe.data.across_lines
+    subsample = getattr(recipe.vectors, "subsample", 0.0)
+    tokens = tokenize(source, tokenizer)
+    size = tokenizer.vocabulary_size
+    counts = sum((np.bincount(block, minlength=size) for _, block in blocks_of(tokens)), np.zeros(size, np.int64))
+    contexts = UseContexts(vectors, counts, subsample=subsample, window=settings.window, across_lines=across_lines)
+    eligible_counts = np.where(keep_probabilities(counts, subsample) == 1, counts, 0)
+    ids = np.argsort(-eligible_counts, kind="stable")[: settings.words]
+    ids = np.sort(ids[eligible_counts[ids] >= settings.most])
+    return SenseCoder(tokenizer, cluster_senses(tokens, contexts, ids, counts, settings, seed=recipe.train.seed))
+
+
+def sense_of(pipeline: WordVectorsPipeline, words: Sequence[str], place: int, *, window: int = 5) -> str:
+    """Return the sense of `words[place]`, such as `bank_2`, with the highest cosine with the mean of the context.
+
+    The context has `window` words on each side. The result is the word if the word has only one sense, or if no word of
+    the context has a vector.
+    """
+    check_whole("place", place, 0, len(words) - 1)
+    word = pipeline.lowered(words[place])
+    senses = [word, *takewhile(pipeline.table.rows.__contains__, (f"{word}_{number}" for number in numbers(2)))]
+    context = [*words[max(0, place - window) : place], *words[place + 1 : place + 1 + window]]
+    units = [unit_vectors(vector) for vector in pipeline.embed_words([context])[0] if np.any(vector)]
+    if len(senses) == 1 or not units:
+        return word
+    mean = np.mean(units, axis=0)
+    return max(senses, key=lambda sense: float(unit_vectors(pipeline.vector(sense)) @ mean))
+
+
+Reals = NDArray[np.float32]
+NUM_USES = 500
+"""The expected number of sampled uses of a word, which are clustered."""
+NUM_ROUNDS = 20
+"""The number of iterations of k-means."""
+BLOCK_TOKENS = 1 << 15
+"""The number of tokens whose contexts are in memory."""
+ROUNDING = 1e-6
+"""The largest length of a sum of vectors that counts as zero, because of rounding."""
+
+
+class Uses(NamedTuple):
+    """Positions (N,) of uses, and the unit vectors (N, d) of their contexts; zeros for contexts without known words."""
+
+    places: NDArray[np.int64]
+    vectors: Reals
+
+
+class UseContexts:
+    """A function from uses of words to the weighted means of the context words' unit vectors.
+
+    A context has up to `window` words on each side, on the same line unless `across_lines` is true. The weight of a
+    word is the probability that subsampling keeps the word.
+    """
+
+    def __init__(
+        self, vectors: Reals, counts: NDArray[np.int64], *, subsample: float, window: int, across_lines: bool
+    ) -> None:
+        self.weighted = (unit_vectors(vectors) * keep_probabilities(counts, subsample)[:, None]).astype(np.float32)
+        self.window, self.across_lines = window, across_lines
+
+    def of(self, ids: NDArray[np.int64], is_use: NDArray[np.bool_]) -> Uses:
+        """Return the contexts of the tokens of `ids` (T,) for which `is_use` (T,) is true."""
+        places = np.flatnonzero(is_use)
+        lines = np.zeros(len(ids), np.int64) if self.across_lines else np.cumsum(ids == LINE_END)
+        left = np.maximum(places - self.window, np.searchsorted(lines, lines[places]))
+        right = np.minimum(places + self.window + 1, np.searchsorted(lines, lines[places], side="right"))
+        vectors = self.weighted[ids]
+        sums = np.concatenate([np.zeros((1, vectors.shape[1])), np.cumsum(vectors, axis=0, dtype=np.float64)])
+        contexts = (sums[right] - sums[left] - vectors[places]).astype(np.float32)
+        return Uses(places, unit_vectors(contexts, least=ROUNDING))
+
+
+class SenseClusters:
+    """The senses of W words.
+
+    The words `ids` (W,) have `counts` (W,) senses each. `centers` (W, K, d) has the unit vectors of the senses, padded
+    to K. The first sense has the id of the word. The ids of the other senses begin at `size`.
+    """
+
+    def __init__(
+        self, contexts: UseContexts, ids: NDArray[np.int64], centers: Reals, counts: NDArray[np.int64], *, size: int
+    ) -> None:
+        self.contexts, self.ids, self.centers, self.counts, self.size = contexts, ids, centers, counts, size
+        self.row = np.full(size, -1)
+        """The row of each id in `centers`; -1 for a word with one sense."""
+        self.row[ids] = np.arange(len(ids))
+        self.first_new = size + np.cumsum(counts - 1) - (counts - 1)
+
+    def replace_words(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the ids (T,) with each word replaced by its sense."""
+        uses = self.contexts.of(ids, self.row[ids] >= 0)
+        rows = self.row[ids[uses.places]]
+        cosines = np.einsum("nkd,nd->nk", self.centers[rows], uses.vectors)
+        cosines[np.arange(self.centers.shape[1]) >= self.counts[rows, None]] = -np.inf
+        sense = cosines.argmax(1)
+        senses = ids.copy()
+        senses[uses.places] = np.where(sense == 0, ids[uses.places], self.first_new[rows] + sense - 1)
+        return senses
+
+
+def cluster_senses(
+    tokens: TokenFile, contexts: UseContexts, ids: NDArray[np.int64], counts: NDArray[np.int64], settings: SensesTable,
+    *, seed: int,
+) -> SenseClusters:  # fmt: skip
+    """Return the senses of the words `ids` (W,); `counts` (V,) are the counts of all words."""
+    centers = np.zeros((len(ids), settings.most, contexts.weighted.shape[1]), np.float32)
+    num_senses = np.ones(len(ids), np.int64)
+    for row, uses in enumerate(_sample_uses(tokens, contexts, ids, counts, seed=seed)):
+        if len(uses) >= settings.most:
+            clusters = cluster_centers(uses, settings)
+            num_senses[row], centers[row, : len(clusters)] = len(clusters), clusters
+    several = num_senses > 1
+    return SenseClusters(contexts, ids[several], centers[several], num_senses[several], size=len(counts))
+
+
+def _sample_uses(
+    tokens: TokenFile, contexts: UseContexts, ids: NDArray[np.int64], counts: NDArray[np.int64], *, seed: int
+) -> list[Reals]:
+    """Return the vectors of about `NUM_USES` random uses of each word."""
+    probabilities = np.zeros(len(counts))
+    probabilities[ids] = NUM_USES / np.maximum(counts[ids], 1)
+    vectors: dict[int, list[Reals]] = {id: [] for id in ids.tolist()}
+    for start, block in blocks_of(tokens):
+        numbers = shares(random_numbers(mix(seed, 0), np.arange(start, start + len(block))))
+        uses = contexts.of(block, numbers < probabilities[block])
+        is_known = np.any(uses.vectors, axis=1)
+        for place, vector in zip(uses.places[is_known], uses.vectors[is_known], strict=True):
+            vectors[int(block[place])].append(vector)
+    d = contexts.weighted.shape[1]
+    return [np.stack(uses) if uses else np.zeros((0, d), np.float32) for uses in vectors.values()]
+
+
+def blocks_of(tokens: TokenFile) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield the ids of a text in blocks, each with the position of its first id."""
+    for start in range(0, len(tokens), BLOCK_TOKENS):
+        yield start, tokens.read(start, min(start + BLOCK_TOKENS, len(tokens)))
+
+
+def cluster_centers(vectors: Reals, settings: SensesTable) -> Reals:
+    """Return the centers (K, d) of clusters of unit vectors (N, d), the largest cluster first.
+
+    The clusters are found by spherical k-means (Dhillon & Modha 2001), whose initial centers are far from each other.
+    A cluster is dropped if it is small, or too similar to a larger cluster.
+    """
+    centers = vectors[:1]
+    cosines = vectors @ centers[0]
+    for _ in range(settings.most - 1):
+        centers = np.concatenate([centers, vectors[[cosines.argmin()]]])
+        cosines = np.maximum(cosines, vectors @ centers[-1])
+    for _ in range(NUM_ROUNDS):
+        clusters = (vectors @ centers.T).argmax(1)
+        sums = np.stack([vectors[clusters == k].sum(0) for k in range(settings.most)])
+        centers = np.where(np.any(sums, axis=1, keepdims=True), unit_vectors(sums), centers)
+    sizes = np.bincount((vectors @ centers.T).argmax(1), minlength=settings.most)
+    order, min_size = np.argsort(-sizes, kind="stable"), max(1, settings.least * len(vectors))
+    distinct = centers[order[:1]]
+    for k in order[1:]:
+        if sizes[k] >= min_size and (distinct @ centers[k]).max() <= settings.alike:
+            distinct = np.concatenate([distinct, centers[[k]]])
+    return distinct

@@ -2,7 +2,4 @@
 
 from ensue.extension import Extension
 
-EXTENSION = Extension(
-    name="estimators",
-    names={"sklearn": "ensue.extensions.estimators.sklearn"},
-)
+EXTENSION = Extension(name="estimators", names={"sklearn": "ensue.extensions.estimators.sklearn"})

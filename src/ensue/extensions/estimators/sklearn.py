@@ -1,16 +1,15 @@
-"""Classifiers and taggers as estimators of scikit-learn, for its pipelines, searches and cross-validation.
+"""Estimators of scikit-learn that train classifiers and taggers. Cross-validation of a text classifier, for example:
 
 from ensue.sklearn import TextClassifier
 scores = cross_val_score(TextClassifier("classify-bag"), texts, labels)
 """
-
-from __future__ import annotations
 
 import json
 import shutil
 import weakref
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Self
@@ -18,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ensue.data.in_memory import column_names
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
 from ensue.library import load, train
@@ -35,48 +35,49 @@ try:
 except ImportError:
     raise EnsueError("estimators need scikit-learn: pip install 'ensue[sklearn]'") from None
 
-SETTING = "settings__"
-"""The start of a parameter that is one key of the recipe, as in `settings__train.steps`."""
+SETTING_PREFIX = "settings__"
+"""The prefix of a parameter that is a key of the recipe, as in `settings__train.steps`."""
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """A recipe that is trained in a run directory: the base of `TextClassifier` and `Tagger`.
+    """The base of `TextClassifier` and `Tagger`, which train a recipe in a run directory.
 
-    `recipe` is a name or a TOML file ("" is the class's own), and `settings` change it. A search over one key of the
-    recipe names it `settings__KEY`, as in `{"settings__train.steps": [100, 300]}`. The run is in the directory `out`,
-    which is replaced, or in a temporary one that goes with the estimator. `random_state` is the seed; None leaves the
-    recipe's. `device` and `threads` are as for `ensue.train`. A pickle holds the files of the run that `fit` made.
+    A key of the recipe is the parameter `settings__KEY`, as in the grid `{"settings__train.steps": [100, 300]}`. A
+    pickle contains the files of the fitted run.
+
+    Args:
+        recipe: The name of a recipe or a TOML file; "": the default of the class.
+        settings: Changes of the recipe.
+        out: The run directory, which `fit` replaces; default: a temporary folder, which is removed with the estimator.
+        random_state: The seed; None: the seed of the recipe.
+        device: The device, as for `ensue.train`.
+        threads: CPU threads, as for `ensue.train`.
     """
 
     _kind: type[Pipeline]
     _recipe: str
     _remove: Callable[[], Any] = staticmethod(lambda: None)
-    """Removes the folder of the last fit."""
+    """A function that removes the temporary folder of the last fit."""
     model_: Any
     _archive: Path
-    """The files of the run as `fit` left them; a later run in the same directory does not change a pickle."""
+    """A copy of the fitted run for pickles, since the run directory may be overwritten."""
 
     def __init__(
-        self,
-        recipe: str | Path = "",
-        *,
-        settings: Mapping[str, Any] | None = None,
-        out: str | Path | None = None,
-        random_state: Any = None,
-        device: str = "auto",
-        threads: int | None = 1,
-    ) -> None:
+        self, recipe: str | Path = "", *, settings: Mapping[str, Any] | None = None, out: str | Path | None = None,
+        random_state: Any = None, device: str = "auto", threads: int | None = 1,
+    ) -> None:  # fmt: skip
         self.recipe, self.settings, self.out = recipe, settings, out
         self.random_state, self.device, self.threads = random_state, device, threads
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters; with `deep` each key of `settings` by itself, too."""
-        found: dict[str, Any] = super().get_params(deep=deep)
-        return found | {SETTING + key: value for key, value in (self.settings or {}).items() if deep}
+        """Return the parameters; with `deep` also each key of `settings`."""
+        params: dict[str, Any] = super().get_params(deep=deep)
+        return params | {SETTING_PREFIX + key: value for key, value in (self.settings or {}).items() if deep}
 
     def set_params(self, **params: Any) -> Self:
-        """Sets parameters; `settings__KEY` is one key of the recipe."""
-        keys = {name.removeprefix(SETTING): params.pop(name) for name in list(params) if name.startswith(SETTING)}
+        """Set parameters; `settings__KEY` sets a key of the recipe."""
+        names = [name for name in params if name.startswith(SETTING_PREFIX)]
+        keys = {name.removeprefix(SETTING_PREFIX): params.pop(name) for name in names}
         super().set_params(**params)
         if keys:
             self.settings = {**(self.settings or {}), **keys}
@@ -98,7 +99,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "model_" in state:
-            folder = self._own_folder()
+            folder = self._new_folder()
             self.run_, self._archive = folder / "run", folder / "run.zip"
             self._archive.write_bytes(state["model_"])
             with zipfile.ZipFile(self._archive) as archive:
@@ -106,23 +107,21 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             self.model_ = load(self.run_, kind=self._kind, device=self.device)
 
     def _train(self, examples: Iterable[dict[str, Any]]) -> None:
-        """Trains the recipe on examples, which are objects of JSON."""
         settings = dict(self.settings or {})
         if self.random_state is not None:
             settings["train.seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
         recipe = read_recipe(self.recipe or self._recipe, settings)
         if not issubclass(task_entry(recipe.task).pipeline_class, self._kind):
-            raise ValueError(f"a {type(self).__name__} does not learn {recipe.task!r}, the task of {self.recipe!r}")
-        folder = self._own_folder()
+            raise ValueError(f"a {type(self).__name__} cannot have the task {recipe.task!r} of {self.recipe!r}")
+        folder = self._new_folder()
         path, run = folder / "train.jsonl", Path(self.out or folder / "run")
         with path.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(example) + "\n" for example in examples)
         self.model_ = train(recipe, train=path, out=run, overwrite=True, device=self.device, threads=self.threads)
         self.run_, self._archive = run, folder / "run.zip"
-        _pack(run, self._archive)
+        _archive_run(run, self._archive)
 
-    def _own_folder(self) -> Path:
-        """A folder that goes with the estimator, or with its next fit."""
+    def _new_folder(self) -> Path:
         self._remove()
         folder = mkdtemp(prefix="ensue-")
         self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -130,95 +129,106 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
 
 class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """A classifier of texts, or of pairs of texts.
+    """A classifier of texts, or of pairs of texts, with the recipe `classify-bag` by default.
 
-    X holds n strings, or n pairs of strings, and y the label of each: strings, integers or booleans. The recipe is
-    `classify-bag` by default. After `fit`, `classes_` (K,) are the labels in order, `run_` is the run directory, and
-    `model_` its pipeline.
+    X is a list of n strings or pairs of strings. y has a label for each text: a string, an integer or a boolean. After
+    `fit`, `classes_` (K,) has the sorted labels, `run_` is the run directory, and `model_` is the pipeline of the run.
     """
 
     _kind, _recipe = ClassificationPipeline, "classify-bag"
 
     def fit(self, X: Iterable[Any], y: ArrayLike) -> Self:
-        """Trains the recipe. Raises ValueError if X and y do not match, and EnsueError for unusable data."""
+        """Train the recipe. Raises ValueError if X and y do not match, and EnsueError for unusable data."""
         texts, labels = _texts(X), np.asarray(y)
         if labels.ndim != 1 or len(labels) != len(texts):
             raise ValueError(f"y has one label for each text: expected ({len(texts)},), found {labels.shape}")
+        for place, label in enumerate(labels.tolist()):
+            if label is None or label != label:  # noqa: PLR0124 (NaN, NaT)
+                raise ValueError(f"y has one label for each text: number {place} is {label}")
         self.classes_ = np.unique(labels)
         names = _names(self.classes_)
         self._train(
-            {**_example(text), "label": names[place]}
-            for text, place in zip(texts, np.searchsorted(self.classes_, labels), strict=True)
+            {**_example(text), "label": names[index]}
+            for text, index in zip(texts, np.searchsorted(self.classes_, labels), strict=True)
         )
         return self
 
     def predict_proba(self, X: Iterable[Any]) -> NDArray[np.float64]:
-        """The probabilities (n, K) of `classes_`; 0 for a class that only the validation texts have."""
+        """Return the probabilities (n, K) of `classes_`; 0 for a class that occurs only in validation texts."""
         check_is_fitted(self, "model_")
         names = _names(self.classes_)
-        found = [[text.probabilities.get(name, 0.0) for name in names] for text in self.model_.predict(_texts(X))]
-        return np.array(found, dtype=np.float64).reshape(-1, len(names))
+        rows = [[text.probabilities.get(name, 0.0) for name in names] for text in self.model_.predict(_texts(X))]
+        shares = np.array(rows, dtype=np.float64).reshape(-1, len(names))
+        totals = shares.sum(1, keepdims=True)
+        np.divide(shares, totals, out=shares, where=totals > 0)
+        return shares
 
     def predict(self, X: Iterable[Any]) -> NDArray[Any]:
-        """The most probable class (n,) of each text."""
-        shares = self.predict_proba(X)
-        found: NDArray[Any] = self.classes_[shares.argmax(1)]
-        return found
+        """Return the most probable class (n,) of each text."""
+        best = self.predict_proba(X).argmax(1)  # raises NotFittedError before `classes_` is read
+        return self.classes_[best]
 
 
 class Tagger(Estimator):
-    """A tagger of sentences. X holds n sentences, each a list of words, and y the labels of their words.
+    """A tagger of sentences, with the recipe `tag-lstm-crf` by default.
 
-    The recipe is `tag-lstm-crf` by default. After `fit`, `classes_` (K,) are the labels in order, `run_` is the run
-    directory, and `model_` its pipeline.
+    X is a list of n sentences, which are lists of words. y has a list of labels for each sentence. After `fit`,
+    `classes_` (K,) has the sorted labels, `run_` is the run directory, and `model_` is the pipeline of the run.
     """
 
     _kind, _recipe = LabelingPipeline, "tag-lstm-crf"
 
     def fit(self, X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> Self:
-        """Trains the recipe. Raises ValueError if X and y do not match, and EnsueError for unusable data."""
+        """Train the recipe. Raises ValueError if X and y do not match, and EnsueError for unusable data."""
         _check_words(X, y)
         self.classes_ = np.unique(np.array([label for labels in y for label in labels], dtype=str))
         self._train({"words": [*words], "labels": [*labels]} for words, labels in zip(X, y, strict=True))
         return self
 
     def predict(self, X: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The label of each word of each sentence."""
+        """Return the label of each word of each sentence."""
         check_is_fitted(self, "model_")
         return [[word.label for word in sentence] for sentence in self.model_.predict([[*words] for words in X])]
 
     def predict_proba(self, X: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """The probabilities (T, K) of the classes at each word of each sentence, in the order of `classes_`. A class
-        that only the validation sentences have gets 0. Raises ValueError for a model of several columns.
+        """Return the probabilities (T, K) of `classes_` at each word of each sentence.
+
+        A class that occurs only in validation sentences has probability 0.
+
+        Raises:
+            ValueError: The model has several columns of labels.
         """
         check_is_fitted(self, "model_")
         labels, model = self.model_.labels, self.model_
         if not isinstance(labels, Labels):
-            raise ValueError("predict_proba is for a tagger of one column")
-        places = {name: place for place, name in enumerate(self.classes_.tolist())}
-        order = [places[name] for name in labels.names]
-        found = [np.zeros((len(words), len(places))) for words in X]
-        whole = [place for place, words in enumerate(X) if len(words)]
-        answers = model.label([Sentence(tuple(X[place])) for place in whole], confidence=True)
-        for place, answer in zip(whole, answers, strict=True):
-            found[place][:, order] = labels.shares(answer.posterior.marginals)
-        return found
+            raise ValueError("predict_proba needs a tagger with one label column")
+        columns = {name: column for column, name in enumerate(self.classes_.tolist())}
+        order = [columns[name] for name in labels.names]
+        probabilities = [np.zeros((len(words), len(columns))) for words in X]
+        rows = [row for row, words in enumerate(X) if len(words)]
+        answers = model.label([Sentence(tuple(X[row])) for row in rows], confidence=True)
+        for row, answer in zip(rows, answers, strict=True):
+            shares = labels.shares(answer.posterior.marginals).astype(np.float64)
+            probabilities[row][:, order] = shares / shares.sum(1, keepdims=True)
+        return probabilities
 
     def score(self, X: Sequence[Sequence[str]], y: Sequence[Sequence[str]], sample_weight: None = None) -> float:
-        """The share of words that get their label."""
+        """Return the share of words with a correct label."""
         _check_words(X, y)
-        found, expected = ([label for labels in column for label in labels] for column in (self.predict(X), y))
-        return float(np.mean([one == other for one, other in zip(found, expected, strict=True)]))
+        pairs = zip(chain.from_iterable(self.predict(X)), chain.from_iterable(y), strict=True)
+        return float(np.mean([predicted == label for predicted, label in pairs]))
 
 
 def _texts(X: Iterable[Any]) -> list[Any]:
-    """Texts or pairs as a list. Raises ValueError for anything else."""
+    """Return a list of strings or pairs. Raises ValueError for anything else."""
     if isinstance(X, str):
-        raise ValueError("X is a list of texts; found one string")
+        raise ValueError("X: expected a list of texts, found one string")
+    if names := column_names(X):
+        raise ValueError(f'X: expected a list of texts, found a table; select a column: X["{names[0]}"]')
     texts = [tuple(map(str, text)) if isinstance(text, list | tuple | np.ndarray) else text for text in X]
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if not isinstance(text, str) and not (isinstance(text, tuple) and len(text) == 2):
-            raise ValueError(f"X holds strings, or pairs of strings; number {place} is {text!r:.60}")
+            raise ValueError(f"X[{index}]: expected a string or a pair of strings, found {text!r:.60}")
     return texts
 
 
@@ -227,27 +237,26 @@ def _example(text: str | tuple[str, str]) -> dict[str, str]:
 
 
 def _names(classes: NDArray[Any]) -> list[str]:
-    """The names of classes in the run, without blanks around them. Raises ValueError if two have the same."""
+    """Return the names of the classes in the run, stripped. Raises ValueError if two are equal."""
     names = [str(label).strip() for label in classes.tolist()]
     if len({*names}) < len(names):
-        raise ValueError(f"two labels are written alike: {', '.join(names):.200}")
+        raise ValueError(f"two labels have the same name: {', '.join(names):.200}")
     return names
 
 
 def _check_words(X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> None:
     if len(X) != len(y):
         raise ValueError(f"y has a list of labels for each sentence: expected {len(X)}, found {len(y)}")
-    for place, (words, labels) in enumerate(zip(X, y, strict=True)):
+    for index, (words, labels) in enumerate(zip(X, y, strict=True)):
         if isinstance(words, str) or len(words) != len(labels):
-            raise ValueError(f"sentence {place}: expected a list of words, and a label for each")
-        if wrong := [label for label in labels if not isinstance(label, str)]:
-            raise ValueError(f"sentence {place}: labels are strings; found {wrong[0]!r:.60}")
+            raise ValueError(f"sentence {index}: expected a list of words, and a label for each")
+        if invalid := [label for label in labels if not isinstance(label, str)]:
+            raise ValueError(f"sentence {index}: labels are strings; found {invalid[0]!r:.60}")
 
 
-def _pack(run: Path, packed: Path) -> None:
-    """Write the files of a run, without its checkpoints, into an archive."""
-    with zipfile.ZipFile(packed, "w") as archive:
-        for path in sorted(run.rglob("*")):
-            name = path.relative_to(run)
-            if path.is_file() and name.parts[0] not in ("checkpoints", ".lock"):
-                archive.write(path, name.as_posix())
+def _archive_run(run: Path, path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(run.rglob("*")):
+            name = file.relative_to(run)
+            if file.is_file() and name.parts[0] not in ("checkpoints", ".lock"):
+                archive.write(file, name.as_posix())

@@ -1,4 +1,4 @@
-"""Many runs: search of settings, comparison of runs, trackers."""
+"""Hyperparameter search, comparison of runs, and experiment trackers."""
 
 from ensue.extension import Extension
 

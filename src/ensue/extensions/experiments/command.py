@@ -1,11 +1,10 @@
-"""The commands about many runs: search finds the best values of a recipe, compare puts runs side by side."""
-
-from __future__ import annotations
+"""The commands search and compare."""
 
 import json
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -16,127 +15,125 @@ from ensue.console.output import importing_torch
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 
-if TYPE_CHECKING:  # they need torch, which takes seconds to import
-    from ensue.extensions.experiments.comparison import ComparedRun, Comparison
+if TYPE_CHECKING:  # this import takes seconds, since it imports torch
+    from ensue.extensions.experiments.comparison import Comparison
 
 
 def search(
     recipe: Annotated[str, Argument(help="A recipe's name or a TOML file."), Access.RECIPE],
     space: Annotated[Path, Option(help="A TOML file with ranges and choices of keys."), Access.DATA],
-    trials: Annotated[int, Option(min=1, max=1_000_000, help="How many trials in all.")],
-    out: Annotated[Path, Option(help="The folder of the search; one that is there goes on."), Access.OUT_FOLDER],
-    train: cli.TrainOption = None,
-    valid: cli.ValidOption = None,
-    test: cli.TestOption = None,
+    trials: Annotated[int, Option(min=1, max=1_000_000, help="The total number of trials.")],
+    out: Annotated[Path, Option(help="The folder of the search; an existing search is resumed."), Access.OUT_FOLDER],
+    train: cli.TrainOption = None, valid: cli.ValidOption = None, test: cli.TestOption = None,
     settings: cli.SettingsOption = None,
     seed: Annotated[int, Option(min=0, max=2**32 - 1, help="The seed of the search.")] = 0,
-    prune: Annotated[bool, Option("--prune/--no-prune", help="End trials that are worse than most.")] = True,
-    device: cli.DeviceOption = "auto",
-    threads: cli.ThreadsOption = None,
-) -> None:
-    """Find the best values of a recipe by many runs."""
-    from ensue.extensions.experiments.search.space import read_space
-    from ensue.extensions.experiments.search.study import check_optuna
+    prune: Annotated[bool, Option("--prune/--no-prune", help="Stop trials that are worse than the median.")] = True,
+    device: cli.DeviceOption = "auto", threads: cli.ThreadsOption = None,
+) -> None:  # fmt: skip
+    """Search for the best values of a recipe by many runs."""
+    from ensue.extensions.experiments.search.space import check_optuna, read_space
 
     check_optuna()
     chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
-    known = read_space(space, chosen)
+    ranges = read_space(space, chosen)
     with importing_torch():
         from ensue.extensions.experiments.search.search import SearchReporter, trial_line
-        from ensue.extensions.experiments.search.search import search as searched
+        from ensue.extensions.experiments.search.search import search as run_search
     keep_freed_memory()
-    ended = searched(
-        chosen, known, out, trials=trials, seed=seed, prune=prune, reporter=SearchReporter(),
-        told=lambda result: cli.say(trial_line(result)), device=device, threads=threads,
+    is_complete = run_search(
+        chosen, ranges, out, trials=trials, seed=seed, prune=prune, reporter=SearchReporter(),
+        on_trial=lambda result: cli.notify(trial_line(result)), device=device, threads=threads,
     )  # fmt: skip
-    if not ended:
-        cli.say(f"saved; the same command goes on with {cli.quoted(out)}")
+    if not is_complete:
+        cli.notify(f"saved; the same command resumes {cli.quoted(out)}")
         raise typer.Exit(130)
     if (best := out / "best.toml").exists():
-        cli.say(f"wrote {out}: README.md, search.png, best.toml; try\n  ensue train {cli.quoted(best)} --out best")
+        cli.notify(f"wrote {out}: README.md, search.png, best.toml; try\n  ensue train {cli.quoted(best)} --out best")
 
 
 def compare(
     runs: Annotated[list[Path], Argument(help="Run directories of one task, or hf:NAME."), Access.RUN],
     test: Annotated[
         list[str] | None,
-        Option(
-            help="Data that all runs are scored on; default: those that their recipes have in common; may be repeated."
-        ),
+        Option(help="Data on which all runs are scored; default: the data that all recipes name; may be repeated."),
         Access.DATA,
     ] = None,
     format: Annotated[str, Option(help="The format of labeled data; default: by name and first lines.")] = "",
+    require: Annotated[
+        list[str] | None,
+        Option(
+            metavar="BOUND",
+            help='A bound on the last run, "f1 >= 0.9" or "lost <= 0.5 %"; if it fails, the exit status is 1; may be '
+            "repeated.",
+        ),
+    ] = None,
     as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
-    encoding: cli.EncodingOption = "utf-8",
+    encoding: cli.EncodingOption = None,
     device: cli.DeviceOption = "auto",
     threads: cli.OneThreadOption = None,
 ) -> None:
-    """Put runs of one task side by side."""
-    from ensue.runs.hub import found_run
+    """Compare runs of one task: scores and changed answers."""
+    from ensue.runs.schema import existing_run
 
     for run in runs:
-        found_run(run)
+        existing_run(run)
     with importing_torch():
         import torch
 
-        from ensue.extensions.experiments.comparison import compare as compared
+        from ensue.extensions.experiments.comparison import compare as compare_runs
     torch.set_num_threads(threads or 1)
-    found = compared(runs, test=test or "", encoding=encoding, device=device, format=format)
-    for note in found.notes:
-        cli.say(f"note: {note}")
-    print(json.dumps(found.as_json()) if as_json else "\n".join(comparison_lines(found)))
-
-
-def comparison_lines(comparison: Comparison) -> Iterator[str]:
-    """The tables of `ensue compare`, in Markdown."""
-    from ensue.metrics.scores import RESAMPLES
-
-    runs = comparison.runs
-    names = list(dict.fromkeys(name for run in runs for name in run.scores))
-    yield f"{len(runs)} runs, each a {comparison.what}, " + (
-        f"scored on `{comparison.data}`." if comparison.data else "with the scores that they have kept."
+    comparison = compare_runs(
+        runs, test=test or "", encoding=encoding, device=device, format=format, require=require or []
     )
-    yield ""
-    head = ["run", "model", "parameters", "MB", "steps", "training (s)", *map(_words, names)]
-    yield from _table(head, [_row(run, names) for run in runs])
-    if any(run.differences for run in runs):
-        yield ""
-        yield (
-            f"Differences to `{runs[0].run}`, with the interval of 95 % and the probability of such a difference by "
-            f"chance: paired bootstrap, {RESAMPLES:,} samples of {comparison.items}."
-        )
-        yield ""
-        yield from _table(["run", "score", "difference", "95 %", "p"], list(_differences(runs)))
-    if comparison.recipes:
-        yield ""
-        rows = [[key, *map(_value, row)] for key, row in comparison.recipes.items()]
-        yield from _table(["key", *(f"`{run.run}`" for run in runs)], rows)
+    for note in comparison.notes:
+        cli.notify(f"note: {note}")
+    if as_json:
+        print(json.dumps(comparison.as_json()))
+    elif sys.stdout.isatty():
+        show_comparison(comparison)
+    else:
+        print("\n".join(comparison_lines(comparison)))
+    failed = [bound for bound in comparison.bounds if not bound.holds]
+    for bound in failed:
+        cli.notify(f"--require {bound}")
+    if failed:
+        raise typer.Exit(1)
 
 
-def _row(run: ComparedRun, names: Sequence[str]) -> list[str]:
-    numbers = [f"{run.parameters:,}", f"{run.bytes / 1e6:.2f}", f"{run.steps:,}", f"{run.training_seconds:,.1f}"]
-    return [f"`{run.run}`", run.model, *numbers, *(_number(run.scores.get(name)) for name in names)]
+def comparison_lines(comparison: "Comparison") -> Iterator[str]:
+    """Yield the tables of `ensue compare`, in Markdown."""
+    for number, (title, rows) in enumerate(comparison.tables()):
+        yield from [""] * (number > 0) + [title, ""] * bool(title)
+        for row in (rows[0], ["---"] * len(rows[0]), *rows[1:]) if rows[1:] else ():
+            cells = [_cut(cell) if name == "text" else cell for name, cell in zip(rows[0], row, strict=True)]
+            yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _differences(runs: Sequence[ComparedRun]) -> Iterator[list[str]]:
-    for run in runs:
-        for name, found in run.differences.items():
-            interval = f"{found.low:+.4f} to {found.high:+.4f}"
-            yield [f"`{run.run}`", _words(name), f"{found.value:+.4f}", interval, f"{found.p:.3f}"]
+def show_comparison(comparison: "Comparison") -> None:
+    """Print the tables on a terminal. The text of an answer is truncated; other cells are wrapped."""
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.text import Text
+
+    from ensue.console.tables import table_of
+
+    console = Console(highlight=False, markup=False)
+    for number, (title, rows) in enumerate(comparison.tables()):
+        console.print("\n" * (number > 0) + title.replace("`", ""), end="\n" * bool(title))
+        cells = [[cell.strip("`") for cell in row] for row in rows]
+        needed = [max(map(cell_len, column)) + 2 for column in zip(*cells, strict=True)]
+        room = console.width - sum(needed[:-1]) - 2
+        has_room = cells[0][-1] == "text" and room >= 14
+        if sum(needed) > console.width and not has_room and cells[0][0] != "key":  # a paragraph for each row
+            for row in cells[1:]:
+                console.print(*(f"{name}: {cell}" for name, cell in zip(cells[0], row, strict=True)), sep="  ")
+            continue
+        table = table_of(*cells[0], overflow="ellipsis", no_wrap=has_room)
+        for row in cells[1:]:
+            table.add_row(*map(Text, row[:-1]), Text(_cut(row[-1], room) if has_room else row[-1]))
+        console.print(table)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    for row in (head, ["---"] * len(head), *rows):
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.4f}" if abs(value) < 1000 else f"{value:,.1f}"
-
-
-def _value(value: Any) -> str:
-    return "-" if value is None or value == "" else " ".join(f"{value}".split())
+def _cut(text: str, max_characters: int = 80) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= max_characters else line[: max_characters - 1] + "…"

@@ -1,30 +1,31 @@
-"""Runs of one task side by side: scores, sizes, times, recipes, and whether a difference is more than chance."""
-
-from __future__ import annotations
+"""Comparison of runs of one task: scores, sizes, times, recipes, and tests of the differences of scores."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from os.path import abspath, relpath
 from pathlib import Path
 from typing import Any
 
-from ensue.data.files import Location, one_location
+from ensue.data.files import Data, as_location, locations_in
 from ensue.errors import DataError, EnsueError, RunError, listed
+from ensue.extensions.experiments.changes import COMPARED, Bound, Changes, changes
 from ensue.inspection.notebook import Shown, table_section
 from ensue.inspection.page import Section
 from ensue.library import load
 from ensue.metrics.scores import RESAMPLES, Difference, ScoredItems, differences
 from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
-from ensue.runs.pictures import TONES, axes_of, written
+from ensue.runs.pictures import LINE_COLORS, axes_of, literal_text
 from ensue.runs.reporter import MetricsLog
 
-FOR_PEOPLE = ("about", "source", "measured")
+NOTES = ("about", "source", "measured")
+"""Keys of a recipe that are notes for readers."""
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run in a comparison. `differences` are those of its scores to the scores of the first run."""
+    """A run in a comparison. `differences` has the run's scores minus the scores of the first run."""
 
     run: str
     model: str
@@ -35,17 +36,23 @@ class ComparedRun:
     scoring_seconds: float | None
     scores: dict[str, float]
     differences: dict[str, Difference] = field(default_factory=dict)
+    changes: Changes | None = None
+    """The answers that differ from the first run's answers; None except for classifiers and taggers."""
 
     def as_json(self) -> dict[str, Any]:
-        """The run as JSON values."""
-        return {**vars(self), "differences": {name: found.as_json() for name, found in self.differences.items()}}
+        """Return the run as JSON values."""
+        tested = {name: difference.as_json() for name, difference in self.differences.items()}
+        return {
+            **vars(self), "differences": tested, "changes": None if self.changes is None else self.changes.as_json(),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Comparison(Shown):
-    """Runs of one task. `data` are what they were scored on, `items` what was drawn anew for the differences.
+    """A comparison of runs of one task.
 
-    `recipes` has the keys in which the recipes differ, each with the value of every run.
+    `data` is the location of the data on which the runs were scored, and `items` describes the items that the bootstrap
+    resamples. `recipes` has the keys in which the recipes differ, with the value of each run.
     """
 
     what: str
@@ -54,43 +61,57 @@ class Comparison(Shown):
     runs: tuple[ComparedRun, ...]
     recipes: dict[str, list[Any]]
     notes: tuple[str, ...]
+    bounds: tuple[Bound, ...] = ()
+    """The required bounds on the last run, with their values."""
 
     def as_json(self) -> dict[str, Any]:
-        """The comparison as JSON values."""
-        return {
-            "what": self.what,
-            "data": self.data,
-            "items": self.items,
-            "resamples": RESAMPLES,
-            "runs": [run.as_json() for run in self.runs],
-            "recipes": self.recipes,
-            "notes": list(self.notes),
-        }
+        """Return the comparison as JSON values."""
+        runs = [run.as_json() for run in self.runs]
+        bounds = [{"bound": each.text, "value": each.value, "holds": each.holds} for each in self.bounds]
+        return {**vars(self), "runs": runs, "resamples": RESAMPLES, "notes": list(self.notes), "bounds": bounds}
 
-    def _pieces(self) -> list[Section]:
-        about = {"run": "", "model": "", "parameters": 0, "steps": 0, "training_seconds": 0.0}
-        runs = [{key: getattr(run, key) for key in about} | run.scores for run in self.runs]
-        tested = [
-            {"run": run.run, "score": name.replace("_", " "), **found.as_json()}
-            for run in self.runs
-            for name, found in run.differences.items()
-        ]
-        keys = [
-            {"key": key, **{run.run: value for run, value in zip(self.runs, row, strict=True)}}
-            for key, row in self.recipes.items()
-        ]
-        return [
-            *(Section("", "inspection/plain.html", {"note": note, "shown": ""}) for note in self.notes),
-            *table_section(runs, f"{len(runs)} runs, each a {self.what}"),
-            *table_section(tested, f"Differences to {self.runs[0].run}, with the interval of 95 %"),
-            *table_section(keys, "Keys in which the recipes differ"),
-        ]
+    def tables(self) -> Iterator[tuple[str, list[list[str]]]]:
+        """Yield titles, and tables whose first row has the names of the columns."""
+        runs = self.runs
+        names = list(dict.fromkeys(name for run in runs for name in run.scores))
+        scores = f"scored on `{self.data}`." if self.data else "with the scores of their logs."
+        head = ["run", "model", "parameters", "MB", "steps", "training (s)", *map(_words, names)]
+        yield f"{len(runs)} runs, each a {self.what}, {scores}", [head, *(_row(run, names) for run in runs)]
+        if any(run.differences for run in runs):
+            title = (
+                f"Differences to `{runs[0].run}`, with 95 % confidence intervals and p-values: paired bootstrap, "
+                f"{RESAMPLES:,} samples of {self.items}."
+            )
+            yield title, [["run", "score", "difference", "95 %", "p"], *_differences(runs)]
+        for run in runs:
+            if run.changes is not None:
+                rows = [[*each[:5], f"{each.probability:.3f}", each.text] for each in run.changes.most_certain]
+                head = ["change", "place", "gold", "old", "new", "P(new)", "text"]
+                yield run.changes.summary(f"`{run.run}`") + ".", [head, *rows]
+        if self.recipes:
+            rows = [[key, *("-" if value in (None, "") else " ".join(f"{value}".split()) for value in row)]
+                    for key, row in self.recipes.items()]  # fmt: skip
+            yield "", [["key", *(f"`{run.run}`" for run in runs)], *rows]
+
+    def _sections(self) -> list[Section]:
+        notes = [Section("", "inspection/plain.html", {"note": note, "shown": ""}) for note in self.notes]
+        tables = (
+            (title, [dict(zip(head, row, strict=True)) for row in rows]) for title, (head, *rows) in self.tables()
+        )
+        return notes + [section for title, rows in tables for section in table_section(rows, title or "Recipes")]
 
     def plot(self, score: str = "", *, ax: Any = None) -> Any:
-        """Draws a score of each run with matplotlib, on the axes `ax` or new ones; returns them. Where the difference
-        to the first run was tested, its interval of 95 % is drawn at the score.
+        """Draw a score of each run, with the 95 % confidence interval of its difference to the first run, if tested.
 
-        By default it is the first score that all runs have. Raises EnsueError for a score that they do not have.
+        Args:
+            score: The name of a score; default: the first score that all runs have.
+            ax: Axes of matplotlib; default: new ones.
+
+        Returns:
+            The axes.
+
+        Raises:
+            EnsueError: A run does not have the score.
         """
         names = [name for name in self.runs[0].scores if all(name in run.scores for run in self.runs)]
         if not names or (score and score not in names):
@@ -99,103 +120,140 @@ class Comparison(Shown):
         base = self.runs[0].scores[score]
         axes = axes_of(ax, 6.4, 1.2 + 0.4 * len(self.runs))
         for place, run in enumerate(self.runs):
-            axes.plot(run.scores[score], place, "o", color=TONES[0])
-            if (found := run.differences.get(score)) is not None:
-                axes.plot([base + found.low, base + found.high], [place, place], color=TONES[0], linewidth=1.3)
-        axes.axvline(base, color=TONES[4], linewidth=0.8, linestyle="--")
-        axes.set_yticks(range(len(self.runs)), [run.run for run in self.runs], **written())
+            axes.plot(run.scores[score], place, "o", color=LINE_COLORS[0])
+            if (difference := run.differences.get(score)) is not None:
+                interval = [base + difference.low, base + difference.high]
+                axes.plot(interval, [place, place], color=LINE_COLORS[0], linewidth=1.3)
+        axes.axvline(base, color=LINE_COLORS[4], linewidth=0.8, linestyle="--")
+        axes.set_yticks(range(len(self.runs)), [run.run for run in self.runs], **literal_text())
         axes.set(xlabel=score.replace("_", " "), ylim=(len(self.runs) - 0.5, -0.5))
         axes.grid(axis="x", alpha=0.25)
         return axes
 
 
 def compare(
-    runs: Sequence[str | Path],
-    *,
-    test: Location = "",
-    encoding: str = "utf-8",
-    device: str = "auto",
-    format: str = "",
-) -> Comparison:
-    """Compares finished runs of one task, on the data `test`, or on those that all of them name in their recipes.
+    runs: Sequence[str | Path], *, test: Data = "", encoding: str | None = None, device: str = "auto",
+    format: str = "", require: Sequence[str] = (),
+) -> Comparison:  # fmt: skip
+    """Compare finished runs of one task.
 
-    If there are none, the scores are those that the runs have kept, and no difference is tested. `format` is that of
-    labeled data. Raises EnsueError for less than two runs, and for runs of several tasks.
+    Args:
+        runs: Two run directories or more.
+        test: The data on which the runs are scored; default: the test or validation data that all recipes name. Without
+            such data the scores come from the logs, and differences are not tested.
+        encoding: The encoding of the data; default: the encoding of the training data.
+        device: The device of the models.
+        format: The format of labeled data; default: by name and first lines.
+        require: Bounds such as "f1 >= 0.9" on scores of the last run, and on the shares of answers that became wrong
+            or right ("lost <= 0.5 %"). `bounds` of the result has their values.
+
+    Raises:
+        EnsueError: There are fewer than two runs, runs of several tasks, or a bound is malformed.
     """
+    for bound in require:
+        Bound.read(bound)
     directories = [RunDirectory(run) for run in runs]
     _check(directories, format)
-    options = {"encoding": encoding, **({"format": format} if format else {})}
+    options = {"encoding": encoding, "format": format}
     recipes = [directory.recipe for directory in directories]
-    data = one_location(test, "test") or _common_data(recipes)
+    requested = as_location(test, "test")
+    data = requested or _common_data(directories)
     notes: list[str] = []
-    scored = _scored(directories, data, notes, is_asked=bool(test), device=device, **options)
+    scored = _score(directories, data, notes, is_requested=bool(requested), device=device, **options)
     first = scored[0][1]
-    found = (scored[0][0], *(_compared(run, items, first) for run, items in scored[1:]))
-    if first is not None and not all(run.differences for run in found[1:]):
-        notes.append("the runs read the data in other items, so not every difference is tested")
+    compared = [
+        run if items is None or first is None else replace(run, differences=differences(items, first))
+        for run, items in scored[1:]
+    ]
+    if first is not None and directories[0].entry.pipeline_class in COMPARED:
+        old, *others = (load(each.path, device=device) for each in directories)
+        try:
+            changed = [changes(old, new, data, **old.reading(data, **options)) for new in others]
+            compared = [replace(run, changes=each) for run, each in zip(compared, changed, strict=True)]
+        except EnsueError as error:
+            notes.append(str(error))
+    if first is not None and not all(run.differences for run in compared):
+        notes.append("not every difference is tested: the runs read different items from the data")
+    values = compared[-1].scores | ({} if (last := compared[-1].changes) is None else last.shares)
+    if first is not None and not {Bound.read(bound).name for bound in require} <= {*values, "lost", "won"}:
+        last_pipeline = load(directories[-1].path, device=device)
+        values = _numbers(last_pipeline.evaluate(data, **last_pipeline.reading(data, **options)).as_json()) | values
     return Comparison(
-        directories[0].entry.what,
-        data if first is not None or scored[0][0].scoring_seconds is not None else "",
-        "" if first is None else f"{first.size:,} {first.unit}",
-        found,
-        _different(recipes),
-        tuple(notes),
-    )
+        directories[0].entry.what, data if first is not None or scored[0][0].scoring_seconds is not None else "",
+        "" if first is None else f"{first.size:,} {first.unit}", (scored[0][0], *compared),
+        _recipe_differences(recipes), tuple(notes), tuple(Bound.read(bound).of(values) for bound in require),
+    )  # fmt: skip
 
 
 def _check(directories: Sequence[RunDirectory], format: str) -> None:
     if len(directories) < 2:
-        raise EnsueError("compare takes two runs, or more")
+        raise EnsueError("expected two or more runs")
     first = directories[0]
     if format and "format" not in first.entry.options("evaluate"):
         raise EnsueError(f"{first.path}: a {first.entry.what} has no --format")
     for other in directories[1:]:
         if other.entry != first.entry:
-            raise RunError(
-                f"{other.path}: a {other.entry.what}, and {first.path} is a {first.entry.what}; "
-                "expected runs of one task"
-            )
+            tasks = f"a {other.entry.what}, and {first.path} is a {first.entry.what}"
+            raise RunError(f"{other.path}: {tasks}; expected runs of the same task")
 
 
-def _common_data(recipes: Sequence[Recipe]) -> str:
-    """The test data that all recipes name, else the validation data that all of them name, else ""."""
+def _common_data(directories: Sequence[RunDirectory]) -> str:
+    """Return the test data that all runs have, by fingerprint or path, else their common validation data, else ""."""
     for name in ("test", "valid"):
-        paths = {getattr(recipe.data, name) for recipe in recipes}
-        if len(paths) == 1 and "" not in paths:
-            return str(paths.pop())
+        paths = [getattr(directory.recipe.data, name) for directory in directories]
+        digests = {directory.config.get("held_out", {}).get(name) for directory in directories}
+        if all(paths) and (len({*paths}) == 1 or (len(digests) == 1 and None not in digests)):
+            return str(paths[0])
     return ""
 
 
-def _scored(
-    directories: Sequence[RunDirectory], data: str, notes: list[str], *, is_asked: bool, device: str, **options: Any
+def _without_common_data(directories: Sequence[RunDirectory]) -> str:
+    """Return a note that says why differences are not tested."""
+    data = [directory.recipe.data for directory in directories]
+    held_out = {(directory.config.get("text"), directory.recipe.data.valid_fraction) for directory in directories}
+    if len(held_out) == 1 and not any(each.valid or each.test for each in data):
+        return (
+            f"all runs held out the same share of {data[0].train} for validation, and the scores are those of their "
+            "logs; --test DATA names data that are scored now, with tests of the differences"
+        )
+    return "the recipes have no data in common; --test names data for all runs"
+
+
+def _score(
+    directories: Sequence[RunDirectory], data: str, notes: list[str], *, is_requested: bool, device: str, **options: Any
 ) -> list[tuple[ComparedRun, ScoredItems | None]]:
     if data:
         try:
             return [_read(directory, data, notes, device=device, **options) for directory in directories]
         except DataError as error:
-            if is_asked:
+            if is_requested:
                 raise
-            notes[:] = [f"the data of the recipes cannot be scored ({error}); --test names others"]
+            notes[:] = [f"the data of the recipes cannot be scored ({error}); --test names other data"]
     else:
-        notes.append("the recipes name no data in common; --test names what all runs are scored on")
+        notes.append(_without_common_data(directories))
     return [
-        (_facts(directory, load(directory.path, device=device), _kept(directory)), None) for directory in directories
+        (_facts(directory, load(directory.path, device=device), _logged_scores(directory)), None)
+        for directory in directories
     ]
 
 
 def _read(
     directory: RunDirectory, data: str, notes: list[str], *, device: str, **options: Any
 ) -> tuple[ComparedRun, ScoredItems | None]:
-    """A run with its scores on the data, and the items that they are made of."""
+    """Return a run with its scores on the data, and the statistics of the scored items."""
     pipeline = load(directory.path, device=device)
-    began = time.perf_counter()
+    learned, scored = ({*map(abspath, locations_in(where))} for where in (directory.recipe.data.train, data))
+    if both := sorted(learned & scored):
+        notes.append(f"{directory.argument} was trained on {listed([*map(relpath, both)])}, so its scores are too good")
+    options = pipeline.reading(data, **options)
+    start = time.perf_counter()
     items: ScoredItems | None = pipeline.scored_items(data, **options)
     if items is None:
         scores = _numbers(pipeline.evaluate(data, **options).as_json())
     else:
-        scores = items.whole()
-        notes += [f"{directory.given}: {remark}" for remark in items.remarks]
-    return _facts(directory, pipeline, scores, time.perf_counter() - began), items
+        scores = items.compute()
+        notes += [f"{directory.argument}: {remark}" for remark in items.remarks]
+    return _facts(directory, pipeline, scores, time.perf_counter() - start), items
 
 
 def _facts(
@@ -203,19 +261,15 @@ def _facts(
 ) -> ComparedRun:
     records = MetricsLog(directory.metrics).records()
     return ComparedRun(
-        run=directory.given,
-        model=directory.recipe.describe(),
-        parameters=pipeline.num_parameters,
-        bytes=directory.weights_entry.bytes,
-        steps=max((record["step"] for record in records), default=0),
+        run=directory.argument, model=directory.recipe.describe(), parameters=pipeline.num_parameters,
+        bytes=directory.weights_entry.bytes, steps=max((record["step"] for record in records), default=0),
         training_seconds=max((record.get("seconds", 0.0) for record in records), default=0.0),
-        scoring_seconds=scoring_seconds,
-        scores=scores,
-    )
+        scoring_seconds=scoring_seconds, scores=scores,
+    )  # fmt: skip
 
 
-def _kept(directory: RunDirectory) -> dict[str, float]:
-    """The scores that a run has kept: on its test data, else the best on its validation data."""
+def _logged_scores(directory: RunDirectory) -> dict[str, float]:
+    """Return the scores in the log of a run: those of the test data, else the best of the validation data."""
     records = MetricsLog(directory.metrics).records()
     best: list[dict[str, Any]] = [record for record in records if record["kind"] == "valid" and record["best"]]
     tested = [record for record in records if record["kind"] == "test"]
@@ -223,16 +277,35 @@ def _kept(directory: RunDirectory) -> dict[str, float]:
 
 
 def _numbers(scores: dict[str, Any]) -> dict[str, float]:
-    """The scores that are means and shares; whole numbers are counts."""
+    """Return the scores that are means and shares; integers are counts."""
     return {name: value for name, value in scores.items() if isinstance(value, float)}
 
 
-def _compared(run: ComparedRun, items: ScoredItems | None, first: ScoredItems | None) -> ComparedRun:
-    return run if items is None or first is None else replace(run, differences=differences(items, first))
-
-
-def _different(recipes: Sequence[Recipe]) -> dict[str, list[Any]]:
+def _recipe_differences(recipes: Sequence[Recipe]) -> dict[str, list[Any]]:
+    """Return the values of each differing key, without the keys that only one of several kinds of a table has."""
     values = [recipe.values() for recipe in recipes]
-    keys = dict.fromkeys(key for flat in values for key in flat if key not in FOR_PEOPLE)
+    keys = dict.fromkeys(key for flat in values for key in flat if key not in NOTES)
     rows = {key: [flat.get(key) for flat in values] for key in keys}
-    return {key: row for key, row in rows.items() if any(value != row[0] for value in row)}
+    differing = {key: row for key, row in rows.items() if any(value != row[0] for value in row)}
+    kinds = {key.removesuffix("kind") for key in differing if key.endswith(".kind")}
+    return {key: row for key, row in differing.items() if None not in row or not key.startswith((*kinds,))}
+
+
+def _row(run: ComparedRun, names: Sequence[str]) -> list[str]:
+    numbers = [f"{run.parameters:,}", f"{run.bytes / 1e6:.2f}", f"{run.steps:,}", f"{run.training_seconds:,.1f}"]
+    return [f"`{run.run}`", run.model, *numbers, *(_number(run.scores.get(name)) for name in names)]
+
+
+def _differences(runs: Sequence[ComparedRun]) -> Iterator[list[str]]:
+    for run in runs:
+        for name, difference in run.differences.items():
+            interval = f"{difference.low:+.4f} to {difference.high:+.4f}"
+            yield [f"`{run.run}`", _words(name), f"{difference.value:+.4f}", interval, f"{difference.p:.3f}"]
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.4f}" if abs(value) < 1000 else f"{value:,.1f}"

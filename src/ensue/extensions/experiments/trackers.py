@@ -1,6 +1,4 @@
-"""Trackers of ensue: CSV, TensorBoard, Weights & Biases."""
-
-from __future__ import annotations
+"""Experiment trackers: CSV, TensorBoard, Weights & Biases."""
 
 import csv
 import hashlib
@@ -44,7 +42,7 @@ class CsvFile(Tracker):
 
 
 class TensorBoard(Tracker):
-    """`RUN/tensorboard`: scalars by step, and samples as text. For a resumed run it is written anew."""
+    """`RUN/tensorboard`: scalars by step, and samples as text. Resuming a run writes it again from the log."""
 
     name = "tensorboard"
     package = "tensorboardX"
@@ -73,14 +71,13 @@ class TensorBoard(Tracker):
         self.writer.close()
 
 
-CONNECT_SECONDS = 30
-"""The longest time in which the server of Weights & Biases is reached."""
+MAX_CONNECT_SECONDS = 30
 
 
 class WeightsAndBiases(Tracker):
-    """A run of Weights & Biases for each run directory, or with WANDB_MODE=offline in `RUN/wandb`.
+    """A tracker with a run of Weights & Biases for each run directory, or with WANDB_MODE=offline in `RUN/wandb`.
 
-    `RUN/wandb/told.json` has the last logged step, so that a resumed run logs nothing twice.
+    `RUN/wandb/told.json` has the last logged step, so that a resumed run does not log records twice.
     """
 
     name = "wandb"
@@ -93,34 +90,29 @@ class WeightsAndBiases(Tracker):
         id = hashlib.sha256(written.encode()).hexdigest()[:12]
         (run.path / "wandb").mkdir(exist_ok=True)
         self.path, self.id = run.path / "wandb" / "told.json", id
-        self.told = self.step = self._last()
-        self.there: Any = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", "ensue"),
-            name=run.path.resolve().name,
-            dir=str(run.path),
-            id=id,
-            resume="allow",
-            config=run.recipe.values(),
-            settings=wandb.Settings(init_timeout=CONNECT_SECONDS, console="off", silent=True),
-        )
+        self.logged = self.step = self._read_last_step()
+        self.run: Any = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "ensue"), name=run.path.resolve().name, dir=str(run.path), id=id,
+            resume="allow", config=run.recipe.values(),
+            settings=wandb.Settings(init_timeout=MAX_CONNECT_SECONDS, console="off", silent=True),
+        )  # fmt: skip
 
-    def _last(self) -> int:
-        """Return the last step that was logged; -1 if none was, or the file cannot be read."""
+    def _read_last_step(self) -> int:
         try:
             return int(parse_json(self.path.read_bytes())[self.id])
         except (OSError, ParseError, LookupError, TypeError, ValueError):
             return -1
 
     def record(self, record: Record) -> None:
-        found = dict(numbers(record))
-        if record["kind"] == "test":  # its step is that of the best weights, which the curve has passed
-            self.there.summary.update(found)
-        elif record["step"] > self.told:
+        values = dict(numbers(record))
+        if record["kind"] == "test":  # the step of the best weights is before the last logged step
+            self.run.summary.update(values)
+        elif record["step"] > self.logged:
             self.step = max(self.step, record["step"])
-            self.there.log(found, step=record["step"])
+            self.run.log(values, step=record["step"])
 
     def flush(self) -> None:
         write_text(self.path, json.dumps({self.id: self.step}))
 
     def end(self) -> None:
-        self.there.finish(exit_code=0)
+        self.run.finish(exit_code=0)

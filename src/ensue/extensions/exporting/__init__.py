@@ -1,4 +1,4 @@
-"""Models for programs without ensue: ONNX, C, web pages, transformers."""
+"""The command `export`: models as ONNX, C, web pages, and directories of transformers."""
 
 from ensue.extension import Extension
 
@@ -6,9 +6,9 @@ EXTENSION = Extension(
     name="exporting",
     commands={"export": "ensue.extensions.exporting.command:export"},
     exporters={
-        "huggingface": "ensue.extensions.exporting.huggingface.writing:export_huggingface",
-        "sentence-transformers": "ensue.extensions.exporting.huggingface.writing:export_sentences",
-        "onnx": "ensue.extensions.exporting.onnx.exporter:export_onnx",
+        "huggingface": "ensue.extensions.exporting.huggingface.models:export_huggingface",
+        "sentence-transformers": "ensue.extensions.exporting.huggingface.models:export_sentences",
+        "onnx": "ensue.extensions.exporting.onnx:export_onnx",
         "c": "ensue.extensions.exporting.c.writing:export_c",
         "web": "ensue.extensions.exporting.web.writing:export_web",
     },

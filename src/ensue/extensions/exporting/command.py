@@ -1,7 +1,5 @@
 """The command `export`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -23,15 +21,15 @@ def export(
     ],
     out: Annotated[Path, Option(help="The directory or file to write."), Access.OUT_FOLDER],
     overwrite: cli.OverwriteOption = False,
-    int8: Annotated[bool, Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
+    int8: Annotated[bool, Option("--int8", help="For onnx: int8 matrices.")] = False,
     embed: Annotated[bool, Option("--embed", help="Of c: the weights are inside of the C file.")] = False,
     precision: Annotated[str, Option(help="Of c and web: matrices in f32, f16 or int8.")] = "f32",
     threads: cli.OneThreadOption = None,
 ) -> None:
     """Write a model for other programs."""
-    from ensue.runs.hub import found_run
+    from ensue.runs.schema import existing_run
 
-    run = found_run(run)  # before torch is imported, which takes seconds
+    run = existing_run(run)  # before torch is imported, which takes seconds
     with importing_torch():
         import torch
 
@@ -43,5 +41,5 @@ def export(
         cli.load_for("export", run, "cpu", threads).export(out, format, overwrite=overwrite)
     else:
         for note in export_run(run, out, format, int8=int8, embed=embed, precision=precision, overwrite=overwrite):
-            cli.say(note)
-    cli.say(f"wrote {out}")
+            cli.notify(note)
+    cli.notify(f"wrote {out}")

@@ -1,6 +1,4 @@
-"""The files of an export: their directory, and the options that a target does not have."""
-
-from __future__ import annotations
+"""Functions that several exporters share: notes about missing options, and writing of the output directory."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -13,16 +11,16 @@ from ensue.tasks.contract.description import Setting
 def missing_options(
     settings: Mapping[str, Setting], target: str, known: Collection[str], refused: Collection[str] = ()
 ) -> list[str]:
-    """Return a line about each option that a target does not have, except for those that are known to be missing.
+    """Return a note about each option that the exported program does not have.
 
     Args:
         settings: The options of a search or of sampling.
-        target: The name of the target.
-        known: The options that the target has.
-        refused: The options that it does not have, and that need no line while they have no effect.
+        target: The name of the exported program in notes.
+        known: The options that the exported program has.
+        refused: The options for which no note is needed.
 
     Raises:
-        ValueError: A missing option has another value than its default.
+        ValueError: An option that the exported program lacks is not at its default.
     """
     missing = {name: setting for name, setting in settings.items() if name not in known}
     for name, setting in missing.items():
@@ -32,25 +30,31 @@ def missing_options(
 
 
 def write_directory(
-    place: Path, contents: Mapping[str, bytes | Callable[[Path], object]], *, overwrite: bool = False
+    directory: Path, contents: Mapping[str, bytes | Callable[[Path], object]], *, overwrite: bool = False
 ) -> None:
-    """Writes files to a directory, by their names in it; a content may be a function that writes to a path.
+    """Write files to a directory.
 
-    Raises DataError if it holds other files, and for what cannot be written, and EnsueError for a file that ensue did
-    not write, unless `overwrite`.
+    Args:
+        directory: The directory.
+        contents: For each file name, its content, or a function that writes the file to a path.
+        overwrite: Whether files may be replaced that ensue did not write.
+
+    Raises:
+        DataError: The directory has other files, or cannot be written.
+        EnsueError: A file would be replaced that ensue did not write.
     """
     names = {name.partition("/")[0] for name in contents}
     try:
-        if place.exists() and not place.is_dir():
-            raise DataError("is a file; --out names a directory", place)
-        existing = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
+        if directory.exists() and not directory.is_dir():
+            raise DataError("is a file; --out names a directory", directory)
+        existing = sorted(entry.name for entry in directory.iterdir()) if directory.is_dir() else []
         if other := next((name for name in existing if name not in names), None):
-            raise DataError(f"not empty (it holds {other}); choose another --out", place)
+            raise DataError(f"not empty (found {other}); choose another --out", directory)
         for name in contents:
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            check_new(place / name, overwrite=overwrite)
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            check_new(directory / name, overwrite=overwrite)
     except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror})", place) from None
+        raise DataError(f"cannot be written ({error.strerror})", directory) from None
     for name, content in contents.items():
-        with written(place / name) as partial:
+        with written(directory / name) as partial:
             partial.write_bytes(content) if isinstance(content, bytes) else content(partial)

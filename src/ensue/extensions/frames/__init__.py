@@ -1,15 +1,15 @@
-"""Series of real vectors (frames, sounds, images): classification, labeling, prediction, drawing, captions."""
+"""Models of series of real vectors such as sounds and images: classification, labeling, prediction and generation."""
 
 from ensue.extension import Extension
 
 TASKS = "captioning", "drawing", "frame_prediction", "glimpses"
 FORMER = {
     "data.frames.series": "data.series", "metrics.frames": "frame_prediction.model",
-    "metrics.symbols": "glimpses.symbols", "tasks.classification.frames": "classification",
+    "metrics.symbols": "glimpses.model", "tasks.classification.frames": "classification",
     "tasks.frames.pipeline": "tasks.pipeline", "tasks.glimpses.view": "glimpses.pipeline",
     "tasks.labeling.frames": "labeling", **{f"tasks.{task}.pipeline": f"{task}.pipeline" for task in TASKS},
 }  # fmt: skip
-"""Former names of modules of `ensue`, and their places here."""
+"""Former names of modules in the package `ensue`, mapped to their names in this package."""
 
 EXTENSION = Extension(
     name="frames",
@@ -26,5 +26,7 @@ EXTENSION = Extension(
         "ensue.extensions.frames.recipes",
     ),
     names={former: f"ensue.extensions.frames.{module}" for former, module in FORMER.items()},
+    generate_options={"frames": (int, "For models of frames and images: the number of frames to write, such as 100.")},
     data_kinds={"frames": "ensue.extensions.frames.report:FrameKind"},
+    needs=("surveying",),
 )

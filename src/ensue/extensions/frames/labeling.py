@@ -1,6 +1,4 @@
-"""Labeling of frames: data, training, prediction, and a series in numbers and as a page."""
-
-from __future__ import annotations
+"""Labeling of frames: data, training, pipeline, and page."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.compact_texts import Ragged
-from ensue.data.files import Location
+from ensue.data.files import Data
 from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.page import SeriesView, curves_or_map, feature_map, labels_over_time, series_section
 from ensue.extensions.frames.recipe import FrameLabelingRecipe
@@ -22,10 +20,9 @@ from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked, frames_from
 from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
-from ensue.inspection.encoder_page import Seen, encoder_sections
-from ensue.inspection.markup import clipped
+from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.notebook import Answers, Shown
-from ensue.inspection.page import TITLE, Inspection, Section
+from ensue.inspection.page import Inspection, Section
 from ensue.metrics.labeling import LabelingScores
 from ensue.metrics.scores import ScoredItems
 from ensue.models.build_text import build_tag_head
@@ -37,78 +34,76 @@ from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.description import ModelDescription, TagOutput
 from ensue.tasks.labeling.data import labels_in, trained_labels
-from ensue.tasks.labeling.decoding import Emissions, Passages, tag_rows
 from ensue.tasks.labeling.description import tag_settings
 from ensue.tasks.labeling.job import LabelingJob
-from ensue.tasks.labeling.page import MOST_WORDS, path_sections
+from ensue.tasks.labeling.page import MAX_WORDS, TagsView, path_sections, view_tags
 from ensue.tasks.labeling.tagged_sentence import Confidence
-from ensue.tasks.labeling.task import Judged, tally_of
-from ensue.tasks.labeling.view import TagsView, view_tags
+from ensue.tasks.labeling.task import Emissions, LabelPair, Passages, tag_rows, tally_of
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector
 from ensue.text.schemes import Span, spans
 
 
 class TaggedSeriesData(LabeledSeriesData):
-    """The series of a recipe, with a label for each frame."""
+    """The data of a tagger, in which each frame has a label."""
 
     advice = ""
 
     def __init__(self, recipe: FrameLabelingRecipe, run: RunDirectory | None = None) -> None:
-        super().__init__(recipe, run, labels_of=frame_labels)
+        super().__init__(recipe, run, labels_of=frame_labels, has_ends=True)
         self.scheme = recipe.head.scheme
         self.detector = SchemeDetector()
         for labels in self.split.train.labels:
             self.detector.feed(labels)
 
     def labels(self) -> Labels:
-        """Return the labels of the training data. Raises DataError if there are no two."""
+        """Return the labels of the training data. Raises DataError for fewer than two labels."""
         counts, path = self.split.train.label_counts, self.recipe.data.train
         return labels_in(self.scheme, *trained_labels(counts, self.detector, self.unit, self.advice, path))
 
-    def parts(self, labels: Labels) -> FrameTaggerParts:
+    def parts(self, labels: Labels) -> "FrameTaggerParts":
         """Return the parts of a new model."""
-        return FrameTaggerParts(self.seen(), labels)
+        return FrameTaggerParts(self.statistics(), labels)
 
-    def encoded(self, data: LabeledSeries, parts: FrameTaggerParts) -> TaggedFrames:
-        """Return the series as the model reads them."""
+    def encoded(self, data: LabeledSeries, parts: "FrameTaggerParts") -> "TaggedFrames":
+        """Return the series as input for the model."""
         return TaggedFrames(data.rows, data.labels)
 
 
 def frame_labels(series: Series) -> tuple[str, ...]:
-    """Return the label of each frame. Raises DataError if there is none."""
+    """Return the label of each frame. Raises DataError if frames have no labels."""
     if series.per_frame:
         return series.labels
     advice = "expected one for each frame, in a column of a table or in an array of labels"
-    raise series.error(f"{series.name}: {'a label of the whole series' if series.labels else 'no label'}; {advice}")
+    raise series.error(f"{'a label of the series' if series.labels else 'no label'}; {advice}")
 
 
 class TaggedFrames:
-    """Series as a tagger reads them, with the labels of their file. Each is a passage of one sentence."""
+    """Labeled series as input for a tagger. A series is a passage of one sentence."""
 
     def __init__(self, rows: FrameRows, labels: Sequence[Sequence[str]] = ()) -> None:
         self.rows, self.labels = rows, labels
         self.misaligned: Sequence[Mapping[str, Sequence[Span]]] = ()
         self.words: Sequence[Sequence[str]] = [()] * len(labels)
-        """Empty: frames are no words."""
+        """Empty, since frames are not words."""
 
     @cached_property
     def passages(self) -> Passages:
-        """Where each series begins; its frames have no numbers."""
+        """The lengths of the series, as passages without ids."""
         return Passages(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Frames:
-        """Return the batch of these series, cut."""
+        """Return the slice of a batch of the series `passages`."""
         return frames_of(self.rows, passages, device, row_slice)
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
-        """Return the tags (T,) of each series, in order."""
+        """Return the tags (T,) of each series."""
         return self.tagged(model)[0]
 
     def tagged(
         self, model: Tagger, *, with_posteriors: bool = False
     ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
-        """Return the tags (T,) of each series, and if asked for the probabilities of all paths."""
+        """Return the tags (T,) of each series and, if requested, the posterior distributions of paths."""
         device = device_of(model)
 
         def emissions(rows: NDArray[np.int64]) -> Emissions:
@@ -120,7 +115,7 @@ class TaggedFrames:
 
 @dataclass(frozen=True)
 class FrameTaggerParts(LabeledFrameParts):
-    """The parts of a tagger of frames."""
+    """The shape, statistics and labels from which a tagger is built."""
 
     labels: Labels
     labels_class = Labels
@@ -132,13 +127,13 @@ class FrameTaggerParts(LabeledFrameParts):
 
 
 class FrameLabelingJob(LabelingJob):
-    """Trains a tagger of frames."""
+    """The training job of a tagger."""
 
     data_class = TaggedSeriesData
 
 
 class FrameSpan(NamedTuple):
-    """A span of the class `label`: frames from `start` to before `end`, and the probability of this span."""
+    """A span of the frames `start` to `end` - 1, with its probability."""
 
     label: str
     start: int
@@ -148,7 +143,7 @@ class FrameSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class TaggedSeries(Shown):
-    """A series, by its name, with the label of each frame; if asked for, their probabilities, and the spans."""
+    """A series with the predicted labels of its frames and, if requested, probabilities and spans."""
 
     series: str
     labels: tuple[str, ...]
@@ -157,25 +152,33 @@ class TaggedSeries(Shown):
 
     @property
     def line(self) -> str:
-        """The series and its labels."""
+        """The name of the series and the labels."""
         return f"{self.series}\t{' '.join(self.labels)}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the prediction as JSON values."""
-        shares = [round(share, 6) for share in self.probabilities]
-        spans_json = [span._asdict() | {"probability": round(span.probability, 6)} for span in self.spans]
-        others = {"probabilities": shares, "spans": spans_json}
-        return {"series": self.series, "labels": self.labels, **{name: part for name, part in others.items() if part}}
+        values: dict[str, Any] = {"series": self.series, "labels": self.labels}
+        if self.probabilities:
+            values["probabilities"] = [round(probability, 6) for probability in self.probabilities]
+        if self.spans:
+            values["spans"] = [span._asdict() | {"probability": round(span.probability, 6)} for span in self.spans]
+        return values
 
 
 class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
-    """A tagger of frames: predicts and evaluates."""
+    """The pipeline of a tagger of frames."""
 
     recipe: FrameLabelingRecipe
 
-    def predict(self, texts: Iterable[Any], *, confidence: bool = False) -> list[TaggedSeries]:
-        """Return the labels of the frames of each series: an array of numbers (T, d), one of `source`, or the samples
-        (n,) of a sound at the rate of the training data. With `confidence` each has the probability of its label.
+    def predict(self, texts: Iterable[Any], *, confidence: bool = False) -> Answers[TaggedSeries]:
+        """Return the labels of the frames of each series.
+
+        Args:
+            texts: Series, as arrays (T, d), elements of `source`, or samples (n,) at the rate of the training data.
+            confidence: Whether to return probabilities and spans.
+
+        Raises:
+            EnsueError: The model cannot read a series.
         """
         return Answers(self.answers(self._series_of(texts), in_full=confidence))
 
@@ -183,66 +186,59 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         return (answer for _, answer in self.label(series, confidence=in_full))
 
     def label(self, series: Iterable[Series], *, confidence: bool = False) -> Iterator[tuple[Series, TaggedSeries]]:
-        """Yield a stream of series of any length with their labels, in order, in constant memory."""
+        """Yield a stream of series with their labels, in order and in constant memory."""
         for chunk in chunked(series):
-            rows = FrameRows.of([one.frames for one in chunk])
-            paths, posteriors = TaggedFrames(rows).tagged(self.model, with_posteriors=confidence)
-            for number, (one, path) in enumerate(zip(chunk, paths, strict=True)):
+            tagged = TaggedFrames(FrameRows.of_series(chunk))
+            paths, posteriors = tagged.tagged(self.model, with_posteriors=confidence)
+            for number, (item, path) in enumerate(zip(chunk, paths, strict=True)):
                 labels = self.labels.decode(path.tolist())
                 if not confidence:
-                    yield one, TaggedSeries(one.name, tuple(labels))
+                    yield item, TaggedSeries(item.name, tuple(labels))
                     continue
-                sure = Confidence.of(self.labels, labels, posteriors[number])
-                labeled = spans(labels) if self.labels.has_spans else []
-                span_answers = [FrameSpan(*span, share) for span, share in zip(labeled, sure.spans, strict=True)]
-                yield one, TaggedSeries(one.name, tuple(labels), tuple(sure.labels), tuple(span_answers))
+                probabilities = Confidence.of(self.labels, labels, posteriors[number])
+                pairs = zip(spans(labels) if self.labels.has_spans else [], probabilities.spans, strict=True)
+                frame_spans = tuple(FrameSpan(*span, probability) for span, probability in pairs)
+                yield item, TaggedSeries(item.name, tuple(labels), tuple(probabilities.labels), frame_spans)
 
     def inspect(self, series: Any) -> Inspection:
-        """Look into the model with a series (a file's path, or as for `predict`), as numbers and as a page."""
-        shown, facts = self.series_view(self.only(series)), self.facts(self.recipe.describe())
-        return inspect_series(self.model, shown, self.labels, facts | {"head": self.recipe.head.kind})
+        """Return the page of a series, which may be the path of a file, or a series as for `predict`."""
+        view = view_series(self.model, self.series_view(self.only(series)), self.labels)
+        sections = series_sections(view, has_spans=self.labels.has_spans)
+        return self._inspection(view, sections, {"head": self.recipe.head.kind})
 
-    def evaluate(self, location: Location, *, encoding: str = "utf-8") -> LabelingScores:
-        """Return the scores on series with a label for each frame. Raises DataError for one without."""
+    def evaluate(self, location: Data, *, encoding: str = "utf-8") -> LabelingScores:
+        """Return the scores on labeled series. Raises DataError for a series without a label for each frame."""
         return tally_of(self.labels).scores_of(self._judged(location, encoding))
 
-    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         return tally_of(self.labels).items_of(self._judged(location, encoding), "series")
 
-    def _judged(self, location: Location, encoding: str) -> Iterator[Judged]:
-        for one, answer in self.label(self._scored_series(location, encoding)):
-            yield Judged.of(self.labels, frame_labels(one), list(answer.labels))
+    def _judged(self, location: Data, encoding: str) -> Iterator[LabelPair]:
+        for item, answer in self.label(self._scored_series(location, encoding)):
+            yield LabelPair.of(self.labels, frame_labels(item), list(answer.labels))
 
     def describe(self) -> ModelDescription:
         settings, output = tag_settings(self.model.head, self.labels), TagOutput(self.labels)
-        return self._description(_tagged, output, "frame_tagger", settings, TaggedSeriesData)
+        return self._description(_tag, output, "frame_tagger", settings, TaggedSeriesData)
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"
         return self._described(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))
 
 
-def _tagged(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
-    """Return the best path, and the scores from which it follows."""
-    read = frames_from(frames, lengths)
-    assert read.mask is not None
-    emissions = model(read)
-    tags = model.head.best(emissions, read.mask)
-    return {"tags": tags.masked_fill(~read.mask, 0), "emissions": emissions.masked_fill(~read.mask.unsqueeze(-1), 0.0)}
-
-
-def inspect_series(model: Tagger, series: SeriesView, labels: Labels, facts: Mapping[str, str]) -> Inspection:
-    """Return a series in a tagger; `facts` are those of the model."""
-    view = view_series(model, series, labels)
-    sections = series_sections(view, has_spans=labels.has_spans)
-    return Inspection(clipped(view.series, TITLE), view, {**facts, "frames": f"{len(view.frames):,}"}, sections)
+def _tag(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+    batch = frames_from(frames, lengths)
+    assert batch.mask is not None
+    emissions, padding = model(batch), ~batch.mask
+    tags = model.head.best(emissions, batch.mask)
+    return {"tags": tags.masked_fill(padding, 0), "emissions": emissions.masked_fill(padding.unsqueeze(-1), 0.0)}
 
 
 @dataclass(frozen=True)
 class FrameTaggerView(SeriesView, TagsView):
-    """A series in a tagger. `said` are the labels of its frames that the model predicts."""
+    """The view of a series in a tagger."""
 
-    said: tuple[str, ...]
+    said: tuple[str, ...]  # a key of the JSON of `ensue inspect`
 
 
 @torch.inference_mode()
@@ -254,34 +250,30 @@ def view_series(model: Tagger, series: SeriesView, labels: Labels) -> FrameTagge
     return FrameTaggerView(**vars(series), **vars(decisions), said=tuple(labels.decode(decisions.path.tolist())))
 
 
-PROBABILITIES = "The probability of each tag at each frame."
-EMISSIONS = "The scores that the network gives each tag at each frame."
-
-
 def series_sections(view: FrameTaggerView, *, has_spans: bool) -> list[Section]:
-    """Return all sections; `has_spans` tells whether the tags write spans."""
+    """Return the sections of the page. `has_spans` is whether the tags encode spans."""
     columns = view.columns
-    places = WordColumns([str(number) for number in range(len(view.path))][:MOST_WORDS])
+    numbers = WordColumns([str(number) for number in range(len(view.path))][:MAX_WORDS])
     names = [f"frame {number}" for number in range(len(view.path))]
+    heading, about = "Probabilities of the tags", "The probability of each tag at each frame."
     probabilities = curves_or_map(view.marginals, columns, view.tags, name="probabilities of the tags")
     emissions = feature_map(view.emissions, columns, view.tags, name="emissions", signed=True)
     return [
         series_section(view, columns),
-        _labels(view),
-        Section.plain("Probabilities of the tags", probabilities, about=PROBABILITIES, note=columns.note),
-        Section.plain("Emission scores", emissions, about=EMISSIONS, note=columns.note),
-        *path_sections(view, places, names, has_spans=has_spans, unit="frame"),
-        *encoder_sections([Seen(columns, view.traces, view.attention)]),
+        _label_section(view),
+        Section.plain(heading, probabilities, about=about, note=columns.note),
+        Section.plain("Emission scores", emissions, about="The score of each tag at each frame.", note=columns.note),
+        *path_sections(view, numbers, names, has_spans=has_spans, unit="frame"),
+        *encoder_sections([EncoderView(columns, view.traces, view.attention)]),
     ]
 
 
-def _labels(view: FrameTaggerView) -> Section:
-    """Return the labels of the model over time, beside those of the file if it has some."""
-    columns, rows, about = view.columns, {"model": view.said}, "Equal labels of neighbors are one piece."
+def _label_section(view: FrameTaggerView) -> Section:
+    columns, rows, about = view.columns, {"model": view.said}, "Equal neighboring labels are merged."
     if view.per_frame:
         rows["file"] = view.labels
-        right = int(np.sum(np.array(view.said) == np.array(view.labels)))
-        about += f" The model has the label of the file at {right:,} of {len(view.said):,} frames."
+        num_right = int(np.sum(np.array(view.said) == np.array(view.labels)))
+        about += f" The model has the label of the file at {num_right:,} of {len(view.labels):,} frames."
     colors = {label: color_of(label) for labels in rows.values() for label in labels}
     drawing = labels_over_time(rows, columns, colors=colors, name="labels")
     return Section.plain("The labels", drawing, about=about, note=columns.note)

@@ -1,6 +1,4 @@
-"""The tables and recipes of the tasks that read frames, and the entries of these tasks. It needs no torch."""
-
-from __future__ import annotations
+"""The tables, recipes and entries of the tasks of frames. This module does not import torch."""
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -38,10 +36,10 @@ Glimpses = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class FrameFeatureSpecification(Table):
-    """The features of a frame, and how sounds become frames."""
+    """The table `[features]`: the features of frames, and the conversion of sounds to frames."""
 
     normalize: Literal["training", "none"] = "training"
-    """training: each feature has mean 0 and deviation 1 in the training data; none: as it is."""
+    """training: each feature has mean 0 and deviation 1 in the training data; none: features are not changed."""
     noise: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """The deviation of the normal noise that is added to normalized features in training."""
     dropout: Share = 0.0
@@ -49,150 +47,149 @@ class FrameFeatureSpecification(Table):
     window: Annotated[float, Field(ge=1e-4, le=10)] = 0.025
     """For sounds: the length of a frame in seconds."""
     step: Annotated[float, Field(ge=1e-4, le=10)] = 0.010
-    """For sounds: seconds from the start of a frame to the start of the next."""
+    """For sounds: the time from the start of a frame to the start of the next frame in seconds."""
     bands: Annotated[int, Field(ge=1, le=1000)] = 40
-    """For sounds: the number of bands of frequency, evenly spaced in mel. The logarithms of their energies are the
-    features.
-    """
+    """For sounds: the number of features, the logarithms of energies in bands that are evenly spaced in mel."""
     lowest: Annotated[float, Field(ge=0, le=1_000_000)] = 20.0
-    """For sounds: the beginning of the lowest band, in hertz."""
+    """For sounds: the lower edge of the lowest band, in hertz."""
     highest: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
-    """For sounds: the end of the highest band, in hertz; 0: half of the sampling rate."""
+    """For sounds: the upper edge of the highest band, in hertz; 0: half of the sampling rate."""
     floor: Annotated[float, Field(gt=0, le=1)] = 1e-6
-    """For sounds: the least energy of a band; samples are from -1 to 1."""
+    """For sounds: the smallest energy of a band, for samples from -1 to 1."""
     top_db: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """For sounds: features are relative to the largest one of the recording, and none is more than so many decibels
-    below it. So it does not matter how loud a recording is. 0: they are as they are.
+    """For sounds: the range of features in decibels below the largest feature of a recording, which is subtracted; 0:
+    features are absolute.
     """
     shift: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """For sounds: in training the bands of a recording change their places by up to so many, as they do with the length
-    of the vocal tract (Jaitly & Hinton 2013).
+    """For sounds, in training: the largest shift of a recording in bands, which imitates other lengths of the vocal
+    tract (Jaitly & Hinton 2013).
     """
     stretch: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """For sounds: the logarithm of the largest factor by which these places are stretched, too."""
+    """For sounds, in training: the logarithm of the largest factor by which the axis of bands is stretched."""
     filter: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """For sounds: in training a smooth curve over the bands, of this deviation, is added to all frames of a recording,
-    as rooms and microphones do (Nam et al. 2022).
+    """For sounds, in training: the deviation of a smooth curve over the bands that is added to all frames of a
+    recording, which imitates rooms and microphones (Nam et al. 2022).
     """
 
 
 class MixtureHeadSpecification(Table):
-    """The head of a model of the next frame."""
+    """The table `[head]` of a frame predictor."""
 
     components: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Normal distributions in the mixture; 1: a Gaussian."""
+    """The number of normal distributions in the mixture."""
     least_deviation: Annotated[float, Field(gt=0, le=1)] = 0.01
-    """The least deviation of a normalized feature. Without it, the density of a constant feature has no bound."""
+    """The smallest deviation of a normalized feature, since the density of a constant feature is unbounded."""
 
 
 class LatentSpecification(Table):
-    """The latent variables of a model of the next frame."""
+    """The table `[latent]`: the latent variables of a frame predictor."""
 
     kind: Literal["none", "storn", "vrnn"] = "none"
-    """storn: the latent variables are independent, from N(0, 1) (Bayer & Osendorfer 2014); vrnn: their prior depends on
-    the frames before (Chung et al. 2015).
+    """storn: the latent variables are independent, from N(0, 1) (Bayer & Osendorfer 2014); vrnn: the prior of the
+    latent variables depends on the earlier frames (Chung et al. 2015).
     """
     size: Size = 32
-    """Latent variables of a frame."""
+    """The number of latent variables of a frame."""
     d_hidden: Size = 128
-    """Width of the hidden layers between frames, latent variables and recurrent layers (vrnn)."""
+    """vrnn: the width of the hidden layers between frames, latent variables and recurrent layers."""
     looks_ahead: bool = False
-    """Whether the layers that recognize the latent variables of a frame also read the frames behind it (storn)."""
+    """storn: whether the recognition layers also read later frames."""
 
 
 class GridSpecification(Table):
-    """The table `[grid]`: from an image to the vectors that the decoder looks at."""
+    """The table `[grid]`: the conversion of an image to the vectors to which the decoder attends."""
 
     kind: Literal["convolutions", "none"] = "convolutions"
-    """convolutions: a small network makes a grid of vectors; none: the vectors are the frames themselves, such as a
-    single vector, or the outputs of another network for the places of an image.
+    """convolutions: a convolutional network computes a grid of vectors; none: the vectors are the frames, such as the
+    outputs of another network for the locations of an image.
     """
     colors: Annotated[int, Field(ge=1, le=1_000)] = 1
-    """The numbers of a pixel, which stand side by side in a row: 3 for red, green and blue."""
+    """The number of values of a pixel, which stand side by side in a row, such as 3 for red, green and blue."""
     channels: list[Size] = Field(default=[16, 32, 64, 96], min_length=1, max_length=100)
-    """The number of features of each convolution of 3 × 3; the last number is that of a place."""
+    """The number of channels of each 3 × 3 convolution."""
     halvings: Few = 4
-    """The number of convolutions, from the first on, with a maximum over 2 × 2 pixels behind them."""
+    """The number of convolutions, from the first on, that are followed by max pooling over 2 × 2 pixels."""
     dropout: Share = 0.0
-    """Dropout on the vectors of the places."""
+    """Dropout on the vectors of the grid."""
 
 
 class CaptionAttention(Attention):
-    """The table `[attention]` of a model that writes captions."""
+    """The table `[attention]` of a captioner."""
 
     kind: Literal["scaled-dot", "dot", "bilinear", "additive", "none"] = "additive"
     before: bool = True
-    """Whether a recurrent decoder looks at the source before its step, with the state that it has (Xu et al. 2015)."""
+    """Whether a recurrent decoder attends before its step, by its previous state (Xu et al. 2015)."""
     gate: bool = True
-    """Whether the state decides how much of what it sees enters the step: β of Xu et al."""
+    """Whether the attended vector is multiplied by a gate (β of Xu et al. 2015)."""
     doubly_stochastic: Weight = 0.01
-    """λ in λ Σ_i (1 − Σ_t α_ti)², which makes the decoder look at each place about once; 0: none."""
+    """λ in the loss λ Σ_i (1 − Σ_t α_ti)², by which the decoder attends to each location about once; 0: no loss."""
     hard: bool = False
-    """Whether one place is drawn in each step, in place of the mean."""
+    """Whether a step attends to a random location instead of the mean over all locations."""
     expected: Share = 0.5
-    """For hard attention: the share of steps in which the mean takes the place of the draw."""
+    """For hard attention: the share of steps in which the mean replaces the random location."""
     entropy: Weight = 0.01
-    """For hard attention: the weight of the entropy of α, which keeps the attention from deciding too early."""
+    """For hard attention: the weight of the entropy of α, a bonus against early concentration."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_combination(self) -> Self:
         if self.hard and not (self.before and self.kind == "additive"):
             raise ValueError('attention.hard needs attention.kind = "additive" and attention.before = true')
         if self.before and self.feeding:
-            raise ValueError("attention.before and attention.feeding are two ways of one thing; expected one of them")
+            raise ValueError("attention.before and attention.feeding exclude each other")
         return self
 
 
 class GlimpseSpecification(Table):
-    """The table `[glimpses]`: what is seen at once, and how the next place is found. Places are measured from the
-    middle of the image, down and to the right, in halves of its longer side.
+    """The table `[glimpses]`: the patches of a glimpse, and the choice of the next place.
+
+    The unit of places is half of the longer side of the image. A place is (down, right), relative to the center.
     """
 
     colors: Number = 1
-    """Numbers of a pixel, side by side in a frame: 1 for gray, 3 for colors."""
+    """The number of values of a pixel, which stand side by side in a row, such as 3 for red, green and blue."""
     size: Side = 16
-    """Pixels of a side of a patch."""
+    """The side of a patch in pixels."""
     scales: Annotated[int, Field(ge=1, le=10)] = 2
-    """Patches of a glimpse: each shows twice as much as the one before, and has as many pixels."""
+    """The number of patches of a glimpse, which have the same size. The resolution is halved from patch to patch."""
     each: Number = 2
-    """Glimpses for each symbol."""
+    """The number of glimpses for each symbol."""
     convolutions: list[Size] = Field(default=[16, 32])
-    """Channels of the convolutions that read a glimpse, one after another; each halves it."""
+    """The numbers of channels of the convolutions over a glimpse. Each convolution halves the sides of its input."""
     view: Side = 4
-    """How many times smaller the coarse view of the whole image is, from which the first place follows."""
+    """The reduction factor of the coarse view of the image, from which the first place is predicted."""
     view_convolutions: list[Size] = Field(default=[16])
-    """Channels of the convolutions that read the coarse view."""
+    """The numbers of channels of the convolutions over the coarse view."""
     deviation: Annotated[float, Field(gt=0, le=2)] = 0.06
-    """The deviation σ of a place that is drawn in training; prediction takes the mean."""
+    """The deviation σ of the random places in training. Prediction takes the mean."""
     samples: Number = 1
-    """Ways through each image in a training step. With several, the score of one is compared with the others'."""
+    """The number of paths through each image in a training step. The other paths are a baseline of a path."""
     relative: bool = True
-    """Whether a place is found as a step from the one before, or by itself."""
+    """Whether places are predicted relative to the previous place."""
     start: Place = Field(default=[0.0, 0.0])
-    """The place where an untrained model begins to read, (down, right)."""
+    """The first place of an untrained model, (down, right)."""
     move: Place = Field(default=[0.0, 0.0])
-    """The step of an untrained model from place to place, if places are relative."""
+    """The step between places of an untrained model, if places are relative."""
     policy: Annotated[float, Field(ge=0, le=1000)] = 1.0
-    """How much the gradient of the places counts (λ of Ba et al. 2015); 1: it is that of the bound."""
+    """The weight of the gradient of the places (λ of Ba et al. 2015); 1: the gradient of the bound."""
     most_symbols: Annotated[int, Field(ge=1, le=10_000)] = 20
-    """The most symbols of an image."""
+    """The largest number of symbols of an image."""
 
 
 class CanvasSpecification(Table):
-    """The table `[canvas]`: how an image is painted."""
+    """The table `[canvas]`: the glimpses, strokes and windows of DRAW."""
 
     glimpses: Glimpses = 64
-    """The number of glimpses T, and of strokes."""
+    """The number of glimpses and of strokes, T."""
     d_latent: Size = 100
-    """Features of the latent vector of a stroke."""
+    """The size of the latent vector of a stroke."""
     attention: bool = True
-    """Whether the image is read and written in windows, which the decoder places; if not, as a whole."""
+    """Whether a step reads and writes a window of the image, or the complete image."""
     read: Size = 2
     """The side of the window that is read, in filters."""
     write: Size = 5
     """The side of the window that is written, in filters."""
     colors: Annotated[int, Field(ge=1, le=1000)] = 1
-    """The colors of a pixel: 1 for gray images, 3 for colored ones."""
+    """The number of values of a pixel: 1 for gray images, 3 for colored images."""
 
 
 Column = Annotated[str, Field(min_length=1)]
@@ -202,32 +199,40 @@ class FramesData(DividedData):
     """The table `[data]` of a task that reads frames."""
 
     series: Column = "series"
-    """The column of a table with the name of the series; without it a table is one series."""
+    """The column of a table with the name of the series. A table without this column is one series."""
     labels: Column = "label"
     """The column of a table with the label."""
     time: Column = "time"
-    """The column of a table with the time of a frame; it is no feature, and a gap in it is a mistake."""
+    """The column of a table with the time of a frame, by which the rows of a series are sorted; or two columns with a
+    comma between their names, of dates and of clock times.
+    """
+    gaps: Literal["refuse", "split", "ignore"] = "refuse"
+    """refuse: a gap in time is an error; split: a new series begins after a gap; ignore: times only sort the rows."""
+    rows: Literal["frames", "series"] = "frames"
+    """The meaning of a row of a table. For series, `labels` is the name of the column, or its number from 1."""
+    features: list[Column] = Field(default_factory=list)
+    """The columns of a table that are features; empty: all except the columns of series, labels, times and groups."""
     pattern: str = ""
-    """The place of the label in the name of a file, such as `{label}_{}_{}.wav`; empty: labels are in the files, in a
-    table of paths, or are the names of folders.
+    """The position of the label in file names, such as `{label}_{}_{}.wav`; empty: labels are in the files, in a table
+    of paths, or are the names of folders.
     """
     separator: str = ""
     """The character between several labels; empty: a series has one label."""
     missing: Literal["refuse", "mean"] = "refuse"
-    """Missing values: refuse: they are a mistake; mean: they are read as the mean of the feature."""
+    """refuse: a missing value is an error; mean: a missing value is replaced by the mean of the feature."""
 
 
 class FramesTrain(TrainRecipe):
     """The table `[train]` of a task that reads series of frames."""
 
     batch_size: Rows = 32
-    """At most this many series go into a batch."""
+    """The largest number of series in a batch."""
     batch_tokens: Rows = 20_000
-    """At most this many frames go into a batch, unless one series alone is longer."""
+    """The largest number of frames in a batch, unless a single series is longer."""
 
 
 class FramesRecipe(Recipe):
-    """A recipe of a task that reads series of frames. The limit on their length keeps memory at about a gigabyte."""
+    """The base of recipes that read series of frames. The bound on their length keeps memory at about a gigabyte."""
 
     most_frames: ClassVar[int] = 100_000
 
@@ -237,15 +242,14 @@ class FramesRecipe(Recipe):
     directions: Directions = Directions()
     train: FramesTrain
 
-    def reading(self) -> SeriesOptions:
-        """Return how files become series."""
-        from ensue.extensions.frames.data.series import LogMel, SeriesOptions  # noqa: PLC0415  # numpy, which lists do without
+    def reading(self) -> "SeriesOptions":
+        """Return the options for reading files as series."""
+        from ensue.extensions.frames.data.series import LogMel, SeriesOptions  # noqa: PLC0415  # numpy is slow to import
 
-        data, features = self.data, self.features
-        sound = LogMel(*(getattr(features, name) for name in LogMel._fields))
-        return SeriesOptions(
-            sound, data.missing, data.series, data.labels, data.time, data.pattern, data.encoding, data.group
-        )
+        sound = LogMel(*(getattr(self.features, name) for name in LogMel._fields))
+        keys = ("missing", "series", "labels", "time", "pattern", "encoding", "group", "rows", "gaps")
+        options = {key: getattr(self.data, key) for key in keys}
+        return SeriesOptions(sound, features=tuple(self.data.features), **options)
 
 
 class FrameClassificationRecipe(FramesRecipe):
@@ -271,10 +275,10 @@ class FrameLabelingRecipe(FramesRecipe):
 
 
 class FramePredictionTrain(FramesTrain):
-    """The table `[train]` of a model of the next frame."""
+    """The table `[train]` of a frame predictor."""
 
     longest: Rows = 1_000
-    """Longer series are cut for training, into pieces of at most this many frames. They are scored whole."""
+    """The largest number of frames of a series in training. Longer series are split, but not for scores."""
 
 
 class OneWayRecipe(FramesRecipe):
@@ -290,7 +294,7 @@ class OneWayRecipe(FramesRecipe):
 
 
 class FramePredictionRecipe(OneWayRecipe):
-    """The recipe of a model of the next frame."""
+    """The recipe of a frame predictor."""
 
     what: ClassVar[str] = "model of frames"
     reads: ClassVar[str] = "series of real vectors"
@@ -308,35 +312,33 @@ class FramePredictionRecipe(OneWayRecipe):
 
 
 PREDICTION = TaskEntry(
-    recipe=FramePredictionRecipe,
-    pipeline_tag="time-series-forecasting",
+    recipe=FramePredictionRecipe, pipeline_tag="time-series-forecasting",
     parts="ensue.extensions.frames.frame_prediction.model:FramePredictorParts",
     job="ensue.extensions.frames.frame_prediction.model:FramePredictionJob",
     pipeline="ensue.extensions.frames.frame_prediction.pipeline:FramePredictionPipeline",
-    commands=("generate", "score", "predict", "evaluate", "inspect"),
-    judged_by=("nats_per_frame",),
+    commands=("generate", "score", "predict", "evaluate", "inspect"), judged_by=("nats_per_frame",),
     files=("frames.json",),
-)
+)  # fmt: skip
 
 
 class CaptionData(FramesData):
-    """The table `[data]` of a model that writes captions."""
+    """The table `[data]` of a captioner."""
 
     labels: Column = "caption"
-    """The column of a table of paths with the caption. A path that comes several times has several captions."""
+    """The column of a table of paths with the caption. A path in several rows has several captions."""
     separator: str = ""
-    """The character between several captions of one image; empty: it has one."""
+    """The character between several captions of an image; empty: an image has one caption."""
 
 
 class CaptionTrain(FramesTrain):
-    """The table `[train]` of a model that writes captions."""
+    """The table `[train]` of a captioner."""
 
     samples: Annotated[int, Field(ge=0, le=100)] = 3
-    """Validation images whose captions are shown at each validation."""
+    """The number of validation images whose captions are shown at each validation."""
 
 
 class CaptioningRecipe(FramesRecipe):
-    """The recipe of a model that writes captions."""
+    """The recipe of a captioner."""
 
     what: ClassVar[str] = "captioner"
     reads: ClassVar[str] = "images with captions"
@@ -355,7 +357,7 @@ class CaptioningRecipe(FramesRecipe):
 
     @property
     def reads_images(self) -> bool:
-        """Whether a series is an image, which becomes a grid."""
+        """Whether a series is an image, which is converted to a grid."""
         return self.grid.kind != "none"
 
     def describe(self) -> str:
@@ -370,36 +372,34 @@ class CaptioningRecipe(FramesRecipe):
 
 
 CAPTIONING = TaskEntry(
-    recipe=CaptioningRecipe,
-    pipeline_tag="image-to-text",
+    recipe=CaptioningRecipe, pipeline_tag="image-to-text",
     parts="ensue.extensions.frames.captioning.model:CaptionerParts",
-    job="ensue.extensions.frames.captioning.job:CaptioningJob",
+    job="ensue.extensions.frames.captioning.pipeline:CaptioningJob",
     pipeline="ensue.extensions.frames.captioning.pipeline:CaptioningPipeline",
-    commands=("predict", "evaluate", "inspect", "score"),
-    judged_by=("nats_per_token",),
+    commands=("predict", "evaluate", "inspect", "score"), judged_by=("nats_per_token",),
     files=("frames.json", "tokenizer.json"),
-)
+)  # fmt: skip
 
 
 class DrawingData(DividedData):
-    """The table `[data]` of a model that paints."""
+    """The table `[data]` of a painter."""
 
     binarize: Literal["anew", "once", "threshold", "none"] = "anew"
-    """How a pixel becomes 0 or 1. anew: it is 1 with the probability of its value, drawn in each step of training, and
-    once for validation and test; once: drawn once in training too (Larochelle & Murray 2011); threshold: 1 from 0.5 on;
-    none: its value is read as a probability.
+    """The conversion of pixels to 0 or 1. anew: random, with the value as the probability of 1, in each training step,
+    and once for validation and test; once: random, but drawn once in training too (Larochelle & Murray 2011);
+    threshold: 1 for values of at least 0.5; none: the value is read as a probability.
     """
 
 
 class DrawingTrain(TrainRecipe):
-    """The table `[train]` of a model that paints."""
+    """The table `[train]` of a painter."""
 
     batch_size: Rows = 100
-    """Images in a batch."""
+    """The number of images in a batch."""
 
 
 class DrawingRecipe(Recipe):
-    """The recipe of a model that paints."""
+    """The recipe of a painter."""
 
     what: ClassVar[str] = "painter"
     reads: ClassVar[str] = "images"
@@ -412,14 +412,14 @@ class DrawingRecipe(Recipe):
     train: DrawingTrain
 
     @model_validator(mode="after")
-    def _steps(self) -> Self:
-        """Cells are called step by step, in which a mask for a whole sequence does not exist."""
+    def _check_dropout(self) -> Self:
+        """Raise ValueError for dropout with one mask for a sequence, since cells are run by `step` alone."""
         for name in ("encoder", "decoder"):
             cells = getattr(self, name)
             if cells.dropout_kind == "variational":
-                raise ValueError(f'has {name}.dropout_kind "variational", which cells run step by step have not')
+                raise ValueError(f'has {name}.dropout_kind "variational", unsupported in cells run step by step')
             if getattr(cells, "dropout_recurrent", 0.0):
-                raise ValueError(f"has {name}.dropout_recurrent, which cells run step by step have not")
+                raise ValueError(f"has {name}.dropout_recurrent, unsupported in cells run step by step")
         return self
 
     def describe(self) -> str:
@@ -430,19 +430,15 @@ class DrawingRecipe(Recipe):
 
 
 DRAWING = TaskEntry(
-    recipe=DrawingRecipe,
-    pipeline_tag="unconditional-image-generation",
-    parts="ensue.extensions.frames.drawing.model:DrawingParts",
-    job="ensue.extensions.frames.drawing.model:DrawingJob",
-    pipeline="ensue.extensions.frames.drawing.pipeline:DrawingPipeline",
-    commands=("generate", "evaluate", "inspect"),
-    judged_by=("nats_per_image",),
-    files=("image.json",),
-)
+    recipe=DrawingRecipe, pipeline_tag="unconditional-image-generation",
+    parts="ensue.extensions.frames.drawing.model:DrawingParts", job="ensue.extensions.frames.drawing.model:DrawingJob",
+    pipeline="ensue.extensions.frames.drawing.pipeline:DrawingPipeline", commands=("generate", "evaluate", "inspect"),
+    judged_by=("nats_per_image",), files=("image.json",),
+)  # fmt: skip
 
 
 class GlimpsesRecipe(OneWayRecipe):
-    """The recipe of a model that reads images in glimpses. Both of its recurrent layers are `[encoder]`s."""
+    """The recipe of a reader in glimpses. The table `[encoder]` describes both recurrent layers."""
 
     what: ClassVar[str] = "reader of images in glimpses"
     reads: ClassVar[str] = "images with sequences of symbols"
@@ -453,7 +449,7 @@ class GlimpsesRecipe(OneWayRecipe):
     @model_validator(mode="after")
     def _has_a_state(self) -> Self:
         if self.encoder.kind == "none":
-            raise ValueError(f'has encoder.kind "none", but a {self.what} needs layers that remember')
+            raise ValueError(f'has encoder.kind "none", but a {self.what} needs recurrent layers')
         return self
 
     def describe(self) -> str:
@@ -462,34 +458,26 @@ class GlimpsesRecipe(OneWayRecipe):
 
 
 GLIMPSES = TaskEntry(
-    recipe=GlimpsesRecipe,
-    pipeline_tag="image-classification",
+    recipe=GlimpsesRecipe, pipeline_tag="image-classification",
     parts="ensue.extensions.frames.glimpses.model:GlimpseParts",
     job="ensue.extensions.frames.glimpses.model:GlimpsesJob",
-    pipeline="ensue.extensions.frames.glimpses.pipeline:GlimpsesPipeline",
-    commands=("predict", "evaluate", "inspect"),
-    judged_by=("exact_match",),
-    files=("frames.json", "labels.json"),
-)
+    pipeline="ensue.extensions.frames.glimpses.pipeline:GlimpsesPipeline", commands=("predict", "evaluate", "inspect"),
+    judged_by=("exact_match",), files=("frames.json", "labels.json"),
+)  # fmt: skip
 
 
 CLASSIFICATION = TaskEntry(
-    recipe=FrameClassificationRecipe,
-    parts="ensue.extensions.frames.classification:FrameClassifierParts",
+    recipe=FrameClassificationRecipe, parts="ensue.extensions.frames.classification:FrameClassifierParts",
     job="ensue.extensions.frames.classification:FrameClassificationJob",
     pipeline="ensue.extensions.frames.classification:FrameClassificationPipeline",
-    commands=("predict", "evaluate", "inspect"),
-    judged_by=("accuracy", "micro_f1"),
+    commands=("predict", "evaluate", "inspect"), judged_by=("accuracy", "micro_f1"),
     files=("frames.json", "labels.json", "confusion.png"),
-)
+)  # fmt: skip
 
 
 LABELING = TaskEntry(
-    recipe=FrameLabelingRecipe,
-    parts="ensue.extensions.frames.labeling:FrameTaggerParts",
+    recipe=FrameLabelingRecipe, parts="ensue.extensions.frames.labeling:FrameTaggerParts",
     job="ensue.extensions.frames.labeling:FrameLabelingJob",
-    pipeline="ensue.extensions.frames.labeling:FrameLabelingPipeline",
-    commands=("predict", "evaluate", "inspect"),
-    judged_by=("f1", "accuracy"),
-    files=("frames.json", "labels.json"),
-)
+    pipeline="ensue.extensions.frames.labeling:FrameLabelingPipeline", commands=("predict", "evaluate", "inspect"),
+    judged_by=("f1", "accuracy"), files=("frames.json", "labels.json"),
+)  # fmt: skip

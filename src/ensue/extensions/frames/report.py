@@ -1,18 +1,25 @@
-"""The numbers of frames for `ensue data`: lengths, rates, ranges, missing values, labels; and their report."""
-
-from __future__ import annotations
+"""The summary and the report of series of frames for `ensue data`."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from rich.table import Table
 
-from ensue.console.data_report import (
-    MOST_ROWS,
+from ensue.data.detection.kind import DataKind, DetectedFormat
+from ensue.data.files import files_of
+from ensue.errors import DataError
+from ensue.extensions.frames.data.readers import GapError
+from ensue.extensions.frames.data.series import Series, SeriesOptions, Vectors
+from ensue.extensions.frames.data.source import FrameSource, kind_of
+from ensue.extensions.frames.signs import TableLayout, detection_reason, first_rows, layout_of
+from ensue.extensions.surveying.counts import Lengths, Summary, fill
+from ensue.extensions.surveying.report import (
+    MAX_ROWS,
     Report,
     counted,
     label_table,
@@ -20,34 +27,30 @@ from ensue.console.data_report import (
     ranked,
     shown,
     table_of,
-    toml_value,
 )
-from ensue.data.detection.kind import DataKind, Taken
-from ensue.data.survey.counts import Lengths, Summary, fill
-from ensue.errors import DataError
-from ensue.extensions.frames.data.series import Series, SeriesOptions, Vectors
-from ensue.extensions.frames.data.source import FrameSource, kind_of
-from ensue.extensions.frames.signs import frames_sign
+
+MIN_SPLIT_FRAMES = 50
+"""The smallest mean length of series for which splitting at gaps in time is proposed."""
 
 
 class Ranges:
-    """For each of d features: the least and the largest value, mean, deviation, and how many values are missing."""
+    """Streaming statistics of d features: minimum, maximum, mean, deviation and number of missing values."""
 
     def __init__(self, width: int) -> None:
-        self.least, self.most = np.full(width, np.inf), np.full(width, -np.inf)
+        self.minimum, self.maximum = np.full(width, np.inf), np.full(width, -np.inf)
         self.missing, self._count = np.zeros(width, np.int64), np.zeros(width, np.int64)
         self.mean, self._squares = np.zeros(width), np.zeros(width)
 
     def add(self, frames: Vectors) -> None:
-        """Count the frames (T, d) of a series (Chan et al. 1983 for the squares)."""
+        """Add the frames (T, d) of a series, with the update of the variance by Chan et al. 1983."""
         values = frames.astype(np.float64)
-        real = ~np.isnan(values)
-        count = real.sum(0)
+        is_present = ~np.isnan(values)
+        count = is_present.sum(0)
         self.missing += len(values) - count
-        self.least = np.minimum(self.least, np.where(real, values, np.inf).min(0))
-        self.most = np.maximum(self.most, np.where(real, values, -np.inf).max(0))
-        mean = np.where(real, values, 0).sum(0) / np.maximum(1, count)
-        squares = (np.where(real, values - mean, 0) ** 2).sum(0)
+        self.minimum = np.minimum(self.minimum, np.where(is_present, values, np.inf).min(0))
+        self.maximum = np.maximum(self.maximum, np.where(is_present, values, -np.inf).max(0))
+        mean = np.where(is_present, values, 0).sum(0) / np.maximum(1, count)
+        squares = (np.where(is_present, values - mean, 0) ** 2).sum(0)
         total = np.maximum(1, self._count + count)
         self._squares += squares + (mean - self.mean) ** 2 * self._count * count / total
         self.mean += (mean - self.mean) * count / total
@@ -56,37 +59,58 @@ class Ranges:
     @property
     def deviation(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """The standard deviation (d,)."""
-        deviation: np.ndarray[tuple[int], np.dtype[np.float64]] = np.sqrt(self._squares / np.maximum(1, self._count))
-        return deviation
+        return np.sqrt(self._squares / np.maximum(1, self._count))
 
 
 @dataclass
 class FrameSummary(Summary):
-    """`size` series of frames. `labels` count series, `frame_labels` frames, if a label stands at each."""
+    """The statistics of series of frames."""
 
     kinds: Counter[str] = field(default_factory=Counter)
-    """The number of files of each kind: sound, npy, table, ..."""
+    """The number of files of each kind, such as sound, npy and table."""
     lengths: Lengths = field(default_factory=Lengths)
-    """In frames."""
+    """The lengths of series in frames."""
     labels: Counter[str] = field(default_factory=Counter)
+    """The counts of labels of series."""
     frame_labels: Counter[str] = field(default_factory=Counter)
+    """The counts of labels of frames."""
     per_frame: bool = False
-    """Whether frames of one series have different labels."""
+    """Whether the frames of a series have different labels."""
     num_unlabeled: int = 0
     rate: float = 0.0
     """Frames per second, or samples per second of sounds; 0 if unknown."""
     columns: tuple[str, ...] = ()
     ranges: Ranges | None = None
     num_mixed: int = 0
-    """Recordings of several channels."""
+    """The number of recordings with several channels."""
+    layout: TableLayout = field(default_factory=TableLayout)
+    gap: str = ""
+    """The error message for the first gap in time; "" without gaps."""
+    gaps: Literal["refuse", "split", "ignore"] = "refuse"
+    """The value of `data.gaps` with which the data were read."""
 
 
-def survey_frames(taken: Taken, location: str, labels: str, encoding: str) -> FrameSummary:
-    """Count all series up to the first unusable one, the summary's `error`. Missing values are counted."""
-    reading = SeriesOptions(missing="mean", labels=labels or SeriesOptions().labels, encoding=encoding)
-    summary = FrameSummary(taken, location, encoding)
-    source = FrameSource(location, reading)
+def survey_frames(detected: DetectedFormat, location: str, labels: str, encoding: str) -> FrameSummary:
+    """Return the summary of all series before the first invalid series."""
+    layout = layout_of(first_rows(files_of(location)[0], encoding)) or TableLayout()
+    layout, defaults = layout._replace(labels=labels or layout.labels), SeriesOptions()
+    reading = SeriesOptions(
+        missing="mean", labels=layout.labels or defaults.labels, time=layout.time or defaults.time, encoding=encoding,
+        series=layout.series or defaults.series, features=layout.features, rows=layout.rows,
+    )  # fmt: skip
+    summary = _survey(detected, location, reading, layout)
+    if isinstance(gap := summary.error, GapError):
+        summary = _survey(detected, location, reading._replace(gaps="split"), layout)
+        if summary.lengths.mean < MIN_SPLIT_FRAMES:
+            summary = _survey(detected, location, reading._replace(gaps="ignore"), layout)
+        summary.gap = gap.in_options()
+    return summary
+
+
+def _survey(detected: DetectedFormat, location: str, reading: SeriesOptions, layout: TableLayout) -> FrameSummary:
+    summary = FrameSummary(detected, location, reading.encoding, layout=layout, gaps=reading.gaps)
     try:
+        source = FrameSource(location, reading)
         summary.num_files = len(source.files)
         summary.kinds.update(kind_of(file.path) for file in source.files)
     except DataError as error:
@@ -115,7 +139,8 @@ class FrameReport(Report[FrameSummary]):
     def facts(self) -> Iterator[tuple[str, str]]:
         summary = self.summary
         kinds = ", ".join(kind for kind, _ in ranked(summary.kinds))
-        yield "taken for", f"frames: {kinds} ({summary.taken.sign})"
+        is_table = summary.layout != TableLayout()
+        yield "taken for", f"frames: {kinds}{f', {summary.layout}' if is_table else f' ({summary.detected.sign})'}"
         if summary.ranges is None:
             return
         yield "series", f"{summary.size:,}"
@@ -140,54 +165,60 @@ class FrameReport(Report[FrameSummary]):
 
     def notes(self) -> Iterator[str]:
         summary = self.summary
+        if summary.gap:
+            yield summary.gap
         if summary.num_mixed:
             have = counted(summary.num_mixed, "recording has", "recordings have")
             yield f"{have} several channels, which are mixed"
         if summary.ranges is not None and summary.ranges.missing.any():
             yield "training on missing values needs --set data.missing=mean"
         if not summary.labels and summary.num_files > 1:
-            yield 'no labels; if the names of the files have them, --set data.pattern="{label}_{}_{}" says where'
+            yield 'no labels; if file names have them, --set data.pattern="{label}_{}_{}" sets their position'
         if summary.labels and summary.num_unlabeled:
             yield f"{summary.num_unlabeled:,} series have no label"
         if len(summary.labels) == 1 and not summary.per_frame:
             yield f'all series have the label "{shown(next(iter(summary.labels)))}": there is nothing to learn'
 
     def recipe(self) -> tuple[str, str]:
-        if len(self.summary.labels) < 2:
-            return "predict-frames", "model"
-        return ("tag-frames", "tagger") if self.summary.per_frame else ("classify-frames", "classifier")
+        if self.summary.per_frame:
+            return "tag-frames", "tagger"
+        return ("predict-frames", "model") if len(self.summary.labels) < 2 else ("classify-frames", "classifier")
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()
-        if self.columns.labels:
-            yield f"data.labels={toml_value(self.columns.labels)}"
+        yield from self.summary.layout.settings()
+        if self.summary.gap:
+            yield f"data.gaps={self.summary.gaps}"
+        if self.summary.ranges is not None and self.summary.ranges.missing.any():
+            yield "data.missing=mean"
 
 
 def _range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
-    """Return a row for each feature that has a name; one for all that have none."""
-    table = table_of("feature", "least", "mean", "deviation", "largest", "missing")
+    """Return a table with a row for each feature, or with a single row for features without names."""
+    table = table_of("feature", "smallest", "mean", "deviation", "largest", "missing")
     mean, deviation = ranges.mean, ranges.deviation
     if not names:
         total_deviation = float(np.sqrt((deviation**2 + (mean - mean.mean()) ** 2).mean()))
-        rows = [("all", ranges.least.min(), mean.mean(), total_deviation, ranges.most.max(), ranges.missing.sum())]
+        extremes = ranges.minimum.min(), ranges.maximum.max()
+        rows = [("all", extremes[0], mean.mean(), total_deviation, extremes[1], ranges.missing.sum())]
     else:
-        rows = list(zip(names, ranges.least, mean, deviation, ranges.most, ranges.missing, strict=True))
-    for name, *numbers, missing in rows[:MOST_ROWS]:
+        rows = list(zip(names, ranges.minimum, mean, deviation, ranges.maximum, ranges.missing, strict=True))
+    for name, *numbers, missing in rows[:MAX_ROWS]:
         table.add_row(shown(name), *(f"{number:,.4g}" for number in numbers), f"{missing:,}")
-    if len(rows) > MOST_ROWS:
-        table.add_row(f"and {len(rows) - MOST_ROWS:,} more")
+    if len(rows) > MAX_ROWS:
+        table.add_row(f"and {len(rows) - MAX_ROWS:,} more")
     return table
 
 
 class FrameKind(DataKind):
-    """Series of real vectors: sounds, arrays and images, and tables that name such files or have a column `series`."""
+    """The kind of series of real vectors: sounds, arrays, images, tables of frames, and tables of paths."""
 
     report = FrameReport
 
     def sign(self, location: str | Path, encoding: str) -> str:
-        return frames_sign(location, encoding)
+        return detection_reason(location, encoding)
 
-    def survey(self, taken: Taken, location: str, words: str, labels: str, encoding: str) -> FrameSummary:
+    def survey(self, detected: DetectedFormat, location: str, words: str, labels: str, encoding: str) -> FrameSummary:
         if words:
-            raise DataError(f'no column "{words}": they are frames; --labels names a column', location)
-        return survey_frames(taken, location, labels, encoding)
+            raise DataError(f'no column "{words}": the data are frames; --labels expects a column', location)
+        return survey_frames(detected, location, labels, encoding)

@@ -1,63 +1,292 @@
-"""Frames as a kind of data: recognized by the suffix of the first file, or by the columns of a table."""
+"""Detection of series of frames, by the suffix of the first file or by the columns of a table."""
 
-from __future__ import annotations
-
+import json
+import math
 import re
-from itertools import islice
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import pairwise, product
 from pathlib import Path
+from typing import Literal, NamedTuple
 
-from ensue.data.detection.formats import first_lines
+from ensue.data.detection.format_table import first_lines
+from ensue.data.examples.document_columns import LABELS, TEXTS
 from ensue.data.files import files_of
 from ensue.data.lines import Lines
-from ensue.data.records.quoting import seen_delimiter
+from ensue.data.records.quoting import detect_delimiter
+from ensue.data.records.record import simplified
 from ensue.data.records.tables import DIALECTS, Dialect
 from ensue.data.row_formats import suffix
+from ensue.parsing import toml_value
 
 FRAME_SUFFIXES = {
-    **dict.fromkeys((".wav", ".wave"), "sound"),
-    **{suffix: suffix[1:] for suffix in (".npy", ".npz", ".safetensors")},
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"), "image"),
-}
-"""The content of a file of frames, by its suffix; tables of frames have names that say less."""
+    **dict.fromkeys((".wav", ".wave"), "sound"), **{suffix: suffix[1:] for suffix in (".npy", ".npz", ".safetensors")},
+    ".ts": "ts", **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"), "image"),
+}  # fmt: skip
+"""The kinds of files of frames by suffix, except tables, which are detected by their columns."""
 FRAME_TABLES = {".csv", ".tsv", ".tab"}
 IDX = re.compile(r"idx[1-9]")
-"""Matches in the name of an idx file."""
+"""Matches in the names of idx files."""
 PATH = "path"
-"""The column of a table that names files."""
+"""The column of paths in a table of paths."""
 SERIES = "series"
-"""The column of a table of frames that names the series, if the person names no other."""
+"""The default column of a table of frames for the name of the series."""
 
 
 def frames_in(path: Path) -> str:
-    """Return the content of a file of frames, by its name; "" if that does not say it."""
+    """Return the kind of a file of frames by its name; "" if unknown."""
     return "idx" if IDX.search(path.name) else FRAME_SUFFIXES.get(suffix(path.name), "")
 
 
-def frames_sign(location: str | Path, encoding: str) -> str:
-    """Return how frames are recognized; "" if they are none."""
+MISSING_CELLS = {"", "nan", "na", "n/a", "null", "none", "?"}
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+"""Matches a number with commas between thousands, which may also be a number with a decimal comma."""
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
+_CLOCK = re.compile(r"(\d{1,2})[:.](\d{2})(?:[:.](\d{2}(?:[.,]\d+)?))? ?([AaPp]?)[Mm]?")
+_DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%Y-%m")
+_COMPACT_DATE = re.compile(r"(19|20)\d{6}")
+_NO_DATE = "-"
+"""The format of a column whose cells are not dates."""
+_SERIES_NAMES = {
+    *("id", "ids", "subject", "user", "sensor", "unit", "machine", "device", "recording", "session", "trial", "case"),
+    *("sequence", "seq", "symbol", "ticker", "store", "item", "station", "person", "kennung", "gerät", "maschine"),
+}
+_INDEX_NAMES = _SERIES_NAMES | {"index", "no", "nr", "number", "unnamed0", "row"}
+_LABEL_NAMES = (
+    *LABELS,
+    ("activity", "state", "event", "anomaly", "isanomaly", "status", "condition", "species", "fault", "failure"),
+    ("aktivität", "zustand", "activité", "actividad", "état", "estado"),
+)
+_TIME_NAMES = ("time", "timestamp", "date", "datetime", "epoch", "zeit", "zeitstempel", "datum", "fecha", "horodatage")
+_ORDER_NAMES = {
+    "t", "ts", "ds", "s", "seconds", "sec", "ms", "step", "frame", "uhrzeit", "temps", "hora", "data", "ora",
+}  # fmt: skip
+_TEXT_NAMES = {*(name for group in TEXTS for name in group), "word", "words", "token", "tokens", "form", "lemma"}
+_MAX_CLASSES = 50
+_MIN_VALUES = 12
+"""The smallest number of values for which a row counts as a series."""
+
+
+class TableLayout(NamedTuple):
+    """The columns of a table of frames by their meaning; "" for a missing column, () for all other columns."""
+
+    time: str = ""
+    labels: str = ""
+    series: str = ""
+    features: tuple[str, ...] = ()
+    rows: Literal["frames", "series"] = "frames"
+
+    def settings(self) -> Iterator[str]:
+        """Yield the settings with which the table is read, unless they are defaults."""
+        columns = (("time", self.time, "time"), ("labels", self.labels, "label"), ("series", self.series, SERIES))
+        yield from ["data.rows=series"] if self.rows == "series" else []
+        yield from (f"data.{key}={toml_value(name)}" for key, name, default in columns if name not in ("", default))
+        yield from [f"data.features={json.dumps(self.features, ensure_ascii=False)}"] if self.features else []
+
+    def __str__(self) -> str:
+        meanings = ((self.time, "time"), (self.labels, "label"), (self.series, "id of the series"))
+        shown = [f"{name} as the {meaning}" for name, meaning in meanings if name]
+        if self.rows == "series":
+            shown[:1] = [f"{'column ' * self.labels.isdecimal()}{self.labels} as the label"]
+        return f"{'a series in each row, ' * (self.rows == SERIES)}with {', '.join(shown) or 'numbers alone'}"
+
+
+def detection_reason(location: str | Path, encoding: str) -> str:
+    """Return a phrase with the reason why the data are frames; "" for other data."""
     path = files_of(location)[0]
-    if frames_in(path):
+    content = frames_in(path)
+    if content not in ("", "ts"):
         return f"by the name of {path.name}"
-    if suffix(path.name) not in FRAME_TABLES:
-        return ""
-    rows = table_rows(Lines(first_lines(path, encoding=encoding), str(path)))
+    if content == "ts":  # the suffix is also that of TypeScript
+        lines = first_lines(path, encoding=encoding)
+        return "by its line @data" if any(line.strip().lower() == "@data" for line in lines) else ""
+    rows = first_rows(path, encoding)
     names, *below = rows or [[]]
-    if SERIES in names:
-        return f'by its column "{SERIES}"'
-    if PATH in names and below and frames_in(Path(below[0][names.index(PATH)])):
-        return f'by its column "{PATH}"'
+    if PATH in names:
+        return f'by its column "{PATH}"' if below and frames_in(Path(below[0][names.index(PATH)])) else ""
+    layout = layout_of(rows)
+    return str(layout) if layout else f'by its column "{SERIES}"' if SERIES in names else ""
+
+
+def first_rows(path: Path, encoding: str) -> list[list[str]]:
+    """Return the first rows of a table; [] for other files."""
+    if suffix(path.name) not in FRAME_TABLES:
+        return []
+    head = first_lines(path, encoding=encoding)
+    is_json = bool(head) and head[0].startswith("{")  # an extension may convert a table to JSON lines
+    return [] if is_json else table_rows(Lines(head, str(path)))
+
+
+def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
+    """Return the layout of a table by its first rows; None for tables with columns of text, or with few numbers."""
+    if len(rows) < 3:
+        return None
+    if is_mostly_numbers(rows[0]):
+        return _layout_without_header(list(zip(*rows, strict=True)))
+    columns = {name: [row[column] for row in rows[1:]] for column, name in enumerate(rows[0]) if name}
+    numbers = [name for name, cells in columns.items() if _are_numbers(cells)]
+    words = [name for name in columns if name not in numbers and any(columns[name])]
+    times = [name for name in words if date_format_of(columns[name]) != _NO_DATE]
+    clocks = [name for name in words if all(map(_CLOCK.fullmatch, filter(None, columns[name])))]
+    series = _find_series(columns)
+    words = [name for name in words if name not in (*times, *clocks, series)]
+    labels = _find_label(columns, [*words, *numbers])
+    others = [name for name in words if name != labels]
+    if any(not _are_classes(name, columns[name]) for name in others) or len(columns) - len(words) <= len(others):
+        return None
+    if labels and len(values := _find_values(numbers, labels)) >= _MIN_VALUES:
+        is_all = len(values) + 1 + bool(series) == len(columns)
+        return TableLayout("", labels, series, () if is_all else values, "series")
+    time = _find_time(columns, numbers, times, clocks, columns.get(series, []))
+    indices = [name for name in numbers if simplified(name) in _INDEX_NAMES and len({*columns[name]}) == len(rows) - 1]
+    special = {*time_columns(time, columns), labels, series}
+    features = [name for name in numbers if name not in {*special, *indices}]
+    is_all = {*features, *special} >= columns.keys()
+    return TableLayout(time, labels, series, () if is_all else tuple(features)) if features else None
+
+
+def _layout_without_header(columns: list[tuple[str, ...]]) -> TableLayout | None:
+    others = [column for column in columns if not _are_numbers(column)]
+    if len(others) > 1 or not all(_are_classes("", column) for column in others):
+        return None
+    for number in (0, len(columns) - 1) if len(columns) > _MIN_VALUES else ():
+        column = columns[number]
+        if len(set(column)) > 1 and _are_classes("", column) and others in ([], [column]):
+            return TableLayout(labels=str(number + 1), rows="series")
+    return TableLayout() if len(columns) != 2 or any("." in cell for column in columns for cell in column) else None
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    present = [cell for cell in cells if cell.lower() not in MISSING_CELLS]
+    return bool(present) and sum(map(_is_number, present)) > 0.9 * len(present)
+
+
+def _is_number(cell: str) -> bool:
+    with suppress(ValueError):
+        return number_of(cell) == number_of(cell)
+    return False
+
+
+def _are_classes(name: str, cells: Sequence[str]) -> bool:
+    """Return whether cells may be labels, which are few, short, and integers if they are numbers."""
+    distinct = {cell for cell in cells if cell}
+    are_few = 2 * len(distinct) <= len(cells) and len(distinct) <= _MAX_CLASSES
+    is_long = sum(cell.count(" ") for cell in distinct) > 2 * len(distinct)
+    are_integers = all(not _is_number(cell) or number_of(cell) % 1 == 0 for cell in distinct)
+    return are_few and are_integers and not is_long and simplified(name) not in _TEXT_NAMES
+
+
+def _find_series(columns: Mapping[str, Sequence[str]]) -> str:
+    for name, cells in columns.items():
+        is_named = simplified(name) in _SERIES_NAMES or re.search("[ _-]id$", name.casefold())
+        if name == SERIES or (is_named and 2 * len(set(cells)) <= len(cells)):
+            return name
     return ""
 
 
+def _find_label(columns: Mapping[str, Sequence[str]], names: Sequence[str]) -> str:
+    candidates = [name for name in names if _are_classes(name, columns[name])]
+    for group in _LABEL_NAMES:
+        for name in candidates:
+            if simplified(name) in group and not (name == "y" and "x" in columns):
+                return name
+    return next((name for name in reversed(candidates) if not _are_numbers(columns[name])), "")
+
+
+def _find_values(numbers: Sequence[str], labels: str) -> tuple[str, ...]:
+    """Return the columns whose names end in a number and have the most frequent stem, such as x1, x2 and x3."""
+    stems = {name: name.rstrip("0123456789") for name in numbers if name != labels and name[-1].isdecimal()}
+    stem = max(stems.values(), key=[*stems.values()].count, default="")
+    return tuple(name for name in stems if stems[name] == stem)
+
+
+def _find_time(
+    columns: Mapping[str, Sequence[str]], numbers: Sequence[str], times: Sequence[str], clocks: Sequence[str],
+    series: Sequence[str],
+) -> str:  # fmt: skip
+    for date, clock in product(times, clocks):
+        if (
+            date_format_of([" ".join(cells).strip() for cells in zip(columns[date], columns[clock], strict=True)])
+            != _NO_DATE
+        ):
+            return f"{date},{clock}"
+    named = [name for name in numbers if simplified(name).startswith(_TIME_NAMES) or simplified(name) in _ORDER_NAMES]
+    for name in filter(columns.__contains__, ("time", *times, *named)):
+        moments = list(zip(series or [""] * len(columns[name]), columns[name], strict=True))
+        is_certain = simplified(name) in _TIME_NAMES or name not in named or not all(map(_is_number, columns[name]))
+        is_ordered = is_certain or all(a != b or number_of(x) <= number_of(y) for (a, x), (b, y) in pairwise(moments))
+        if is_ordered and 2 * len(set(moments)) > len(moments):
+            return name
+    return ""
+
+
+def time_columns(time: str, names: Collection[str]) -> list[str]:
+    """Return the column of times; two columns for a date and a clock time with a comma between their names."""
+    return [time] if time in names else time.split(",")
+
+
+def number_of(cell: str) -> float:
+    """Return the number in a cell with a decimal point or a decimal comma. Raises ValueError for other cells."""
+    if "_" in cell:  # Python reads 1_2 as 12
+        raise ValueError(cell)
+    try:
+        return float(cell)
+    except ValueError:
+        if not _DECIMAL_COMMA.fullmatch(cell):
+            raise
+        return float(cell.replace(".", "").replace(",", "."))
+
+
+def is_mostly_numbers(cells: Sequence[str]) -> bool:
+    """Return whether more than half of the cells are numbers, as in a table without a header."""
+    return 2 * sum(map(_is_number, cells)) > len(cells)
+
+
+def date_format_of(cells: Sequence[str]) -> str:
+    """Return the `strptime` format of dates; "" for ISO 8601 and for numbers.
+
+    If several formats match, as for 1/2/2024, the result is the format with the shortest time between first and last.
+    """
+    cells = [cell for cell in cells if cell.lower() not in MISSING_CELLS]
+    if cells and all(map(_COMPACT_DATE.fullmatch, cells)):
+        return "%Y%m%d"
+    spans: dict[str, float] = {}
+    for date_format in ("", *_DAYS):
+        with suppress(ValueError, OverflowError):
+            seconds = [seconds_of(cell, date_format) for cell in cells]
+            spans[date_format] = max(seconds) - min(seconds)
+    return min(spans, key=spans.__getitem__, default=_NO_DATE)
+
+
+def seconds_of(cell: str, date_format: str) -> float:
+    """Return the time in a cell in seconds; dates are in UTC by default. Raises ValueError or OverflowError."""
+    if date_format != "%Y%m%d" and _is_number(cell):
+        if math.isinf(seconds := number_of(cell)):
+            raise ValueError(cell)
+        return seconds
+    if date_format in ("", _NO_DATE):
+        moment = datetime.fromisoformat(cell)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    date, _, clock = cell.replace("T", " ").partition(" ")
+    seconds = datetime.strptime(date, date_format).replace(tzinfo=UTC).timestamp()
+    match = _CLOCK.fullmatch(clock.strip() or "0:00")
+    if match is None:
+        raise ValueError(cell)
+    hours, minutes, seconds_text, half = match.groups()
+    hour = int(hours) % 12 + 12 * (half in "pP") if half else int(hours)
+    return seconds + 3600 * hour + 60 * int(minutes) + number_of(seconds_text or "0")
+
+
 def table_rows(lines: Lines) -> list[list[str]]:
-    """Return the values of the first rows of a table, all as wide as the first one."""
+    """Return the first rows of a table, except rows of another width than the header."""
     rows = dialect_of(lines).first(lines)
-    return [[value.strip() for value in row] for row in islice(rows, 100) if len(row) == len(rows[0])]
+    return [[value.strip() for value in row] for row in rows if len(row) == len(rows[0])]
 
 
 def dialect_of(lines: Lines) -> Dialect:
-    """Tabs if the first line has any; else commas or semicolons."""
+    """Return the dialect of a table, with tabs if the first line has a tab, else with commas or semicolons."""
     head = lines.numbered_head(100)
     if head and "\t" in head[0][1]:
         return DIALECTS[0]
-    return next(dialect for dialect in DIALECTS[1:] if dialect.delimiter == seen_delimiter(head, lines.name))
+    return next(dialect for dialect in DIALECTS if dialect.delimiter == detect_delimiter(head, lines.name))

@@ -1,4 +1,4 @@
-"""How far gradients reach back."""
+"""Norms of gradients through time, on a copy task."""
 
 from ensue.extension import Extension
 

@@ -1,89 +1,92 @@
-"""How far gradients reach back: the norm of ∂loss/∂h_t at every position of a recurrent layer, on a copy task.
+"""The norm of the total derivative ∂loss/∂h_t at each position of a recurrent layer, with a plot and a table.
 
-`console.py` draws it. The derivative is the total one: over all ways by which h_t acts on the loss.
-
-The copy task: a few symbols, many blanks, and at a cue the symbols again. Hochreiter & Schmidhuber 1997 and Arjovsky et
-al. 2016 have tasks of this kind. It asks for nothing but memory: whoever forgets guesses, with a loss of
-log(`ALPHABET`) nats per symbol.
+A sequence of the copy task has a few symbols, many blanks, and a cue for each symbol, at which the model must repeat
+the symbols (Hochreiter & Schmidhuber 1997, Arjovsky et al. 2016). Guessing costs log(NUM_SYMBOLS) nats per symbol.
 """
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Callable
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, get_args
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from pydantic import TypeAdapter, ValidationError
+from rich.console import Console
 from torch import Tensor, nn
 
+from ensue.console.reporter import Bar
+from ensue.console.tables import table_of
 from ensue.errors import EnsueError, TrainingError, nearest
 from ensue.models.encoders import build_encoder
 from ensue.models.specification import ENCODER_KINDS, EncoderSpecification, RecurrentEncoder
 from ensue.nn import SequenceLayer, watch
-from ensue.training.device import process_restored
+from ensue.outputs import written
+from ensue.runs.pictures import picture
+from ensue.training.device import restore_process
 
-ALPHABET = 8
-SYMBOLS = 3
-"""Symbols to remember; fewer in a sequence of fewer positions."""
-D_INPUT = ALPHABET + 2
-"""A symbol, a blank or a cue, as one number that is 1 among zeros."""
+NUM_SYMBOLS = 8
+MAX_COPIED = 3
+"""The number of symbols to remember, if a sequence has room for so many before the cues."""
+D_INPUT = NUM_SYMBOLS + 2
+"""The width of the one-hot vectors of symbols, blank and cue."""
 BATCH_SIZE = 16
 LEARNING_RATE = 1e-2
 CLIP_NORM = 1.0
-TEST_ROWS = 256
+NUM_TEST_ROWS = 256
 
 
 class Examples(NamedTuple):
-    """Inputs, and the symbols to predict at the last positions."""
+    """Sequences, and the symbols to predict at their last K positions."""
 
     x: Float[Tensor, "B T d_in"]
     symbols: Int[Tensor, "B K"]
 
 
 class Copier(nn.Module):
-    """A layer and a linear map from its output at a position to the symbols."""
+    """A layer, and a linear map from its outputs to the logits of the symbols."""
 
     def __init__(self, layer: SequenceLayer) -> None:
         super().__init__()
-        self.layer, self.readout = layer, nn.Linear(layer.d_out, ALPHABET)
+        self.layer, self.readout = layer, nn.Linear(layer.d_out, NUM_SYMBOLS)
 
     def logits(self, y: Float[Tensor, "B T d"], num_symbols: int) -> Float[Tensor, "B K symbols"]:
-        """The logits at the last positions, from the layer's output `y`."""
-        logits: Tensor = self.readout(y[:, -num_symbols:])
-        return logits
+        """Return the logits at the last positions, from the outputs `y` of the layer."""
+        return self.readout(y[:, -num_symbols:])
 
     def losses(self, y: Float[Tensor, "B T d"], symbols: Int[Tensor, "B K"]) -> Float[Tensor, " B"]:
-        """Nats per symbol of each row."""
+        """Return the nats per symbol of each row."""
         logits = self.logits(y, symbols.shape[1])
         return F.cross_entropy(logits.transpose(1, 2), symbols, reduction="none").mean(1)
 
 
 def draw_examples(rows: int, positions: int, generator: torch.Generator) -> Examples:
-    """Random examples: `positions` before the first cue, with those of the symbols, and a cue for each symbol."""
-    K = min(SYMBOLS, positions)
-    symbols = torch.randint(ALPHABET, (rows, K), generator=generator)
-    ids = torch.full((rows, positions + K), ALPHABET)
-    ids[:, :K], ids[:, positions:] = symbols, ALPHABET + 1
+    """Return random sequences: `positions` symbols and blanks, then a cue for each symbol."""
+    K = min(MAX_COPIED, positions)
+    symbols = torch.randint(NUM_SYMBOLS, (rows, K), generator=generator)
+    ids = torch.full((rows, positions + K), NUM_SYMBOLS)
+    ids[:, :K], ids[:, positions:] = symbols, NUM_SYMBOLS + 1
     return Examples(F.one_hot(ids, D_INPUT).float(), symbols)
 
 
 def train_copier(
     copier: Copier, *, positions: int, steps: int, generator: torch.Generator, stepped: Callable[[int, float], None]
 ) -> None:
-    """Trains for `steps` steps of Adam with clipped gradients. `stepped` is called with each step and its loss.
+    """Train by Adam with clipped gradients, and call `stepped` with the number and the loss of each step.
 
-    The length of each step is drawn log-uniformly up to `positions`: a task that no gradient reaches over the whole
-    length is learned over a short one first. Raises `TrainingError` if the loss is not finite.
+    The length of the sequences of a step is log-uniform up to `positions`, since gradients vanish less in short
+    sequences. Raises TrainingError if the loss is not finite.
     """
     optimizer = torch.optim.Adam(copier.parameters(), lr=LEARNING_RATE)
-    shortest = min(SYMBOLS, positions)
+    min_length = min(MAX_COPIED, positions)
     for step in range(1, steps + 1):
-        share = float(torch.rand((), generator=generator))
-        length = round(shortest * (positions / shortest) ** share)
+        exponent = float(torch.rand((), generator=generator))
+        length = round(min_length * (positions / min_length) ** exponent)
         x, symbols = draw_examples(BATCH_SIZE, length, generator)
         loss = copier.losses(copier.layer(x)[0], symbols).mean()
         if not loss.isfinite():
@@ -97,34 +100,35 @@ def train_copier(
 
 @torch.no_grad()
 def score_copier(copier: Copier, positions: int, generator: torch.Generator) -> tuple[float, float]:
-    """Nats per symbol and the share of symbols that are predicted right, over the whole length."""
-    x, symbols = draw_examples(TEST_ROWS, positions, generator)
+    """Return the nats per symbol and the accuracy on sequences of full length."""
+    x, symbols = draw_examples(NUM_TEST_ROWS, positions, generator)
     y, _ = copier.layer(x)
-    right = copier.logits(y, symbols.shape[1]).argmax(-1) == symbols
-    return float(copier.losses(y, symbols).mean()), float(right.float().mean())
+    is_correct = copier.logits(y, symbols.shape[1]).argmax(-1) == symbols
+    return float(copier.losses(y, symbols).mean()), float(is_correct.float().mean())
 
 
-RECURRENT = [
+RECURRENT_ENCODERS = [
     name
     for choice in get_args(get_args(EncoderSpecification)[0])
     if issubclass(choice, RecurrentEncoder)
     for name in get_args(choice.model_fields["kind"].annotation)
 ]
-"""The names of the encoders that have a state for a gradient to go back through."""
+"""The names of the encoders with a recurrent state."""
 DEFAULT_ENCODERS = ("elman", "lstm", "gru", "clockwork", "mingru")
-STATES = dict.fromkeys(("lru", "mlstm", "gated-deltanet", "rwkv7", "qrnn"), "*cell")
-"""The tap of the state, where it is not the hidden one: these carry on their cell, and nothing reads their h."""
-ROWS = 32
-"""Examples whose norms are averaged."""
-
-
+STATE_TAPS = dict.fromkeys(("lru", "mlstm", "gated-deltanet", "rwkv7", "qrnn"), "*cell")
+"""The taps of encoders whose next step reads the cell, and not h, which is at the tap `*hidden`."""
+NUM_ROWS = 32
+"""The number of examples over which norms are averaged."""
 Norms: TypeAlias = tuple[float, ...]
-"""The norms of ∂loss/∂h_t from the first position to the last, each the mean over examples."""
+"""The norm of ∂loss/∂h_t at each position, averaged over examples."""
 
 
 @dataclass(frozen=True)
 class EncoderGradients:
-    """The norms of an encoder as initialized and, if it was trained, afterwards, with its loss in nats per symbol."""
+    """The gradient norms of an encoder before and after training, and its final loss in nats per symbol.
+
+    Without training, the last three fields are None.
+    """
 
     encoder: str
     untrained: Norms
@@ -133,47 +137,45 @@ class EncoderGradients:
     accuracy: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """Return all fields as JSON values."""
         return asdict(self)
-
-
-def first_to_last(norms: Norms) -> float:
-    """The norm at the first position divided by that at the last one."""
-    return norms[0] / norms[-1]
 
 
 def state_gradients(
     layer: SequenceLayer, x: Float[Tensor, "B T d_in"], loss: Callable[[Tensor], Tensor], *, tap: str = "*hidden"
 ) -> Float[Tensor, "B T"]:
-    """The norms of ∂loss/∂h_t of each row, h_t being what passes the taps of that name at position t.
+    """Return the norm of ∂loss/∂h_t for each row and position.
 
-    `loss` maps the outputs (B, T, d_out) to the losses of the rows (B), or to their sum. Where several taps have such a
-    name, as in a stack of layers, h_t is all of them. Raises `EnsueError` for a layer without such a tap, and for one
-    that does not pass it once a position, from left to right.
+    Args:
+        layer: A recurrent layer, or a stack of recurrent layers.
+        x: The inputs.
+        loss: A function from the outputs (B, T, d_out) to the losses of the rows (B,), or to the sum of the losses.
+        tap: The pattern of the taps that record h_t; if several match, h_t is their concatenation.
+
+    Raises:
+        EnsueError: No tap matches, or a tap does not record one state for each position, from left to right.
     """
-    with torch.enable_grad(), watch(layer, tap) as seen:
+    with torch.enable_grad(), watch(layer, tap) as recorded:
         y, _ = layer(x)
         total = loss(y).sum()
-    if not layer.is_causal or any([h_t.dim() for h_t in states] != [2] * x.shape[1] for states in seen.values()):
-        raise EnsueError(f"{type(layer).__name__} has no state that goes from position to position")
-    return torch.stack([_squares(total, states) for states in seen.values()]).sum(0).sqrt()
+    if not layer.is_causal or any([h_t.dim() for h_t in states] != [2] * x.shape[1] for states in recorded.values()):
+        raise EnsueError(f"{type(layer).__name__} has no state that is carried from position to position")
+    return torch.stack([_squared_norms(total, states) for states in recorded.values()]).sum(0).sqrt()
 
 
-def _squares(total: Tensor, states: list[Tensor]) -> Tensor:
-    """Squared norms (B, T) of the derivatives; zero for a state that nothing reads."""
+def _squared_norms(total: Tensor, states: list[Tensor]) -> Tensor:
+    """Return the squared norms (B, T) of ∂total/∂h_t, which are 0 for a state that does not affect the loss."""
     gradients = torch.autograd.grad(total, states, retain_graph=True, allow_unused=True, materialize_grads=True)
     return torch.stack([gradient.square().sum(-1) for gradient in gradients], dim=1)
 
 
 def build_layer(encoder: str, *, d_model: int) -> SequenceLayer:
-    """The encoder of that name for the inputs of the copy task, all else as it is by default.
-
-    Raises `EnsueError` if there is none, if it has no recurrent state, or if it cannot have that size.
-    """
-    if encoder in ENCODER_KINDS and encoder not in RECURRENT:
-        raise EnsueError(f'the encoder "{encoder}" has no recurrent state; known: {", ".join(RECURRENT)}')
-    if encoder not in RECURRENT:
-        raise EnsueError(f'no encoder "{encoder}"{nearest(encoder, RECURRENT)}; known: {", ".join(RECURRENT)}')
+    """Return an encoder for the copy task. Raises EnsueError for an unknown name or an invalid size."""
+    if encoder not in RECURRENT_ENCODERS:
+        problem = f'no encoder "{encoder}"{nearest(encoder, RECURRENT_ENCODERS)}'
+        if encoder in ENCODER_KINDS:
+            problem = f'the encoder "{encoder}" has no recurrent state'
+        raise EnsueError(f"{problem}; known: {', '.join(RECURRENT_ENCODERS)}")
     try:
         specification: Any = TypeAdapter(EncoderSpecification).validate_python({"kind": encoder, "d_model": d_model})
     except ValidationError as error:
@@ -181,37 +183,153 @@ def build_layer(encoder: str, *, d_model: int) -> SequenceLayer:
     return build_encoder(specification, d_in=D_INPUT)
 
 
-@process_restored()
+@restore_process()
 def encoder_gradients(
     encoder: str, *, positions: int = 200, steps: int = 1000, seed: int = 0, d_model: int = 64,
     stepped: Callable[[int, float], None] = lambda step, loss: None,
 ) -> EncoderGradients:  # fmt: skip
-    """The norms over `positions` positions before a recall, before and after `steps` steps of training.
+    """Return the gradient norms of an encoder on the copy task, before and after training.
 
-    `stepped` hears of each step, with its loss. Raises `EnsueError` as `build_layer` does, and `TrainingError` where
-    numbers grow out of bounds.
+    Args:
+        encoder: The name of a recurrent encoder.
+        positions: The number of positions from the first symbol to the first cue.
+        steps: The number of training steps, or 0 for no training.
+        seed: The seed of weights, data and training.
+        d_model: The number of features of the state.
+        stepped: A function that is called with the number and the loss of each step.
+
+    Raises:
+        EnsueError: The encoder is unknown or not recurrent, or the size is invalid.
+        TrainingError: The loss or a gradient is not finite.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         copier = Copier(build_layer(encoder, d_model=d_model))
     generator = torch.Generator().manual_seed(seed)
-    examples = draw_examples(ROWS, positions, generator)
-    untrained = _norms(copier, encoder, examples)
+    examples = draw_examples(NUM_ROWS, positions, generator)
+    untrained = _measure_norms(copier, encoder, examples)
     if not steps:
         return EncoderGradients(encoder, untrained)
     try:
         train_copier(copier, positions=positions, steps=steps, generator=generator, stepped=stepped)
     except TrainingError as error:
         raise TrainingError(f"{encoder}: {error}") from None
-    trained = _norms(copier, encoder, examples)
+    trained = _measure_norms(copier, encoder, examples)
     return EncoderGradients(encoder, untrained, trained, *score_copier(copier, positions, generator))
 
 
-def _norms(copier: Copier, encoder: str, examples: Examples) -> Norms:
-    """The norms in float64, which holds numbers that vanish in float32."""
-    exact = copy.deepcopy(copier).double()
-    tap = STATES.get(encoder, "*hidden")
-    norms = state_gradients(exact.layer, examples.x.double(), lambda y: exact.losses(y, examples.symbols), tap=tap)
+def _measure_norms(copier: Copier, encoder: str, examples: Examples) -> Norms:
+    """Return the gradient norms, computed in float64, since they would underflow in float32."""
+    double = copy.deepcopy(copier).double()
+    tap = STATE_TAPS.get(encoder, "*hidden")
+    norms = state_gradients(double.layer, examples.x.double(), lambda y: double.losses(y, examples.symbols), tap=tap)
     if not norms.isfinite().all():
-        raise TrainingError(f"{encoder}: the gradients are larger than numbers can be")
+        raise TrainingError(f"{encoder}: the gradients overflow float64")
     return tuple(norms.mean(0).tolist())
+
+
+PICTURE_SUFFIXES = (".png", ".svg")
+COLORS = (
+    "#c1440e", "#1f4e79", "#2a8c6a", "#b8860b", "#7b4f9e", "#5a6470", "#d45087", "#3fa7d6", "#7a9a01", "#6b3e26",
+)  # fmt: skip
+DASHES = ("-", "--", ":")
+"""The line styles. All colors are used with a style before the next style begins."""
+MIN_NORM = 1e-38
+"""The lower limit of the vertical axis, close to the smallest normal float32, the precision of training."""
+LABEL_HEIGHT = 0.055
+"""The height of a label as a fraction of the panel's height."""
+
+
+def draw_gradients(gradients: Sequence[EncoderGradients], path: Path, *, steps: int) -> None:
+    """Draw the norms over the distance to the last position, on a logarithmic scale, in a reproducible file."""
+    panels = [("untrained", [measured.untrained for measured in gradients])]
+    if trained := [measured.trained for measured in gradients if measured.trained]:
+        panels.append((f"after {steps:,} steps of training", trained))
+    names = [measured.encoder for measured in gradients]
+    norms = [norm for _, lines in panels for line in lines for norm in line]
+    limits = max(min(norms) / 3, MIN_NORM), max(max(norms) * 3, 10 * MIN_NORM)
+    with written(path) as partial, picture(partial, (1.0 + 4.6 * len(panels), 4.4)) as figure:
+        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for panel, (title, lines) in zip(axes, panels, strict=True):
+            panel.set(title=title, xlabel="positions back from the last", yscale="log", ylim=limits)
+            _draw_lines(panel, names, lines, limits)
+        axes[0].set_ylabel("norm of ∂loss/∂h")
+
+
+def _draw_lines(axes: Any, names: Sequence[str], lines: Sequence[Norms], limits: tuple[float, float]) -> None:
+    for number, norms in enumerate(lines):
+        back = [max(norm, limits[0] / 100) for norm in reversed(norms)]
+        axes.plot(range(len(back)), back, linewidth=1.6, **_line_style(number))
+    axes.grid(alpha=0.25)
+    axes.set_xlim(0, max(1, len(lines[0]) - 1))
+    axes.spines[["top", "right"]].set_visible(False)
+    low, high = map(math.log, limits)
+    heights = [(math.log(max(norms[0], limits[0])) - low) / (high - low) for norms in lines]  # 0 bottom, 1 top
+    for number, height in enumerate(spread_labels(heights)):
+        style = {"color": _line_style(number)["color"], "fontsize": 9, "fontweight": "bold", "va": "center"}
+        axes.text(1.02, height, names[number], transform=axes.transAxes, **style)
+
+
+def _line_style(number: int) -> dict[str, str]:
+    return {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[number // len(COLORS) % len(DASHES)]}
+
+
+def spread_labels(heights: Sequence[float]) -> list[float]:
+    """Return the heights of labels after moving overlapping labels apart."""
+    order = sorted(range(len(heights)), key=lambda label: heights[label])
+    moved, lowest, highest = list(heights), -math.inf, 1.0
+    for label in order:
+        moved[label] = max(heights[label], lowest)
+        lowest = moved[label] + LABEL_HEIGHT
+    for label in reversed(order):
+        moved[label] = min(moved[label], highest)
+        highest = moved[label] - LABEL_HEIGHT
+    return moved
+
+
+def show_gradients(
+    encoders: Sequence[str], out: Path, *, positions: int, steps: int, seed: int, d_model: int, threads: int,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Check the arguments, measure each encoder, write the picture, and print a table or a JSON object."""
+    if out.suffix.lower() not in PICTURE_SUFFIXES:
+        raise EnsueError(f"{out}: expected a picture, .png or .svg{nearest(out.suffix, PICTURE_SUFFIXES)}")
+    names = list(dict.fromkeys(encoders)) or list(DEFAULT_ENCODERS)
+    for name in names:
+        build_layer(name, d_model=d_model)
+    torch.set_num_threads(threads)
+    settings = {"positions": positions, "steps": steps, "seed": seed, "d_model": d_model}
+    bar = Bar(Console(stderr=True, highlight=False, soft_wrap=True))
+    try:
+        gradients = [_measure_with_bar(name, bar, **settings) for name in names]
+    finally:
+        bar.stop()
+    draw_gradients(gradients, out, steps=steps)
+    if as_json:
+        by_name = {measured.encoder: measured.as_json() for measured in gradients}
+        print(json.dumps({**settings, "picture": str(out), "encoders": by_name}))
+    else:
+        table = table_of("encoder", right=("first / last, untrained", "trained", "nats per symbol", "accuracy"))
+        for measured in gradients:
+            ratios = [
+                f"{norms[0] / norms[-1]:.1e}" if norms else "-" for norms in (measured.untrained, measured.trained)
+            ]
+            scores = ["-" if score is None else f"{score:.3f}" for score in (measured.loss, measured.accuracy)]
+            table.add_row(measured.encoder, *ratios, *scores)
+        Console(highlight=False).print(table)
+
+
+def _measure_with_bar(name: str, bar: Bar, *, steps: int, **settings: int) -> EncoderGradients:
+    """Return the gradients of an encoder, with a progress bar during training and a line after it."""
+
+    def stepped(step: int, loss: float) -> None:
+        if step < steps:  # the line after training reports the last step
+            bar.show(f"{name}: step {step:,}", step / steps, f"loss {loss:.3f}")
+
+    began = time.monotonic()
+    gradients = encoder_gradients(name, steps=steps, **settings, stepped=stepped)
+    bar.stop()
+    if gradients.trained is not None:
+        scores = f"loss {gradients.loss:.3f}, accuracy {gradients.accuracy:.3f}"
+        bar.console.print(f"{name}: {steps:,} steps in {time.monotonic() - began:.1f} seconds, {scores}")
+    return gradients

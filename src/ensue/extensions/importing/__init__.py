@@ -1,4 +1,4 @@
-"""Runs of published models."""
+"""The command `import`, which converts published models to run directories."""
 
 from ensue.extension import Extension
 

@@ -1,171 +1,166 @@
-"""BERT and its kin: the tables of a recipe and the parameters, with or without heads for masks and sentences.
+"""Families of masked language models, with or without heads.
 
-BERT and MiniLM (Devlin et al. 2019); DistilBERT (Sanh et al. 2019), without segments and without a pooler; RoBERTa (Liu
-et al. 2019), whose positions are numbered from 2, with byte-level subwords, and XLM-R and CamemBERT, which are the same
-with others; ELECTRA (Clark et al. 2020) and ALBERT (Lan et al. 2020), whose vectors of tokens may have a width of their
-own; MPNet (Song et al. 2020), whose scores know distances; DeBERTa (He et al. 2021), whose distances have vectors; and
-ModernBERT (Warner et al. 2024), with rotary positions, windows and gates.
+The families are BERT and MiniLM (Devlin et al. 2019); DistilBERT (Sanh et al. 2019), without segments and pooler;
+RoBERTa (Liu et al. 2019), XLM-R and CamemBERT, whose positions start at 2; ELECTRA (Clark et al. 2020) and ALBERT (Lan
+et al. 2020), whose embeddings may be narrower than the layers; MPNet (Song et al. 2020), with relative position biases;
+DeBERTa (He et al. 2021), with disentangled attention; and ModernBERT (Warner et al. 2024), with rotary positions, local
+attention and gates.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ensue.errors import DataError
-from ensue.extensions.importing.family import Configuration, EncoderKeys, Family
-from ensue.extensions.importing.layouts import (
-    FROM_THE_THIRD,
-    TURNED,
+from ensue.errors import DataError, quote
+from ensue.extensions.importing.family import (
+    PLAIN,
+    REVERSED_ROWS,
+    SKIP_TWO_POSITIONS,
     BlockNames,
-    Form,
-    Part,
+    Configuration,
+    Conversion,
+    EncoderKeys,
+    Family,
+    ParameterMapping,
     blocks,
     first_block,
     layer,
-    pairs,
+    rotary_pairs,
 )
 from ensue.models.specification import TransformerEncoder
-from ensue.parsing import shown
 
 NAMES = BlockNames(
     attention_in=("attention.self.query", "attention.self.key", "attention.self.value"),
-    attention_out="attention.output.dense",
-    norm_attention="attention.output.LayerNorm",
-    first="intermediate.dense",
-    second="output.dense",
-    norm_feedforward="output.LayerNorm",
-)
+    attention_out="attention.output.dense", norm_attention="attention.output.LayerNorm", first="intermediate.dense",
+    second="output.dense", norm_feedforward="output.LayerNorm",
+)  # fmt: skip
 KEYS = EncoderKeys()
 HEAD = "cls.predictions"
-OWN_HEADS = f"{HEAD}.transform.dense", f"{HEAD}.transform.LayerNorm", f"{HEAD}.bias"
+HEAD_NAMES = f"{HEAD}.transform.dense", f"{HEAD}.transform.LayerNorm", f"{HEAD}.bias"
 WORDS = "embeddings.word_embeddings.weight"
 
 
-def tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
-    """The tables of the recipe."""
+def recipe_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     config.expect("position_embedding_type", "absolute", None)
     config.expect("is_decoder", False)
-    follows = "cls.seq_relationship.weight" in names
+    has_next_sentence = "cls.seq_relationship.weight" in names
     return {
-        "data": {"next_sentence": follows},
-        "input": {"segments": config.whole("type_vocab_size", 2)},
+        "data": {"next_sentence": has_next_sentence},
+        "input": {"segments": config.positive_int("type_vocab_size", 2)},
         "encoder": encoder_table(config),
-        "head": {"masked": f"{HEAD}.bias" in names, "pooler": "pooler.dense.weight" in names or follows},
+        "head": {"masked": f"{HEAD}.bias" in names, "pooler": "pooler.dense.weight" in names or has_next_sentence},
     }
 
 
 def encoder_table(
     config: Configuration, keys: EncoderKeys = KEYS, *, activation: str = "hidden_act", epsilon: float = 1e-12
 ) -> dict[str, Any]:
-    """The table `[encoder]` of BERT and its kin."""
     return {
-        **keys.read(config, epsilon=epsilon, dropout=0.1),
-        "positions": "learned",
-        "norm": "post",
-        "norm_input": True,
+        **keys.read(config, epsilon=epsilon, dropout=0.1), "positions": "learned", "norm": "post", "norm_input": True,
         "activation": config.activation(activation, "gelu"),
-    }
+    }  # fmt: skip
 
 
-def from_the_third(parts: list[Part]) -> list[Part]:
-    """Parts whose positions are numbered from 2."""
-    return [part._replace(form=FROM_THE_THIRD) if part.ours == "layers.layers.0.weight" else part for part in parts]
-
-
-def mapped(encoder: TransformerEncoder, name: str) -> list[Part]:
-    """The map from vectors of tokens to the width of the layers, if there is one."""
-    return layer(f"layers.layers.{first_block(encoder) - 1}.module", name) if encoder.d_input else []
-
-
-def embeddings(segments: int) -> list[Part]:
-    """The vectors of tokens, positions and segments, and their normalization."""
+def embeddings(segments: int, *, positions: Conversion = PLAIN) -> list[ParameterMapping]:
+    """Return the mappings of the embeddings of tokens, segments and positions, and of their normalization."""
     return [
-        Part("features.weight", (WORDS,)),
-        *([Part("segments.weight", ("embeddings.token_type_embeddings.weight",))] if segments else []),
-        Part("layers.layers.0.weight", ("embeddings.position_embeddings.weight",)),
+        ParameterMapping("features.weight", (WORDS,)),
+        *([ParameterMapping("segments.weight", ("embeddings.token_type_embeddings.weight",))] if segments else []),
+        ParameterMapping("layers.layers.0.weight", ("embeddings.position_embeddings.weight",), positions),
         *layer("layers.layers.1.module", "embeddings.LayerNorm"),
     ]
 
 
-def heads(recipe: Any, dense: str, norm: str, bias: str, *, pooler: str = "", has_bias: bool = True) -> list[Part]:
-    """The heads of the recipe: for masks a linear layer, a normalization and the softmax's bias, and the pooler."""
-    own = (("head.projection.0", dense), ("head.projection.2", norm)) if recipe.head.masked else ()
-    found = [part for ours, name in own for part in layer(ours, name, has_bias=has_bias)]
-    found += [Part("head.bias", (bias,))] if recipe.head.masked else []
-    return found + (layer("pooler.0", pooler) if pooler and (recipe.head.pooler or recipe.data.next_sentence) else [])
+def heads(
+    recipe: Any, dense: str, norm: str, bias: str, *, pooler: str = "", has_bias: bool = True
+) -> list[ParameterMapping]:
+    """Return the mappings of the masked head and of the pooler, if the model has them.
+
+    The masked head has a linear layer `dense`, a normalization `norm`, and the `bias` of the softmax.
+    """
+    mappings = []
+    if recipe.head.masked:
+        mappings += layer("head.projection.0", dense, has_bias=has_bias)
+        mappings += layer("head.projection.2", norm, has_bias=has_bias)
+        mappings.append(ParameterMapping("head.bias", (bias,)))
+    if pooler and (recipe.head.pooler or recipe.data.next_sentence):
+        mappings += layer("pooler.0", pooler)
+    return mappings
 
 
-def body(recipe: Any) -> list[Part]:
-    """The parameters below the heads."""
-    return [*embeddings(recipe.input.segments), *blocks(recipe.encoder, "encoder.layer.{}.", NAMES)]
+def body(
+    recipe: Any, *, prefix: str = "encoder.layer.{}.", names: BlockNames = NAMES, projection: str = "",
+    positions: Conversion = PLAIN,
+) -> list[ParameterMapping]:  # fmt: skip
+    """Return the mappings of a model without its heads.
 
-
-def layout(recipe: Any) -> list[Part]:
-    """The parameters."""
-    follows = layer("next_sentence", "cls.seq_relationship") if recipe.data.next_sentence else []
+    The blocks have the names `prefix` and `names`. `projection` maps the embeddings to the width of the blocks.
+    """
+    first = f"layers.layers.{first_block(recipe.encoder) - 1}.module"
     return [
-        *body(recipe),
-        *heads(recipe, *OWN_HEADS, pooler="pooler.dense"),
-        *(x._replace(form=TURNED) for x in follows),
+        *embeddings(recipe.input.segments, positions=positions),
+        *(layer(first, projection) if recipe.encoder.d_input else []),
+        *blocks(recipe.encoder, prefix, names),
+    ]
+
+
+def full_layout(recipe: Any, *, head: tuple[str, str, str], pooler: str = "", **options: Any) -> list[ParameterMapping]:
+    """Return the mappings of a model with its heads, with the options of `body` and the names of `heads`."""
+    return [*body(recipe, **options), *heads(recipe, *head, pooler=pooler)]
+
+
+def layout(recipe: Any) -> list[ParameterMapping]:
+    next_sentence = layer("next_sentence", "cls.seq_relationship") if recipe.data.next_sentence else []
+    return [
+        *full_layout(recipe, head=HEAD_NAMES, pooler="pooler.dense"),
+        *(mapping._replace(conversion=REVERSED_ROWS) for mapping in next_sentence),
     ]
 
 
 BERT = Family(
-    prefix="bert.", is_masked=True, tables=tables, layout=layout,
+    prefix="bert.", is_masked=True, recipe_tables=recipe_tables, layout=layout,
     unused=("embeddings.position_ids", f"{HEAD}.decoder.bias"), tied=f"{HEAD}.decoder.weight",
 )  # fmt: skip
 
 
 def architecture(recipe: Any) -> str:
-    """The class of transformers for a model of this recipe."""
+    """Return the name of the class of transformers for a recipe."""
     if recipe.data.next_sentence and recipe.head.masked:
         return "BertForPreTraining"
     return "BertForMaskedLM" if recipe.head.masked else "BertModel"
 
 
 def config(encoder: TransformerEncoder) -> dict[str, Any]:
-    """The keys of config.json for the layers."""
-    return {"model_type": "bert", **KEYS.written(encoder), "position_embedding_type": "absolute"}
+    """Return the keys of config.json for an encoder."""
+    return {"model_type": "bert", **KEYS.to_config(encoder), "position_embedding_type": "absolute"}
 
 
 DISTIL_NAMES = BlockNames(
-    attention_in=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
-    attention_out="attention.out_lin",
-    norm_attention="sa_layer_norm",
-    first="ffn.lin1",
-    second="ffn.lin2",
-    norm_feedforward="output_layer_norm",
-)
+    attention_in=("attention.q_lin", "attention.k_lin", "attention.v_lin"), attention_out="attention.out_lin",
+    norm_attention="sa_layer_norm", first="ffn.lin1", second="ffn.lin2", norm_feedforward="output_layer_norm",
+)  # fmt: skip
 DISTIL_KEYS = EncoderKeys(
-    d_model="dim",
-    num_layers="n_layers",
-    num_heads="n_heads",
-    d_feedforward="hidden_dim",
-    dropout="dropout",
+    d_model="dim", num_layers="n_layers", num_heads="n_heads", d_feedforward="hidden_dim", dropout="dropout",
     dropout_attention="attention_dropout",
-)
+)  # fmt: skip
 
 
 def distil_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
-    """The tables of the recipe."""
     encoder = encoder_table(config, DISTIL_KEYS, activation="activation")
     return {"encoder": encoder, "head": {"masked": "vocab_projector.bias" in names}}
 
 
-def distil_layout(recipe: Any) -> list[Part]:
-    """The parameters."""
-    found = [*embeddings(0), *blocks(recipe.encoder, "transformer.layer.{}.", DISTIL_NAMES)]
-    return found + heads(recipe, "vocab_transform", "vocab_layer_norm", "vocab_projector.bias")
-
-
 DISTILBERT = Family(
-    prefix="distilbert.", is_masked=True, tables=distil_tables, layout=distil_layout,
+    prefix="distilbert.", is_masked=True, recipe_tables=distil_tables,
+    layout=partial(
+        full_layout, prefix="transformer.layer.{}.", names=DISTIL_NAMES,
+        head=("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
+    ),
     unused=("embeddings.position_ids",), tied="vocab_projector.weight",
 )  # fmt: skip
 
@@ -174,139 +169,121 @@ FIRST_POSITION = 2
 
 
 def roberta_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
-    """The tables of the recipe."""
     config.expect("position_embedding_type", "absolute", None)
     config.expect("is_decoder", False)
-    config.expect("pad_token_id", FIRST_POSITION - 1)  # the positions of the text come after its number
+    config.expect("pad_token_id", FIRST_POSITION - 1)  # transformers numbers positions from pad_token_id + 1 on
     encoder = encoder_table(config)
     has_head = "lm_head.bias" in names
     _check_gelu(config, encoder, has_head)
     return {
-        "input": {"segments": config.whole("type_vocab_size", 2)},
+        "input": {"segments": config.positive_int("type_vocab_size", 2)},
         "encoder": encoder | {"context": encoder["context"] - FIRST_POSITION},
         "head": {"masked": has_head, "pooler": "pooler.dense.weight" in names},
     }
 
 
 def _check_gelu(config: Configuration, encoder: dict[str, Any], has_head: bool) -> None:
-    """Raises DataError unless the layers have the nonlinearity of a head that always has the same one."""
     if has_head and encoder["activation"] != "gelu":
-        raise DataError("the head's activation is gelu, another one of the layers is not supported", config.path)
+        raise DataError(f"unsupported activation {encoder['activation']}; expected gelu, as in the head", config.path)
 
 
-def roberta_layout(recipe: Any, names: BlockNames = NAMES) -> list[Part]:
-    """The parameters."""
-    found = from_the_third(embeddings(recipe.input.segments))
-    found += blocks(recipe.encoder, "encoder.layer.{}.", names)
-    return found + heads(recipe, "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", pooler="pooler.dense")
-
-
+roberta_layout = partial(
+    full_layout, positions=SKIP_TWO_POSITIONS, head=("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+    pooler="pooler.dense",
+)  # fmt: skip
 ROBERTA = Family(
-    prefix="roberta.", is_masked=True, tables=roberta_tables, layout=roberta_layout,
+    prefix="roberta.", is_masked=True, recipe_tables=roberta_tables, layout=roberta_layout,
     unused=("embeddings.position_ids", "lm_head.decoder.bias"), tied="lm_head.decoder.weight",
 )  # fmt: skip
 
 
 def electra_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
-    """The tables of the recipe."""
-    found, has_head = tables(config, names), "generator_lm_head.bias" in names
-    _check_gelu(config, found["encoder"], has_head)
-    width = config.whole("embedding_size", 128)
-    maps = {} if width == found["encoder"]["d_model"] else {"d_input": width}
-    return found | {"encoder": found["encoder"] | maps, "head": {"masked": has_head}}
-
-
-def electra_layout(recipe: Any) -> list[Part]:
-    """The parameters."""
-    head = "generator_predictions"
-    found = [*body(recipe), *mapped(recipe.encoder, "embeddings_project")]
-    return found + heads(recipe, f"{head}.dense", f"{head}.LayerNorm", "generator_lm_head.bias")
+    tables, has_head = recipe_tables(config, names), "generator_lm_head.bias" in names
+    encoder = tables["encoder"]
+    _check_gelu(config, encoder, has_head)
+    width = config.positive_int("embedding_size", 128)
+    projection = {} if width == encoder["d_model"] else {"d_input": width}
+    return tables | {"encoder": encoder | projection, "head": {"masked": has_head}}
 
 
 ELECTRA = Family(
-    prefix="electra.", is_masked=True, tables=electra_tables, layout=electra_layout,
+    prefix="electra.", is_masked=True, recipe_tables=electra_tables,
+    layout=partial(
+        full_layout, projection="embeddings_project",
+        head=("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias"),
+    ),
     unused=("embeddings.position_ids",), tied="generator_lm_head.weight",
 )  # fmt: skip
 
 
 ALBERT_NAMES = BlockNames(
-    attention_in=("attention.query", "attention.key", "attention.value"),
-    attention_out="attention.dense",
-    norm_attention="attention.LayerNorm",
-    first="ffn",
-    second="ffn_output",
-    norm_feedforward="full_layer_layer_norm",
-)
+    attention_in=("attention.query", "attention.key", "attention.value"), attention_out="attention.dense",
+    norm_attention="attention.LayerNorm", first="ffn", second="ffn_output", norm_feedforward="full_layer_layer_norm",
+)  # fmt: skip
 
 
 def albert_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
-    """The tables of the recipe. Each block gets a copy of the one that all share."""
+    """Return the tables of the recipe. The published model has one block for all layers; each layer gets a copy."""
     config.expect("num_hidden_groups", 1)
     config.expect("inner_group_num", 1)
     config = Configuration({"hidden_act": "gelu_new", **config.content}, config.path)
-    return tables(config, names) | {
-        "encoder": encoder_table(config) | {"d_input": config.whole("embedding_size", 128)},
+    return recipe_tables(config, names) | {
+        "encoder": encoder_table(config) | {"d_input": config.positive_int("embedding_size", 128)},
         "head": {"masked": "predictions.bias" in names, "pooler": "pooler.weight" in names},
     }
 
 
-def albert_layout(recipe: Any) -> list[Part]:
-    """The parameters."""
-    encoder = recipe.encoder
-    found = [*embeddings(recipe.input.segments), *mapped(encoder, "encoder.embedding_hidden_mapping_in")]
-    found += blocks(encoder, "encoder.albert_layer_groups.0.albert_layers.0.", ALBERT_NAMES)
-    return found + heads(recipe, "predictions.dense", "predictions.LayerNorm", "predictions.bias", pooler="pooler")
-
-
 ALBERT = Family(
-    prefix="albert.", is_masked=True, tables=albert_tables, layout=albert_layout,
+    prefix="albert.", is_masked=True, recipe_tables=albert_tables,
+    layout=partial(
+        full_layout, prefix="encoder.albert_layer_groups.0.albert_layers.0.", names=ALBERT_NAMES, pooler="pooler",
+        projection="encoder.embedding_hidden_mapping_in",
+        head=("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
+    ),
     unused=("embeddings.position_ids", "predictions.decoder.bias"), tied="predictions.decoder.weight",
 )  # fmt: skip
 
 
 MPNET_NAMES = NAMES._replace(
-    attention_in=("attention.attn.q", "attention.attn.k", "attention.attn.v"),
-    attention_out="attention.attn.o",
+    attention_in=("attention.attn.q", "attention.attn.k", "attention.attn.v"), attention_out="attention.attn.o",
     norm_attention="attention.LayerNorm",
-)
+)  # fmt: skip
 
 
 def mpnet_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
-    """The tables of the recipe."""
-    found = roberta_tables(config, names)
-    buckets = config.whole("relative_attention_num_buckets", 32)
-    return found | {"input": {}, "encoder": found["encoder"] | {"relative_buckets": buckets}}
+    tables = roberta_tables(config, names)
+    buckets = config.positive_int("relative_attention_num_buckets", 32)
+    return tables | {"input": {}, "encoder": tables["encoder"] | {"relative_buckets": buckets}}
 
 
-def mpnet_layout(recipe: Any) -> list[Part]:
-    """The parameters. Each block gets a copy of the numbers of distances, which all share."""
+def mpnet_layout(recipe: Any) -> list[ParameterMapping]:
+    """Return the mappings. The blocks share their relative position biases, and each block gets a copy."""
     first, shared = first_block(recipe.encoder), "encoder.relative_attention_bias.weight"
-    ours = [f"layers.layers.{first + n}.attention.relative.weight" for n in range(recipe.encoder.num_layers)]
-    return [*roberta_layout(recipe, MPNET_NAMES), *(Part(name, (shared,)) for name in ours)]
+    native = [f"layers.layers.{first + n}.attention.relative.weight" for n in range(recipe.encoder.num_layers)]
+    return [*roberta_layout(recipe, names=MPNET_NAMES), *(ParameterMapping(name, (shared,)) for name in native)]
 
 
-MPNET = replace(ROBERTA, prefix="mpnet.", tables=mpnet_tables, layout=mpnet_layout)
+MPNET = replace(ROBERTA, prefix="mpnet.", recipe_tables=mpnet_tables, layout=mpnet_layout)
 
 
 def deberta_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
-    """The tables of the recipe."""
-    given = config.content
-    known = {
+    content = config.content
+    expected_values = {  # for each key, the default of transformers and the supported value
         "relative_attention": (False, True), "position_biased_input": (True, False), "share_att_key": (False, True),
         "norm_rel_ebd": ("none", "layer_norm"), "conv_kernel_size": (0, 0),
-        "embedding_size": (given.get("hidden_size"),) * 2, "max_relative_positions": (-1, -1),
+        "embedding_size": (content.get("hidden_size"),) * 2, "max_relative_positions": (-1, -1),
     }  # fmt: skip
-    config = Configuration({name: default for name, (default, _) in known.items()} | given, config.path)
-    for name, (_, expected) in known.items():
+    defaults = {name: default for name, (default, _) in expected_values.items()}
+    config = Configuration({**defaults, "layer_norm_eps": 1e-7, **content}, config.path)
+    for name, (_, expected) in expected_values.items():
         config.expect(name, expected)
-    kinds = given.get("pos_att_type")
+    kinds = content.get("pos_att_type")
     kinds = kinds.split("|") if isinstance(kinds, str) else kinds
     if not isinstance(kinds, list) or sorted(map(str, kinds)) != ["c2p", "p2c"]:
-        raise DataError(f"pos_att_type = {shown(kinds)} is not supported; expected c2p and p2c", config.path)
-    config = Configuration({"layer_norm_eps": 1e-7, **config.content}, config.path)
-    relative = {"positions": "disentangled", "relative_buckets": config.whole("position_buckets")}
+        raise DataError(f"pos_att_type = {quote(kinds)} is not supported; expected c2p and p2c", config.path)
+    relative = {"positions": "disentangled", "relative_buckets": config.positive_int("position_buckets")}
     return {
-        "input": {"segments": config.whole("type_vocab_size") if given.get("type_vocab_size") else 0},
+        "input": {"segments": config.positive_int("type_vocab_size") if content.get("type_vocab_size") else 0},
         "encoder": encoder_table(config) | relative,
         "head": {"masked": f"{HEAD}.bias" in names},
     }
@@ -317,98 +294,93 @@ DEBERTA_NAMES = NAMES._replace(
 )
 
 
-def deberta_layout(recipe: Any) -> list[Part]:
-    """The parameters. Each block gets a copy of the vectors of distances, which all share."""
+def deberta_layout(recipe: Any) -> list[ParameterMapping]:
+    """Return the mappings. The blocks share the vectors of relative positions, and each block gets a copy."""
     encoder, first = recipe.encoder, first_block(recipe.encoder)
     shared = ("encoder.rel_embeddings.weight", "encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
 
-    def read(theirs: Sequence[Tensor]) -> Tensor:
-        vectors, weight, bias = theirs
+    def read(published: Sequence[Tensor]) -> Tensor:
+        vectors, weight, bias = published
         return F.layer_norm(vectors, vectors.shape[1:], weight, bias, encoder.norm_epsilon)
 
     return [
-        *(part for part in embeddings(recipe.input.segments) if not part.ours.startswith("layers.")),
+        *(mapping for mapping in embeddings(recipe.input.segments) if not mapping.native.startswith("layers.")),
         *layer("layers.layers.0.module", "embeddings.LayerNorm"),
         *blocks(encoder, "encoder.layer.{}.", DEBERTA_NAMES),
-        *(Part(f"layers.layers.{first + n}.attention.relative.weight", shared, Form(read))
+        *(ParameterMapping(f"layers.layers.{first + n}.attention.relative.weight", shared, Conversion(read))
           for n in range(encoder.num_layers)),
-        *heads(recipe, *OWN_HEADS),
+        *heads(recipe, *HEAD_NAMES),
     ]  # fmt: skip
 
 
 DEBERTA = replace(
-    BERT, prefix="deberta.", tables=deberta_tables, layout=deberta_layout,
+    BERT, prefix="deberta.", recipe_tables=deberta_tables, layout=deberta_layout,
     renamed=(("lm_predictions.lm_head.bias", f"{HEAD}.bias"), ("lm_predictions.lm_head.", f"{HEAD}.transform.")),
 )  # fmt: skip
 
 
 MODERN_NAMES = BlockNames(
-    attention_in=("attn.Wqkv",),
-    attention_out="attn.Wo",
-    norm_attention="attn_norm",
-    first="mlp.Wi",
-    second="mlp.Wo",
-    norm_feedforward="mlp_norm",
-    factor="mlp.Wi",
-)
+    attention_in=("attn.Wqkv",), attention_out="attn.Wo", norm_attention="attn_norm", first="mlp.Wi", second="mlp.Wo",
+    norm_feedforward="mlp_norm", factor="mlp.Wi",
+)  # fmt: skip
 MODERN_KEYS = EncoderKeys(norm_epsilon="norm_eps", dropout="mlp_dropout", dropout_attention="attention_dropout")
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
 
 def modern_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
-    """The tables of the recipe."""
-    plain = {"hidden_activation": "gelu", "norm_eps": 1e-5, "mlp_dropout": 0, "attention_dropout": 0}
-    config = Configuration(plain | config.content, config.path)
+    defaults = {"hidden_activation": "gelu", "norm_eps": 1e-5, "mlp_dropout": 0, "attention_dropout": 0}
+    config = Configuration(defaults | config.content, config.path)
     for name in ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"):
         config.expect(name, False)
     config.expect("classifier_activation", config.content["hidden_activation"])
-    given = config.content
-    every, types = config.whole("global_attn_every_n_layers", 3), given.get("layer_types")
+    content = config.content
+    interval, types = config.positive_int("global_attn_every_n_layers", 3), content.get("layer_types")
     if isinstance(types, list) and types:
-        every = types.index(GLOBAL, 1) if types.count(GLOBAL) > 1 else len(types)
-        if types != [LOCAL if number % every else GLOBAL for number in range(len(types))]:
-            raise DataError(f"layer_types {shown(types)} are not supported; expected {GLOBAL} at every n-th place",
-                            config.path)  # fmt: skip
-    bases = given.get("rope_parameters")
-    old = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
-    turns = {}
-    for kind, (name, default) in old.items():
-        rope = bases.get(kind) if isinstance(bases, dict) else bases
-        keys = {"rope_theta": given.get(name) or default, "rope_parameters": rope}
-        turns[kind] = Configuration(keys, config.path).rotary(1.0)
-    own = {
+        interval = types.index(GLOBAL, 1) if types.count(GLOBAL) > 1 else len(types)
+        if types != [LOCAL if number % interval else GLOBAL for number in range(len(types))]:
+            problem = f"layer_types {quote(types)} are not supported"
+            raise DataError(f"{problem}; expected {GLOBAL} at every n-th layer", config.path)
+    parameters = content.get("rope_parameters")
+    older_keys = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
+    rotary = {}
+    for kind, (name, default) in older_keys.items():
+        rope = parameters.get(kind) if isinstance(parameters, dict) else parameters
+        keys = {"rope_theta": content.get(name) or default, "rope_parameters": rope}
+        rotary[kind] = Configuration(keys, config.path).rotary(1.0)
+    encoder = encoder_table(config, MODERN_KEYS, activation="hidden_activation", epsilon=1e-5) | rotary[GLOBAL]
+    encoder |= {
         "norm": "pre", "norm_first": False, "gated": True,
-        "neighbors": config.whole("local_attention", 128) // 2, "global_every": every,
-        "neighbors_base": turns[LOCAL]["rotary_base"],
+        "neighbors": config.positive_int("local_attention", 128) // 2, "global_every": interval,
+        "neighbors_base": rotary[LOCAL]["rotary_base"],
     }  # fmt: skip
-    encoder = encoder_table(config, MODERN_KEYS, activation="hidden_activation", epsilon=1e-5)
-    return {"encoder": encoder | turns[GLOBAL] | own, "head": {"masked": "decoder.bias" in names}}
+    return {"encoder": encoder, "head": {"masked": "decoder.bias" in names}}
 
 
-def modern_layout(recipe: Any) -> list[Part]:
-    """The parameters. There are no biases but that of the softmax."""
+def modern_layout(recipe: Any) -> list[ParameterMapping]:
+    """Return the mappings. The only bias is the bias of the softmax."""
     encoder = recipe.encoder
 
-    def turned(theirs: Sequence[Tensor]) -> Tensor:
-        parts = theirs[0].view(3, encoder.num_heads, -1, encoder.d_model)
-        return torch.cat([parts[:2, :, pairs(encoder)], parts[2:]]).flatten(0, 2)
+    def read_attention(published: Sequence[Tensor]) -> Tensor:
+        projections = published[0].view(3, encoder.num_heads, -1, encoder.d_model)
+        return torch.cat([projections[:2, :, rotary_pairs(encoder)], projections[2:]]).flatten(0, 2)
 
-    found = [
-        Part("features.weight", ("embeddings.tok_embeddings.weight",)),
+    mappings = [
+        ParameterMapping("features.weight", ("embeddings.tok_embeddings.weight",)),
         *layer("layers.layers.0.module", "embeddings.norm", has_bias=False),
-        *blocks(encoder, "layers.{}.", MODERN_NAMES, attention=Form(turned), has_bias=False),
+        *blocks(encoder, "layers.{}.", MODERN_NAMES, attention=Conversion(read_attention), has_bias=False),
         *layer(f"layers.layers.{first_block(encoder) + encoder.num_layers}.module", "final_norm", has_bias=False),
     ]
-    halves = {".feedforward.0.": 0, ".feedforward.factor.": 1}
-    found = [next((_half(part, n) for name, n in halves.items() if name in part.ours), part) for part in found]
-    return found + heads(recipe, "head.dense", "head.norm", "decoder.bias", has_bias=False)
+    for index, mapping in enumerate(mappings):
+        for half, name in enumerate((".feedforward.0.", ".feedforward.factor.")):
+            if name in mapping.native:
+                mappings[index] = mapping._replace(conversion=_half_of(mapping.conversion, half))
+    return mappings + heads(recipe, "head.dense", "head.norm", "decoder.bias", has_bias=False)
 
 
-def _half(part: Part, number: int) -> Part:
-    """The part whose tensor is one half of theirs."""
-    return part._replace(form=Form(lambda theirs: part.form.read(theirs).chunk(2)[number].clone()))
+def _half_of(conversion: Conversion, half: int) -> Conversion:
+    return Conversion(lambda published: conversion.read(published).chunk(2)[half].clone())
 
 
 MODERNBERT = Family(
-    prefix="model.", is_masked=True, tables=modern_tables, layout=modern_layout, tied="decoder.weight",
+    prefix="model.", is_masked=True, recipe_tables=modern_tables, layout=modern_layout, tied="decoder.weight",
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """The command `import`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -16,19 +14,19 @@ def import_(
     path: Annotated[
         Path,
         Argument(
-            help="A published model: a directory of transformers or sentence-transformers, hf:NAME of one on the hub, "
+            help="A published model: a directory of transformers or sentence-transformers, its address hf:NAME, "
             "or a file of vectors."
         ),
         Access.RUN,
     ],
-    out: Annotated[Path, Option(help="The run directory to make."), Access.OUT_FOLDER],
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace a run that is there.")] = False,
+    out: Annotated[Path, Option(help="The run directory to write."), Access.OUT_FOLDER],
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace an existing run.")] = False,
 ) -> None:
-    """Make a run of a published model."""
+    """Import a published model as a run."""
     with importing_torch():
         from ensue.extensions.importing.importing import import_run
 
     imported = import_run(path, out, overwrite=overwrite)
     for note in imported.notes:
-        cli.say(note)
-    cli.say(f"wrote {out}: a {imported.recipe.what} ({imported.recipe.describe()}) from {imported.what}")
+        cli.notify(note)
+    cli.notify(f"wrote {out}: a {imported.recipe.what} ({imported.recipe.describe()}) from {imported.kind}")

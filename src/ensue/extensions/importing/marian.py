@@ -1,10 +1,8 @@
-"""Translators of Marian (Junczys-Dowmunt et al. 2018), as transformers has them; opus-mt is of this kind.
+"""Marian translation models (Junczys-Dowmunt et al. 2018) in the format of transformers, such as opus-mt.
 
-Both languages have one vocabulary, and each its own file of SentencePiece (`.spm`), a message of protocol buffers. Of
-it are read the pieces with their scores, and the map of characters.
+The two languages share one vocabulary. Each language has a SentencePiece model (`.spm`), a protocol-buffer message with
+the pieces, their scores, and a character map.
 """
-
-from __future__ import annotations
 
 import base64
 import struct
@@ -18,14 +16,19 @@ from torch import Tensor
 from ensue.data.detection.format_table import ALIGNED
 from ensue.data.examples import PairLayout
 from ensue.errors import DataError
-from ensue.extensions.importing.family import Configuration, Family
-from ensue.extensions.importing.layouts import JOINED, BlockNames, Form, Part, blocks, first_block, layer, to_ours
-from ensue.extensions.importing.weight_files import (
-    check_finite,
-    read_json_object,
-    read_weights,
-    weight_files,
+from ensue.extensions.importing.family import (
+    JOINED,
+    BlockNames,
+    Configuration,
+    Conversion,
+    Family,
+    ParameterMapping,
+    blocks,
+    first_block,
+    import_parameters,
+    layer,
 )
+from ensue.extensions.importing.weight_files import check_finite, read_json_object, read_weights, weight_files
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.pieces import library_tokenizer
@@ -35,122 +38,127 @@ from ensue.training.imported import Imported, read_file, recipe_of
 
 TASK = "sequence-to-sequence"
 NAMES = BlockNames(
-    attention_in=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    attention_out="self_attn.out_proj",
-    norm_attention="self_attn_layer_norm",
-    first="fc1",
-    second="fc2",
-    norm_feedforward="final_layer_norm",
-)
-RATIO = 3.0
-"""The most tokens of an output for each of its source, as marian-decoder has it."""
-NEVER = -1e4
-"""The score of a token that is never written; its probability is 0 in float32."""
+    attention_in=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), attention_out="self_attn.out_proj",
+    norm_attention="self_attn_layer_norm", first="fc1", second="fc2", norm_feedforward="final_layer_norm",
+)  # fmt: skip
+MAX_LENGTH_RATIO = 3.0
+"""The maximum number of output tokens per source token, the default of marian-decoder."""
+IMPOSSIBLE_BIAS = -1e4
+"""The bias of tokens that must not be generated, for which their probability is 0 in float32."""
 END, PADDING = "</s>", "<pad>"
 NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5
-"""Kinds of pieces."""
-NOT_THERE = "\ufdd0"
-"""The name of the unknown piece, which no text has by chance. What is spelled `<unk>` is text."""
+"""Types of SentencePiece pieces."""
+UNKNOWN_SPELLING = "\ufdd0"
+"""The spelling of the unknown piece. It is a Unicode noncharacter, so that `<unk>` in a text is ordinary text."""
 Message = dict[int, list[Any]]
-"""The values of each field of a message: whole numbers and bytes."""
+"""A protocol-buffer message: the values of each field, as integers or bytes."""
 
 
-def tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
-    """The tables of the recipe."""
+def recipe_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     config = Configuration({"scale_embedding": False, **config.content}, config.path)
     for name in ("scale_embedding", "static_position_embeddings", "share_encoder_decoder_embeddings",
                  "tie_word_embeddings"):  # fmt: skip
         config.expect(name, True)
     for name in ("normalize_before", "normalize_embedding", "add_final_layer_norm", "is_decoder"):
         config.expect(name, False)
-    d_model = config.whole("d_model")
+    d_model = config.positive_int("d_model")
     return {
         "tokens": {"d_embedding": d_model, "tied": "all"},
-        "search": {"beams": config.whole("num_beams", 4), "max_tokens": config.whole("max_length", 512)},
+        "search": {"beams": config.positive_int("num_beams", 4), "max_tokens": config.positive_int("max_length", 512)},
         **{side: {
-            "kind": "transformer",
-            "d_model": d_model,
-            "num_layers": config.whole(f"{side}_layers"),
-            "num_heads": config.whole(f"{side}_attention_heads"),
-            "d_feedforward": config.whole(f"{side}_ffn_dim"),
-            "positions": "sinusoidal",
-            "norm": "post",
+            "kind": "transformer", "d_model": d_model, "positions": "sinusoidal", "norm": "post",
+            "num_layers": config.positive_int(f"{side}_layers"),
+            "num_heads": config.positive_int(f"{side}_attention_heads"),
+            "d_feedforward": config.positive_int(f"{side}_ffn_dim"),
             "activation": config.activation("activation_function", "gelu"),
-            "dropout": config.share("dropout", 0.1),
-            "dropout_attention": config.share("attention_dropout"),
+            "dropout": config.fraction("dropout", 0.1), "dropout_attention": config.fraction("attention_dropout"),
         } for side in ("encoder", "decoder")},
     }  # fmt: skip
 
 
-def layout(recipe: Any) -> list[Part]:
-    """The parameters of the layers. Their positions are all sines, then all cosines; ours are pairs."""
-    order, found = _order(recipe), list[Part]()
+def layout(recipe: Any) -> list[ParameterMapping]:
+    """Return the mappings of the layers. Features are reordered for the native order of sines and cosines."""
+    order, mappings = _feature_order(recipe), list[ParameterMapping]()
     for side in ("encoder", "decoder"):
-        encoder, ours = getattr(recipe, side), f"{side}.layers"
-        found += blocks(encoder, f"{side}.layers.{{}}.", NAMES, inside=ours)
+        encoder, native = getattr(recipe, side), f"{side}.layers"
+        mappings += blocks(encoder, f"{side}.layers.{{}}.", NAMES, native_prefix=native)
         for number in range(encoder.num_layers if side == "decoder" else 0):
-            own, theirs = f"{ours}.{first_block(encoder) + number}.", f"{side}.layers.{number}.encoder_attn"
-            found += layer(f"{own}norm_cross_attention", f"{theirs}_layer_norm")
-            found += layer(f"{own}cross_attention.project_in", f"{theirs}.q_proj")
-            found += layer(f"{own}cross_attention.project_out", f"{theirs}.out_proj")
-            found += layer(f"{own}cross_attention.project_memory", f"{theirs}.k_proj", f"{theirs}.v_proj", form=JOINED)
-    return [_ordered(part, order) for part in found]
+            block, published = f"{native}.{first_block(encoder) + number}.", f"{side}.layers.{number}.encoder_attn"
+            mappings += layer(f"{block}norm_cross_attention", f"{published}_layer_norm")
+            mappings += layer(f"{block}cross_attention.project_in", f"{published}.q_proj")
+            mappings += layer(f"{block}cross_attention.project_out", f"{published}.out_proj")
+            mappings += layer(
+                f"{block}cross_attention.project_memory", f"{published}.k_proj", f"{published}.v_proj",
+                conversion=JOINED,
+            )  # fmt: skip
+    return [_reorder(mapping, order) for mapping in mappings]
 
 
-def _order(recipe: Any) -> Tensor:
+def _feature_order(recipe: Any) -> Tensor:
+    """Return the published index of each native feature.
+
+    Published position vectors have all sines before all cosines, and native position vectors (sine, cosine) pairs.
+    """
     return torch.arange(recipe.tokens.d_embedding).view(2, -1).t().flatten()
 
 
-READ = ("project_in", "project_memory", "feedforward.0")
-"""The layers that read the features of a position; the others write them."""
+INPUT_REORDERED = ("project_in", "project_memory", "feedforward.0")
+"""The layers whose inputs are reordered. In all other layers, the outputs are reordered."""
 
 
-def _ordered(part: Part, order: Tensor) -> Part:
-    """The part with the features of positions in this order."""
-    name, _, kind = part.ours.rpartition(".")
-    if not name.endswith(READ):
-        return part._replace(form=Form(lambda theirs: part.form.read(theirs)[order]))
-    return part._replace(form=Form(lambda theirs: part.form.read(theirs)[:, order])) if kind == "weight" else part
+def _reorder(mapping: ParameterMapping, order: Tensor) -> ParameterMapping:
+    name, _, kind = mapping.native.rpartition(".")
+    read = mapping.conversion.read
+    if not name.endswith(INPUT_REORDERED):
+        return mapping._replace(conversion=Conversion(lambda published: read(published)[order]))
+    if kind == "bias":
+        return mapping
+    return mapping._replace(conversion=Conversion(lambda published: read(published)[:, order]))
 
 
 MARIAN = Family(
-    prefix="model.",
-    is_masked=False,
-    tables=tables,
-    layout=layout,
-    unused=("embed_positions.weight", "coder.embed_tokens.weight"),
-    tied="lm_head.weight",
-)
+    prefix="model.", is_masked=False, recipe_tables=recipe_tables, layout=layout,
+    unused=("embed_positions.weight", "coder.embed_tokens.weight"), tied="lm_head.weight",
+)  # fmt: skip
 
 
 def import_marian(directory: Path, config: Configuration) -> Imported:
-    """A directory with config.json, weights, *.spm and vocab.json. Raises DataError for missing or unknown parts."""
+    """Read a directory with config.json, weights, *.spm and vocab.json.
+
+    Raises DataError for missing or unsupported content.
+    """
     files = weight_files(directory, "AutoModelForSeq2SeqLM")
-    more = directory / "generation_config.json"
-    config = Configuration(config.content | (read_json_object(more) if more.exists() else {}), config.path)
-    ids, symbols = _numbered(directory / "vocab.json", config)
-    source, target = (_tokenizer(directory / f"{side}.spm", symbols) for side in ("source", "target"))
-    tensors = MARIAN.plain(read_weights(files))
+    generation = directory / "generation_config.json"
+    config = Configuration(config.content | (read_json_object(generation) if generation.exists() else {}), config.path)
+    ids, symbols = _read_vocabulary(directory / "vocab.json", config)
+    source, target = (_read_tokenizer(directory / f"{side}.spm", symbols) for side in ("source", "target"))
+    tensors = MARIAN.rename_tensors(read_weights(files))
     kind = {"kind": "published"}
-    document = {"task": "sequence-to-sequence", "tokenizer": kind, "target_tokenizer": kind}
-    recipe = recipe_of(document | MARIAN.tables(config, tensors.keys()), directory)
-    vectors = Form(lambda theirs: _rows(theirs[0], ids, 0.0)[:, _order(recipe)])
-    biases = Form(lambda theirs: _rows(theirs[0].flatten(), ids, NEVER))
-    tokens = [Part("source.weight", ("shared.weight",), vectors), Part("head.bias", ("final_logits_bias",), biases)]
+    document = {"task": TASK, "tokenizer": kind, "target_tokenizer": kind}
+    recipe = recipe_of(document | MARIAN.recipe_tables(config, tensors.keys()), directory)
+    vectors = Conversion(lambda published: _select_rows(published[0], ids, 0.0)[:, _feature_order(recipe)])
+    biases = Conversion(lambda published: _select_rows(published[0].flatten(), ids, IMPOSSIBLE_BIAS))
+    tokens = [
+        ParameterMapping("source.weight", ("shared.weight",), vectors),
+        ParameterMapping("head.bias", ("final_logits_bias",), biases),
+    ]
     layout = [*tokens, *MARIAN.layout(recipe)]
-    ours = to_ours(layout, tensors, files[0])
-    check_finite(ours, files[0])
-    size, read = source.vocabulary_size, PairLayout(ALIGNED)
-    keys = {"source_size": size, "target_size": size, "layout": read.to_json(), "ratio": RATIO}
+    parameters = import_parameters(layout, tensors, files[0])
+    check_finite(parameters, files[0])
+    size = source.vocabulary_size
+    keys = {
+        "source_size": size, "target_size": size, "layout": PairLayout(ALIGNED).to_json(), "ratio": MAX_LENGTH_RATIO,
+    }  # fmt: skip
     parts = EncoderDecoderParts(PairCoder(source, target))
-    return Imported(directory, tuple(files), "marian", recipe, parts, keys, ours, MARIAN.left_out(tensors, layout))
+    notes = MARIAN.note_unused(tensors, layout)
+    return Imported(directory, tuple(files), "marian", recipe, parts, keys, parameters, notes)
 
 
-def _numbered(path: Path, config: Configuration) -> tuple[list[int], list[str]]:
-    """Their ids in our order, the begin and the end behind those of text; and the symbols of text."""
+def _read_vocabulary(path: Path, config: Configuration) -> tuple[list[int], list[str]]:
+    """Return the published ids in the order of native ids (text tokens, begin, end), and the text tokens."""
     ids = read_json_object(path)
     if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
-        raise DataError("expected the ids from 0 on, each once", path)
+        raise DataError("expected consecutive ids from 0", path)
     if missing := next((symbol for symbol in (END, PADDING) if symbol not in ids), None):
         raise DataError(f"the vocabulary has no {missing}", path)
     config.expect("decoder_start_token_id", ids[PADDING])
@@ -159,33 +167,32 @@ def _numbered(path: Path, config: Configuration) -> tuple[list[int], list[str]]:
     return [ids[symbol] for symbol in (*symbols, PADDING, END)], symbols
 
 
-def _rows(theirs: Tensor, ids: list[int], new: float) -> Tensor:
-    """These rows, and `new` numbers for our signs that they have not. Raises IndexError for more or fewer rows."""
-    if len(theirs) != len(ids):
+def _select_rows(published: Tensor, ids: list[int], fill_value: float) -> Tensor:
+    """Return the rows of the ids, and rows with the fill value for the special tokens that Marian does not have."""
+    if len(published) != len(ids):
         raise IndexError
-    return torch.cat([theirs[ids], theirs.new_full((len(SPECIAL) - 2, *theirs.shape[1:]), new)])
+    return torch.cat([published[ids], published.new_full((len(SPECIAL) - 2, *published.shape[1:]), fill_value)])
 
 
-def _tokenizer(path: Path, symbols: list[str]) -> TokenizerWithSpecials:
-    """The pieces of a file of SentencePiece, with the ids of these symbols. Raises DataError."""
+def _read_tokenizer(path: Path, symbols: list[str]) -> TokenizerWithSpecials:
     try:
-        return TokenizerWithSpecials(NumberedTokenizer(library_tokenizer(_pipeline(read_file(path))), symbols))
+        return TokenizerWithSpecials(NumberedTokenizer(library_tokenizer(_convert_model(read_file(path))), symbols))
     except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
-        said = error if isinstance(error, ValueError) else "not a whole file of SentencePiece"
-        raise DataError(f"no tokenizer that can be used: {said}", path) from None
+        reason = error if isinstance(error, ValueError) else "truncated or damaged"
+        raise DataError(f"unsupported tokenizer: {reason}", path) from None
 
 
-def _pipeline(model: bytes) -> dict[str, Any]:
-    """The `tokenizer.json` that cuts a text like this model of SentencePiece. Raises ValueError and others."""
-    fields = _fields(model)
-    training, (normalization,) = _fields(fields.get(2, [b""])[0]), map(_fields, fields[3])
+def _convert_model(model: bytes) -> dict[str, Any]:
+    """Return the `tokenizer.json` equivalent to a SentencePiece model. Raises ValueError for an unsupported model."""
+    fields = _parse_message(model)
+    training, (normalization,) = _parse_message(fields.get(2, [b""])[0]), map(_parse_message, fields[3])
     if training.get(3, [NORMAL]) != [1] or any(normalization.get(field, [1]) != [1] for field in (3, 4, 5)):
-        raise ValueError("expected unigrams, a blank before a text, and no blanks around it")
+        raise ValueError("expected a unigram model that adds a dummy prefix and removes extra whitespace")
     pieces: list[list[Any]] = []
-    for piece in map(_fields, fields[1]):
+    for piece in map(_parse_message, fields[1]):
         ((kind,), (score,)) = piece.get(3, [NORMAL]), struct.unpack("<f", piece.get(2, [bytes(4)])[0])
         if kind not in (NORMAL, UNKNOWN, CONTROL, UNUSED):
-            raise ValueError("pieces of bytes, or that a user defined, are not supported")
+            raise ValueError("byte pieces and user-defined pieces are unsupported")
         if kind == NORMAL:
             pieces.append([piece[1][0].decode(), score])
     blanks = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
@@ -200,33 +207,33 @@ def _pipeline(model: bytes) -> dict[str, Any]:
         "normalizer": {"type": "Sequence", "normalizers": normalizers}, "pre_tokenizer": blanks, "decoder": blanks,
         "model": {
             "type": "Unigram", "unk_id": 0, "byte_fallback": False,
-            "vocab": [[NOT_THERE, min(score for _, score in pieces)], *pieces],
+            "vocab": [[UNKNOWN_SPELLING, min(score for _, score in pieces)], *pieces],
         },
     }  # fmt: skip
 
 
-def _fields(message: bytes) -> Message:
-    """The fields of a protocol-buffer message. Raises ValueError if it is damaged, IndexError if it is cut off."""
-    found: Message = {}
-    place = 0
+def _parse_message(message: bytes) -> Message:
+    """Parse a protocol-buffer message. Raises ValueError for a damaged, IndexError for a truncated message."""
+    fields: Message = {}
+    position = 0
 
-    def whole() -> int:
-        nonlocal place
+    def read_varint() -> int:
+        nonlocal position
         value, shift = 0, 0
         while True:
-            byte, place = message[place], place + 1
+            byte, position = message[position], position + 1
             value, shift = value | (byte & 127) << shift, shift + 7
             if byte < 128 or shift > 63:
                 return value
 
-    while place < len(message):
-        field, kind = divmod(whole(), 8)
-        if kind not in (0, 1, 2, 5):
-            raise ValueError("not a file of SentencePiece")
-        value: Any = whole() if kind in (0, 2) else {1: 8, 5: 4}[kind]
-        if kind:
-            place, value = place + value, message[place : place + value]
-            if place > len(message):
-                raise IndexError("cut off")
-        found.setdefault(field, []).append(value)
-    return found
+    while position < len(message):
+        field, wire_type = divmod(read_varint(), 8)
+        if wire_type not in (0, 1, 2, 5):
+            raise ValueError("not a SentencePiece model")
+        value: Any = read_varint() if wire_type in (0, 2) else {1: 8, 5: 4}[wire_type]
+        if wire_type:  # not a varint: `value` is the number of bytes
+            position, value = position + value, message[position : position + value]
+            if position > len(message):
+                raise IndexError("truncated")
+        fields.setdefault(field, []).append(value)
+    return fields

@@ -1,11 +1,13 @@
-"""Translators at work: files of translation memories and translators, glossaries, markup."""
+"""Localization: translation memories (TMX), XLIFF and PO files, glossaries, and markup in translations."""
 
 from pathlib import Path
 
 from ensue.extension import Extension, PipelineMethod
 
-GLOSSARY = "Lines of SOURCE, tab, TARGET: where a text has SOURCE, its output has TARGET; with !TARGET: has not."
-MARKUP = "Of a translator: tags and placeholders come out where they belong."
+GLOSSARY_HELP = (
+    "Lines of SOURCE, tab, TARGET: a source with SOURCE has an output with TARGET; with !TARGET: without TARGET."
+)
+MARKUP_HELP = "Copy tags and placeholders of the source into the output, by alignment."
 
 EXTENSION = Extension(
     name="localization",
@@ -17,12 +19,12 @@ EXTENSION = Extension(
     methods={
         "with_glossary": PipelineMethod(
             "ensue.extensions.localization.glossary:with_glossary", "ensue.tasks.sequence_to_sequence.writer:Writer",
-            "predict", {"glossary": (Path, GLOSSARY)},
+            "predict", {"glossary": (Path, GLOSSARY_HELP)},
         ),
         "with_markup": PipelineMethod(
             "ensue.extensions.localization.markup:with_markup",
             "ensue.tasks.sequence_to_sequence.pipeline:SequencePipeline",
-            "predict", {"keep_markup": (bool, MARKUP)},
+            "predict", {"keep_markup": (bool, MARKUP_HELP)},
         ),
     },
 )  # fmt: skip

@@ -1,8 +1,5 @@
-"""Models over HTTP."""
+"""The command `serve`, which serves trained models over an HTTP API."""
 
 from ensue.extension import Extension
 
-EXTENSION = Extension(
-    name="serving",
-    commands={"serve": "ensue.extensions.serving.command:serve"},
-)
+EXTENSION = Extension(name="serving", commands={"serve": "ensue.extensions.serving.command:serve"})

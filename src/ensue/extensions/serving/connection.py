@@ -1,10 +1,8 @@
-"""An HTTP connection: one request at a time, read with h11 in phases whose bytes are counted.
+"""An HTTP/1.1 connection that handles one request at a time and bounds the bytes of each phase. The parser is h11.
 
-The head of a request is parsed when it comes, its body while the application awaits it, and nothing while an answer is
-made. Bytes that are not parsed yet wait; above `BLOCK` of them the socket is not read.
+The head of a request is parsed on arrival, and its body while the application awaits the body. Other bytes are
+buffered, and reading from the socket is paused above `BLOCK_BYTES`.
 """
-
-from __future__ import annotations
 
 import asyncio
 import re
@@ -20,51 +18,51 @@ from urllib.parse import unquote
 import h11
 from starlette.types import ASGIApp, Message
 
-from ensue.extensions.serving.limits import BLOCK, Limits
+from ensue.extensions.serving.limits import BLOCK_BYTES, Limits
 from ensue.extensions.serving.refusal import Refusal
-from ensue.extensions.serving.transport import CONNECTION, as_bytes
+from ensue.extensions.serving.transport import CONNECTION, json_bytes
 
-AT_ONCE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
-"""For a socket: closing drops what was not sent. The numbers of Windows are shorter."""
+RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+"""The value of SO_LINGER for which closing a socket drops unsent data. Its integers are shorter on Windows."""
 BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
 )
 ORIGIN = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
-"""The beginning of a target that is a complete URL."""
-PARSED_BYTES, MAX_CHUNKS = 1 << 12, 64
-"""The bytes that h11 gets at a time, and the chunks of a body that are parsed before other connections have a turn."""
+"""The scheme and authority of a request target in absolute form."""
+PARSE_BYTES, MAX_CHUNKS, MAX_FIELDS = 1 << 12, 64, 1_000
+"""The number of bytes passed to h11 at a time, and the maximum numbers of chunks and header fields in a callback."""
 
 
 class Connection(asyncio.Protocol):
-    """The connection of a client to the ASGI application `app`; it is in `connections` while it is open."""
+    """The connection of a client to the ASGI application `app`; a member of `connections` while it is open."""
 
     transport: asyncio.Transport
 
-    def __init__(self, app: ASGIApp, limits: Limits, connections: MutableSet[Connection]) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, connections: "MutableSet[Connection]") -> None:
         self.app, self.limits, self.connections = app, limits, connections
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.header_bytes)
         self._unread = bytearray()
         self._overhead = self._body_bytes = 0
-        """The bytes of the phase that are no body: of the head, or of chunk sizes, chunk extensions and trailers."""
+        """The bytes of this phase outside the body (head, chunk sizes, extensions, trailers) and inside the body."""
         self._task: asyncio.Task[None] | None = None
-        """The request that is being answered."""
+        """The request in progress."""
         self._arrived, self._writable = asyncio.Event(), asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._head = b""
         self._is_read = self._is_paused = self._is_closing = self._is_last = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request, unless there are too many connections."""
+        """Wait for a request, or close the connection if there are too many connections."""
         self.transport = transport
         self.connections.add(self)
-        transport.set_write_buffer_limits(BLOCK)
+        transport.set_write_buffer_limits(BLOCK_BYTES)
         self._writable.set()
         if len(self.connections) > self.limits.connections:
             transport.close()
         self._call_later(self.limits.headers_seconds, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request that its client has left."""
+        """Notify the request in progress that its client has disconnected."""
         self.connections.discard(self)
         self._call_later()
         self._is_closing = True
@@ -72,7 +70,7 @@ class Connection(asyncio.Protocol):
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        """Parse a head, or keep bytes for the application to read; drop them after the last answer."""
+        """Parse a head, or buffer bytes for the application. Bytes after the last response are dropped."""
         if self._is_closing:
             return
         self._unread += data
@@ -82,15 +80,13 @@ class Connection(asyncio.Protocol):
         self._pause()
 
     def pause_writing(self) -> None:
-        """Let `send` wait."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let `send` go on."""
         self._writable.set()
 
     async def receive(self) -> Message:
-        """Return the next bytes of the body as ASGI has them, and after the body the end of the connection."""
+        """Return the next bytes of the body as an ASGI message, or the disconnect message after the body."""
         if self._http.they_are_waiting_for_100_continue and not self._is_closing:
             self.transport.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
         while not self._is_closing:
@@ -98,8 +94,7 @@ class Connection(asyncio.Protocol):
             body = self._read_body()
             if body or (self._has_body and not self._is_read):
                 self._is_read = self._has_body
-                # Other connections have a turn, and nothing is computed for a client that has left by then.
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # give other connections a turn, and notice a disconnect
                 if self.transport.is_closing():
                     break
                 return {"type": "http.request", "body": body, "more_body": not self._is_read}
@@ -107,7 +102,7 @@ class Connection(asyncio.Protocol):
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """Write an ASGI message, and return when the client reads."""
+        """Write an ASGI message, and return when the write buffer has room."""
         if self._is_closing:
             return
         if message["type"] == "http.response.start":
@@ -122,20 +117,20 @@ class Connection(asyncio.Protocol):
         self.transport.write(head)
         await self._writable.wait()
 
-    async def sent(self) -> None:
-        """Return when this system has taken in all that was written."""
+    async def flush(self) -> None:
+        """Return when the operating system has accepted all written bytes."""
         if not self._is_closing and self.transport.get_write_buffer_size():
             self.transport.set_write_buffer_limits(0)
             await self._writable.wait()
-            self.transport.set_write_buffer_limits(BLOCK)
+            self.transport.set_write_buffer_limits(BLOCK_BYTES)
 
     def abort(self) -> None:
-        """End the connection at once; what was not sent is dropped, by the system too."""
-        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        """Reset the connection. Unsent data is dropped, including data in the buffers of the operating system."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self.transport.abort()
 
     def shut_down(self) -> None:
-        """Close the connection after the present answer."""
+        """Close the connection after the current response."""
         self._is_last = True
         if self._task is None:
             self.transport.close()
@@ -145,27 +140,27 @@ class Connection(asyncio.Protocol):
         return self._http.their_state is not h11.SEND_BODY
 
     def _next_event(self) -> Any:
-        """Return the next event of h11, NEED_DATA if its bytes have not come. Raises RemoteProtocolError."""
         while True:
             event = self._http.next_event()
             if isinstance(event, h11.Data):
                 self._body_bytes += len(event.data)
                 self._overhead -= len(event.data)
                 return event
-            ahead = 0 if event is h11.NEED_DATA else len(self._http.trailing_data[0])
-            if self._overhead - ahead > self.limits.header_bytes + self._body_bytes // 8:
-                raise h11.RemoteProtocolError("too many bytes of headers, chunk sizes, chunk extensions or trailers")
+            num_unparsed = 0 if event is h11.NEED_DATA else len(self._http.trailing_data[0])
+            num_fields = self._http.trailing_data[0].count(b"\n") if event is h11.NEED_DATA else 0
+            max_overhead = self.limits.header_bytes + self._body_bytes // 8
+            if num_fields > MAX_FIELDS or self._overhead - num_unparsed > max_overhead:
+                raise h11.RemoteProtocolError("too large headers, chunk sizes, chunk extensions or trailers")
             if event is not h11.NEED_DATA:
-                self._overhead, self._body_bytes = ahead, 0
+                self._overhead, self._body_bytes = num_unparsed, 0
             if event is not h11.NEED_DATA or not self._unread:
                 return event
-            piece = bytes(self._unread[:PARSED_BYTES])
-            del self._unread[:PARSED_BYTES]
-            self._http.receive_data(piece)
-            self._overhead += len(piece)
+            data = bytes(self._unread[:PARSE_BYTES])
+            del self._unread[:PARSE_BYTES]
+            self._http.receive_data(data)
+            self._overhead += len(data)
 
     def _read_head(self) -> None:
-        """Start the next request if its head is complete."""
         try:
             event = self._next_event()
         except h11.RemoteProtocolError:
@@ -189,21 +184,20 @@ class Connection(asyncio.Protocol):
         }  # fmt: skip
 
     def _read_body(self) -> bytes:
-        """Return the chunks that have come, some of them if there are many; close the connection if they are none."""
-        parts = list[bytes]()
+        """Return the arrived bytes of the body, of at most MAX_CHUNKS chunks. A malformed body is refused."""
+        chunks = list[bytes]()
         try:
-            while not self._has_body and len(parts) < MAX_CHUNKS:
+            while not self._has_body and len(chunks) < MAX_CHUNKS:
                 event = self._next_event()
                 if not isinstance(event, h11.Data):
                     break
-                parts.append(event.data)
+                chunks.append(event.data)
         except h11.RemoteProtocolError:
             self._refuse()
         self._pause()
-        return b"".join(parts)
+        return b"".join(chunks)
 
     def _response(self, message: Message) -> bytes:
-        """The head of an answer. A body that has not come by then is not waited for: the connection will be closed."""
         self._read_body()
         if self._is_closing:
             return b""
@@ -215,7 +209,6 @@ class Connection(asyncio.Protocol):
         return self._http.send(h11.Response(status_code=status, headers=headers, reason=reason)) or b""
 
     def _end_request(self, task: asyncio.Task[None]) -> None:
-        """Go on with the next request, or close the connection."""
         self._task = None
         if self._is_closing:
             return
@@ -230,31 +223,33 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _refuse(self) -> None:
-        """Answer what is no HTTP, or too long, unless an answer has begun, and close the connection."""
+        """Respond with status 400 to malformed or oversized HTTP, unless a response has begun, and close."""
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.abort()
             return
-        body = as_bytes(Refusal(400, "this is no HTTP request", code="invalid_http").body())
+        body = json_bytes(Refusal(400, "malformed HTTP request", code="invalid_http").body())
         self.transport.write(BAD_REQUEST % len(body) + body)
         self._close()
 
     def _close(self) -> None:
-        """Close the connection; the client has a moment to read the answer, while what it sends is dropped."""
+        """Close the connection after `linger_seconds`, in which the client can read. Further bytes are dropped."""
         self._is_closing = True
         self._unread.clear()
         self._arrived.set()
         self._pause()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-            self._call_later(self.limits.farewell_seconds, self.transport.abort)
+            self._call_later(self.limits.linger_seconds, self.transport.abort)
         else:
             self.transport.close()
 
     def _pause(self) -> None:
-        """Read the socket while few bytes wait. A socket that is not read does not tell that its client has left, so
-        a request during which it stays so for `farewell_seconds` is aborted.
+        """Pause reading while many bytes are buffered, or resume it.
+
+        While reading is paused, a disconnect is not noticed, so a request is aborted after a pause of
+        `linger_seconds`.
         """
-        is_paused = len(self._unread) > BLOCK
+        is_paused = len(self._unread) > BLOCK_BYTES
         if self.transport.is_closing() or is_paused == self._is_paused:
             return
         self._is_paused = is_paused
@@ -266,10 +261,9 @@ class Connection(asyncio.Protocol):
             self._watch_pause()
 
     def _watch_pause(self) -> None:
-        self._call_later(self.limits.farewell_seconds, self.abort if self._is_paused else None)
+        self._call_later(self.limits.linger_seconds, self.abort if self._is_paused else None)
 
     def _call_later(self, seconds: float = 0.0, end: Callable[[], None] | None = None) -> None:
-        """Replace the only timer of the connection: by none without `end`."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if end is None else asyncio.get_running_loop().call_later(seconds, end)

@@ -1,13 +1,12 @@
-"""The loop that writes: it reads prompts in pieces, and steps all live rows of a model together.
+"""The generation loop, which reads prompts in chunks, and steps all live rows of a model as one batch.
 
-A request enters when its prompt is read and there is room, and leaves with its last token, or when its client has left.
-While others wait, a request of many rows has no more than its share of the room.
-What a row gets does not depend on the others: a prompt is read alone, in pieces that begin at multiples of `PIECE`, and
-`Lanes` steps each row as if it were alone. A row whose context is full leaves, is read again from the last half of its
-context, and enters again, as `Reader` has it.
+A row enters the batch after its prompt is read, if the batch has room. It leaves the batch with its last token, or when
+its client disconnects. While requests wait, a request with many rows gets only its share of the batch.
+
+The output of a row does not depend on other rows. Its prompt is read alone, in chunks that begin at multiples of
+`CHUNK_TOKENS`, and `Lanes` steps each row as if it were alone. A row with a full context leaves the batch, and enters
+again after the last half of its context is read as a new prompt, as in `Reader`.
 """
-
-from __future__ import annotations
 
 import time
 from collections import Counter, deque
@@ -21,137 +20,134 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.decode.lanes import Lanes
 from ensue.engine import CachedWeights
+from ensue.extensions.serving.generation import Generation, Prompt
+from ensue.extensions.serving.lanes import Lanes
 from ensue.extensions.serving.metrics import Metrics
-from ensue.extensions.serving.row import Chooser, Logprob, Row, SessionState, logprobs_of
-from ensue.extensions.serving.writing import Prompt, Writing
+from ensue.extensions.serving.row import Row, RowSampler, SessionState, TokenLogprob, token_logprobs
 from ensue.models.modules import device_of, evaluating
 from ensue.types import State
 
-PIECE = 256
-"""The tokens of prompts that are read between two steps of the live rows."""
+CHUNK_TOKENS = 256
+"""The number of tokens of prompts that are read between two steps of the live rows."""
 
 
-class Loop:
-    """A thread that steps `model`. `submit` may be called from any thread."""
+class GenerationLoop:
+    """A thread that generates with a model. `submit` and `wake` may be called from any thread."""
 
     def __init__(
         self, model: Any, *, rows: int, weights: CachedWeights, metrics: Metrics, name: str,
         report: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
-        self.model, self.most, self.weights = model, rows, weights
+        self.model, self.max_rows, self.weights = model, rows, weights
         self.metrics, self.name, self.report = metrics, name, report
         metrics.rows.labels(name).set(0)
         self.context: int | None = getattr(model, "context", None)
         self.reads_alone = getattr(model, "reads_alone", False)
-        self._new: deque[Writing] = deque()
-        self._reading: deque[Writing] = deque()
-        """Requests with prompts to read, and with rows that wait for room; each takes its turn."""
-        self._waiting: deque[Writing] = deque()
-        self._live: list[tuple[Row, Writing]] = []
-        self._owed = 0.0
-        """The seconds of steps before a piece of a long prompt is read again."""
-        self._lanes, self._chooser = Lanes(model), Chooser([], device_of(model))
+        self._submitted: deque[Generation] = deque()
+        self._reading: deque[Generation] = deque()
+        """The requests with unread prompts, in round-robin order."""
+        self._waiting: deque[Generation] = deque()
+        """The requests with rows that wait for room, in round-robin order."""
+        self._live: list[tuple[Row, Generation]] = []
+        self._pause_seconds = 0.0
+        """The time that live rows are stepped until the next chunk of a long prompt is read."""
+        self._lanes, self._sampler = Lanes(model), RowSampler([], device_of(model))
         self._awake, self._has_ended = Condition(), False
         self._thread = Thread(target=self._run, name=f"loop of {name}", daemon=True)
         self._thread.start()
 
-    def submit(self, writing: Writing) -> None:
-        """Begins to answer a writing."""
-        with self._awake:
-            self._new.append(writing)
-            self._awake.notify()
+    def submit(self, generation: Generation) -> None:
+        self._submitted.append(generation)
+        self.wake()
 
     def wake(self) -> None:
-        """Looks again, since a client has left."""
+        """Wake the thread after a change, such as a client that has disconnected."""
         with self._awake:
             self._awake.notify()
 
     def close(self) -> None:
-        """Ends the thread after the present step."""
-        with self._awake:
-            self._has_ended = True
-            self._awake.notify()
+        self._has_ended = True
+        self.wake()
         self._thread.join()
 
     @property
     def num_live(self) -> int:
-        """The rows that are stepped together."""
         return len(self._live)
 
     @property
     def waiting(self) -> int:
-        """The prompts that are not read yet, and the rows for which there is no room."""
-        new = sum(len(writing.unread) for writing in (*list(self._new), *list(self._reading)))
-        return new + self._num_ready
+        """The number of unread prompts and of rows that wait for room."""
+        num_unread = sum(len(generation.unread) for generation in (*list(self._submitted), *list(self._reading)))
+        return num_unread + self._num_ready
 
     @property
     def _num_ready(self) -> int:
-        return sum(len(writing.ready) for writing in list(self._waiting))
+        return sum(len(generation.ready) for generation in list(self._waiting))
 
     @torch.inference_mode()
     def _run(self) -> None:
         with evaluating(self.model), self.weights.used():
             while True:
                 with self._awake:
-                    while not (self._has_ended or self._new or self._reading or self._waiting or self._live):
+                    while not (self._has_ended or self._submitted or self._reading or self._waiting or self._live):
                         self._awake.wait()
                     if self._has_ended:
                         return
                 try:
-                    self._turn()
-                except Exception as error:  # no request may end the loop for all others
+                    self._iterate()
+                except Exception as error:  # an error in a request must not end the loop
                     self.report(error)
-                    self._fail(error)
+                    self._fail_all(error)
 
-    def _turn(self) -> None:
-        """Reads some of the prompts, and steps the live rows once."""
-        while self._new:
-            self._reading.append(self._new.popleft())
-        self._read_some()
-        self._change()
+    def _iterate(self) -> None:
+        while self._submitted:
+            self._reading.append(self._submitted.popleft())
+        self._read_prompts()
+        self._update_rows()
         if self._live:
             self._step()
 
-    def _read_some(self) -> None:
-        """Reads prompts, those of one piece at once. A longer one takes a quarter of the time if rows are live."""
-        left, full = PIECE, []
-        while self._reading and left > 0:
-            writing = self._reading.popleft()
-            if writing.is_over:
+    def _read_prompts(self) -> None:
+        """Read prompts of up to one chunk at once, and longer prompts for a quarter of the time while rows are live."""
+        remaining, postponed = CHUNK_TOKENS, []
+        while self._reading and remaining > 0:
+            generation = self._reading.popleft()
+            if generation.is_over:
                 continue
-            prompt = writing.unread[0]
-            is_long = len(prompt.ids) > PIECE
-            if not self._may_read(writing) or (is_long and self._live and self._owed > 0):
-                full.append(writing)
+            prompt = generation.unread[0]
+            is_long = len(prompt.ids) > CHUNK_TOKENS
+            if not self._has_room_for(generation) or (is_long and self._live and self._pause_seconds > 0):
+                postponed.append(generation)
                 continue
             start = time.perf_counter()
             try:
-                left -= self._read_piece(prompt)
+                remaining -= self._read_chunk(prompt)
                 if prompt.is_read:
-                    writing.unread.popleft()
-                    self._begin(prompt)
+                    generation.unread.popleft()
+                    self._queue_rows(prompt)
             except Exception as error:
-                self._end(writing, error)
+                self._fail_request(generation, error)
                 continue
             if is_long:
-                self._owed = 3 * (time.perf_counter() - start)
-            if writing.unread:
-                self._reading.append(writing)  # others come first, so that a long one does not hold them up
-        self._reading.extend(full)
+                self._pause_seconds = 3 * (time.perf_counter() - start)
+            if generation.unread:
+                self._reading.append(generation)  # to the end of the queue: a long prompt must not delay other requests
+        self._reading.extend(postponed)
 
-    def _may_read(self, writing: Writing) -> bool:
-        """Whether there will be room for a row: of any writing, or at least for one of each."""
-        has_none = not writing.ready and all(one is not writing for _, one in self._live)
-        if has_none and self.reads_alone and not writing.unread[0].read:  # a row may hold a copy of all weights
-            begun = sum(one.unread[0].read > 0 for one in self._reading)
-            return begun + len({*self._waiting, *(one for _, one in self._live)}) < self.most
-        return has_none or len(self._live) + self._num_ready < self.most
+    def _has_room_for(self, generation: Generation) -> bool:
+        """Return whether the batch will have room for another row. A request without a row may always prepare one row.
 
-    def _read_piece(self, prompt: Prompt) -> int:
-        """Reads the next piece and returns the number of its tokens."""
-        ids = prompt.next_piece(PIECE)
+        Models whose rows may have copies of all weights (`reads_alone`) have at most `max_rows` requests in progress.
+        """
+        has_no_row = not generation.ready and all(live is not generation for _, live in self._live)
+        if has_no_row and self.reads_alone and not generation.unread[0].read:
+            num_started = sum(other.unread[0].read > 0 for other in self._reading)
+            return num_started + len({*self._waiting, *(live for _, live in self._live)}) < self.max_rows
+        return has_no_row or len(self._live) + self._num_ready < self.max_rows
+
+    def _read_chunk(self, prompt: Prompt) -> int:
+        ids = prompt.next_chunk(CHUNK_TOKENS)
         if not len(ids):
             return 1
         rows = torch.from_numpy(ids)[None].to(device_of(self.model))
@@ -160,85 +156,86 @@ class Loop:
         else:
             logits, prompt.state = self.model(rows, prompt.state)
             targets = prompt.ids[prompt.read - len(ids) + 1 : prompt.read + 1].tolist()
-            prompt.logprobs += logprobs_of(logits[0], targets, prompt.num_top)
+            prompt.logprobs += token_logprobs(logits[0], targets, prompt.num_top)
         self.metrics.prompt_tokens.labels(self.name).inc(len(ids))
         return len(ids)
 
-    def _begin(self, prompt: Prompt) -> None:
-        """The rows of a prompt that is read wait for room."""
+    def _queue_rows(self, prompt: Prompt) -> None:
         state = self.model.init_state(1) if prompt.state is None else prompt.state
         if self.reads_alone:
             state = self.model.settled(state, torch.from_numpy(prompt.ids[-1:]).to(device_of(self.model)))
         for row in prompt.rows:
             row.last, row.ids = int(prompt.ids[-1]), prompt.ids if self.context is not None else prompt.ids[-1:]
-            if row.left > 0:
-                self._wait(prompt.writing, row, state)
+            if row.remaining > 0:
+                self._queue_row(prompt.generation, row, state)
             else:
                 row.end("", "length")
-                self._finish(row, prompt.writing, lambda: state)
+                self._finish(row, prompt.generation, lambda: state)
 
-    def _wait(self, writing: Writing, row: Row, state: State) -> None:
-        if not writing.ready:
-            self._waiting.append(writing)
-        writing.ready.append((row, state))
+    def _queue_row(self, generation: Generation, row: Row, state: State) -> None:
+        if not generation.ready:
+            self._waiting.append(generation)
+        generation.ready.append((row, state))
 
-    def _change(self) -> None:
-        """Rows leave that have ended, are full or are not wanted any more; others enter."""
+    def _update_rows(self) -> None:
+        """Remove rows that have finished from the batch, and add waiting rows."""
         staying: list[int] = []
-        for place, (row, writing) in enumerate(self._live):
-            if row.finish is not None or writing.is_over:
+        for lane, (row, generation) in enumerate(self._live):
+            if row.finish is not None or generation.is_over:
                 continue
             if self.context is not None and len(row.ids) > self.context:
-                self._read_again(row, writing)
+                generation.unread.appendleft(Prompt(generation, row.ids[-max(1, self.context // 2) :], [row]))
+                if generation not in self._reading:
+                    self._reading.appendleft(generation)
             else:
-                staying.append(place)
-        entering = self._entering(staying) if self._waiting else []
+                staying.append(lane)
+        entering = self._admit_rows(staying) if self._waiting else []
         if len(staying) < len(self._live) or entering:
-            self._live = [self._live[place] for place in staying] + [(row, writing) for row, writing, _ in entering]
+            self._live = [self._live[lane] for lane in staying] + [(row, generation) for row, generation, _ in entering]
             self._lanes.change(staying, [state for _, _, state in entering])
-            self._chooser = Chooser([row for row, _ in self._live], device_of(self.model))
+            self._sampler = RowSampler([row for row, _ in self._live], device_of(self.model))
             self.metrics.rows.labels(self.name).set(len(self._live))
 
-    def _entering(self, staying: list[int]) -> list[tuple[Row, Writing, State]]:
-        """The rows that enter, each writing in its turn. While others wait, none has more than its share, and while
-        others write, the long ones have no more than an eighth: their rows beyond leave `staying`, and wait with their
-        states.
-        """
-        self._waiting = deque(writing for writing in self._waiting if not writing.is_over)
-        counts = Counter(self._live[place][1] for place in staying)
-        writings = {*counts, *self._waiting}
-        bounded = {writing for writing in writings if writing.is_long}
-        bounded = bounded if len(bounded) < len(writings) else set()
-        share = dict.fromkeys(writings, max(1, self.most // max(1, len(writings))))
-        share |= dict.fromkeys(bounded, max(1, self.most // 8 // max(1, len(bounded))))
-        wanted = sum(min(len(writing.ready), max(0, share[writing] - counts[writing])) for writing in self._waiting)
-        for place in reversed(staying):
-            row, writing = self._live[place]
-            is_needed = writing in bounded or self.most - len(staying) < wanted
-            if is_needed and counts[writing] > share[writing]:
-                staying.remove(place)
-                counts[writing] -= 1
-                self._wait(writing, row, self._lanes.state_of(place))
-        entering: list[tuple[Row, Writing, State]] = []
-        have_share: deque[Writing] = deque()
-        have_all: list[Writing] = []
-        while len(staying) + len(entering) < self.most and (self._waiting or have_share):
-            writing = (self._waiting or have_share).popleft()
-            if counts[writing] >= share[writing] and (writing in bounded or self._waiting):
-                (have_all if writing in bounded else have_share).append(writing)
-                continue
-            entering.append((writing.ready[0][0], writing, writing.ready.popleft()[1]))
-            counts[writing] += 1
-            if writing.ready:
-                (self._waiting if counts[writing] < share[writing] else have_share).append(writing)
-        self._waiting.extend((*have_share, *have_all))
-        return entering
+    def _admit_rows(self, staying: list[int]) -> list[tuple[Row, Generation, State]]:
+        """Return the rows to add to the batch, in round-robin order of their requests.
 
-    def _read_again(self, row: Row, writing: Writing) -> None:
-        assert self.context is not None
-        writing.unread.appendleft(Prompt(writing, row.ids[-max(1, self.context // 2) :], [row]))
-        if writing not in self._reading:
-            self._reading.appendleft(writing)
+        While requests wait, a request gets at most its share of the batch. Long requests together get an eighth of the
+        batch while others generate. Surplus rows are removed from `staying` and queued.
+        """
+        self._waiting = deque(generation for generation in self._waiting if not generation.is_over)
+        counts = Counter(self._live[lane][1] for lane in staying)
+        generations = {*counts, *self._waiting}
+        long = {generation for generation in generations if generation.is_long}
+        long = long if len(long) < len(generations) else set()
+        share = dict.fromkeys(generations, max(1, self.max_rows // max(1, len(generations))))
+        share |= dict.fromkeys(long, max(1, self.max_rows // 8 // max(1, len(long))))
+        num_needed = sum(
+            min(len(generation.ready), max(0, share[generation] - counts[generation])) for generation in self._waiting
+        )
+        for lane in reversed(staying):
+            row, generation = self._live[lane]
+            is_needed = generation in long or self.max_rows - len(staying) < num_needed
+            if is_needed and counts[generation] > share[generation]:
+                staying.remove(lane)
+                counts[generation] -= 1
+                self._queue_row(generation, row, self._lanes.state_of(lane))
+        entering: list[tuple[Row, Generation, State]] = []
+        served: deque[Generation] = deque()
+        """The requests that have their share, and get more rows only after all waiting requests."""
+        served_long: list[Generation] = []
+        """The long requests that have their share, and get no more rows."""
+        while len(staying) + len(entering) < self.max_rows and (self._waiting or served):
+            generation = (self._waiting or served).popleft()
+            if counts[generation] >= share[generation] and (generation in long or self._waiting):
+                (served_long if generation in long else served).append(generation)
+                continue
+            row, state = generation.ready.popleft()
+            entering.append((row, generation, state))
+            counts[generation] += 1
+            if generation.ready:
+                (self._waiting if counts[generation] < share[generation] else served).append(generation)
+        self._waiting.extend((*served, *served_long))
+        return entering
 
     def _step(self) -> None:
         start = time.perf_counter()
@@ -246,74 +243,71 @@ class Loop:
         if logits is None:
             return
         try:
-            ids, logprobs = self._chooser.next(logits)
-        except Exception:  # of one row; each of the others gets what it would have got
-            ids, logprobs = self._next_of_each(logits)
-        for place, (row, writing) in enumerate(self._live):
-            if writing.is_over:
+            ids, logprobs = self._sampler.next(logits)
+        except Exception:  # the error is in one row, and the other rows continue unchanged
+            ids, logprobs = self._choose_per_row(logits)
+        for lane, (row, generation) in enumerate(self._live):
+            if generation.is_over:
                 continue
-            writing.tokens += 1
-            found = logprobs.get(place)
+            generation.tokens += 1
+            logprob = logprobs.get(lane)
             try:
-                row.take(ids[place]) if found is None else row.take(ids[place], found.log_p, found.top)
+                row.append(ids[lane]) if logprob is None else row.append(ids[lane], logprob.log_p, logprob.top)
                 if self.context is not None:
-                    row.ids = np.append(row.ids, ids[place])
+                    row.ids = np.append(row.ids, ids[lane])
                 if row.finish is not None:
-                    self._finish(row, writing, partial(self._lanes.state_of, place))
+                    self._finish(row, generation, partial(self._lanes.state_of, lane))
                 else:
-                    writing.tell()
+                    generation.notify()
             except Exception as error:
-                self._end(writing, error)
-        took = time.perf_counter() - start
-        self._owed -= took
+                self._fail_request(generation, error)
+        seconds = time.perf_counter() - start
+        self._pause_seconds -= seconds
         self.metrics.tokens.labels(self.name).inc(len(ids))
-        self.metrics.steps.labels(self.name).observe(took)
+        self.metrics.steps.labels(self.name).observe(seconds)
 
     def _logits(self) -> Tensor | None:
-        """Return the next logits; None if the model fails: the requests whose rows fail alone have then ended."""
+        """Return the next logits. If the model fails, end the requests whose rows fail alone, and return None."""
         try:
             return self._lanes.step([row.last for row, _ in self._live])
         except Exception as error:
-            live = self._live
-            for place, (row, writing) in enumerate(live):
-                alone = Lanes(self.model)
+            for lane, (row, generation) in enumerate(self._live):
+                lanes = Lanes(self.model)
                 try:
-                    alone.change([], [self._lanes.state_of(place)])
-                    alone.step([row.last])
-                except Exception as its_error:
-                    self._end(writing, its_error)
-            if not any(writing.is_over for _, writing in live):
+                    lanes.change([], [self._lanes.state_of(lane)])
+                    lanes.step([row.last])
+                except Exception as row_error:
+                    self._fail_request(generation, row_error)
+            if not any(generation.is_over for _, generation in self._live):
                 raise error from None
             return None
 
-    def _next_of_each(self, logits: Tensor) -> tuple[list[int], dict[int, Logprob]]:
-        """Return the tokens of `Chooser.next`, with 0 for rows on which it fails; the requests of these rows end."""
-        ids, logprobs = [0] * len(self._live), dict[int, Logprob]()
-        for place, (row, writing) in enumerate(self._live):
+    def _choose_per_row(self, logits: Tensor) -> tuple[list[int], dict[int, TokenLogprob]]:
+        """Return the result of `RowSampler.next`, computed row by row. Requests of rows that fail are ended."""
+        ids, logprobs = [0] * len(self._live), dict[int, TokenLogprob]()
+        for lane, (row, generation) in enumerate(self._live):
             try:
-                (ids[place],), found = Chooser([row], logits.device).next(logits[place, None])
-                logprobs.update((place, one) for one in found.values())
+                (ids[lane],), row_logprobs = RowSampler([row], logits.device).next(logits[lane, None])
+                logprobs.update((lane, logprob) for logprob in row_logprobs.values())
             except Exception as error:
-                self._end(writing, error)
+                self._fail_request(generation, error)
         return ids, logprobs
 
-    def _finish(self, row: Row, writing: Writing, state: Callable[[], State]) -> None:
-        if writing.has_session:
+    def _finish(self, row: Row, generation: Generation, state: Callable[[], State]) -> None:
+        if generation.has_session:
             ids: NDArray[np.int64] = row.ids if self.context is not None else np.array([row.last])
-            writing.session_state = SessionState(state(), ids)
-        writing.left -= 1
-        writing.tell()
+            generation.session_state = SessionState(state(), ids)
+        generation.num_open -= 1
+        generation.notify()
 
-    def _end(self, writing: Writing, error: Exception) -> None:
-        """A request ends with an error; the others go on."""
+    def _fail_request(self, generation: Generation, error: Exception) -> None:
         self.report(error)
-        writing.fail(error)
+        generation.fail(error)
 
-    def _fail(self, error: Exception) -> None:
-        """Every writing that is begun ends with an error; what was computed is dropped."""
-        writings = {*self._reading, *self._waiting, *(writing for _, writing in self._live)}
+    def _fail_all(self, error: Exception) -> None:
+        generations = {*self._reading, *self._waiting, *(generation for _, generation in self._live)}
         self._live, self._lanes = [], Lanes(self.model)
         self._waiting.clear()
         self._reading.clear()
-        for writing in writings:
-            writing.fail(error)
+        for generation in generations:
+            generation.fail(error)

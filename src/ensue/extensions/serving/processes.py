@@ -1,10 +1,8 @@
-"""The socket of a server, the names of its models, and several processes on the socket, for several cores.
+"""The listening socket, the ids of models, and a supervisor of several processes on one socket.
 
-A parent starts the processes, passes signals on, and replaces them. It computes nothing and has not imported torch,
-so that it can be forked.
+The supervisor forks the processes, forwards signals, and restarts the processes. It does not import torch, whose
+threads would not survive a fork.
 """
-
-from __future__ import annotations
 
 import os
 import shutil
@@ -18,51 +16,50 @@ from threading import Thread
 from types import FrameType
 
 from ensue.errors import EnsueError
-from ensue.hub import run_name
+from ensue.extension import run_name
 
 BACKLOG = 1024
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
-"""The names of this machine for itself."""
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that names the folder in which prometheus_client adds up the numbers of processes."""
-TOO_SOON = 5.0
-"""A process that ends so many seconds after its start would end again."""
+"""The host names of the loopback interface."""
+METRICS_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable with the folder in which prometheus_client shares the metrics of processes."""
+MIN_LIFETIME_SECONDS = 5.0
+"""The time after its start within which a process that ends is not restarted."""
 
 
-def in_processes(count: int, work: Callable[[], int]) -> int:
-    """Runs `work` in `count` processes until a signal ends them; returns the worst of their exit statuses.
+def run_processes(count: int, function: Callable[[], int]) -> int:
+    """Call `function`, which returns an exit status, in `count` processes, and return the highest exit status.
 
-    `work` is a child's whole life and returns its exit status. Raises EnsueError where there is no fork.
+    Raises EnsueError if the system has no fork.
     """
     if not hasattr(os, "fork"):
         raise EnsueError(
-            "--processes needs fork, which this system does not have; start several servers on other ports"
+            "--processes needs fork, which this system lacks; start one server per process, on different ports"
         )
     folder = tempfile.mkdtemp(prefix="ensue-serve-")
-    os.environ[FOLDER] = folder
+    os.environ[METRICS_FOLDER_VARIABLE] = folder
     try:
-        return Parent(work, Path(folder)).run(count)
+        return Supervisor(function, Path(folder)).run(count)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Parent:
-    """The processes by their ids, with the time of their start."""
+class Supervisor:
+    """The parent of the server processes, with the time at which each was started."""
 
-    def __init__(self, work: Callable[[], int], folder: Path) -> None:
-        self.work, self.folder = work, folder
+    def __init__(self, function: Callable[[], int], folder: Path) -> None:
+        self.function, self.folder = function, folder
         self.children: dict[int, float] = {}
-        self.alive, self.held = os.pipe()
-        """A pipe that only the parent can write to: it ends with the parent, whatever ends that."""
+        self.read_end, self.write_end = os.pipe()
+        """A pipe whose write end only the parent has, so that children read end-of-file when the parent dies."""
         self.is_ending = False
 
     def run(self, count: int) -> int:
-        """Starts them, and replaces one that is killed."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._pass_on)
+            signal.signal(number, self._forward)
         for _ in range(count):
             self._start()
-        worst = 0
+        highest = 0
         while self.children:
             child, status = os.wait()
             started = self.children.pop(child, None)
@@ -71,58 +68,60 @@ class Parent:
             for file in self.folder.glob(f"gauge_live*_{child}.db"):
                 file.unlink(missing_ok=True)
             if self.is_ending:
-                worst = max(worst, os.waitstatus_to_exitcode(status))
-            elif os.waitstatus_to_exitcode(status) >= 0 or time.monotonic() - started < TOO_SOON:
-                worst = max(worst, abs(os.waitstatus_to_exitcode(status)))
-                self._pass_on(signal.SIGTERM, None)
+                highest = max(highest, os.waitstatus_to_exitcode(status))
+            elif os.waitstatus_to_exitcode(status) >= 0 or time.monotonic() - started < MIN_LIFETIME_SECONDS:
+                highest = max(highest, abs(os.waitstatus_to_exitcode(status)))
+                self._forward(signal.SIGTERM, None)
             else:
                 self._start()
-        return worst
+        return highest
 
     def _start(self) -> None:
         child = os.fork()
         if child == 0:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
-            os.close(self.held)
+            os.close(self.write_end)
             Thread(target=self._end_with_parent, daemon=True).start()
-            os._exit(self.work())
+            os._exit(self.function())
         self.children[child] = time.monotonic()
 
     def _end_with_parent(self) -> None:
-        os.read(self.alive, 1)
+        os.read(self.read_end, 1)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+    def _forward(self, number: int, frame: FrameType | None) -> None:
         self.is_ending = True
         for child in self.children:
             os.kill(child, number)
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises EnsueError if the port is taken or the host is not of this machine."""
+def open_listener(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises EnsueError if the port is in use, or the address is not on this machine."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
-        if os.name == "posix":  # elsewhere it would let two servers have one port
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(BACKLOG)
+        listener = socket.socket(family, kind, protocol)
+        if os.name == "posix":  # on Windows, the option would allow two servers on one port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
     except OSError as error:
-        raise EnsueError(f"{host}:{port}: cannot listen there: {error.strerror or error}") from None
-    found.setblocking(False)
-    return found
+        raise EnsueError(f"{host}:{port}: cannot listen: {error.strerror or error}") from None
+    listener.setblocking(False)
+    return listener
 
 
-def check_names(runs: Sequence[Path]) -> None:
-    """Raises EnsueError for two runs of one name."""
+def check_unique_ids(runs: Sequence[Path]) -> None:
+    """Raise EnsueError if two runs have the same id."""
     names: dict[str, Path] = {}
     for run in runs:
-        other = names.setdefault(name_of(run), run)
+        other = names.setdefault(model_id(run), run)
         if other is not run:
-            raise EnsueError(f"{other} and {run}: two models with the id {name_of(run)}; rename one of the directories")
+            raise EnsueError(
+                f"{other} and {run}: two models with the id {model_id(run)}; rename one of the directories"
+            )
 
 
-def name_of(run: Path) -> str:
-    """The id of a run's model: the name of its directory; what is no UTF-8 in it becomes question marks."""
+def model_id(run: Path) -> str:
+    """Return the id of a run's model: the name of the directory, with question marks for bytes that are not UTF-8."""
     return run_name(run).encode("utf-8", "replace").decode()

@@ -1,17 +1,15 @@
-"""The answers of a server that refuses: a status, and the error body of the API."""
-
-from __future__ import annotations
+"""Error responses of the API: exceptions with a status and a JSON body."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from pydantic import BaseModel, ValidationError
 
-KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
 class Error(BaseModel):
-    """Why a request was refused."""
+    """The error of a request."""
 
     message: str
     type: str
@@ -20,61 +18,54 @@ class Error(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """The body of every answer that is no success."""
+    """The body of each error response."""
 
     error: Error
 
 
 class Refusal(Exception):
-    """An answer with `status` and the error body of the API. Nothing of the machine is in it."""
+    """An exception for an error response. Messages have no details of the machine, such as paths."""
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        param: str | None = None,
-        code: str | None = None,
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(message)
         self.status, self.message, self.param, self.code, self.headers = status, message, param, code, headers
 
     def body(self) -> ErrorBody:
-        """The body of the answer. A lone surrogate of a name becomes a question mark."""
-        kind = KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        """Return the body of the response, with question marks for lone surrogates."""
+        kind = ERROR_TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         message, param = (text and text.encode("utf-8", "replace").decode() for text in (self.message, self.param))
         return ErrorBody(error=Error(message=message or "", type=kind, param=param, code=self.code))
 
 
-def busy(status: int, message: str, code: str, seconds: int = 1) -> Refusal:
-    """A refusal that asks to try again in some seconds."""
+def retry_later(status: int, message: str, code: str, seconds: int = 1) -> Refusal:
     return Refusal(status, message, code=code, headers={"Retry-After": str(seconds)})
 
 
-def wrong(param: str, message: str, code: str = "invalid_value") -> Refusal:
-    """A refusal because of one field."""
+def invalid(param: str, message: str, code: str = "invalid_value") -> Refusal:
     return Refusal(400, f"{param}: {message}", param=param, code=code)
 
 
-def bug() -> Refusal:
-    """The answer to a client after a bug; the traceback is in the log."""
-    return Refusal(500, "the server has made a mistake", code="internal_error", headers={"x-should-retry": "false"})
+def internal_error() -> Refusal:
+    """Return the response for a bug, whose traceback is in the log."""
+    return Refusal(500, "internal error", code="internal_error", headers={"x-should-retry": "false"})
 
 
-def unknown(key: str) -> Refusal:
-    """The refusal of a field that the API does not have."""
+def unknown_field(key: str) -> Refusal:
+    """Return the error for an unknown field, with the message of OpenAI's API."""
     param = key[:64]
     return Refusal(400, f"Unrecognized request argument supplied: {param}", param=param, code="unknown_parameter")
 
 
-def of_validation(error: ValidationError) -> Refusal:
-    """The first complaint about a request, in the words of the API."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    first = found[0]
+def from_validation_error(error: ValidationError) -> Refusal:
+    """Return the error for the first invalid field."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    first = errors[0]
     param = str(first["loc"][0])[:64] if first["loc"] else None
     if first["type"] == "missing":
         return Refusal(400, f"{param} is missing", param=param, code="missing_parameter")
-    same = [one for one in found if one["loc"][:1] == first["loc"][:1]]
-    said = "; or ".join(dict.fromkeys(str(one["msg"]) for one in same))
-    return Refusal(400, f"{param or 'the request'}: {said}", param=param, code="invalid_value")
+    messages = [str(other["msg"]) for other in errors if other["loc"][:1] == first["loc"][:1]]
+    message = "; or ".join(dict.fromkeys(messages))
+    return Refusal(400, f"{param or 'the request'}: {message}", param=param, code="invalid_value")

@@ -1,6 +1,4 @@
-"""The state of a server, shared by all requests: models, admission, and whether requests are accepted."""
-
-from __future__ import annotations
+"""The state that all requests share: models, reserved resources, and whether requests are accepted."""
 
 import asyncio
 import hmac
@@ -11,65 +9,65 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 from ensue.errors import nearest
 from ensue.extensions.serving.limits import Limits
 from ensue.extensions.serving.metrics import Metrics
-from ensue.extensions.serving.refusal import Refusal, busy
+from ensue.extensions.serving.refusal import Refusal, retry_later
 from ensue.extensions.serving.worker import Traffic, Worker
 
-if TYPE_CHECKING:  # it needs torch, and a server answers before that is imported
-    from ensue.extensions.serving.served import Served
+if TYPE_CHECKING:  # this import takes seconds, since it imports torch
+    from ensue.extensions.serving.served_model import ServedModel
 
 
-class Amounts(NamedTuple):
-    """Texts, tokens of them, and the memory of bodies and of answers in bytes."""
+class Resources(NamedTuple):
+    """Amounts of resources: texts, their tokens, and the bytes of bodies and of responses."""
 
     places: int = 0
     tokens: int = 0
     bytes: int = 0
     answers: int = 0
 
-    def plus(self, other: Amounts, sign: int = 1) -> Amounts:
-        """The sums, or with `sign` -1 the differences."""
-        return Amounts(*(mine + sign * theirs for mine, theirs in zip(self, other, strict=True)))
+    def plus(self, other: "Resources", sign: int = 1) -> "Resources":
+        """Return the sums, or with `sign` -1 the differences."""
+        return Resources(*(a + sign * b for a, b in zip(self, other, strict=True)))
 
 
 class Admission:
-    """The places and the memory that open requests hold together. Any thread may reserve, all or nothing."""
+    """The resources reserved by all open requests, guarded by a lock."""
 
-    def __init__(self, most: Amounts) -> None:
-        self.most, self.held = most, Amounts()
+    def __init__(self, maximum: Resources) -> None:
+        self.maximum, self.reserved = maximum, Resources()
         self.lock = Lock()
 
 
-class Ticket:
-    """The reservation of one request; it gives everything back at the end of a `with` block."""
+class Reservation:
+    """The resources reserved by a request, which are released at the end of a `with` block."""
 
     def __init__(self, admission: Admission) -> None:
-        self.admission, self.held, self.is_open = admission, Amounts(), True
+        self.admission, self.reserved, self.is_open = admission, Resources(), True
 
     def reserve(self, **amounts: int) -> None:
-        """Holds this too. Raises Refusal (429) if there is not so much of all, and then holds nothing more.
+        """Reserve all amounts, or raise Refusal (429) and reserve nothing. Any thread may call this method.
 
-        A thread that still works for a request that has ended reserves nothing.
+        After the end of the request, it reserves nothing.
         """
-        admission, more = self.admission, Amounts(**amounts)
+        admission, requested = self.admission, Resources(**amounts)
         with admission.lock:
-            wanted = admission.held.plus(more)
-            for name, value, most in zip(Amounts._fields, wanted, admission.most, strict=True):
-                if value > most:
-                    raise busy(429, f"the server is full ({name}); try again", "server_full")
+            total = admission.reserved.plus(requested)
+            for name, value, maximum in zip(Resources._fields, total, admission.maximum, strict=True):
+                if value > maximum:
+                    raise retry_later(429, f"the server is full ({name}); try again", "server_full")
             if self.is_open:
-                admission.held, self.held = wanted, self.held.plus(more)
+                admission.reserved, self.reserved = total, self.reserved.plus(requested)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         with self.admission.lock:
-            self.admission.held = self.admission.held.plus(self.held, -1)
+            self.admission.reserved = self.admission.reserved.plus(self.reserved, -1)
             self.is_open = False
 
 
 class Service:
-    """It begins "loading", is "ready" with its models, then "draining". `hosts` are trusted; () trusts all."""
+    """The state that all requests share. `hosts` are the trusted host names, or () for all hosts."""
 
     def __init__(
         self, *, limits: Limits, metrics: Metrics, key: str | None = None, hosts: Sequence[str] = (),
@@ -80,76 +78,77 @@ class Service:
         if key is not None and not key.strip():
             raise ValueError("an empty key")
         self._key = None if key is None else key.strip().encode()
-        self.admission = Admission(Amounts(limits.places, limits.tokens, limits.bytes, limits.answers))
+        self.admission = Admission(Resources(limits.places, limits.tokens, limits.bytes, limits.answers))
         self.traffic = Traffic()
-        self.reader = Worker("reader", traffic=self.traffic)
-        """Parses heavy bodies and tokenizes long prompts."""
-        self.long = Worker("long requests", traffic=self.traffic)
-        """Computes for the long requests on texts of all models."""
+        self.parsing_worker = Worker("reader", traffic=self.traffic)
+        """The thread that parses large bodies and tokenizes long prompts."""
+        self.long_worker = Worker("long requests", traffic=self.traffic)
+        """The thread for long requests on texts, of all models."""
         self.state: Literal["loading", "ready", "draining"] = "loading"
-        self.models: dict[str, Served] = {}
-        self.live: set[asyncio.Task[None]] = set()
-        """The requests that are being answered."""
+        self.models: dict[str, ServedModel] = {}
+        self.open_tasks: set[asyncio.Task[None]] = set()
+        """The open requests."""
 
-    def ready(self, models: Sequence[Served]) -> None:
-        """Takes requests from now on."""
+    def ready(self, models: "Sequence[ServedModel]") -> None:
+        """Set the models, and accept requests."""
         self.models = {model.name: model for model in models}
         if self.state == "loading":
             self.state = "ready"
 
-    def check_open(self) -> None:
-        """Raises Refusal (503) unless requests are taken."""
+    def check_ready(self) -> None:
+        """Raise Refusal (503) unless requests are accepted."""
         if self.state != "ready":
-            raise busy(503, f"the server is {self.state}", f"server_{self.state}", 1 if self.state == "loading" else 5)
+            raise retry_later(
+                503, f"the server is {self.state}", f"server_{self.state}", 1 if self.state == "loading" else 5
+            )
 
     def check_key(self, authorization: bytes) -> None:
-        """Raises Refusal (401) unless the header has the key, if there is one. It takes the same time for any key."""
+        """Raise Refusal (401) unless the header has the key."""
         if self._key is None:
             return
-        scheme, _, given = authorization.partition(b" ")
-        is_right = hmac.compare_digest(given.strip(), self._key)
-        if scheme.lower() != b"bearer" or not is_right:
-            said = "Incorrect API key provided" if authorization else "You didn't provide an API key"
-            raise Refusal(401, said, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+        scheme, _, token = authorization.partition(b" ")
+        is_correct = hmac.compare_digest(token.strip(), self._key)  # takes constant time
+        if scheme.lower() != b"bearer" or not is_correct:
+            message = "Incorrect API key provided" if authorization else "You didn't provide an API key"
+            raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
     def check_origin(self, hosts: Sequence[str], origin: str | None) -> None:
-        """Raises Refusal for several hosts or one that is not trusted (400), and for a page of another origin (403)."""
+        """Raise Refusal for several or untrusted hosts (400), and for a page of another origin (403)."""
         if len(hosts) > 1:
-            raise Refusal(400, "a request has one Host header", code="invalid_http")
+            raise Refusal(400, "expected one Host header", code="invalid_http")
         host = "".join(hosts)
         if self.hosts and host_name(host) not in self.hosts:
             raise Refusal(400, "this host name is not trusted", code="untrusted_host")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise Refusal(403, "requests from pages of other origins are refused", code="cross_origin")
+            raise Refusal(403, "cross-origin requests are refused", code="cross_origin")
 
-    def model(self, name: str) -> Served:
-        """The model of this name. Raises Refusal (404) if there is none."""
+    def model(self, name: str) -> "ServedModel":
+        """Return the model with an id. Raises Refusal (404) for an unknown id."""
         if name not in self.models:
             message = f"The model '{name[:64]}' does not exist{nearest(name[:64], self.models)}"
             raise Refusal(404, message, param="model", code="model_not_found")
         return self.models[name]
 
-    def gauge(self) -> None:
-        """Brings the numbers up to date that are not counted as they change."""
-        for what, amount in self.admission.held._asdict().items():
-            self.metrics.held.labels(what).set(amount)
+    def update_gauges(self) -> None:
+        for resource, amount in self.admission.reserved._asdict().items():
+            self.metrics.held.labels(resource).set(amount)
         for model in self.models.values():
             self.metrics.sessions.labels(model.name).set(len(model.sessions))
             if model.loop is not None:
                 self.metrics.waiting.labels(model.name).set(model.loop.waiting)
 
-    async def drained(self) -> None:
-        """Takes no more requests; returns when all are answered, or have been broken off after `drain_seconds`."""
+    async def drain(self) -> None:
+        """Refuse new requests, and return when open requests have ended or were cancelled after `drain_seconds`."""
         self.state = "draining"
-        if self.live:
-            await asyncio.wait(set(self.live), timeout=self.limits.drain_seconds)
-        for task in list(self.live):
+        if self.open_tasks:
+            await asyncio.wait(set(self.open_tasks), timeout=self.limits.drain_seconds)
+        for task in list(self.open_tasks):
             task.cancel("draining")
-        if self.live:
-            await asyncio.wait(set(self.live), timeout=5)
+        if self.open_tasks:
+            await asyncio.wait(set(self.open_tasks), timeout=5)
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without the port."""
+    """Return the lowercase host name of a Host header, without the port."""
     name = host.lower()
     return name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() and not name.endswith("]") else name

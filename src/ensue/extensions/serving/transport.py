@@ -1,6 +1,4 @@
-"""One request and its answer: the body read and parsed within limits, a client that leaves noticed, an answer sent."""
-
-from __future__ import annotations
+"""Functions that read requests within limits, cancel them when the client disconnects, and write JSON responses."""
 
 import asyncio
 import json
@@ -13,164 +11,167 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ensue.extensions.serving.api import ModelRequest
-from ensue.extensions.serving.limits import BLOCK, KEY_VALUES, LIGHT, VALUE_BYTES, Limits
-from ensue.extensions.serving.refusal import Refusal, of_validation
-from ensue.extensions.serving.service import Service, Ticket
+from ensue.extensions.serving.limits import BLOCK_BYTES, BYTES_PER_VALUE, MAX_LIGHT_BYTES, VALUES_PER_KEY, Limits
+from ensue.extensions.serving.refusal import Refusal, from_validation_error
+from ensue.extensions.serving.service import Reservation, Service
 from ensue.parsing import YIELDING, ParseError, parse_json
 
 if TYPE_CHECKING:
-    from ensue.extensions.serving.served import Served
+    from ensue.extensions.serving.served_model import ServedModel
 
-Result = TypeVar("Result")
-SomeRequest = TypeVar("SomeRequest", bound=ModelRequest)
+ResultType = TypeVar("ResultType")
+RequestType = TypeVar("RequestType", bound=ModelRequest)
 STREAM = b"text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
 CONNECTION = "ensue.connection"
-"""The extension of a request's scope that has its connection."""
+"""The key of the connection in the extensions of an ASGI scope."""
 
 
-class HasLeft(Exception):
-    """The client has closed its connection."""
+class ClientDisconnected(Exception):
+    """The exception for a client that has closed its connection."""
 
 
-async def received(kind: type[SomeRequest], request: Request, service: Service) -> tuple[SomeRequest, Served]:
-    """The request, and the model it names. Its ticket holds its place and its memory from here on."""
-    service.check_open()
-    ticket: Ticket = request.scope["ticket"]
-    ticket.reserve(places=1)
-    body = await _body(request, ticket, service.limits)
-    (asked,) = await worked_out(map(parsed, [kind], [body]), 1, request, service)
-    model = service.model(asked.model)
+async def receive_request(
+    kind: type[RequestType], request: Request, service: Service
+) -> "tuple[RequestType, ServedModel]":
+    """Return the parsed request and its model. Reserves a text and the memory of the body."""
+    service.check_ready()
+    reservation: Reservation = request.scope["reservation"]
+    reservation.reserve(places=1)
+    body = await _read_body(request, reservation, service.limits)
+    (parsed,) = await compute(map(parse_request, [kind], [body]), 1, request, service)
+    model = service.model(parsed.model)
     model.check_route(request.scope["path"])
-    request.scope["noted"]["model"] = model.name
-    return asked, model
+    request.scope["log"]["model"] = model.name
+    return parsed, model
 
 
-async def worked_out(
-    works: Iterator[Result], count: int, request: Request, service: Service, *, is_light: bool | None = None
-) -> list[Result]:
-    """Return `count` results that depend on the request alone; unless they are light, a thread computes them.
+async def compute(
+    items: Iterator[ResultType], count: int, request: Request, service: Service, *, is_light: bool | None = None
+) -> list[ResultType]:
+    """Return the `count` items, which are computed in a thread unless they are light.
 
-    By default they are light if the body is.
+    By default, they are light if the body of the request is small.
     """
-    if request.scope["ticket"].held.bytes <= LIGHT if is_light is None else is_light:
-        return list(works)
-    return await unless_left(request.receive, service.reader.computed(works, count))
+    if request.scope["reservation"].reserved.bytes <= MAX_LIGHT_BYTES if is_light is None else is_light:
+        return list(items)
+    return await cancel_on_disconnect(request.receive, service.parsing_worker.compute(items, count))
 
 
-async def _body(request: Request, ticket: Ticket, limits: Limits) -> bytes:
-    """The whole body, counted as it comes. Raises Refusal for too long (413) or too slow a one (408), and HasLeft."""
-    said = request.headers.get("content-length", "0")
-    if not said.isdecimal() or len(said) > 15 or int(said) > limits.body_bytes:
+async def _read_body(request: Request, reservation: Reservation, limits: Limits) -> bytes:
+    """Return the body. Raises Refusal if it is too large (413) or too slow (408), and ClientDisconnected."""
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or len(length) > 15 or int(length) > limits.body_bytes:
         raise _too_large(limits.body_bytes, "bytes")
-    parts, size, values = list[bytes](), 0, 0
+    chunks, size, num_values = list[bytes](), 0, 0
     try:
         async with asyncio.timeout(limits.body_seconds):
-            async for part in request.stream():
-                size += len(part)
+            async for chunk in request.stream():
+                size += len(chunk)
                 if size > limits.body_bytes:
                     raise _too_large(limits.body_bytes, "bytes")
-                values += (more := num_values(part))
-                if values > limits.body_values:
+                num_values += (count := count_values(chunk))
+                if num_values > limits.body_values:
                     raise _too_large(limits.body_values, "values")
-                ticket.reserve(bytes=len(part) + VALUE_BYTES * more)
-                parts.append(part)
+                reservation.reserve(bytes=len(chunk) + BYTES_PER_VALUE * count)
+                chunks.append(chunk)
     except TimeoutError:
-        raise Refusal(408, "the body did not come in time", code="body_too_slow") from None
+        raise Refusal(408, "the body did not arrive in time", code="body_too_slow") from None
     except ClientDisconnect:
-        raise HasLeft from None
-    return b"".join(parts)
+        raise ClientDisconnected from None
+    return b"".join(chunks)
 
 
-def num_values(part: bytes) -> int:
-    """No fewer than the values in a part of a body: its commas, brackets and braces, those in texts too.
+def count_values(chunk: bytes) -> int:
+    """Return an upper bound of the number of JSON values in a chunk of a body: commas, brackets and braces.
 
-    A key takes long to read, so it counts as `KEY_VALUES`: a colon behind a quote, a blank or the end of another part.
+    Keys are slow to parse, so a key counts as VALUES_PER_KEY. It ends in a colon after a quote, a blank, or the start
+    of the chunk.
     """
-    keys = 0
-    if b":" in part:
-        keys = part.startswith(b":") + sum(map(part.count, (b'":', b" :", b"\t:", b"\n:", b"\r:")))
-    return len(part) - len(part.translate(None, b",[{")) + KEY_VALUES * keys
+    num_keys = 0
+    if b":" in chunk:
+        num_keys = chunk.startswith(b":") + sum(map(chunk.count, (b'":', b" :", b"\t:", b"\n:", b"\r:")))
+    return len(chunk) - len(chunk.translate(None, b",[{")) + VALUES_PER_KEY * num_keys
 
 
-def parsed(kind: type[SomeRequest], body: bytes) -> SomeRequest:
-    """The request in a body; raises Refusal if there is none of this kind."""
+def parse_request(kind: type[RequestType], body: bytes) -> RequestType:
+    """Return the request in a body. Raises Refusal for an invalid body."""
     try:
         value = parse_json(body, YIELDING)
     except ParseError as error:
         raise Refusal(400, f"the body is {error}", code="invalid_json") from None
     if not isinstance(value, dict):
-        raise Refusal(400, "the body is no JSON object", code="invalid_json")
+        raise Refusal(400, "the body is not a JSON object", code="invalid_json")
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        raise of_validation(error) from None
+        raise from_validation_error(error) from None
 
 
-def _too_large(most: int, what: str) -> Refusal:
-    return Refusal(413, f"the body has more than {most:,} {what}", code="body_too_large")
+def _too_large(limit: int, unit: str) -> Refusal:
+    return Refusal(413, f"the body has more than {limit:,} {unit}", code="body_too_large")
 
 
-async def unless_left(receive: Receive, work: Awaitable[Result]) -> Result:
-    """The result of `work`, which is cancelled if the client leaves before; then HasLeft is raised."""
+async def cancel_on_disconnect(receive: Receive, computation: Awaitable[ResultType]) -> ResultType:
+    """Return the result of a computation, or cancel it and raise ClientDisconnected if the client disconnects first."""
     task = asyncio.current_task()
     assert task is not None
-    left = asyncio.ensure_future(_left(receive))
+    disconnect = asyncio.ensure_future(_await_disconnect(receive))
 
     def cancel(_: object) -> None:
         task.cancel()
 
-    left.add_done_callback(cancel)
+    disconnect.add_done_callback(cancel)
     try:
-        return await work
+        return await computation
     except asyncio.CancelledError:
-        if not left.done() or left.cancelled():
+        if not disconnect.done() or disconnect.cancelled():
             raise
         task.uncancel()
-        raise HasLeft from None
+        raise ClientDisconnected from None
     finally:
-        left.remove_done_callback(cancel)
-        left.cancel()
+        disconnect.remove_done_callback(cancel)
+        disconnect.cancel()
 
 
-async def _left(receive: Receive) -> None:
+async def _await_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class Answer(Response):
-    """JSON that is made in pieces, by any thread, in memory that `ticket` holds; at most `most` bytes."""
+    """A JSON response of at most `max_bytes` bytes, which any thread may write piece by piece."""
 
-    def __init__(self, ticket: Ticket, most: int | None = None) -> None:
+    def __init__(self, reservation: Reservation, max_bytes: int | None = None) -> None:
         super().__init__(media_type="application/json")
-        self.ticket, self.most = ticket, most
+        self.reservation, self.max_bytes = reservation, max_bytes
         self.blocks: list[bytes] = []
         self.size = 0
         self._open: list[str] = []
         self._open_size = 0
 
     def add(self, text: str) -> None:
-        """Goes on with this text. Raises Refusal for too long an answer (400), and for a full server (429)."""
+        """Append text. Raises Refusal for a response above `max_bytes` (400), or if the server is full (429)."""
         self._open.append(text)
         self._open_size += len(text)
-        if self._open_size >= BLOCK:
+        if self._open_size >= BLOCK_BYTES:
             self._close_block()
 
     def end(self) -> Self:
-        """The whole answer."""
+        """Return the finished response."""
         self._close_block()
         self.headers["content-length"] = str(self.size)
         return self
 
     def _close_block(self) -> None:
-        block = _encoded("".join(self._open))
+        block = "".join(self._open).encode("utf-8", "replace")
         self._open, self._open_size = [], 0
         self.size += len(block)
-        if self.most is not None:
-            self.ticket.reserve(answers=len(block))
-            if self.size > self.most:
-                said = f"the answer has more than {self.most:,} bytes; ask for fewer or shorter texts, or less of each"
-                raise Refusal(400, said, code="answer_too_large")
+        if self.max_bytes is not None:
+            self.reservation.reserve(answers=len(block))
+            if self.size > self.max_bytes:
+                size = f"the answer has more than {self.max_bytes:,} bytes; send fewer or shorter texts"
+                raise Refusal(400, size, code="answer_too_large")
         self.blocks.append(block)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -180,56 +181,51 @@ class Answer(Response):
         await send({"type": "http.response.body"})
 
 
-def answered(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A JSON answer."""
-    return Response(as_bytes(value), status, headers, media_type="application/json")
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(json_bytes(value), status, headers, media_type="application/json")
 
 
-def as_bytes(value: Any) -> bytes:
-    """JSON in UTF-8. A lone surrogate becomes a question mark."""
-    return _encoded(as_text(value))
+def json_bytes(value: Any) -> bytes:
+    """Return JSON in UTF-8, with question marks for lone surrogates."""
+    return json_text(value).encode("utf-8", "replace")
 
 
-def as_text(value: Any) -> str:
-    """JSON without blanks; of a typed answer, the fields that are set."""
+def json_text(value: Any) -> str:
+    """Return JSON without blanks. For a pydantic model, it has only the fields that are set."""
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_unset=True)
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
-
-
-def around(answer: BaseModel, field: str) -> tuple[str, str]:
-    """The JSON of an answer before and behind the items of `field`, which is an empty list."""
-    before, items, behind = as_text(answer).partition(f'"{field}":[]')
-    return before + items[:-1], "]" + behind
+def split_around(answer: BaseModel, field: str) -> tuple[str, str]:
+    """Return the JSON of a response before and after the items of `field`, an empty list."""
+    before, items, after = json_text(answer).partition(f'"{field}":[]')
+    return before + items[:-1], "]" + after
 
 
 def event(value: Any) -> bytes:
-    """A server-sent event."""
-    return b"data: " + as_bytes(value) + b"\n\n"
+    """Return a server-sent event with JSON."""
+    return b"data: " + json_bytes(value) + b"\n\n"
 
 
 class EventStream(Response):
-    """Sends pieces as they come. It ends when the client leaves, with HasLeft.
+    """A response that streams events, and raises ClientDisconnected if the client disconnects.
 
-    `end` is called once, however it ends: also if no piece was asked for.
+    `end` is called once, even after an error, or if the iteration never starts.
     """
 
-    def __init__(self, pieces: AsyncIterator[bytes], end: Callable[[], None]) -> None:
-        self.pieces, self.end = pieces, end
+    def __init__(self, events: AsyncIterator[bytes], end: Callable[[], None]) -> None:
+        self.events, self.end = events, end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", STREAM), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
         try:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await unless_left(receive, self._sent(send))
+            await cancel_on_disconnect(receive, self._send_events(send))
         finally:
-            self.end()  # before the client hears of the end, so that its next request finds all in order
+            self.end()  # before the last bytes are sent, so that the session is unlocked for the client's next request
         await send({"type": "http.response.body", "body": DONE})
 
-    async def _sent(self, send: Send) -> None:
-        async for piece in self.pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    async def _send_events(self, send: Send) -> None:
+        async for events in self.events:
+            await send({"type": "http.response.body", "body": events, "more_body": True})

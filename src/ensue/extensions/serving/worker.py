@@ -1,6 +1,4 @@
-"""A thread that computes for requests, text by text: each has its turn, and may be given up."""
-
-from __future__ import annotations
+"""A thread that computes the items of requests in round-robin order, with cancellation."""
 
 import asyncio
 import time
@@ -11,45 +9,43 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from ensue.extensions.serving.limits import DENSE_SECONDS, LONG_SECONDS, SLICE_SECONDS
+from ensue.extensions.serving.limits import MIN_LONG_SECONDS, RECENT_SECONDS, SLICE_SECONDS
 from ensue.interruption import Interrupted, interruptible
 
-Held = Callable[[], AbstractContextManager[None]]
+JobContext = Callable[[], AbstractContextManager[None]]
 
 
 class Traffic:
-    """Whether others wait: work that takes long makes way for what takes little while requests come."""
+    """The time of the latest request, since long jobs are throttled while requests arrive."""
 
     def __init__(self) -> None:
         self._last = float("-inf")
 
-    def came(self) -> None:
-        """A request has come."""
+    def record_request(self) -> None:
         self._last = time.monotonic()
 
     @property
-    def is_dense(self) -> bool:
-        """Whether a request came within `DENSE_SECONDS`."""
-        return time.monotonic() - self._last < DENSE_SECONDS
+    def is_busy(self) -> bool:
+        return time.monotonic() - self._last < RECENT_SECONDS
 
 
 class Job:
-    """`count` pieces of work, each done within `held()`, and their results so far.
+    """The `count` items of a request, which are computed within `context()`, and their results.
 
-    It is over when `future` is: with the results, or cancelled.
+    `future` is done when all items are computed, after an error, or when the request is cancelled.
     """
 
-    def __init__(self, works: Iterator[Any], count: int, held: Held) -> None:
-        self.works, self.count, self.held, self.results = works, count, held, list[Any]()
+    def __init__(self, items: Iterator[Any], count: int, context: JobContext) -> None:
+        self.items, self.count, self.context, self.results = items, count, context, list[Any]()
         self.seconds = 0.0
         self.future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
 
-    def tell(self, error: BaseException | None) -> None:
-        """Ends the request's waiting; called by the thread."""
+    def complete(self, error: BaseException | None) -> None:
+        """Complete the future. Only the thread of the worker calls this method."""
         with suppress(RuntimeError):  # the event loop has ended
-            self.future.get_loop().call_soon_threadsafe(self._tell, error)
+            self.future.get_loop().call_soon_threadsafe(self._complete, error)
 
-    def _tell(self, error: BaseException | None) -> None:
+    def _complete(self, error: BaseException | None) -> None:
         if self.future.done():
             return
         if error is None:
@@ -59,38 +55,38 @@ class Job:
 
 
 class Worker:
-    """A thread that does one piece of each request in turn. A piece does not depend on what waits beside it.
+    """A thread that computes one item of each request in turn. An item does not depend on other requests.
 
-    Requests that have had `LONG_SECONDS` go on in another worker, `long`, so that they do not hold up short ones. That
-    has the `traffic`: while it is dense, it rests three times as long as it works, also within a piece, where this
-    looks up. So what it does takes little from whatever runs beside it.
+    After MIN_LONG_SECONDS of computation, a request moves to the worker `long`, so that it does not delay short
+    requests. While requests arrive, a worker with `traffic` sleeps three times as long as it computes; it also sleeps
+    within an item, when the item calls `check_interrupted`.
     """
 
     def __init__(
-        self, name: str, held: Held = nullcontext, *, long: Worker | None = None, traffic: Traffic | None = None
-    ) -> None:
-        self._held, self._long, self._traffic = held, long, traffic
-        self._since = 0.0
-        """When it began to work, or last had a rest."""
+        self, name: str, context: JobContext = nullcontext, *, long: "Worker | None" = None,
+        traffic: Traffic | None = None,
+    ) -> None:  # fmt: skip
+        self._context, self._long, self._traffic = context, long, traffic
+        self._slice_start = 0.0
+        """The start of the current slice of computation."""
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
         self._has_ended = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    async def computed(self, works: Iterator[Any], count: int, *, is_long: bool = False) -> list[Any]:
-        """The results of `count` works, each done in its turn. `is_long` says that they are known to take long.
+    async def compute(self, items: Iterator[Any], count: int, *, is_long: bool = False) -> list[Any]:
+        """Return the results of `count` items. With `is_long`, the worker of long requests computes them.
 
-        If this is cancelled, nothing more is begun, and what is being done ends where it looks up
-        (`ensue.interruption`).
+        After a cancellation, no further item starts, and the running item stops at its next `check_interrupted`.
         """
         if not count:
             return []
-        job = Job(works, count, self._held)
+        job = Job(items, count, self._context)
         self._put(job, is_long=is_long)
         return await job.future
 
     def close(self) -> None:
-        """Ends the thread after the piece that it does now; the rest is dropped."""
+        """End the thread after the current item, and drop all further items."""
         self._has_ended = True
         self._waiting.put(None)
         self._thread.join()
@@ -101,31 +97,31 @@ class Worker:
     def _run(self) -> None:
         while (job := self._waiting.get()) is not None and not self._has_ended:
             if not job.future.done():
-                self._do_one(job)
-                self._rest()
+                self._run_item(job)
+                self._throttle()
 
-    def _do_one(self, job: Job) -> None:
-        begin = self._since = time.monotonic()
+    def _run_item(self, job: Job) -> None:
+        begin = self._slice_start = time.monotonic()
         try:
-            with job.held(), interruptible(partial(self._is_over, job)):
-                job.results.append(next(job.works))
+            with job.context(), interruptible(partial(self._is_interrupted, job)):
+                job.results.append(next(job.items))
         except Interrupted:
             return
-        except BaseException as error:  # it belongs to the request
-            job.tell(error)
+        except BaseException as error:  # reported to the request
+            job.complete(error)
             return
         job.seconds += time.monotonic() - begin
         if len(job.results) == job.count:
-            job.tell(None)
+            job.complete(None)
         else:
-            self._put(job, is_long=job.seconds > LONG_SECONDS)
+            self._put(job, is_long=job.seconds > MIN_LONG_SECONDS)
 
-    def _is_over(self, job: Job) -> bool:
-        if time.monotonic() - self._since > SLICE_SECONDS:
-            self._rest()
+    def _is_interrupted(self, job: Job) -> bool:
+        if time.monotonic() - self._slice_start > SLICE_SECONDS:
+            self._throttle()
         return job.future.done()
 
-    def _rest(self) -> None:
-        if self._traffic is not None and self._traffic.is_dense:
-            time.sleep(3 * (time.monotonic() - self._since))
-        self._since = time.monotonic()
+    def _throttle(self) -> None:
+        if self._traffic is not None and self._traffic.is_busy:
+            time.sleep(3 * (time.monotonic() - self._slice_start))
+        self._slice_start = time.monotonic()

@@ -1,1 +1,1 @@
-"""Layers that look at all positions before: attention, the blocks of a Transformer, and where a position is."""
+"""Attention, Transformer blocks, and encodings of positions."""

@@ -1,10 +1,8 @@
-"""Recurrent decoders with attention: Luong's attentional layer, after the cells or inside of their step.
+"""Recurrent decoders with attention: Luong's attentional layer, after the cells or inside their step.
 
-Between two positions of a cell, Luong's attentional layer has its derivative written out, for `InputFeeding`. The
-gradients of matrices, keys and values are products over all positions, at the end.
+`InputFeeding` runs Luong's attentional layer as feedback between two positions of a cell, with a custom derivative. The
+gradients of matrices, keys and values are products over all positions, after the loop.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,11 +20,11 @@ from ensue.types import Memory, Shared, State, select_rows
 
 
 class AttentionFeedback(Feedback):
-    """`y = tanh(W [c; h])`, `c = Σ_s softmax_s(score_s) value_s`, with dot products `key_s · h` or additive scores
-    `v · tanh(key_s + U h)`.
+    """The attentional layer `y = tanh(W [c; h])` with `c = Σ_s softmax_s(score_s) value_s`, as feedback. Scores are dot
+    products `key_s · h` or additive, `v · tanh(key_s + U h)`.
 
-    `tensors` are keys (B, S, d_key), values (B, S, d_value), `real` (B, S), W, and for additive scores U and v, of
-    (1, d_key).
+    `tensors` are keys (B, S, d_key), values (B, S, d_value), the mask `real` (B, S) and W; for additive scores also U
+    and v (1, d_key).
     """
 
     def __init__(self, tensors: Sequence[Tensor], packing: Packing) -> None:
@@ -36,13 +34,13 @@ class AttentionFeedback(Feedback):
         self.padding, self.begins = ~real, packing.begins
         like, (batch, positions) = self.values, real.shape
         steps, d = len(packing.counts), self.keys.shape[2]
-        # By position and row, zero where a row has ended.
+        # (T, B, ...), zero at positions after the end of a row.
         self.weights = like.new_zeros(steps, batch, positions)
         self.queries = like.new_zeros(steps, batch, d)
         self.at_contexts = like.new_zeros(steps, batch, like.shape[2])
         self.at_scores = torch.zeros_like(self.weights)
         self.at_keys = torch.zeros_like(self.keys)
-        # Packed.
+        # Packed (N, ...).
         self.at_queries = like.new_empty(packing.size, d)
         self.joined = like.new_empty(packing.size, self.w.shape[1])
         self.at_sums = like.new_empty(packing.size, self.w.shape[0])
@@ -73,22 +71,22 @@ class AttentionFeedback(Feedback):
         self.at_scores[t, :rows] = at_scores
         if self.v is None or self.u is None:
             return at_h + torch.bmm(at_scores.unsqueeze(1), keys).squeeze(1)
-        given = self.queries[t, :rows].unsqueeze(1), keys, self.v[0], at_scores.unsqueeze(1)
-        at_q = add_errors(*given, at_keys=self.at_keys[:rows], at_vector=self.at_v).squeeze(1)
+        arguments = self.queries[t, :rows].unsqueeze(1), keys, self.v[0], at_scores.unsqueeze(1)
+        at_q = add_errors(*arguments, at_keys=self.at_keys[:rows], at_vector=self.at_v).squeeze(1)
         self._packed(self.at_queries, t, rows).copy_(at_q)
         return at_h + at_q @ self.u
 
     def gradients(self) -> list[Tensor | None]:
-        at_values = _over_positions(self.weights, self.at_contexts)
+        at_values = _sum_over_positions(self.weights, self.at_contexts)
         at_w = self.at_sums.t() @ self.joined
         if self.u is None:
-            return [_over_positions(self.at_scores, self.queries), at_values, None, at_w]
+            return [_sum_over_positions(self.at_scores, self.queries), at_values, None, at_w]
         h = self.joined[:, self.values.shape[2] :]
         return [self.at_keys, at_values, None, at_w, self.at_queries.t() @ h, self.at_v.unsqueeze(0)]
 
     @staticmethod
     def _product(a: Tensor, b: Tensor) -> Tensor:
-        """(rows, S, d) with (rows, d): (rows, S)."""
+        """Return the products (rows, S) of (rows, S, d) and (rows, d)."""
         return torch.bmm(a, b.unsqueeze(2)).squeeze(2)
 
     def _packed(self, tensor: Tensor, t: int, rows: int) -> Tensor:
@@ -96,18 +94,18 @@ class AttentionFeedback(Feedback):
         return tensor[begin : begin + rows]
 
 
-def _over_positions(a: Tensor, b: Tensor) -> Tensor:
-    """Σ_t a_t ⊗ b_t of each row: (T, B, S) with (T, B, d) gives (B, S, d)."""
+def _sum_over_positions(a: Tensor, b: Tensor) -> Tensor:
+    """Return Σ_t a_t ⊗ b_t of each row, (B, S, d), from (T, B, S) and (T, B, d)."""
     return torch.bmm(a.permute(1, 2, 0), b.transpose(0, 1))
 
 
 class AttentionalLayer(Parallel):
-    """Each position beside what it attends to (Luong et al. 2015, eq. 5), c being the output of `attention`:
+    """Luong's attentional layer (Luong et al. 2015, eq. 5), with c the output of `attention`:
 
         y_t = tanh(W [c_t; x_t])
 
-    After recurrent layers it makes a decoder with attention that trains at their full speed. `d_out` is d_in unless it
-    is given.
+    Recurrent layers followed by an attentional layer are a decoder that trains as fast as the recurrent layers alone.
+    The default of `d_out` is d_in.
     """
 
     def __init__(self, attention: CrossAttention, *, d_out: int | None = None) -> None:
@@ -131,7 +129,7 @@ class AttentionalLayer(Parallel):
 
 
 class InputFeedingState(NamedTuple):
-    """The last output, which the next step reads; the state of the cell; and the memory."""
+    """The last output, which the next step reads, with the state of the cell and the memory."""
 
     fed: Float[Tensor, "B d_out"]
     inner: State
@@ -139,15 +137,14 @@ class InputFeedingState(NamedTuple):
 
 
 class InputFeeding(Recurrent):
-    """Attention inside of the step: each step reads the last output, which knows what was attended to (Luong et al.
-    2015, section 3.3; the idea is that of Bahdanau et al. 2015):
+    """Input feeding: each step reads the last output of the attentional layer (Luong et al. 2015, section 3.3, after
+    Bahdanau et al. 2015):
 
         h_t = cell([x_t; y_{t-1}], h_{t-1})        y_t = attentional(h_t)
 
-    y_0 is zero. `cell` is any causal layer with `step`, also a stack or one that starts `FromContext`. Raises
-    `ValueError` if the sizes do not fit.
-
-    A cell that the engine can run, with dot, bilinear or additive attention, is not folded under autograd.
+    y_0 is zero. `cell` is any causal layer, for example a stack or a `FromContext`. With dot, bilinear or additive
+    attention, the engine runs cells that it can trace; all others run step by step. Raises ValueError for inconsistent
+    sizes of cell and attention.
     """
 
     def __init__(self, cell: SequenceLayer, attentional: AttentionalLayer) -> None:
@@ -155,24 +152,22 @@ class InputFeeding(Recurrent):
         if cell.d_out != attentional.d_in:
             raise ValueError(f"{attentional!r} cannot read the {cell.d_out} features of {cell!r}")
         if cell.d_in <= attentional.d_out:
-            raise ValueError(f"{cell!r} has no room for x beside {attentional.d_out} features of the last output")
+            raise ValueError(f"d_in of {cell!r} must exceed the {attentional.d_out} features of the last output")
         if cell.d_memory not in (None, attentional.d_memory) or not cell.is_causal:
             raise ValueError(f"{cell!r} cannot step before {attentional!r}")
         self.cell, self.attentional = cell, attentional
         self.d_in, self.d_out = cell.d_in - attentional.d_out, attentional.d_out
         self.d_memory = attentional.d_memory
-        self._fed_cell = (FedCell(self),)  # in a tuple, so that the cell is a part of one module and not of two
+        self._fed_cell = (FedCell(self),)  # in a tuple, so that torch does not register it as a submodule
 
     @property
-    def fed_cell(self) -> FedCell | None:
-        """The part that the engine runs: the cell alone, whose state has the input that it is fed. None if attention
-        has no derivative written out.
-        """
+    def fed_cell(self) -> "FedCell | None":
+        """The cell for the engine, which reads the last output from its state; None for unsupported attention."""
         attention = self.attentional.attention
         if attention.num_heads != 1 or attention.scale != 1 or (attention.dropout and self.training):
             return None
-        is_known = type(attention) in (DotAttention, BilinearAttention, AdditiveAttention)  # a subclass may do else
-        return self._fed_cell[0] if is_known else None
+        is_supported = type(attention) in (DotAttention, BilinearAttention, AdditiveAttention)  # no subclasses
+        return self._fed_cell[0] if is_supported else None
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> InputFeedingState:
         fed = self.attentional.combine.weight.new_zeros(batch_size, self.d_out)
@@ -183,11 +178,11 @@ class InputFeeding(Recurrent):
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], InputFeedingState]:
         state = self.init_state(len(x)) if state is None else state
-        is_seen = folds() or is_watched(self) or any(map(has_hooks, self.attentional.modules()))
-        found = None if is_seen else self._unrolled(x, state, mask)
-        return self.fold(x, state, mask=mask) if found is None else found
+        must_fold = folds() or is_watched(self) or any(map(has_hooks, self.attentional.modules()))
+        results = None if must_fold else self._unroll(x, state, mask)
+        return self.fold(x, state, mask=mask) if results is None else results
 
-    def _unrolled(
+    def _unroll(
         self, x: Tensor, state: InputFeedingState, mask: Tensor | None
     ) -> tuple[Tensor, InputFeedingState] | None:
         cell, attention = self.fed_cell, self.attentional.attention
@@ -198,11 +193,11 @@ class InputFeeding(Recurrent):
             others += [attention.project_in.weight, attention.vector.weight]
         memory = state.memory
         source = memory.content if memory.repeats == 1 else select_rows(memory.content, memory.rows)
-        given = FedState(state.fed, state.inner)
-        found = unroll_fed(cell, x, given, mask, AttentionFeedback, of_rows=[*source], others=others)
-        if found is None:
+        start = FedState(state.fed, state.inner)
+        results = unroll_fed(cell, x, start, mask, AttentionFeedback, of_rows=[*source], others=others)
+        if results is None:
             return None
-        y, (fed, inner) = found
+        y, (fed, inner) = results
         return y, InputFeedingState(fed, inner, memory)
 
     def step(
@@ -218,14 +213,14 @@ class InputFeeding(Recurrent):
 
 
 class FedState(NamedTuple):
-    """The input that is fed to a cell, and its own state."""
+    """The last output of the feedback, which a cell reads, and the state of the cell."""
 
     fed: Float[Tensor, "B d_fed"]
     inner: State
 
 
 class FedCell(Recurrent):
-    """The cell of an `InputFeeding`, which reads beside x what stands in its state; that does not change by itself."""
+    """The cell of an `InputFeeding` for the engine. It reads x and `fed`, which its step does not change."""
 
     def __init__(self, feeding: InputFeeding) -> None:
         super().__init__()
@@ -235,8 +230,8 @@ class FedCell(Recurrent):
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> FedState:
         inner = self.cell.init_state(batch_size, memory)
-        some = next(self._feeding[0].parameters())
-        return FedState(some.new_zeros(batch_size, self.d_fed), inner)
+        parameter = next(self._feeding[0].parameters())
+        return FedState(parameter.new_zeros(batch_size, self.d_fed), inner)
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], FedState]:
         fed, inner = self.init_state(len(x_t)) if state is None else state

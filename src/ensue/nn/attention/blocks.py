@@ -1,6 +1,4 @@
-"""Transformer blocks, post-norm as published and pre-norm: those of an encoder, and those that read a memory too."""
-
-from __future__ import annotations
+"""Transformer blocks, post-norm as published and pre-norm, with and without attention to a memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from torch import Tensor, nn
 
 from ensue.nn.attention.cross import MultiHeadCrossAttention
 from ensue.nn.attention.multi_head import AttentionOptions, KVState, MultiHeadAttention
-from ensue.nn.dropout import ElementDropout
+from ensue.nn.draws import ElementDropout
 from ensue.nn.layer import Parallel
 from ensue.nn.taps import Tap
 from ensue.types import Memory, Shared, State
@@ -19,19 +17,19 @@ from ensue.types import Memory, Shared, State
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
 NormKind = Literal["layer", "rms"]
 NORMS: dict[NormKind, Any] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
-"""Normalizations; "rms" divides by the root of the mean square and has no bias (Zhang & Sennrich 2019)."""
+"""Normalizations; "rms" divides by the root mean square and has no bias (Zhang & Sennrich 2019)."""
 EPSILON = 1e-5
 
 
-def checked(what: str, value: str, choices: Any) -> None:
-    """Raises `ValueError` unless `value` is one of the `choices`, a `Literal`."""
+def check_choice(name: str, value: str, choices: Any) -> None:
+    """Raise ValueError unless `value` is among the `choices` of a `Literal`."""
     if value not in get_args(choices):
-        raise ValueError(f"{what} is one of {', '.join(get_args(choices))}, not {value!r}")
+        raise ValueError(f"{name} is one of {', '.join(get_args(choices))}, not {value!r}")
 
 
 def nonlinearity(activation: Activation) -> nn.Module:
-    """The module of its name; "gelu-tanh" is the GELU by a tanh, as in GPT (Hendrycks & Gimpel 2016)."""
-    checked("activation", activation, Activation)
+    """Return the module of an activation; "gelu-tanh" is GELU approximated by tanh (Hendrycks & Gimpel 2016)."""
+    check_choice("activation", activation, Activation)
     if activation == "silu":
         return nn.SiLU()
     return nn.ReLU() if activation == "relu" else nn.GELU("tanh" if activation == "gelu-tanh" else "none")
@@ -39,7 +37,7 @@ def nonlinearity(activation: Activation) -> nn.Module:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockOptions(AttentionOptions):
-    """The options of a Transformer block: those of its attention, and of all else."""
+    """The options of a Transformer block, including those of its attention."""
 
     d_feedforward: int | None = None
     """Width of the feed-forward network; None: 4 · d_model."""
@@ -50,24 +48,24 @@ class BlockOptions(AttentionOptions):
     activation: Activation = "relu"
     norm_kind: NormKind = "layer"
     norm_epsilon: float = EPSILON
-    """A number that is added to variances."""
+    """The ε that is added to variances."""
     norm_first: bool = True
-    """Whether the attention reads a normalized input, in `PreNormBlock`."""
+    """Whether the input of the attention is normalized, in `PreNormBlock`."""
     gated: bool = False
-    """Whether what the activation returns is multiplied by a second map of the input (Shazeer 2020)."""
+    """Whether the activations are multiplied by a second linear map of the input (Shazeer 2020)."""
     parallel: bool = False
-    """Whether the feed-forward network reads x, beside the attention; for pre-norm (Wang & Komatsuzaki 2021)."""
+    """Whether attention and feed-forward network both read x, in `PreNormBlock` (Wang & Komatsuzaki 2021)."""
 
     def of_attention(self) -> AttentionOptions:
-        """The options with the dropout of the attention weights in place of that of the block."""
+        """Return the options of the attention, with `dropout_attention` as `dropout`."""
         dropout = self.dropout if self.dropout_attention is None else self.dropout_attention
         return self.to(AttentionOptions, dropout=dropout)
 
 
 class FeedForward(nn.Sequential):
-    """`W_2 g(W_1 x + b_1) + b_2` at every position (Vaswani et al. 2017, eq. 2), with g = ReLU or GELU.
+    """A network `W_2 g(W_1 x + b_1) + b_2` for every position (Vaswani et al. 2017, eq. 2), with the activation g.
 
-    The tap `neurons` sees what g returns.
+    Tap: `neurons`, the values of g.
     """
 
     def __init__(self, d_model: int, d_hidden: int, *, activation: Activation, dropout: float) -> None:
@@ -76,14 +74,13 @@ class FeedForward(nn.Sequential):
         self.neurons = Tap()
 
     def forward(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
-        """The network's output at every position."""
+        """Return the output at every position."""
         below, g, dropout, above, neurons = self
-        y: Tensor = above(dropout(neurons(g(below(x)))))
-        return y
+        return above(dropout(neurons(g(below(x)))))
 
 
 class GatedFeedForward(FeedForward):
-    """`W_2 (g(W_1 x + b_1) ⊙ (V x + c)) + b_2` at every position (Shazeer 2020); with g = SiLU it is SwiGLU."""
+    """A network `W_2 (g(W_1 x + b_1) ⊙ (V x + c)) + b_2` for every position (Shazeer 2020); SwiGLU for g = SiLU."""
 
     def __init__(self, d_model: int, d_hidden: int, *, activation: Activation, dropout: float) -> None:
         super().__init__(d_model, d_hidden, activation=activation, dropout=dropout)
@@ -91,24 +88,23 @@ class GatedFeedForward(FeedForward):
 
     def forward(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
         below, g, dropout, above, neurons, factor = self
-        y: Tensor = above(dropout(neurons(g(below(x))) * factor(x)))
-        return y
+        return above(dropout(neurons(g(below(x))) * factor(x)))
 
 
 class PostNormBlock(Parallel):
-    """`z = LayerNorm(x + SelfAttn(x))`, `y = LayerNorm(z + FFN(z))` (Vaswani et al. 2017; SLP ch. 9).
+    """A block `z = LayerNorm(x + SelfAttn(x))`, `y = LayerNorm(z + FFN(z))` (Vaswani et al. 2017; SLP ch. 9).
 
-    Raises `ValueError` for sublayers in parallel, which only `PreNormBlock` has.
+    Raises ValueError for the option `parallel`, which only `PreNormBlock` supports.
     """
 
     may_be_parallel = False
 
     def __init__(self, d_model: int, options: BlockOptions | None = None, **keywords: Any) -> None:
-        """`keywords` are the fields of `BlockOptions`, which may also be passed as one object."""
+        """Build the block from `options`, or from the fields of `BlockOptions` as keywords."""
         super().__init__()
         self.options = options = options or BlockOptions(**keywords)
         if options.parallel and not self.may_be_parallel:
-            raise ValueError(f"{type(self).__name__} is not parallel; that is for norm = pre without a memory")
+            raise ValueError(f"{type(self).__name__} is not parallel; parallel needs norm = pre without a memory")
         self.d_in = self.d_out = d_model
         self.is_causal, self.parallel = options.is_causal, options.parallel
         self.attention = MultiHeadAttention(d_model, options.of_attention())
@@ -125,54 +121,51 @@ class PostNormBlock(Parallel):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        attended, state = self.attention(self.attended(x), state, mask=mask)
-        return self.fed(x, attended), state
+        attended, state = self.attention(self.normalize_input(x), state, mask=mask)
+        return self.feed_forward(x, attended), state
 
     def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
-        """The outputs for texts one after another, of these lengths; see `MultiHeadAttention.apart`."""
-        return self.fed(x, self.attention.apart(self.attended(x), lengths))
+        """Compute concatenated texts of these lengths independently; see `MultiHeadAttention.apart`."""
+        return self.feed_forward(x, self.attention.apart(self.normalize_input(x), lengths))
 
-    def attended(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_in"]:
-        """The input of the attention from that of the block."""
+    def normalize_input(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_in"]:
+        """Return the input of the attention from the input of the block."""
         return x
 
-    def fed(self, x: Float[Tensor, "*shape d_in"], attended: Tensor) -> Float[Tensor, "*shape d_out"]:
-        """The output from the input and the output of the attention."""
+    def feed_forward(self, x: Float[Tensor, "*shape d_in"], attended: Tensor) -> Float[Tensor, "*shape d_out"]:
+        """Return the output of the block from its input and the output of the attention."""
         z = self.norm_attention(x + self.dropout(attended))
-        y: Tensor = self.norm_feedforward(z + self.dropout(self.feedforward(z)))
-        return y
+        return self.norm_feedforward(z + self.dropout(self.feedforward(z)))
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_in}, {self.options}"
 
 
 class PreNormBlock(PostNormBlock):
-    """`z = x + SelfAttn(LayerNorm(x))`, `y = z + FFN(LayerNorm(z))` (Xiong et al. 2020); with `parallel`,
+    """A block `z = x + SelfAttn(LayerNorm(x))`, `y = z + FFN(LayerNorm(z))` (Xiong et al. 2020); with `parallel`,
     `y = z + FFN(LayerNorm(x))` (Black et al. 2022).
     """
 
     may_be_parallel = True
 
-    def attended(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_in"]:
-        read: Tensor = self.norm_attention(x)
-        return read
+    def normalize_input(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_in"]:
+        return self.norm_attention(x)
 
-    def fed(self, x: Float[Tensor, "*shape d_in"], attended: Tensor) -> Float[Tensor, "*shape d_out"]:
+    def feed_forward(self, x: Float[Tensor, "*shape d_in"], attended: Tensor) -> Float[Tensor, "*shape d_out"]:
         z = x + self.dropout(attended)
         read = self.norm_feedforward(x if self.parallel else z)
-        y: Tensor = z + self.dropout(self.feedforward(read))
-        return y
+        return z + self.dropout(self.feedforward(read))
 
 
 class DecoderBlockState(NamedTuple):
-    """The positions that a block has read, and the memory."""
+    """The keys and values of the positions read so far, and the memory."""
 
     past: KVState
     memory: Shared
 
 
 class PostNormDecoderBlock(PostNormBlock):
-    """Self-attention, attention to the memory m, feed-forward (Vaswani et al. 2017, section 3.1):
+    """A block of self-attention, attention to the memory m, and feed-forward layer (Vaswani et al. 2017, section 3.1):
 
     u = LayerNorm(x + SelfAttn(x))    z = LayerNorm(u + CrossAttn(u, m))    y = LayerNorm(z + FFN(z))
     """
@@ -180,7 +173,7 @@ class PostNormDecoderBlock(PostNormBlock):
     def __init__(
         self, d_model: int, options: BlockOptions | None = None, *, d_memory: int | None = None, **keywords: Any
     ) -> None:
-        """As the block without a memory; it is causal. The memory has `d_memory` features; None: `d_model`."""
+        """Build a causal block like `PostNormBlock`, with a memory of `d_memory` features (None: `d_model`)."""
         super().__init__(d_model, options, **keywords)
         self.d_memory = d_model if d_memory is None else d_memory
         attention = self.attention
@@ -209,7 +202,7 @@ class PostNormDecoderBlock(PostNormBlock):
 
 
 class PreNormDecoderBlock(PostNormDecoderBlock):
-    """`u = x + SelfAttn(LayerNorm(x))`, `z = u + CrossAttn(LayerNorm(u), m)`, `y = z + FFN(LayerNorm(z))`."""
+    """A block `u = x + SelfAttn(LayerNorm(x))`, `z = u + CrossAttn(LayerNorm(u), m)`, `y = z + FFN(LayerNorm(z))`."""
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None

@@ -1,14 +1,11 @@
-"""Attention over another text: by scaled dot products with heads, dot products, a bilinear form, or an added layer.
+"""Cross-attention: multi-head, dot-product, bilinear and additive, and attention before the cell.
 
-What is attended to is the memory that `init_state` is given. Its keys and values are worked out there, once, and are
-the state, which rows of a beam share.
+`init_state` computes the keys and values of the memory once. They are the state, which the rows of a beam share.
 """
-
-from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,9 +16,10 @@ from torch import Tensor, nn
 from ensue.engine.storage import is_transformed
 from ensue.nn.attention.scores import additive_scores, fused_attention, weights_over
 from ensue.nn.border import weight_of
-from ensue.nn.draws import dropped
-from ensue.nn.dropout import checked_share
-from ensue.nn.layer import Parallel, blank
+from ensue.nn.draws import checked_probability, dropped, uniform
+from ensue.nn.layer import Parallel, Recurrent, SequenceLayer, blank
+from ensue.nn.pooling import MeanPooling
+from ensue.nn.recurrent.initialization import heads_of
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import Memory, Shared, State, select_rows
 
@@ -35,36 +33,37 @@ class Source(NamedTuple):
 
 
 class CrossAttention(Parallel):
-    """Each position attends to the positions s of a memory h (M texts of S positions, `d_memory` features):
+    """Attention from each position t to the positions s of a memory h (M texts of S positions, `d_memory` features):
 
         a_ts = softmax_s(score(x_t, h_s))        y_t = Σ_s a_ts value(h_s)
 
-    Where there is nothing to attend to, the sum is zero. The state is the `Shared` keys and values of the memory. K
-    rows that read the same text (a beam) are queries of one batch, without a copy of the keys. `dropout` acts on the
-    weights a. Tap: `weights`, (B, H, T, S).
+    For a memory without real positions, y is zero. The state is the `Shared` keys and values of the memory. If K rows
+    read the same text (a beam), their queries are multiplied by its keys at once. `dropout` acts on the weights a.
+    Tap: `weights`, (B, H, T, S).
     """
 
+    repr_arguments: tuple[str, ...] = ("d_in", "d_memory", "dropout")
     num_heads = 1
     scale = 1.0
 
     def __init__(self, d_in: int, d_out: int, *, d_memory: int, dropout: float) -> None:
         super().__init__()
         self.d_in, self.d_out, self.d_memory = d_in, d_out, d_memory
-        self.dropout = checked_share(dropout)
+        self.dropout = checked_probability(dropout)
         self.zero: Tensor
-        self.register_buffer("zero", torch.zeros(()), persistent=False)  # knows the module's device and type
+        self.register_buffer("zero", torch.zeros(()), persistent=False)  # for the module's device and type
         self.weights = Tap()
 
     @abstractmethod
     def keys_and_values(self, h: Float[Tensor, "M S d_memory"]) -> tuple[Tensor, Tensor]:
-        """Of a memory: (M, S, d_key) and (M, S, d_value)."""
+        """Return the keys (M, S, d_key) and values (M, S, d_value) of a memory."""
 
     def queries(self, x: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_key"]:
-        """The queries, which are compared with the keys."""
+        """Return the queries."""
         return x
 
     def finished(self, context: Float[Tensor, "B T d_value"]) -> Float[Tensor, "B T d_out"]:
-        """The output."""
+        """Return the output from the weighted sums of values."""
         return context
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
@@ -78,26 +77,26 @@ class CrossAttention(Parallel):
     ) -> tuple[Float[Tensor, "B T d_out"], Shared]:
         state = self.init_state(len(x)) if state is None else state
         batch, length = x.shape[:2]
-        queries, source = grouped(self.queries(blank(x, mask)), state)
+        queries, source = group_by_text(self.queries(blank(x, mask)), state)
         context = self._context(queries, source, (batch, length))
         return self.finished(context.reshape(batch, length, context.shape[2])), state
 
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
-        """(M, columns, d_value). `sizes` are rows and positions, for the tap."""
-        q, k, v = (self._heads(part) for part in (queries, source.keys, source.values))
+        """Return the weighted sums (M, columns, d_value). `sizes` are B and T, for the tap."""
+        q, k, v = map(self._heads, (queries, source.keys, source.values))
         heads = fused_attention(
             q, k, v, source.real[:, None, None], dropout=self.dropout if self.training else 0.0, is_causal=False,
-            scale=self.scale, tap=partial(self._seen, sizes=sizes) if is_watched(self) else None,
+            scale=self.scale, tap=partial(self._record, sizes=sizes) if is_watched(self) else None,
         )  # fmt: skip
         return heads.transpose(1, 2).flatten(2)
 
-    def _heads(self, part: Tensor) -> Tensor:
-        """(M, H, positions, features of a head)."""
-        texts, positions, features = part.shape
-        return part.view(texts, positions, self.num_heads, features // self.num_heads).transpose(1, 2)
+    def _heads(self, x: Tensor) -> Tensor:
+        """Split (M, positions, features) into (M, H, positions, features of a head)."""
+        texts, positions, features = x.shape
+        return x.view(texts, positions, self.num_heads, features // self.num_heads).transpose(1, 2)
 
-    def _seen(self, weights: Tensor, sizes: tuple[int, int]) -> Tensor:
-        """Weights (M, H, columns, S) as the tap, which has them by rows and positions, gives them back."""
+    def _record(self, weights: Tensor, sizes: tuple[int, int]) -> Tensor:
+        """Pass weights (M, H, columns, S) through the tap, as (B, H, T, S)."""
         batch, length = sizes
         texts, heads, columns, positions = weights.shape
         repeats = columns // length if length else 0
@@ -105,27 +104,24 @@ class CrossAttention(Parallel):
         rows = self.weights(rows.reshape(batch, heads, length, positions))
         return rows.view(texts, repeats, heads, length, positions).transpose(1, 2).reshape(weights.shape)
 
-    def extra_repr(self) -> str:
-        return f"d_in={self.d_in}, d_memory={self.d_memory}, dropout={self.dropout}"
-
 
 def sources_in(state: State) -> Iterator[tuple[Source, Tensor]]:
-    """The sources that a state attends to, with the text that each row reads."""
+    """Yield the sources inside a state, each with the texts that its rows read."""
     if isinstance(state, Shared) and isinstance(state.content, Source):
         yield state.content, state.rows
     elif isinstance(state, tuple):
-        for part in state:
-            yield from sources_in(part)
+        for item in state:
+            yield from sources_in(item)
 
 
-def grouped(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
-    """Queries (B, T, d_key) by texts, (M, columns, d_key), and the content that they attend to, for M texts.
+def group_by_text(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
+    """Group queries (B, T, d_key) by text into (M, columns, d_key), with the content of M texts.
 
-    Only where rows are not in the order of the texts, the content is selected for each.
+    Unless rows are in the order of the texts, the content is copied for each row.
     """
     batch, length, d_key = queries.shape
     content, texts = state.content, state.texts
-    records_numbers = is_transformed() and not state.rows.is_meta  # what a trace records holds for all orders
+    records_numbers = is_transformed() and not state.rows.is_meta  # a trace has to be valid for all orders of rows
     if records_numbers or state.repeats is None:
         content, texts = select_rows(content, state.rows), batch
     columns = batch * length // texts if texts else 0
@@ -133,18 +129,18 @@ def grouped(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
 
 
 class MultiHeadCrossAttention(CrossAttention):
-    """Scaled dot products with h heads (Vaswani et al. 2017, eqs. 1 and 5); `d_out` is `d_in`:
+    """Scaled dot-product attention with h heads (Vaswani et al. 2017, eqs. 1 and 5); `d_out` is `d_in`:
 
         head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q = W_Q x,   K, V = W_K h, W_V h,   y = W_O [head_1; ...; head_h]
 
-    It runs as `fused_attention`. Raises `ValueError` if the heads cannot share `d_in`.
+    It runs on `fused_attention`. Raises ValueError unless the heads share `d_in` evenly.
     """
+
+    repr_arguments = ("d_in", "d_memory", "num_heads", "dropout")
 
     def __init__(self, d_in: int, d_memory: int, *, num_heads: int = 1, dropout: float = 0.0) -> None:
         super().__init__(d_in, d_in, d_memory=d_memory, dropout=dropout)
-        if num_heads < 1 or d_in % num_heads:
-            raise ValueError(f"{num_heads} heads cannot share {d_in} features")
-        self.num_heads, self.scale = num_heads, 1 / math.sqrt(d_in // num_heads)
+        self.num_heads, self.scale = num_heads, 1 / math.sqrt(heads_of(d_in, num_heads))
         self.project_in = nn.Linear(d_in, d_in)
         self.project_memory = nn.Linear(d_memory, 2 * d_in)
         self.project_out = nn.Linear(d_in, d_in)
@@ -154,19 +150,14 @@ class MultiHeadCrossAttention(CrossAttention):
         return keys, values
 
     def queries(self, x: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_in"]:
-        queries: Tensor = self.project_in(x)
-        return queries
+        return self.project_in(x)
 
     def finished(self, context: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_out"]:
-        y: Tensor = self.project_out(context)
-        return y
-
-    def extra_repr(self) -> str:
-        return f"d_in={self.d_in}, d_memory={self.d_memory}, num_heads={self.num_heads}, dropout={self.dropout}"
+        return self.project_out(context)
 
 
 class DotAttention(CrossAttention):
-    """`score = x · h`, `value = h` (Luong et al. 2015, "dot"). Raises `ValueError` if x and h have different sizes."""
+    """Attention with `score = x · h`, `value = h` (Luong et al. 2015, "dot"). Raises ValueError for different sizes."""
 
     def __init__(self, d_in: int, d_memory: int, *, dropout: float = 0.0) -> None:
         if d_in != d_memory:
@@ -178,7 +169,7 @@ class DotAttention(CrossAttention):
 
 
 class BilinearAttention(CrossAttention):
-    """`score = x · W h`, `value = h` (Luong et al. 2015, "general")."""
+    """Attention with `score = x · W h`, `value = h` (Luong et al. 2015, "general")."""
 
     def __init__(self, d_in: int, d_memory: int, *, dropout: float = 0.0) -> None:
         super().__init__(d_in, d_memory, d_memory=d_memory, dropout=dropout)
@@ -189,7 +180,12 @@ class BilinearAttention(CrossAttention):
 
 
 class AdditiveAttention(CrossAttention):
-    """`score = v · tanh(W x + U h + b)`, `value = h` (Bahdanau et al. 2015); v has `d_attention` features (d_in)."""
+    """Attention with `score = v · tanh(W x + U h + b)`, `value = h` (Bahdanau et al. 2015).
+
+    v has `d_attention` features, by default d_in.
+    """
+
+    repr_arguments = ("d_in", "d_memory", "d_attention", "dropout")
 
     def __init__(self, d_in: int, d_memory: int, *, d_attention: int | None = None, dropout: float = 0.0) -> None:
         super().__init__(d_in, d_memory, d_memory=d_memory, dropout=dropout)
@@ -202,25 +198,119 @@ class AdditiveAttention(CrossAttention):
         return self.project_memory(h), h
 
     def queries(self, x: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_key"]:
-        queries: Tensor = self.project_in(x)
-        return queries
+        return self.project_in(x)
 
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
         scores = self.scores(queries, source.keys)
         weights = weights_over(scores, source.real).unsqueeze(1)
-        weights = self._used(self._seen(weights, sizes) if is_watched(self) else weights)
+        weights = self._select(self._record(weights, sizes) if is_watched(self) else weights)
         return weights.squeeze(1).to(source.values.dtype) @ source.values
 
-    def _used(self, weights: Tensor) -> Tensor:
-        """The factors of the values, for weights (M, 1, columns, S)."""
+    def _select(self, weights: Tensor) -> Tensor:
+        """Return the weights of the sum; `HardAttention` overrides this method."""
         return dropped(weights, self.dropout) if self.training else weights
 
     def scores(self, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Float[Tensor, "M columns S"]:
-        """Of `queries` (M, columns, d_key) at `keys` (M, S, d_key); `added` (M, columns, S, d_key) inside of tanh."""
+        """Return the scores of `queries` (M, columns, d_key) and `keys` (M, S, d_key); `added` is added inside tanh."""
         if added is None:
             return additive_scores(queries, keys, weight_of(self.vector)[0])
-        scores: Tensor = self.vector(torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1) + added)).squeeze(3)
-        return scores
+        return self.vector(torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1) + added)).squeeze(3)
+
+
+class BeforeState(NamedTuple):
+    """The output h of the cell (the next query), the state of the cell, and the memory."""
+
+    h: Float[Tensor, "B d_cell"]
+    inner: State
+    memory: Shared
+
+
+class AttentionBefore(Recurrent):
+    """Attention before the cell, with the gate β of the context (Xu et al. 2015, section 3.1.2 and 4.2.1):
+
+        ẑ_t = β_t Σ_i α_ti a_i,   α_t = softmax_i f_att(a_i, h_{t-1}),   β_t = σ(w · h_{t-1} + b)
+        h_t = cell([x_t; ẑ_t], h_{t-1})        y_t = tanh(W [x_t; h_t; ẑ_t])
+
+    f_att is the score of `attention`, and h_0 = tanh(U ā + b) with the mean ā of the memory. `cell` starts from its own
+    initial state, which depends on ā, too, if it is a `FromContext`. Without `gated`, β is 1. Tap, if gated: `beta`,
+    (B, 1). Raises ValueError for inconsistent sizes.
+    """
+
+    def __init__(self, cell: SequenceLayer, attention: CrossAttention, *, d_out: int, gated: bool = True) -> None:
+        super().__init__()
+        if cell.d_out != attention.d_in:
+            raise ValueError(f"{attention!r} cannot read the {cell.d_out} features of {cell!r} as queries")
+        if cell.d_in <= attention.d_out:
+            raise ValueError(f"d_in of {cell!r} must exceed the {attention.d_out} features of {attention!r}")
+        if cell.d_memory not in (None, attention.d_memory) or not cell.is_causal:
+            raise ValueError(f"{cell!r} is not causal or needs another memory than {attention!r}")
+        assert attention.d_memory is not None
+        self.cell, self.attention = cell, attention
+        self.d_in, self.d_out, self.d_memory = cell.d_in - attention.d_out, d_out, attention.d_memory
+        self.pooling = MeanPooling(attention.d_memory)
+        self.start = nn.Linear(attention.d_memory, cell.d_out)
+        self.gate = nn.Linear(cell.d_out, 1) if gated else None
+        self.beta = Tap() if gated else None
+        self.combine = nn.Linear(self.d_in + cell.d_out + attention.d_out, d_out, bias=False)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> BeforeState:
+        empty = self.pooling.init_state(batch_size)
+        mean = self.pooling.result(empty) if memory is None else self.pooling(memory.values, memory.mask)
+        inner = self.cell.init_state(batch_size, memory)
+        return BeforeState(torch.tanh(self.start(mean)), inner, self.attention.init_state(batch_size, memory))
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], BeforeState]:
+        return self.fold(x, state, mask=mask)
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], BeforeState]:
+        h, inner, memory = self.init_state(len(x_t)) if state is None else state
+        z, memory = self.attention.step(h, memory)
+        if self.gate is not None and self.beta is not None:
+            z = self.beta(torch.sigmoid(self.gate(h))) * z
+        h, inner = self.cell.step(torch.cat((x_t, z), dim=-1), inner)
+        y_t = torch.tanh(self.combine(torch.cat((x_t, h, z), dim=-1)))
+        return y_t, BeforeState(h, inner, memory)
 
     def extra_repr(self) -> str:
-        return f"d_in={self.d_in}, d_memory={self.d_memory}, d_attention={self.d_attention}, dropout={self.dropout}"
+        return f"{self.cell!r}, {self.attention!r}, d_out={self.d_out}, gated={self.gate is not None}"
+
+
+class HardAttention(AdditiveAttention):
+    """Hard attention: `y = value(h_s)` for one position s drawn from α (Xu et al. 2015, section 4.1).
+
+    A draw has no derivative, so α needs an estimated gradient in training (docs/captions.md). With the probability
+    `expected` a step uses the weighted mean instead of a draw. Evaluation uses the most probable position, with the
+    derivative of the mean. Taps, (B, 1, T, S): `weights`, α, and `chosen`, 1 at the chosen position.
+    """
+
+    repr_arguments = ("d_in", "d_memory", "d_attention", "expected")
+
+    def __init__(self, d_in: int, d_memory: int, *, d_attention: int | None = None, expected: float = 0.0) -> None:
+        super().__init__(d_in, d_memory, d_attention=d_attention)
+        self.expected, self.chosen = checked_probability(expected), Tap()
+
+    def _select(self, alpha: Tensor) -> Tensor:
+        if not alpha.shape[-1]:
+            return alpha
+        if not self.training:
+            positions = torch.arange(alpha.shape[-1], device=alpha.device)
+            best = ((positions == alpha.argmax(-1, keepdim=True)) & (alpha > 0)).to(alpha.dtype)
+            return self.chosen(best + alpha - alpha.detach())
+        is_drawn = uniform(alpha.shape[:-1], device=alpha.device) >= self.expected
+        chosen = self.chosen(self.draw(alpha.detach()) * is_drawn.unsqueeze(-1))
+        return torch.where(is_drawn.unsqueeze(-1), chosen, alpha)
+
+    def draw(self, alpha: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T S"]:
+        """Draw a position from each α. Return 1 at this position and 0 elsewhere, or zeros if α is all 0."""
+        points = uniform((*alpha.shape[:-1], 1), device=alpha.device).to(alpha.dtype)
+        below = alpha.cumsum(-1) <= points * alpha.sum(-1, keepdim=True)
+        index = below.sum(-1, keepdim=True).clamp(max=alpha.shape[-1] - 1)
+        return torch.zeros_like(alpha).scatter_(-1, index, 1.0) * (alpha > 0)
+
+
+def joined_steps(seen: Sequence[Tensor], length: int) -> Float[Tensor, "B T S"]:
+    """Return attention weights (B, T, S), averaged over heads, from a tap's values in a `forward` or `length` steps."""
+    means = [weights.mean(1) if weights.dim() == 4 else weights for weights in seen]
+    return means[0] if len(means) == 1 else torch.cat(means[:: len(means) // length], dim=1)

@@ -1,6 +1,4 @@
-"""Multi-head self-attention with its keys and values as state."""
-
-from __future__ import annotations
+"""Multi-head self-attention, with keys and values as state."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,11 +13,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.engine.storage import appended
-from ensue.nn.attention.positions import Disentangled, RelativeBias, Rotary, advanced, numbered, turned
+from ensue.engine.storage import ALIGNED_BYTES, appended
+from ensue.nn.attention.positions import Disentangled, RelativeBias, Rotary, advance, positions_after, rotate
 from ensue.nn.attention.scores import fused_attention
-from ensue.nn.dropout import checked_share
+from ensue.nn.draws import checked_probability
 from ensue.nn.layer import Parallel, blank
+from ensue.nn.recurrent.initialization import heads_of
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import Memory, State, owned
 
@@ -29,10 +28,10 @@ _rows: ContextVar[int] = ContextVar("rows", default=0)
 
 @contextmanager
 def row_by_row(count: int) -> Iterator[None]:
-    """Inside of this block, self-attention of one position reads the first `count` rows one by one, without padding.
+    """Compute self-attention of one position row by row, without padding, in a `with` block.
 
-    With padding a row's sums are added up in another order. The real positions of a row have to be its last ones, as
-    `ensue.types.concatenate_rows` has them. Rows behind `count` get what the first one gets.
+    Padding changes the order in which a row's terms are added, and so the last bits. Padding has to be on the left, as
+    in the results of `ensue.types.concatenate_rows`. Rows after the first `count` get the result of row 0.
     """
     token = _rows.set(count)
     try:
@@ -41,49 +40,49 @@ def row_by_row(count: int) -> Iterator[None]:
         _rows.reset(token)
 
 
-def attended_by_row(
+def attend_by_row(
     queries: Float[Tensor, "B H 1 d"], keys: Float[Tensor, "B H S d"], values: Float[Tensor, "B H S d"],
     real: Bool[Tensor, "B S"],
 ) -> Float[Tensor, "B H 1 d"]:  # fmt: skip
-    """Attention to the real positions of each row."""
+    """Attend to the real positions of every row, inside `row_by_row`."""
     count = _rows.get()
-    found: list[Tensor] = []
+    heads: list[Tensor] = []
     for row, size in enumerate(real[:count].sum(1).tolist()):
         start = keys.shape[2] - size
-        of_row = (queries[row, None], keys[row, None, :, start:], values[row, None, :, start:])
-        # How a kernel adds up depends on whether its numbers begin at a multiple of 64 bytes.
-        q, k, v = (tensor if tensor.data_ptr() % 64 == 0 else tensor.clone() for tensor in of_row)
-        found.append(F.scaled_dot_product_attention(q, k, v))
-    return torch.cat([*found, *found[:1] * (len(queries) - count)])
+        arguments = (queries[row, None], keys[row, None, :, start:], values[row, None, :, start:])
+        # The order of a kernel's sums depends on the alignment of its arguments.
+        q, k, v = (tensor if tensor.data_ptr() % ALIGNED_BYTES == 0 else tensor.clone() for tensor in arguments)
+        heads.append(F.scaled_dot_product_attention(q, k, v))
+    return torch.cat([*heads, *heads[:1] * (len(queries) - count)])
 
 
 class KVState(NamedTuple):
-    """The keys and values of the S positions read so far, which of them are real, and the number of real ones."""
+    """The keys and values of the S positions read so far, the mask of real positions, and their number."""
 
     keys: Float[Tensor, "B H S d_head"]
     values: Float[Tensor, "B H S d_head"]
     real: Bool[Tensor, "B S"]
     position: Int[Tensor, " B"]
 
-    def __reduce__(self) -> tuple[type[KVState], tuple[Tensor, ...]]:
-        """Pickles and copies have neither free room nor positions of later states."""
+    def __reduce__(self) -> "tuple[type[KVState], tuple[Tensor, ...]]":
+        """Pickle and copy the tensors without their buffers, which later states share."""
         return KVState, owned(tuple(self), with_room=False)
 
     @property
     def grows(self) -> int:
-        """S, which is 0 at the beginning."""
+        """The number of positions S; 0 in an initial state."""
         return self.keys.shape[2]
 
-    def resized(self, length: int) -> KVState:
-        """This state with S = `length`; see `ensue.types.Growing`."""
+    def resized(self, length: int) -> "KVState":
+        """Return this state with S = `length`; see `ensue.types.Growing`."""
         more = length - self.keys.shape[2]
         if more == 0:
             return self
-        keys, values = (F.pad(part, (0, 0, more, 0)) for part in (self.keys, self.values))
+        keys, values = (F.pad(tensor, (0, 0, more, 0)) for tensor in (self.keys, self.values))
         return KVState(keys, values, F.pad(self.real, (more, 0)), self.position)
 
     def unused(self) -> int:
-        """How many positions on the left are real in no row."""
+        """Return the number of positions on the left that are padding in all rows."""
         used = self.real.any(0)
         return int(used.int().argmax()) if used.any() else len(used)
 
@@ -98,24 +97,24 @@ class AttentionOptions:
     is_causal: bool = True
     """Whether a position attends to itself and earlier positions only."""
     rotary: bool = False
-    """Whether rotary positions turn queries and keys."""
+    """Whether queries and keys have rotary positions."""
     rotary_share: float = 1.0
-    """The share of a head's features that rotary positions turn, the first ones."""
+    """The fraction of a head's features that rotary positions rotate, from the first feature on."""
     rotary_base: float = 10_000.0
     """The b of the rotary frequencies b^(-2i/d)."""
     relative_buckets: int = 0
-    """Buckets of distances, each with a number that is added to scores; 0: none."""
+    """The number of buckets of distances, with a bias of scores for each bucket; 0: no relative positions."""
     farthest: int = 0
-    """The largest distance of disentangled positions, which have `relative_buckets` on each side; 0: no such ones."""
+    """The largest distance of disentangled positions, which have `relative_buckets` on each side; 0: none."""
     neighbors: int = 0
-    """Neighbors to each side that a position attends to; 0: all."""
+    """The number of neighbors on each side to which a position attends; 0: all positions."""
 
     def to(self, kind: type[OptionsT], **changes: Any) -> OptionsT:
-        """The options that the class `kind` has, with changes."""
+        """Return an object of the class `kind` with these options and changes."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(kind)} | changes)
 
     def __str__(self) -> str:
-        """The options that have no default or another value, as arguments of a call."""
+        """Return the options that differ from their defaults, as arguments of a call."""
         values = ((field, getattr(self, field.name)) for field in fields(self))
         return ", ".join(f"{field.name}={value!r}" for field, value in values if value != field.default)
 
@@ -125,24 +124,23 @@ class MultiHeadAttention(Parallel):
 
         head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q, K, V = W_Q x, W_K x, W_V x,   y = W_O [head_1; ...; head_h]
 
-    In a causal layer a position attends to itself and to earlier real positions, otherwise to all real positions, or to
-    as many neighbors to each side as `neighbors` says. With `relative_buckets` a `RelativeBias` is added to the scores.
-    With `farthest` too they are `Disentangled`: the score of i and j is (Q_i K_jᵀ + Q_i (W_K P)ᵀ + W_Q P K_jᵀ) /
-    √(3 d_head), where P is the vector of their distance. `dropout` acts on the attention weights. It runs as
-    `fused_attention`. Tap: `weights`, (B, H, T, S). Raises `ValueError` if the heads cannot share `d_model`, and for
-    buckets or neighbors if it is causal.
+    In a causal layer a position attends to itself and to earlier real positions; otherwise to all real positions, or to
+    `neighbors` real positions on each side. `dropout` acts on the attention weights. Tap: `weights`, (B, H, T, S).
+
+    With `relative_buckets`, a `RelativeBias` is added to the scores. With `farthest` too, positions are `Disentangled`:
+    the score of i and j is (Q_i K_jᵀ + Q_i (W_K P)ᵀ + W_Q P K_jᵀ) / √(3 d_head), where P is the vector of their
+    distance. Raises ValueError unless the heads share `d_model` evenly, and for a causal layer with relative positions
+    or neighbors.
     """
 
     def __init__(self, d_model: int, options: AttentionOptions | None = None, **keywords: Any) -> None:
-        """`keywords` are the fields of `AttentionOptions`, which may also be passed as one object."""
+        """Build the layer from `options`, or from the fields of `AttentionOptions` as keywords."""
         super().__init__()
         self.options = options = options or AttentionOptions(**keywords)
         num_heads, is_causal = options.num_heads, options.is_causal
-        if num_heads < 1 or d_model % num_heads:
-            raise ValueError(f"{num_heads} heads cannot share {d_model} features")
         self.d_in = self.d_out = d_model
-        self.num_heads, self.d_head, self.is_causal = num_heads, d_model // num_heads, is_causal
-        self.dropout = checked_share(options.dropout)
+        self.num_heads, self.d_head, self.is_causal = num_heads, heads_of(d_model, num_heads), is_causal
+        self.dropout = checked_probability(options.dropout)
         self.project_in = nn.Linear(d_model, 3 * d_model)
         self.project_out = nn.Linear(d_model, d_model)
         buckets, farthest = options.relative_buckets, options.farthest
@@ -155,7 +153,7 @@ class MultiHeadAttention(Parallel):
         elif buckets:
             self.relative = RelativeBias(num_heads, buckets)
         self.terms = 3 if farthest else 1
-        """The number of products that a score is the sum of."""
+        """The number of products in the sum of a score."""
         rotary = Rotary(self.d_head, share=options.rotary_share, base=options.rotary_base) if options.rotary else None
         self.rotary = rotary
         self.weights = Tap()
@@ -173,54 +171,52 @@ class MultiHeadAttention(Parallel):
         is_first, state = state is None, self.init_state(len(x)) if state is None else state
         queries, keys, values = self._heads(self.project_in(blank(x, mask)))
         if self.rotary is not None:
-            positions = numbered(state.position[:1] if is_first else state.position, x.shape[1])
-            queries, keys = turned(self.rotary.table(positions, queries.dtype), queries, keys)
+            positions = positions_after(state.position[:1] if is_first else state.position, x.shape[1])
+            queries, keys = rotate(self.rotary.table(positions, queries.dtype), queries, keys)
         before, from_start = state, state.keys.shape[2] == 0
-        state = self._extended(before, keys, values, mask)
+        state = self._extend(before, keys, values, mask)
         # Padding comes last: no real position of a causal layer sees it, and outputs there are unspecified.
         if from_start and (mask is None or self.is_causal) and not is_watched(self):
-            heads = self._fused(queries, keys, values, self._near(x.shape[1]))
+            heads = self._attend(queries, keys, values, self._neighbor_mask(x.shape[1]))
         else:
-            is_next = mask is None and x.shape[1] == 1  # one position, which attends to all that is real
+            is_next = mask is None and x.shape[1] == 1  # a single position attends to all real positions
             if is_next and _rows.get() and not is_watched(self):
-                heads = attended_by_row(queries, state.keys, state.values, state.real)
+                heads = attend_by_row(queries, state.keys, state.values, state.real)
             else:
                 allowed = state.real[:, None, None] if is_next else self._allowed(state.real, x.shape[1])
-                heads = self._fused(queries, state.keys, state.values, allowed)
+                heads = self._attend(queries, state.keys, state.values, allowed)
         y = self.project_out(heads.transpose(1, 2).flatten(2))
-        if not self.is_causal:  # nothing goes on from here
+        if not self.is_causal:  # no call continues from the state
             return y, before
         return y, owned(state) if from_start and not torch.is_grad_enabled() else state
 
     def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
-        """The outputs for texts that stand one after another, of these lengths, none of which sees another one.
+        """Compute concatenated texts of these lengths independently, without padding, rotary positions and dropout.
 
-        There is no padding. Texts of one length that stand side by side are computed together. It has no rotary
-        positions and no dropout.
+        Adjacent texts of equal length are computed together.
         """
         assert self.rotary is None
         queries_keys_values, heads, start = self.project_in(x)[0], [], 0
         for length, group in groupby(lengths):
             count = sum(1 for _ in group)
-            part = queries_keys_values[start : start + count * length]
-            queries, keys, values = self._heads(part.view(count, length, -1))
-            found = self._fused(queries, keys, values, self._near(length))
-            heads.append(found.transpose(1, 2).reshape(count * length, self.d_out))
+            projected = queries_keys_values[start : start + count * length]
+            queries, keys, values = self._heads(projected.view(count, length, -1))
+            attended = self._attend(queries, keys, values, self._neighbor_mask(length))
+            heads.append(attended.transpose(1, 2).reshape(count * length, self.d_out))
             start += count * length
-        y: Tensor = self.project_out(torch.cat(heads).unsqueeze(0))
-        return y
+        return self.project_out(torch.cat(heads).unsqueeze(0))
 
     def _heads(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each (B, H, T, d_head)."""
+        """Split a projection into queries, keys and values, each (B, H, T, d_head)."""
         queries, keys, values = projected.view(*projected.shape[:2], 3, self.num_heads, self.d_head).unbind(2)
         return queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2)
 
-    def _extended(self, state: KVState, keys: Tensor, values: Tensor, mask: Tensor | None) -> KVState:
+    def _extend(self, state: KVState, keys: Tensor, values: Tensor, mask: Tensor | None) -> KVState:
         new = keys.new_ones(len(keys), keys.shape[2], dtype=torch.bool) if mask is None else mask
         joined = appended(state.keys, keys, dim=2), appended(state.values, values, dim=2)
-        return KVState(*joined, appended(state.real, new, dim=1), advanced(state.position, keys.shape[2], mask))
+        return KVState(*joined, appended(state.real, new, dim=1), advance(state.position, keys.shape[2], mask))
 
-    def _fused(self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None) -> Tensor:
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None) -> Tensor:
         return fused_attention(
             queries, keys, values, allowed, dropout=self.dropout if self.training else 0.0,
             is_causal=self.is_causal and allowed is None, scale=1 / math.sqrt(self.terms * self.d_head),
@@ -228,31 +224,31 @@ class MultiHeadAttention(Parallel):
         )  # fmt: skip
 
     def _bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """The numbers (B or 1, H, T, T) that are added to the scaled scores."""
+        """Return the bias (B or 1, H, T, T) of the scaled scores."""
         if not isinstance(self.relative, Disentangled):
             return None if self.relative is None else self.relative(queries.shape[2]).unsqueeze(0)
-        vectors, places = self.relative(queries.shape[2])
-        their_queries, their_keys, _ = self._heads(self.project_in(vectors.unsqueeze(0)))
+        vectors, indices = self.relative(queries.shape[2])
+        position_queries, position_keys, _ = self._heads(self.project_in(vectors.unsqueeze(0)))
         shape = (*queries.shape[:3], queries.shape[2])
-        with_queries = (queries @ their_keys.transpose(2, 3)).gather(3, places.expand(shape))
-        with_keys = (keys @ their_queries.transpose(2, 3)).gather(3, places.t().expand(shape))
+        with_queries = (queries @ position_keys.transpose(2, 3)).gather(3, indices.expand(shape))
+        with_keys = (keys @ position_queries.transpose(2, 3)).gather(3, indices.t().expand(shape))
         return (with_queries + with_keys.transpose(2, 3)) / math.sqrt(self.terms * self.d_head)
 
     def _allowed(self, real: Tensor, length: int) -> Tensor:
-        """Which of the S positions each of the last `length` attends to, (B, 1, T, S); always to itself."""
+        """Return the mask (B, 1, T, S) of keys to which the last `length` positions attend, itself included."""
         columns = torch.arange(real.shape[1], device=real.device)
         queries = columns[real.shape[1] - length :].unsqueeze(1)
         itself = columns == queries
         past = columns <= queries if self.is_causal else torch.ones_like(itself)
-        near = self._near(length)
-        return ((real.unsqueeze(1) & (past if near is None else near[0])) | itself).unsqueeze(1)
+        neighbors = self._neighbor_mask(length)
+        return ((real.unsqueeze(1) & (past if neighbors is None else neighbors[0])) | itself).unsqueeze(1)
 
-    def _near(self, length: int) -> Tensor | None:
-        """Which of `length` keys are neighbors of each query, (1, 1, T, T); None for all."""
+    def _neighbor_mask(self, length: int) -> Tensor | None:
+        """Return the mask (1, 1, T, T) of keys that are neighbors of each query; None: all keys."""
         if not self.neighbors:
             return None
-        places = torch.arange(length, device=self.project_in.weight.device)
-        return ((places.unsqueeze(1) - places).abs() <= self.neighbors)[None, None]
+        positions = torch.arange(length, device=self.project_in.weight.device)
+        return ((positions.unsqueeze(1) - positions).abs() <= self.neighbors)[None, None]
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_in}, {self.options}"

@@ -1,1 +1,1 @@
-"""Heads, which follow the last layer: a softmax over a vocabulary with its loss, and a chain over labels."""
+"""Heads, which read the output of the last layer: softmax, CRF, mixture density and copying heads."""

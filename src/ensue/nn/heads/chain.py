@@ -1,20 +1,19 @@
-"""Sums over all paths of a chain of tags: log Z, its derivatives, marginals.
+"""Sums over all paths of a linear chain of tags (log Z, its derivatives, and marginals), and the k best paths.
 
-These are functions of scores; `crf.py` has the module, and `paths.py` finds the best paths. The score of a path y in a
-row with emissions e (T, K) is
+`crf.py` has the module with the scores. The score of a path y in a row with emissions e (T, K) is
 
     start[y_1] + Σ_t e_t[y_t] + Σ_t transitions[y_{t-1}, y_t] + end[y_T]
 
-A score of -inf makes a path illegal. `mask` (B, T) is True on real positions, which come first; values at padding
-change nothing. A row without real positions has one path, the empty one, with the score 0.
+A path with a score of -inf is illegal. `mask` (B, T) is True on real positions, which come first. Values at padding
+have no effect. A row without real positions has one path, the empty path, with the score 0.
+The best paths are computed in the precision of the scores, without gradients.
 """
-
-from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -26,34 +25,27 @@ from ensue.types import widest
 
 
 def score(
-    emissions: Float[Tensor, "B T K"],
-    tags: Int[Tensor, "B T"],
-    start: Float[Tensor, " K"],
-    transitions: Float[Tensor, "K K"],
-    end: Float[Tensor, " K"],
-    mask: Bool[Tensor, "B T"] | None = None,
-) -> Float[Tensor, " B"]:
-    """The scores of the paths `tags`. The tags at padding may be any numbers."""
+    emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], start: Float[Tensor, " K"],
+    transitions: Float[Tensor, "K K"], end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
+) -> Float[Tensor, " B"]:  # fmt: skip
+    """Return the scores of the paths `tags`, which may have any values at padding."""
     expect_scores("score", emissions, start, transitions, end, mask)
     expect("score", "tags", tags, emissions.shape[:2], torch.int64, like=emissions)
     if emissions.shape[1] == 0:
         return emissions.sum((1, 2))
     mask, dtype = real_positions(emissions, mask), torch.promote_types(emissions.dtype, start.dtype)
     tags = tags.masked_fill(~mask, 0)
-    seen = emissions.gather(2, tags.unsqueeze(2)).squeeze(2).masked_fill(~mask, 0.0).sum(1, dtype=dtype)
+    emitted = emissions.gather(2, tags.unsqueeze(2)).squeeze(2).masked_fill(~mask, 0.0).sum(1, dtype=dtype)
     pairs = transitions[tags[:, :-1], tags[:, 1:]].masked_fill(~mask[:, 1:], 0.0).sum(1)
     last = tags.gather(1, last_positions(mask).unsqueeze(1)).squeeze(1)
-    return seen + pairs + (start[tags[:, 0]] + end[last]).masked_fill(~mask[:, 0], 0.0)
+    return emitted + pairs + (start[tags[:, 0]] + end[last]).masked_fill(~mask[:, 0], 0.0)
 
 
 def log_partition(
-    emissions: Float[Tensor, "B T K"],
-    start: Float[Tensor, " K"],
-    transitions: Float[Tensor, "K K"],
-    end: Float[Tensor, " K"],
-    mask: Bool[Tensor, "B T"] | None = None,
-) -> Float[Tensor, " B"]:
-    """`log Σ_y exp score(y)` in nats; -inf if every path is illegal."""
+    emissions: Float[Tensor, "B T K"], start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
+) -> Float[Tensor, " B"]:  # fmt: skip
+    """Return `log Σ_y exp score(y)` in nats; -inf if every path is illegal."""
     expect_scores("log_partition", emissions, start, transitions, end, mask)
     dtype = torch.promote_types(emissions.dtype, start.dtype)
     scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
@@ -67,13 +59,10 @@ def log_partition(
 
 
 def marginals(
-    emissions: Float[Tensor, "B T K"],
-    start: Float[Tensor, " K"],
-    transitions: Float[Tensor, "K K"],
-    end: Float[Tensor, " K"],
-    mask: Bool[Tensor, "B T"] | None = None,
-) -> Float[Tensor, "B T K"]:
-    """The probability of each tag at each position, over all paths; zeros at padding. Not differentiable."""
+    emissions: Float[Tensor, "B T K"], start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
+) -> Float[Tensor, "B T K"]:  # fmt: skip
+    """Return the marginal probability of each tag at each position, 0 at padding. Not differentiable."""
     expect_scores("marginals", emissions, start, transitions, end, mask)
     scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     with torch.autocast(emissions.device.type, enabled=False):
@@ -81,7 +70,7 @@ def marginals(
             sums = _sums(scores, mask)
         if sums is not None:
             return sums.marginals().to(emissions.dtype)
-        # The derivatives of log Z, even if the caller has disabled gradients.
+        # Marginals are the derivatives of log Z, so gradients are needed even if the caller has disabled them.
         with torch.inference_mode(False), torch.enable_grad():
             copies, mask = _Scores(*(part.detach().clone() for part in scores)), mask.clone()
             total = _log_partition_in_logs(copies._replace(emissions=copies.emissions.requires_grad_()), mask)
@@ -89,14 +78,12 @@ def marginals(
 
 
 def posterior(
-    emissions: Float[Tensor, "B T K"],
-    start: Float[Tensor, " K"],
-    transitions: Float[Tensor, "K K"],
-    end: Float[Tensor, " K"],
-    mask: Bool[Tensor, "B T"] | None = None,
-) -> tuple[Float[Tensor, "B T K"], Float[Tensor, "B T K"]] | None:
-    """The marginals, and the logarithms of sums over all paths that begin with a tag, up to a number for each position:
-    what a `Posterior` has. None if a number may be too small to be exact. Not differentiable.
+    emissions: Float[Tensor, "B T K"], start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
+) -> tuple[Float[Tensor, "B T K"], Float[Tensor, "B T K"]] | None:  # fmt: skip
+    """Return the `marginals` and `suffixes` of a `Posterior` for each row; None if a number may underflow.
+
+    They have no gradients.
     """
     expect_scores("posterior", emissions, start, transitions, end, mask)
     scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
@@ -115,20 +102,20 @@ class _Scores(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """The results of both sweeps over a chain: exponentials, time first, with a factor for each row and position."""
+    """The results of sweeps in both directions, up to a factor for each row and position."""
 
     log_partition: Float[Tensor, " B"]
     arrivals: Float[Tensor, "T B K"]
-    """Sums from the left over all paths that lead to a tag, without its own emission."""
+    """Sums over all paths up to a tag, without the tag's emission."""
     through: Float[Tensor, "T 2 B K"]
-    """Sums from the left over all paths that end with a tag, with its emission; and the same over reversed rows."""
+    """Sums over all paths up to a tag, with its emission; index 1 of dimension 1 is for reversed rows."""
     pairs: Float[Tensor, "K K"]
-    """exp of the transitions."""
+    """The exponentials of the transitions."""
     mask: Bool[Tensor, "B T"]
 
     def suffixes(self, weight: Float[Tensor, " B"]) -> Float[Tensor, "T B K"]:
-        """Sums over all paths that begin with a tag, scaled to Σ_j arrival_j suffix_j = `weight`; 0 at padding."""
-        suffixes, real = _in_reverse(self.through, 1, self.mask), self.mask.t()
+        """Return sums over paths from a tag on, scaled so that Σ_j arrival_j suffix_j = `weight`; 0 at padding."""
+        suffixes, real = _reverse_side(self.through, 1, self.mask), self.mask.t()
         totals = torch.linalg.vecdot(self.arrivals, suffixes).masked_fill(~real, 1.0)
         return suffixes.div_(totals.unsqueeze(2)).mul_((weight * real).unsqueeze(2))
 
@@ -137,50 +124,46 @@ class _Sums(NamedTuple):
 
 
 class _LogPartition(torch.autograd.Function):
-    """log Z with its derivatives, the expected counts, which follow from the sweeps of the forward pass."""
+    """The autograd function of log Z. Its gradients are expected counts, computed from the sweeps of `forward`."""
 
     @staticmethod
     def forward(ctx: Any, emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, sums: _Sums) -> Tensor:
-        ctx.sums, ctx.dtypes = sums, [part.dtype for part in (emissions, start, transitions, end)]
+        ctx.sums, ctx.dtypes = sums, [scores.dtype for scores in (emissions, start, transitions, end)]
         ctx.save_for_backward(emissions, start, transitions, end, sums.mask)
-        return sums.log_partition.clone()  # an output that is held by its own node would never be freed
+        return sums.log_partition.clone()  # a copy, since a node that stores its own output is never freed
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         if needs_history([upstream]):
-            *given, mask = ctx.saved_tensors
+            *scores, mask = ctx.saved_tensors
             reference = lambda *scores: _log_partition_in_logs(_Scores(*scores), mask)  # noqa: E731
-            return (*gradients_of(reference, given, [upstream]), None)
+            return (*gradients_of(reference, scores, [upstream]), None)
         sums: _Sums = ctx.sums
         suffixes = sums.suffixes(upstream)
         pairs = sums.pairs * (sums.through[:-1, 0].flatten(0, 1).t() @ suffixes[1:].flatten(0, 1))
         tags = suffixes.mul_(sums.arrivals)
         last = last_positions(sums.mask).view(1, -1, 1).expand(1, -1, tags.shape[2])
-        found = [tags.transpose(0, 1), tags[0].sum(0), pairs, tags.gather(0, last)[0].sum(0)]
-        return (*(gradient.to(dtype) for gradient, dtype in zip(found, ctx.dtypes, strict=True)), None)
+        gradients = [tags.transpose(0, 1), tags[0].sum(0), pairs, tags.gather(0, last)[0].sum(0)]
+        return (*(gradient.to(dtype) for gradient, dtype in zip(gradients, ctx.dtypes, strict=True)), None)
 
 
 def _sums(scores: _Scores, mask: Tensor) -> _Sums | None:
-    """Both sweeps as products of exponentials; None if a number may be too small to be exact.
-
-    The sweep from right to left is a sweep from left to right over the reversed rows, with transposed transitions. Both
-    run in the same matrix products.
-    """
+    """Return the sweeps of rows and reversed rows, as products of exponentials; None if a number may underflow."""
     B, T, K = scores.emissions.shape
     if not (B and T and K):
         return None
     dtype = widest(scores.emissions.device)
-    start, transitions, end = (part.to(dtype) for part in scores[1:])
+    start, transitions, end = (table.to(dtype) for table in scores[1:])
     tops = scores.emissions.amax(2).t().to(dtype)
     through = torch.empty(T, 2, B, K, dtype=dtype, device=mask.device)
     through[:, 0] = scores.emissions.transpose(0, 1)
     through[:, 0].sub_(tops.unsqueeze(2)).exp_()
-    through[:, 1] = _in_reverse(through, 0, mask)
+    through[:, 1] = _reverse_side(through, 0, mask)
     ends, top = torch.stack((start, end)), transitions.amax()
     ends_tops, pairs = ends.amax(1, keepdim=True), torch.exp(transitions - top)
     begin = torch.exp(ends - ends_tops)
     arrivals, scales = _sweep(through, begin, torch.stack((pairs, pairs.t())))
-    if not bool(_least(through, ends, transitions) >= torch.finfo(dtype).tiny ** 0.5):
+    if not bool(_lowest_sum(through, ends, transitions) >= torch.finfo(dtype).tiny ** 0.5):
         return None
     last = last_positions(mask)
     ending = through[last, 0, torch.arange(B, device=last.device)] @ begin[1]
@@ -190,12 +173,9 @@ def _sums(scores: _Scores, mask: Tensor) -> _Sums | None:
 
 
 def _sweep(through: Tensor, begin: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """Multiplies the sums so far into the emissions `through` (T, 2, B, K), in place.
-
-    Returns the sums from the left before each emission (T, B, K), and the divisors of the sums after it (T, B).
-    """
+    """Multiply `through` (T, 2, B, K) by the sums before each position, in place. Return forward sums and divisors."""
     T, _, B, K = through.shape
-    # Each step writes both directions; the second one goes to the place of the first one's next sums.
+    # Step t writes the forward sums to arrivals[t] and the backward sums to [t + 1], which step t + 1 overwrites.
     arrivals, scales = through.new_empty(T + 1, B, K), through.new_ones(T, 2, B, 1)
     arrivals[:2] = begin.unsqueeze(1)
     previous = None
@@ -210,25 +190,24 @@ def _sweep(through: Tensor, begin: Tensor, pairs: Tensor) -> tuple[Tensor, Tenso
     return arrivals[:T], scales[:, 0, :, 0]
 
 
-def _least(after: Tensor, ends: Tensor, transitions: Tensor) -> Tensor:
-    """The smallest of the sums that have a legal path.
+def _lowest_sum(through: Tensor, ends: Tensor, transitions: Tensor) -> Tensor:
+    """Return the lowest sum over legal paths; NaN if any sum is NaN.
 
-    A term that underflows is below the smallest normal number. It does not matter in a sum, or in a product of two
-    sums, that is far above this number. So if the smallest sum is far above, all sums are exact. NaN stays NaN.
+    If it is far above the smallest floating-point number, terms that underflow are negligible.
     """
     if bool(torch.minimum(ends.amin(), transitions.amin()) > -torch.inf):
-        return after.amin()
+        return through.amin()
     allowed = (transitions > -torch.inf).cpu().numpy()
     begin, finish = (ends > -torch.inf).cpu().numpy()
-    both = (reachable(begin, allowed, len(after)), reachable(finish, allowed.T, len(after)))
-    forbidden = torch.from_numpy(~np.stack(both, axis=1)).to(after.device)
-    return after.masked_fill(forbidden.unsqueeze(2), 1.0).amin()
+    both = (reachable(begin, allowed, len(through)), reachable(finish, allowed.T, len(through)))
+    forbidden = torch.from_numpy(~np.stack(both, axis=1)).to(through.device)
+    return through.masked_fill(forbidden.unsqueeze(2), 1.0).amin()
 
 
 def reachable(
     begin: Bool[np.ndarray, " K"], allowed: Bool[np.ndarray, "K K"], length: int
 ) -> Bool[np.ndarray, "{length} K"]:
-    """The tags at each position that a legal path from the left can reach."""
+    """Return the tags at each position to which a legal path leads."""
     reached = np.empty((length, len(begin)), dtype=bool)
     reached[:] = begin
     for t in range(1, length):
@@ -239,9 +218,9 @@ def reachable(
 
 
 def _log_partition_in_logs(scores: _Scores, mask: Tensor) -> Float[Tensor, " B"]:
-    """`log_partition` with logsumexp at every step, for autograd: slow, and exact for all numbers."""
+    """Compute `log_partition` with logsumexp at every step, under autograd, which is slow, but does not underflow."""
     dtype = widest(scores.emissions.device)
-    emissions, start, transitions, end = (part.to(dtype).clamp(min=NEVER) for part in scores)
+    emissions, start, transitions, end = (tensor.to(dtype).clamp(min=NEVER) for tensor in scores)
     if emissions.shape[1] == 0:
         return emissions.sum((1, 2))
     alpha = start + emissions[:, 0]
@@ -252,8 +231,8 @@ def _log_partition_in_logs(scores: _Scores, mask: Tensor) -> Float[Tensor, " B"]
     return total.masked_fill(total < NEVER / 2, -torch.inf).masked_fill(~mask[:, 0], 0.0)
 
 
-def _in_reverse(both: Float[Tensor, "T 2 B K"], side: int, mask: Bool[Tensor, "B T"]) -> Float[Tensor, "T B K"]:
-    """A copy of one side of `both`, with each row's real positions in reverse order."""
+def _reverse_side(both: Float[Tensor, "T 2 B K"], side: int, mask: Bool[Tensor, "B T"]) -> Float[Tensor, "T B K"]:
+    """Return a copy of `both[:, side]` with each row's real positions in reverse order."""
     T, _, B, K = both.shape
     positions = torch.arange(T, device=mask.device).unsqueeze(1)
     reversed_positions = torch.where(mask.t(), mask.sum(1) - 1 - positions, positions)
@@ -264,7 +243,7 @@ def _in_reverse(both: Float[Tensor, "T 2 B K"], side: int, mask: Bool[Tensor, "B
 def expect_scores(
     where: str, emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, mask: Tensor | None
 ) -> None:
-    """Raises `ValueError` or `TypeError` unless these are the scores of one chain."""
+    """Raise ValueError or TypeError unless the tensors are the scores of one chain."""
     expect(where, "emissions", emissions, ("rows", "positions", "tags"))
     K = emissions.shape[2]
     for what, table, sizes in (("start", start, (K,)), ("transitions", transitions, (K, K)), ("end", end, (K,))):
@@ -273,10 +252,84 @@ def expect_scores(
 
 
 def real_positions(emissions: Tensor, mask: Tensor | None) -> Tensor:
-    """The mask (B, T); all True if there is none."""
+    """Return `mask` (B, T), or an all-True mask for None."""
     return torch.ones(emissions.shape[:2], dtype=torch.bool, device=emissions.device) if mask is None else mask
 
 
 def last_positions(mask: Tensor) -> Tensor:
-    """The last real position of each row (B,); 0 if there is none."""
+    """Return the last real position of each row (B,); 0 for a row without real positions."""
     return (mask.sum(1) - 1).clamp(min=0)
+
+
+@torch.no_grad()
+def viterbi(
+    emissions: Float[Tensor, "B T K"], start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
+) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:  # fmt: skip
+    """Return the path with the highest score (0 at padding), and its score, which is -inf if every path is illegal.
+
+    The forward sweep stores maxima only. Predecessors are recomputed along the best path, from its end to its start.
+    """
+    expect_scores("viterbi", emissions, start, transitions, end, mask)
+    B, T, K = emissions.shape
+    dtype = torch.promote_types(emissions.dtype, start.dtype)
+    if not (B and T):
+        return torch.zeros(B, T, dtype=torch.int64, device=emissions.device), emissions.new_zeros(B, dtype=dtype)
+    local = blank(emissions, mask).to(dtype).permute(1, 2, 0).contiguous()  # (T, K, B)
+    mask = real_positions(emissions, mask)
+    table = transitions.to(dtype)
+    best, sums, pairs = torch.empty_like(local), local.new_empty(K, K, B), table.unsqueeze(2)
+    torch.add(start.unsqueeze(1), local[0], out=best[0])
+    before, steps = best.unsqueeze(2).unbind(), best.unbind()
+    for before_t, best_t, local_t in zip(before, steps[1:], local.unbind()[1:], strict=False):
+        torch.add(before_t, pairs, out=sums)
+        torch.amax(sums, 0, out=best_t).add_(local_t)
+    last = last_positions(mask)
+    scores, final = (best[last, :, torch.arange(B, device=last.device)] + end).max(1)
+    tag, path, shortest = final, [final], int(last.min())
+    for t in range(T - 1, 0, -1):
+        tag = (steps[t - 1] + table.index_select(1, tag)).argmax(0)
+        if t > shortest:  # some rows end before t
+            tag = torch.where(last < t, final, tag)
+        path.append(tag)
+    return torch.stack(path[::-1], 1).masked_fill(~mask, 0), scores.masked_fill(~mask[:, 0], 0.0)
+
+
+@torch.no_grad()
+def k_best(
+    emissions: Float[Tensor, "B T K"], start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"], *, k: int, mask: Bool[Tensor, "B T"] | None = None,
+) -> tuple[Int[Tensor, "B {k} T"], Float[Tensor, "B {k}"]]:  # fmt: skip
+    """Return the k paths with the highest scores, the best first, and their scores.
+
+    If a row has fewer paths, the missing paths have the tags 0 and the score -inf. Raises ValueError if k is below 1.
+    """
+    expect_scores("k_best", emissions, start, transitions, end, mask)
+    if k < 1:
+        raise ValueError(f"k_best expects k of 1 or more, found {k}")
+    B, T, _ = emissions.shape
+    dtype = torch.promote_types(emissions.dtype, start.dtype)
+    local, mask = blank(emissions, mask).to(dtype), real_positions(emissions, mask)
+    if not T:
+        return torch.zeros(B, k, 0, dtype=torch.int64, device=mask.device), _pad_to_k(local.new_zeros(B), k)
+    best, origins = [_pad_to_k(start + local[:, 0], k)], []  # (B, K, k) and (B, K k) for each position
+    for t in range(1, T):
+        sums = (best[-1].unsqueeze(1) + transitions.t().unsqueeze(2)).flatten(2)  # [b, j, (i, rank)]
+        values, indices = sums.topk(k)
+        best.append(values + local[:, t].unsqueeze(2))
+        origins.append(indices.flatten(1))
+    last = last_positions(mask)
+    ending = torch.stack(best)[last, torch.arange(B, device=last.device)] + end.unsqueeze(1)
+    scores, final = ending.flatten(1).topk(k)
+    rank, path = final, [final // k]
+    for t in range(T - 1, 0, -1):
+        rank = torch.where((last < t).unsqueeze(1), final, origins[t - 1].gather(1, rank))
+        path.append(rank // k)
+    scores = torch.where(mask[:, :1], scores, _pad_to_k(local.new_zeros(B), k))
+    real = mask.unsqueeze(1) & (scores > -torch.inf).unsqueeze(2)
+    return torch.stack(path[::-1], 2).masked_fill(~real, 0), scores
+
+
+def _pad_to_k(scores: Float[Tensor, "*shape"], k: int) -> Float[Tensor, "*shape {k}"]:
+    """Return each score as the first of k scores; the other k - 1 scores are -inf."""
+    return F.pad(scores.unsqueeze(-1), (0, k - 1), value=-torch.inf)

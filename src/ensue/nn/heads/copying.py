@@ -1,7 +1,5 @@
 """A pointer-generator head: each word is generated from the vocabulary, or copied from the source."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch
@@ -9,9 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.nn.attention.cross import AdditiveAttention, grouped
+from ensue.nn.attention.cross import AdditiveAttention, group_by_text
 from ensue.nn.attention.scores import weights_over
-from ensue.nn.border import expect, expect_mask, expect_memory, expect_state
+from ensue.nn.border import expect, expect_mask, expect_memory, expect_range, expect_state
 from ensue.nn.heads.softmax import SoftmaxHead
 from ensue.nn.layer import blank
 from ensue.nn.taps import Tap
@@ -19,7 +17,7 @@ from ensue.types import Memory, Shared, at_least_float32
 
 
 class CopyingSource(NamedTuple):
-    """M texts of S positions to copy from: keys, features, which positions are real, and the ids that stand there."""
+    """M source texts of S positions: keys, features, the mask of real positions, and ids."""
 
     keys: Float[Tensor, "M S d_key"]
     values: Float[Tensor, "M S d_memory"]
@@ -28,7 +26,7 @@ class CopyingSource(NamedTuple):
 
 
 class CopyingState(NamedTuple):
-    """The sources, and the sum of each row's weights so far (None without coverage)."""
+    """The sources, and the coverage: the sum of each row's attention weights so far (None without coverage)."""
 
     source: Shared
     coverage: Float[Tensor, "B S"] | None
@@ -44,7 +42,7 @@ class CopyingNats(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """The attention to the source: weights, their mean of the features, the coverage loss, and the state."""
+    """The attention to the source: weights, the weighted mean of features, the coverage loss, and the state."""
 
     weights: Float[Tensor, "B T S"]
     context: Float[Tensor, "B T d_memory"]
@@ -59,23 +57,17 @@ class CopyingHead(nn.Module):
         p_t = σ(w · [s_t; h*_t] + b'),   h*_t = Σ_i a_ti h_i
         P(w) = p_t softmax(head(V [s_t; h*_t] + b''))[w] + (1 - p_t) Σ_{i: x_i = w} a_ti
 
-    The vocabulary of V words is extended by S more, for words of the source that it does not have: in `source_ids`, the
-    k-th of them is V + k (k from 0). So a head gives V + S log probabilities, those of words that are not in the source
-    being -inf. The term of See's p_t that reads the decoder's input is left out, since s_t has read it.
+    The vocabulary of V words is extended by the out-of-vocabulary words of each source: number k of a source (k from 0)
+    has the id V + k in `source_ids`. So the head returns V + S log probabilities, -inf for ids that the source does not
+    use. See et al.'s p_t also reads the decoder's input; that term is left out here, since s_t depends on the input.
 
-    `coverage` (c) makes repeats visible to the head; its loss is `CopyingNats.repeated`. With it, weights are worked
-    out position by position. A row with nothing to copy generates all (p_t = 1). Taps: `weights` (B, T, S),
-    `generates` (B, T), which is p_t.
+    The coverage c helps the attention to avoid repetition; its loss is `CopyingNats.repeated`. With `coverage`, weights
+    are computed position by position. A row with an empty source always generates (p_t = 1). Taps: `weights` (B, T, S),
+    and `generates` (B, T), which is p_t.
     """
 
     def __init__(
-        self,
-        d_in: int,
-        head: SoftmaxHead,
-        *,
-        d_memory: int,
-        d_attention: int | None = None,
-        coverage: bool = False,
+        self, d_in: int, head: SoftmaxHead, *, d_memory: int, d_attention: int | None = None, coverage: bool = False
     ) -> None:
         super().__init__()
         self.d_in, self.d_memory, self.vocabulary_size = d_in, d_memory, head.vocabulary_size
@@ -89,7 +81,7 @@ class CopyingHead(nn.Module):
     def init_state(
         self, batch_size: int, memory: Memory | None = None, source_ids: Int[Tensor, "B S"] | None = None
     ) -> CopyingState:
-        """The state before the first word. Without a memory there is nothing to copy.
+        """Return the state before the first word. Without a memory the source is empty.
 
         Raises `ValueError` for wrong sizes and ids, and `TypeError` for wrong types.
         """
@@ -110,120 +102,110 @@ class CopyingHead(nn.Module):
     def forward(
         self, s: Float[Tensor, "B T d_in"], state: CopyingState, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T words"], CopyingState]:
-        """The log probabilities of V + S words at each position, and the final state.
+        """Return the log probabilities of V + S words at each position, and the final state.
 
         Raises `ValueError` for wrong sizes and `TypeError` for wrong types of features, state and mask.
         """
         self.check("forward", s, state, mask)
-        seen = self._attended(s, state, mask)
-        logits, generate, copy = self._scores(s, seen)
-        ids = self._ids(state).unsqueeze(1).expand_as(seen.weights)
+        attended = self._attend(s, state, mask)
+        logits, generate, copy = self._scores(s, attended)
+        ids = self._ids(state).unsqueeze(1).expand_as(attended.weights)
         words = self.vocabulary_size + ids.shape[2]
-        copied = seen.weights.new_zeros(*s.shape[:2], words).scatter_add(2, ids, seen.weights)
-        copied = _copied(copy.unsqueeze(2), copied)
+        copied = attended.weights.new_zeros(*s.shape[:2], words).scatter_add(2, ids, attended.weights)
+        copied = _add_log(copy.unsqueeze(2), copied)
         generated = generate.unsqueeze(2) + logits.log_softmax(-1)
-        known, others = copied[..., : self.vocabulary_size], copied[..., self.vocabulary_size :]
-        return torch.cat((torch.logaddexp(generated, known), others), dim=2), seen.state
+        known, unknown = copied[..., : self.vocabulary_size], copied[..., self.vocabulary_size :]
+        return torch.cat((torch.logaddexp(generated, known), unknown), dim=2), attended.state
 
     def step(self, s_t: Float[Tensor, "B d_in"], state: CopyingState) -> tuple[Float[Tensor, "B words"], CopyingState]:
-        """`forward` for one position."""
+        """Compute `forward` for one position."""
         expect(f"{type(self).__name__}.step", "s", s_t, ("rows", self.d_in), self.generate.weight.dtype)
         scores, state = self(s_t.unsqueeze(1), state)
         return scores.squeeze(1), state
 
     def nats(
-        self,
-        s: Float[Tensor, "B T d_in"],
-        targets: Int[Tensor, "B T"],
-        state: CopyingState,
-        *,
+        self, s: Float[Tensor, "B T d_in"], targets: Int[Tensor, "B T"], state: CopyingState, *,
         mask: Bool[Tensor, "B T"] | None = None,
-    ) -> tuple[CopyingNats, CopyingState]:
-        """The surprisal of each target in nats, the coverage loss, and the final state.
+    ) -> tuple[CopyingNats, CopyingState]:  # fmt: skip
+        """Return the surprisal of each target in nats, the coverage loss, and the final state.
 
-        A target from V on is a word of the source; the surprisal of one that is not there is infinite. The
-        probabilities of other words are not worked out one by one.
+        A target from V on is a word of the source. The surprisal is infinite if the source does not contain the word.
         """
         self.check("nats", s, state, mask)
         expect(f"{type(self).__name__}.nats", "targets", targets, tuple(s.shape[:2]), torch.int64, like=s)
-        seen = self._attended(s, state, mask)
-        logits, generate, copy = self._scores(s, seen)
+        attended = self._attend(s, state, mask)
+        logits, generate, copy = self._scores(s, attended)
         is_known = targets < self.vocabulary_size
         known = targets.where(is_known, 0)
         generated = generate - F.cross_entropy(logits.flatten(0, 1), known.flatten(), reduction="none").view_as(known)
-        copied = (seen.weights * (self._ids(state).unsqueeze(1) == targets.unsqueeze(2))).sum(2)
-        both = torch.logaddexp(generated.masked_fill(~is_known, -torch.inf), _copied(copy, copied))
-        nats = (-both).masked_fill(both == -torch.inf, torch.inf)  # without a gradient there
+        copied = (attended.weights * (self._ids(state).unsqueeze(1) == targets.unsqueeze(2))).sum(2)
+        both = torch.logaddexp(generated.masked_fill(~is_known, -torch.inf), _add_log(copy, copied))
+        nats = (-both).masked_fill(both == -torch.inf, torch.inf)  # stops the gradient, which would be NaN
         if mask is not None:
             nats = nats.masked_fill(~mask, 0.0)
-        return CopyingNats(nats, seen.repeated), seen.state
+        return CopyingNats(nats, attended.repeated), attended.state
 
-    def _attended(self, s: Tensor, state: CopyingState, mask: Tensor | None) -> Attended:
-        queries, source = grouped(self.attention.queries(blank(s, mask)), state.source)
+    def _attend(self, s: Tensor, state: CopyingState, mask: Tensor | None) -> Attended:
+        queries, source = group_by_text(self.attention.queries(blank(s, mask)), state.source)
         batch, length = s.shape[:2]
         sizes = (batch, length, source.ids.shape[1])
         repeated = s.new_zeros(batch, length)
         if self.cover is None:
             weights = weights_over(self.attention.scores(queries, source.keys), source.real)
         else:
-            weights, repeated, coverage = self._covering(queries, source, state, length, mask)
+            weights, repeated, coverage = self._attend_with_coverage(queries, source, state, length, mask)
             state = state._replace(coverage=coverage)
-        seen = self.weights(weights.view(sizes))
-        context = (seen.view_as(weights).to(source.values.dtype) @ source.values).view(batch, length, self.d_memory)
-        return Attended(seen, context, repeated, state)
+        tapped = self.weights(weights.view(sizes))
+        context = (tapped.view_as(weights).to(source.values.dtype) @ source.values).view(batch, length, self.d_memory)
+        return Attended(tapped, context, repeated, state)
 
-    def _covering(
+    def _attend_with_coverage(
         self, queries: Tensor, source: Any, state: CopyingState, length: int, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Weights by texts, (M, columns, S), the coverage loss (B, T), and the coverage at the end."""
+        """Return weights by text (M, columns, S), the coverage loss (B, T), and the final coverage."""
         assert self.cover is not None
         assert state.coverage is not None
         coverage = state.coverage
         texts, (batch, positions) = len(queries), coverage.shape
         repeats = batch // texts if texts else 0
         by_position = queries.view(texts, repeats, length, queries.shape[2])
-        found, repeated = [], []
+        by_step, repeated = [], []
         for t in range(length):
             added = self.cover(coverage.to(queries.dtype).view(texts, repeats, positions, 1))
             scores = self.attention.scores(by_position[:, :, t], source.keys, added)
             weights = weights_over(scores, source.real).view(batch, positions)
             weights = weights if mask is None else weights * mask[:, t : t + 1]
-            found.append(weights)
+            by_step.append(weights)
             repeated.append(torch.minimum(weights, coverage).sum(1))
             coverage = coverage + weights
-        if not found:
+        if not by_step:
             return queries.new_zeros(texts, 0, positions), queries.new_zeros(batch, 0), coverage
-        weights = torch.stack(found, dim=1).view(texts, repeats * length, positions)
+        weights = torch.stack(by_step, dim=1).view(texts, repeats * length, positions)
         return weights, torch.stack(repeated, dim=1), coverage
 
-    def _scores(self, s: Tensor, seen: Attended) -> tuple[Tensor, Tensor, Tensor]:
-        """The logits of the vocabulary (B, T, V); the logarithms of p_t and of 1 - p_t (B, T)."""
-        joined = torch.cat((s, seen.context), dim=-1)
-        dtype = seen.weights.dtype  # float32 at least, where autocast has another type
+    def _scores(self, s: Tensor, attended: Attended) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the logits of the vocabulary (B, T, V), and the logarithms of p_t and of 1 - p_t (B, T)."""
+        joined = torch.cat((s, attended.context), dim=-1)
+        dtype = attended.weights.dtype  # float32 at least, also under autocast
         z = self.generate(joined).squeeze(2).to(dtype)
-        share = z.sigmoid()
-        given = self.generates(share)
-        z = z if given is share else given.logit()
-        source = seen.state.source
+        p = z.sigmoid()
+        tapped = self.generates(p)
+        z = z if tapped is p else tapped.logit()
+        source = attended.state.source
         copies = source.content.real.any(1)[source.rows].unsqueeze(1)
         generate, copy = F.logsigmoid(z).where(copies, 0.0), F.logsigmoid(-z).where(copies, -torch.inf)
         return self.head(self.combine(joined)).to(dtype), generate, copy
 
     def _ids(self, state: CopyingState) -> Tensor:
-        """Of each row, (B, S)."""
-        ids: Tensor = state.source.content.ids[state.source.rows]
-        return ids
+        """Return the source ids of each row, (B, S)."""
+        return state.source.content.ids[state.source.rows]
 
     def check_ids(self, where: str, ids: Int[Tensor, "B S"]) -> None:
-        """Raises `ValueError` for ids beyond the vocabulary and the words of the source."""
-        last = self.vocabulary_size + ids.shape[1] - 1
-        if ids.numel():
-            least, most = map(int, ids.aminmax())
-            if least < 0 or most > last:
-                raise ValueError(f"{where} expects source_ids from 0 to {last}, found {least if least < 0 else most}")
+        """Raise ValueError for ids beyond the vocabulary and the words of the source."""
+        expect_range(where, "source_ids", ids, self.vocabulary_size + ids.shape[1] - 1)
 
     def check(self, name: str, s: Tensor, state: CopyingState, mask: Tensor | None) -> None:
-        """Raises `ValueError` for wrong sizes and `TypeError` for wrong types of features, state and mask."""
+        """Raise ValueError for wrong sizes and TypeError for wrong types of features, state and mask."""
         where, like = f"{type(self).__name__}.{name}", self.generate.weight
         expect(where, "s", s, ("rows", "positions", self.d_in), like.dtype, like=like)
         expect_mask(where, mask, s)
@@ -238,6 +220,6 @@ class CopyingHead(nn.Module):
         return f"d_in={self.d_in}, d_memory={self.d_memory}, coverage={self.cover is not None}"
 
 
-def _copied(copy: Tensor, p: Tensor) -> Tensor:
-    """`copy + log(p)`, and -inf without a gradient where p is 0."""
+def _add_log(copy: Tensor, p: Tensor) -> Tensor:
+    """Return `copy + log(p)`, and -inf without a gradient where p is 0."""
     return (copy + p.clamp(min=torch.finfo(p.dtype).tiny).log()).masked_fill(p <= 0, -torch.inf)

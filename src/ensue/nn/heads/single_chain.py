@@ -1,10 +1,8 @@
-"""A single sentence's best paths, and the probabilities of paths, tags and spans, in numpy: in torch the calls would
-take most of the time.
+"""The best paths of a single sentence, and the probabilities of paths, tags and spans, in numpy.
 
-These are functions of the same scores as in `chain.py`. Exported programs carry this file, so it imports numpy alone.
+For one sentence, the overhead of torch's calls would dominate. The scores are defined in `chain.py`. Exported programs
+contain this file, so it does not import torch.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,20 +15,19 @@ from ensue.interruption import check_interrupted
 
 Numbers = NDArray[np.floating[Any]]
 NEVER = -1e30
-"""The score of an illegal path in sums over logarithms, where -inf - -inf would be NaN."""
+"""The score of an illegal path in sums of exponentials, where -inf - -inf would be NaN."""
 RESCALE_EVERY = 4
-"""After this many steps, sums are scaled to a maximum of 1."""
-LEAST = 1e-150
-"""If no sum is below this, and none becomes `MOST_NATS` smaller in a step, no sum was lost because it was too small."""
-MOST_NATS = 300.0
-MOST_ORIGINS = 1 << 28
-"""The most numbers that are kept to find the best paths: a gigabyte."""
-MOST_STEPS = 1 << 20
-"""The most probabilities of a tag after another one that are computed together for spans."""
+"""The number of steps between two rescalings of sums to a maximum of 1."""
+MIN_SUM, MAX_STEP_NATS = 1e-150, 300.0
+"""If all sums exceed MIN_SUM, and no sum decreases by more than MAX_STEP_NATS in a step, no sum has underflowed."""
+MAX_BACK_POINTERS = 1 << 28
+"""The number of back pointers of 4 bytes that may be stored for the best paths: a gigabyte."""
+MAX_BLOCK_PROBABILITIES = 1 << 20
+"""The number of transition probabilities that are computed together for spans."""
 
 
 class ChainScores(NamedTuple):
-    """The scores of a chain without emissions: start (K,), transitions (K, K), end (K,); -inf for what is illegal."""
+    """The scores of a chain without emissions: start (K,), transitions (K, K) and end (K,); -inf if illegal."""
 
     start: Numbers
     transitions: Numbers
@@ -38,122 +35,124 @@ class ChainScores(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """The probabilities of all paths through one sentence.
+    """The distribution over the paths of tags of one sentence.
 
-    Given the words, the tags are a Markov chain: it has the marginals, and at each position a probability of each tag
-    after each other one. `tables` are None where each tag is chosen by itself.
+    Given the words, the tags are a Markov chain, with marginals and transition probabilities at each position. `tables`
+    is None if tags are independent.
     """
 
     scores: Numbers
-    """The scores of tags (T, K), from which the best path follows."""
+    """The emission scores of tags (T, K)."""
     tables: ChainScores | None
     marginals: Numbers
     """The probability of each tag at each position (T, K)."""
     suffixes: Numbers
-    """The logarithm of the sum over all paths that begin with a tag (T, K), up to a number for each position."""
+    """The logarithms of sums over all paths that begin with a tag (T, K), up to a constant for each position."""
     parts: Sequence[Any] = ()
-    """Of several heads side by side, those of each."""
+    """The posteriors of several independent heads, or none."""
 
     @classmethod
-    def of(cls, scores: Numbers, tables: ChainScores | None) -> Posterior:
-        """That of the scores of one sentence. Raises `ValueError` for wrong sizes."""
+    def of(cls, scores: Numbers, tables: ChainScores | None) -> "Posterior":
+        """Return the posterior of the scores of one sentence. Raises ValueError for wrong sizes."""
         if tables is None:
             return cls(scores, None, softmax(scores), scores)
         _expect("Posterior.of", scores, *tables)
         if not len(scores):
             return cls(scores, tables, scores, scores)
-        found = _by_products(scores, tables)
-        if found is None:
-            return cls(scores, tables, *_in_logs(scores, tables))
+        products = _compute_by_products(scores, tables)
+        if products is None:
+            return cls(scores, tables, *_compute_in_logs(scores, tables))
         with np.errstate(divide="ignore"):
-            return cls(scores, tables, found[0], np.log(found[1]))
+            return cls(scores, tables, products[0], np.log(products[1]))
 
     @classmethod
-    def beside(cls, parts: Sequence[Posterior]) -> Posterior:
-        """The scores and marginals of several heads side by side; each has paths of its own."""
+    def beside(cls, parts: "Sequence[Posterior]") -> "Posterior":
+        """Return the posterior of several independent heads, with concatenated scores and marginals."""
         scores = np.concatenate([part.scores for part in parts], 1)
         return cls(scores, None, np.concatenate([part.marginals for part in parts], 1), scores, tuple(parts))
 
     def spans(
         self, places: Sequence[tuple[int, int]], within: NDArray[np.bool_], goes_on: NDArray[np.bool_]
     ) -> Numbers:
-        """The probabilities (N,) of spans from a position up to another one, which is not included.
+        """Return the probabilities (N,) of N spans, the sums over the paths that contain them.
 
-        `within` (N, K) are the tags of the class of each span. `goes_on` (K, K) says after which tag (row) which other
-        one (column) continues a span. A path has the span if it goes on at each of its positions but the first, and
-        neither there nor behind its end. These paths are summed, for all spans at once.
+        Args:
+            places: The start and the end of each span; the end is exclusive.
+            within: The tags of the class of each span, (N, K).
+            goes_on: Whether the tag of the column continues a span if it follows the tag of the row, (K, K). A path
+                contains a span if the span's first tag does not continue an earlier span, all of its other tags
+                continue it, and the tag after its end does not.
         """
         starts, ends = np.array(places, np.int64).reshape(-1, 2).T
         begins, stops = starts > 0, ends < len(self.scores)
         sums = self.marginals[starts].astype(np.float64)
-        sums[begins] = self._passed(self.marginals[starts[begins] - 1], starts[begins], ~goes_on)
+        sums[begins] = self._advance(self.marginals[starts[begins] - 1], starts[begins], ~goes_on)
         sums *= within
         for length in range(1, int((ends - starts).max(initial=0))):
             check_interrupted()
             rows = starts + length < ends
-            sums[rows] = self._passed(sums[rows], starts[rows] + length, goes_on)
-        sums[stops] = self._passed(sums[stops], ends[stops], ~goes_on)
-        found: Numbers = sums.sum(1)
-        return found
+            sums[rows] = self._advance(sums[rows], starts[rows] + length, goes_on)
+        sums[stops] = self._advance(sums[stops], ends[stops], ~goes_on)
+        return sums.sum(1)
 
-    def _passed(self, sums: Numbers, places: NDArray[np.int64], allowed: NDArray[np.bool_]) -> Numbers:
-        """Sums (N, K) over paths up to some places, gone on to each tag there that is allowed after the tag before."""
+    def _advance(self, sums: Numbers, positions: NDArray[np.int64], allowed: NDArray[np.bool_]) -> Numbers:
+        """Return the sums (N, K) over paths that continue by an allowed transition to the tags at `positions`."""
         if self.tables is None:
-            return (sums @ allowed) * self.marginals[places]
-        found, rows = np.empty_like(sums), max(1, MOST_STEPS // allowed.size)
-        for first in range(0, len(places), rows):
-            some = slice(first, first + rows)
-            steps = softmax(self.tables.transitions + self.suffixes[places[some], np.newaxis])
-            found[some] = (sums[some, np.newaxis] @ (steps * allowed))[:, 0]
-        return found
+            return (sums @ allowed) * self.marginals[positions]
+        after, size = np.empty_like(sums), max(1, MAX_BLOCK_PROBABILITIES // allowed.size)
+        for first in range(0, len(positions), size):
+            rows = slice(first, first + size)
+            steps = softmax(self.tables.transitions + self.suffixes[positions[rows], np.newaxis])
+            after[rows] = (sums[rows, np.newaxis] @ (steps * allowed))[:, 0]
+        return after
 
     def log_probability(self, path: NDArray[np.int64]) -> float:
-        """The logarithm of the probability of one path (T,)."""
+        """Return the log probability of one path (T,)."""
         if not len(path):
             return 0.0
-        places = np.arange(1, len(path))
+        positions = np.arange(1, len(path))
         if self.tables is None:
-            steps = self.marginals[places]
+            steps = self.marginals[positions]
         else:
             steps = softmax(self.tables.transitions[path[:-1]] + self.suffixes[1:])
         with np.errstate(divide="ignore"):
-            return float(np.log(self.marginals[0, path[0]]) + np.log(steps[places - 1, path[1:]]).sum())
+            return float(np.log(self.marginals[0, path[0]]) + np.log(steps[positions - 1, path[1:]]).sum())
 
     def best(self, count: int) -> list[tuple[NDArray[np.int64], float]]:
-        """The `count` best paths (T,) with their probabilities, the best first; all, if there are not so many. Of
-        several heads they are paths of all of them (T, C).
-        """
-        found = _together([part.ranked(count) for part in self.parts], count) if self.parts else self.ranked(count)
-        return [(path, float(np.exp(logs))) for path, logs in found]
+        """Return up to `count` best paths with their probabilities, the best first: (T,), or (T, C) for C heads."""
+        paths = _combine([part.ranked(count) for part in self.parts], count) if self.parts else self.ranked(count)
+        return [(path, float(np.exp(log_p))) for path, log_p in paths]
 
     def ranked(self, count: int) -> list[tuple[NDArray[np.int64], float]]:
-        """The `count` best paths (T,) of one head, with the logarithms of their probabilities."""
+        """Return up to `count` best paths (T,) of one head, with their log probabilities."""
         if not len(self.scores):
             return [(np.zeros(0, np.int64), 0.0)]
-        paths = _independent(self.scores, count) if self.tables is None else _chained(self.scores, self.tables, count)
+        paths = (
+            _rank_independent(self.scores, count)
+            if self.tables is None
+            else _rank_chained(self.scores, self.tables, count)
+        )
         return [(path, self.log_probability(path)) for path in paths]
 
 
-def _together(of_heads: Sequence[list[tuple[NDArray[np.int64], float]]], count: int) -> list[tuple[Any, float]]:
-    """The best combinations of paths of heads that are independent of each other, from the best paths of each; products
-    of probabilities would be too small for a long sentence.
-    """
-    found: list[tuple[tuple[NDArray[np.int64], ...], float]] = [((), 0.0)]
-    for paths in of_heads:
+def _combine(heads: Sequence[list[tuple[NDArray[np.int64], float]]], count: int) -> list[tuple[Any, float]]:
+    """Return the best combinations of paths of independent heads, from the best paths of each head."""
+    best: list[tuple[tuple[NDArray[np.int64], ...], float]] = [((), 0.0)]
+    for paths in heads:
         check_interrupted()
-        longer = [((*chosen, path), logs + own) for chosen, logs in found for path, own in paths]
-        found = sorted(longer, key=lambda combined: -combined[1])[:count]
-    return [(np.stack(chosen, 1), logs) for chosen, logs in found]
+        longer = [((*prefix, path), sum_ + log_p) for prefix, sum_ in best for path, log_p in paths]
+        best = sorted(longer, key=lambda combination: -combination[1])[:count]
+    return [(np.stack(combination, 1), log_p) for combination, log_p in best]
 
 
-def _independent(scores: Numbers, count: int) -> NDArray[np.int64]:
-    """The paths (N, T) with the highest sums of scores (T, K)."""
+def _rank_independent(scores: Numbers, count: int) -> NDArray[np.int64]:
+    """Return the paths (N, T) with the highest sums of scores (T, K)."""
     sums, origins, K = np.zeros(1), [], scores.shape[1]
-    for here in scores.astype(np.float64):
+    for emission in scores.astype(np.float64):
         check_interrupted()
-        found = (sums[:, np.newaxis] + here).ravel()
-        origins.append(np.argsort(-found, kind="stable")[:count])
-        sums = found[origins[-1]]
+        longer = (sums[:, np.newaxis] + emission).ravel()
+        origins.append(np.argsort(-longer, kind="stable")[:count])
+        sums = longer[origins[-1]]
     rank, path = np.arange(len(sums)), []
     for origin in reversed(origins):
         path.append(origin[rank] % K)
@@ -161,21 +160,17 @@ def _independent(scores: Numbers, count: int) -> NDArray[np.int64]:
     return np.stack(path[::-1], 1)
 
 
-def _chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np.int64]:
-    """The paths (N, T) with the highest scores of a chain, by the sums of `viterbi_path`: a list of the best ones to
-    each tag, where Viterbi keeps one. Raises EnsueError if the lists would take too much memory.
-    """
-    if scores.size * count > MOST_ORIGINS:
-        raise EnsueError(
-            f"{count} paths through {len(scores):,} words take more than a gigabyte; expected fewer of them"
-        )
+def _rank_chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np.int64]:
+    """Return the paths (N, T) with the highest scores. Raises EnsueError if back pointers exceed the memory limit."""
+    if scores.size * count > MAX_BACK_POINTERS:
+        raise EnsueError(f"{count} paths through {len(scores):,} words take more than a gigabyte; request fewer paths")
     best, origins, K = (tables.start + scores[0])[:, np.newaxis], [], len(tables.start)  # (K, ranks)
-    for here in scores[1:]:
+    for emission in scores[1:]:
         check_interrupted()
         sums = (best + tables.transitions.T[:, :, np.newaxis]).reshape(K, -1)  # [j, (i, rank)]
         origin = np.argsort(-sums, kind="stable")[:, :count]
         origins.append((origin.astype(np.int32), best.shape[1]))
-        best = np.take_along_axis(sums, origin, 1) + here[:, np.newaxis]
+        best = np.take_along_axis(sums, origin, 1) + emission[:, np.newaxis]
     ending = (best + tables.end[:, np.newaxis]).ravel()
     chosen = np.argsort(-ending, kind="stable")[:count]
     tag, rank = np.divmod(chosen[ending[chosen] > -np.inf], best.shape[1])
@@ -186,13 +181,8 @@ def _chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np.int
     return np.stack(path[::-1], 1)
 
 
-def viterbi_path(
-    emissions: Numbers,
-    start: Numbers,
-    transitions: Numbers,
-    end: Numbers,
-) -> NDArray[np.int64]:
-    """The tags of the path with the highest score through one sentence. Raises `ValueError` for wrong sizes."""
+def viterbi_path(emissions: Numbers, start: Numbers, transitions: Numbers, end: Numbers) -> NDArray[np.int64]:
+    """Return the tags of the path with the highest score through one sentence. Raises ValueError for wrong sizes."""
     _expect("viterbi_path", emissions, start, transitions, end)
     if not len(emissions):
         return np.zeros(0, dtype=np.int64)
@@ -208,81 +198,68 @@ def viterbi_path(
 
 
 def marginals_of_one(emissions: Numbers, start: Numbers, transitions: Numbers, end: Numbers) -> Numbers:
-    """The probability of each tag at each position (T, K) of one sentence. Raises `ValueError` for wrong sizes."""
-    found: Numbers = Posterior.of(emissions, ChainScores(start, transitions, end)).marginals.astype(emissions.dtype)
-    return found
+    """Return the probability of each tag at each position (T, K) of one sentence. Raises ValueError for wrong sizes."""
+    marginals: Numbers = Posterior.of(emissions, ChainScores(start, transitions, end)).marginals
+    return marginals.astype(emissions.dtype)
 
 
-def _by_products(scores: Numbers, tables: ChainScores) -> tuple[Numbers, Numbers] | None:
-    """The marginals (T, K) and the suffixes (T, K) by sums from both sides, as products of exponentials; None if a
-    number may be too small to be exact.
-    """
+def _compute_by_products(scores: Numbers, tables: ChainScores) -> tuple[Numbers, Numbers] | None:
+    """Return marginals and suffixes (T, K) by products of exponentials; None if a number may underflow."""
     start, transitions, end = tables
-    wide = [part.astype(np.float64) for part in (scores, np.stack((start, end)), transitions.ravel())]
-    shifted = [part - np.maximum(part.max(-1, keepdims=True), NEVER) for part in wide]
-    if not sum(map(_depth, shifted)) <= MOST_NATS:
+    arrays = [array.astype(np.float64) for array in (scores, np.stack((start, end)), transitions.ravel())]
+    shifted = [array - np.maximum(array.max(-1, keepdims=True), NEVER) for array in arrays]
+    decreases = (-float(array.min(where=array != -np.inf, initial=0.0)) for array in shifted)  # NaN for a NaN
+    if not sum(decreases) <= MAX_STEP_NATS:
         return None
-    here, ends, pairs = map(np.exp, shifted)
+    emissions, ends, pairs = map(np.exp, shifted)
     pairs = pairs.reshape(transitions.shape)
-    before, behind = np.empty_like(here), np.empty_like(here)
-    _sweep(ends[0], here, pairs, before)
-    _sweep(ends[1], here[::-1], pairs.T, behind[::-1])
-    suffixes = here * behind
-    found: Numbers = before * suffixes
-    totals = found.sum(1, keepdims=True)
-    least = min(float(part.min(where=part > 0, initial=1.0)) for part in (before, behind, totals))
-    return (found / totals, suffixes) if least >= LEAST and totals.all() else None
+    before, after = np.empty_like(emissions), np.empty_like(emissions)
+    _sweep(ends[0], emissions, pairs, before)
+    _sweep(ends[1], emissions[::-1], pairs.T, after[::-1])
+    suffixes = emissions * after
+    sums: Numbers = before * suffixes
+    totals = sums.sum(1, keepdims=True)
+    lowest = min(float(array.min(where=array > 0, initial=1.0)) for array in (before, after, totals))
+    return (sums / totals, suffixes) if lowest >= MIN_SUM and totals.all() else None
 
 
-def _in_logs(scores: Numbers, tables: ChainScores) -> tuple[Numbers, Numbers]:
-    """Both of them by logarithms of the sums: slow, and exact for all numbers."""
-    here, start, transitions, end = (np.maximum(part.astype(np.float64), NEVER) for part in (scores, *tables))
-    before, behind = np.empty_like(here), np.empty_like(here)
-    before[0], behind[-1] = start, end
-    for t in range(1, len(here)):
-        before[t] = _log_sum((before[t - 1] + here[t - 1])[:, np.newaxis] + transitions, 0)
-    for t in range(len(here) - 1, 0, -1):
-        behind[t - 1] = _log_sum(transitions + (here[t] + behind[t]), 1)
-    suffixes = here + behind
+def _compute_in_logs(scores: Numbers, tables: ChainScores) -> tuple[Numbers, Numbers]:
+    """Return marginals and suffixes by logarithms of sums, which is slow, but does not underflow."""
+    emissions, start, transitions, end = (np.maximum(array.astype(np.float64), NEVER) for array in (scores, *tables))
+    before, after = np.empty_like(emissions), np.empty_like(emissions)
+    before[0], after[-1] = start, end
+    for t in range(1, len(emissions)):
+        before[t] = _log_sum((before[t - 1] + emissions[t - 1])[:, np.newaxis] + transitions, 0)
+    for t in range(len(emissions) - 1, 0, -1):
+        after[t - 1] = _log_sum(transitions + (emissions[t] + after[t]), 1)
+    suffixes = emissions + after
     return softmax(before + suffixes), suffixes
 
 
 def softmax(scores: Numbers) -> Numbers:
-    """The shares of exponentials over the last dimension; zeros where all scores are -inf."""
-    shares = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), NEVER))
-    totals = shares.sum(-1, keepdims=True)
-    found: Numbers = shares / np.where(totals > 0, totals, 1.0)
-    return found
+    """Return the softmax over the last dimension; zeros where all scores are -inf."""
+    exponentials = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), NEVER))
+    totals = exponentials.sum(-1, keepdims=True)
+    return exponentials / np.where(totals > 0, totals, 1.0)
 
 
 def _log_sum(scores: Numbers, dim: int) -> Numbers:
     top = scores.max(dim)
-    found: Numbers = top + np.log(np.exp(scores - np.expand_dims(top, dim)).sum(dim))
-    return found
+    return top + np.log(np.exp(scores - np.expand_dims(top, dim)).sum(dim))
 
 
-def _sweep(
-    first: Numbers,
-    here: Numbers,
-    pairs: Numbers,
-    before: Numbers,
-) -> None:
-    """Writes the sums over all paths from the left to a tag, without its own emission, up to a factor for each row."""
+def _sweep(first: Numbers, emissions: Numbers, pairs: Numbers, before: Numbers) -> None:
+    """Write to `before` the sums over all paths up to a tag, without its emission, up to a factor for each position."""
     sums = first
-    for t, emission in enumerate(here):
+    for t, emission in enumerate(emissions):
         before[t] = sums
         sums = (sums * emission) @ pairs
         if t % RESCALE_EVERY == RESCALE_EVERY - 1:
             sums /= sums.max() or 1.0
 
 
-def _depth(scores: Numbers) -> float:
-    """How far the lowest score that is not -inf is below 0; NaN if a score is NaN."""
-    return -float(scores.min(where=scores != -np.inf, initial=0.0))
-
-
 def _expect(where: str, emissions: Numbers, start: Numbers, transitions: Numbers, end: Numbers) -> None:
     K = len(start)
     if emissions.shape[1:] != (K,) or transitions.shape != (K, K) or end.shape != (K,):
-        sizes = ", ".join(str(part.shape) for part in (emissions, start, transitions, end))
+        sizes = ", ".join(str(array.shape) for array in (emissions, start, transitions, end))
         raise ValueError(f"{where} expects scores (T, K), (K,), (K, K), (K,), found {sizes}")

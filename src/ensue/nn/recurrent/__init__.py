@@ -1,1 +1,1 @@
-"""Layers that carry a state from position to position: a cell is its `step`, or linear in its state."""
+"""Recurrent layers, which carry a state from position to position."""

@@ -1,7 +1,6 @@
-"""Encoder and decoder without attention: one vector of the memory starts a decoder, and stands beside its input."""
+"""Encoder-decoders without attention: a summary vector of the memory is the initial state or an input of a decoder."""
 
-from __future__ import annotations
-
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,34 +8,31 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.layer import SequenceLayer
+from ensue.nn.layer import SequenceLayer, Wrapper
 from ensue.nn.pooling import LastPooling, MeanPooling, Pooling
 from ensue.types import Memory, State, map_state
 
 
-class Summarized(SequenceLayer):
-    """A layer around another that reads the summary c of a memory: the features at its last position, or their mean.
+class Summarized(Wrapper):
+    """A layer that contains another layer and reads the summary c of a memory: its features at the last position.
 
-    `bidirectional` is for the memory of a `Bidirectional` encoder, whose halves end at different ends. With `mean` c is
-    the mean of all positions. Without a memory c is zero.
+    `bidirectional` is for the memory of a `Bidirectional` encoder: the second half of c is read at the first position.
+    With `mean`, c is the mean over all positions. Without a memory, c is zero.
     """
 
+    @abstractmethod
     def __init__(self, layer: SequenceLayer, d_memory: int, *, bidirectional: bool = False, mean: bool = False) -> None:
-        super().__init__()
+        super().__init__(layer)
         if layer.d_memory not in (None, d_memory):
             raise ValueError(f"{layer!r} attends to a memory of {layer.d_memory} features, not {d_memory}")
-        self.layer, self.d_memory = layer, d_memory
-        self.d_in, self.d_out, self.is_causal = layer.d_in, layer.d_out, layer.is_causal
-        self.bidirectional = bidirectional
+        self.d_memory, self.bidirectional = d_memory, bidirectional
         self.pooling: Pooling = MeanPooling(d_memory) if mean else LastPooling(d_memory, bidirectional=bidirectional)
 
     def summary(self, batch_size: int, memory: Memory | None) -> Float[Tensor, "B d_memory"]:
-        """c."""
+        """Return the summary c of a memory."""
         if memory is None:
-            nothing: Tensor = self.pooling.result(self.pooling.init_state(batch_size))
-            return nothing
-        c: Tensor = self.pooling(memory.values, memory.mask)
-        return c
+            return self.pooling.result(self.pooling.init_state(batch_size))
+        return self.pooling(memory.values, memory.mask)
 
     def extra_repr(self) -> str:
         how = "mean=True" if isinstance(self.pooling, MeanPooling) else f"bidirectional={self.bidirectional}"
@@ -44,40 +40,38 @@ class Summarized(SequenceLayer):
 
 
 class FromContext(Summarized):
-    """A recurrent layer that begins with the summary c of a memory: each part of its state is tanh(W c + b) (Cho et al.
-    2014; Bahdanau et al. 2015; of the mean, Xu et al. 2015).
-
-    Raises `ValueError` for a layer whose state has no features.
+    """A recurrent layer with the initial state tanh(W c + b), where c is the summary of a memory (Cho et al. 2014;
+    Bahdanau et al. 2015; the mean, Xu et al. 2015). Raises ValueError for a layer whose state has no features.
     """
 
     def __init__(self, layer: SequenceLayer, d_memory: int, *, bidirectional: bool = False, mean: bool = False) -> None:
         super().__init__(layer, d_memory, bidirectional=bidirectional, mean=mean)
         widths: list[int] = []
 
-        def noted(leaf: Tensor) -> Tensor:
+        def record(leaf: Tensor) -> Tensor:
             widths.append(leaf.shape[1])
             return leaf
 
-        self._changed(layer.init_state(1), noted)
+        self._map_features(layer.init_state(1), record)
         if not widths:
-            raise ValueError(f"the state of {layer!r} has no features to begin with")
+            raise ValueError(f"the state of {layer!r} has no features that a memory could initialize")
         self.starts = nn.ModuleList(nn.Linear(d_memory, width) for width in widths)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         c, starts = self.summary(batch_size, memory), iter(self.starts)
 
-        def begun(leaf: Tensor) -> Tensor:
-            return torch.tanh(next(starts)(c)).to(leaf.dtype)  # autocast has another type
+        def initialize(leaf: Tensor) -> Tensor:
+            return torch.tanh(next(starts)(c)).to(leaf.dtype)  # a product under autocast has another type
 
-        return self._changed(self.layer.init_state(batch_size, memory), begun)
+        return self._map_features(self.layer.init_state(batch_size, memory), initialize)
 
     @staticmethod
-    def _changed(state: State, change: Callable[[Tensor], Tensor]) -> State:
-        """The state with other features; what counts positions or is shared stays."""
+    def _map_features(state: State, change: Callable[[Tensor], Tensor]) -> State:
+        """Apply `change` to the features in a state; counts of positions and shared content stay the same."""
         return map_state(
             lambda leaf: change(leaf) if leaf.dim() == 2 and leaf.is_floating_point() else leaf,
             state,
-            shared=lambda part: part,
+            shared=lambda shared: shared,
         )
 
     def forward(
@@ -91,22 +85,22 @@ class FromContext(Summarized):
 
 
 class ContextState(NamedTuple):
-    """The summary of the memory, and the state of the layer that reads it."""
+    """The summary of the memory, and the state of the layer."""
 
     context: Float[Tensor, "B d_memory"]
     inner: State
 
 
 class WithContext(Summarized):
-    """A layer that reads the summary c of a memory beside its input, at every position: `layer([x_t; c])` (SLP ch. 9).
+    """A layer that reads the summary c of a memory at every position: `layer([x_t; c])` (SLP ch. 9).
 
-    Raises `ValueError` if the layer has no room for x beside c.
+    Raises ValueError unless the layer reads more features than c has.
     """
 
     def __init__(self, layer: SequenceLayer, d_memory: int, *, bidirectional: bool = False) -> None:
         super().__init__(layer, d_memory, bidirectional=bidirectional)
         if layer.d_in <= d_memory:
-            raise ValueError(f"{layer!r} has no room for x beside {d_memory} features of the memory")
+            raise ValueError(f"d_in of {layer!r} must exceed the {d_memory} features of the memory")
         self.d_in = layer.d_in - d_memory
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> ContextState:

@@ -1,6 +1,4 @@
-"""The gated recurrent unit, in the paper's form and in the form of the vendors' kernels."""
-
-from __future__ import annotations
+"""The simple recurrent network, two forms of the gated recurrent unit, and long expressive memory."""
 
 from typing import Literal, NamedTuple
 
@@ -23,16 +21,17 @@ class GRUState(NamedTuple):
 
 
 class GRU(Recurrent):
-    """The gated recurrent unit (Cho et al. 2014). The reset gate is before or after the candidate's recurrent product:
+    """The gated recurrent unit (Cho et al. 2014), with the reset gate before or after the product with U_n:
 
         r = σ(W_r x + U_r h + b_r)        z = σ(W_z x + U_z h + b_z)
         before:  n = tanh(W_n x + b_n + U_n (r ⊙ h))            h' = (1 - z) ⊙ h + z ⊙ n
         after:   n = tanh(W_n x + b_n + r ⊙ (U_n h + b'_n))     h' = (1 - z) ⊙ n + z ⊙ h
 
-    "before" is the form of the paper. "after" is the form of cuDNN and torch, so `forward` can take their kernel. The
-    two forms also swap the roles of z and 1 - z. The weights stack r, z, n in torch's order. Raises `ValueError` for
-    another `reset`.
+    `reset` is "before", as in the paper, or "after", as in cuDNN and torch, whose kernels `forward` can then use. The
+    two forms also swap z and 1 - z. The weights stack r, z, n in torch's order. Raises ValueError for another `reset`.
     """
+
+    repr_arguments = ("d_in", "d_out", "reset")
 
     def __init__(self, d_in: int, d_out: int, *, reset: Literal["before", "after"] = "after") -> None:
         super().__init__()
@@ -74,5 +73,90 @@ class GRU(Recurrent):
         y, (h,) = run_kernel(torch.gru, x, state, weights, mask)
         return y, GRUState(h)
 
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, reset={self.reset!r}"
+
+class ElmanState(NamedTuple):
+    """The hidden state h, which is the output."""
+
+    h: Float[Tensor, "B d"]
+
+
+class Elman(Recurrent):
+    """A simple recurrent network, `h_t = g(U h_{t-1} + W x_t + b)`, with g = tanh or ReLU (Elman 1990; SLP ch. 9).
+
+    The output is h_t. Raises ValueError for another `activation`.
+    """
+
+    repr_arguments = ("d_in", "d_out", "activation")
+
+    def __init__(self, d_in: int, d_out: int, *, activation: Literal["tanh", "relu"] = "tanh") -> None:
+        super().__init__()
+        if activation not in ("tanh", "relu"):
+            raise ValueError(f"activation is tanh or relu, not {activation!r}")
+        self.d_in, self.d_out, self.activation = d_in, d_out, activation
+        self.weight_input = input_weight(1, d_out, d_in)
+        self.weight_hidden = hidden_weight(1, d_out)
+        self.bias = gate_bias(1, d_out)
+        self.zero_bias: Tensor
+        self.register_buffer("zero_bias", torch.zeros(d_out), persistent=False)
+        self.hidden = Tap()
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> ElmanState:
+        return ElmanState(self.weight_hidden.new_zeros(batch_size, self.d_out))
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], ElmanState]:
+        (h,) = self.init_state(len(x_t)) if state is None else state
+        g = torch.tanh if self.activation == "tanh" else torch.relu
+        h = self.hidden(g(F.linear(x_t, self.weight_input, self.bias) + F.linear(h, self.weight_hidden)))
+        return h, ElmanState(h)
+
+    def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, ElmanState]:
+        state = self.init_state(len(x)) if state is None else state
+        kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
+        weights = [self.weight_input, self.weight_hidden, self.bias, self.zero_bias]
+        y, (h,) = run_kernel(kernel, x, state, weights, mask)
+        return y, ElmanState(h)
+
+
+class LEMState(NamedTuple):
+    """The hidden state y, which is the output, and the memory z."""
+
+    y: Float[Tensor, "B d"]
+    z: Float[Tensor, "B d"]
+
+
+class LEM(Recurrent):
+    """Long expressive memory (Rusch, Mishra, Erichson & Mahoney 2022, eq. 3):
+
+        a = Δt σ(W_a x + U_a y + b_a)                   b = Δt σ(W_b x + U_b y + b_b)
+        z' = (1 - a) ⊙ z + a ⊙ tanh(W_z x + U_z y + b_z)
+        y' = (1 - b) ⊙ y + b ⊙ tanh(W_y x + U_y z' + b_y)
+
+    a and b are time steps in the solution of a differential equation for z and y, of at most Δt, `longest_step`. The
+    weights stack a, b, z, y. Raises ValueError unless Δt is above 0 and at most 1.
+    """
+
+    repr_arguments = ("d_in", "d_out", "longest_step")
+
+    def __init__(self, d_in: int, d_out: int, *, longest_step: float = 1.0) -> None:
+        super().__init__()
+        if not 0 < longest_step <= 1:
+            raise ValueError(f"longest_step must be above 0 and at most 1, found {longest_step}")
+        self.d_in, self.d_out, self.longest_step = d_in, d_out, longest_step
+        self.weight_input, self.weight_hidden = input_weight(4, d_out, d_in), hidden_weight(4, d_out)
+        self.bias = gate_bias(4, d_out)
+        self.gates, self.memory, self.hidden = Taps("memory", "hidden"), Tap(), Tap()
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> LEMState:
+        zeros = self.weight_hidden.new_zeros(batch_size, self.d_out)
+        return LEMState(zeros, zeros)
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LEMState]:
+        y, z = self.init_state(len(x_t)) if state is None else state
+        U_abz, U_y = self.weight_hidden[: 3 * self.d_out], self.weight_hidden[3 * self.d_out :]
+        W_x = F.linear(x_t, self.weight_input, self.bias)
+        v_a, v_b, v_z = (W_x[:, : 3 * self.d_out] + F.linear(y, U_abz)).chunk(3, dim=-1)
+        a = self.gates.memory(self.longest_step * torch.sigmoid(v_a))
+        b = self.gates.hidden(self.longest_step * torch.sigmoid(v_b))
+        z = self.memory((1 - a) * z + a * torch.tanh(v_z))
+        y = self.hidden((1 - b) * y + b * torch.tanh(W_x[:, 3 * self.d_out :] + F.linear(z, U_y)))
+        return y, LEMState(y, z)

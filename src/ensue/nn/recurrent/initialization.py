@@ -1,13 +1,11 @@
-"""The initial weights of recurrent layers. One parameter holds all gates; each gate's block is drawn by itself."""
-
-from __future__ import annotations
+"""Initial weights of recurrent layers. A parameter has blocks for all gates; each block is initialized separately."""
 
 import torch
 from torch import nn
 
 
 def input_weight(blocks: int, d_out: int, d_in: int) -> nn.Parameter:
-    """W, (blocks · d_out, d_in): each block is uniform (Glorot & Bengio 2010)."""
+    """Return W, (blocks · d_out, d_in), with uniform blocks (Glorot & Bengio 2010)."""
     weight = nn.Parameter(torch.empty(blocks * d_out, d_in))
     for block in weight.chunk(blocks):
         nn.init.xavier_uniform_(block)
@@ -15,7 +13,7 @@ def input_weight(blocks: int, d_out: int, d_in: int) -> nn.Parameter:
 
 
 def hidden_weight(blocks: int, d_out: int, d_in: int | None = None) -> nn.Parameter:
-    """U, (blocks · d_out, d_in): random orthogonal blocks (Saxe et al. 2014); `d_in` None is `d_out`."""
+    """Return U, (blocks · d_out, d_in), with random orthogonal blocks (Saxe et al. 2014). Default of d_in: d_out."""
     weight = nn.Parameter(torch.empty(blocks * d_out, d_out if d_in is None else d_in))
     for block in weight.chunk(blocks):
         nn.init.orthogonal_(block)
@@ -23,7 +21,7 @@ def hidden_weight(blocks: int, d_out: int, d_in: int | None = None) -> nn.Parame
 
 
 def gate_bias(blocks: int, d_out: int, *, forget: int | None = None) -> nn.Parameter:
-    """b, (blocks · d_out): zeros, and ones in the block `forget`, so that a new cell remembers (Jozefowicz 2015)."""
+    """Return b, (blocks · d_out): ones in the block `forget`, so that new cells remember (Jozefowicz 2015), else 0."""
     bias = torch.zeros(blocks, d_out)
     if forget is not None:
         bias[forget] = 1.0
@@ -31,7 +29,7 @@ def gate_bias(blocks: int, d_out: int, *, forget: int | None = None) -> nn.Param
 
 
 def heads_of(d_out: int, num_heads: int) -> int:
-    """The number of features of each head. Raises `ValueError` unless the heads share `d_out` evenly."""
+    """Return the number of features of each head. Raises ValueError unless the heads share `d_out` evenly."""
     if num_heads < 1 or d_out % num_heads:
-        raise ValueError(f"{num_heads} heads cannot share {d_out} features evenly")
+        raise ValueError(f"{num_heads} heads cannot share {d_out} features")
     return d_out // num_heads

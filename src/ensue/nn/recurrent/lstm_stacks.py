@@ -1,6 +1,4 @@
-"""Stacks of LSTMs whose cells also see each other across layers: depth gates, and the Grid LSTM."""
-
-from __future__ import annotations
+"""Stacks of LSTMs with connections between the cells of layers: depth gates, and the Grid LSTM."""
 
 from abc import abstractmethod
 
@@ -18,10 +16,12 @@ from ensue.types import Memory, State
 
 
 class LSTMStack(SequenceLayer):
-    """Layers each of which gives [h; c] to the next. The output is the h of the last one, and the state a tuple of one
-    `LSTMState` for each layer.
+    """A stack of layers that pass [h; c] to the layer above.
+
+    The output is h of the last layer. The state is a tuple of one `LSTMState` for each layer.
     """
 
+    repr_arguments = ("d_in", "d_out", "num_layers")
     stack: Stack
 
     def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:
@@ -31,8 +31,8 @@ class LSTMStack(SequenceLayer):
         self.d_in, self.d_out, self.num_layers = d_in, d_out, num_layers
 
     @abstractmethod
-    def entered(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The input of the first layer."""
+    def enter(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the input of the first layer, from x."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         return self.stack.init_state(batch_size, memory)
@@ -40,15 +40,12 @@ class LSTMStack(SequenceLayer):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        h_and_c, state = self.stack(self.entered(x, mask), state, mask=mask)
+        h_and_c, state = self.stack(self.enter(x, mask), state, mask=mask)
         return h_and_c[..., : self.d_out], state
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        h_and_c, state = self.stack.step(self.entered(x_t), state)
+        h_and_c, state = self.stack.step(self.enter(x_t), state)
         return h_and_c[..., : self.d_out], state
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, num_layers={self.num_layers}"
 
 
 class OpenLSTM(Recurrent):
@@ -71,7 +68,7 @@ class OpenLSTM(Recurrent):
 
 
 class DepthGatedLayer(Recurrent):
-    """An upper layer of a `DepthGatedLSTM`: from [h; c] of the layer below to its own [h; c].
+    """An upper layer of a `DepthGatedLSTM`, which maps [h; c] of the layer below to its own [h; c].
 
     The weights stack i, f, g, o, d. The recurrent weights have no block for d, which does not read h.
     """
@@ -109,33 +106,32 @@ class DepthGatedLayer(Recurrent):
 
 
 class DepthGatedLSTM(LSTMStack):
-    """A stack of LSTMs with depth gates (Yao et al. 2015). The first layer is an LSTM. The input x of an upper layer is
-    the h of the layer below, and the cell below at the same position, c_below, enters through a depth gate d:
+    """A stack of LSTMs with depth gates (Yao et al. 2015). The first layer is an LSTM. An upper layer reads h of the
+    layer below as x, and through a depth gate d also c_below, the cell of the layer below at the same position:
 
         d = σ(W_d x + w_c ⊙ c + w_l ⊙ c_below + b_d)
         c' = d ⊙ c_below + f ⊙ c + i ⊙ g          h' = o ⊙ tanh(c')
 
-    i, f, g and o are those of `LSTM`, without the paper's peepholes. The vectors w_c and w_l start at 0, the forget
-    biases at 1. The output is h of the top layer; the state is a tuple of one `LSTMState` for each layer. Raises
-    `ValueError` if `num_layers` is below 1.
+    i, f, g and o are computed as in `LSTM`, without the paper's peepholes. The vectors w_c and w_l start at 0, the
+    forget biases at 1. Raises ValueError if `num_layers` is below 1.
     """
 
     def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:
         super().__init__(d_in, d_out, num_layers=num_layers)
         self.stack = Stack([OpenLSTM(d_in, d_out), *(DepthGatedLayer(d_out) for _ in range(num_layers - 1))])
 
-    def entered(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def enter(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return x
 
 
-SEEN = ("input", "forget", "candidate", "output", "cell", "hidden")
+TAP_NAMES = ("input", "forget", "candidate", "output", "cell", "hidden")
 
 
 class GridLayer(Recurrent):
-    """The blocks of a `GridLSTM` at one depth: from [h_depth; c_depth] of the layer below to its own.
+    """A layer of a `GridLSTM`, which maps [h_depth; c_depth] of the layer below to its own.
 
-    The state is that of the time dimension. The weights stack i, f, g, o of time, then those of depth. `weight_input`
-    multiplies h_depth and `weight_hidden` multiplies h_time; together they are the W that multiplies H.
+    The state is h and c of the time dimension. The weights stack i, f, g, o of time, then i, f, g, o of depth.
+    `weight_input` multiplies h_depth, and `weight_hidden` multiplies h_time. Side by side they are the matrix W.
     """
 
     def __init__(self, d_cell: int) -> None:
@@ -144,7 +140,7 @@ class GridLayer(Recurrent):
         self.weight_input = input_weight(8, d_cell, d_cell)
         self.weight_hidden = hidden_weight(8, d_cell)
         self.bias = nn.Parameter(torch.zeros(8 * d_cell))
-        self.time, self.depth = Taps(*SEEN), Taps(*SEEN)
+        self.time, self.depth = Taps(*TAP_NAMES), Taps(*TAP_NAMES)
         for bias in self.bias.data.chunk(2):
             nn.init.ones_(bias[d_cell : 2 * d_cell])
 
@@ -166,7 +162,7 @@ class GridLayer(Recurrent):
 
 
 def gated(z: Float[Tensor, "B z"], c: Float[Tensor, "B d"], taps: Taps) -> tuple[Tensor, Tensor]:
-    """h' and c' of an LSTM whose gates are `z` = [z_i; z_f; z_g; z_o] before their functions."""
+    """Return h' and c' of an LSTM with the pre-activations `z` = [z_i; z_f; z_g; z_o]."""
     z_i, z_f, z_g, z_o = z.chunk(4, dim=-1)
     i, f = taps.input(torch.sigmoid(z_i)), taps.forget(torch.sigmoid(z_f))
     g, o = taps.candidate(torch.tanh(z_g)), taps.output(torch.sigmoid(z_o))
@@ -182,10 +178,10 @@ class GridLSTM(LSTMStack):
         h'_time, c'_time = LSTM_time(H, c_time)                passed to t + 1
         h'_depth, c'_depth = LSTM_depth(H, c_depth)            passed to the layer above
 
-    where LSTM(H, c) is c' = f ⊙ c + i ⊙ g, h' = o ⊙ tanh(c'), with i, f, o = σ(W H + b) and g = tanh(W H + b). Layers
-    and dimensions share no weights. A linear map of x gives the (h_depth, c_depth) that enter the first layer. The
-    output is h_depth of the last layer. The state is a tuple of one `LSTMState` of the time dimension for each layer.
-    The forget biases start at 1. Raises `ValueError` if `num_layers` is below 1.
+    LSTM(H, c) is c' = f ⊙ c + i ⊙ g, h' = o ⊙ tanh(c'), with i, f, o = σ(W H + b) and g = tanh(W H + b). Layers and
+    dimensions do not share weights. The first layer reads (h_depth, c_depth) from a linear map of x. The output is
+    h_depth of the last layer, and the state has h_time and c_time of each layer. The forget biases start at 1. Raises
+    ValueError if `num_layers` is below 1.
     """
 
     def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:
@@ -196,6 +192,5 @@ class GridLSTM(LSTMStack):
             nn.init.xavier_uniform_(block)
         nn.init.zeros_(self.entry.bias)
 
-    def entered(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        entered: Tensor = self.entry(blank(x, mask))
-        return entered
+    def enter(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.entry(blank(x, mask))

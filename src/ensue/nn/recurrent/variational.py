@@ -1,6 +1,4 @@
-"""A recurrent layer with a latent variable at each position, whose prior follows from the positions before."""
-
-from __future__ import annotations
+"""A recurrent layer with a latent variable at each position, whose prior depends on the positions before."""
 
 from typing import NamedTuple
 
@@ -15,25 +13,23 @@ from ensue.types import Memory, State
 
 
 class VariationalState(NamedTuple):
-    """The output h of the cell, on which prior and posterior of the next position depend, and the cell's state."""
+    """The output h of the cell, from which the next prior and posterior are computed, and the state of the cell."""
 
     h: Float[Tensor, "B d"]
     cell: State
 
 
 class VariationalRecurrent(Recurrent):
-    """A variational recurrent net (Chung et al. 2015), with h the output of `cell` at the position before:
+    """A variational recurrent network (Chung et al. 2015). h is the output of `cell` at the position before:
 
         (μ₀, σ₀) = prior(h)        (μ, σ) = posterior([φ_x(x); h])        z = μ + σ ε
         y = [φ_z(z); h; μ; log σ; μ₀; log σ₀]        (h', c') = cell.step([φ_x(x); φ_z(z)], c)
 
-    The noise ε, from N(0, 1), stands in the input behind x, so the layer itself draws nothing: x is (B, T, d_x) and ε
-    (B, T, d_latent) of `d_in` = d_x + d_latent. What decodes x reads the first `d_decoded` features of y, [φ_z(z); h],
-    which say nothing of x but what z says. The others are for the divergence (`gaussians`). `prior`, `posterior`, φ_x
-    and φ_z have one hidden layer of `d_hidden` ReLUs; φ_x and φ_z end with `d_hidden` ReLUs. A deviation is
-    softplus(·) + 0.0001.
-
-    `cell` reads 2 · d_hidden features. Raises `ValueError` for another one.
+    The input is [x; ε] of `d_in` = d_x + d_latent features. The caller draws the noise ε from N(0, 1), so the layer is
+    deterministic. A decoder of x reads [φ_z(z); h], the first `d_decoded` features of y, which depend on x_t through z
+    only. The other features are for the divergence (`gaussians`). `prior`, `posterior`, φ_x and φ_z have one hidden
+    layer of `d_hidden` ReLUs; the outputs of φ_x and φ_z are `d_hidden` ReLUs. A deviation is softplus(·) + 0.0001.
+    Raises ValueError if `cell` is not causal, or does not read 2 · d_hidden features.
     """
 
     def __init__(self, cell: SequenceLayer, *, d_x: int, d_latent: int, d_hidden: int) -> None:
@@ -60,39 +56,35 @@ class VariationalRecurrent(Recurrent):
     ) -> tuple[Float[Tensor, "B d_out"], VariationalState]:
         state = self.init_state(len(x_t)) if state is None else state
         x, noise = torch.split(x_t, [self.d_x, self.d_latent], dim=-1)
-        seen = self.read_x(x)
-        prior, posterior = (
-            Gaussian.of(self.prior(state.h)),
-            Gaussian.of(self.posterior(torch.cat((seen, state.h), dim=-1))),
-        )
-        z = self._drawn(posterior, noise)
-        y = torch.cat((z, state.h, *posterior, *prior), dim=-1)
-        h, cell = self.cell.step(torch.cat((seen, z), dim=-1), state.cell)
+        phi_x = self.read_x(x)
+        prior = Gaussian.of(self.prior(state.h))
+        posterior = Gaussian.of(self.posterior(torch.cat((phi_x, state.h), dim=-1)))
+        phi_z = self._phi_z(posterior, noise)
+        y = torch.cat((phi_z, state.h, *posterior, *prior), dim=-1)
+        h, cell = self.cell.step(torch.cat((phi_x, phi_z), dim=-1), state.cell)
         return y, VariationalState(h, cell)
 
     def gaussians(self, y: Float[Tensor, "*shape d_out"]) -> tuple[Gaussian, Gaussian]:
-        """The posterior and the prior of each position, from the layer's output."""
+        """Return the posterior and the prior of each position, from the layer's output."""
         d = self.d_latent
-        _, *parts = torch.split(y, [self.d_decoded, d, d, d, d], dim=-1)
-        return Gaussian(*parts[:2]), Gaussian(*parts[2:])
+        _, *parameters = torch.split(y, [self.d_decoded, d, d, d, d], dim=-1)
+        return Gaussian(*parameters[:2]), Gaussian(*parameters[2:])
 
     def imagine(
         self, noise: Float[Tensor, "B d_latent"], state: VariationalState
     ) -> tuple[Float[Tensor, "B d_decoded"], Float[Tensor, "B d_hidden"]]:
-        """The input of the decoder of the next x before it is seen, [φ_z(z); h] with z from the prior; and φ_z(z)."""
-        z = self._drawn(Gaussian.of(self.prior(state.h)), noise)
-        return torch.cat((z, state.h), dim=-1), z
+        """Return [φ_z(z); h], the input of a decoder of the next x, with z from the prior; and φ_z(z)."""
+        phi_z = self._phi_z(Gaussian.of(self.prior(state.h)), noise)
+        return torch.cat((phi_z, state.h), dim=-1), phi_z
 
     def after(
         self, x: Float[Tensor, "B d_x"], z: Float[Tensor, "B d_hidden"], state: VariationalState
     ) -> VariationalState:
-        """The state after x, with the φ_z(z) that `imagine` gave."""
+        """Return the state after x; `z` is the φ_z(z) that `imagine` returned."""
         return VariationalState(*self.cell.step(torch.cat((self.read_x(x), z), dim=-1), state.cell))
 
-    def _drawn(self, latent: Gaussian, noise: Tensor) -> Tensor:
-        """φ_z(z)"""
-        read: Tensor = self.read_z(self.latent(latent.at(noise)))
-        return read
+    def _phi_z(self, latent: Gaussian, noise: Tensor) -> Tensor:
+        return self.read_z(self.latent(latent.at(noise)))
 
     def extra_repr(self) -> str:
         return f"{self.cell!r}, d_x={self.d_x}, d_latent={self.d_latent}, d_hidden={self.d_hidden}"

@@ -1,10 +1,8 @@
-"""Torch's fused recurrent kernels (oneDNN, cuDNN and their fall-backs) with the contract of a layer.
+"""Torch's fused recurrent kernels (oneDNN, cuDNN and their fallbacks), for rows of different lengths.
 
-The `kernel` of an LSTM, GRU or Elman layer calls these functions. They compute what `step` computes. On a CPU without
-products in bfloat16, where oneDNN refuses its kernels in that type, they compute in float32.
+The method `kernel` of LSTM, GRU and Elman layers calls them. oneDNN refuses bfloat16 on a CPU without instructions for
+it; there the kernels compute in float32.
 """
-
-from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,8 +16,8 @@ from ensue.engine import has_bfloat16
 from ensue.nn.layer import blank
 from ensue.types import hold
 
-HOLD = 1e4
-"""A pre-activation at which a gate is exactly 1, or with a minus sign 0, in every precision."""
+SATURATED = 1e4
+"""A pre-activation for which a sigmoid is exactly 1 in every precision, and exactly 0 for its negative."""
 
 Kernel: TypeAlias = Callable[..., Any]
 Run: TypeAlias = tuple[Tensor, list[Tensor]]
@@ -29,10 +27,10 @@ Run: TypeAlias = tuple[Tensor, list[Tensor]]
 def run_kernel(
     kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None
 ) -> Run:
-    """One layer of `kernel` (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu) over `x` (B, T, d_in).
+    """Run one layer of `kernel` (torch.lstm, torch.gru, torch.rnn_tanh or torch.rnn_relu) over `x` (B, T, d_in).
 
-    `state` are the (B, d) leaves, `weights` are W, U and the two biases as torch stacks them. Returns the outputs
-    (B, T, d) and the final (B, d) leaves, each row's after its last real position.
+    `state` has (B, d) leaves. `weights` are W, U and two biases, stacked as in torch. Returns the outputs (B, T, d) and
+    the leaves (B, d) of the state after the last real position of each row.
     """
     if x.shape[0] == 0 or x.shape[1] == 0:
         return x.new_zeros(x.shape[0], x.shape[1], state[0].shape[1]), list(state)
@@ -41,17 +39,16 @@ def run_kernel(
     in_half = dtype == torch.bfloat16 or (dtype == torch.float32 and torch.is_autocast_enabled("cpu"))
     if in_half and x.device.type == "cpu" and not has_bfloat16():
         with torch.autocast("cpu", enabled=False):
-            x, *others = (part.to(dtype).float() for part in (x, *state, *weights))
-            y, after = _run(kernel, x, others[: len(state)], others[len(state) :], mask)
+            x, *tensors = (tensor.to(dtype).float() for tensor in (x, *state, *weights))
+            y, after = _run(kernel, x, tensors[: len(state)], tensors[len(state) :], mask)
         return y.to(dtype), [leaf.to(dtype) for leaf in after]
     return _run(kernel, x, state, weights, mask)
 
 
 def _run(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None) -> Run:
-    """All rows at once. On a CPU, torch's kernel for packed rows is slower than padding (docs/log)."""
     if x.device.type == "cuda":
-        # Weights are separate tensors, since WeightDrop replaces them for a call. cuDNN copies them into one piece at
-        # each call and warns each time; the copy takes little time beside the product.
+        # cuDNN warns at each call that it copies separate weights into one block of memory. They are separate, since
+        # WeightDrop replaces them for a call, and the copy takes little time compared to the product.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
             return _run_rows(kernel, x, state, weights, mask)
@@ -61,6 +58,7 @@ def _run(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[T
 def _run_rows(
     kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None
 ) -> Run:
+    """Run all rows, with padding on a CPU, where torch's kernel for packed rows is slower (docs/log)."""
     if mask is None or bool(mask.all()):
         return _run_dense(kernel, x, state, weights)
     run_ragged = _run_padded if x.device.type == "cpu" else _run_packed
@@ -69,27 +67,25 @@ def _run_rows(
 
 
 def _options() -> tuple[bool, int, float, bool, bool]:
-    """Biases, layers, dropout, whether to keep values for a backward pass, both ways. cuDNN does not ask autograd."""
+    """Return has_biases, num_layers, dropout, train (which cuDNN needs for gradients) and bidirectional."""
     return True, 1, 0.0, torch.is_grad_enabled(), False
 
 
 def _run_dense(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> Run:
-    """Every position of every row, padding or not."""
     before = [leaf.unsqueeze(0) for leaf in state]
     y, *after = kernel(x, before if len(before) > 1 else before[0], weights, *_options(), True)
     return y, [leaf.squeeze(0) for leaf in after]
 
 
 def _run_padded(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor) -> Run:
-    """Rows of different lengths with their padding, which changes nothing: h is read at each row's last position.
+    """Run rows of different lengths with padding, and read h at each row's last real position.
 
-    The input and W of an LSTM get one more feature, which at padding closes the input gate and opens the forget gate,
-    so that c' = 1 c + 0 g exactly.
+    An LSTM gets an additional input feature, which at padding closes the input gate and opens the forget gate: c' = c.
     """
     if len(state) > 1:
         W, *others = weights
         column = W.new_zeros(4, len(W) // 4)
-        column[0], column[1] = -HOLD, HOLD
+        column[0], column[1] = -SATURATED, SATURATED
         x = torch.cat((x, (~mask).unsqueeze(-1).to(x.dtype)), dim=-1)
         weights = [torch.cat((W, column.view(-1, 1)), 1), *others]
     y, after = _run_dense(kernel, x, state, weights)
@@ -98,7 +94,7 @@ def _run_padded(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Seq
 
 
 def _run_packed(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor) -> Run:
-    """On other devices. A row without a real position reads one zero vector, and its state is restored."""
+    """Run packed rows. A row without real positions reads one zero vector, and its state is restored afterwards."""
     lengths = mask.sum(1)
     packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
     assert packed.sorted_indices is not None

@@ -1,6 +1,4 @@
-"""The layers of the xLSTM: the sLSTM, with an exponential input gate, and the mLSTM, whose cells are matrices."""
-
-from __future__ import annotations
+"""The layers of the xLSTM: the sLSTM, with an exponential input gate, and the mLSTM, with matrices as cells."""
 
 import math
 from typing import NamedTuple
@@ -26,17 +24,19 @@ class SLSTMState(NamedTuple):
 
 
 class SLSTM(Recurrent):
-    """The LSTM with scalar memory of the xLSTM (Beck et al. 2024, eqs. 8 to 17):
+    """The sLSTM of the xLSTM, with scalar cells (Beck et al. 2024, eqs. 8 to 17):
 
         z = tanh(W_z x + U_z h + b_z)       i = exp(W_i x + U_i h + b_i)
         f = σ(W_f x + U_f h + b_f)          o = σ(W_o x + U_o h + b_o)
         c' = f ⊙ c + i ⊙ z                  n' = f ⊙ n + i             h' = o ⊙ c' / n'
 
-    Stabilized: m' = max(log f + m, log i); c and n are kept divided by e^m, so f is replaced by exp(log f + m - m') and
-    i by exp(log i - m'). h' stays the same. U has a block on the diagonal for each head: `weight_hidden`
-    (4 d, d / num_heads) stacks heads, and for each head i, f, z, o; `weight_input` (4 d, d_in) and `bias` stack i, f,
-    z, o. The forget bias starts at 3. Raises `ValueError` unless the heads share `d_out` evenly.
+    For stability, c and n are stored divided by e^m with m' = max(log f + m, log i). So f becomes exp(log f + m - m'),
+    and i becomes exp(log i - m'); h' stays the same. U is block-diagonal, with a block for each head: `weight_hidden`
+    (4 d, d / num_heads) stacks heads, and in each head i, f, z, o. `weight_input` (4 d, d_in) and `bias` stack i, f,
+    z, o. The forget bias starts at 3. Raises ValueError unless the heads share `d_out` evenly.
     """
+
+    repr_arguments = ("d_in", "d_out", "num_heads")
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int = 4) -> None:
         super().__init__()
@@ -55,19 +55,16 @@ class SLSTM(Recurrent):
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], SLSTMState]:
         h, c, n, m = self.init_state(len(x_t)) if state is None else state
         heads = zip(h.chunk(self.num_heads, dim=-1), self.weight_hidden.chunk(self.num_heads), strict=True)
-        of_h = zip(*(F.linear(h_k, U_k).chunk(4, dim=-1) for h_k, U_k in heads), strict=True)
-        of_x = F.linear(x_t, self.weight_input, self.bias).chunk(4, dim=-1)
-        v_i, v_f, v_z, v_o = (v + torch.cat(parts, dim=-1) for v, parts in zip(of_x, of_h, strict=True))
-        remembered = torch.where(n == 0, v_i, F.logsigmoid(v_f) + m)  # of nothing, i counts alone, however small it is
-        m = torch.maximum(remembered, v_i)
-        i, f = self.gates.input(torch.exp(v_i - m)), self.gates.forget(torch.exp(remembered - m))
+        U_h = zip(*(F.linear(h_k, U_k).chunk(4, dim=-1) for h_k, U_k in heads), strict=True)
+        W_x = F.linear(x_t, self.weight_input, self.bias).chunk(4, dim=-1)
+        v_i, v_f, v_z, v_o = (v + torch.cat(blocks, dim=-1) for v, blocks in zip(W_x, U_h, strict=True))
+        log_past = torch.where(n == 0, v_i, F.logsigmoid(v_f) + m)  # without a past (n = 0), m depends on i only
+        m = torch.maximum(log_past, v_i)
+        i, f = self.gates.input(torch.exp(v_i - m)), self.gates.forget(torch.exp(log_past - m))
         z, o = self.gates.candidate(torch.tanh(v_z)), self.gates.output(torch.sigmoid(v_o))
         c, n = self.cell(f * c + i * z), f * n + i
         h = self.hidden(o * c / n)
         return h, SLSTMState(h, c, n, m)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, num_heads={self.num_heads}"
 
 
 class MLSTMState(NamedTuple):
@@ -79,16 +76,17 @@ class MLSTMState(NamedTuple):
 
 
 class MLSTM(Recurrent):
-    """The LSTM with matrix memory of the xLSTM (Beck et al. 2024, eqs. 19 to 27). For each head, with d features:
+    """The mLSTM of the xLSTM, with matrices as cells (Beck et al. 2024, eqs. 19 to 27). For each head of d features:
 
         q = W_q x        k = W_k x / √d        v = W_v x        i = exp(w_i x + b_i)        f = σ(w_f x + b_f)
         C' = f C + i v kᵀ        n' = f n + i k        h = σ(W_o x + b_o) ⊙ C' q / max(abs(n'ᵀ q), 1)
 
-    Stabilized: m' = max(log f + m, log i); C and n are kept divided by e^m, as in `SLSTM`. The gates i and f are one
-    number for a head. `weight_input` (4 d_out, d_in) stacks W_q, W_k, W_v and W_o, each head by head, `weight_gates`
-    (2 num_heads, d_in) w_i and w_f. The bias of f starts at 3. Raises `ValueError` unless the heads share `d_out`
-    evenly.
+    C and n are stored divided by e^m, as in `SLSTM`. The gates i and f are one number for a head. `weight_input`
+    (4 d_out, d_in) stacks W_q, W_k, W_v and W_o, each of which stacks heads; `weight_gates` (2 num_heads, d_in) stacks
+    w_i and w_f. The bias of f starts at 3. Raises ValueError unless the heads share `d_out` evenly.
     """
+
+    repr_arguments = ("d_in", "d_out", "num_heads")
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int = 4) -> None:
         super().__init__()
@@ -104,21 +102,18 @@ class MLSTM(Recurrent):
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], MLSTMState]:
         c, n, m = self.init_state(len(x_t)) if state is None else state
-        of_x = F.linear(x_t, self.weight_input).chunk(4, dim=-1)
-        q, k, v = (part.view(len(x_t), self.num_heads, self.d_head) for part in of_x[:3])
+        W_x = F.linear(x_t, self.weight_input).chunk(4, dim=-1)
+        q, k, v = (chunk.view(len(x_t), self.num_heads, self.d_head) for chunk in W_x[:3])
         k = k / math.sqrt(self.d_head)
         v_i, v_f = F.linear(x_t, self.weight_gates, self.bias_gates).chunk(2, dim=-1)
-        remembered = F.logsigmoid(v_f) + m
-        m = torch.maximum(remembered, v_i)
+        log_past = F.logsigmoid(v_f) + m
+        m = torch.maximum(log_past, v_i)
         i = self.gates.input(torch.exp(v_i - m)).unsqueeze(-1)
-        f = self.gates.forget(torch.exp(remembered - m)).unsqueeze(-1)
+        f = self.gates.forget(torch.exp(log_past - m)).unsqueeze(-1)
         c = f.unsqueeze(-1) * c + (i * v).unsqueeze(-1) * k.unsqueeze(-2)
         c = self.cell(c.flatten(1)).view_as(c)
         n = f * n + i * k
-        size = torch.maximum((n * q).sum(-1).abs(), torch.exp(-m)).unsqueeze(-1)
-        read = (c * q.unsqueeze(-2)).sum(-1) / size
-        h = self.hidden(self.gates.output(torch.sigmoid(of_x[3] + self.bias)) * read.flatten(1))
+        divisor = torch.maximum((n * q).sum(-1).abs(), torch.exp(-m)).unsqueeze(-1)
+        read = (c * q.unsqueeze(-2)).sum(-1) / divisor
+        h = self.hidden(self.gates.output(torch.sigmoid(W_x[3] + self.bias)) * read.flatten(1))
         return h, MLSTMState(c, n, m)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, num_heads={self.num_heads}"

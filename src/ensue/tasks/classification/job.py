@@ -1,6 +1,4 @@
-"""The job of training a classifier: labels, threshold, scores, confusion matrix."""
-
-from __future__ import annotations
+"""The training of a classifier: weights of n-grams, temperature, threshold, scores."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,11 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.kept_columns import kept_array
-from ensue.errors import DataError, listed
+from ensue.data.cached_columns import cached_array
+from ensue.data.division import fold_of_rows
+from ensue.errors import DataError, RecipeError, listed
 from ensue.metrics.classification import ClassificationScores, best_temperature
 from ensue.models.classifier import Classifier
-from ensue.models.ngram_bag import MIN_TEXTS
+from ensue.models.ngram_bag import MAX_TEXTS, MIN_TEXTS, NUM_FOLDS
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.data import DocumentData
 from ensue.tasks.classification.task import (
@@ -25,16 +24,16 @@ from ensue.tasks.classification.task import (
     weigh_ngrams,
     with_best_threshold,
 )
-from ensue.tasks.contract.labels_job import LabelsJob
+from ensue.tasks.contract.data_set import NO_VALIDATION, LabelsJob
 from ensue.text.labels import Classes
 
 
-class ClassificationJob(LabelsJob[Classifier, Any]):
-    """Trains a classifier."""
+class ClassificationJob(LabelsJob[Classifier]):
+    """The job of a classifier."""
 
     counted_by: ClassVar[str] = "examples"
     data_class: ClassVar[Callable[..., Any]] = DocumentData
-    """The data set, called with the recipe and the run that is resumed; a job of other inputs has another one."""
+    """The class of the data set, which is called with the recipe and the run that is resumed."""
     data_set: Any
     task: Classification
     final: ClassificationScores | None = None
@@ -46,79 +45,96 @@ class ClassificationJob(LabelsJob[Classifier, Any]):
         data = self.data_class(recipe, run)
         super().__init__(recipe, data)
         self.is_new = run is None
-        self.parts = data.parts(self._classes(data)) if run is None else data.parts_of(run)
-        self.task = Classification(
-            data.encoded(self.split.train, self.parts),
-            data.encoded(self.split.valid, self.parts) if self.split.valid else None,
-            self.parts.labels,
-            balanced=recipe.head.class_weights == "balanced",
-            sizes=recipe.train,
-            soft=data.soft_targets(self.parts.labels),
-        )
+        self.parts = data.parts(self._classes(data)) if run is None else data.resumed_parts(run)
+        train = data.encoded(self.split.train, self.parts)
+        valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
+        labels, balanced = self.parts.labels, recipe.head.class_weights == "balanced"
+        soft = data.soft_targets(labels)
+        sizes, folds = recipe.train, self._folds() if recipe.has_own_update else None
+        self.task = Classification(train, valid, labels, balanced=balanced, sizes=sizes, soft=soft, folds=folds)
+
+    def _folds(self) -> NDArray[np.int64]:
+        """Return the fold of each text for `head.solver = "lbfgs"`. Raise an error for too many or too few texts."""
+        train, seed, problem = self.split.train, self.recipe.train.seed, ""
+        if len(train) > MAX_TEXTS:
+            problem = f"is for at most {MAX_TEXTS:,} texts, found {len(train):,}"
+        elif missing := sorted({*self.parts.labels.names} - train.label_counts.keys()):  # labels of an earlier run
+            problem = f"replaces all weights, and no text has the label {listed(missing)}"
+        if problem:
+            raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe classify-bag')
+        folds = fold_of_rows(train.sources, NUM_FOLDS, seed=seed, classes=train.labels.rarest())
+        if not folds.any():
+            raise DataError("cross-validation needs at least two different texts or groups", self.recipe.data.train)
+        return folds
 
     def _classes(self, data: Any) -> Classes:
-        """Return the labels of the training data, and of a teacher. Raises DataError if there are no two."""
         train = data.split.train
         names = {*train.label_counts, *(() if data.answers is None else data.answers.names)}
         if len(names) < 2:
-            only = f'all {len(train):,} {data.unit} have the label "{next(iter(names))}"' if names else "no label"
-            raise DataError(f"nothing to learn: {only}{data.read_as}", self.recipe.data.train)
+            problem = f'all {len(train):,} {data.unit} have the label "{next(iter(names))}"' if names else "no label"
+            raise DataError(f"nothing to learn: {problem}{data.read_as}", self.recipe.data.train)
         classes = Classes(sorted(names), multiple=data.multiple)
-        return classes if data.kept is None else data.kept.labels(classes)
+        return classes if data.extended is None else data.extended.labels(classes)
 
     @property
     def notes(self) -> list[str]:
-        """Remarks on labels that are there once, and on the data."""
-        notes = super().notes
+        """Remarks on labels that occur once, and on the data."""
+        notes = [note for note in super().notes if note != NO_VALIDATION or self.task.folds is None]
         if rare := sorted(label for label, count in self.split.train.label_counts.items() if count == 1):
             count = f"{len(rare):,} labels" if len(rare) > 1 else "the label"
             notes.insert(0, f"only one {self.data_set.one} to learn {count} from: {listed(rare)}")
         return notes
 
     def prepare(self, model: Classifier) -> None:
-        model.temperature = 1.0  # of a run that is resumed: it is measured at the end
+        model.temperature = 1.0  # the run that is resumed may have another temperature; `finish` sets it again
         labels, train = self.parts.labels, self.task.train
         if model.bag is not None:
             assert isinstance(train, ClassifiedTexts)
-            least, weights = min(MIN_TEXTS, self.recipe.features.min_count), self.recipe.head.ngram_weights
-            bag, key = model.bag, [self.split.key, self.parts.lexicon.to_json(), labels.names, weights, least]
+            min_texts, weights = min(MIN_TEXTS, self.recipe.features.min_count), self.recipe.head.ngram_weights
+            bag, key = model.bag, [self.split.key, self.parts.lexicon.to_json(), labels.names, weights, min_texts]
+            key += [bag.longest, bag.num_rows, bag.tables]
 
-            def weighed() -> NDArray[np.float32]:
-                weigh_ngrams(bag, weights, train, labels.matrix(train.labels), least=least)
+            def ratios() -> NDArray[np.float32]:
+                weigh_ngrams(bag, weights, train, labels.matrix(train.labels), min_texts=min_texts)
                 return bag.ratio.detach().numpy()
 
-            sizes = [bag.longest, bag.num_rows, bag.tables]
-            bag.weigh(torch.from_numpy(kept_array([*key, *sizes], ".ngrams", weighed) if self.split.key else weighed()))
+            bag.weigh(torch.from_numpy(cached_array(key, ".ngrams", ratios) if self.split.key else ratios()))
+            if self.data_set.extended is not None:
+                bag.weigh(self.data_set.extended.ratios(bag))
             if self.is_new or self.parts.ngrams is not None:
                 self.parts = replace(self.parts, ngrams=model.bag.keep_weighed())
         if self.recipe.head.class_weights == "none":
             model.start_from_shares(torch.from_numpy(self.task.shares).float())
 
     def finish(self, run: RunDirectory, model: Classifier) -> None:
-        """Set temperature and threshold by the validation data, and score these data with them."""
-        valid, labels = self.task.valid, self.parts.labels
-        if valid is None:
+        """Set temperature and threshold by the validation data, or by cross-validation, and compute the scores."""
+        valid, labels, probabilities = self.task.valid, self.parts.labels, self.task.cross_validated
+        if valid is not None:
+            model.temperature = 1.0
+            uncalibrated = classify(model, valid)
+            model.temperature = best_temperature(labels.matrix(valid.labels), uncalibrated, multiple=labels.multiple)
+            probabilities = classify(model, valid)
+        if probabilities is None:
             return
-        model.temperature = 1.0
-        probabilities = classify(model, valid)
-        before = score_classifier(probabilities, valid.labels, with_best_threshold(labels, valid.labels, probabilities))
-        matrix = labels.matrix(valid.labels)
-        model.temperature = best_temperature(matrix, probabilities, multiple=labels.multiple)
-        probabilities = classify(model, valid)
-        labels = with_best_threshold(labels, valid.labels, probabilities, model.temperature)
+        gold = (self.task.train if valid is None else valid).labels
+        labels = with_best_threshold(labels, gold, probabilities, model.temperature)
         self.parts = replace(self.parts, labels=labels)
         run.write({"labels.json": labels.to_json()})
-        self.final = score_classifier(probabilities, valid.labels, labels)
-        self.calibration = (
-            f"- calibration: temperature {model.temperature:.2f}; on the validation data the calibration error was "
-            f"{100 * before.calibration_error:.2f} % before and is {100 * self.final.calibration_error:.2f} % now"
-        )
+        self.final = score_classifier(probabilities, gold, labels)
+        error = f"{100 * self.final.calibration_error:.2f} %"
+        self.calibration = f"- calibration: the error in cross-validation is {error}"
+        if valid is not None:
+            before = score_classifier(uncalibrated, gold, with_best_threshold(labels, gold, uncalibrated))
+            self.calibration = (
+                f"- calibration: temperature {model.temperature:.2f}; on the validation data the calibration error was "
+                f"{100 * before.calibration_error:.2f} % before and is {error} now"
+            )
 
     def data_lines(self) -> list[str]:
         return [*super().data_lines(), *([self.calibration] if self.calibration else [])]
 
     @property
-    def confused(self) -> tuple[list[str], list[list[int]]] | None:
+    def confusion(self) -> tuple[list[str], list[list[int]]] | None:
         final = self.final
         return None if final is None or final.confusion is None else (final.labels, final.confusion)
 

@@ -1,41 +1,139 @@
-"""The parts of a classifier: its lexicon, its labels, and whether it compares two texts."""
+"""The reading of texts by a classifier, with truncation, and the stored parts of a classifier."""
 
-from __future__ import annotations
-
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from pydantic import Field
 
-from ensue.data.examples import DocumentLayout
+from ensue.data.examples import Document, DocumentLayout, DocumentSource
+from ensue.data.examples.layout import DocumentChoice
+from ensue.data.files import Data
+from ensue.data.lines import Lines
+from ensue.errors import DataError, listed
 from ensue.models.build_text import build_classifier
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config, form_of
-from ensue.tasks.classification.recipe import ClassificationRecipe
-from ensue.tasks.classification.texts import subword_reader
-from ensue.tasks.words.model import WordParts, WordsConfig
+from ensue.runs.schema import Config, stored_as
+from ensue.tasks.classification.recipe import ClassificationData, ClassificationRecipe
+from ensue.tasks.words.model import FineTunedEncoder, WordParts, WordsConfig
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.labels import Classes
+from ensue.text.tokens import Token, shortened, tokens, words_in
+
+Word = TypeVar("Word")
+
+
+def document_source(
+    data: ClassificationData, location: Data | Lines, *, like: DocumentLayout | None = None,
+    is_labeled: bool = True, labels: Collection[str] = (), group: str = "",
+) -> DocumentSource:  # fmt: skip
+    """Return the texts of a file, with the columns of the recipe or of `like`, the layout of the training data."""
+    header = {"auto": None, "yes": True, "no": False}[data.header]
+    choice = DocumentChoice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled, group)
+    format = "" if data.format == "auto" else data.format
+    return DocumentSource(
+        location, choice, format=format, like=like, encoding=data.encoding, labels=labels,
+        incomplete=data.incomplete if is_labeled else "refuse",
+    )  # fmt: skip
+
+
+def check_document(document: Document, num_texts: int, *, multiple: bool) -> None:
+    """Raise DataError unless a document has `num_texts` texts and, without `multiple`, at most one label."""
+    place = (document.path or None, document.line or None)
+    if len(document.texts) != num_texts:
+        expected = "pairs of texts" if num_texts == 2 else "single texts"
+        shown = " | ".join(document.texts)[:60]
+        raise DataError(f"the model reads {expected}; found {len(document.texts)}: {shown!r}", *place)
+    if not multiple and len(document.labels) > 1:
+        raise DataError(f"several labels ({listed(document.labels)}); a text of the training data has one", *place)
+
+
+def describe_reading(data: ClassificationData, longer: str) -> str:
+    """Return a sentence about truncation and segments. `longer` names the texts that are longer than the limit."""
+    if data.segment_tokens:
+        return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
+    if not data.max_tokens or not longer:
+        return "texts are read whole, in one piece"
+    limit, first = data.max_tokens, data.max_tokens // 2
+    both_ends = f"the first {first} and last {limit - first}"
+    words = {"start": f"the first {limit}", "end": f"the last {limit}", "both": both_ends}[data.keep]
+    return f"{longer} {words} words are read"
+
+
+class ReadTexts(NamedTuple):
+    """The words of a document."""
+
+    words: list[list[str]]
+    """The words of each text after truncation."""
+    is_cut: bool
+    """Whether a text was truncated."""
+    is_empty: bool
+    """Whether no text has a word."""
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """A reader of documents, which splits texts into words and truncates them."""
+
+    recipe: ClassificationRecipe
+    num_texts: int
+    """The number of texts of a document."""
+    splitter: str
+    blanks: str | None = None
+    """The blanks of the first word of a text, if words include the blanks before them; None: words without blanks."""
+
+    @classmethod
+    def of(
+        cls, recipe: ClassificationRecipe, num_texts: int, subwords: SubwordReader | None, *, splitter: str = ""
+    ) -> Self:
+        """Return the reader of a recipe with the blanks for `subwords`. `splitter` replaces `data.splitter`."""
+        return cls(recipe, num_texts, splitter or recipe.data.splitter, None if subwords is None else subwords.blanks)
+
+    def read(self, document: Document, *, multiple: bool = True) -> ReadTexts:
+        """Return the words of a document. Raise DataError for a wrong number of texts or labels, or a long text."""
+        check_document(document, self.num_texts, multiple=multiple)
+        words = [words_in(text, self.splitter, blanks=self.blanks) for text in document.texts]
+        truncated = [self._truncate(text) for text in words]
+        self.recipe.check_length(max(map(len, truncated)), document.path, document.line)
+        return ReadTexts(truncated, truncated != words, not any(words))
+
+    def tokens(self, text: str) -> tuple[list[Token], list[Token]]:
+        """Return all tokens of a text, and the tokens after truncation."""
+        all_tokens = tokens(text, self.splitter)
+        return all_tokens, self._truncate(all_tokens)
+
+    def _truncate(self, words: list[Word]) -> list[Word]:
+        return shortened(words, self.recipe.data.max_tokens, self.recipe.data.keep)
+
+
+def subword_reader(recipe: ClassificationRecipe, tuned: FineTunedEncoder | None) -> SubwordReader | None:
+    """Return the subword reader of a fine-tuned encoder; None without such an encoder."""
+    if tuned is None:
+        return None
+    blanks = bool(tuned.framing.blank) and recipe.features.is_empty and not recipe.head.ngrams
+    return tuned.reader(has_text_vector=True, blanks=blanks)
 
 
 class ClassificationConfig(WordsConfig):
-    """`config.json`."""
+    """The keys of `config.json` for a classifier."""
 
-    layout: Annotated[dict[str, Any], form_of(DocumentLayout)]
+    layout: Annotated[dict[str, Any], stored_as(DocumentLayout)]
     pair: bool
     ngrams: Annotated[int, Field(ge=0, le=1 << 32)] | None = None
-    """The number of rows that the bag of n-grams keeps. In older runs it has all of them."""
+    """The number of rows of the bag of n-grams; None in runs of earlier versions, which have all rows."""
 
 
 @dataclass(frozen=True)
 class ClassifierParts(WordParts):
-    """The parts of a classifier; `pair` tells whether it compares two texts, `ngrams` how many rows its bag keeps."""
+    """The parts of a classifier."""
 
     config: ClassVar[type[Config]] = ClassificationConfig
     labels: Classes
     pair: bool
+    """Whether the classifier reads pairs of texts."""
     ngrams: int | None = field(default=None, kw_only=True)
+    """The number of rows of the bag of n-grams."""
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:

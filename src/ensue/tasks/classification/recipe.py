@@ -1,15 +1,13 @@
 """The recipe of a classifier of texts."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ensue.data.detection.format_table import TEXTS, settings_of
 from ensue.models.specification import Path
 from ensue.models.word_specification import ClassHeadSpecification, ColumnName
-from ensue.recipe.tables import DividedData
+from ensue.recipe.tables import OPTIMIZER_KEYS, DividedData
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 LengthOrZero = Annotated[int, Field(ge=0, le=2_000_000_000)]
@@ -24,32 +22,34 @@ class ClassificationData(DividedData):
     """The table `[data]` of a classifier."""
 
     format: DataFormat = "auto"
-    """The format of the files; auto: by their names and first lines."""
+    """The format of the files; auto: detected from their names and first lines."""
     texts: list[ColumnName] = Field(default_factory=list)
-    """The columns or keys of the text, or of the two texts of a pair; empty: found by names or contents."""
+    """The columns or keys of the text, or of the two texts of a pair; empty: detected by names or contents."""
     labels: ColumnName = ""
-    """The column or key of the label; empty: found by name or contents."""
+    """The column or key of the label; empty: detected by name or contents. Several columns of 0 and 1 have commas
+    between their names.
+    """
     joined: bool = False
     """Whether the columns of `texts` are joined to one text. If not, two columns are a pair."""
     header: Literal["auto", "yes", "no"] = "auto"
     """Whether the first row of a table names the columns."""
     separator: str = ""
-    """The character between several labels in a field; empty: a field is one label. fastText and
-    JSON lists need none.
+    """The character between several labels in a field; empty: a field is one label. The formats fastText and JSON have
+    lists of labels without a separator.
     """
     teacher: Path = ""
-    """A file of JSON lines with `texts` and `probabilities`, as `predict --json` prints them. What it says of training
-    texts is learned in place of their labels (`ensue distill`).
+    """A file of JSON lines with `texts` and `probabilities`, the output of `predict --json`. The probabilities replace
+    the labels of these texts in training (`ensue distill`).
     """
     splitter: Splitter = "simple"
-    """How text is cut into words."""
+    """The splitter of text into words."""
     max_tokens: LengthOrZero = 0
-    """Longer texts are cut to this many words (each text of a pair by itself); 0: not cut."""
+    """Longer texts are truncated to this many words (for a pair, each text); 0: no truncation."""
     keep: Literal["start", "end", "both"] = "start"
-    """Which part of a longer text is kept."""
+    """The words that truncation keeps: at the start, at the end, or half of them at both ends."""
     segment_tokens: LengthOrZero = 0
     """Texts are read in segments of this many words, with carried state; needs `directions.bidirectional = false`. 0:
-    in one piece.
+    no segments.
     """
 
 
@@ -60,9 +60,22 @@ class ClassificationRecipe(WordsRecipe):
     reads: ClassVar[str] = "texts, or pairs of texts, with labels"
     unit: ClassVar[str] = "a text of words"
     keeps_examples: ClassVar[bool] = True
-    most_words: ClassVar[int] = 250_000
-    too_long: ClassVar[str] = "cut it, or train with data.max_tokens, which reads a part of long texts"
+    max_recurrent_words: ClassVar[int] = 250_000
+    too_long: ClassVar[str] = "cut it, or train with data.max_tokens, which truncates long texts"
 
     task: Literal["classification"] = "classification"
     data: ClassificationData = ClassificationData()
     head: ClassHeadSpecification = ClassHeadSpecification()
+
+    @model_validator(mode="after")
+    def _check_solver(self) -> Self:
+        head = self.head  # ratios as weights depend on the labels of the texts that cross-validation leaves out
+        misfits = head.pooling, not head.ngrams, head.dropout_ngrams, head.label_smoothing, head.ngram_weights != "idf"
+        if self.has_own_update and (any(misfits) or self.train.steps != 1):
+            needs = 'ngrams, ngram_weights = "idf", pooling = [], no dropout, no smoothing and train.steps = 1'
+            raise ValueError(f'has head.solver = "lbfgs", which needs {needs}')
+        return self
+
+    @property
+    def unused_keys(self) -> tuple[str, ...]:
+        return (*OPTIMIZER_KEYS, "learning_rate", "schedule", "warmup") if self.head.solver == "lbfgs" else ()

@@ -1,10 +1,8 @@
-"""Classification: a label, or several, for a text or a pair of texts."""
+"""The training task of classifiers, their probabilities and their scores."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,55 +15,39 @@ from ensue.errors import EnsueError
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
 from ensue.models.classifier import Classifier
 from ensue.models.modules import device_of, evaluating
-from ensue.models.ngram_bag import NgramBag
+from ensue.models.ngram_bag import NgramBag, solve
 from ensue.models.word_features import FormTable, Positions, Words
 from ensue.nn.draws import ALL_ROWS, RowSlice
-from ensue.ranks import spread
-from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, on_device
+from ensue.ranks import sharded_map
+from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, UnreadBatch, on_device
 from ensue.tasks.words.data import EncodedTexts
-from ensue.tasks.words.kept_vectors import LayersOfTexts
+from ensue.tasks.words.pipeline import WordLayers
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.labels import Classes
 from ensue.types import Loss, State
 
-READ_TOKENS, READ_ROWS = 16_384, 256
-"""The most words, and the most texts, in a batch outside of training."""
+MAX_BATCH_TOKENS, MAX_BATCH_ROWS = 16_384, 256
+"""The maximum numbers of words and texts in a batch outside of training."""
 
 
 @dataclass(frozen=True)
 class ClassBatch(Batch):
-    """Inputs (one, or the two of a pair), and labels: ids (B,), 0 and 1 (B, K), or a teacher's probabilities (B, K)."""
+    """A batch of texts or pairs."""
 
     targets: Tensor
+    """The ids of labels (B,); for several labels 0 and 1 (B, K); or the probabilities (B, K) of a teacher."""
     texts: tuple[Positions, ...]
-
-
-class Labeled(Protocol):
-    """Labeled data in memory."""
-
-    @property
-    def labels(self) -> Sequence[tuple[str, ...]]:
-        """The labels of their file."""
-
-    @property
-    def lengths(self) -> NDArray[np.integer]:
-        """The number of positions, such as words, of each example."""
-
-    def batch(
-        self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS
-    ) -> tuple[Positions, ...]:
-        """Return the batch of these rows, of which `row_slice` is read."""
-
-    def probabilities(self, model: Classifier) -> NDArray[np.float32]:
-        """Return the probability of each label (N, K), in order."""
+    """The texts; for pairs the first texts, then the second texts."""
 
 
 class ClassifiedTexts(NamedTuple):
-    """Texts (one, or two for pairs) with their labels. `subwords` are for layers that read subwords."""
+    """Labeled texts or pairs."""
 
     texts: tuple[EncodedTexts, ...]
+    """The texts; for pairs the first texts, then the second texts."""
     labels: Texts
     subwords: SubwordTexts | None = None
+    """The subwords for fine-tuned layers."""
 
     @property
     def lengths(self) -> NDArray[np.integer]:
@@ -73,38 +55,37 @@ class ClassifiedTexts(NamedTuple):
         return words_of([texts.words for texts in self.texts])
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> tuple[Words, ...]:
-        """Return the batch of the texts in these rows, cut."""
+        """Return a slice of the batch of the texts `rows`."""
         first, *others = (texts.batch(rows, device, row_slice) for texts in self.texts)
         if self.subwords is not None:
             first = first._replace(subwords=self.subwords.batch(rows, device, row_slice))
         return first, *others
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
-        """Return the probability of each label (N, K), in the order of the texts. Each word form is encoded once."""
-        forms = [model.features.table(part.forms, device_of(model)) for part in self.texts]
-        words, contextual = [part.words for part in self.texts], [part.contextual for part in self.texts]
+        """Return the probability of each label (N, K). Each word form is encoded once."""
+        forms = [model.features.table(texts.forms, device_of(model)) for texts in self.texts]
+        words, contextual = [texts.words for texts in self.texts], [texts.contextual for texts in self.texts]
         return classify_words(model, forms, words, contextual, self.subwords)
 
 
 class Classification(BucketedTask[Classifier, ClassBatch]):
-    """Classification in batches of similar length; judged by accuracy, or by micro F1 with several labels."""
+    """Classification in batches of similar length. The score is accuracy, or micro F1 for several labels. `balanced` is
+    whether labels have weights in the loss that are inverse to their frequency. `soft` (N, K) are probabilities of a
+    teacher.
+    """
 
     def __init__(
-        self,
-        train: Labeled,
-        valid: Labeled | None,
-        labels: Classes,
-        *,
-        balanced: bool,
-        sizes: BatchSizes,
-        soft: NDArray[np.float32] | None = None,
-    ) -> None:
-        self.train, self.valid, self.labels = train, valid, labels
+        self, train: Any, valid: Any, labels: Classes, *, balanced: bool, sizes: BatchSizes,
+        soft: NDArray[np.float32] | None = None, folds: NDArray[np.int64] | None = None,
+    ) -> None:  # fmt: skip
+        self.train, self.valid, self.labels, self.folds = train, valid, labels, folds
+        self.cross_validated: NDArray[np.float32] | None = None
+        """The probabilities (N, K) of each training text by a model without it, after `update`."""
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
         label_targets: NDArray[Any] = (labels.matrix if labels.multiple else labels.places)(train.labels)
         self.shares = shares = labels.shares(label_targets)
         self.targets: NDArray[Any] = label_targets if soft is None else soft
-        # of several labels a text, having one counts as much in all as not having it
+        # with several labels, positive and negative texts have the same total weight for each label
         weights = (1 - shares) / shares if labels.multiple else 1 / (shares * len(labels))
         self.weights = torch.from_numpy(weights).float() if balanced else None
         super().__init__(train.lengths, sizes)
@@ -117,27 +98,41 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         weights = None if self.weights is None else self.weights.to(batch.targets.device)
         return model.loss(batch.texts, batch.targets, weights), None
 
-    def validate(self, model: Classifier) -> ClassificationScores | None:
-        """Return the scores on the validation texts; for several labels with the threshold that is best for these
-        texts.
-        """
-        if self.valid is None:
+    def update(
+        self, model: Classifier, batch: UnreadBatch[ClassBatch], state: State, learning_rate: float
+    ) -> tuple[Loss, State] | None:
+        """With `head.solver = "lbfgs"`, set the weights of n-grams to the minimum of the regularized cross-entropy."""
+        if self.folds is None:
             return None
-        probabilities = classify(model, self.valid)
-        return score_classifier(
-            probabilities, self.valid.labels, with_best_threshold(self.labels, self.valid.labels, probabilities)
-        )
+        assert model.bag is not None
+        targets, folds = torch.from_numpy(self.targets), torch.from_numpy(self.folds)
+        with evaluating(model):
+            solution = solve(
+                model.bag, keys_of(self.train), targets, folds, weights=self.weights, multiple=self.labels.multiple
+            )
+        self.cross_validated = model.probabilities(solution.logits).float().numpy()
+        return Loss(solution.loss, len(self.targets)), None
+
+    def validate(self, model: Classifier) -> ClassificationScores | None:
+        """Return the scores on the validation data, for several labels with the best threshold on these data."""
+        if self.valid is not None:
+            probabilities, gold = classify(model, self.valid), self.valid.labels
+        elif self.cross_validated is not None:
+            probabilities, gold = self.cross_validated, self.train.labels
+        else:
+            return None
+        return score_classifier(probabilities, gold, with_best_threshold(self.labels, gold, probabilities))
 
 
-def classify(model: Classifier, data: Labeled) -> NDArray[np.float32]:
-    """Return the probability of each label (N, K), in order."""
+def classify(model: Classifier, data: Any) -> NDArray[np.float32]:
+    """Return the probability of each label (N, K) for `data`, such as `ClassifiedTexts`."""
     with evaluating(model):
         return data.probabilities(model)
 
 
-def words_of(parts: Sequence[Ragged]) -> NDArray[np.integer]:
-    """Return the number of words of each text in all its parts."""
-    first, *others = (part.lengths for part in parts)
+def words_of(texts: Sequence[Ragged]) -> NDArray[np.integer]:
+    """Return the number of words of each text or pair."""
+    first, *others = (words.lengths for words in texts)
     return sum(others, first)
 
 
@@ -145,85 +140,87 @@ def words_of(parts: Sequence[Ragged]) -> NDArray[np.integer]:
 def probabilities_of(
     model: Classifier, lengths: NDArray[np.integer], logits: Callable[[NDArray[np.int64]], Tensor]
 ) -> NDArray[np.float32]:
-    """Return the probability of each label (N, K) from the logits of some rows, those of similar length together."""
-    batches = list(by_length(lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
+    """Return the probability of each label (N, K). `logits` is called with batches of rows of similar length."""
+    batches = list(by_length(lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS))
 
     def probabilities(rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return model.probabilities(logits(rows)).cpu().numpy()
 
-    in_batches: NDArray[np.float32] = np.concatenate(list(spread(probabilities, batches)))
-    return in_batches[np.argsort(np.concatenate(batches))]
+    by_batch: NDArray[np.float32] = np.concatenate(list(sharded_map(probabilities, batches)))
+    return by_batch[np.argsort(np.concatenate(batches))]
 
 
 def classify_words(
-    model: Classifier,
-    forms: Sequence[FormTable],
-    words: Sequence[Ragged],
-    contextual: Sequence[Sequence[LayersOfTexts]],
+    model: Classifier, forms: Sequence[FormTable], words: Sequence[Ragged], contextual: Sequence[Sequence[WordLayers]],
     subwords: SubwordTexts | None = None,
-) -> NDArray[np.float32]:
-    """Return the probability of each label (N, K), for texts as rows of numbers of known word forms."""
+) -> NDArray[np.float32]:  # fmt: skip
+    """Return the probability of each label (N, K) for texts, whose `words` are indices into the tables `forms`."""
     device = device_of(model)
-    by_part = [subwords, *[None] * (len(words) - 1)]
+    subwords_of = [subwords, *[None] * (len(words) - 1)]
 
     def logits(rows: NDArray[np.int64]) -> Tensor:
         pooled = []
-        for table, texts, layers_of_text, pieces in zip(forms, words, contextual, by_part, strict=True):
+        for table, texts, layers_of_text, pieces in zip(forms, words, contextual, subwords_of, strict=True):
             real, numbers = texts.mask(rows), on_device(texts.padded(rows), device)
-            layers = [part.batch(rows, device) for part in layers_of_text]
+            layers = [vectors.batch(rows, device) for vectors in layers_of_text]
             x = model.features.in_place(table.vectors, numbers, numbers.new_zeros(*numbers.shape, 0), layers)
-            mask, read = None if real is None else on_device(real, device), None
-            if pieces is not None:
-                read = pieces.batch(rows, device)
-            pooled.append(model.pooled(x, table.keys[numbers], mask, read))
+            mask = None if real is None else on_device(real, device)
+            batch = None if pieces is None else pieces.batch(rows, device)
+            pooled.append(model.pooled(x, table.keys[numbers], mask, batch))
         return model.logits_of(pooled)
 
     return probabilities_of(model, words_of(words), logits)
 
 
 def weigh_ngrams(
-    bag: NgramBag, weights: Literal["ratio", "idf"], texts: ClassifiedTexts, labels: NDArray[np.bool_], *, least: int
-) -> None:
-    """Set the weights of the n-grams of at least so many training texts, as `ngram_weights` of the recipe says."""
-    match weights:
-        case "ratio":
-            bag.weigh_by_ratio(count_ngrams(bag, texts, labels), least=least)
-        case "idf":
-            present = count_ngrams(bag, texts, np.ones((len(labels), 1), np.bool_))
-            bag.weigh_by_idf(present.squeeze(1), len(labels), least=least)
+    bag: NgramBag, weights: Literal["ratio", "idf"], texts: ClassifiedTexts, labels: NDArray[np.bool_], *,
+    min_texts: int,
+) -> None:  # fmt: skip
+    """Set the weights (`head.ngram_weights`) of the n-grams that occur in at least `min_texts` training texts."""
+    if weights == "ratio":
+        bag.weigh_by_ratio(count_ngrams(bag, texts, labels), min_texts=min_texts)
+    else:
+        present = count_ngrams(bag, texts, np.ones((len(labels), 1), np.bool_))
+        bag.weigh_by_idf(present.squeeze(1), len(labels), min_texts=min_texts)
+
+
+def keys_of(texts: ClassifiedTexts) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
+    """Yield batches of similar length: the numbers of texts (B,), and the keys of the words (B, T) of each text."""
+    for rows in by_length(texts.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
+        yield torch.from_numpy(rows), tuple(torch.from_numpy(encoded.keys(rows)) for encoded in texts.texts)
 
 
 def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_]) -> Tensor:
-    """For each row and label, the number of texts that have both, (G, K)."""
+    """Return the number of texts (G, K) with each n-gram, a row of the bag, and each label."""
     counts, width = torch.zeros(bag.num_rows, labels.shape[1], dtype=torch.int32), labels.shape[1]
-    for rows in by_length(texts.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
-        rows_of_ngrams = bag.ngrams(*(torch.from_numpy(part.keys(rows)) for part in texts.texts))
+    for numbers, keys in keys_of(texts):
+        rows, rows_of_ngrams = numbers.numpy(), bag.ngrams(*keys)
         for label in np.flatnonzero(labels[rows].any(0)):
-            places = width * rows_of_ngrams[torch.from_numpy(labels[rows, label])].flatten() + label
-            counts.view(-1).index_add_(0, places, torch.ones(len(places), dtype=torch.int32))
+            cells = width * rows_of_ngrams[torch.from_numpy(labels[rows, label])].flatten() + label
+            counts.view(-1).index_add_(0, cells, torch.ones(len(cells), dtype=torch.int32))
     return counts.float()
 
 
 def score_classifier(
     probabilities: NDArray[np.float32], gold: Sequence[tuple[str, ...]], labels: Classes
 ) -> ClassificationScores:
-    """Return the scores of the labels from the model's probabilities (N, K). Raises EnsueError if there is no text."""
+    """Return the scores from the probabilities (N, K) of labels. Raise EnsueError if there is no text."""
     if not len(gold):
         raise EnsueError("there is nothing to score: no labeled text")
     pairs = zip(gold, probabilities, strict=True)
-    return tally_of(labels).scores_of(Judged(names, shares, labels.chosen(shares)) for names, shares in pairs)
+    return tally_of(labels).scores_of(LabelPair(names, shares, labels.chosen(shares)) for names, shares in pairs)
 
 
 def with_best_threshold(
     labels: Classes, gold: Sequence[tuple[str, ...]], probabilities: NDArray[np.float32], temperature: float = 1.0
 ) -> Classes:
-    """Return the labels with this temperature; for several labels per text with the threshold of the best micro F1."""
+    """Return the labels with a temperature and, for several labels, with the threshold of the best micro F1."""
     threshold = best_threshold(labels.matrix(gold), probabilities) if labels.multiple else labels.threshold
     return Classes(labels.names, multiple=labels.multiple, threshold=threshold, temperature=temperature)
 
 
-class Judged(NamedTuple):
-    """The labels that are right, the probabilities of all (K,), and the labels that the model predicts."""
+class LabelPair(NamedTuple):
+    """The correct labels, the probabilities of all labels (K,), and the predicted labels."""
 
     gold: Collection[str]
     probabilities: NDArray[np.floating[Any]]
@@ -231,5 +228,5 @@ class Judged(NamedTuple):
 
 
 def tally_of(labels: Classes) -> ClassificationTally:
-    """Return the tally of answers with these labels (`Judged`)."""
+    """Return a tally that computes scores from `LabelPair` texts."""
     return ClassificationTally(labels.names, multiple=labels.multiple)

@@ -1,9 +1,4 @@
-"""The inside of a classifier of texts, in numbers: probabilities, effects of words, values of the pooling.
-
-`page.py` draws it.
-"""
-
-from __future__ import annotations
+"""The values of a classifier on the page of a text: probabilities, effects of words, values of the pooling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,53 +13,56 @@ from ensue.inspection.attributions import Integrated, integrated_gradients, rows
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
 from ensue.inspection.features import ReadFeatures, ReadWords
 from ensue.models.classifier import Classifier, Pooled
-from ensue.models.subword_encoder import SubwordEncoder, beside
+from ensue.models.subword_encoder import SubwordEncoder, append_features
 from ensue.nn import AttentionPooling, MaxPooling, Pooling, watch
 from ensue.types import exact
 
-BUDGET_WORDS = 400_000
-"""The most words that are read to find the effects of words, over all variants of a text."""
-CALL_WORDS = 16_384
-"""The most words of variants in a batch."""
-POSITIONS, FEWEST_POINTS = 4_096, 48
-"""About the most words that are read for integrated gradients, and the fewest points of an integral."""
+MAX_VARIANT_WORDS = 400_000
+"""The maximum number of words of all variants of a text, which are read to compute the effects of words."""
+MAX_BATCH_WORDS = 16_384
+"""The maximum number of words in a batch of variants."""
+INTEGRAL_POSITIONS, MIN_INTEGRAL_POINTS = 4_096, 48
+"""The approximate number of words that are read for integrated gradients, and the minimum number of points."""
 
 
 class Contribution(NamedTuple):
-    """The effect of the words of `group`: the label's probability without them, and by how much its log-odds fall."""
+    """The effect of removing a group of words on the label."""
 
     group: range
+    """The positions of the words."""
     probability: float
+    """The probability of the label without the words."""
     log_odds: float
+    """The decrease of the log-odds of the label."""
 
 
 @dataclass(frozen=True)
 class ClassifierView:
-    """A text, or one of the two of a pair. `is_known`, `attention` and `maxima` are (T,).
-
-    `label` is the most probable label, and `contributions` are the effects on it: of single words, or of some words
-    together in longer texts. `attention` are the weights of attention pooling, and `maxima` the share of the features
-    whose maximum is at a word; None if the model has no such pooling.
-    """
+    """A text of T words in a classifier, or one of the two texts of a pair."""
 
     words: tuple[str, ...]
     is_known: NDArray[np.bool_]
+    """Whether each word is in the vocabulary (T,)."""
     label: int
+    """The most probable label."""
     probabilities: NDArray[np.float32]
     contributions: list[Contribution]
+    """The effects on the label: of single words, or of groups of words in long texts."""
     attention: NDArray[np.float64] | None
+    """The weights (T,) of attention pooling; None for a model without it."""
     maxima: NDArray[np.float64] | None
+    """The share (T,) of features whose maximum is at a word; None for a model without max pooling."""
     traces: list[Trace]
     heads: list[Attention] | None
     """The attention of the layers; None for a text that is too long."""
     integrated: Integrated | None
-    """The share of each word's features in the log-odds of the label, where zeros are the baseline; None where words
-    have no features of their own, and where gradients end between pieces of a text.
+    """The integrated gradients of the log-odds of the label for each word, with zeros as the baseline; None for a model
+    without features of words, or for a text of several segments.
     """
 
 
 def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[ClassifierView, ...]:
-    """The views of a text, or of the two of a pair. Every text has at least one word."""
+    """Return the view of a text, or the views of the two texts of a pair. Every text has at least one word."""
     with torch.no_grad():
         readings = [read.reading() for read in texts]
         pooled = [model.pooled(reading.x, reading.keys, None, reading.subwords) for reading in readings]
@@ -93,50 +91,49 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
 def integrated_of(
     model: Classifier, reading: ReadFeatures, pooled: Sequence[Pooled], side: int, label: int
 ) -> Integrated | None:
-    """The integrated gradients of the label's log-odds by the features of one text's words."""
+    """Return the integrated gradients of the log-odds of the label for the words of the text at `side`."""
     length = reading.x.shape[1]
-    is_cut = 0 < model.segment < length
-    if model.pooling is None or isinstance(model.layers, SubwordEncoder) or is_cut or not reading.x.shape[2]:
+    has_segments = 0 < model.segment < length
+    if model.pooling is None or isinstance(model.layers, SubwordEncoder) or has_segments or not reading.x.shape[2]:
         return None
 
     def output(x: Tensor) -> Tensor:
-        texts = [Pooled(*(part.expand(len(x), -1) for part in text)) for text in pooled]
+        texts = [Pooled(*(tensor.expand(len(x), -1) for tensor in text)) for text in pooled]
         texts[side] = model.pooled(x, reading.keys.expand(len(x), -1), None)
         return log_odds(model, model.logits_of(texts), label)
 
-    rows = rows_together(model.layers, length)
-    return integrated_gradients(output, reading.x, points=max(FEWEST_POINTS, POSITIONS // length), rows=rows)
+    rows, points = rows_together(model.layers, length), max(MIN_INTEGRAL_POINTS, INTEGRAL_POSITIONS // length)
+    return integrated_gradients(output, reading.x, points=points, rows=rows)
 
 
 def groups_of(length: int) -> list[range]:
-    """Groups of words: single words, or larger groups for texts that would exceed the budget."""
-    size = max(1, -(-length * length // BUDGET_WORDS))
+    """Return groups of words: single words, or larger groups for long texts (`MAX_VARIANT_WORDS`)."""
+    size = max(1, -(-length * length // MAX_VARIANT_WORDS))
     return [range(start, min(start + size, length)) for start in range(0, length, size)]
 
 
 def _contributions(
     model: Classifier, read: ReadWords, pooled: Sequence[Pooled], *, side: int, logits: Tensor, label: int
 ) -> list[Contribution]:
-    """The effects of the words of one text; the other text of a pair is not changed."""
-    groups, found = groups_of(len(read)), []
+    groups, contributions = groups_of(len(read)), list[Contribution]()
     before = float(log_odds(model, logits, label)[0])
-    rows = max(1, CALL_WORDS // len(read))
+    rows = max(1, MAX_BATCH_WORDS // len(read))
     for start in range(0, len(groups), rows):
-        some = groups[start : start + rows]
-        both = [Pooled(*(part.expand(len(some), -1) for part in text)) for text in pooled]
-        without = read.unread(some)
-        both[side] = model.pooled(without.x, without.keys, None, without.subwords)
-        if model.is_joint:  # which stands beside either text
-            both[1 - side] = both[1 - side]._replace(vector=both[side].vector)
-        logits_without = model.logits_of(both)
+        batch = groups[start : start + rows]
+        texts = [Pooled(*(tensor.expand(len(batch), -1) for tensor in text)) for text in pooled]
+        without = read.unread(batch)
+        texts[side] = model.pooled(without.x, without.keys, None, without.subwords)
+        if model.is_joint:  # both texts have one vector
+            texts[1 - side] = texts[1 - side]._replace(vector=texts[side].vector)
+        logits_without = model.logits_of(texts)
         probabilities = model.probabilities(logits_without)[:, label].tolist()
-        falls = (before - log_odds(model, logits_without, label)).tolist()
-        found += [Contribution(*each) for each in zip(some, probabilities, falls, strict=True)]
-    return found
+        decreases = (before - log_odds(model, logits_without, label)).tolist()
+        contributions += map(Contribution, batch, probabilities, decreases)
+    return contributions
 
 
 def log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
-    """log p / (1 - p) of the label (B,), exact even if p is almost 1."""
+    """Return log p / (1 - p) of the label (B,), without cancellation if p is almost 1."""
     logits = exact(logits)
     if model.multiple:
         return logits[:, label]
@@ -145,36 +142,37 @@ def log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
 
 
 def _slots(model: Classifier, reading: ReadFeatures) -> tuple[Tensor, slice]:
-    """The vectors that the pooling reads (1, T, d), and which of them belong to the words of the text."""
+    """Return the input of the pooling (1, S, d), and the slice of its words."""
     if isinstance(model.layers, SubwordEncoder):
         assert reading.subwords is not None
         first, words = reading.subwords.first, reading.keys.shape[1]
-        return beside(model.layers(reading.subwords), reading.x, first=first), slice(first, first + words)
+        return append_features(model.layers(reading.subwords), reading.x, first=first), slice(first, first + words)
     return model.layers(reading.x)[0], slice(None)
 
 
 def attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
-    """The weights of attention pooling (T,)."""
+    """Return the weights (T,) of attention pooling; None for a model without it."""
     pooling = _pooling(model, AttentionPooling)
     if pooling is None or model.is_joint:
         return None
-    h, own = _slots(model, reading)
+    h, of_words = _slots(model, reading)
     with watch(pooling, "scores") as seen:
         pooling(h)
     weights: NDArray[np.float64] = exact(seen["scores"][0][0]).softmax(0).cpu().numpy()
-    return weights[own]
+    return weights[of_words]
 
 
 def maxima_of(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
-    """The share of the features whose maximum is at each word (T,); among equal values the first counts."""
+    """Return the share (T,) of features whose maximum is at each word, at the first of equal maxima; None for a model
+    without max pooling.
+    """
     if _pooling(model, MaxPooling) is None or model.is_joint:
         return None
-    slots, own = _slots(model, reading)
+    slots, of_words = _slots(model, reading)
     h: NDArray[np.float32] = slots[0].cpu().numpy()
     shares: NDArray[np.float64] = np.bincount(h.argmax(0), minlength=len(h)) / h.shape[1]
-    return shares[own]
+    return shares[of_words]
 
 
 def _pooling(model: Classifier, kind: type[Pooling]) -> Pooling | None:
-    """The model's pooling of that kind, if it has one."""
-    return next((part for part in model.modules() if isinstance(part, kind)), None)
+    return next((module for module in model.modules() if isinstance(module, kind)), None)

@@ -1,1 +1,1 @@
-"""The contract of a task: the classes that each one fills in, and what all of them need."""
+"""The interfaces of a task, and functions that all tasks share."""

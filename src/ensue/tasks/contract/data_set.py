@@ -1,11 +1,10 @@
-"""The examples of a job: read, checked, divided into training and validation, and described."""
-
-from __future__ import annotations
+"""The examples of a job: their reading, checks, division into training and validation data, and description."""
 
 import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,18 +15,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ensue.data.cached_columns import CachedColumns, cached_if_large
 from ensue.data.compact_texts import Columns
 from ensue.data.detection.locations import aligned_paths
 from ensue.data.division import Division, divided
 from ensue.data.files import all_files
-from ensue.data.kept_columns import Kept, kept
 from ensue.data.parallel import working
 from ensue.data.sources import digest_of
+from ensue.errors import distinct_names, listed
 from ensue.recipe import Recipe
 from ensue.recipe.tables import DataRecipe, DividedData
-from ensue.runs.origin import Origin
+from ensue.runs.directory import Origin
+from ensue.runs.pictures import picture
+from ensue.runs.reporter import score_table
 from ensue.tasks import task_entry
 from ensue.tasks.contract.job import Job
+
+NO_VALIDATION = "no validation data: the last weights are kept, and no score is measured"
 
 
 class Examples(Sized, Protocol):
@@ -35,15 +39,15 @@ class Examples(Sized, Protocol):
 
     @property
     def sources(self) -> Sequence[Hashable] | NDArray[np.int64]:
-        """For each example what it is of, and what may not be in both parts: its group, or what is read; or the number
-        of that, in the order in which they come first.
+        """The source of each example (its group or its input), or an index of the source. Training and validation data
+        have no source in common.
         """
 
     def num_shared(self, other: Self) -> int:
-        """How many examples of others are here, by what a model reads of them."""
+        """Return the number of examples of `other` whose input is also in these examples."""
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """The examples in these rows."""
+        """Return the examples at the indices `rows`."""
 
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -53,189 +57,193 @@ ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 @dataclass
 class Split(Generic[DataT]):
-    """Training, validation and test examples. `valid_from` says where those of validation come from, for people."""
+    """Training, validation and test examples."""
 
     train: DataT
     valid: DataT | None
     valid_from: str
+    """The description of the source of the validation data, for users."""
     test: DataT | None
     notes: list[str] = field(default_factory=list)
-    """Remarks on a validation that is missing, and on sources with several examples."""
+    """Remarks on missing validation data, and on sources with several examples."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """More that was found while they were read, as JSON values."""
+    """Further results of reading, as JSON values."""
     key: str = ""
-    """The digest of all that they depend on; "" if they are not in the cache."""
+    """The cache key of the examples; "" if they are not in the cache."""
 
     @classmethod
-    def kept(
-        cls, kind: Callable[..., ColumnsT], table: DividedData, key: Any, read: Callable[[], Split[ColumnsT]]
-    ) -> Split[ColumnsT]:
-        """The examples of a table `[data]`, which `read` reads, unless the cache has them. `key` is JSON that tells on
-        what they depend, beside the table and the validation and test data.
-        """
+    def cached(
+        cls, kind: Callable[..., ColumnsT], table: DividedData, key: Any, read: "Callable[[], Split[ColumnsT]]"
+    ) -> "Split[ColumnsT]":
+        """Return the examples of a table `[data]` from the cache; call `read` if they are not in the cache."""
 
-        def made() -> Kept:
+        def read_columns() -> CachedColumns:
             split = read()
             parts = {"train": split.train, "valid": split.valid, "test": split.test}
-            return Kept(parts, {"valid_from": split.valid_from, "notes": split.notes, "facts": split.facts})
+            return CachedColumns(parts, {"valid_from": split.valid_from, "notes": split.notes, "facts": split.facts})
 
-        found = kept([kind.__name__, *key_of(table), key], files_named(table), made)
-        train, valid, test = (
-            None if part is None else kind(part.columns)
-            for part in (found.parts["train"], found.parts["valid"], found.parts["test"])
-        )
+        cached = cached_if_large([kind.__name__, *key_of(table), key], data_files(table), read_columns)
+        stored = (cached.parts[name] for name in ("train", "valid", "test"))
+        train, valid, test = (None if part is None else kind(part.columns) for part in stored)
         assert train is not None
-        facts = found.facts
-        return Split(train, valid, facts["valid_from"], test, facts["notes"], facts["facts"], found.key)
+        facts = cached.facts
+        return Split(train, valid, facts["valid_from"], test, facts["notes"], facts["facts"], cached.key)
 
     @classmethod
     def of(
-        cls,
-        whole: DataT,
-        table: DividedData,
-        read: Callable[[str], DataT],
-        *,
-        examples: str,
-        drawn: bool = True,
-        classes: NDArray[np.int64] | None = None,
-    ) -> Split[DataT]:
-        """The training data and what the recipe's table `[data]` says of the others, which `read` reads; `examples` is
-        what they are called.
+        cls, all_examples: DataT, table: DividedData, read: Callable[[str], DataT], *, examples: str,
+        drawn: bool = True, classes: NDArray[np.int64] | None = None, parts: tuple[DataT, DataT] | None = None,
+    ) -> "Split[DataT]":  # fmt: skip
+        """Divide examples into training and validation data, unless the table `[data]` has files of validation data.
 
-        A part that is kept for validation is drawn at random, since data are often sorted by label; else it is the end.
-        `classes` are the numbers of the classes of the training data, rarer ones later, which both parts have.
+        Args:
+            all_examples: The examples of the training files.
+            table: The table `[data]` of the recipe.
+            read: Reads the examples of validation and test files.
+            examples: The plural noun for examples in notes, such as "texts".
+            drawn: Whether validation data are drawn at random, or are the last examples.
+            classes: The class of each example, for a stratified division (`data.division = "classes"`).
+            parts: The training and validation data, if `all_examples` are not divided.
         """
-        train, valid, chosen, division = whole, None, "none", None
+        count = len(all_examples)
+        train, valid, valid_from, division = all_examples, None, "none", None
         if table.valid:
-            valid, chosen = read(table.valid), table.valid
-        elif (kept := max(1, round(len(whole) * (1 - table.valid_fraction)))) < len(whole):
-            sources = np.arange(len(whole)) if table.division == "rows" else whole.sources
+            valid, valid_from = read(table.valid), table.valid
+        elif parts is not None:
+            (train, valid), each = parts, "" if count == 1 else f"each of the {count:,} {examples} of "
+            valid_from = f"the last {table.valid_fraction:.0%} of {each}{table.train}"
+        elif (num_train := max(1, round(count * (1 - table.valid_fraction)))) < count:
+            sources = np.arange(count) if table.division == "rows" else all_examples.sources
             classes = classes if table.division == "classes" else None
-            division = divided(sources, kept, drawn=drawn, classes=classes)
+            division = divided(sources, num_train, drawn=drawn, classes=classes)
             if len(division.valid):
-                train, valid = whole.select(division.train), whole.select(division.valid)
-                chosen = f"{table.valid_fraction:.0%} of {table.train}"
-                chosen = f"{chosen}, drawn at random" if drawn else f"the last {chosen}"
+                train, valid = all_examples.select(division.train), all_examples.select(division.valid)
+                valid_from = f"{table.valid_fraction:.0%} of {table.train}"
+                valid_from = f"{valid_from}, drawn at random" if drawn else f"the last {valid_from}"
                 by = ["class"] if classes is not None else []
                 by += [f'"{table.group}"' if table.group else "source"] if division.has_repeats else []
-                chosen += f" by {' and '.join(by)}" if by else ""
-        notes = _repeats(division, table.group, examples) if division is not None and division.has_repeats else []
+                valid_from += f" by {' and '.join(by)}" if by else ""
+        notes = _repeat_notes(division, table.group, examples) if division is not None and division.has_repeats else []
         if valid is None:
-            notes.append("no validation data: the last weights are kept, and no score is measured")
+            notes.append(NO_VALIDATION)
         test = read(table.test) if table.test else None
-        is_apart = drawn and division is not None and table.division != "rows" and not table.group
-        for what, part in (("validation", None if is_apart else valid), ("test", test)):
-            if part is not None and (count := train.num_shared(part)):
-                notes.append(f"{count:,} of {len(part):,} {examples} of the {what} data are in the training data, too")
-        return Split(train, valid, chosen, test, notes)
+        is_disjoint = drawn and division is not None and table.division != "rows" and not table.group
+        for name, data in (("validation", None if is_disjoint else valid), ("test", test)):
+            if data is not None and (num_shared := train.num_shared(data)):
+                notes.append(
+                    f"{num_shared:,} of {len(data):,} {examples} of the {name} data are in the training data, too"
+                )
+        return Split(train, valid, valid_from, test, notes)
 
 
-def named(location: str) -> list[Path]:
-    """The files that a location names, which may be two with a comma between them."""
-    aligned = [name for names in aligned_paths(location) for name in names]
+def files_at(location: str) -> list[Path]:
+    """Return the files of a location, which may be two locations with a comma between them."""
+    aligned = [path for paths in aligned_paths(location) for path in paths]
     return [path for name in aligned or [location] for path in all_files(name)]
 
 
 def shared_files(table: DataRecipe) -> list[str]:
-    """Remarks on files that are training data, and validation or test data, too."""
-    train = {os.path.realpath(path) for path in named(table.train)} if table.train else set()
+    """Return remarks on training files that are also validation or test files."""
+    train = {os.path.realpath(path) for path in files_at(table.train)} if table.train else set()
     notes = []
-    for what, location in (("validation", table.valid), ("test", table.test)):
-        if shared := [path for path in named(location) if os.path.realpath(path) in train] if location else []:
+    for name, location in (("validation", table.valid), ("test", table.test)):
+        if shared := [path for path in files_at(location) if os.path.realpath(path) in train] if location else []:
             more = f" and {len(shared) - 1:,} more are" if len(shared) > 1 else " is"
-            notes.append(f"{shared[0]}{more} in the training data, and in the {what} data: its scores are too good")
+            notes.append(f"{shared[0]}{more} in the training data, and in the {name} data: its scores are too good")
     return notes
 
 
-def files_named(table: DataRecipe) -> list[Path]:
-    """The files of a table `[data]`."""
-    return [path for location in (table.train, table.valid, table.test) if location for path in named(location)]
+def data_files(table: DataRecipe) -> list[Path]:
+    """Return the files of a table `[data]`."""
+    return [path for location in (table.train, table.valid, table.test) if location for path in files_at(location)]
 
 
 def key_of(table: DataRecipe) -> list[Any]:
-    """The key of what a table `[data]` tells of examples: all but the content of the training data."""
-    own = table.model_dump(exclude={"train", "valid", "test", "teacher"})
-    return [own, [str(path.absolute()) for path in files_named(table)], fingerprints(table)]
+    """Return the cache key of a table `[data]`, without the content of the training files."""
+    keys = table.model_dump(exclude={"train", "valid", "test", "teacher"})
+    return [keys, [str(path.absolute()) for path in data_files(table)], fingerprints(table)]
 
 
 def fingerprints(table: DataRecipe) -> dict[str, str]:
-    """The digests of the files of validation data, test data and a teacher, by their keys in `[data]`."""
+    """Return the digests of the files of validation data, test data and teacher, by their keys in `[data]`."""
     paths = {"valid": table.valid, "test": table.test, "teacher": getattr(table, "teacher", "")}
-    return {key: digest_of(named(path)) for key, path in paths.items() if path}
+    return {key: digest_of(files_at(path)) for key, path in paths.items() if path}
 
 
 def fingerprints_of(job: Job[Any]) -> dict[str, str]:
-    """The digests of a job's data, by their keys in `[data]`: of bytes, and behind "+" of labels in file names."""
+    """Return the digests of the data of a job by their keys in `[data]`. A digest has two parts with "+" between them:
+    of the bytes of files, and of the labels in the names of files.
+    """
     data = job.recipe.data
     digests = {"train": job.fingerprint, **fingerprints(data)}
     names = {key: json.dumps(job.labels_in_names(getattr(data, key))) for key in digests}
     return {key: f"{digest}+{hashlib.sha256(names[key].encode()).hexdigest()}" for key, digest in digests.items()}
 
 
-def _repeats(division: Division, group: str, examples: str) -> list[str]:
-    """A remark on sources with several examples."""
-    rows = f"{len(division.train) + len(division.valid):,} {examples}"
-    of = f'groups ("{group}")' if group else "sources"
-    held = f"{division.num_held_out:,} with {len(division.valid):,} {examples} are for validation"
-    held = f"{held}, none is in both parts" if len(division.valid) else "nothing can be kept for validation"
-    return [f"{rows} are of {division.num_sources:,} {of}: {held}"]
+def _repeat_notes(division: Division, group: str, examples: str) -> list[str]:
+    """Return a note on sources with several examples."""
+    count = len(division.train) + len(division.valid)
+    sources = f'groups ("{group}")' if group else "sources"
+    held_out = f"{division.num_held_out:,} with {len(division.valid):,} {examples} are for validation"
+    held_out = f"{held_out}, no source is in both" if len(division.valid) else "nothing can be kept for validation"
+    return [f"{count:,} {examples} come from {division.num_sources:,} {sources}: {held_out}"]
 
 
 class DataSet(ABC, Generic[DataT]):
-    """The examples of a recipe. Making one reads and checks all files; raises DataError for unusable data."""
+    """The examples of a recipe. The constructor reads and checks all files, and raises DataError for unusable data."""
 
     unit: ClassVar[str]
-    """The unit of a prediction."""
+    """The unit of a prediction, such as "words"."""
     split: Split[DataT]
     fingerprint: str
     """The fingerprint of the training data."""
     origins: Sequence[Origin] = ()
-    """The runs whose layers it needs."""
+    """The runs whose layers the model needs."""
 
     @abstractmethod
     def amount(self, parts: Any) -> str:
-        """Their amount, in one line, with that of what the model's parts have of them."""
+        """Return the amount of data in one line."""
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """The training, validation and test data, as a list in Markdown."""
+        """Return the training, validation and test data as a list in Markdown."""
 
     @property
     def notes(self) -> list[str]:
-        """Remarks on what was read."""
+        """Remarks on the data."""
         return []
 
     def protocol(self) -> str:
-        """How they are read, in one line; "" if there is nothing to say."""
+        """Return a description of how the data are read, in one line; "" without a remark."""
         return ""
 
     def config(self, parts: Any) -> dict[str, Any]:
-        """The keys of `config.json` that say how files are read, and of which sizes the parts are."""
+        """Return the keys of `config.json` that describe how files are read, and the sizes of the model parts."""
         return {}
 
     @property
     def example(self) -> str:
-        """A text that the model reads from stdin; "" if a plain text is not enough for it."""
+        """A text that the model reads from stdin; "" if its input is more than a plain text."""
         return ""
 
     def python(self) -> list[str]:
-        """Lines of Python that use `model`; empty for those of its parts."""
+        """Return lines of Python that use `model`, for the card; if empty, the card has `ModelParts.python`."""
         return []
 
-    def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
-        """Works out what other models say of them (`Job.work_out`)."""
+    def precompute(self, device: torch.device, progress: Callable[[str, float], None]) -> None:
+        """Compute outputs of other models on the data (`Job.precompute`)."""
 
     def labels_in_names(self, location: str) -> list[str]:
-        """The labels that files of a location have from their names (`Job.labels_in_names`)."""
+        """Return the labels in the names of files (`Job.labels_in_names`)."""
         return []
 
     def inherit(self, model: nn.Module, parts: Any) -> Mapping[str, Tensor | None]:
-        """Sets the weights that come from another run; the result is for `Job.inherited`."""
+        """Copy the weights that come from another run, and return `Job.inherited`."""
         return {}
 
 
 class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
-    """The job of a model that learns from a data set."""
+    """The job of a model that learns from a `DataSet`."""
 
     recipe: Any
 
@@ -260,8 +268,12 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
     def config(self) -> dict[str, Any]:
         return self.data_set.config(self.parts)
 
-    def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
-        self.data_set.work_out(device, told)
+    def precompute(self, device: torch.device, progress: Callable[[str, float], None]) -> None:
+        self.data_set.precompute(device, progress)
+
+    def test_cost(self) -> float:
+        valid, test = self.split.valid, self.split.test
+        return 0.0 if valid is None or test is None else len(test) / len(valid)  # type: ignore[arg-type]
 
     def build_model(self) -> ModelT:
         model = super().build_model()
@@ -276,10 +288,113 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
 
 
 def prepare_examples(recipe: Recipe, *, processes: int = 1) -> str:
-    """Reads the labeled data of a recipe by several processes into the cache, and counts what a model needs of them.
-    The result tells what was found. Raises DataError for data that cannot be used.
-    """
+    """Read the labeled data of a recipe into the cache with several processes. Return a summary."""
     with working(processes):
         job: Any = task_entry(recipe.task).job_class(recipe)
         job.build_model()
     return f"{job.data}; {'in the cache' if job.split.key else 'so small that each training reads them'}"
+
+
+MAX_CARD_LABELS = 20
+"""The maximum number of labels in the text of the card."""
+CONFUSION = "confusion.png"
+MAX_DRAWN_LABELS = 40
+"""The maximum number of labels of a confusion matrix, which has the most frequent labels."""
+MAX_NUMBERED_LABELS = 15
+"""The maximum number of labels of a confusion matrix whose cells have numbers."""
+MAX_NAME_CHARACTERS = 20
+
+
+class LabelsJob(DataSetJob[ModelT, Any]):
+    """The job of a model of labeled data."""
+
+    counted_by: ClassVar[str]
+    """The score that is the number of labeled units."""
+    parts: Any
+
+    @property
+    @abstractmethod
+    def score_columns(self) -> Mapping[str, tuple[str, str]]:
+        """The scores on the card, with their titles and formats."""
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """The unit that has a label."""
+        return self.data_set.unit
+
+    @property
+    def confusion(self) -> tuple[list[str], list[list[int]]] | None:
+        """The labels and the confusion matrix of the validation data, whose rows are correct labels and whose columns
+        are predicted labels; None if the task has no such matrix.
+        """
+        return None
+
+    def pictures(self) -> dict[str, Callable[[Path], None]]:
+        """Return a function that draws the confusion matrix of the validation data."""
+        if (confusion := self.confusion) is None:
+            return {}
+        return {CONFUSION: lambda path: draw_confusion(*confusion, path, title=path.parent.name)}
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks on the data, and on labels that are missing in the training or in the validation data."""
+        notes = super().notes
+        for name, data in (("validation", self.split.valid), ("test", self.split.test)):
+            counts = self.label_counts(data) if data is not None else Counter[str]()
+            if missing := sorted(counts.keys() - set(self.parts.labels.names)):
+                count = sum(counts[label] for label in missing)
+                notes.append(f"training has no {listed(missing)}, the label of {count:,} items of the {name} data")
+        if self.split.valid is not None and not self.recipe.data.valid:
+            known, seen = (self.label_counts(data) for data in (self.split.train, self.split.valid))
+            if unseen := [f"{name} ({count:,} in training)" for name, count in known.most_common() if not seen[name]]:
+                notes.append(f"validation has no {listed(unseen[::-1])}: no score measures these labels")
+        return notes
+
+    def label_counts(self, data: Any) -> Counter[str]:
+        """Return the number of occurrences of each label in `data`, such as the training data."""
+        return data.label_counts
+
+    def about(self) -> str:
+        names = self.parts.labels.names
+        return f"of {len(names)} labels ({listed(names, MAX_CARD_LABELS)})"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        lines = score_table(scores, {**self.score_columns, self.counted_by: (self.unit, ",")})
+        last = next(reversed(scores.values()), None)
+        return lines if last is None else [*lines, "", *label_table(last["per_label"])]
+
+    def commands(self, path: str) -> list[str]:
+        example = self.data_set.example
+        plain = [f'echo "{example}" | ensue predict {path}'] if example else []
+        return [*plain, f"ensue predict {path} FILE > labeled", f"ensue evaluate {path} FILE --json"]
+
+
+def label_table(per_label: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the scores of each label as a table in Markdown; the label with the lowest F1 comes first."""
+    lines = ["| label | precision | recall | F1 | in the data |", "|---|---|---|---|---|"]
+    for label, score in sorted(per_label.items(), key=lambda item: (item[1]["f1"], item[0])):
+        shares = " | ".join(f"{100 * score[key]:.1f}" for key in ("precision", "recall", "f1"))
+        cell = label.replace("|", r"\|")
+        lines.append(f"| {cell} | {shares} | {score['support']:,} |")
+    return lines
+
+
+def draw_confusion(labels: list[str], counts: list[list[int]], path: Path, *, title: str) -> None:
+    """Draw a confusion matrix: a row for each correct label, a column for each predicted label. The color of a cell is
+    its share of the row.
+    """
+    matrix = np.array(counts)
+    shown = np.sort(np.argsort(-matrix.sum(1), kind="stable")[:MAX_DRAWN_LABELS])
+    matrix, names = matrix[np.ix_(shown, shown)], distinct_names([labels[row] for row in shown], MAX_NAME_CHARACTERS)
+    size = 2.4 + 0.42 * len(names)
+    shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+    with picture(path, (size + 1.2, size)) as figure:
+        axes = figure.add_subplot()
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
+        axes.set_yticks(range(len(names)), names)
+        axes.set(xlabel="predicted", ylabel="correct", title=title)
+        if len(names) <= MAX_NUMBERED_LABELS:
+            for row, column in np.ndindex(*matrix.shape):
+                color = "white" if shares[row, column] > 0.5 else "#1f4e79"
+                axes.text(column, row, f"{matrix[row, column]:,}", ha="center", va="center", color=color, fontsize=8)

@@ -1,10 +1,8 @@
 """The description of a trained model, from which exporters write files for programs without ensue or torch.
 
-`Pipeline.describe` returns it. An exporter asks for the kinds of its `input` and `output`, not for the name of a task,
-so that it writes each model whose input and output it knows, also those of other packages.
+`Pipeline.describe` returns the description. An exporter depends on the classes of `input` and `output`, not on the name
+of the task. So it can also export models of other packages.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -23,39 +21,40 @@ from ensue.types import Shared, State, map_state
 
 
 class Setting(NamedTuple):
-    """The value of an option of sampling or of a search, and its default, at which the option changes nothing."""
+    """The value and the default of an option of sampling or of a search."""
 
     value: Any
     default: Any
+    """The value without effect."""
 
 
 def settings_of(options: Any) -> dict[str, Setting]:
     """Return the fields of a dataclass of options with their values and defaults."""
-    return {each.name: Setting(getattr(options, each.name), each.default) for each in fields(options)}
+    return {field.name: Setting(getattr(options, field.name), field.default) for field in fields(options)}
 
 
 @dataclass(frozen=True)
 class TokenInput:
-    """A text as tokens, read from left to right, or at once if it is the input of a masked model."""
+    """A text as tokens: the input of a causal or a masked language model."""
 
     tokenizer: Tokenizer
 
 
 @dataclass(frozen=True)
 class WordInput:
-    """One text, or two, as words with features."""
+    """One or two texts, as words with features."""
 
     lexicon: Lexicon
     splitter: str
     num_texts: int
     has_other_layers: bool
-    """Whether words also have vectors from the layers of another model."""
+    """Whether the words also have vectors from the layers of another model."""
     max_words: int = 0
-    """The words that are read of a longer text; 0: all."""
+    """The number of words to which texts are truncated; 0: no truncation."""
     kept_end: str = "start"
-    """The words that are read of a longer text: those at its "start", at its "end", or half of them at "both"."""
+    """The words that truncation keeps: words at the "start", at the "end", or half of the words at "both" ends."""
     max_read: int = 0
-    """The most words of a text that the model can read."""
+    """The maximum number of words of a text; longer texts are errors."""
 
 
 @dataclass(frozen=True)
@@ -65,34 +64,35 @@ class SourceInput:
     coder: TokenizerWithSpecials
     num_texts: int
     names: frozenset[int]
-    """The places of the lists of names among the texts."""
+    """The indices of the texts that are lists of names."""
     between_names: str
-    """A regular expression of the characters between names."""
+    """A regular expression for the separators of names."""
     max_tokens: int
-    """The tokens that are read of a longer source; 0: all."""
+    """The number of tokens to which sources are truncated; 0: no truncation."""
     max_read: int
-    """The most tokens of a source that the model can read."""
+    """The maximum number of tokens of a source; longer sources are errors."""
 
 
 @dataclass(frozen=True)
 class SoundFeatures:
-    """Log-mel features of sounds, as arrays for a program that computes them."""
+    """The parameters of log-mel features of sounds."""
 
     rate: int
-    """Samples per second."""
+    """The sample rate in hertz."""
     size: int
+    """The number of samples of a frame."""
     step: int
-    """Samples of a frame, and from one frame to the next."""
+    """The number of samples between the starts of neighboring frames."""
     points: int
-    """Points of the Fourier transform."""
+    """The number of points of the Fourier transform."""
     floor: float
-    """The least energy of a band."""
+    """The minimum energy of a band."""
     reach: float
-    """The largest distance below the maximum of a sound, as a natural logarithm; 0: no limit."""
+    """The dynamic range in nats: log energies are clipped to the maximum of the sound minus `reach`; 0: no clipping."""
     window: NDArray[Any]
-    """(size,)."""
+    """The window function (size,)."""
     bands: NDArray[Any]
-    """(bands, points // 2 + 1), the weights of frequencies in each band."""
+    """The weights of frequencies in each band (bands, points // 2 + 1)."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,18 @@ class SeriesInput:
     """A series of vectors of real numbers, from the columns of a table, from an array or from a sound."""
 
     mean: tuple[float, ...]
+    """The mean (d,) that is subtracted from vectors."""
     deviation: tuple[float, ...]
-    """(d,), by which vectors are normalized."""
+    """The standard deviation (d,) by which vectors are divided."""
     columns: tuple[str, ...]
-    """The names of the d columns of a table; empty: there are none."""
+    """The names of the d columns of a table; empty without a table."""
     series_column: str
     label_column: str
     time_column: str
     group_column: str
-    """The other columns of a table; empty: there is none."""
+    """The names of the columns with series, labels, times and groups; "" for a missing column."""
     max_length: int
-    """The most vectors of a series that the model can read."""
+    """The maximum number of vectors of a series."""
     has_missing: bool
     """Whether a missing value is read as the mean."""
     sound: SoundFeatures | None
@@ -121,7 +122,7 @@ class TokenOutput:
     """Scores of the next token of a text."""
 
     sampling: Mapping[str, Setting]
-    """The options with which text may be generated."""
+    """The options of sampling."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class TagOutput:
 
 @dataclass(frozen=True)
 class ClassOutput:
-    """Labels of a whole text or series."""
+    """One label or several labels of a text or a series."""
 
     labels: Classes
 
@@ -149,8 +150,8 @@ class TextOutput:
 
     coder: TokenizerWithSpecials
     ratio: float
-    """The most tokens of an output for each token of its source, to which `more_tokens` are added."""
     more_tokens: int
+    """The maximum number of tokens of an output is `ratio · source tokens + more_tokens`."""
     search: Mapping[str, Setting]
 
 
@@ -165,7 +166,7 @@ Output = TokenOutput | MaskedOutput | TagOutput | ClassOutput | TextOutput | Vec
 
 @dataclass(frozen=True)
 class TensorForm:
-    """The sizes of a tensor, where a word stands for any number, and its type."""
+    """The sizes of a tensor and its type; a string is the name of a dynamic size."""
 
     sizes: tuple[int | str, ...]
     dtype: torch.dtype = torch.float32
@@ -173,99 +174,101 @@ class TensorForm:
 
 @dataclass(frozen=True)
 class TensorFunction:
-    """A function of a model and named tensors, which can be traced; a state is a tensor for each leaf."""
+    """A traceable function of a model and named tensors; a state is passed as one tensor for each leaf."""
 
     name: str
     function: Callable[..., dict[str, Tensor]]
-    """(model, **inputs) to the outputs by name; what they are at padding is defined."""
+    """Maps the model and named inputs to named outputs. The values of outputs at padding are defined."""
     inputs: Mapping[str, TensorForm]
     sample: Callable[[int, int], dict[str, Tensor]]
-    """Return inputs of some rows and positions, to compare a traced function with this one."""
+    """Maps a number of rows and a number of positions to inputs, on which the traced function is compared with
+    `function`.
+    """
 
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """A trained model: what it reads and gives, its modules, and its functions of tensors."""
+    """A trained model: its input and output, its modules, and its functions of tensors."""
 
     input: Input
     output: Output
     model: nn.Module
-    """Its children are the features, the layers and the head. `ensue.engine.trace` turns a layer into a program."""
+    """The module whose children are the features, the layers and the head."""
     functions: tuple[TensorFunction, ...]
     function_model: nn.Module
-    """The model that the functions are given: `model`, or one that has it and others inside."""
+    """The first argument of the functions: `model`, or a module that contains it and other models."""
     programs: tuple[str, ...]
-    """The Python program that uses the functions, and the modules beside it that it imports: names of the exporter's
-    programs, or dotted names of modules.
+    """The Python program that uses the functions, then the modules that the program imports. An item is the name of a
+    program of the exporter, or the dotted name of a module.
     """
     settings: Mapping[str, Any]
-    """The settings that the program reads, as JSON values."""
+    """The settings of the program, as JSON values."""
     tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)
     """The tokenizers, by the names of their files."""
     data_set: Callable[[Any, Any], Any] | None = None
-    """(recipe, run) to the labeled examples of the recipe, whose `split` has the validation data."""
+    """Maps recipe and run to the labeled examples, whose `split` has the validation data."""
 
     @property
     def kinds(self) -> tuple[type[Input], type[Output]]:
-        """The classes of `input` and `output`, by which exporters choose."""
+        """The classes of `input` and `output`."""
         return type(self.input), type(self.output)
 
 
 def mask_of(numbers: Tensor, lengths: Tensor) -> Tensor:
-    """(B, T), True at the first `lengths` positions of each row."""
+    """Return a mask (B, T) that is True at the first `lengths` positions of each row."""
     return torch.arange(numbers.shape[1], device=numbers.device) < lengths.unsqueeze(1)
 
 
 def sample_lengths(batch: int, length: int) -> Tensor:
-    """The lengths of some rows, 1 at least; the first one has them all."""
+    """Return random lengths (B,) of rows from 1 to `length`; the first row has `length`."""
     lengths = torch.randint(1, length + 1, (batch,))
     lengths[0] = length
     return lengths
 
 
 def state_forms(state: State, longer: State = None) -> dict[str, TensorForm]:
-    """The names and sizes of the leaves of an initial state of several rows.
-
-    A size is free if it is 0 and grows, or differs from that in `longer`, the state after a longer source. It is "past"
-    where attention grows, and "source" elsewhere. Of what rows share there are "texts"; each is read by as many rows.
+    """Return the forms of the leaves of a state. Sizes that grow with each step have the dynamic size "past". Sizes
+    that differ in `longer`, the state for longer sources, and sizes of a shared memory have the dynamic size "source".
     """
-    others = _leaves(state if longer is None else longer, "state", None)
-    found = {}
-    for (name, leaf, word), (_, other, _) in zip(_leaves(state, "state", None), others, strict=True):
+    others = _leaves(state if longer is None else longer, "state")
+    forms = {}
+    for (name, leaf, dynamic), (_, other, _) in zip(_leaves(state, "state"), others, strict=True):
         pairs = zip(leaf.shape[1:], other.shape[1:], strict=True)
-        sizes = [word or "source" if a != b or (a == 0 and word) else a for a, b in pairs]
-        found[name] = TensorForm(("texts" if word == "source" else "batch", *sizes), leaf.dtype)
-    return found
+        sizes = [dynamic or "source" if a != b or (a == 0 and dynamic) else a for a, b in pairs]
+        forms[name] = TensorForm(("texts" if dynamic == "source" else "batch", *sizes), leaf.dtype)
+    return forms
 
 
 def state_tensors(state: State, prefix: str = "state") -> dict[str, Tensor]:
-    """The leaves of a state by their names."""
-    return {name: leaf for name, leaf, _ in _leaves(state, prefix, None)}
+    """Return the leaves of a state by their names."""
+    return {name: leaf for name, leaf, _ in _leaves(state, prefix)}
 
 
 def state_from(like: State, tensors: Mapping[str, Tensor], count: int | None = None) -> State:
-    """The state of the form `like` with these leaves. With `count` rows, equally many read each text, in order."""
-    names = iter([name for name, _, _ in _leaves(like, "state", None)])
+    """Return a state with the structure of `like`, from its leaves by their names in `state_tensors`. `count` is the
+    number of rows, of which equally many adjacent rows share a memory; None: as in `like`.
+    """
+    names = iter([name for name, _, _ in _leaves(like, "state")])
 
-    def given(leaf: Tensor) -> Tensor:
+    def leaf_tensor(leaf: Tensor) -> Tensor:
         return tensors[next(names)]
 
-    def shared(part: Shared) -> Shared:
-        found = Shared.of(map_state(given, part.content))
-        rows = torch.arange(count or found.texts, device=found.rows.device)
-        return found if count is None else Shared(found.content, rows // max(1, count // max(1, found.texts)))
+    def shared(memory: Shared) -> Shared:
+        content = Shared.of(map_state(leaf_tensor, memory.content))
+        rows = torch.arange(count or content.texts, device=content.rows.device)
+        return content if count is None else Shared(content.content, rows // max(1, count // max(1, content.texts)))
 
-    return map_state(given, like, shared=shared)
+    return map_state(leaf_tensor, like, shared=shared)
 
 
-def _leaves(state: State, path: str, more: str | None) -> Iterator[tuple[str, Tensor, str | None]]:
-    """The name of each leaf, the leaf, and the word for a size of it that is 0 in the beginning."""
+def _leaves(state: State, path: str, dynamic: str | None = None) -> Iterator[tuple[str, Tensor, str | None]]:
+    """Yield the name and the tensor of each leaf, and the name of its dynamic size."""
     if isinstance(state, Tensor):
-        yield path, state, more
+        yield path, state, dynamic
     elif isinstance(state, Shared):
         yield from _leaves(state.content, path, "source")
     elif state is not None:
-        more = "past" if hasattr(state, "grows") else more
+        dynamic = "past" if hasattr(state, "grows") else dynamic
         names = getattr(state, "_fields", None) or range(len(state))
-        for name, part in zip(names, state, strict=True):
-            yield from _leaves(part, f"{path}.{name}", more)
+        for name, child in zip(names, state, strict=True):
+            yield from _leaves(child, f"{path}.{name}", dynamic)

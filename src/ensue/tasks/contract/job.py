@@ -1,44 +1,126 @@
-"""The job of a task in a run: it reads data, makes model and task, writes its files. `run.py` has the order."""
+"""The parts of a model, and the steps of a run that depend on the task: read data, build the model, write files.
 
-from __future__ import annotations
+`training/run.py` calls them in order.
+"""
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from ensue.errors import RecipeError
 from ensue.recipe import Recipe
-from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import Origin
+from ensue.runs.directory import Origin, RunDirectory
 from ensue.runs.reporter import Outcome, TaskLines, score_table, scores_by_data
-from ensue.tasks.contract.model import ModelParts
+from ensue.runs.schema import Config
+from ensue.tasks import task_entry
 from ensue.tasks.contract.task import Scores, Task
+
+FREE = ("from", "dropout", "zoneout", "min_count", "max_size", "label_smoothing", "bigram_weight", "class_weights")
+"""Prefixes of the keys that may differ between a recipe and the run from which it begins."""
+
+
+class ModelParts(ABC):
+    """The vocabularies and counts from which a model is built. A `Job` makes them, and a run directory stores them."""
+
+    config: ClassVar[type[Config]] = Config
+    """The schema of the run's `config.json`."""
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        """Return the parts of a run. Raise RunError for files that are missing or damaged."""
+        return cls()
+
+    def files(self) -> dict[str, Any]:
+        """Return the contents of the files of a run that `read` reads, as JSON values by the names of files."""
+        return {}
+
+    def commands(self, recipe: Any, path: str) -> list[str]:
+        """Return commands that use the run of a recipe in the directory `path`, for the card."""
+        return [f"ensue {command} {path} FILE" for command in task_entry(recipe.task).commands]
+
+    def python(self, recipe: Any) -> list[str]:
+        """Return lines of Python that use `model`, the trained model of a recipe, for the card."""
+        return ['print(model.evaluate("FILE").summary())']
+
+    @abstractmethod
+    def build(self, recipe: Any) -> nn.Module:
+        """Return the model, with weights from torch's global generator. Raise ValueError for impossible sizes."""
+
+
+def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str]) -> None:
+    """Raise RecipeError unless the model of the origin has the same shape, which depends on `tables` of the recipe. The
+    task of the origin must be the same, or a task whose recipe class is a base of the class of `recipe`.
+    """
+    of_origin, of_recipe = origin.run.recipe.model_dump(), recipe.model_dump()
+    encoder = of_recipe["encoder"] or {}
+    place = "encoder.from" if encoder.get("from") else "decoder.from"
+    if not isinstance(recipe, type(origin.run.recipe)):
+        kind = origin.run.entry.what
+        raise RecipeError(f"{place}: {origin.path} is a {kind}; a {recipe.what} begins from a {recipe.what}")
+    free = FREE if encoder.get("positions") == "learned" else (*FREE, "context")
+    for table in tables:
+        expected = of_origin.get(table) or {}
+        for key, value in (of_recipe.get(table) or {}).items():
+            if value != expected.get(key) and not key.startswith(free):
+                raise RecipeError(
+                    f"{table}.{key} is {value!r}; it is {expected.get(key)!r} in {origin.path}, from which this run "
+                    f"begins ({place}); a recipe that fits is {origin.path}/recipe.toml"
+                )
+
+
+def pairs_of(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Yield (name, parameter, source) for each parameter of a model and the same parameter of its origin. Parameters of
+    the layers are paired by their order, since dropout changes their names, and other parameters by their names.
+    Outside of the layers, a parameter that only one of the models has is skipped.
+    """
+    ours, theirs = (list(module.get_submodule("layers").named_parameters()) for module in (model, origin))
+    for (name, parameter), (_, source) in zip(ours, theirs, strict=True):
+        yield f"layers.{name}", parameter, source
+    sources = {name: source for name, source in origin.named_parameters() if not name.startswith("layers.")}
+    for name, parameter in model.named_parameters():
+        if name in sources:
+            yield name, parameter, sources[name]
+
+
+def fill(parameter: Tensor, source: Tensor, taken: Tensor | None = None) -> Tensor | None:
+    """Copy the rows `taken` (V,) of the table `source` into `parameter`, and the mean of all rows where `taken` is -1.
+    Without `taken`, row i becomes row i. Return a mask (V,) of the rows that are not new; None if no row is new.
+    """
+    if taken is None and parameter.shape == source.shape:
+        parameter.copy_(source)
+        return None
+    if taken is None:
+        taken = nn.functional.pad(torch.arange(len(source)), (0, len(parameter) - len(source)), value=-1)
+    known = taken >= 0
+    parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
+    parameter[known] = source[taken[known]]
+    return None if known.all() else known
+
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 class Job(ABC, Generic[ModelT]):
-    """The job of a recipe, or of a run that is resumed. Raises DataError for data that cannot be used."""
+    """The job of a recipe, or of a run that is resumed. Raises DataError for unusable data."""
 
     unit: ClassVar[str]
     """The unit of a prediction: tokens, words or texts."""
     recipe: Recipe
     parts: ModelParts
-    """The parts of the model: made from the data, or read from the run that is resumed."""
+    """The parts of the model, made from the data, or read from the run that is resumed."""
     task: Task[ModelT, Any]
     origins: Sequence[Origin] = ()
-    """The runs from which it begins (`origins_for`)."""
+    """The runs whose weights or layers the model takes (`origins_for`)."""
     fingerprint: str
-    """The fingerprint of the training data, which shows whether they have changed."""
+    """The fingerprint of the training data, which must be equal when a run is resumed."""
     inherited: Mapping[str, Tensor | None] = MappingProxyType({})
-    """The parameters of the model that come from another run, by name, once it is built; if some rows of a table are
-    new, True at those (V,) that are not.
-    """
+    """The parameters that come from another run: for each name, None or a mask (V,) of the rows that are inherited."""
 
     @abstractmethod
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None: ...
@@ -46,7 +128,7 @@ class Job(ABC, Generic[ModelT]):
     @property
     @abstractmethod
     def data(self) -> str:
-        """The amount of data, in one line."""
+        """The amount of data in one line."""
 
     @property
     def notes(self) -> list[str]:
@@ -54,75 +136,68 @@ class Job(ABC, Generic[ModelT]):
         return []
 
     def labels_in_names(self, location: str) -> list[str]:
-        """The labels that files of a location have from their names or folders, since their bytes do not show them."""
+        """Return the labels that are the names of files or folders, and so are not in the bytes of files."""
         return []
 
     def protocol(self, model: ModelT) -> str:
-        """How validation reads its data, in one line; "" if there is nothing to say."""
+        """Return a description of how validation reads its data, in one line; "" without a remark."""
         return ""
 
     def build_model(self) -> ModelT:
-        """The model before the first step, with weights drawn from torch's global generator."""
+        """Return the model before the first step, with weights from torch's global random generator."""
         model: Any = self.parts.build(self.recipe)
         self.prepare(model)
-        return model  # type: ignore[no-any-return]
+        return model
 
-    def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
-        """Works out before the first step, on the device of the run, what other models say of the data. `told` hears
-        what it is, and which share of it is done.
-        """
+    def precompute(self, device: torch.device, progress: Callable[[str, float], None]) -> None:
+        """Compute outputs of other models on the data before the first step, on the device of the run."""
 
     def prepare(self, model: ModelT) -> None:
-        """Sets the parameters that are counted in the data and not drawn, such as the biases of labels."""
+        """Set the parameters that are computed from the data, such as the biases of labels."""
 
     def config(self) -> dict[str, Any]:
-        """The keys that the task adds to `config.json`."""
+        """Return the keys that the task adds to `config.json`."""
         return {}
 
     def test(self, model: ModelT) -> Scores | None:
-        """The scores on the test data; None if there are none."""
+        """Return the scores on the test data; None without test data."""
         return None
 
+    def test_cost(self) -> float:
+        """Return the time of `test` relative to that of a validation; 0 if it is unknown."""
+        return 0.0
+
     def finish(self, run: RunDirectory, model: ModelT) -> None:
-        """Writes the task's files of a finished run, from its best weights."""
+        """Write the files of a finished run that depend on the task, from the best weights `model`."""
 
     def pictures(self) -> dict[str, Callable[[Path], None]]:
-        """Functions that draw the task's pictures of a finished run, by the names of their files."""
+        """Return functions that draw the pictures of a finished run, by the names of their files."""
         return {}
 
     def card_lines(self, run: RunDirectory, outcome: Outcome) -> TaskLines:
-        """The task's parts of the model card."""
-        path = shlex.quote(str(run.path))
-        return TaskLines(
-            self.about(),
-            self.score_lines(scores_by_data(outcome)),
-            self.data_lines(),
-            self.commands(path),
-            self.python(),
-        )
+        """Return the lines of the model card that depend on the task."""
+        scores, path = scores_by_data(outcome), shlex.quote(str(run.path))
+        return TaskLines(self.about(), self.score_lines(scores), self.data_lines(), self.commands(path), self.python())
 
     def about(self) -> str:
-        """The end of the sentence "a tagger ..." on the card."""
+        """Return the end of the phrase "a tagger ..." on the card."""
         return f"of {self.unit}"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        """The scores by data ("validation", "test") as a table in Markdown."""
+        """Return a table in Markdown of the scores by data ("validation", "test")."""
         name = self.task.judged_by
         return score_table(scores, {name: (name.replace("_", " "), ".4f")})
 
     def data_lines(self) -> list[str]:
-        """The training, validation and test data, as a list in Markdown."""
-        paths = {
-            "training": self.recipe.data.train,
-            "validation": self.recipe.data.valid,
-            "test": self.recipe.data.test,
-        }
+        """Return the training, validation and test data, as a list in Markdown."""
+        data = self.recipe.data
+        paths = {"training": data.train, "validation": data.valid, "test": data.test}
         return [f"- {name}: `{path}`" for name, path in paths.items() if path]
 
     def commands(self, path: str) -> list[str]:
-        """Commands that use the run."""
+        """Return commands that use the run, for the card."""
         return self.parts.commands(self.recipe, path)
 
     def python(self) -> list[str]:
-        """Lines of Python that use `model`."""
+        """Return lines of Python that use `model`, for the card."""
         return self.parts.python(self.recipe)

@@ -1,31 +1,33 @@
-"""A trained model in use: the interface for the command line, a server or a notebook, the same for every task."""
-
-from __future__ import annotations
+"""The interface of a trained model for the command line, a server or a notebook, the same for every task."""
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from inspect import signature
 from pathlib import Path
 from types import MethodType
 from typing import Any, ClassVar, Self
 
 import torch
 
-from ensue.data.files import Location
+from ensue.data.files import Data, as_location, locations_in
 from ensue.data.lines import Lines
-from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines, stream_name
+from ensue.data.sources import TextSource, encoding_like, is_stream, is_typed, stream_lines, stream_name
 from ensue.errors import DataError, EnsueError, RunError
-from ensue.extension import pipeline_methods
-from ensue.hub import run_name
+from ensue.extension import pipeline_methods, run_name
 from ensue.inspection.notebook import Shown, curve_section, scores_section
 from ensue.inspection.page import Section
 from ensue.metrics.scores import ScoredItems
 from ensue.models.modules import count_parameters
+from ensue.recipe.tables import DataRecipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import MetricsLog
-from ensue.tasks.contract.chunks import WHOLE, Shard
+from ensue.tasks.contract.chunks import WHOLE, Shard, with_progress
 from ensue.tasks.contract.description import ModelDescription
-from ensue.tasks.contract.task import Scores
+
+READERS = ("evaluate", "scored_items", "prediction_lines", "score_lines")
+"""The methods of a pipeline that read data as in training, unless a call names an encoding or a format."""
 
 
 class Pipeline(Shown, ABC):
@@ -35,12 +37,20 @@ class Pipeline(Shown, ABC):
     """The run directory of the model, for its `repr`."""
 
     reads_vectors: ClassVar[bool] = False
-    """Whether an input is a sequence of vectors in place of texts; on a command line it is a file."""
+    """Whether inputs are sequences of vectors, not texts. On a command line such inputs are files."""
 
     generates_files: ClassVar[bool] = False
-    """Whether `ensue generate` writes a file, by `generate_into(out, ...)`, which says what it wrote, in one line. Its
-    arguments are those options of the command that the entry of the task names.
-    """
+    """Whether `ensue generate` writes a file by `generate_into(out, ...)`, which returns a summary in one line."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give the methods of `READERS` the encoding and the format of training by default; also add `progress`."""
+        super().__init_subclass__(**options)
+        for name in READERS:
+            if name in vars(cls):
+                method = with_progress(vars(cls)[name]) if name == "evaluate" else vars(cls)[name]
+                setattr(cls, name, reading_as_in_training(method))
+        if "predict" in vars(cls):
+            cls.predict = with_progress(vars(cls)["predict"])  # type: ignore[attr-defined]
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -49,74 +59,85 @@ class Pipeline(Shown, ABC):
         """Return a method that an extension adds (`PipelineMethod`)."""
         method = None if name.startswith("_") else pipeline_methods().get(name)
         if method is None or not method.is_of(type(self)):
-            return object.__getattribute__(self, name)  # which raises, for a property its own error
+            return object.__getattribute__(self, name)  # raises AttributeError, or the error of a property
         return MethodType(method.load(), self)
 
     def __dir__(self) -> list[str]:
-        """Return the names of attributes and methods, with those that extensions add."""
+        """Return the names of attributes and methods, including the methods that extensions add."""
         return [*super().__dir__(), *(name for name, method in pipeline_methods().items() if method.is_of(type(self)))]
 
     @property
     def num_parameters(self) -> int:
-        """The number of parameters; shared ones are counted once."""
+        """The number of parameters; a shared parameter is counted once."""
         return count_parameters(self.model)
+
+    def reading(self, location: str | Path, encoding: str | None = None, format: str | None = None) -> dict[str, str]:
+        """Return the encoding and the format of data, as arguments of `evaluate`. By default they are the encoding of
+        the training data, and the format of the training data if `location` has the same suffix.
+        """
+        run = None if self.run is None else RunDirectory(self.run)
+        data = run.recipe.data if run is not None and run.exists else DataRecipe()
+        encoding = encoding or encoding_like(data.encoding, str(location))
+        suffixes = {Path(path).suffix for path in locations_in(data.train)} - {""}
+        if not format and Path(location).suffix in suffixes and "format" in signature(self.evaluate).parameters:
+            format = getattr(data, "format", "auto").replace("auto", "")
+        return {"encoding": encoding} | ({"format": format} if format else {})
 
     @property
     def num_texts(self) -> int:
-        """The number of texts in one input: 1, or 2 if texts are compared."""
+        """The number of texts in one input: 1, or more if the model reads several texts together."""
         return 1
 
     @property
     def num_scored(self) -> int:
-        """The number of texts in one input of `score`: a target comes after its sources."""
+        """The number of texts in one input of `score`, which may have a target after its sources."""
         return self.num_texts
 
     @classmethod
     def of(cls, run: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
+        """Return the trained model in a run directory."""
         return cls(run.model(device))
 
     @abstractmethod
-    def evaluate(self, location: Location, *, encoding: str = "utf-8") -> Scores:
-        """The scores on a file, a folder or a glob."""
+    def evaluate(self, location: Data, *, encoding: str = "utf-8") -> Any:
+        """Return the scores on a file, a folder or a glob."""
 
-    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems | None:
-        """The scores on a file, a folder or a glob with the items that they are made of, so that a difference to
-        another model can be tested (`ensue compare`). None for a model without such a test.
+    def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems | None:
+        """Return the scores of items, such as sentences, for a significance test of the difference to another model
+        (`ensue compare`); None for a model without such a test.
         """
         return None
 
     def describe(self) -> ModelDescription:
-        """Return the description from which exporters write the model. Raises EnsueError for one that has none."""
+        """Return the description from which exporters write the model. Raise EnsueError without a description."""
         raise EnsueError(f"{self.run}: models of this kind cannot be exported")
 
     def inspect_texts(self, *texts: str, **options: Any) -> Any:
-        """`inspect` of the texts of one input, perhaps with a target behind them, and with `options` of the task."""
+        """Call `inspect` with the texts of one input, with an optional target after them, and with its `options`."""
         inspected: Any = self
         count = self.num_texts
         return inspected.inspect(texts[0] if count == 1 else texts[:count], *texts[count:], **options)
 
     def score_json(self, text: Any) -> Any:
-        """The answer of `score` for a text, or a list of `num_scored` texts, as JSON values for the server."""
+        """Return the result of `score` as JSON values. The input is a text, or a list of `num_scored` texts."""
         scored: Any = self
         tokens = [score.as_json() for score in scored.score(text)]
         return {"nats": round(sum(token["nats"] for token in tokens), 6), "tokens": tokens}
 
     def facts(self, model: str = "", **parts: str) -> dict[str, str]:
-        """The facts at the top of a page of `inspect`: the run, these descriptions of the model, its parameters."""
+        """Return the entries at the top of a page of `inspect`: run, description of the model, number of parameters."""
         run = {} if self.run is None else {"run": run_name(self.run)}
         return {**run, **({"model": model} if model else {}), **parts, "parameters": f"{self.num_parameters:,}"}
 
     def protocol(self, scores: Any) -> str:
-        """A sentence that says how `evaluate` has computed these scores; "" if there is nothing to say."""
+        """Return a sentence on how `evaluate` computed the scores; "" without a remark."""
         return ""
 
     def lacking(self, *, least: int = 0) -> str:
-        """A line on what the model does not know of the texts so far; "" if little, or before `least` words."""
+        """Return a line on unknown words of the texts so far; "" for few unknown words or fewer than `least` words."""
         return ""
 
-    def _pieces(self) -> list[Section]:
-        """A description, and of its run the curve, the scores and the card."""
+    def _sections(self) -> list[Section]:
         shown = [Section("", "inspection/plain.html", {"shown": repr(self)})]
         if self.run is None or not RunDirectory(self.run).exists:
             return shown
@@ -127,48 +148,64 @@ class Pipeline(Shown, ABC):
             return [*shown, Section("", "inspection/plain.html", {"note": str(error), "shown": ""})]
         shown += curve_section(records, judged_by)
         for kind, name in (("valid", "validation, best weights"), ("test", "test")):
-            kept = [record for record in records if record["kind"] == kind and record.get("best", True)]
-            shown += scores_section(kept[-1]["scores"], name) if kept else []
-        card = run.path / "README.md"
-        text = card.read_text(encoding="utf-8") if card.is_file() else ""
-        return [*shown, *([Section("", "inspection/card.html", {"card": text})] if text else [])]
+            best = [record for record in records if record["kind"] == kind and record.get("best", True)]
+            shown += scores_section(best[-1]["scores"], name) if best else []
+        return [*shown, *([Section("", "inspection/card.html", {"card": run.card})] if run.card else [])]
 
-    def _described(self, *parts: str) -> str:
-        """The `repr` of these parts, with the run at the end."""
+    def _described(self, *facts: str) -> str:
+        """Return the `repr` from facts about the model, such as the name of its layers."""
         run = [] if self.run is None else [f"run={str(self.run)!r}"]
-        return f"{type(self).__name__}({', '.join([*parts, *run])})"
+        return f"{type(self).__name__}({', '.join([*facts, *run])})"
+
+
+def reading_as_in_training(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a pipeline with the result of `reading` in place of an encoding and a format not named."""
+    first, *names = list(signature(method).parameters)[1:]
+
+    @wraps(method)
+    def reading_method(self: Any, *location: Any, **options: Any) -> Any:
+        data = location[0] if location else options.pop(first)
+        if not isinstance(data, Lines | TextSource):
+            data = as_location(data, "the data")
+            read = self.reading(data, options.get("encoding"), options.get("format"))
+            options |= {name: value for name, value in read.items() if name in names}
+        return method(self, data, *location[1:], **options)
+
+    return reading_method
 
 
 class Predictor(Pipeline):
-    """A model that says something of each text."""
+    """A model with a prediction for each text."""
 
     typed: ClassVar[str] = "plain"
-    """The format of texts that a person types."""
+    """The format of texts that a user types into a terminal."""
 
     @abstractmethod
     def predict(self, texts: Any) -> list[Any]:
-        """The model's prediction for each text."""
+        """Return the model's prediction for each text."""
 
     def predict_json(self, texts: Any) -> list[Any]:
-        """The predictions as JSON values, as `ensue predict --json` and the server write them."""
+        """Return the predictions as JSON values, the output of `ensue predict --json` and of the server."""
         return [{"text": text, "prediction": answer} for text, answer in zip(texts, self.predict(texts), strict=True)]
 
     def each_json(self, texts: Sequence[Any]) -> Iterator[Any]:
-        """The values of `predict_json`, worked out one by one, so that the caller may stop before the last."""
+        """Yield the values of `predict_json` one by one, so that the caller may stop before the last text."""
         for text in texts:
             yield from self.predict_json([text])
 
     def before(self, other: Pipeline) -> Any:
-        """This model with another one behind it. Raises EnsueError unless it is a cutter and the other one a tagger."""
-        raise EnsueError(f"{self.run}: the model is no cutter; {other.run} can only stand behind one")
+        """Return this model combined with a tagger. Raise EnsueError unless this model is a cutter."""
+        raise EnsueError(f"{self.run}: the model is not a cutter; {other.run} needs a cutter before it")
 
     def prediction_lines(
-        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = WHOLE,
-    ) -> Iterator[str]:  # fmt: skip
-        """The lines of `ensue predict`: the texts of a file ("-": stdin) with their predictions, in order.
+        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = WHOLE
+    ) -> Iterator[str]:
+        """Yield the lines of `ensue predict`: the texts of a file ("-": stdin) with their predictions, in order.
 
-        `color` is for a terminal. By default a text is a line, followed by a tab and the prediction. Raises DataError,
-        with file and line, for a text of which the model says nothing.
+        By default a line has a text, a tab and the prediction. `color` is whether a terminal shows the lines.
+
+        Raises:
+            DataError: The model cannot predict a text, at file and line.
         """
 
         def lines() -> Lines:
@@ -185,12 +222,11 @@ class Predictor(Pipeline):
             yield (json.dumps(answer, ensure_ascii=False) if as_json else self.line_of(text, answer)) + "\n"
 
     def _opened(self, location: str, *, format: str | None, encoding: str, is_labeled: bool = False) -> Any:
-        """The `source` of a file or a stream ("-": stdin)."""
         if not is_stream(location):
             return self.source(location, format=format, encoding=encoding, is_labeled=is_labeled)
         format = format or (self.typed if is_typed(location) and not is_labeled else None)
         return self.source(stream_lines(location, encoding), format=format, is_labeled=is_labeled)
 
     def line_of(self, text: str, answer: Any) -> str:
-        """A text and its prediction as a line."""
+        """Return the line of `ensue predict` for a text and its prediction."""
         return f"{text}\t{answer}"

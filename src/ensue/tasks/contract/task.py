@@ -1,7 +1,5 @@
 """The interface between the training loop and a task: batches, a loss, and a score that chooses the best weights."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -26,32 +24,32 @@ class Scores(Protocol):
     """The scores of a validation."""
 
     def as_json(self) -> dict[str, Any]:
-        """The scores as JSON values by name."""
+        """Return the scores as JSON values by name."""
 
     def summary(self) -> str:
-        """The scores in one line, for people."""
+        """Return the scores in one line, for people."""
 
 
 class NamedScores(ShownScores, dict[str, float]):
-    """Scores by their names, for a task whose scores are numbers."""
+    """Numbers by the names of scores."""
 
     def as_json(self) -> dict[str, Any]:
-        """The scores by name."""
+        """Return the scores by name."""
         return dict(self)
 
     def summary(self) -> str:
-        """The scores in one line, for people."""
+        """Return the scores in one line, for people."""
         return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in self.items())
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The input of a step, on the model's device. The first field of a task's batch has an entry for each row."""
+    """The input of a step, on the model's device. The first field of a derived class has an entry for each row."""
 
     shared: ClassVar[frozenset[str]] = frozenset()
-    """The fields that do not have an entry for each row."""
+    """The names of fields that do not have an entry for each row."""
     first: bool = field(default=True, kw_only=True)
-    """Whether the state begins anew with this batch."""
+    """Whether the state before this batch is the initial state."""
 
     @property
     def rows(self) -> int:
@@ -60,108 +58,111 @@ class Batch:
 
     @property
     def count(self) -> int:
-        """The number of predictions in a batch that is read as a whole; by default that of its rows."""
+        """The number of predictions in the batch; by default the number of rows."""
         return self.rows
 
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
-        names = {own.name for own in fields(self)} - self.shared
-        return replace(self, **{name: _some(getattr(self, name), rows) for name in names})
+    def slice_rows(self, rows: slice) -> Self:
+        """Return the batch with a slice of the rows."""
+        names = {field.name for field in fields(self)} - self.shared
+        return replace(self, **{name: _rows_of(getattr(self, name), rows) for name in names})
 
 
 def _num_rows(value: Any) -> int:
-    if isinstance(value, tuple) and not hasattr(value, "part"):
+    if isinstance(value, tuple) and not hasattr(value, "slice_rows"):
         return _num_rows(value[0])
     return int(value.shape[0]) if hasattr(value, "shape") else len(value)
 
 
-def _some(value: Any, rows: slice) -> Any:
-    """Some rows of a field: of an array, of what has parts itself, or of each entry of a tuple; else the same value."""
+def _rows_of(value: Any, rows: slice) -> Any:
+    """Return a slice of the rows of a tensor, a batch, or a tuple of them. Numbers and None have no rows."""
     if value is None or isinstance(value, int | float):
         return value
-    if hasattr(value, "part"):
-        return value.part(rows)
+    if hasattr(value, "slice_rows"):
+        return value.slice_rows(rows)
     if isinstance(value, tuple):
-        parts = [_some(part, rows) for part in value]
-        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+        items = [_rows_of(item, rows) for item in value]
+        return value._make(items) if hasattr(value, "_make") else tuple(items)
     return value[rows]
 
 
 @dataclass(frozen=True)
 class TensorBatch(Batch):
-    """A batch of tensors with the rows on dim 0, such as inputs and targets, with one prediction for each row."""
+    """A batch of tensors with the rows on dimension 0, such as inputs and targets, and one prediction for each row."""
 
     tensors: tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True)
 class UnreadBatch(Generic[BatchT]):
-    """A batch of `rows` with `count` predictions, of which `read` reads some rows, as they are in the whole batch."""
+    """A batch that is read on demand."""
 
     rows: int
+    """The number of rows."""
     count: int
+    """The number of predictions."""
     read: Callable[[RowSlice], BatchT]
+    """Reads a slice of the rows."""
     first: bool = True
+    """Whether the state before this batch is the initial state."""
 
     @property
     def whole(self) -> BatchT:
-        """All rows."""
+        """The batch with all rows."""
         return self.read(ALL_ROWS)
 
     @classmethod
-    def of(cls, batch: BatchT) -> UnreadBatch[BatchT]:
-        """A batch that is read already."""
+    def of(cls, batch: BatchT) -> "UnreadBatch[BatchT]":
+        """Return a batch that is already in memory."""
         return cls(batch.rows, batch.count, lambda row_slice: row_slice.of_batch(batch), batch.first)
 
 
 class Task(ABC, Generic[ModelT, BatchT]):
-    """The training data as a function of the step, with the loss and the validation."""
+    """The batches of training data, the loss and the validation of a model."""
 
     steps_per_epoch: int
     tokens_per_step: float
+    """The mean number of predictions of a step."""
     judged_by: str
     """The score that chooses the best weights, by its name in `Scores.as_json`."""
     less_is_better = False
 
     @abstractmethod
     def batch(self, step: int, device: torch.device) -> BatchT:
-        """The batch of a step; the same at each call."""
+        """Return the batch of a step, which depends on the step and the seed alone."""
 
     def unread(self, step: int, device: torch.device) -> UnreadBatch[BatchT]:
-        """The batch of a step, whose rows are read when they are asked for; here all are read at once."""
+        """Return the batch of a step, whose rows are read on demand. By default all rows are read immediately."""
         return UnreadBatch.of(self.batch(step, device))
 
     @abstractmethod
     def loss(self, model: ModelT, batch: BatchT, state: State) -> tuple[Loss, State]:
-        """The summed loss of a batch, or of some of its rows, and the state for the next batch."""
+        """Return the summed loss of a batch, or of a slice of its rows, and the state for the next batch."""
 
     def update(
         self, model: ModelT, batch: UnreadBatch[BatchT], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
-        """A step of a task that changes the weights by itself: the loss before it, and the state for the next step.
-        None, as here, for a task whose weights follow the gradient of `loss`.
-        """
+        """Update the weights in closed form and return the loss and the state; None for a task with gradients."""
         return None
 
     def initial_state(self, model: ModelT) -> State:
-        """A state with the form of the carried one; None if no state is carried."""
+        """Return an initial state, with the structure of the state between steps; None for a task without a state."""
         return None
 
     def carried(self, model: ModelT, batch: UnreadBatch[BatchT], state: State) -> State:
-        """The state that enters a step, from the state after the step before."""
+        """Return the state before a step, from the state after the previous step."""
         return None if batch.first else state
 
     @abstractmethod
     def validate(self, model: ModelT) -> Scores | None:
-        """The scores on the validation data; None if there are none."""
+        """Return the scores on the validation data; None without validation data."""
 
     def selection(self, scores: Scores) -> float:
-        """The number that chooses the best weights: the lowest is best. NaN for a score that JSON lacks."""
+        """Return the score that chooses the best weights, with a sign so that lower is better; NaN if it is missing."""
         value: float | None = scores.as_json()[self.judged_by]
         return math.nan if value is None else value if self.less_is_better else -value
 
     def sample(self, model: ModelT, seed: int) -> str:
-        """A sample that shows what the model does now; "" if there is none."""
+        """Return a text that the model generates, for the log of the run; "" for a task without such texts."""
         return ""
 
 
@@ -170,19 +171,21 @@ class BatchSizes(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """The most rows."""
+        """The maximum number of rows."""
 
     @property
     def batch_tokens(self) -> int:
-        """The most positions, such as words, unless one row alone is longer."""
+        """The maximum number of positions, such as words, unless one row alone is longer."""
 
     @property
     def seed(self) -> int:
-        """The seed of their order."""
+        """The seed of the order of batches."""
 
 
 class BucketedTask(Task[ModelT, BatchT]):
-    """A task on examples of these `lengths`, with `num_tokens` predictions an epoch (default: one a place)."""
+    """A task on examples of different `lengths`, in batches of similar length. `num_tokens` is the number of
+    predictions in an epoch; by default the sum of the lengths.
+    """
 
     def __init__(self, lengths: NDArray[np.integer], sizes: BatchSizes, *, num_tokens: int | None = None) -> None:
         self.buckets = Buckets(lengths, batch_size=sizes.batch_size, batch_tokens=sizes.batch_tokens, seed=sizes.seed)
@@ -197,25 +200,25 @@ class BucketedTask(Task[ModelT, BatchT]):
         return UnreadBatch(len(rows), self.count(rows), lambda row_slice: self.batch_of(rows, device, row_slice))
 
     def count(self, rows: NDArray[np.int64]) -> int:
-        """The number of predictions in the batch of these examples; by default one for each."""
+        """Return the number of predictions in the batch of the examples `rows`; by default their number."""
         return len(rows)
 
     @abstractmethod
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> BatchT:
-        """The batch of these examples, of which some rows are read."""
+        """Return a slice of the batch of the examples `rows`."""
 
 
 def reset(state: State, share: float, init_state: Callable[[int], State]) -> State:
-    """The state, with this share of its rows, at random, as `init_state` makes so many."""
+    """Replace each row of a state, with probability `share`, by a row of an initial state."""
     if state is None or not share:
         return state
     first = next(leaves(state))
-    kept = uniform((len(first),), device=first.device) >= share
-    return hold(kept, state, init_state(len(first)))
+    continues = uniform((len(first),), device=first.device) >= share
+    return hold(continues, state, init_state(len(first)))
 
 
 def on_device(array: Any, device: torch.device) -> torch.Tensor:
-    """A numpy array as a tensor on the device; for a GPU through pinned memory, without waiting."""
+    """Return a numpy array as a tensor on the device. The copy to a GPU is asynchronous, from pinned memory."""
     tensor = torch.from_numpy(array)
     if device.type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)

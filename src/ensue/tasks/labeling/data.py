@@ -1,6 +1,4 @@
-"""The labeled sentences of a recipe: read, checked, and encoded for a tagger."""
-
-from __future__ import annotations
+"""The labeled sentences of a recipe, and their encoding for a tagger."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,79 +12,71 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts
 from ensue.data.parallel import batched, in_order
 from ensue.data.sentences.columns import Columns as ColumnsFormat
-from ensue.data.sentences.formats import PlainText
 from ensue.data.sentences.sentence import Format, Sentence, passages
-from ensue.data.sentences.source import SentenceSource
+from ensue.data.sentences.source import PlainText, SentenceSource
 from ensue.data.sentences.span_borders import SpanBorders
 from ensue.errors import DataError, RecipeError, listed
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import Split
-from ensue.tasks.labeling.decoding import LabeledTexts, Passages
 from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from ensue.tasks.labeling.task import SENTENCES
-from ensue.tasks.words.data import EncodedTexts, WordsData
+from ensue.tasks.labeling.task import CHUNK_SENTENCES, LabeledTexts, Passages
+from ensue.tasks.words.data import Distribution, EncodedTexts, TeacherLabels, WordsData
 from ensue.tasks.words.model import d_vectors
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.tasks.words.teacher import Shares, Told
 from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, NestedLabels, TaggerLabels, learned_values
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector
-from ensue.text.schemes import DEEPER, OUTSIDE, SCHEMES, Scheme, Span, convert, encode, layers, position, spans
+from ensue.text.schemes import LAYER_SIGN, OUTSIDE, SCHEMES, Scheme, Span, convert, encode, layers, position, spans
 
 
 class WordLabels(Sequence[list[Any]]):
-    """The labels of the words of each sentence: strings, or of `several` columns tuples with a value for each."""
+    """The labels of the words of each sentence: strings, or tuples of strings for `several` columns."""
 
     def __init__(self, columns: Sequence[Texts], *, several: bool) -> None:
         self.columns, self.several = columns, several
 
-    def _of(self, values: Sequence[Sequence[str]]) -> list[Any]:
+    def _by_word(self, values: Sequence[Sequence[str]]) -> list[Any]:
         return list(zip(*values, strict=True)) if self.several else list(values[0])
 
-    def __getitem__(self, row: int) -> list[Any]:  # type: ignore[override]  # a sentence at a time
-        return self._of([column[row] for column in self.columns])
+    def __getitem__(self, row: int) -> list[Any]:  # type: ignore[override]  # slices are not supported
+        return self._by_word([column[row] for column in self.columns])
 
     def __iter__(self) -> Iterator[list[Any]]:
-        return map(self._of, zip(*self.columns, strict=True))
+        return map(self._by_word, zip(*self.columns, strict=True))
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
 
 class Sentences(Columns):
-    """The sentences of a file: words, labels, other columns, and whether each goes on with the passage before it."""
+    """The sentences of a file: words, labels, other columns, and whether a sentence continues a passage."""
 
     @classmethod
-    def none(cls, labels: Sequence[str], columns: Sequence[str]) -> Self:
-        """No sentence yet, for labels in these columns ("" for the only one), and the other columns."""
+    def empty(cls, labels: Sequence[str], columns: Sequence[str]) -> Self:
+        """Return an empty table with columns of `labels` ("" for a single column) and other `columns`."""
         values = {name: Texts() for name in [*(f"label {name}" for name in labels), *(f"column {c}" for c in columns)]}
         values |= {f"misaligned {name}": Texts() for name in labels}
-        return cls({"words": Texts(), **values, "goes_on": Numbers("b"), "groups": StringColumn()})
+        return cls({"words": Texts(), **values, "continues": Numbers("b"), "groups": StringColumn()})
 
     def append(
-        self,
-        sentence: Sentence,
-        labels: Mapping[str, Sequence[str]],
-        *,
-        misaligned: Mapping[str, Sequence[Span]],
-        goes_on: bool = False,
-        group: str = "",
-    ) -> None:
-        """Append a sentence, which has these labels in each column, and these spans that break words."""
+        self, sentence: Sentence, labels: Mapping[str, Sequence[str]], *, misaligned: Mapping[str, Sequence[Span]],
+        continues: bool = False, group: str = "",
+    ) -> None:  # fmt: skip
+        """Append a sentence with its labels by column, and the spans that begin or end inside of a word by column."""
         self.texts.append(sentence.words)
         for name, values in labels.items():
             self.columns[f"label {name}"].append(values)
             self.columns[f"misaligned {name}"].append([f"{a} {b} {label}" for label, a, b in misaligned[name]])
         for name, column in self.values.items():
             column.append(sentence.column(name))
-        self.columns["goes_on"].extend([goes_on])
+        self.columns["continues"].extend([continues])
         self.columns["groups"].extend([group])
 
     @property
     def texts(self) -> Texts:
-        """Their words."""
-        return self.columns["words"]  # type: ignore[no-any-return]
+        """The words of each sentence."""
+        return self.columns["words"]
 
     @property
     def labels(self) -> WordLabels:
@@ -96,16 +86,16 @@ class Sentences(Columns):
 
     @property
     def misaligned(self) -> Sequence[Mapping[str, Sequence[Span]]]:
-        """For each sentence, by column, the spans that begin or end inside of a word; empty if there are none."""
+        """For each sentence, the spans of each column that begin or end inside of a word; empty without such spans."""
         columns = self._named("misaligned ")
-        if not any(len(column.words) for column in columns.values()):
+        if not self.num_misaligned:
             return []
         rows = zip(*columns.values(), strict=True)
         return [dict(zip(columns, (list(map(_span, spans)) for spans in row), strict=True)) for row in rows]
 
     @property
     def num_misaligned(self) -> int:
-        """How many spans begin or end inside of a word."""
+        """The number of spans that begin or end inside of a word."""
         return sum(len(column.words) for column in self._named("misaligned ").values())
 
     @property
@@ -118,16 +108,16 @@ class Sentences(Columns):
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """How many sentences each passage has."""
-        return np.diff(np.flatnonzero(self.columns["goes_on"].read(slice(None)) == 0), append=len(self))
+        """The number of sentences of each passage."""
+        return np.diff(np.flatnonzero(self.columns["continues"].read(slice(None)) == 0), append=len(self))
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """Return the sentences in these rows. A sentence goes on with a passage if the one before is there, too."""
-        part = super().select(rows)
-        goes_on = part.columns["goes_on"].array & (np.diff(rows, prepend=-1) == 1)
-        part.columns["goes_on"] = Numbers("b")
-        part.columns["goes_on"].add(goes_on)
-        return part
+        """Return the sentences `rows`. A sentence begins a passage unless the sentence before it is selected, too."""
+        selected = super().select(rows)
+        continues = selected.columns["continues"].array & (np.diff(rows, prepend=-1) == 1)
+        selected.columns["continues"] = Numbers("b")
+        selected.columns["continues"].add(continues)
+        return selected
 
     @property
     def forms(self) -> set[str]:
@@ -136,7 +126,7 @@ class Sentences(Columns):
 
     @property
     def label_counts(self) -> Counter[str]:
-        """How many words have each label, in the first column of labels."""
+        """The number of words with each label, in the first column of labels."""
         return Counter(self.labels.columns[0].words.counts())
 
     def __str__(self) -> str:
@@ -150,26 +140,29 @@ def _span(text: str) -> Span:
 
 @dataclass(frozen=True)
 class ReadSentences:
-    """From sentences to their columns, for any process. `schemes` are the columns of labels that may write spans."""
+    """A picklable function from passages to columns."""
 
     format: Format
     labels: Sequence[str]
-    """The columns of labels; "" for the only one, which is `column`, None the format's default."""
+    """The columns of labels; "" for a single column."""
     column: str | None
+    """The name of a single column of labels; None: the default of the format."""
     values: Sequence[str]
+    """The other columns that the model reads."""
     group: str
     schemes: Sequence[str] = ()
+    """The columns of labels that may encode spans, whose schemes are detected."""
 
     def __call__(self, passages: Iterable[list[Sentence]]) -> tuple[Sentences, dict[str, SchemeDetector]]:
-        """Raise DataError for a sentence without such a column."""
-        columns = Sentences.none(self.labels, self.values)
+        """Return the columns and the detectors of schemes. Raise DataError for a sentence without a column."""
+        columns = Sentences.empty(self.labels, self.values)
         detectors = {name: SchemeDetector() for name in self.schemes}
         for passage in passages:
-            for place, sentence in enumerate(passage):
+            for index, sentence in enumerate(passage):
                 labels = {name: self.format.labels(sentence, name or self.column) for name in self.labels}
                 group = self.format.group(sentence, self.group) if self.group else ""
-                cut = {name: self.format.misaligned(sentence, name or self.column) for name in self.labels}
-                columns.append(sentence, labels, misaligned=cut, goes_on=place > 0, group=group)
+                misaligned = {name: self.format.misaligned(sentence, name or self.column) for name in self.labels}
+                columns.append(sentence, labels, misaligned=misaligned, continues=index > 0, group=group)
                 for name, detector in detectors.items():
                     values = labels[name]
                     for tags in [layer.tags for layer in layers(values).values()] if self.format.nested else [values]:
@@ -178,9 +171,7 @@ class ReadSentences:
 
 
 def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iterator[list[Sentence]]:
-    """Return lists of sentences that are read together, in training and in use. Raises DataError for one that is too
-    long.
-    """
+    """Yield passages: lists of sentences for one input. Raise DataError for a sentence that is too long."""
 
     def checked(sentence: Sentence) -> Sentence:
         recipe.check_length(len(sentence.words), sentence.source.name, sentence.line)
@@ -190,78 +181,62 @@ def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iter
 
 
 def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | None = None) -> SentenceSource:
-    """Return the sentences of a file, read with the settings of the recipe; `like` is the format of the training data.
-
-    A file that looks like running text is read in the format of the training data. A file of a single sentence in
-    columns looks like that.
-    """
+    """Return the sentences of a file. The format of a file that seems to be running text is `like`."""
     data = recipe.data
     options: dict[str, Any] = {"encoding": data.encoding, "words": data.words or None, "splitter": data.splitter}
-    options["nested"] = data.nested > 0
-    source = SentenceSource(
-        location,
-        format=None if data.format == "auto" else data.format,
-        like=None if like is None else like.name,
-        **options,
-    )
+    options |= {"nested": data.nested > 0, "incomplete": data.incomplete}
+    options["labeled"] = data.label_columns or [data.label_column or None]
+    options["format"] = None if data.format == "auto" else data.format
+    source = SentenceSource(location, like=None if like is None else like.name, **options)
     if source.format.name == PlainText.name:
-        advice = "with data.format=columns (or conllu, json) it is read as that, and a wrong line is named"
-        raise DataError(f"it looks like running text, which has no labels; {advice}", location)
+        advice = "with data.format=columns (or conllu, json) the error names the first line in another format"
+        raise DataError(f"seems to be running text, which has no labels; {advice}", location)
     return source
-
-
-def label_rows(format: Format, sentence: Sentence, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """For each word the values of several columns. Raises DataError (file:line) if there is no such column."""
-    return list(zip(*(format.labels(sentence, name) for name in columns), strict=True))
 
 
 def trained_labels(
     counts: Mapping[str, int], detector: SchemeDetector, unit: str, place: str, path: str
 ) -> tuple[list[str], Scheme | None]:
-    """Return the names of these labels, and their scheme. Raises DataError, which says `place`, if there are no two."""
+    """Return the sorted names of labels, and their scheme. Raise DataError for fewer than two labels. `unit` and
+    `place`, the plural noun for labeled items and the column of the labels, are for the message.
+    """
     if len(counts) < 2:
-        only = next(iter(counts), "")
-        problem = f'all {counts[only]:,} {unit} have the label "{only}"' if counts else "no label"
+        name = next(iter(counts), "")
+        problem = f'all {counts[name]:,} {unit} have the label "{name}"' if counts else "no label"
         raise DataError(f"nothing to learn: {problem}{place}", path)
     return sorted(counts), detector.result(path)
 
 
-def labels_in(wanted: str, names: Sequence[str], scheme: Scheme | None) -> Labels:
-    """Return these labels, whose spans are learned in the scheme `wanted`."""
-    tag_scheme: Any = None if scheme is None else scheme if wanted == "file" else wanted
+def labels_in(learned_scheme: str, names: Sequence[str], scheme: Scheme | None) -> Labels:
+    """Return the labels `names` in `scheme`; their tags are in `learned_scheme` ("file": in `scheme`)."""
+    tag_scheme: Any = None if scheme is None else scheme if learned_scheme == "file" else learned_scheme
     return Labels(names, scheme=scheme, tag_scheme=tag_scheme)
 
 
 def with_tags(labels: Labels, tags: Iterable[str]) -> Labels:
-    """Return the labels and those that a file would have for other tags: plain labels, or spans of new classes."""
-    known = {position(name).label for name in labels.names}
-    new = {tag for tag in tags if labels.scheme is None or position(tag).label not in known}
-    named = new if labels.scheme is None else {name for tag in new for name in convert([tag], labels.scheme)}
-    together = sorted({*labels.names, *named})
-    return Labels(together, scheme=labels.scheme, tag_scheme=labels.tag_scheme)
+    """Return the labels, extended by labels for tags whose classes are new."""
+    classes = {position(name).label for name in labels.names}
+    new = {tag for tag in tags if labels.scheme is None or position(tag).label not in classes}
+    names = new if labels.scheme is None else {name for tag in new for name in convert([tag], labels.scheme)}
+    return Labels(sorted({*labels.names, *names}), scheme=labels.scheme, tag_scheme=labels.tag_scheme)
 
 
-def best_tags(rows: Sequence[Shares]) -> list[str]:
+def best_tags(rows: Sequence[Distribution]) -> list[str]:
     """Return the most probable tag of each word."""
     return [max(shares, key=shares.__getitem__) for shares in rows]
 
 
-def check_tags(answers: Told, labels: Labels) -> None:
-    """Raise DataError unless the answers are about these tags, in their scheme."""
-    wrong = sorted(answers.names - labels.tags.ids.keys())
-    detector = SchemeDetector(tolerated=1.0)
+def check_tags(answers: TeacherLabels, labels: Labels) -> None:
+    """Raise DataError unless the teacher has tags of the student, in the same scheme."""
+    unknown = sorted(answers.names - labels.tags.ids.keys())
+    detector = SchemeDetector(max_broken=1.0)
     for rows in answers.means.values():
         detector.feed(best_tags(rows))
-    scheme = detector.result(answers.path) if labels.tag_scheme and not wrong else None
-    if wrong or (scheme and labels.tag_scheme and SCHEMES[scheme].different != SCHEMES[labels.tag_scheme].different):
-        what = f"speaks of the tags {listed(wrong)}" if wrong else f"speaks of tags in the scheme {scheme}"
-        wanted = f"the student learns {labels.tag_scheme or listed(labels.names)}"
-        raise DataError(f"{what}; {wanted}{' (head.scheme)' if labels.tag_scheme else ''}", answers.path)
-
-
-def is_free(span: Span, others: Sequence[Span]) -> bool:
-    """Return whether a span has no word of others."""
-    return all(span.end <= other.start or other.end <= span.start for other in others)
+    scheme = detector.result(answers.path) if labels.tag_scheme and not unknown else None
+    if unknown or (scheme and labels.tag_scheme and SCHEMES[scheme].different != SCHEMES[labels.tag_scheme].different):
+        problem = f"has the tags {listed(unknown)}" if unknown else f"has tags in the scheme {scheme}"
+        expected = f"the student learns {labels.tag_scheme or listed(labels.names)}"
+        raise DataError(f"{problem}; {expected}{' (head.scheme)' if labels.tag_scheme else ''}", answers.path)
 
 
 class SentenceData(WordsData[Sentences]):
@@ -274,11 +249,12 @@ class SentenceData(WordsData[Sentences]):
         self.recipe, data = recipe, recipe.data
         if not data.train:
             raise DataError("no training data: --train PATH names a file of labeled sentences")
-        if data.context_words > recipe.most_read:
-            model = f"this model ({recipe.encoder.kind}) reads up to {recipe.most_read:,} words"
+        if data.context_words > recipe.max_words:
+            model = f"this model ({recipe.encoder.kind}) reads up to {recipe.max_words:,} words"
             raise RecipeError(f"data.context_words is {data.context_words:,}; {model}")
         if recipe.tuning.keep_labels and (data.label_columns or data.nested):
-            raise RecipeError("tuning.keep_labels is for a tagger of one column, of spans that do not overlap")
+            problem = "tuning.keep_labels is for a tagger of one column, of spans that do not overlap"
+            raise RecipeError(f"{problem}; without it, ensue train learns old and new labels from data that have both")
         source = sentence_source(recipe, data.train)
         self.format, self.form = source.format, source.format.name
         self.columns = data.label_columns
@@ -287,33 +263,32 @@ class SentenceData(WordsData[Sentences]):
         self.fingerprint = source.files.fingerprint()
         first = source.first() if isinstance(source.format, ColumnsFormat) else None
         self.width = 0 if first is None else len(first.columns)
-        """The number of columns, if they have numbers and no names."""
+        """The number of columns of a file whose columns have no names; 0 for other files."""
         for name in self.columns or [self.label_column]:
             if {name, str(self.width) if name == "last" else ""} & set(recipe.features.columns):
                 raise RecipeError(f'features.columns names the column of the labels ("{name}")')
         self.advice = f' (column "{self.label_column}"); data.labels names another column'
-        rehearsed = [self.kept.origin.fingerprint] if self.kept is not None and recipe.tuning.rehearse else []
-        key = [self.fingerprint, recipe.most_read, recipe.features.columns, rehearsed]
-        self.split = Split.kept(Sentences, data, key, lambda: self._split(source))
-        self.answers = Told(data.teacher, lambda answer: answer.texts, of_words=True) if data.teacher else None
+        rehearsed = [self.extended.origin.fingerprint] if self.extended is not None and recipe.tuning.rehearse else []
+        key = [self.fingerprint, recipe.max_words, recipe.features.columns, rehearsed]
+        self.split = Split.cached(Sentences, data, key, lambda: self._split(source))
+        self.answers = TeacherLabels(data.teacher, lambda answer: answer.texts, of_words=True) if data.teacher else None
 
     def _split(self, source: SentenceSource) -> Split[Sentences]:
-        """Return all sentences, read from files, and the labels that are learned."""
-        learned_as_labels = [name for name in self.columns or [""] if KIND_OF.get(name, "label") == "label"]
+        label_columns = [name for name in self.columns or [""] if KIND_OF.get(name, "label") == "label"]
         data = self.recipe.data
-        sentences, detectors = self._read(source, group=data.group, schemes=learned_as_labels)
+        sentences, detectors = self._read(source, group=data.group, schemes=label_columns)
         split = Split.of(sentences, data, self.read, examples="sentences", drawn=False)
         if self.recipe.tuning.rehearse:
             split.notes.insert(0, self._rehearse(split, detectors))
         split.facts["learned"] = {name: self._learned(name, split.train, detectors) for name in self.columns or [""]}
         if data.nested:
-            split.notes += self._without_deeper(split)
-        if any(part.num_misaligned for part in (sentences, split.valid, split.test) if part is not None):
-            split.notes += filter(None, map(self._borders, dict.fromkeys((data.train, data.valid, data.test))))
+            split.notes += self._remove_deep_layers(split)
+        if any(data_set.num_misaligned for data_set in (sentences, split.valid, split.test) if data_set is not None):
+            split.notes += filter(None, map(self._note_on_borders, dict.fromkeys((data.train, data.valid, data.test))))
         return split
 
-    def _borders(self, location: str) -> str:
-        """Return a remark on the spans of some data that begin or end inside of words; "" if they are few."""
+    def _note_on_borders(self, location: str) -> str:
+        """Return a remark on spans of a file that begin or end inside of words; "" if there are few."""
         if not location:
             return ""
         source = sentence_source(self.recipe, location, like=self.format)
@@ -323,63 +298,61 @@ class SentenceData(WordsData[Sentences]):
         note = borders.note()
         return f"{note}; such spans are learned as the words that they touch, and count as misses" if note else ""
 
-    def _without_deeper(self, split: Split[Sentences]) -> list[str]:
-        """Take the layers that are too deep out of what is learned, and count their spans."""
-        most, parts = self.recipe.data.nested, split.facts["learned"][""]
-        deeper = {key for _, key, *_ in parts if len(key) - len(key.rstrip(DEEPER)) >= most}
-        learned = [part for part in parts if part[1] not in deeper]
-        split.facts["learned"][""] = learned
-        of_sentences = map(layers, split.train.labels) if deeper else ()
-        num_spans = sum(len(of[key].spans()) for of in of_sentences for key in deeper & of.keys())
-        what = f"of the training data are not learned: data.nested={most} layers of a class"
-        return [f"{num_spans:,} spans {what}"] if num_spans else []
+    def _remove_deep_layers(self, split: Split[Sentences]) -> list[str]:
+        """Remove layers beyond `data.nested` from the labels to learn. Return a remark with the number of spans."""
+        limit, learned = self.recipe.data.nested, split.facts["learned"][""]
+        removed = {key for _, key, *_ in learned if len(key) - len(key.rstrip(LAYER_SIGN)) >= limit}
+        split.facts["learned"][""] = [row for row in learned if row[1] not in removed]
+        layers_of_sentences = map(layers, split.train.labels) if removed else ()
+        num_spans = sum(len(by_key[key].spans()) for by_key in layers_of_sentences for key in removed & by_key.keys())
+        note = f"{num_spans:,} spans of the training data are not learned: data.nested={limit} layers of a class"
+        return [note] if num_spans else []
 
     def read(self, location: str) -> Sentences:
-        """Validation or test data, in the format of the training data."""
+        """Return the sentences of validation or test data, in the format of the training data."""
         return self._read(sentence_source(self.recipe, location, like=self.format))[0]
 
     def _read(
         self, source: SentenceSource, *, group: str = "", schemes: Sequence[str] = ()
     ) -> tuple[Sentences, dict[str, SchemeDetector]]:
-        """Return all sentences with words; a sentence without words has nothing to learn or score."""
         labels, values = self.columns or [""], self.recipe.features.columns
         column = self.recipe.data.label_column or None
         reader = ReadSentences(source.format, labels, column, values, group, schemes)
-        sentences, detectors = Sentences.none(labels, values), {name: SchemeDetector() for name in schemes}
+        sentences, detectors = Sentences.empty(labels, values), {name: SchemeDetector() for name in schemes}
         passages = read_passages((sentence for sentence in source if sentence.words), self.recipe)
-        for part, detected in in_order(reader, batched(passages, SENTENCES)):
-            sentences.add(part)
+        for chunk, detected in in_order(reader, batched(passages, CHUNK_SENTENCES)):
+            sentences.add(chunk)
             for name, detector in detectors.items():
                 detector.add(detected[name])
         if not len(sentences):
-            raise DataError("no sentence in it", source.location)
+            raise DataError("no sentences", source.location)
         return sentences, detectors
 
     def _rehearse(self, split: Split[Sentences], detectors: Mapping[str, SchemeDetector]) -> str:
-        """Add the origin's spans to training and validation data; return their counts. RecipeError without spans."""
-        assert self.kept is not None
-        origin = self.kept.origin
+        """Add spans that the origin predicts to training and validation data. Return a remark with their counts."""
+        assert self.extended is not None
+        origin = self.extended.origin
         scheme = None if self.columns else detectors[""].result(self.recipe.data.train)
         if scheme is None or not origin.run.parts.labels.has_spans:
-            raise RecipeError("tuning.rehearse is for labels that write spans")
+            raise RecipeError("tuning.rehearse requires labels that encode spans")
         classes = {position(label).label for label in split.train.label_counts}
         tagger = origin.run.entry.pipeline_class.of(origin.run, torch.device("cpu"))
         counts: Counter[str] = Counter()
-        for part in filter(None, (split.train, split.valid)):
-            together = Texts()
-            for labels, answer in zip(part.labels, tagger.predict(list(part.texts)), strict=True):
+        for data in filter(None, (split.train, split.valid)):
+            extended = Texts()
+            for labels, answer in zip(data.labels, tagger.predict(list(data.texts)), strict=True):
                 labeled = spans(labels)
-                added = [span for span in spans(answer.labels) if span.label not in classes and is_free(span, labeled)]
-                together.append(encode([*labeled, *added], len(labels), scheme) if added else labels)
+                covered = {word for span in labeled for word in range(span.start, span.end)}
+                new = (span for span in spans(answer.labels) if span.label not in classes)
+                added = [span for span in new if covered.isdisjoint(range(span.start, span.end))]
+                extended.append(encode([*labeled, *added], len(labels), scheme) if added else labels)
                 counts.update(span.label for span in added)
-            part.columns["label "] = together
+            data.columns["label "] = extended
         added_spans = ", ".join(f"{count:,} of {label}" for label, count in sorted(counts.items())) or "none"
         return f"spans of {origin.path}, put into the training and validation data: {added_spans}"
 
     def _learned(self, name: str, train: Sentences, detectors: Mapping[str, SchemeDetector]) -> list[list[Any]]:
-        """Return a column's learned parts: kind, key, names of labels, scheme. Raises DataError for less than two
-        labels.
-        """
+        """Return the arguments (kind, key, names, scheme) of the labels to learn from a column, as JSON values."""
         path = self.recipe.data.train
         if self.recipe.data.nested:
             classes = learned_values("class", zip(train.texts, train.labels, strict=True))
@@ -390,25 +363,23 @@ class SentenceData(WordsData[Sentences]):
         if not self.columns:
             return [["label", "", *trained_labels(train.label_counts, detectors[""], self.unit, self.advice, path)]]
         learned: list[list[Any]] = []
-        values = train.columns[f"label {name}"]
-        for (kind, key), counts in learned_values(
-            KIND_OF.get(name, "label"), zip(train.texts, values, strict=True)
-        ).items():
+        pairs = zip(train.texts, train.columns[f"label {name}"], strict=True)
+        for (kind, key), counts in learned_values(KIND_OF.get(name, "label"), pairs).items():
+            names_and_scheme: tuple[list[str], Scheme | None] = sorted(counts), None
             if kind == "label":
                 place = f' (column "{name}")'
-                learned.append([kind, key, *trained_labels(counts, detectors[name], self.unit, place, path)])
-            else:
-                learned.append([kind, key, sorted(counts), None])
+                names_and_scheme = trained_labels(counts, detectors[name], self.unit, place, path)
+            learned.append([kind, key, *names_and_scheme])
         if not learned:
             raise DataError(f'nothing to learn: no attribute in the column "{name}"', path)
         return learned
 
     def labels(self) -> TaggerLabels:
         """Return the labels of the training data."""
-        wanted = self.recipe.head.scheme
+        tag_scheme = self.recipe.head.scheme
         columns = {
-            name: [Learned(kind, key, labels_in(wanted, names, scheme)) for kind, key, names, scheme in parts]
-            for name, parts in self.split.facts["learned"].items()
+            name: [Learned(kind, key, labels_in(tag_scheme, names, scheme)) for kind, key, names, scheme in rows]
+            for name, rows in self.split.facts["learned"].items()
         }
         if self.columns:
             return LabelColumns(columns)
@@ -417,22 +388,17 @@ class SentenceData(WordsData[Sentences]):
         learned = columns[""][0].labels
         if self.answers is not None:
             learned = with_tags(learned, self.answers.names)
-        return learned if self.kept is None else self.kept.labels(learned)
+        return learned if self.extended is None else self.extended.labels(learned)
 
     def soft_targets(self, labels: Labels) -> NDArray[np.float32] | None:
-        """Return the probability of each tag of the training words (N, K), one sentence after another; None without a
-        teacher. A sentence that the teacher does not label has the labels of its file.
-
-        Raises:
-            DataError: The teacher labels none of these sentences, or has other tags.
-        """
+        """Return the probability of each tag of the training words (N, K); None without a teacher."""
         if self.answers is None:
             return None
         check_tags(self.answers, labels)
         train = self.split.train
-        ids = np.array([tag for of in train.labels for tag in labels.encode(of)], np.int64)
+        ids = np.array([tag for names in train.labels for tag in labels.encode(names)], np.int64)
         targets = (ids[:, None] == np.arange(len(labels))).astype(np.float32)
-        return self.answers.put(train.texts, targets, train.texts.starts[:-1], labels.tags.ids)
+        return self.answers.soft_targets(train.texts, targets, train.texts.starts[:-1], labels.tags.ids)
 
     def parts(self, labels: TaggerLabels) -> TaggerParts:
         """Return the parts of a new model."""
@@ -442,26 +408,26 @@ class SentenceData(WordsData[Sentences]):
         return TaggerParts(lexicon, vectors, labels, contextual=self.contextual.shapes, tuned=self.tuned)
 
     def encoded(self, sentences: Sentences, parts: TaggerParts) -> LabeledTexts:
-        """Return the sentences as the model reads them."""
+        """Return the encoded sentences, the input of the model."""
         values = {name: column.words for name, column in sentences.values.items()}
         encoded = EncodedTexts(parts.lexicon, sentences.texts, values)
         passages = Passages(encoded.words, sentences.sizes)
         subwords = None
         if self.tuned is not None:
-            subwords = SubwordTexts(self.tuned.reader(whole=False), [sentences.texts]).joined(passages.firsts)
+            subwords = SubwordTexts(self.tuned.reader(has_text_vector=False), [sentences.texts]).joined(passages.firsts)
         texts = encoded.joined(passages.firsts).with_contextual(self.contextual)
         return LabeledTexts(texts, passages, sentences.labels, sentences.texts, subwords, sentences.misaligned)
 
     def amount(self, parts: TaggerParts) -> str:
         train, valid, labels = self.split.train, self.split.valid, parts.labels
         held_out = f"{len(valid.texts.words):,} for validation" if valid else "none for validation"
-        what = f'{len(labels.names)} labels in column "{self.label_column}"'
+        tags = f'{len(labels.names)} labels in column "{self.label_column}"'
         if isinstance(labels, NestedLabels):
-            what = f'{len(labels.learned)} heads for {len(labels):,} tags in column "{self.label_column}"'
+            tags = f'{len(labels.learned)} heads for {len(labels):,} tags in column "{self.label_column}"'
         if isinstance(labels, LabelColumns):
-            what = f"columns {', '.join(labels.names)} with {len(labels.learned)} heads for {len(labels):,} tags"
+            tags = f"columns {', '.join(labels.names)} with {len(labels.learned)} heads for {len(labels):,} tags"
         scheme = f" ({labels.scheme})" if labels.scheme else ""
-        return f"{len(train.texts.words):,} words in {len(train):,} sentences, {held_out}; {what}{scheme}"
+        return f"{len(train.texts.words):,} words in {len(train):,} sentences, {held_out}; {tags}{scheme}"
 
     def config(self, parts: TaggerParts) -> dict[str, Any]:
         return {

@@ -1,6 +1,4 @@
-"""The description of a tagger for exporters: the best tags of sentences, and the scores behind them."""
-
-from __future__ import annotations
+"""The description of a tagger for exporters: a function that returns the best tags of sentences, and emissions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.models.subword_encoder import beside
+from ensue.models.subword_encoder import append_features
 from ensue.models.tag_heads import TagHead
 from ensue.tasks.contract.description import ModelDescription, TagOutput, TensorForm, TensorFunction, mask_of
+from ensue.tasks.words.export_inputs import WithOrigins, WordExportInputs
 from ensue.tasks.words.pipeline import WordPipeline
-from ensue.tasks.words.portable import PortableWords, WithOrigins
 from ensue.text.label_columns import TaggerLabels
 from ensue.text.labels import Labels
 
@@ -21,49 +19,50 @@ SENTENCES = {
     "places_of_sentences": TensorForm(("sentences", "longest"), torch.int64),
     "lengths_of_sentences": TensorForm(("sentences",), torch.int64),
 }
-"""Where sentences are in rows of several: the numbers of their words, counted row by row over the padded batch."""
+"""The inputs for rows of several sentences: the indices of the words of each sentence among all positions of the padded
+batch, and the number of words of each sentence.
+"""
 
 
 def describe(
-    pipeline: WordPipeline, labels: TaggerLabels, together: int, data_set: Callable[[Any, Any], Any]
+    pipeline: WordPipeline, labels: TaggerLabels, context_words: int, data_set: Callable[[Any, Any], Any]
 ) -> ModelDescription:
-    """Return the description of a tagger: one function, with the best path inside.
-
-    Args:
-        pipeline: The tagger.
-        labels: The labels of its tags.
-        together: The most words of a row of several sentences, whose places are an input; 0: a row has one sentence.
-        data_set: (recipe, run) to labeled sentences.
+    """Return the description of a tagger. If `context_words` (`data.context_words` of the recipe) is 0, the function
+    does not have the inputs `SENTENCES`.
     """
-    words = PortableWords(pipeline, keys=pipeline.model.repeats)
+    words = WordExportInputs(pipeline, keys=pipeline.model.repeats)
 
-    def tagged(both: WithOrigins, **given: Any) -> dict[str, Tensor]:
-        model: Any = both.model
-        x, mask = words.features(both, given), words.mask(given)
-        h = model.layers(x, mask=mask)[0] if words.tuned is None else beside(words.slots(both, given), x, first=0)
-        h = model.with_repeats(h, words.keys(given), mask)
-        if together:
-            places = given["places_of_sentences"]
-            h, mask = h.flatten(0, 1)[places], mask_of(places, given["lengths_of_sentences"])
+    def tagged(module: WithOrigins, **inputs: Any) -> dict[str, Tensor]:
+        model: Any = module.model
+        x, mask = words.features(module, inputs), words.mask(inputs)
+        h = (
+            model.layers(x, mask=mask)[0]
+            if words.tuned is None
+            else append_features(words.slots(module, inputs), x, first=0)
+        )
+        h = model.with_repeats(h, words.keys(inputs), mask)
+        if context_words:
+            places = inputs["places_of_sentences"]
+            h, mask = h.flatten(0, 1)[places], mask_of(places, inputs["lengths_of_sentences"])
         emissions = model.head.emissions(h)
         tags = model.head.best(emissions, mask)
         real = mask if isinstance(labels, Labels) else mask.unsqueeze(-1)
         return {"tags": tags.masked_fill(~real, 0), "emissions": emissions.masked_fill(~mask.unsqueeze(-1), 0.0)}
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:
-        given = words.sample(batch, length)
-        return given | _halves(given["lengths"]) if together else given
+        inputs = words.sample(batch, length)
+        return inputs | _sample_sentences(inputs["lengths"]) if context_words else inputs
 
-    settings = {**words.settings(), **tag_settings(pipeline.model.head, labels), "together": together}
-    function = TensorFunction("model", tagged, {**words.inputs, **(SENTENCES if together else {})}, sample)
+    settings = {**words.settings(), **tag_settings(pipeline.model.head, labels), "together": context_words}
+    function = TensorFunction("model", tagged, {**words.inputs, **(SENTENCES if context_words else {})}, sample)
     return ModelDescription(
         words.described(), TagOutput(labels), pipeline.model, (function,), words.model, ("tagger", *words.programs),
         settings, words.tokenizers, data_set,
     )  # fmt: skip
 
 
-def _halves(lengths: Tensor) -> dict[str, Tensor]:
-    """Two sentences in each row of so many words; a row of one word has one."""
+def _sample_sentences(lengths: Tensor) -> dict[str, Tensor]:
+    """Return inputs in which each row has two sentences, or one sentence if it has one word."""
     width, rows = int(lengths.max()), torch.arange(len(lengths))
     first = (lengths + 1) // 2
     begins = torch.cat((rows * width, rows * width + first))
@@ -75,15 +74,11 @@ def _halves(lengths: Tensor) -> dict[str, Tensor]:
 
 
 def tag_settings(head: TagHead, labels: TaggerLabels) -> dict[str, Any]:
-    """The settings with which a program writes tags as labels, and knows how probable they are.
-
-    Of a head that chooses paths these are the scores of pairs of tags and of both ends, too, null for -inf. Of several
-    heads, `heads` has the tags and scores of each.
-    """
+    """Return the settings with which a program writes tags as labels and computes probabilities."""
     if not isinstance(labels, Labels):
-        both = zip(head.parts, labels.learned, strict=True)
-        heads = [tag_settings(part, learned.labels) for part, learned in both]
-        tags = [tag for part in heads for tag in part["tags"]]
+        pairs = zip(head.parts, labels.learned, strict=True)
+        heads = [tag_settings(column_head, learned.labels) for column_head, learned in pairs]
+        tags = [tag for settings in heads for tag in settings["tags"]]
         return {"tags": tags, "labels": labels.to_json(), "tables": [], "heads": heads}
-    tables = [np.where(np.isinf(part), np.array(None), part).tolist() for part in head.tables() or ()]
+    tables = [np.where(np.isinf(table), np.array(None), table).tolist() for table in head.tables() or ()]
     return {"tags": list(labels.tags.symbols), "labels": labels.to_json(), "tables": tables}

@@ -1,6 +1,4 @@
-"""The job of training a tagger: labels and their scheme, tags, scores."""
-
-from __future__ import annotations
+"""The training of a tagger."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -13,18 +11,18 @@ from ensue.metrics.labeling import LABELS_ON_CARD, SPANS_ON_CARD, LabelingScores
 from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.labels_job import LabelsJob
+from ensue.tasks.contract.data_set import LabelsJob
 from ensue.tasks.labeling.data import SentenceData
 from ensue.tasks.labeling.task import Labeling, evaluate_tagger
 from ensue.text.label_columns import LabelColumns, NestedLabels
 from ensue.text.schemes import tags_of
 
 
-class LabelingJob(LabelsJob[Tagger, Any]):
-    """Trains a tagger."""
+class LabelingJob(LabelsJob[Tagger]):
+    """The job of a tagger."""
 
     data_class: ClassVar[Callable[..., Any]] = SentenceData
-    """The data set, called with the recipe and the run that is resumed; a job of other inputs has another one."""
+    """The class of the data set, which is called with the recipe and the run that is resumed."""
     data_set: Any
 
     counted_by: ClassVar[str] = "tokens"
@@ -35,31 +33,31 @@ class LabelingJob(LabelsJob[Tagger, Any]):
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None:
         data = self.data_class(recipe, run)
         super().__init__(recipe, data)
-        self.parts = data.parts(data.labels()) if run is None else data.parts_of(run)
+        self.parts = data.parts(data.labels()) if run is None else data.resumed_parts(run)
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
         train = data.encoded(self.split.train, self.parts)
         soft = data.soft_targets(self.parts.labels)
         self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft)
 
     def prepare(self, model: Tagger) -> None:
-        def paths(number: int) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
+        def chunks(column: int) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
             for tags, starts in self.task.tags.parts():
-                yield tags.reshape(len(tags), -1)[:, number], starts
+                yield tags.reshape(len(tags), -1)[:, column], starts
 
-        for number, head in enumerate(model.head.parts):
-            counts = [np.bincount(path, minlength=head.num_tags) for path, _ in paths(number)]
+        for column, head in enumerate(model.head.parts):
+            counts = [np.bincount(tags, minlength=head.num_tags) for tags, _ in chunks(column)]
             head.start_from_counts(np.sum(counts, axis=0))
             if isinstance(head, ViterbiTagHead):
-                head.count_bigrams(np.insert(path, starts[1:-1], head.num_tags) for path, starts in paths(number))
+                head.count_bigrams(np.insert(tags, starts[1:-1], head.num_tags) for tags, starts in chunks(column))
 
     def finish(self, run: RunDirectory, model: Tagger) -> None:
-        """Score the validation data with the best weights, for the picture of confusions."""
+        """Compute the scores of the best weights on the validation data, for the confusion matrix."""
         self.final = self.task.validate(model)
 
-    def label_counts(self, part: Any) -> Counter[str]:
+    def label_counts(self, data: Any) -> Counter[str]:
         if isinstance(self.parts.labels, LabelColumns):
             return Counter()
-        counts = super().label_counts(part)
+        counts = super().label_counts(data)
         if isinstance(self.parts.labels, NestedLabels):
             counts = Counter(tag for label in counts.elements() for tag in tags_of(label).values())
         return counts
@@ -69,13 +67,12 @@ class LabelingJob(LabelsJob[Tagger, Any]):
         return f"of {', '.join(labels.names)}" if isinstance(labels, LabelColumns) else super().about()
 
     @property
-    def confused(self) -> tuple[list[str], list[list[int]]] | None:
+    def confusion(self) -> tuple[list[str], list[list[int]]] | None:
         return None if self.final is None or not self.final.pairs else self.final.matrix()
 
     def test(self, model: Tagger) -> LabelingScores | None:
-        if self.split.test is None:
-            return None
-        return evaluate_tagger(model, self.data_set.encoded(self.split.test, self.parts), self.parts.labels)
+        test, parts = self.split.test, self.parts
+        return None if test is None else evaluate_tagger(model, self.data_set.encoded(test, parts), parts.labels)
 
     @property
     def score_columns(self) -> Mapping[str, tuple[str, str]]:

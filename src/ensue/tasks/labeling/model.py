@@ -1,13 +1,11 @@
 """The parts of a tagger: its lexicon and its labels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
+from ensue.errors import quote
 from ensue.models.build_text import build_tagger
 from ensue.models.tagger import Tagger
-from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Number
 from ensue.tasks.labeling.recipe import LabelingRecipe
@@ -17,7 +15,7 @@ from ensue.text.labels import Labels
 
 
 class LabelingConfig(WordsConfig):
-    """`config.json`."""
+    """The keys of `config.json` for a tagger."""
 
     format: str
     words: str
@@ -27,7 +25,7 @@ class LabelingConfig(WordsConfig):
 
 @dataclass(frozen=True)
 class TaggerParts(WordParts):
-    """The lexicon, the labels and the format of a tagger."""
+    """The lexicon and the labels of a tagger."""
 
     config: ClassVar[type[Config]] = LabelingConfig
     labels: TaggerLabels
@@ -39,22 +37,17 @@ class TaggerParts(WordParts):
         assert isinstance(recipe, LabelingRecipe)
         if set(columns) != set(recipe.features.columns):
             names = ", ".join(columns) or "none"
-            raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has the columns {shown(names)}")
-        labels: TaggerLabels
-        if recipe.data.label_columns:
-            labels = run.read_json("labels.json", LabelColumns.from_json)
-            if set(labels.names) != set(recipe.data.label_columns):
-                names = ", ".join(labels.names)
-                raise DamagedError(f"{run.path / 'labels.json'}: not the model's: it has the columns {shown(names)}")
-        elif recipe.data.nested:
-            labels = run.read_json("labels.json", NestedLabels.from_json)
-        else:
-            labels = run.read_json("labels.json", Labels.from_json)
+            raise DamagedError(f"{run.path / 'tokenizer.json'}: does not match the model: columns {quote(names)}")
+        several = recipe.data.label_columns
+        kind: Any = LabelColumns if several else NestedLabels if recipe.data.nested else Labels
+        labels = run.read_json("labels.json", kind.from_json)
+        if several and set(labels.names) != set(several):
+            names = ", ".join(labels.names)
+            raise DamagedError(f"{run.path / 'labels.json'}: does not match the model: columns {quote(names)}")
         return cls(**shared, labels=labels)
 
     def build(self, recipe: LabelingRecipe) -> Tagger:
         return build_tagger(
             recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=self.lexicon,
-            labels=self.labels, pretrained=self.pretrained, contextual=self.contextual,
-            tuned=self.tuned_encoder(),
+            labels=self.labels, pretrained=self.pretrained, contextual=self.contextual, tuned=self.tuned_encoder(),
         )  # fmt: skip

@@ -1,56 +1,186 @@
-"""A sentence in a tagger as a page: the sentence, the scores, the paths, the words with their parts and letters."""
-
-from __future__ import annotations
+"""The inspection page of a tagged sentence: labels, scores, paths, and each word with its features and letters."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
+from torch import Tensor
 
 from ensue.data.sentences.sentence import Surface
 from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
-from ensue.inspection.encoder_page import Seen, encoder_sections
-from ensue.inspection.features import ReadWords
-from ensue.inspection.markup import ansi, clipped, visible
-from ensue.inspection.page import TITLE, Inspection, Section, cut
+from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
+from ensue.inspection.encoder_page import EncoderView, encoder_sections
+from ensue.inspection.features import CharacterView, InputField, Part, ReadWords, characters_of
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, ansi, clipped, cut, visible
 from ensue.inspection.texts import Mark, ShownText, labeled_text
 from ensue.models.tagger import Tagger
+from ensue.nn import ChainScores, k_best, log_partition
 from ensue.tasks.labeling.tagged_sentence import TaggedSentence
-from ensue.tasks.labeling.view import TaggerView, TagPath, TagsView, view_tagger
 from ensue.text.labels import Labels
 from ensue.text.schemes import OUTSIDE, layers, spans, tags_of
 
-MOST_WORDS = 60
-"""The most words that are drawn."""
-MOST_TAGS = 25
-"""The most tags that are drawn, unless the path has more."""
-MOST_CHANGES = 12
-"""The most words that are named for a path, at which it differs from the best one."""
+NUM_PATHS = 5
+MAX_VARIANT_WORDS = 40_000
+"""The maximum number of words of all variants of a sentence, which are read to compute the effects of features."""
+MAX_BATCH_WORDS = 8_192
+"""The maximum number of words in a batch of variants."""
+
+
+class TagPath(NamedTuple):
+    """A path of tags through a sentence."""
+
+    tags: NDArray[np.int64]
+    """The tag of each word (T,)."""
+    score: float
+    """The sum of emission and transition scores."""
+    emission: float
+    """The sum of emission scores."""
+    probability: float
+
+
+class Effect(NamedTuple):
+    """The effect of removing one feature of a word on the tag of the word."""
+
+    emission: float
+    """The decrease of the emission score of the tag."""
+    probability: float
+    """The probability of the tag without the feature."""
+    tag: int
+    """The tag of the word on the best path without the feature."""
+
+
+@dataclass(frozen=True)
+class TagsView:
+    """The tags of T positions in a model with K tags."""
+
+    tags: tuple[str, ...]
+    """The names of the K tags."""
+    emissions: NDArray[np.float32]
+    """The scores of tags (T, K)."""
+    path: NDArray[np.int64]
+    """The best path (T,)."""
+    marginals: NDArray[np.float32]
+    """The probabilities of tags (T, K)."""
+    tables: ChainScores | None
+    """The scores of pairs of tags; None for a head without such scores."""
+    paths: list[TagPath]
+    traces: list[Trace]
+    attention: list[Attention] | None
+    """The attention of the layers; None for a text that is too long."""
+
+
+@dataclass(frozen=True)
+class TaggerView(TagsView):
+    """A sentence in a tagger. The last three fields have values for the first words."""
+
+    words: tuple[str, ...]
+    parts: list[list[Part]]
+    """The features of each word."""
+    effects: list[list[Effect]]
+    """The effects of the features of each word."""
+    letters: list[list[Effect]]
+    """The effects of replacing a letter of each word by an unknown letter; empty if the model does not read letters."""
+    characters: list[CharacterView]
+
+
+@torch.inference_mode()
+def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_words: int) -> TaggerView:
+    """Return the view of a sentence, with effects for at most the first `num_words` words (`MAX_VARIANT_WORDS`)."""
+    x, keys, subwords = read.reading()
+    emissions = model.emissions(x, keys, None, subwords)
+    view = view_tags(model, x, emissions, tags)
+    parts = read.parts()
+    effects, letters = _effects(model, read, parts, emissions[0], view.path, num_words)
+    characters = characters_of(read.features, read, len(effects))
+    words = read.words
+    return TaggerView(**vars(view), words=words, parts=parts, effects=effects, letters=letters, characters=characters)
+
+
+@torch.inference_mode()
+def view_tags(model: Tagger, x: Tensor, emissions: Tensor, tags: tuple[str, ...]) -> TagsView:
+    """Return the view of features (1, T, d) and emissions (1, T, K)."""
+    tables = model.head.tables()
+    return TagsView(
+        tags=tags, emissions=emissions[0].cpu().numpy(), path=model.head.best(emissions, None)[0].cpu().numpy(),
+        marginals=model.head.marginals(emissions, None)[0].cpu().numpy(), tables=tables,
+        paths=[] if tables is None else _best_paths(model.head.scores(emissions), tables),
+        traces=traces_of(model.layers, x), attention=attention_of(model.layers, x),
+    )  # fmt: skip
+
+
+def _best_paths(scores: Tensor, tables: ChainScores) -> list[TagPath]:
+    chain = [torch.from_numpy(table).to(scores.device) for table in tables]
+    best, totals = k_best(scores, *chain, k=NUM_PATHS)
+    log_total = float(log_partition(scores, *chain)[0])
+    paths = []
+    for tags, total in zip(best[0], totals[0].tolist(), strict=True):
+        if total > -np.inf:
+            emission = float(scores[0].gather(1, tags.unsqueeze(1)).sum())
+            paths.append(TagPath(tags.cpu().numpy(), total, emission, float(np.exp(min(total - log_total, 0.0)))))
+    return paths
+
+
+def _effects(
+    model: Tagger, read: ReadWords, parts: list[list[Part]], emissions: Tensor, path: NDArray[np.int64], num_words: int
+) -> tuple[list[list[Effect]], list[list[Effect]]]:
+    """Return the effects of the features and of the letters of each word."""
+    feature_effects: list[list[Effect]] = []
+    letter_effects: list[list[Effect]] = []
+    budget = MAX_VARIANT_WORDS
+    for position in range(min(num_words, len(read))):
+        places = [part.place for part in parts[position]]
+        num_letters = int(read.forms.lengths[read.numbers[position]])
+        places += [InputField("characters", letter) for letter in range(num_letters)]
+        budget -= len(places) * len(read)
+        if budget < 0 and feature_effects:
+            break
+        effects, rows, tag = list[Effect](), max(1, MAX_BATCH_WORDS // len(read)), int(path[position])
+        for start in range(0, len(places), rows):
+            variants = read.blanked(position, places[start : start + rows])
+            variant_emissions = model.emissions(variants.x, variants.keys, None, variants.subwords)
+            decreases = (emissions[position, tag] - variant_emissions[:, position, tag]).tolist()
+            probabilities = model.head.marginals(variant_emissions, None)[:, position, tag].tolist()
+            tags = model.head.best(variant_emissions, None)[:, position].tolist()
+            effects += map(Effect, decreases, probabilities, tags)
+        feature_effects.append(effects[: len(parts[position])])
+        letter_effects.append(effects[len(parts[position]) :])
+    return feature_effects, letter_effects
+
+
+MAX_WORDS = 60
+"""The maximum number of words in the drawings."""
+MAX_TAGS = 25
+"""The maximum number of tags in the drawings, unless the best path has more."""
+MAX_CHANGES = 12
+"""The maximum number of listed words at which a path differs from the best path."""
 PREFIXES = "BIMELSUW"
-MOST_DRAWN = 24
-"""The most distinct words whose letters are drawn."""
-NEXT_BEST = 3
-"""The number of tags that are named for a word."""
+"""The order of the prefixes of tags in the drawings."""
+MAX_DRAWN_WORDS = 24
+"""The maximum number of distinct words with a drawing of their letters."""
+NUM_BEST_TAGS = 3
+"""The number of listed tags of a word."""
 
 
 def inspect_sentence(
     model: Tagger, read: ReadWords, labels: Labels, surface: Surface, facts: Mapping[str, str]
 ) -> Inspection:
-    """The page of a tagger with a sentence as it was read; `facts` are those of the model."""
-    view = view_tagger(model, read, labels.tags.symbols, num_words=MOST_WORDS)
+    """Return the page about a sentence in a tagger; `facts` are entries about the model."""
+    view = view_tagger(model, read, labels.tags.symbols, num_words=MAX_WORDS)
     shown = _labeled(labels, view, surface)
     colors = {mark.label: color_of(mark.label) for mark in shown.marks}
     sections = tagger_sections(view, shown, colors=colors, has_spans=labels.has_spans)
-    return Inspection(clipped(shown.text, TITLE), view, facts, sections)
+    return Inspection(clipped(shown.text, MAX_TITLE_CHARACTERS), view, facts, sections)
 
 
 def _labeled(labels: Labels, view: TaggerView, surface: Surface) -> ShownText:
-    """The sentence with its labels in the scheme of the training data; for spans only the spans."""
     names = labels.decode(view.path.tolist())
     marks = [Mark(place, place + 1, label) for place, label in enumerate(names)]
     if labels.has_spans:
@@ -59,8 +189,8 @@ def _labeled(labels: Labels, view: TaggerView, surface: Surface) -> ShownText:
 
 
 def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, str], has_spans: bool) -> list[Section]:
-    """All sections. `text` has labels in the training data's scheme; with `has_spans` the tags write spans."""
-    columns = WordColumns(view.words[:MOST_WORDS])
+    """Return all sections. `text` has the predicted labels; `has_spans` is whether tags encode spans."""
+    columns = WordColumns(view.words[:MAX_WORDS])
     sections = [
         Section("The sentence and its labels", "inspection/plain.html", {"shown": labeled_text(text, colors)}),
         *path_sections(view, columns, view.words, has_spans=has_spans),
@@ -68,13 +198,15 @@ def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, s
     ]
     if view.characters:
         sections.append(letters_section(view))
-    return [*sections, *encoder_sections([Seen(columns, view.traces, view.attention)])]
+    return [*sections, *encoder_sections([EncoderView(columns, view.traces, view.attention)])]
 
 
 def path_sections(
     view: TagsView, columns: WordColumns, names: Sequence[str], *, has_spans: bool, unit: str = "word"
 ) -> list[Section]:
-    """Emissions, transitions, and the best paths. `columns` are the places of the first of all `names`."""
+    """Return sections with emissions, transitions and the best paths. `names` are the names of all positions, and
+    `columns` are the first positions, which are drawn.
+    """
     tags = drawn_tags(view, len(columns), has_spans=has_spans)
     lattice = _lattice(view, columns, tags, unit)
     sections = [Section("Emission scores and the best path", "tasks/labeling/lattice.html", lattice)]
@@ -85,64 +217,60 @@ def path_sections(
 
 
 def drawn_tags(view: TagsView, num_words: int, *, has_spans: bool) -> list[int]:
-    """The tags to draw: those of the path, then the most probable ones. Tags of a class stay together."""
-    wanted = list(dict.fromkeys(view.path[:num_words].tolist()))
-    by_share = np.argsort(-view.marginals[:num_words].max(0), kind="stable").tolist()
-    wanted += [tag for tag in by_share if tag not in wanted][: max(0, MOST_TAGS - len(wanted))]
+    """Return the tags to draw, grouped by class: the tags of the best path, and the most probable other tags."""
+    drawn = list(dict.fromkeys(view.path[:num_words].tolist()))
+    by_probability = np.argsort(-view.marginals[:num_words].max(0), kind="stable").tolist()
+    drawn += [tag for tag in by_probability if tag not in drawn][: max(0, MAX_TAGS - len(drawn))]
 
-    def place(tag: int) -> tuple[str, int, int]:
+    def order(tag: int) -> tuple[str, int, int]:
         prefix, _, label = view.tags[tag].partition("-")
         return (label, PREFIXES.find(prefix), tag) if has_spans else ("", 0, tag)
 
-    return sorted(wanted, key=place)
+    return sorted(drawn, key=order)
 
 
 def _lattice(view: TagsView, columns: WordColumns, tags: Sequence[int], unit: str) -> dict[str, Any]:
-    """Tags × words with the best path, and below them the probabilities of the tag and of the next best one."""
+    """Return the values of the drawing of tags × words with the best path, and the next best tag of each word."""
     count, emissions = len(columns), view.emissions[: len(columns)][:, tags]
     return {
-        "columns": columns,
-        "unit": unit,
-        "names": [view.tags[tag] for tag in tags],
-        "emissions": emissions.tolist(),
-        "marginals": view.marginals[:count][:, tags].tolist(),
-        "most": float(np.abs(emissions).max()),
+        "columns": columns, "unit": unit, "names": [view.tags[tag] for tag in tags], "emissions": emissions.tolist(),
+        "marginals": view.marginals[:count][:, tags].tolist(), "most": float(np.abs(emissions).max()),
         "rows": [tags.index(tag) for tag in view.path[:count].tolist()],
-        "next": [_next(view, column) for column in range(count)],
+        "next": [_second_tag(view, column) for column in range(count)],
         "notes": [cut(len(view.path), count, f"{unit}s"), cut(len(view.tags), len(tags), "tags", "most probable")],
-    }
+    }  # fmt: skip
 
 
-def _next(view: TagsView, column: int) -> tuple[str, float] | None:
-    """The tag that is most probable after the chosen one, with its probability."""
-    shares = view.marginals[column]
-    order = (tag for tag in np.argsort(-shares, kind="stable").tolist() if tag != view.path[column])
-    second = next(order, None)
-    return None if second is None else (view.tags[second], float(shares[second]))
+def _second_tag(view: TagsView, column: int) -> tuple[str, float] | None:
+    """Return the most probable tag that is not on the best path, with its probability."""
+    tags = (tag for tag in _by_probability(view, column) if tag != view.path[column])
+    return next(((view.tags[tag], float(view.marginals[column, tag])) for tag in tags), None)
+
+
+def _by_probability(view: TagsView, column: int) -> list[int]:
+    return np.argsort(-view.marginals[column], kind="stable").tolist()
 
 
 def _transitions(view: TagsView, tags: Sequence[int]) -> dict[str, Any]:
-    """Transition scores from a row's tag to a column's; first row: the start, last column: the end."""
+    """Return a table of scores from the tag of a row to the tag of a column. The first row is the start, and the last
+    column is the end.
+    """
     assert view.tables is not None
     start, pairs, end = view.tables
     scores = np.full((len(tags) + 1, len(tags) + 1), np.nan)
     scores[0, :-1], scores[1:, :-1], scores[1:, -1] = start[tags], pairs[np.ix_(tags, tags)], end[tags]
     names = [view.tags[tag] for tag in tags]
+    cells, table = np.argwhere(~np.isnan(scores)).tolist(), scores.tolist()
     return {
-        "rows": ["start", *names],
-        "ends": [*names, "end"],
-        "cells": [
-            (row, column, None if np.isinf(scores[row, column]) else float(scores[row, column]))
-            for row, column in np.argwhere(~np.isnan(scores)).tolist()
-        ],
-        "most": float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)),
-        "used": _used(view, tags),
+        "rows": ["start", *names], "ends": [*names, "end"],
+        "cells": [(i, j, None if np.isinf(table[i][j]) else table[i][j]) for i, j in cells],
+        "most": float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)), "used": _used(view, tags),
         "note": cut(len(view.tags), len(tags), "tags", "most probable"),
-    }
+    }  # fmt: skip
 
 
 def _used(view: TagsView, tags: Sequence[int]) -> set[tuple[int, int]]:
-    """The cells of the table of transitions that the best path uses."""
+    """Return the cells of the table of transitions that are on the best path."""
     rows = {tag: row for row, tag in enumerate(tags)}
     used = {(rows[a] + 1, rows[b]) for a, b in pairwise(view.path.tolist()) if a in rows and b in rows}
     first, last = int(view.path[0]), int(view.path[-1])
@@ -150,57 +278,53 @@ def _used(view: TagsView, tags: Sequence[int]) -> set[tuple[int, int]]:
 
 
 def _paths(view: TagsView, names: Sequence[str]) -> list[tuple[TagPath, list[tuple[int, str, str, str]], int]]:
-    """The best paths, each with its first differences from the best one (place, word, both tags), and how many more."""
-    found, best = [], view.paths[0].tags
+    """Return each path with its first changes (position, name, best tag, tag), and the number of further changes."""
+    rows, best = [], view.paths[0].tags
     for path in view.paths:
-        places = np.flatnonzero(path.tags != best).tolist()
-        changes = [(place, names[place], view.tags[best[place]], view.tags[path.tags[place]]) for place in places]
-        found.append((path, changes[:MOST_CHANGES], len(changes[MOST_CHANGES:])))
-    return found
+        positions = np.flatnonzero(path.tags != best).tolist()
+        changes = [(n, names[n], view.tags[best[n]], view.tags[path.tags[n]]) for n in positions]
+        rows.append((path, changes[:MAX_CHANGES], len(changes[MAX_CHANGES:])))
+    return rows
 
 
 def words_section(view: TaggerView) -> Section:
-    """A row for each word: its best tags, and its parts."""
+    """Return the section with a row for each word: its best tags, its features and their effects."""
+    rows = []
+    for n, (word, parts, effects) in enumerate(zip(view.words, view.parts, view.effects, strict=False)):
+        best = [(view.tags[tag], float(view.marginals[n, tag])) for tag in _by_probability(view, n)[:NUM_BEST_TAGS]]
+        rows.append((word, best, int(view.path[n]), list(zip(parts, effects, strict=True))))
     shown = {
         "kinds": list(dict.fromkeys(part.kind for parts in view.parts for part in parts)),
         "most": max(abs(effect.emission) for effects in view.effects for effect in effects),
         "longest": max(part.norm for parts in view.parts for part in parts) or 1.0,
-        "rows": [
-            (view.words[place], _best_tags(view, place), int(view.path[place]), list(zip(*both, strict=True)))
-            for place, both in enumerate(zip(view.parts, view.effects, strict=False))
-        ],
-        "tags": view.tags,
-        "note": cut(len(view.words), len(view.effects), "words"),
-    }
+        "rows": rows, "tags": view.tags, "note": cut(len(view.words), len(view.effects), "words"),
+    }  # fmt: skip
     return Section("Word by word", "tasks/labeling/words.html", shown)
 
 
-def _best_tags(view: TaggerView, place: int) -> list[tuple[str, float]]:
-    best = np.argsort(-view.marginals[place], kind="stable")[:NEXT_BEST].tolist()
-    return [(view.tags[tag], float(view.marginals[place, tag])) for tag in best]
-
-
 def letters_section(view: TaggerView) -> Section:
-    """The values of the character layer in each distinct word."""
-    found = {
+    """Return the section with the values of the character layer in each distinct word."""
+    by_word = {
         word: (letters, effects)
         for word, letters, effects in zip(view.words, view.characters, view.letters, strict=False)
         if letters.traces
     }
-    chosen = list(found.values())[:MOST_DRAWN]
+    drawn = list(by_word.values())[:MAX_DRAWN_WORDS]
     shown = {
-        "counts": any("maxima" in letters.traces for letters, _ in found.values()),
-        "most": max((abs(effect.emission) for _, effects in chosen for effect in effects), default=0.0),
-        "words": [(word.letters, list(map(visible, word.letters)), word.traces, effects) for word, effects in chosen],
-        "note": cut(len(set(view.words)), len(chosen), "different words"),
+        "counts": any("maxima" in letters.traces for letters, _ in by_word.values()),
+        "most": max((abs(effect.emission) for _, effects in drawn for effect in effects), default=0.0),
+        "words": [(word.letters, list(map(visible, word.letters)), word.traces, effects) for word, effects in drawn],
+        "note": cut(len(set(view.words)), len(drawn), "different words"),
     }
     return Section("Letter by letter", "tasks/labeling/letters.html", shown)
 
 
 def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
-    """Words with their labels below, as wide as the terminal; overlapping spans have a line for each layer."""
+    """Return lines of words above lines of their labels, up to `width` columns (by default the width of the terminal).
+    Overlapping spans have a line for each layer.
+    """
     console = Console(highlight=False)
-    room = width or console.width
+    max_width = width or console.width
     rows = [tagged.labels]
     if tagged.overlap and (names := layers(tagged.labels)):
         rows = [[tags_of(label).get(name, OUTSIDE) for label in tagged.labels] for name in names]
@@ -208,12 +332,12 @@ def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
     shown, used = [Text() for _ in range(1 + len(rows))], 0
     for word, *labels in zip(tagged, *rows, strict=True):
         size = max(map(cell_len, (word.text, *labels))) + 2
-        if used and used + size > room:
+        if used and used + size > max_width:
             lines += [ansi(console, text) for text in shown]
             shown, used = [Text() for _ in shown], 0
         shown[0].append(word.text + " " * (size - cell_len(word.text)))
-        for below, label in zip(shown[1:], labels, strict=True):
+        for line, label in zip(shown[1:], labels, strict=True):
             style = "dim" if label == "O" else f"black on {color_of(label)}"
-            below.append(label, style=style).append(" " * (size - cell_len(label)))
+            line.append(label, style=style).append(" " * (size - cell_len(label)))
         used += size
     return "\n".join([*lines, *(ansi(console, text) for text in shown)]) + "\n"

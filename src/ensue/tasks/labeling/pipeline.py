@@ -1,6 +1,4 @@
-"""A tagger in use: predicts labels, and evaluates."""
-
-from __future__ import annotations
+"""The pipeline of a tagger: prediction and evaluation."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,150 +10,158 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_texts, check_whole
 from ensue.data.compact_texts import Ragged, StringColumn
-from ensue.data.files import Location, one_location
+from ensue.data.decoding import MARK
+from ensue.data.examples.formats import rows_with_texts
+from ensue.data.files import Data, as_location
 from ensue.data.lines import Lines
 from ensue.data.records.labeled_files import LabeledFiles
-from ensue.data.sentences.formats import PlainText, format_class
-from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
-from ensue.data.sentences.source import SentenceSource
-from ensue.errors import EnsueError
+from ensue.data.sentences.conllu import NOTHING, Conllu
+from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
+from ensue.data.sentences.source import PlainText, SentenceSource, format_class
+from ensue.errors import EnsueError, check_share, check_whole, checked_texts
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.labeling import LabelingScores
 from ensue.metrics.scores import ScoredItems
 from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
-from ensue.outputs import check_outputs
+from ensue.runs.reporter import Reporter
 from ensue.stored import changed
-from ensue.tasks.contract.choice import Candidate
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.description import ModelDescription
-from ensue.tasks.labeling.data import SentenceData, label_rows, read_passages
-from ensue.tasks.labeling.decoding import Passages, tag_texts
+from ensue.tasks.labeling.data import SentenceData, read_passages
 from ensue.tasks.labeling.description import describe
 from ensue.tasks.labeling.page import aligned, inspect_sentence
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from ensue.tasks.labeling.tagged_sentence import MOST_PATHS, Confidence, LabeledWord, TaggedSentence, listed_paths
-from ensue.tasks.labeling.task import Judged, tally_of, with_mistakes
-from ensue.tasks.words.kept_vectors import LayersOfTexts
-from ensue.tasks.words.pipeline import WordPipeline
+from ensue.tasks.labeling.tagged_sentence import MAX_PATHS, Confidence, LabeledWord, TaggedSentence, format_paths
+from ensue.tasks.labeling.task import LabelPair, Passages, tag_texts, tally_of
+from ensue.tasks.words.pipeline import WordLayers, WordPipeline
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
-from ensue.text.lexicon import new_value
+from ensue.text.lexicon import UNSPLIT, new_value
+from ensue.text.schemes import encode, overlapping
+from ensue.text.scripts import MAX_SPLIT, count_without_blanks
+from ensue.text.tokens import tokens
 
 CHUNK_WORDS = 32_768
-"""The number of words that are held and sorted by length. A file of any length is read in constant memory."""
+"""The number of words in a chunk, whose sentences are sorted by length. Memory does not depend on the file's size."""
 
 
 class LabelsOfSentence(NamedTuple):
-    """A sentence, its labels (with several columns tuples), and with `confidence` or `n_best` the probabilities."""
+    """A sentence with its labels, and with probabilities if they are computed."""
 
     sentence: Sentence
     labels: list[Any]
+    """The label of each word, or a tuple of labels for several columns."""
     confidence: Confidence | None = None
     posterior: Posterior | None = None
 
 
 class LabelingPipeline(WordPipeline):
-    """A tagger with its vocabularies: predicts and evaluates."""
+    """A trained tagger with its vocabularies."""
 
     recipe: LabelingRecipe
     labels: TaggerLabels
     typed: ClassVar[str] = PlainText.name
     n_best: int = 0
-    """The number of paths that `predict` gives of each sentence, if it is not asked for another one."""
+    """The number of paths of each sentence that `predict` returns by default."""
+    at_least: float = 0.0
+    """The minimum probability of a predicted span or tag."""
 
-    def with_search(self, *, n_best: int) -> Self:
-        """This model with so many paths of each sentence."""
-        check_whole("n_best", n_best, 1, MOST_PATHS)
-        return changed(self, n_best=n_best)
+    def with_search(self, *, n_best: int | None = None, at_least: float | None = None) -> Self:
+        """Return a copy of the model with other values of `n_best` and `at_least`; None does not change a value."""
+        if n_best is not None:
+            check_whole("n_best", n_best, 1, MAX_PATHS)
+        if at_least is not None:
+            check_share("at_least", at_least)
+        values = {"n_best": n_best, "at_least": at_least}
+        return changed(self, **{name: value for name, value in values.items() if value is not None})
 
     def predict(
-        self, texts: Iterable[str | Sequence[str]], *, confidence: bool = False, n_best: int | None = None
-    ) -> list[TaggedSentence]:
-        """The labels of each text. A text is a string, which is cut into words, or a list of words.
+        self, texts: Iterable[str | Sequence[str]], *, confidence: bool = False, n_best: int | None = None,
+        at_least: float | None = None, progress: bool | Reporter | None = None,
+    ) -> Answers[TaggedSentence]:  # fmt: skip
+        """Predict the labels of each text.
 
-        With `confidence` each word has the probability of its label, and each span its own. With `n_best` there are so
-        many `paths` with their probabilities, too.
+        Args:
+            texts: Strings, which are split into words, or lists of words.
+            confidence: Whether the probabilities of labels and spans are computed.
+            n_best: The number of `paths` with their probabilities; None: the value of `with_search`.
+            at_least: The minimum probability: less probable spans are left out, and less probable tags become "_";
+                None: the value of `with_search`.
+            progress: True shows a bar on stderr; the method `working` of a `Reporter` receives the completed share.
         """
-        if n_best is not None:
-            return self.with_search(n_best=n_best).predict(texts, confidence=confidence)
-        check_texts(texts, "texts, or of lists of words")
-        plain = self.format("text")
-        sentences = [self.sentence(text, plain) for text in texts]
+        if n_best is not None or at_least is not None:
+            return self.with_search(n_best=n_best, at_least=at_least).predict(texts, confidence=confidence)
+        texts = checked_texts(texts, "texts, or of lists of words")
+        sentences, surfaces = zip(*map(self._read, texts), strict=True) if texts else ((), ())
         answers = self.label(sentences, confidence=confidence)
-        return Answers(self.tagged(answer, plain) for answer in answers)
+        return Answers(map(self._tagged, answers, surfaces))
 
     def predict_json(self, texts: Sequence[str | Sequence[str]]) -> list[Any]:
-        return [found.as_json() for found in self.predict(texts, confidence=True)]
+        return [answer.as_json() for answer in self.predict(texts, confidence=True)]
 
     def each_json(self, texts: Sequence[str | Sequence[str]]) -> Iterator[Any]:
-        # sentences that are read together have to be labeled together
+        # with `context_words`, the labels of a sentence depend on other texts
         yield from self.predict_json(texts) if self.recipe.data.context_words else super().each_json(texts)
 
     def inspect(self, text: str | Sequence[str] | Sentence) -> Inspection:
-        """Look into the model with a sentence, as numbers and as a page: scores, paths, effects of parts of
-        words.
+        """Return scores, paths and effects of features for a sentence, as numbers and as a page.
 
-        A model that reads other columns needs a `Sentence` that has them. Raises EnsueError for a text without words,
-        with too many words, or without a column that the model reads.
+        Args:
+            text: A text, a list of words, or a `Sentence`, which is required by a model with other input columns.
+
+        Raises:
+            EnsueError: The text has no words, too many words, or lacks an input column of the model.
         """
-        plain = self.format("text")
-        sentence = text if isinstance(text, Sentence) else self.sentence(text, plain)
-        wanted = list(self.reader.lexicon.columns)
-        if missing := [name for name in wanted if name not in sentence.columns]:
+        sentence, surface = (text, joined(text.words)) if isinstance(text, Sentence) else self._read(text)
+        columns = list(self.reader.lexicon.columns)
+        if missing := [name for name in columns if name not in sentence.columns]:
             raise EnsueError(
                 f'the model also reads the column "{missing[0]}" of each word, which the text does not have'
             )
         labels = self.labels
         if not isinstance(labels, Labels):
             found = ", ".join(labels.names) if isinstance(labels, LabelColumns) else "spans that may overlap"
-            raise EnsueError(f"inspect shows a tagger of one column; this one has {found}")
-        (read,) = self.read_words([sentence.words], {name: sentence.column(name) for name in wanted})
-        surface = plain.surface(sentence) if isinstance(text, str) else joined(sentence.words)
+            remedy = "ensue predict --json shows the probability of each label and each span"
+            raise EnsueError(f"inspect supports taggers with one label column; this one has {found}; {remedy}")
+        (read,) = self.read_words([sentence.words], {name: sentence.column(name) for name in columns})
         facts = self.facts(encoder=self.recipe.describe(), head=self.recipe.head.kind) | {"words": f"{len(read):,}"}
         return inspect_sentence(self.model, read, labels, surface, facts)
 
     def label(
-        self,
-        sentences: Iterable[Sentence],
-        *,
-        confidence: bool = False,
-        shard: Shard = WHOLE,
+        self, sentences: Iterable[Sentence], *, confidence: bool = False, shard: Shard = WHOLE,
         of: Callable[[Sentence], Sequence[str]] | None = None,
-    ) -> Iterator[LabelsOfSentence]:
-        """The labels of a stream of sentences of any length, or of a part of it, in order, in constant memory.
+    ) -> Iterator[LabelsOfSentence]:  # fmt: skip
+        """Yield the labels of a stream of sentences, or of a shard of it, in order and in constant memory.
 
-        The probabilities are those of these labels, or of the labels `of` a sentence.
+        Args:
+            sentences: The sentences.
+            confidence: Whether probabilities are computed.
+            shard: The shard of the chunks of sentences.
+            of: Maps a sentence to the labels whose probabilities are computed; None: the predicted labels.
         """
 
         def num_words(passage: list[Sentence]) -> int:
             return sum(len(sentence.words) + 1 for sentence in passage)  # sentences may be empty
 
         return self._answered(
-            lambda: chunks(read_passages(sentences, self.recipe), num_words, most_words=CHUNK_WORDS),
+            lambda: chunks(self._passages(sentences), num_words, chunk_words=CHUNK_WORDS),
             shard,
             lambda chunk: [sentence.words for passage in chunk for sentence in passage],
             lambda chunk, forms, words: self._label_chunk(chunk, forms, words, confidence, of),
         )
 
-    def candidates(
-        self, location: Location, *, format: str | None = None, encoding: str = "utf-8"
-    ) -> Iterator[Candidate]:
-        """The residual is the mean surprisal of the labels that the model gives, one number."""
-        source = self.source(location, format=format, encoding=encoding)
-        for answer in self.label(source, confidence=True):
-            tagged = self.tagged(answer, source.format)
-            shares = [] if answer.confidence is None else answer.confidence.labels
-            values = [value for of in shares for value in (of.values() if isinstance(of, dict) else [of])]
-            share = float(np.exp(np.mean(np.log(np.maximum(values or [1.0], 1e-9)))))
-            spans = tuple((span.start, span.end, span.label) for span in tagged.spans)
-            if not self.labels.has_spans:
-                spans = tuple((word.start, word.end, word.label) for word in tagged)
-            yield Candidate((tagged.text,), (), spans, share, np.array([-np.log(share)], np.float32))
+    def _passages(self, sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
+        if self.recipe.data.context_words:
+            yield from read_passages(sentences, self.recipe)
+            return
+        for sentence in sentences:
+            if len(sentence.words) > self.max_words:
+                self.recipe.check_length(len(sentence.words), sentence.source.name, sentence.line)
+            yield [sentence]
 
     @property
     def nested(self) -> bool:
@@ -163,34 +169,40 @@ class LabelingPipeline(WordPipeline):
         return isinstance(self.labels, NestedLabels)
 
     def source(
-        self,
-        location: Location | Lines,
-        *,
-        format: str | None = None,
-        encoding: str = "utf-8",
+        self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8",
         is_labeled: bool = False,
-    ) -> SentenceSource:
-        """The sentences of a file, with the columns of the training data."""
+    ) -> SentenceSource:  # fmt: skip
+        """Return the sentences of a file, with the columns of the training data."""
         like = self.config.get("format") if is_labeled else None
         made, nested = self.format, self.nested
-        return SentenceSource(location, format=format, like=like, encoding=encoding, made=made, nested=nested)
+        source = SentenceSource(
+            location, format=format, like=like, encoding=encoding, made=made, nested=nested,
+            incomplete=self.recipe.data.incomplete if is_labeled else "refuse",
+            converted=None if is_labeled or format is not None else rows_with_texts,
+        )  # fmt: skip
+        columns = self.labels.names if isinstance(self.labels, LabelColumns) else [self.column(source.format)]
+        source.labeled = columns
+        return source
 
     def format(self, name: str) -> Format:
-        """The reader and writer of a format; with the columns of the training data, if these have the same format."""
+        """Return the reader and writer of a format, with the columns of the training data if they have this format."""
         words = self.config.get("words") if name == self.config.get("format") else None
         scheme = self.labels.scheme or "bio"
         return format_class(name)(words=words, splitter=self.splitter, scheme=scheme, nested=self.nested)
 
     def column(self, format: Format) -> str | None:
-        """The column or key of the labels in a format; None for the format's default."""
-        wanted = self.config.get("labels") if format.name == self.config.get("format") else None
-        return wanted if isinstance(wanted, str) and wanted else None
+        """Return the column or key of the labels in a format; None: the default of the format. The default of spans in
+        CoNLL-U is a key of MISC, since the format has no column for spans.
+        """
+        is_trained = format.name == self.config.get("format")
+        column = self.config.get("labels") if is_trained else None
+        if format.name == Conllu.name and self.labels.has_spans and not is_trained:
+            column = "misc.NER"
+        return column if isinstance(column, str) and column else None
 
     def written(self, answer: LabelsOfSentence, format: Format) -> str:
-        """The text of the sentence in a file of that format, with its labels in their column.
-
-        If a file has fewer columns than the training data, its last column is no label, and the labels are a new last
-        column.
+        """Return the record of a sentence in a format, with the predicted labels in the label column. A file with fewer
+        columns than the training data has no label column. Then the labels are appended.
         """
         if isinstance(self.labels, LabelColumns):
             return format.write_columns(answer.sentence, answer.labels, self.labels.names)
@@ -200,63 +212,68 @@ class LabelingPipeline(WordPipeline):
         return format.write(answer.sentence, answer.labels, column)
 
     def evaluate(
-        self, data: Location, *, format: str | None = None, encoding: str = "utf-8", errors: str | Path | None = None,
-        overwrite: bool = False,
+        self, data: Data, *, format: str | None = None, encoding: str = "utf-8", errors: str | Path | None = None,
+        overwrite: bool = False, progress: bool | Reporter | None = None,
     ) -> LabelingScores:  # fmt: skip
-        """The scores on a file of labeled sentences. The words whose label is wrong are written to the table `errors`.
+        """Return the scores on a file of labeled sentences; `format` None: detected. `progress` is as for `predict`.
 
-        Raises EnsueError if that cannot be written, is read, or is there already, unless `overwrite`.
+        `errors` is a file for the errors, as in `report`, which exists only with `overwrite`.
         """
-        answers = self._answers(data, format, encoding)
-        if errors is None:
-            return tally_of(self.labels).scores_of(judged for _, judged in answers)
-        check_outputs([data, self.run or ""], files=[errors], overwrite=overwrite)
-        return tally_of(self.labels).scores_of(with_mistakes(answers, Path(errors)))
+        if errors is not None:
+            pipeline: Any = self
+            report = pipeline.report(data, format=format, encoding=encoding, errors=errors, overwrite=overwrite)
+            return report.scores
+        return tally_of(self.labels).scores_of(
+            pair for _, pair in self.label_pairs(data, format, encoding, confidence=False)
+        )
 
-    def scored_items(self, location: Location, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
-        answers = self._answers(location, format, encoding)
-        return tally_of(self.labels).items_of((judged for _, judged in answers), "sentences")
+    def scored_items(self, location: Data, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
+        answers = self.label_pairs(location, format, encoding, confidence=False)
+        return tally_of(self.labels).items_of((pair for _, pair in answers), "sentences")
 
-    def _answers(self, data: Location, format: str | None, encoding: str) -> Iterator[tuple[Sentence, Judged]]:
-        """Labeled sentences with their right and their predicted labels. Raises EnsueError if no word has a label."""
-        data = one_location(data, "the data")
+    def label_pairs(
+        self, data: Data, format: str | None, encoding: str, *, confidence: bool = True
+    ) -> Iterator[tuple[LabelsOfSentence, LabelPair]]:
+        """Yield the answers to labeled sentences with the correct labels. Raise EnsueError if no word has a label."""
+        data = as_location(data, "the data")
         source = self.source(data, format=format, encoding=encoding, is_labeled=True)
         columns: Mapping[str, str | None] = {"": self.column(source.format)}
         if isinstance(self.labels, LabelColumns):
             columns = {name: name for name in self.labels.names}
         words = 0
-        for sentence, said, *_ in self.label(source):
+        for answer in self.label(source, confidence=confidence):
+            sentence, predicted, *_ = answer
             right: Sequence[Any]
             if isinstance(self.labels, LabelColumns):
-                right = label_rows(source.format, sentence, self.labels.names)
+                right = list(zip(*(source.format.labels(sentence, name) for name in self.labels.names), strict=True))
             else:
                 right = source.format.labels(sentence, columns[""])
             words += len(right)
             misaligned = {name: source.format.misaligned(sentence, column) for name, column in columns.items()}
             place = f"{sentence.source.name}:{sentence.line}"
-            yield sentence, Judged.of(self.labels, right, said, misaligned, place)
+            yield answer, LabelPair.of(self.labels, right, predicted, misaligned, place)
         if not words:
-            raise EnsueError(f"{source.location}: no labeled word in it")
+            raise EnsueError(f"{source.location}: no labeled words")
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        source, parts = self._in_parts(location, format, encoding)
-        lines = self._lines(source, parts, as_json=as_json, color=color, shard=shard)
+        source, batches = self._open_batches(location, format, encoding)
+        lines = self._lines(source, batches, as_json=as_json, color=color, shard=shard)
         if as_json or self.n_best:
             return lines
         files: LabeledFiles = source.files
         return files.as_one(lines, are_objects=source.format.name == "json", begins=shard.number == 1)
 
     def _lines(
-        self, source: SentenceSource, parts: Iterable[Iterable[Sentence]], *, as_json: bool, color: bool, shard: Shard
+        self, source: SentenceSource, batches: Iterable[Iterable[Sentence]], *, as_json: bool, color: bool, shard: Shard
     ) -> Iterator[str]:
-        for answer in chain.from_iterable(self.label(part, confidence=as_json, shard=shard) for part in parts):
+        for answer in chain.from_iterable(self.label(batch, confidence=as_json, shard=shard) for batch in batches):
             if as_json:
-                yield json.dumps(self.tagged(answer, source.format).as_json(), ensure_ascii=False) + "\n"
+                yield (json.dumps(self.tagged(answer, source.format).as_json(), ensure_ascii=False) + "\n")
             elif self.n_best:
-                yield listed_paths(self.tagged(answer, source.format))
+                yield format_paths(self.tagged(answer, source.format))
             elif color and source.format.name == "text":
                 yield aligned(self.tagged(answer, source.format)) + "\n"
             else:
@@ -268,109 +285,128 @@ class LabelingPipeline(WordPipeline):
         return describe(self, self.labels, self.recipe.data.context_words, SentenceData)
 
     def protocol(self, scores: LabelingScores) -> str:
-        most = self.recipe.data.context_words
-        parts = ["spans are read and counted as conlleval does"] if scores.is_spans else []
-        parts = ["every span counts by itself, also where spans overlap"] if self.nested else parts
-        parts += [f"the sentences of a document are read together, up to {most:,} words"] if most else []
-        return "; ".join(parts)
+        max_words = self.recipe.data.context_words
+        notes = ["spans are read and counted as conlleval does"] if scores.is_spans else []
+        notes = ["every span counts by itself, also where spans overlap"] if self.nested else notes
+        notes += [f"the sentences of a document are read together, up to {max_words:,} words"] if max_words else []
+        return "; ".join(notes)
 
     def sentence(self, text: str | Sequence[str], plain: Format) -> Sentence:
-        """A text as a `Sentence`: a string is cut into words by the format `plain`, a list of words is not."""
+        """Return a text, or a list of words, as a `Sentence`. A text is split into words by the splitter of `plain`."""
+        return self._read(text, plain.splitter)[0]
+
+    def _read(self, text: str | Sequence[str], splitter: str | None = None) -> tuple[Sentence, Surface]:
         if not isinstance(text, str):
             if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
                 raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")
-            return Sentence(tuple(text), source=SourceLines(text=joined(text).text))
-        return next(plain.read(Lines([" ".join(text.split("\n"))], "")), Sentence((), source=SourceLines(text=text)))
+            surface = joined(text)
+            return Sentence(tuple(text), source=SourceLines(text=surface.text)), surface
+        line = " ".join(text.split("\n")).removeprefix(MARK)
+        content = line.removesuffix("\r")
+        split = tokens(content, splitter or self.splitter)
+        words = tuple([token.text for token in split])
+        surface = Surface(content, tuple([(token.start, token.end) for token in split]))
+        return Sentence(words, line=1, source=SourceLines(text=line)), surface
 
     def tagged(self, answer: LabelsOfSentence, format: Format) -> TaggedSentence:
-        """The answer as a `TaggedSentence`, with the places of words in the text by `format`."""
+        """Return a `TaggedSentence` with the offsets of words in the text of `format`."""
         sentence = answer.sentence
-        surface = format.surface(sentence) if sentence.line else joined(sentence.words)
+        return self._tagged(answer, format.surface(sentence) if sentence.line else joined(sentence.words))
+
+    def _tagged(self, answer: LabelsOfSentence, surface: Surface) -> TaggedSentence:
+        sentence = answer.sentence
         words = zip(sentence.words, answer.labels, surface.offsets, strict=True)
         if isinstance(self.labels, LabelColumns):
             empty = dict.fromkeys(self.labels.names, "")
             labeled = tuple(LabeledWord(word, "", *place, columns=empty).with_label(row) for word, row, place in words)
         else:
             labeled = tuple(LabeledWord(word, label, *place) for word, label, place in words)
-        found = TaggedSentence(surface.text, labeled, self.labels.has_spans, overlap=self.nested)
-        return found if answer.confidence is None else found.judged(answer.confidence)
+        tagged = TaggedSentence(surface.text, labeled, self.labels.has_spans, overlap=self.nested)
+        return tagged if answer.confidence is None else tagged.with_confidence(answer.confidence)
 
     def _label_chunk(
-        self,
-        passages: list[list[Sentence]],
-        forms: FormTable,
-        words: Ragged,
-        confidence: bool,
+        self, passages: list[list[Sentence]], forms: FormTable, words: Ragged, confidence: bool,
         of: Callable[[Sentence], Sequence[str]] | None,
-    ) -> Iterator[LabelsOfSentence]:
-        confidence = confidence or self.n_best > 0
+    ) -> Iterator[LabelsOfSentence]:  # fmt: skip
+        confidence = confidence or self.n_best > 0 or self.at_least > 0
         chunk = [sentence for passage in passages for sentence in passage]
         columns = self._columns(chunk, words)
-        texts = [[w for part in together for w in part.words] for together in passages]
-        contextual = self.contextual.computed(texts)
+        texts = [[word for sentence in passage for word in sentence.words] for passage in passages]
+        unsplit = sum(len(word) > MAX_SPLIT < count_without_blanks(word) for text in texts for word in text)
+        self.reader.lacking.add(UNSPLIT, unsplit, len(words.values))
+        contextual = self.contextual.computed(texts) if self.contextual.origins else ()
         subwords = None if self.subwords is None else self.subwords.texts(texts)
         if len(chunk) == 1 and len(chunk[0].words):
             emissions = self._emissions_of_one(forms, words, columns, contextual, subwords)
             path, posterior = self.model.head.one(emissions, with_posterior=confidence)
             yield self._answer(chunk[0], path, posterior, of)
             return
-        found = Passages(words, list(map(len, passages)))
-        columns = [column.joined(found.firsts) for column in columns]
+        grouped = Passages(words, list(map(len, passages)))
+        columns = [column.joined(grouped.firsts) for column in columns]
         paths, posteriors = tag_texts(
-            self.model, forms, found, columns, contextual, subwords, with_posteriors=confidence
+            self.model, forms, grouped, columns, contextual, subwords, with_posteriors=confidence
         )
         for sentence, path, posterior in zip_longest(chunk, paths, posteriors):
             yield self._answer(sentence, path, posterior, of)
 
     def _answer(
-        self,
-        sentence: Sentence,
-        path: NDArray[np.int64],
-        posterior: Posterior | None,
+        self, sentence: Sentence, path: NDArray[np.int64], posterior: Posterior | None,
         of: Callable[[Sentence], Sequence[str]] | None,
-    ) -> LabelsOfSentence:
+    ) -> LabelsOfSentence:  # fmt: skip
         labels = list(self.labels.decode(path.tolist(), sentence.words))
         if posterior is None:
             return LabelsOfSentence(sentence, labels)
-        said = of(sentence) if of else labels
-        return LabelsOfSentence(
-            sentence, labels, Confidence.of(self.labels, said, posterior, sentence.words, self.n_best), posterior
-        )
+        confidence = Confidence.of(self.labels, of(sentence) if of else labels, posterior, sentence.words, self.n_best)
+        if self.at_least and of is None:
+            labels = self._remove_improbable(labels, confidence)
+            if self.labels.has_spans:
+                confidence = Confidence.of(self.labels, labels, posterior, sentence.words, self.n_best)
+        return LabelsOfSentence(sentence, labels, confidence, posterior)
+
+    def _remove_improbable(self, labels: list[Any], confidence: Confidence) -> list[Any]:
+        """Return the labels without spans and tags whose probability is below `at_least`."""
+
+        def probable(tags: Iterable[str], shares: Iterable[float]) -> list[str]:
+            return [tag if p >= self.at_least else NOTHING for tag, p in zip(tags, shares, strict=True)]
+
+        if isinstance(self.labels, LabelColumns):
+            rows = zip(labels, confidence.labels, strict=True)
+            return [tuple(probable(row, shares.values())) for row, shares in rows]
+        if not self.labels.has_spans:
+            return probable(labels, confidence.labels)
+        pairs = zip(self.labels.spans(labels), confidence.spans, strict=True)
+        write = overlapping if self.nested else encode
+        return [*self.labels.in_scheme(write([span for span, p in pairs if p >= self.at_least], len(labels), "bio"))]
 
     @torch.inference_mode()
     def _emissions_of_one(
-        self,
-        forms: FormTable,
-        words: Ragged,
-        columns: Sequence[Ragged],
-        contextual: Sequence[LayersOfTexts],
+        self, forms: FormTable, words: Ragged, columns: Sequence[Ragged], contextual: Sequence[WordLayers],
         subwords: SubwordTexts | None,
-    ) -> NDArray[np.float32]:
-        """The emissions (T, K) of a single sentence, with few calls of torch."""
+    ) -> NDArray[np.float32]:  # fmt: skip
+        """Return the emissions (T, K) of a single sentence, with less overhead than `tag_texts`."""
         device = forms.vectors.device
         numbers = torch.from_numpy(words.values.astype(np.int64)).to(device).unsqueeze(0)
-        given = np.stack([column.values for column in columns], -1) if columns else np.zeros((words.lengths[0], 0))
-        layers = [part.batch(np.zeros(1, np.int64), device) for part in contextual]
-        x = self.model.features.in_place(
-            forms.vectors, numbers, torch.from_numpy(given.astype(np.int64)).to(device)[None], layers
-        )
-        read = None if subwords is None else subwords.batch(np.zeros(1, np.int64), device)
-        emissions: NDArray[np.float32] = self.model.emissions(x, forms.keys[numbers], None, read)[0].cpu().numpy()
-        return emissions
+        values = np.stack([column.values for column in columns], -1) if columns else np.zeros((words.lengths[0], 0))
+        row = np.zeros(1, np.int64)
+        layers = [vectors.batch(row, device) for vectors in contextual]
+        ids = torch.from_numpy(values.astype(np.int64)).to(device)[None]
+        x = self.model.features.in_place(forms.vectors, numbers, ids, layers)
+        batch = None if subwords is None else subwords.batch(row, device)
+        return self.model.emissions(x, forms.keys[numbers], None, batch)[0].cpu().numpy()
 
     def _columns(self, chunk: list[Sentence], words: Ragged) -> list[Ragged]:
-        """The other columns of a chunk, in the order in which the model reads them."""
-        found = []
+        """Return the ids of the values of input columns. Raise DataError for a sentence without columns."""
+        values = []
         for name in self.reader.lexicon.columns:
             column = StringColumn()
             for sentence in chunk:
                 if sentence.words and not sentence.columns:
-                    raise sentence.error(f'the model also reads the column "{name}", which plain words do not have')
+                    raise sentence.error(f'the model also reads the column "{name}"; found a sentence without columns')
                 column.extend(sentence.column(name) if sentence.words else ())
             ids = self.reader.lexicon.encode_column(name, column.values)[column.ids]
             self.reader.lacking.add(new_value(name), int(np.count_nonzero(ids == 0)), len(ids))
-            found.append(Ragged(ids, words.starts))
-        return found
+            values.append(Ragged(ids, words.starts))
+        return values
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"

@@ -1,6 +1,4 @@
-"""The recipes of a tagger of words, and of a cutter."""
-
-from __future__ import annotations
+"""The recipes of taggers of words, and of cutters."""
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
@@ -8,11 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ensue.data.detection.format_table import SENTENCES, settings_of
 from ensue.models.specification import Path
-from ensue.models.word_specification import (
-    ColumnName,
-    SentenceFeatureSpecification,
-    TagHeadSpecification,
-)
+from ensue.models.word_specification import ColumnName, SentenceFeatureSpecification, TagHeadSpecification
 from ensue.recipe.tables import DividedData
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
@@ -26,25 +20,26 @@ class LabelingData(DividedData):
     """The table `[data]` of a tagger."""
 
     format: DataFormat = "auto"
-    """The format of the files; auto: by their names and first lines."""
+    """The format of the files; auto: detected from their names and first lines."""
     words: ColumnName = ""
     """The column or key of the words; empty: the format's default (column 1, form, "tokens" or "text")."""
     labels: ColumnName | Annotated[list[ColumnName], Field(min_length=1)] = ""
     """The column or key of the labels; empty: the format's default (the last column, upos, "labels" or "spans"). In a
-    list of columns each has a head; "feats" has one for each attribute, and "lemma" learns edit scripts of the form.
+    list of columns each column has a head; "feats" has a head for each attribute, and "lemma" learns edit scripts of
+    the form.
     """
     nested: Annotated[int, Field(ge=0, le=10)] = 0
-    """The largest number of layers of a class, for spans that overlap. Each class has a head, and spans of one class
-    that overlap are in several layers, each with a head. 0: spans do not overlap.
+    """The maximum number of layers of a class, for spans that overlap. A layer has spans of one class that do not
+    overlap, and a head of the model. 0: spans do not overlap.
     """
     teacher: Path = ""
-    """A file of JSON lines with `tokens` and `probabilities` of the tags of each. What it says of training sentences is
-    learned in place of their labels (`ensue distill`).
+    """A file of JSON lines with `tokens` and the `probabilities` of their tags, which replace the labels of these
+    sentences in training (`ensue distill`).
     """
     splitter: Splitter = "treebank"
-    """How running text is cut into words, in prediction and in data that have text."""
+    """The splitter of running text into words, for prediction and for data with text."""
     context_words: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Consecutive sentences of a document are read together, up to this many words; 0: each sentence by itself."""
+    """Consecutive sentences of a document are read together, up to this many words; 0: each sentence is read alone."""
 
     @model_validator(mode="after")
     def _one_column(self) -> Self:
@@ -56,12 +51,12 @@ class LabelingData(DividedData):
 
     @property
     def label_columns(self) -> list[str]:
-        """The columns of a tagger of several; empty for one."""
+        """The names of several columns of labels; empty for one column."""
         return self.labels if isinstance(self.labels, list) else []
 
     @property
     def label_column(self) -> str:
-        """The column of a tagger of one; "" for the format's default."""
+        """The name of the only column of labels; "" for the default of the format."""
         return self.labels if isinstance(self.labels, str) else ""
 
     @field_validator("labels", mode="after")
@@ -76,10 +71,11 @@ class LabelingRecipe(WordsRecipe):
     """The recipe of a tagger."""
 
     what: ClassVar[str] = "tagger"
+    rehearses: ClassVar[bool] = True
     keeps_examples: ClassVar[bool] = True
     reads: ClassVar[str] = "sentences with a label for each word"
     unit: ClassVar[str] = "a sentence of words"
-    most_words: ClassVar[int] = 100_000  # fewer than of a text, as more is kept of each word
+    max_recurrent_words: ClassVar[int] = 100_000  # fewer than for a classifier, which stores less for each word
     too_long: ClassVar[str] = "end sentences with a line end, or with a blank line between columns"
 
     task: Literal["labeling"] = "labeling"
@@ -92,7 +88,7 @@ class CuttingData(LabelingData):
     """The table `[data]` of a cutter: treebanks in CoNLL-U."""
 
     format: Literal["conllu-text"] = "conllu-text"  # type: ignore[assignment]
-    """The characters of the text, which follows from forms and `SpaceAfter=No`, in paragraphs."""
+    """The format: a treebank is read as the characters of its paragraphs; `SpaceAfter=No` marks missing spaces."""
 
 
 class CuttingRecipe(LabelingRecipe):

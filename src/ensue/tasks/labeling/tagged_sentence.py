@@ -1,6 +1,6 @@
-"""The prediction of a tagger: a text with its labeled words and spans, and how probable they are.
+"""The prediction of a tagger: a text with labeled words, spans and probabilities.
 
-Exported programs carry this file: at the top it imports what works without torch.
+Exported programs contain this file, so its imports must not need torch.
 """
 
 from __future__ import annotations
@@ -16,87 +16,86 @@ from ensue.inspection.colors import color_of
 from ensue.nn.heads.single_chain import Posterior
 from ensue.text.label_columns import NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
-from ensue.text.schemes import DEEPER, overlapping_spans, spans
+from ensue.text.schemes import LAYER_SIGN, overlapping_spans, spans
 
-MOST_PATHS = 100
-"""The most paths that are asked for at once."""
+MAX_PATHS = 100
+"""The maximum number of best paths."""
 
 
 class Confidence(NamedTuple):
-    """The probabilities of what is said of a sentence: of each label, of each span, and the best paths with theirs."""
+    """The probabilities of the labels, spans and best paths of a sentence."""
 
     labels: list[Any]
-    """For each word that of its label; of several columns those of each by name."""
+    """For each word, the probability of its label, or of its label in each column by name."""
     spans: list[float]
     paths: list[tuple[list[Any], float]]
+    """The labels and the probability of each path, the most probable first."""
 
     @classmethod
     def of(
-        cls, labels: TaggerLabels, said: Sequence[Any], posterior: Posterior, words: Sequence[str] = (),
+        cls, labels: TaggerLabels, sentence: Sequence[Any], posterior: Posterior, words: Sequence[str] = (),
         n_best: int = 0,
     ) -> Confidence:  # fmt: skip
-        """That of the labels of a sentence, with the `n_best` paths."""
-        shares = labels.confidence(said, posterior.marginals, words)
+        """Return the probabilities of the labels `sentence`, and the `n_best` best paths."""
+        shares = labels.confidence(sentence, posterior.marginals, words)
         best = posterior.best(n_best) if n_best else []
         paths = [(list(labels.decode(path.tolist(), words)), share) for path, share in best]
-        of_spans: list[float] = []
+        span_probabilities: list[float] = []
         if isinstance(labels, Labels):
-            of_spans = posterior.spans(*labels.span_tags(said)).tolist()
-        elif isinstance(labels, NestedLabels):
-            of_spans = _nested_spans(labels, said, posterior)
-        return cls(shares, of_spans, paths)
+            span_probabilities = posterior.spans(*labels.span_tags(sentence)).tolist()
+        elif isinstance(labels, NestedLabels) and sentence:
+            span_probabilities = _nested_spans(labels, sentence, posterior)
+        return cls(shares, span_probabilities, paths)
 
 
-def _nested_spans(labels: NestedLabels, said: Sequence[str], posterior: Posterior) -> list[float]:
-    """The probability of each span: that one of its class's layers, which are independent, has it."""
-    found = labels.spans(said)
-    missed = np.ones(len(found))
-    for part, own in zip(labels.learned, posterior.parts, strict=True):
-        rows = [row for row, span in enumerate(found) if span.label == part.key.rstrip(DEEPER)]
-        asked = part.labels.tags_of_spans([found[row]._replace(label=part.key) for row in rows])
-        missed[rows] *= 1.0 - own.spans(*asked)
-    return (1.0 - missed).tolist()  # type: ignore[no-any-return]
+def _nested_spans(labels: NestedLabels, sentence: Sequence[str], posterior: Posterior) -> list[float]:
+    """Return the probability of each span: that at least one layer of its class has the span."""
+    labeled = labels.spans(sentence)
+    absent = np.ones(len(labeled))
+    for layer, chain in zip(labels.learned, posterior.parts, strict=True):
+        rows = [row for row, span in enumerate(labeled) if span.label == layer.key.rstrip(LAYER_SIGN)]
+        tags = layer.labels.tags_of_spans([labeled[row]._replace(label=layer.key) for row in rows])
+        absent[rows] *= 1.0 - chain.spans(*tags)
+    return (1.0 - absent).tolist()
 
 
 class LabeledWord(NamedTuple):
-    """A word with its label; `start` and `end` are its place in the text, in code points."""
+    """A word with its label; `start` and `end` are its offsets in the text, in code points."""
 
     text: str
     label: str
     start: int
     end: int
     confidence: Any = None
-    """The probability of the label, or of each column's; None unless `predict` was called with `confidence`."""
+    """The probability of the label, or of the label of each column; None unless `predict` computes probabilities."""
     columns: dict[str, str] | None = None
-    """The value in each column, of a tagger of several; `label` is that of the first one."""
+    """The labels by column, for a tagger of several columns; `label` is the label of the first column."""
 
     def __repr__(self) -> str:
         return "/".join([self.text, *(self.columns or {"": self.label}).values()])
 
     def with_label(self, label: Any) -> LabeledWord:
-        """The word with another label; of several columns, with these values."""
+        """Return the word with another label, or with a tuple of labels for several columns."""
         if self.columns is None:
             return self._replace(label=label)
         return self._replace(label=label[0], columns=dict(zip(self.columns, label, strict=True)))
 
     def as_json(self) -> dict[str, Any]:
-        """The word as JSON values."""
-        place = {"start": self.start, "end": self.end}
-        if self.columns is None:
-            return {"text": self.text, "label": self.label, **place, "confidence": round(self.confidence or 0.0, 6)}
-        shares = {name: round(share, 6) for name, share in (self.confidence or {}).items()}
-        return {"text": self.text, **self.columns, **place, "confidence": shares}
+        """Return the word as JSON values; `confidence` is missing unless `predict` computes probabilities."""
+        share = {} if self.confidence is None else {"confidence": _rounded(self.confidence)}
+        labels = self.columns or {"label": self.label}
+        return {"text": self.text, **labels, "start": self.start, "end": self.end, **share}
 
 
 class LabeledSpan(NamedTuple):
-    """A span of words with its class, and its place in the text, in code points."""
+    """A span of words with its class; `start` and `end` are its offsets in the text, in code points."""
 
     text: str
     label: str
     start: int
     end: int
     probability: float | None = None
-    """The probability of this class, start and end; None unless `predict` was called with `confidence`."""
+    """The joint probability of class, start and end; None unless `predict` computes probabilities."""
 
     def __repr__(self) -> str:
         return f"{self.text!r} {self.label}"
@@ -104,21 +103,21 @@ class LabeledSpan(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class TaggedSentence:
-    """A text and its labeled words; a notebook shows it in colors."""
+    """A text with labeled words. A notebook shows the labels in colors."""
 
     text: str
     words: tuple[LabeledWord, ...]
     has_spans: bool = False
     span_probabilities: Sequence[float] = ()
     probability: float | None = None
-    """The probability of all labels together; None unless this is one of the `paths` of another one."""
+    """The joint probability of all labels of a path; None for the prediction itself."""
     overlap: bool = False
-    """Whether the labels write spans that may overlap."""
+    """Whether the labels encode spans that may overlap."""
     paths: Sequence[TaggedSentence] = ()
-    """The best paths, if `predict` was called with `n_best`: the text with other labels, the most probable first."""
+    """The `n_best` paths, the most probable first: the same text with other labels."""
 
-    def judged(self, confidence: Confidence) -> TaggedSentence:
-        """The sentence with its probabilities and paths."""
+    def with_confidence(self, confidence: Confidence) -> TaggedSentence:
+        """Return the sentence with its probabilities and paths."""
         shared = zip(self.words, confidence.labels, strict=True)
         paths = []
         for labels, share in confidence.paths:
@@ -135,17 +134,17 @@ class TaggedSentence:
 
     @property
     def spans(self) -> list[LabeledSpan]:
-        """The spans that the labels write; empty for plain labels. Where they overlap, the outer ones come first."""
-        found = (overlapping_spans if self.overlap else spans)(self.labels) if self.has_spans else []
-        places = [(span.label, self.words[span.start].start, self.words[span.end - 1].end) for span in found]
-        sure: Sequence[float | None] = self.span_probabilities or [None] * len(found)
+        """The spans that the labels encode; empty for plain labels. An outer span comes before its inner spans."""
+        labeled = (overlapping_spans if self.overlap else spans)(self.labels) if self.has_spans else []
+        places = [(span.label, self.words[span.start].start, self.words[span.end - 1].end) for span in labeled]
+        probabilities: Sequence[float | None] = self.span_probabilities or [None] * len(labeled)
         return [
             LabeledSpan(self.text[start:end], label, start, end, share)
-            for (label, start, end), share in zip(places, sure, strict=True)
+            for (label, start, end), share in zip(places, probabilities, strict=True)
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """The sentence as JSON values."""
+        """Return the sentence as JSON values."""
         words = [word.as_json() for word in self.words]
         paths = {"paths": [path._path_json() for path in self.paths]} if self.paths else {}
         return {"text": self.text, "words": words, **self._spans_json(), **paths}
@@ -160,10 +159,10 @@ class TaggedSentence:
     def _spans_json(self) -> dict[str, Any]:
         if not self.has_spans:
             return {}
-        found = [span._asdict() for span in self.spans]
-        sure = [{"probability": _rounded(share)} for share in self.span_probabilities] or [{}] * len(found)
-        plain = [{name: part for name, part in span.items() if name != "probability"} for span in found]
-        return {"spans": [span | share for span, share in zip(plain, sure, strict=True)]}
+        rows = [span._asdict() for span in self.spans]
+        probabilities = [{"probability": _rounded(share)} for share in self.span_probabilities] or [{}] * len(rows)
+        plain = [{name: value for name, value in span.items() if name != "probability"} for span in rows]
+        return {"spans": [span | share for span, share in zip(plain, probabilities, strict=True)]}
 
     def __iter__(self) -> Iterator[LabeledWord]:
         return iter(self.words)
@@ -178,61 +177,54 @@ class TaggedSentence:
 
     def _repr_html_(self) -> str:
         paths = (f"<li>{path.probability:.4f} {path._in_colors()}</li>" for path in self.paths)
-        listed = f"<ol>{''.join(paths)}</ol>" if self.paths else ""
-        return f'<div style="line-height:2.2">{self._in_colors()}{listed}</div>'
+        items = f"<ol>{''.join(paths)}</ol>" if self.paths else ""
+        return f'<div style="line-height:2.2">{self._in_colors()}{items}</div>'
 
     def _in_colors(self) -> str:
-        return self._marked(_colored, _named, html.escape, "</span>")
+        return self._marked(_opening, _closing, html.escape, "</span>")
 
     def _marked(
-        self,
-        before: Callable[[Piece], str],
-        behind: Callable[[Piece], str],
-        escape: Callable[[str], str],
-        cut: str = "",
-    ) -> str:
-        """The text with something before and behind each span, or each word; inner ones end first. With `cut`, a span
-        that goes on behind the end of another one, in which it began, is cut there and begins again.
-        """
-        pieces: Sequence[Piece] = self.spans if self.has_spans else self.words
-        marks = [(piece.start, 1, -piece.end, piece) for piece in pieces]
-        marks += [(piece.end, 0 if piece.start < piece.end else 2, -piece.start, piece) for piece in reversed(pieces)]
-        begun: list[Piece] = []
-        parts, place = [], 0
-        for at, kind, _, piece in sorted(marks, key=lambda mark: mark[:3]):
-            parts.append(escape(self.text[place:at]))
-            place = at
+        self, opening: Callable[[Item], str], closing: Callable[[Item], str], escape: Callable[[str], str],
+        interruption: str = "",
+    ) -> str:  # fmt: skip
+        """Return the text with marks around words or spans. At the end of a span, open inner spans are interrupted."""
+        items: Sequence[Item] = self.spans if self.has_spans else self.words
+        marks = [(item.start, 1, -item.end, item) for item in items]
+        marks += [(item.end, 0 if item.start < item.end else 2, -item.start, item) for item in reversed(items)]
+        open_items: list[Item] = []
+        pieces, last = [], 0
+        for offset, kind, _, item in sorted(marks, key=lambda mark: mark[:3]):
+            pieces.append(escape(self.text[last:offset]))
+            last = offset
             if kind == 1:
-                begun.append(piece)
-                parts.append(before(piece))
+                open_items.append(item)
+                pieces.append(opening(item))
                 continue
-            inside = begun[begun.index(piece) + 1 :] if cut else []
-            begun.remove(piece)
-            parts += [*[cut] * len(inside), behind(piece), *map(before, inside)]
-        return "".join([*parts, escape(self.text[place:])])
+            inner = open_items[open_items.index(item) + 1 :] if interruption else []
+            open_items.remove(item)
+            pieces += [*[interruption] * len(inner), closing(item), *map(opening, inner)]
+        return "".join([*pieces, escape(self.text[last:])])
 
 
-Piece = LabeledSpan | LabeledWord
+Item = LabeledSpan | LabeledWord
 
 
-def _colored(piece: Piece) -> str:
-    """The beginning of a colored part, with its probability as a title, if it is known."""
-    share = piece.probability if isinstance(piece, LabeledSpan) else piece.confidence
+def _opening(item: Item) -> str:
+    share = item.probability if isinstance(item, LabeledSpan) else item.confidence
     title = f' title="{share:.4f}"' if isinstance(share, float) else ""
-    style = f"background:{color_of(piece.label)};color:#1c1e21;border-radius:5px;padding:.14em .3em"
+    style = f"background:{color_of(item.label)};color:#1c1e21;border-radius:5px;padding:.14em .3em"
     return f'<span style="{style}"{title}>'
 
 
-def _named(piece: Piece) -> str:
-    """The label of a colored part, and its end."""
-    label = " ".join((getattr(piece, "columns", None) or {"": piece.label}).values())
+def _closing(item: Item) -> str:
+    label = " ".join((getattr(item, "columns", None) or {"": item.label}).values())
     return f' <sub style="opacity:.75">{html.escape(label)}</sub></span>'
 
 
-def _rounded(share: float | None) -> float:
-    return round(share or 0.0, 6)
+def _rounded(share: Any) -> Any:
+    return {name: round(one, 6) for name, one in share.items()} if isinstance(share, dict) else round(share, 6)
 
 
-def listed_paths(tagged: TaggedSentence) -> str:
-    """The best paths, a line for each (probability, tab, labeled sentence), and an empty line."""
+def format_paths(tagged: TaggedSentence) -> str:
+    """Return a line for each of the best paths (probability, tab, labeled sentence), and an empty line."""
     return "".join(f"{path.probability:.4f}\t{path!r}\n" for path in tagged.paths) + "\n"

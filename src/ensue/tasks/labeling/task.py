@@ -1,153 +1,231 @@
-"""Labeling: a tag for each word. Scores of taggers; mistakes as a table of wrong words."""
+"""The training task of taggers, the decoding of labels, and their scores."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat, starmap
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.data.buckets import by_length
+from ensue.data.cached_columns import CachedColumns, cached
 from ensue.data.compact_texts import Columns, Numbers, Ragged, Texts, side_by_side
-from ensue.data.kept_columns import Kept, in_cache
 from ensue.data.parallel import batched
-from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
 from ensue.metrics.labeling import ColumnsTally, LabelingScores, LabelingTally
-from ensue.models.modules import evaluating
+from ensue.models.modules import device_of, evaluating
 from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
-from ensue.models.word_features import Positions
+from ensue.models.word_features import FormTable, Positions, Words
+from ensue.nn import Posterior
 from ensue.nn.draws import ALL_ROWS, RowSlice
-from ensue.outputs import written
+from ensue.ranks import sharded_map
 from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, on_device
-from ensue.tasks.labeling.decoding import Passages, placed
+from ensue.tasks.words.data import EncodedTexts, stacked
+from ensue.tasks.words.pipeline import WordLayers
+from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.label_columns import LabelColumns, TaggerLabels
 from ensue.text.labels import Labels
 from ensue.text.schemes import Span
 from ensue.types import Loss, State
 
-COLUMNS = ("place", "word", "right", "predicted", "before", "after")
-SENTENCES = 1_000
-"""The sentences that are read or encoded together."""
-CONTEXT = 8
-"""The most words that are shown on each side."""
+MAX_BATCH_TOKENS, MAX_BATCH_ROWS = 4_096, 256
+"""The maximum numbers of words and sentences in a batch outside of training."""
 
 
-class Judged(NamedTuple):
-    """The right labels of a sentence, in the scheme of the model, and the predicted ones. `misaligned` has by
-    column the gold spans that begin or end inside of a word, and `place` says where the sentence is.
-    """
+class Places(NamedTuple):
+    """The positions of the S sentences of a batch, whose rows are passages."""
+
+    numbers: NDArray[np.int64]
+    """The indices of the sentences (S,)."""
+    rows: NDArray[np.int64]
+    """The row of each sentence (S,)."""
+    places: NDArray[np.int64]
+    """The indices (S, L) of the words of each sentence among all positions of the padded batch."""
+    real: NDArray[np.bool_]
+    """True at words (S, L), False at padding."""
+
+
+class Passages:
+    """Consecutive sentences that are read together: passage n has the sentences from `firsts[n]` to `firsts[n + 1]`."""
+
+    def __init__(self, sentences: Ragged, sizes: Sequence[int] | NDArray[np.int64]) -> None:
+        self.sentences = sentences
+        self.firsts = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+        self.words = sentences.joined(self.firsts)
+        """The words of each passage."""
+
+    @property
+    def are_sentences(self) -> bool:
+        """Whether each passage has one sentence."""
+        return len(self.firsts) == len(self.sentences) + 1
+
+    def numbers(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the indices of the sentences of `passages`, in order."""
+        sizes = self._sizes(passages)
+        starts: NDArray[np.int64] = np.repeat(self.firsts[passages] - np.cumsum(sizes) + sizes, sizes)
+        return starts + np.arange(len(starts))
+
+    def _sizes(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.firsts[passages + 1] - self.firsts[passages]
+
+    def places(self, passages: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Places:
+        """Return the positions of sentences in a batch of `passages`, padded to the longest passage of `among`."""
+        among = passages if among is None else among
+        numbers, rows = self.numbers(passages), np.repeat(np.arange(len(passages)), self._sizes(passages))
+        lengths, starts = self.sentences.lengths[numbers], self.sentences.starts[numbers]
+        columns = np.arange(int(self.sentences.lengths[self.numbers(among)].max(initial=0)))
+        real = columns < lengths[:, None]
+        width = int(self.words.lengths[among].max(initial=0))
+        begins = rows * width + starts - self.words.starts[passages][rows]
+        return Places(numbers, rows, np.where(real, begins[:, None] + columns, 0), real)
+
+
+class LabeledTexts(NamedTuple):
+    """Labeled sentences of a file. The rows of `texts` and of `subwords` are passages."""
+
+    texts: EncodedTexts
+    passages: Passages
+    labels: Sequence[Sequence[Any]]
+    words: Texts
+    subwords: SubwordTexts | None = None
+    misaligned: Sequence[Mapping[str, Sequence[Span]]] = ()
+    """For each sentence, the spans of each column that begin or end inside of a word; empty without such spans."""
+
+    def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
+        """Return a slice of the batch of `passages`."""
+        words = self.texts.batch(passages, device, row_slice)
+        if self.subwords is None:
+            return words
+        return words._replace(subwords=self.subwords.batch(passages, device, row_slice))
+
+    def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
+        """Return the best tags (T,) of each sentence. Each word form is encoded once."""
+        forms = model.features.table(self.texts.forms, device_of(model))
+        return tag_texts(model, forms, self.passages, self.texts.columns, self.texts.contextual, self.subwords)[0]
+
+
+def tag_texts(
+    model: Tagger, forms: FormTable, passages: Passages, columns: Sequence[Ragged] = (),
+    contextual: Sequence[WordLayers] = (), subwords: SubwordTexts | None = None, *, with_posteriors: bool = False,
+) -> tuple[list[NDArray[np.int64]], list[Posterior]]:  # fmt: skip
+    """Return the best tags (T,) of each sentence, and with `with_posteriors` the probabilities of all paths."""
+    device, words = device_of(model), passages.words
+
+    def emissions(rows: NDArray[np.int64]) -> Emissions:
+        index, real = words.padded(rows), words.mask(rows)
+        mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
+        values = on_device(stacked(list(columns), rows, index.shape), device)
+        layers = [vectors.batch(rows, device) for vectors in contextual]
+        x = model.features.in_place(forms.vectors, numbers, values, layers)
+        batch = None if subwords is None else subwords.batch(rows, device)
+        return Emissions(model.emissions(x, forms.keys[numbers], mask, batch), mask)
+
+    return tag_rows(model, passages, emissions, with_posteriors=with_posteriors)
+
+
+class Emissions(NamedTuple):
+    """The scores of tags (B, T, K), and a mask (B, T) of real positions (None without padding)."""
+
+    scores: Tensor
+    mask: Tensor | None
+
+
+@torch.inference_mode()
+def tag_rows(
+    model: Tagger, passages: Passages, emissions_of: Callable[[NDArray[np.int64]], Emissions], *,
+    with_posteriors: bool = False,
+) -> tuple[list[NDArray[np.int64]], list[Posterior]]:  # fmt: skip
+    """Return the best tags (T,) of each sentence, and with `with_posteriors` the probabilities of all paths."""
+    device = device_of(model)
+    num_sentences, words = len(passages.sentences), passages.words
+    paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * num_sentences
+    empty = Posterior.of(np.zeros((0, model.head.num_tags), np.float32), model.head.tables())
+    posteriors = [empty] * num_sentences if with_posteriors else []
+
+    def tag_batch(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Posterior]]:
+        """Return the indices of the sentences, their tags (S, T), and the probabilities of paths."""
+        emissions, mask = emissions_of(rows)
+        sentences = rows
+        if not passages.are_sentences:
+            places = passages.places(rows)
+            sentences, within = places.numbers, placed(places, device)
+            emissions, mask = emissions.flatten(0, 1)[within.places], within.mask
+        lengths = passages.sentences.lengths[sentences].tolist()
+        posteriors_of_batch = model.head.posteriors(emissions, lengths) if with_posteriors else []
+        return sentences, model.head.best(emissions, mask).cpu().numpy(), posteriors_of_batch
+
+    batches = by_length(words.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS)
+    nonempty = (rows for rows in batches if words.lengths[rows].max())
+    for sentences, tags, posteriors_of_batch in sharded_map(tag_batch, nonempty):
+        for row, sentence in enumerate(sentences):
+            paths[sentence] = tags[row, : passages.sentences.lengths[sentence]]
+            if with_posteriors:
+                posteriors[sentence] = posteriors_of_batch[row]
+    return paths, posteriors
+
+
+def placed(places: Places, device: torch.device) -> SentencePlaces:
+    """Copy positions to a device."""
+    return SentencePlaces(*(on_device(array, device) for array in (places.places, places.real, places.rows)))
+
+
+CHUNK_SENTENCES = 1_000
+"""The number of sentences that are read or encoded together."""
+
+
+class LabelPair(NamedTuple):
+    """The correct and the predicted labels of a sentence."""
 
     right: Sequence[Any]
+    """The correct labels, in the scheme of the model."""
     predicted: list[Any]
     misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({})
+    """For each column, the correct spans that begin or end inside of a word."""
     place: str = ""
+    """The file and the line of the sentence."""
 
     @classmethod
     def of(
         cls, labels: TaggerLabels, right: Sequence[Any], predicted: list[Any],
         misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}), place: str = "",
     ) -> Self:  # fmt: skip
-        """Return the labels of a file in any scheme, and the labels that the model predicts."""
+        """Return the correct labels `right`, which may be in any scheme, and the predicted labels."""
         return cls(labels.in_scheme(right), predicted, misaligned, place)
 
 
 def tally_of(labels: TaggerLabels) -> ColumnsTally | LabelingTally:
-    """Return the tally of answers with these labels (`Judged`)."""
+    """Return a tally that computes scores from `LabelPair` sentences."""
     if isinstance(labels, LabelColumns):
         return ColumnsTally(labels)
     return LabelingTally(spans=labels.has_spans, read=labels.spans, known=labels.names)
 
 
-def with_mistakes(answers: Iterable[tuple[Sentence, Judged]], path: Path) -> Iterator[Judged]:
-    """Yield the labels of sentences as they come, and write the wrong ones to `path`, with tabs between the columns.
-
-    `place` is the file and the line where the sentence begins.
-
-    Raises DataError if the file cannot be written.
-    """
-    with written(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        file.write("\t".join(COLUMNS) + "\n")
-        for sentence, judged in answers:
-            file.writelines(_rows(sentence, judged))
-            yield judged
-
-
-def _rows(sentence: Sentence, judged: Judged) -> Iterator[str]:
-    words = sentence.words
-    for place, (gold, predicted) in enumerate(zip(judged.right, judged.predicted, strict=True)):
-        if gold != predicted:
-            before, after = words[max(0, place - CONTEXT) : place], words[place + 1 : place + 1 + CONTEXT]
-            cells = (
-                judged.place,
-                words[place],
-                *(label if isinstance(label, str) else " ".join(label) for label in (gold, predicted)),
-                *map(" ".join, (before, after)),
-            )
-            yield "\t".join(" ".join(cell.split()) for cell in cells) + "\n"
-
-
 @dataclass(frozen=True)
 class TaggedBatch(Batch):
-    """Passages, the places of the sentences in them (None: each passage is a sentence), and the tags (S, L), `PADDING`
-    for padding; or a teacher's probabilities of tags (S, L, K), zeros for padding.
-    """
+    """A batch of passages with S sentences."""
 
     words: Positions
     sentences: SentencePlaces | None
+    """The positions of the sentences in the passages; None: each passage is a sentence."""
     tags: Tensor
-
-
-class Labeled(Protocol):
-    """Labeled data in memory."""
-
-    @property
-    def passages(self) -> Passages:
-        """Which sentences are read together."""
-
-    @property
-    def labels(self) -> Sequence[Sequence[Any]]:
-        """The labels of their file."""
-
-    @property
-    def misaligned(self) -> Sequence[Mapping[str, Sequence[Span]]]:
-        """For each sentence, by column, the spans that begin or end inside of a word; empty if there are none."""
-
-    @property
-    def words(self) -> Texts | Sequence[Sequence[str]]:
-        """The words of each sentence; empty for inputs that are no words."""
-
-    def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Positions:
-        """Return the batch of these passages, cut."""
-
-    def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
-        """Return the tags (T,) of each sentence, in order."""
+    """The tags (S, L), `PADDING` at padding; or the tag probabilities (S, L, K) of a teacher, zeros at padding."""
 
 
 class Labeling(BucketedTask[Tagger, TaggedBatch]):
-    """Labeling in batches of sentences of similar length; judged by the F1 of spans, or by accuracy
-    for plain labels. `key` is the digest of training data in the cache (`Split.key`). `soft` (N, K) are a teacher's
-    probabilities of the tags of all words.
+    """Labeling in batches of sentences of similar length. The score is the F1 of spans, or accuracy for plain labels.
+    `key` is the cache key of the training data, and `soft` (N, K) are tag probabilities of a teacher.
     """
 
     def __init__(
-        self,
-        train: Labeled,
-        valid: Labeled | None,
-        labels: TaggerLabels,
-        sizes: BatchSizes,
-        *,
-        key: str = "",
+        self, train: Any, valid: Any, labels: TaggerLabels, sizes: BatchSizes, *, key: str = "",
         soft: NDArray[np.float32] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.soft = soft
         self.train, self.passages, self.valid, self.labels = train, train.passages, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
@@ -176,25 +254,25 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return None if self.valid is None else evaluate_tagger(model, self.valid, self.labels)
 
 
-def tags_of(data: Labeled, labels: TaggerLabels, key: str) -> Ragged:
-    """Return the ids of the tags of all sentences, memory-mapped from the cache if the data are there under `key`."""
+def tags_of(data: Any, labels: TaggerLabels, key: str) -> Ragged:
+    """Return the ids of the tags of all sentences. With a cache `key` they are in a memory-mapped file."""
 
-    def encoded() -> Kept:
+    def encoded() -> CachedColumns:
         ids = Numbers("i")
-        for some in batched(zip(data.labels, data.words, strict=True), SENTENCES):
-            tags = [tag for names, words in some for tag in labels.encode(names, words)]
+        for chunk in batched(zip(data.labels, data.words, strict=True), CHUNK_SENTENCES):
+            tags = [tag for names, words in chunk for tag in labels.encode(names, words)]
             ids.add(np.array(tags, np.int32).ravel())
-        return Kept({"train": Columns({"tags": ids})}, {})
+        return CachedColumns({"train": Columns({"tags": ids})}, {})
 
-    columns = (in_cache(["tags", key, labels.to_json()], encoded) if key else encoded()).parts["train"]
+    columns = (cached(["tags", key, labels.to_json()], encoded) if key else encoded()).parts["train"]
     assert columns is not None
     tags, sentences = columns.columns["tags"], data.passages.sentences
     values = tags.array if isinstance(labels, Labels) else tags.array.reshape(-1, len(labels.learned))
     return Ragged(values, sentences.starts, sentences.lengths, tags.file)
 
 
-def evaluate_tagger(model: Tagger, data: Labeled, labels: TaggerLabels) -> LabelingScores:
-    """Return the scores of a tagger on labeled sentences. Raises EnsueError if no word is labeled."""
+def evaluate_tagger(model: Tagger, data: Any, labels: TaggerLabels) -> LabelingScores:
+    """Return the scores of a tagger on labeled sentences. Raise EnsueError if no word is labeled."""
     if not any(data.labels):
         raise EnsueError("there is nothing to score: no labeled word")
     with evaluating(model):
@@ -202,5 +280,5 @@ def evaluate_tagger(model: Tagger, data: Labeled, labels: TaggerLabels) -> Label
     predicted = (list(labels.decode(path.tolist(), words)) for path, words in zip(paths, data.words, strict=True))
     misaligned: Iterable[Mapping[str, Sequence[Span]]] = data.misaligned or repeat({}, len(paths))
     return tally_of(labels).scores_of(
-        starmap(partial(Judged.of, labels), zip(data.labels, predicted, misaligned, strict=True))
+        starmap(partial(LabelPair.of, labels), zip(data.labels, predicted, misaligned, strict=True))
     )

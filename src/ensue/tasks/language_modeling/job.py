@@ -1,8 +1,5 @@
-"""The job of training a language model: tokenizes texts, makes task and model, and writes its part of the card."""
+"""The training of language models: task and job."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,10 +7,10 @@ import numpy as np
 import torch
 
 from ensue.data.corpus.batches import Blocks, Segments
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.mapped_file import TokenFile
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
-from ensue.metrics.language import LanguageScores
+from ensue.metrics.scores import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
 from ensue.nn import WordSample
@@ -23,8 +20,7 @@ from ensue.runs.reporter import score_table
 from ensue.tasks.contract.task import Batch, Task, UnreadBatch, on_device, reset
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
-from ensue.tasks.texts.corpus import Corpus, CorpusJob, read_corpus
-from ensue.tasks.texts.drawn_words import SampledWords, notes_on_sampling, sampled_words
+from ensue.tasks.texts.corpus import Corpus, CorpusJob, SampledWords, notes_on_sampling, sampled_words
 from ensue.tasks.texts.scoring import default_parts, describe_protocol, read
 from ensue.text.tokenizers import Tokenizer
 from ensue.types import Loss, State
@@ -32,36 +28,32 @@ from ensue.types import Loss, State
 
 @dataclass(frozen=True)
 class LanguageBatch(Batch):
-    """`inputs` and `targets` (B, T): each target is the id after its input. `sample`: what stands for all words."""
+    """A batch of segments or blocks of a text."""
 
     shared: ClassVar[frozenset[str]] = frozenset({"sample"})
     inputs: torch.Tensor
+    """Ids (B, T)."""
     targets: torch.Tensor
+    """The ids (B, T) after each input."""
     sample: WordSample | None = None
+    """The words of a sampled softmax."""
 
     @property
     def count(self) -> int:
-        """The number of tokens, each of which is one prediction."""
+        """The number of targets."""
         return self.targets.numel()
 
 
 class LanguageModeling(Task[LanguageModel, LanguageBatch]):
-    """Segments of a stream with carried state, or shuffled blocks; judged by nats per token."""
+    """Training on segments with carried state, or on shuffled blocks. Validation measures nats per token."""
 
     judged_by = "nats_per_token"
     less_is_better = True
 
     def __init__(
-        self,
-        batches: Segments | Blocks,
-        *,
-        tokenizer: Tokenizer,
-        valid: TokenFile | None,
-        segment_length: int,
-        sample_tokens: int = 0,
-        reset_state: float = 0.0,
-        sampled: SampledWords | None = None,
-    ) -> None:
+        self, batches: Segments | Blocks, *, tokenizer: Tokenizer, valid: TokenFile | None, segment_length: int,
+        sample_tokens: int = 0, reset_state: float = 0.0, sampled: SampledWords | None = None,
+    ) -> None:  # fmt: skip
         self.sampled = sampled
         self.batches, self.tokenizer, self.valid, self.sample_tokens = batches, tokenizer, valid, sample_tokens
         self.reset_state = reset_state
@@ -87,7 +79,9 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         return model.init_state(self.batches.batch_size)
 
     def carried(self, model: LanguageModel, batch: UnreadBatch[LanguageBatch], state: State) -> State:
-        """The state for the next segment: None where a stream begins, new in rows that are reset at random."""
+        """Return the state before the next segment: None at the beginning of a pass over the text, else the last state,
+        in which rows are reset at random.
+        """
         return None if batch.first else reset(state, self.reset_state, model.init_state)
 
     def loss(self, model: LanguageModel, batch: LanguageBatch, state: State) -> tuple[Loss, State]:
@@ -98,21 +92,15 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         return None if self.valid is None else read(model, self.valid, start_id=self.tokenizer.start_id)
 
     def sample(self, model: LanguageModel, seed: int) -> str:
-        ids: Sequence[torch.Tensor] = list(
-            generate_ids(
-                model,
-                [np.zeros(0, dtype=np.int64)],
-                max_tokens=self.sample_tokens,
-                sampling=Sampling(),
-                seed=seed,
-                start_id=self.tokenizer.start_id,
-            )
-        )
-        return self.tokenizer.decode([int(row[0]) for row in ids])
+        columns = generate_ids(
+            model, [np.zeros(0, dtype=np.int64)], max_tokens=self.sample_tokens, sampling=Sampling(), seed=seed,
+            start_id=self.tokenizer.start_id,
+        )  # fmt: skip
+        return self.tokenizer.decode([int(column[0]) for column in columns])
 
 
 class LanguageModelingJob(CorpusJob[LanguageModel]):
-    """Trains a language model."""
+    """The training of a language model."""
 
     unit: ClassVar[str] = "tokens"
     recipe: LanguageModelingRecipe
@@ -120,26 +108,25 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
 
     def __init__(self, recipe: LanguageModelingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
-        self.corpus = read_corpus(recipe.data, recipe.tokenizer, self.given_tokenizer(run), begun=run)
+        self.corpus = self.read_corpus(run)
         self.parts = LanguageModelParts(self.corpus.tokenizer)
         self.fingerprint = self.corpus.fingerprint
         self.task = language_modeling(recipe, self.corpus, sampled_words(recipe.head, self.counts, recipe.train.seed))
 
     @property
     def notes(self) -> list[str]:
-        rows, wanted = self.task.batches.batch_size, self.recipe.train.batch_size
-        few = [f"the text fills {rows} rows of a batch, not {wanted}"] if rows < wanted else []
+        rows, batch_size = self.task.batches.batch_size, self.recipe.train.batch_size
+        small = [f"the text fills {rows} rows of a batch, not {batch_size}"] if rows < batch_size else []
         sampling = notes_on_sampling(self.recipe.head, self.parts.vocabulary_size)
-        return [*few, *sampling, *self.notes_on_origin(), *self.notes_on_validation()]
+        return [*small, *sampling, *self.notes_on_origin(), *self.notes_on_validation()]
 
     def protocol(self, model: LanguageModel) -> str:
         tokens = len(self.corpus.valid) if self.corpus.valid else 0
         return f"validation: {describe_protocol(model, default_parts(tokens))}" if tokens else ""
 
     def test(self, model: LanguageModel) -> LanguageScores | None:
-        if self.corpus.test is None:
-            return None
-        return read(model, self.corpus.test, start_id=self.corpus.tokenizer.start_id)
+        test, start_id = self.corpus.test, self.corpus.tokenizer.start_id
+        return None if test is None else read(model, test, start_id=start_id)
 
     def about(self) -> str:
         kind = self.recipe.tokenizer.kind
@@ -152,16 +139,13 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
 def language_modeling(
     recipe: LanguageModelingRecipe, corpus: Corpus, sampled: SampledWords | None = None
 ) -> LanguageModeling:
-    """The task: segments with carried state for recurrent models, shuffled blocks as long as attention's context."""
-    attends = isinstance(recipe.encoder, TransformerEncoder)
-    length = recipe.encoder.context if isinstance(recipe.encoder, TransformerEncoder) else recipe.train.segment_length
-    cut = Blocks if attends else Segments
+    """Return the task: with shuffled blocks of the context for a Transformer, else with segments and carried state."""
+    train, length = recipe.train, recipe.train.segment_length
+    batches: type[Segments | Blocks] = Segments
+    if isinstance(recipe.encoder, TransformerEncoder):
+        length, batches = recipe.encoder.context, Blocks
     return LanguageModeling(
-        cut(corpus.train, batch_size=recipe.train.batch_size, segment_length=length, seed=recipe.train.seed),
-        tokenizer=corpus.tokenizer,
-        valid=corpus.valid,
-        segment_length=length,
-        sample_tokens=recipe.train.sample_tokens,
-        reset_state=recipe.train.reset_state,
-        sampled=sampled,
-    )
+        batches(corpus.train, batch_size=train.batch_size, segment_length=length, seed=train.seed),
+        tokenizer=corpus.tokenizer, valid=corpus.valid, segment_length=length, sample_tokens=train.sample_tokens,
+        reset_state=train.reset_state, sampled=sampled,
+    )  # fmt: skip

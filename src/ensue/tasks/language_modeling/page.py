@@ -1,79 +1,267 @@
-"""The page for a text in a language model."""
-
-from __future__ import annotations
+"""The page about a text in a language model: predictions, explanations, units, attention."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from ensue.arguments import check_type, check_whole
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, check_type, check_whole
+from ensue.inspection.attributions import Integrated, gradients_of, integrated_gradients, rows_together
+from ensue.inspection.encoder import Attention, attention_of, over_text
 from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Inspection, Section
-from ensue.inspection.switched_off import switched_off
-from ensue.inspection.token_page import MOST_SHOWN, shown, text_section, title_of
-from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section, selection_section
+from ensue.inspection.switched_off import SwitchedOff, switched_off, switching_off
+from ensue.inspection.token_page import MAX_SHOWN_TOKENS, NO_TOKEN, Predictions, shown, text_section, title_of
+from ensue.inspection.unit_page import (
+    THRESHOLD,
+    Selection,
+    chosen_units,
+    follower_section,
+    saturation_section,
+    select,
+    selection_section,
+)
+from ensue.inspection.units import Units, correlations, named, pieces_of, properties_of, unit_taps
 from ensue.models.language_model import LanguageModel
-from ensue.tasks.language_modeling.view import Explanation, LanguageView, Question, view_text
-from ensue.text.characters import REPLACEMENT, CharacterTokenizer
-from ensue.text.tokenizer import UNKNOWN, Tokenizer
-from ensue.text.words import WordTokenizer
+from ensue.models.modules import device_of, evaluating
+from ensue.nn import watch
+from ensue.tasks.texts.scoring import MAX_CALL_LOGITS, scored_windows
+from ensue.text.tokenizer import REPLACEMENT, UNKNOWN, CharacterTokenizer, Tokenizer, WordTokenizer
+from ensue.types import State, select_rows
+
+MAX_EXPLAINED_TOKENS = 512
+"""The maximum number of tokens before a position whose gradients are computed."""
+INTEGRATED_TOKENS = (64, 32, 16, 8)
+"""The numbers of tokens for integrated gradients: the first number with an exact integral is used, else the last."""
+INTEGRAL_POSITIONS = 4_096
+"""The approximate number of positions that an integral reads."""
+MIN_INTEGRAL_POINTS = 48
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Attributions of the log-probability of a token to the N tokens before its position."""
+
+    place: int
+    """The position, from 0."""
+    token: int
+    """The id of the token."""
+    norms: NDArray[np.float64]
+    """The norms (N,) of the gradients with respect to the features."""
+    products: NDArray[np.float64]
+    """The dot products (N,) of the features and their gradients."""
+    states: list[Units]
+    """The gradients (N, d) with respect to the states."""
+    integrated: Integrated
+    """The integrated gradients for the last M of the tokens, with zeros as the baseline."""
+
+
+def explain(model: LanguageModel, inputs: NDArray[np.int64], place: int, token: int) -> Explanation | None:
+    """Return the explanation of a token at position `place`; None for the first position. `inputs` begin with the start
+    symbol.
+    """
+    begin = next(begin for begin, _, end in scored_windows(len(inputs), model.context) if place < end)
+    num_before = min(MAX_EXPLAINED_TOKENS, place - begin)
+    if not num_before:
+        return None
+    with torch.no_grad():
+        x = model.features(torch.from_numpy(inputs[None, begin : place + 1].astype(np.int64)).to(device_of(model)))
+    target = torch.tensor([token], device=x.device)
+
+    def log_probability(h: Tensor) -> Tensor:
+        return -model.head.nats(h[:, -1], target.expand(len(h)))
+
+    def integrated(last: int) -> Integrated:
+        before = _state(model, x[:, :-last])
+
+        def output(x: Tensor) -> Tensor:
+            state = select_rows(before, torch.zeros(len(x), dtype=torch.int64, device=x.device))
+            return log_probability(model.layers(x, state)[0])
+
+        rows = rows_together(model.layers, last)
+        points = max(MIN_INTEGRAL_POINTS, INTEGRAL_POSITIONS // last)
+        return integrated_gradients(output, x[:, -last:], points=points, rows=rows)
+
+    gradients = gradients_of(model.layers, x[:, -num_before:], log_probability, _state(model, x[:, :-num_before]))
+    products = (gradients.inputs * x[0, -num_before:].double().cpu().numpy()).sum(1)
+    for last in dict.fromkeys(min(num_before, count) for count in INTEGRATED_TOKENS):
+        attribution = integrated(last)
+        if attribution.is_exact:
+            break
+    norms = np.linalg.norm(gradients.inputs, axis=1)
+    return Explanation(place, token, norms, products, gradients.states, attribution)
+
+
+def _state(model: LanguageModel, x: Tensor) -> State:
+    with torch.no_grad():
+        return model.layers(x)[1]
+
+
+MAX_TOKENS = 5_000
+"""The maximum number of tokens of a text on a page."""
+MAX_VALUES = 1 << 26
+"""The maximum number of values of units; a model with more units has fewer tokens on its page."""
+MAX_ATTENTION_POSITIONS = 256
+
+
+class Question(NamedTuple):
+    """The question why a token is probable at a position."""
+
+    place: int | None = None
+    """The position, from 0; None: after the text."""
+    token: int | None = None
+    """The id of the token; None: the token of the text at the position, or the most probable token after the text."""
+
+
+@dataclass(frozen=True)
+class LanguageView:
+    """A text in a language model: the first T of its `length` tokens."""
+
+    tokens: tuple[str, ...]
+    """The decoded text of each token."""
+    ids: NDArray[np.int64]
+    length: int
+    """The number of tokens of the complete text."""
+    predictions: Predictions
+    """The predictions at T + 1 positions; the last position is after the text."""
+    units: list[Units]
+    """The values (T, d) of units after each token."""
+    properties: dict[str, NDArray[np.float64]]
+    """The surprisal (T,) of tokens, and properties (T,) of the text, by name."""
+    correlations: list[NDArray[np.float64]]
+    """For each of `units` the correlations (P, d) of properties and units; empty for a short text."""
+    attention: list[Attention]
+    """The attention (H, A, A) of the first A positions, which begin with the start symbol."""
+    explanation: Explanation | None
+    """The answer to a question; None without a question, or without a token before the position."""
+    off: tuple[SwitchedOff, ...]
+    """The units that are switched off for `predictions_without`."""
+    predictions_without: Predictions | None
+    """The predictions with the units `off` switched off; None without such units."""
+
+    def select(self, start: int, end: int, *, threshold: float = THRESHOLD) -> Selection:
+        """Return the units that are active at exactly the tokens [start, end), and other ranges of their activity."""
+        return select(self.units, start, end, threshold=threshold)
+
+
+def view_text(
+    model: LanguageModel, tokenizer: Tokenizer, ids: NDArray[np.int64], *, question: Question | None = None,
+    off: Sequence[SwitchedOff] = (),
+) -> LanguageView:  # fmt: skip
+    """Return the view of a text of at least one token. A Transformer reads the text in the windows of `score`. Raises
+    EnsueError for a position that is not in the view, and for a unit that the model lacks.
+    """
+    with evaluating(model):
+        with torch.inference_mode():
+            values_of_start = _read(model, np.array([tokenizer.start_id])).values.values()
+            num_units = max(1, sum(values.shape[1] for values in values_of_start))
+            shown = ids[: min(MAX_TOKENS, max(1, MAX_VALUES // num_units))]
+            inputs, targets = np.concatenate(([tokenizer.start_id], shown)), np.append(shown, NO_TOKEN)
+            outputs = _read(model, inputs)
+            predictions = _predictions(model, outputs.h, targets)
+            first = inputs[: min(MAX_ATTENTION_POSITIONS, model.context or MAX_ATTENTION_POSITIONS)]
+            attention = attention_of(model.layers, model.features(_on_device(model, first)))
+            units = named({name: values[1:] for name, values in outputs.values.items()})
+            without = None
+            if off:
+                with switching_off(model.layers, off, units):
+                    without = _predictions(model, _read(model, inputs).h, targets)
+        explanation = None if question is None else explain(model, inputs, *_target(question, shown, predictions))
+    assert attention is not None, "MAX_ATTENTION_POSITIONS is below the limit of attention_of"
+    tokens = pieces_of(tokenizer.decoder(), shown.tolist())
+    properties = properties_of(tokens) | {"surprisal": predictions.surprisals[:-1]}
+    return LanguageView(
+        tokens, shown, len(ids), predictions, units, properties, correlations(units, properties), attention,
+        explanation, tuple(off), without,
+    )  # fmt: skip
+
+
+def _target(question: Question, ids: NDArray[np.int64], predictions: Predictions) -> tuple[int, int]:
+    """Return the position and the id of the token of a question."""
+    place = len(ids) if question.place is None else question.place
+    if place > len(ids):
+        raise EnsueError(f"the page has {len(ids):,} tokens; there is no token {place + 1:,}")
+    default = int(predictions.ids[place, 0]) if place == len(ids) else int(ids[place])
+    return place, default if question.token is None else question.token
+
+
+class _Outputs(NamedTuple):
+    """The input of the head (N, d) and the values (N, d) of each tap at N positions."""
+
+    h: Tensor
+    values: dict[str, NDArray[np.float32]]
+
+
+def _read(model: LanguageModel, inputs: NDArray[np.int64]) -> _Outputs:
+    taps = unit_taps(model.layers)
+    h: list[Tensor] = []
+    values: dict[str, list[NDArray[np.float32]]] = {tap: [] for tap in taps}
+    for begin, first, end in scored_windows(len(inputs), model.context):
+        x = model.features(_on_device(model, inputs[begin:end]))
+        watched: AbstractContextManager[dict[str, list[Tensor]]] = (
+            watch(model.layers, *taps) if taps else nullcontext({})
+        )
+        with watched as outputs:
+            h.append(model.layers(x)[0][0, first - begin :])
+        for tap, tensors in outputs.items():
+            values[tap].append(over_text(tensors)[first - begin :].float().cpu().numpy())
+    return _Outputs(torch.cat(h), {tap: np.concatenate(arrays) for tap, arrays in values.items()})
+
+
+def _predictions(model: LanguageModel, h: Tensor, targets: NDArray[np.int64]) -> Predictions:
+    size = max(1, MAX_CALL_LOGITS // model.vocabulary_size)
+    slices = [slice(start, start + size) for start in range(0, len(targets), size)]
+    return Predictions.joined([Predictions.of(model.head(h[rows]), targets[rows]) for rows in slices])
+
+
+def _on_device(model: LanguageModel, ids: NDArray[np.int64]) -> Tensor:
+    return torch.from_numpy(ids[None].astype(np.int64)).to(device_of(model))
+
 
 ABOUT = (
-    "The stronger a token’s color, the more it surprised the model: full color is a guess among all tokens. Rest on a "
-    "token to see what was expected in its place."
+    "The stronger a token’s color, the more it surprised the model: full color is a guess among all tokens. Hover over "
+    "a token to see the predictions for its place."
 )
 
 
 def language_sections(view: LanguageView, tokenizer: Tokenizer, tokens: Sequence[str]) -> list[Section]:
-    """All sections. `tokens` are those of the view as they stand in the text, unknown ones too."""
-    shown = min(len(view.tokens), MOST_SHOWN)
+    """Return all sections. `tokens` are the tokens of the view, where an unknown token is its text."""
+    count = min(len(view.tokens), MAX_SHOWN_TOKENS)
     text = text_section(
-        tokens,
-        view.ids.tolist(),
-        view.predictions,
-        tokenizer.symbol,
-        length=view.length,
+        tokens, view.ids.tolist(), view.predictions, tokenizer.symbol, length=view.length,
         vocabulary_size=tokenizer.vocabulary_size,
         about=ABOUT + (" A unit’s color is its value when it has read the token." if view.units else ""),
-        units=view.units,
-        chosen=chosen_units(view.units, view.correlations, shown),
-    )
+        units=view.units, chosen=chosen_units(view.units, view.correlations, count),
+    )  # fmt: skip
     positions = ["<start>", *tokens]
-    about = "What the model looks at when it has read a token and expects the next one."
+    about = "The attention of the model when it has read a token and predicts the next token."
     return [
-        text,
-        asks_section(view, tokenizer),
-        *explanation_section(view, tokenizer),
-        *switched_off_section(view),
-        *selection_section(view.units, shown),
+        text, question_section(view, tokenizer), *explanation_section(view, tokenizer), *switched_off_section(view),
+        *selection_section(view.units, count),
         *follower_section(view.units, list(view.properties), view.correlations),
         *saturation_section(view.units, tokens),
         *attention_section(view.attention, positions, length=view.length + 1, about=about),
-    ]
+    ]  # fmt: skip
 
 
 def inspect_text(
-    model: LanguageModel,
-    tokenizer: Tokenizer,
-    text: str,
-    *,
-    facts: Mapping[str, str],
-    at: int | None = None,
-    token: str | None = None,
-    off: str = "",
-) -> Inspection:
-    """A text in a model, as `LanguagePipeline.inspect` says; `facts` are those of the model."""
+    model: LanguageModel, tokenizer: Tokenizer, text: str, *, facts: Mapping[str, str], at: int | None = None,
+    token: str | None = None, off: str = "",
+) -> Inspection:  # fmt: skip
+    """Return the page of `LanguagePipeline.inspect`; `facts` are entries about the model."""
     check_type("the text", text, str, "a string")
     ids = tokenizer.encode(text).astype(np.int64)
     if not len(ids):
-        raise EnsueError("there is nothing to look into: the text has no tokens")
-    asked = _asked(tokenizer, len(ids), at, token)
-    view = view_text(model, tokenizer, ids, asked=asked, off=switched_off(off))
-    sections = language_sections(view, tokenizer, _as_written(view, tokenizer, text))
+        raise EnsueError("nothing to inspect: the text has no tokens")
+    question = _question(tokenizer, len(ids), at, token)
+    view = view_text(model, tokenizer, ids, question=question, off=switched_off(off))
+    sections = language_sections(view, tokenizer, _texts_of_tokens(view, tokenizer, text))
     unknown = int((view.ids == tokenizer.unknown_id).sum())
     nats, count = float(view.predictions.surprisals[:-1].mean()), len(view.tokens)
     of_text = {
@@ -85,24 +273,20 @@ def inspect_text(
     return Inspection(title_of(text), view, {**facts, **of_text}, sections)
 
 
-def _as_written(view: LanguageView, tokenizer: Tokenizer, text: str) -> list[str]:
-    """The tokens, with what stands in the text in place of an unknown character or word."""
-    match tokenizer:
-        case CharacterTokenizer():
-            written = list(text)
-        case WordTokenizer():
-            written = tokenizer.written(text)
-        case _:
-            written = []
-    if len(written) != view.length:  # lower case may have more characters
+def _texts_of_tokens(view: LanguageView, tokenizer: Tokenizer, text: str) -> list[str]:
+    """Return the tokens of a view, where an unknown token is its text, if the tokenizer can tell the text."""
+    substrings: list[str] = []
+    if isinstance(tokenizer, CharacterTokenizer | WordTokenizer):
+        substrings = list(text) if isinstance(tokenizer, CharacterTokenizer) else tokenizer.written(text)
+    if len(substrings) != view.length:  # lowercasing can change the number of characters
         return list(view.tokens)
     return [
-        token.replace(UNKNOWN, own).replace(REPLACEMENT, own) if id == tokenizer.unknown_id else token
-        for token, id, own in zip(view.tokens, view.ids.tolist(), written, strict=False)
+        token.replace(UNKNOWN, substring).replace(REPLACEMENT, substring) if id == tokenizer.unknown_id else token
+        for token, id, substring in zip(view.tokens, view.ids.tolist(), substrings, strict=False)
     ]
 
 
-def _asked(tokenizer: Tokenizer, length: int, at: int | None, token: str | None) -> Question | None:
+def _question(tokenizer: Tokenizer, length: int, at: int | None, token: str | None) -> Question | None:
     if at is None and token is None:
         return None
     if at is not None:
@@ -113,7 +297,7 @@ def _asked(tokenizer: Tokenizer, length: int, at: int | None, token: str | None)
 
 
 def _id_of(tokenizer: Tokenizer, token: str) -> int:
-    """The id of a text that is one token. Raises EnsueError for other text."""
+    """Return the id of a text that is one token. Raise EnsueError for other texts."""
     check_type("the token", token, str, "a string")
     ids = tokenizer.encode(token).tolist()
     if len(ids) != 1:
@@ -121,108 +305,100 @@ def _id_of(tokenizer: Tokenizer, token: str) -> int:
     return int(ids[0])
 
 
-MOST_ROWS = 15
-LEAST = 1e-30
-"""The least length of a gradient whose logarithm is drawn."""
+MAX_ROWS = 15
+"""The maximum number of rows of a table."""
+MIN_LENGTH = 1e-30
+"""The lower bound of lengths of gradients before the logarithm."""
 
 
-def asks_section(view: LanguageView, tokenizer: Tokenizer) -> Section:
-    """The section with the questions that may be asked, and those that were."""
-    found, size = view.explanation, len(view.tokens)
-    stands = None if found is None else [*view.ids, view.predictions.ids[-1, 0]][found.place]
+def question_section(view: LanguageView, tokenizer: Tokenizer) -> Section:
+    """Return the section with a form for questions, which contains the questions of the page."""
+    explained, size = view.explanation, len(view.tokens)
+    default = None if explained is None else [*view.ids, view.predictions.ids[-1, 0]][explained.place]
     numbers = {
         "size": size,
-        "at": "" if found is None else (found.place + 1) % (size + 1),
-        "token": "" if found is None or found.token == stands else tokenizer.decode([found.token]),
-        "off": "; ".join(one.name for one in view.off),
+        "at": "" if explained is None else (explained.place + 1) % (size + 1),
+        "token": "" if explained is None or explained.token == default else tokenizer.decode([explained.token]),
+        "off": "; ".join(units.name for units in view.off),
     }
     return Section("Ask", "inspection/asks.html", numbers)
 
 
 def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Section]:
-    """The section of what the tokens before a place give; none if nobody asked."""
-    found = view.explanation
-    if found is None:
+    """Return the section with the attributions of the tokens before a position; empty without a question."""
+    explained = view.explanation
+    if explained is None:
         return []
-    integrated, near = found.integrated, len(found.integrated.shares)
-    difference = integrated.value - integrated.baseline
+    integrated = explained.integrated
     kinds = {
         "integrated gradients": integrated.shares,
-        "gradient × input": found.products,
-        "length of the gradient": found.norms,
+        "gradient × input": explained.products,
+        "length of the gradient": explained.norms,
     }
-    wrong = f"The shares may be wrong by {integrated.error:.3g} together: the gradient changes too much along the way."
+    inexact = (
+        f"The sum of the shares has an error of up to {integrated.error:.3g}: the gradient changes too much along the "
+        "path of integration."
+    )
     numbers = {
-        "token": shown(tokenizer.symbol(found.token)),
-        "number": found.place + 1,
-        "value": integrated.value,
-        "baseline": integrated.baseline,
-        "difference": difference,
-        "integrated": near,
-        "note": "" if integrated.is_exact else wrong,
-        "colors": {name: _placed(found.place, values) for name, values in kinds.items()},
-        "rows": _rows(view, found),
+        "token": shown(tokenizer.symbol(explained.token)), "number": explained.place + 1, "value": integrated.value,
+        "baseline": integrated.baseline, "difference": integrated.value - integrated.baseline,
+        "integrated": len(integrated.shares), "note": "" if integrated.is_exact else inexact,
+        "colors": {name: _by_token(explained.place, values) for name, values in kinds.items()},
+        "rows": _rows(view, explained),
         "states": {
-            "kinds": [units.name for units in found.states],
-            "lengths": [_placed(found.place, _logarithms(units.values)) for units in found.states],
+            "kinds": [units.name for units in explained.states],
+            "lengths": [_by_token(explained.place, _logarithms(units.values)) for units in explained.states],
         },
-    }
+    }  # fmt: skip
     return [Section("Why this token", "tasks/language_modeling/explanation.html", numbers)]
 
 
-def _placed(place: int, values: NDArray[np.float64]) -> list[float | None]:
-    """The values of the shown tokens before a place; None for other tokens, and for what is no number."""
-    behind = max(0, min(place, MOST_SHOWN) - (place - len(values)))
-    kept = [float(f"{value:.5g}") if math.isfinite(value) else None for value in values[:behind].tolist()]
-    return [*[None] * min(place - len(values), MOST_SHOWN), *kept]
+def _by_token(place: int, values: NDArray[np.float64]) -> list[float | None]:
+    """Return the value of each shown token before a position; None for tokens without a finite value."""
+    count = max(0, min(place, MAX_SHOWN_TOKENS) - (place - len(values)))
+    numbers = [float(f"{value:.5g}") if math.isfinite(value) else None for value in values[:count].tolist()]
+    return [*[None] * min(place - len(values), MAX_SHOWN_TOKENS), *numbers]
 
 
 def _logarithms(gradients: NDArray[np.float32]) -> NDArray[np.float64]:
     lengths: NDArray[np.float64] = np.linalg.norm(gradients.astype(np.float64), axis=1)
-    logarithms: NDArray[np.float64] = np.log10(np.maximum(lengths, LEAST))
-    return logarithms
+    return np.log10(np.maximum(lengths, MIN_LENGTH))
 
 
-def _rows(view: LanguageView, found: Explanation) -> list[dict[str, Any]]:
-    """The tokens that give most."""
-    shares, first = found.integrated.shares, found.place - len(found.integrated.shares)
-    offset = len(found.norms) - len(shares)
+def _rows(view: LanguageView, explained: Explanation) -> list[dict[str, Any]]:
+    shares, first = explained.integrated.shares, explained.place - len(explained.integrated.shares)
+    offset = len(explained.norms) - len(shares)
     return [
         {
-            "token": shown(view.tokens[first + at]) or "·",
-            "number": first + at + 1,
-            "share": float(shares[at]),
-            "product": float(found.products[offset + at]),
-            "norm": float(found.norms[offset + at]),
+            "token": shown(view.tokens[first + n]) or "·", "number": first + n + 1, "share": float(shares[n]),
+            "product": float(explained.products[offset + n]), "norm": float(explained.norms[offset + n]),
         }
-        for at in np.argsort(-np.abs(shares), kind="stable")[:MOST_ROWS].tolist()
-    ]
+        for n in _largest(shares)
+    ]  # fmt: skip
 
 
 def switched_off_section(view: LanguageView) -> list[Section]:
-    """The section of what changes without the units that are off; none if there are none."""
+    """Return the section with the changes of surprisal when units are switched off; empty without such units."""
     if view.predictions_without is None:
         return []
     before, after = view.predictions.surprisals[:-1], view.predictions_without.surprisals[:-1]
     changes = after - before
     numbers = {
-        "off": [one.name for one in view.off],
-        "before": float(before.mean()),
-        "after": float(after.mean()),
-        "colors": {"change of surprisal": _placed(len(changes), changes)},
+        "off": [units.name for units in view.off], "before": float(before.mean()), "after": float(after.mean()),
+        "colors": {"change of surprisal": _by_token(len(changes), changes)},
         "rows": [
             {
-                "token": shown(view.tokens[at]) or "·",
-                "number": at + 1,
-                "before": float(before[at]),
-                "after": float(after[at]),
+                "token": shown(view.tokens[n]) or "·",
+                "number": n + 1,
+                "before": float(before[n]),
+                "after": float(after[n]),
             }
-            for at in _largest(changes)
+            for n in _largest(changes)
         ],
-    }
+    }  # fmt: skip
     return [Section("Without some units", "tasks/language_modeling/switched_off.html", numbers)]
 
 
-def _largest(changes: NDArray[np.float64]) -> Sequence[int]:
-    found: list[int] = np.argsort(-np.abs(changes), kind="stable")[:MOST_ROWS].tolist()
-    return found
+def _largest(values: NDArray[np.float64]) -> list[int]:
+    """Return the indices of the largest absolute values."""
+    return np.argsort(-np.abs(values), kind="stable")[:MAX_ROWS].tolist()

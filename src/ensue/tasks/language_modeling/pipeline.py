@@ -1,6 +1,4 @@
-"""A language model in use: generates, scores and evaluates."""
-
-from __future__ import annotations
+"""The pipeline of language models."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
@@ -12,17 +10,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.arguments import check_type, check_whole
 from ensue.data.corpus.cache import tokenize
-from ensue.data.files import Location, one_location
+from ensue.data.files import Data, as_location
 from ensue.data.sources import TextSource
 from ensue.decode.generation import generate_ids, search_ids
 from ensue.decode.sampling import Sampling, SamplingOptions
 from ensue.decode.search import BeamSearch
+from ensue.errors import check_names, check_type, check_whole
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
-from ensue.metrics.language import LanguageScores
-from ensue.metrics.scores import ItemRows, ScoredItems
+from ensue.metrics.scores import ItemRows, LanguageScores, ScoredItems
 from ensue.models.adaptation import Adaptation, AdaptationOptions
 from ensue.models.adaptive_model import AdaptiveModel
 from ensue.models.language_model import LanguageModel
@@ -45,7 +42,7 @@ from ensue.tasks.language_modeling.page import inspect_text
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.scoring import (
-    CALL_TOKENS,
+    MAX_CALL_TOKENS,
     Progress,
     TextScorer,
     default_parts,
@@ -55,26 +52,23 @@ from ensue.tasks.texts.scoring import (
 )
 from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
 from ensue.text.boundaries import cut_at_boundaries
-from ensue.text.tokenizer import Decoder, Tokenizer
-from ensue.text.words import WordTokenizer
+from ensue.text.tokenizer import Decoder, Tokenizer, WordTokenizer
 
-LONGEST_WITHOUT_BOUNDARY = 1 << 20
-"""The most characters without a blank of a streamed text. It is cut there, so that memory stays constant."""
-
-MOST_SAMPLES, MOST_PARTS = 10_000, 1_000_000
+MAX_PIECE_CHARACTERS = 1 << 20
+"""A streamed text without token boundaries is cut after this number of characters, so that memory is bounded."""
+MAX_SAMPLES, MAX_PARTS = 10_000, 1_000_000
 
 
 class Continuation(NamedTuple):
-    """A text that goes on from a prompt, and its surprisal in nats."""
+    """A continuation of a prompt, and its surprisal in nats."""
 
     text: str
     nats: float
 
 
 class LanguagePipeline(LayeredPipeline, ScoringPipeline):
-    """A language model and its tokenizer: generates, scores, evaluates, gives vectors of words.
-
-    `encoder` (a description of the layers) and `run` are for its `repr`.
+    """A trained language model: generation, surprisal, scores, vectors of words. `encoder` is a description of the
+    layers.
     """
 
     def __init__(
@@ -83,7 +77,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         super().__init__(model.eval())
         self.tokenizer, self.encoder, self.run = tokenizer, encoder, run
         self.reader: LanguageModel = self.model
-        """The model that writes and scores; another one than `model` if it adapts to what it reads."""
+        """The model that generates and scores: `model`, or a wrapper of `model` that adapts to each text."""
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -92,139 +86,139 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         return cls(directory.model(device), parts.tokenizer, encoder=encoder, run=directory.path)
 
     def with_adaptation(self, **adaptation: Unpack[AdaptationOptions]) -> Self:
-        """This model, which adapts to what it reads when it generates, scores and evaluates, each text by itself.
-
-        `adaptation` are the arguments of `Adaptation`, such as `cache=500` (a neural cache of so many tokens) and
-        `dynamic=0.5` (dynamic evaluation at this learning rate). Vectors and `inspect` are those of the model as it was
-        trained. Raises EnsueError for values out of range, and for a model that reads windows of a text.
+        """Return a copy that adapts to each text when it generates, scores and evaluates. Vectors do not adapt.
+        `adaptation` are the arguments of `Adaptation`, such as `cache=500` (a neural cache of 500 tokens) and
+        `dynamic=0.5` (dynamic evaluation with the learning rate 0.5). Raises EnsueError for values out of range, and
+        for a Transformer, which reads windows.
         """
-        asked, adapted = Adaptation(**adaptation), copy(self)
-        adapted.reader = self.model if asked.is_none else cast("LanguageModel", AdaptiveModel(self.model, asked))
+        check_names("an adaptation", adaptation, Adaptation)
+        settings, adapted = Adaptation(**adaptation), copy(self)
+        adapted.reader = self.model if settings.is_none else cast("LanguageModel", AdaptiveModel(self.model, settings))
         return adapted
 
     @property
     def layered_reader(self) -> LayeredReader:
-        model, begin = self.model, (self.tokenizer.start_id,)
-        framing = Framing.apart(self.tokenizer, begin=begin, most=model.context or 0, is_causal=model.layers.is_causal)
+        model, framing = self.model, Framing.with_separate_words(
+            self.tokenizer, begin=(self.tokenizer.start_id,), max_positions=self.model.context or 0,
+            is_causal=self.model.layers.is_causal,
+        )  # fmt: skip
         return LayeredReader(model.features, model.layers, framing)
 
     def generate(
-        self,
-        prompt: str = "",
-        *,
-        max_tokens: int = 200,
-        seed: int | None = None,
-        **sampling: Unpack[SamplingOptions],
+        self, prompt: str = "", *, max_tokens: int = 200, seed: int | None = None, **sampling: Unpack[SamplingOptions]
     ) -> Iterator[str]:
-        """The text that the model writes after `prompt`, in pieces. A piece is final and may hold several tokens.
+        """Yield a continuation of `prompt` in pieces of text, each of one or more tokens.
 
-        Without a seed the text differs each time. `sampling` are the arguments of `Sampling`, such as
-        `temperature=0.7` and `top_p=0.9`. Raises EnsueError for values out of
-        range, and ContextError for a prompt that is longer than a Transformer's context.
+        Args:
+            prompt: The text before the continuation.
+            max_tokens: The number of tokens.
+            seed: The seed of the random numbers; None: a different seed in each call.
+            sampling: The arguments of `Sampling`, such as `temperature=0.7` and `top_p=0.9`.
+
+        Raises:
+            EnsueError: A value is out of range.
+            ContextError: The prompt is longer than the context of a Transformer.
         """
-        generated = self._generated(prompt, 1, max_tokens, Sampling(**sampling), seed)
+        generated = self._generate_pieces(prompt, 1, max_tokens, sampling, seed)
         return (pieces[0] for pieces in generated if pieces[0])
 
     def samples(
-        self,
-        prompt: str = "",
-        num_samples: int = 1,
-        *,
-        max_tokens: int = 200,
-        seed: int | None = None,
+        self, prompt: str = "", num_samples: int = 1, *, max_tokens: int = 200, seed: int | None = None,
         **sampling: Unpack[SamplingOptions],
-    ) -> list[str]:
-        """Several continuations of one prompt, generated together; see `generate`."""
-        check_whole("num_samples", num_samples, 1, MOST_SAMPLES)
-        generated = self._generated(prompt, num_samples, max_tokens, Sampling(**sampling), seed)
+    ) -> list[str]:  # fmt: skip
+        """Return `num_samples` continuations of a prompt, which are generated in a batch (see `generate`)."""
+        check_whole("num_samples", num_samples, 1, MAX_SAMPLES)
+        generated = self._generate_pieces(prompt, num_samples, max_tokens, sampling, seed)
         return ["".join(pieces) for pieces in zip(*generated, strict=True)] or [""] * num_samples
 
-    def _generated(
-        self, prompt: str, rows: int, max_tokens: int, sampling: Sampling, seed: int | None
+    def _generate_pieces(
+        self, prompt: str, rows: int, max_tokens: int, sampling: SamplingOptions, seed: int | None
     ) -> Iterator[list[str]]:
-        """For each token the next piece of text of each row, and at the end the rest that the decoders hold."""
+        """Yield the next piece of text of each row after each token, and at the end the rest in the decoders."""
+        check_names("sampling", sampling, Sampling)
         check_type("the prompt", prompt, str, "a string")
         ids = self.tokenizer.encode(prompt)
         columns = generate_ids(
-            self.reader,
-            [ids] * rows,
-            max_tokens=max_tokens,
-            start_id=self.tokenizer.start_id,
-            sampling=sampling,
-            seed=seed,
-        )
-        return self._decoded(columns, ids.tolist(), rows)
+            self.reader, [ids] * rows, max_tokens=max_tokens, start_id=self.tokenizer.start_id,
+            sampling=Sampling(**sampling), seed=seed,
+        )  # fmt: skip
+        return self._decode_pieces(columns, ids.tolist(), rows)
 
-    def _decoded(self, columns: Iterator[torch.Tensor], prompt: list[int], rows: int) -> Iterator[list[str]]:
+    def _decode_pieces(self, columns: Iterator[torch.Tensor], prompt: list[int], rows: int) -> Iterator[list[str]]:
         decoders = [self.decoder_after(prompt) for _ in range(rows)]
         for column in columns:
             yield [decoder.feed(id) for decoder, id in zip(decoders, column.tolist(), strict=True)]
         yield [decoder.flush() for decoder in decoders]
 
     def decoder_after(self, prompt: list[int]) -> Decoder:
-        """The decoder that turns the ids that follow `prompt` into text, one by one."""
+        """Return a decoder of the ids that follow `prompt`."""
         decoder = self.tokenizer.decoder()
-        for id in prompt[-1:]:  # the blank between two words depends on the word before
+        for id in prompt[-1:]:  # whether a space comes before a word depends on the previous word
             decoder.feed(id)
         return decoder
 
     def search(
-        self,
-        prompt: str = "",
-        *,
-        beams: int = 5,
-        n_best: int = 1,
-        max_tokens: int = 200,
-        no_repeat_ngram: int = 0,
+        self, prompt: str = "", *, beams: int = 5, n_best: int = 1, max_tokens: int = 200, no_repeat_ngram: int = 0
     ) -> list[Continuation]:
-        """The most probable continuations of `max_tokens` tokens that a beam search finds, the best first.
+        """Return the most probable continuations of a prompt by beam search, the best first.
 
-        Nothing is drawn. No n-gram of `no_repeat_ngram` tokens occurs twice in what is written; 0 lets all repeat.
-        Raises EnsueError for values out of range, and ContextError for a prompt that is longer than a Transformer's
-        context.
+        Args:
+            prompt: The text before the continuations.
+            beams: The width of the beam.
+            n_best: The number of continuations.
+            max_tokens: The number of tokens of each continuation.
+            no_repeat_ngram: The n for which an n-gram must not occur twice; 0: no constraint.
+
+        Raises:
+            EnsueError: A value is out of range.
+            ContextError: The prompt is longer than the context of a Transformer.
         """
         check_type("the prompt", prompt, str, "a string")
         search = BeamSearch(beams, n_best, max_tokens=max_tokens, no_repeat_ngram=no_repeat_ngram)
         ids = self.tokenizer.encode(prompt)
-        (found,) = search_ids(self.reader, [ids], search=search, start_id=self.tokenizer.start_id)
-        written = (self._continued(ids.tolist(), one.ids) for one in found)
-        return Answers(Continuation(text, -one.log_probability) for text, one in zip(written, found, strict=True))
-
-    def _continued(self, prompt: list[int], ids: tuple[int, ...]) -> str:
-        decoder = self.decoder_after(prompt)
-        return "".join([decoder.feed(id) for id in ids]) + decoder.flush()
+        (hypotheses,) = search_ids(self.reader, [ids], search=search, start_id=self.tokenizer.start_id)
+        decoders = [self.decoder_after(ids.tolist()) for _ in hypotheses]
+        return Answers(
+            Continuation("".join(map(decoder.feed, best.ids)) + decoder.flush(), -best.log_probability)
+            for decoder, best in zip(decoders, hypotheses, strict=True)
+        )
 
     def score(self, text: str) -> Surprisals:
-        """The surprisal of each token of `text`, read from its beginning."""
+        """Return the surprisal of each token of `text`, given all tokens before it."""
         check_type("the text", text, str, "a string")
         return Surprisals(self.score_stream([text]))
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
-        """The surprisal of each token of a text in pieces, of any length, in constant memory."""
-        reading = TextScorer(self.reader, start_id=self.tokenizer.start_id)
-        for piece in cut_at_boundaries(chunks, longest=LONGEST_WITHOUT_BOUNDARY):
+        """Yield the surprisal of each token of a text, which is read in chunks. Memory does not grow with the text."""
+        scorer = TextScorer(self.reader, start_id=self.tokenizer.start_id)
+        for piece in cut_at_boundaries(chunks, max_length=MAX_PIECE_CHARACTERS):
             ids = self.tokenizer.encode(piece)
-            yield from token_scores(self.tokenizer, piece, ids.tolist(), self._nats(reading, ids))
+            yield from token_scores(self.tokenizer, piece, ids.tolist(), self._nats(scorer, ids))
 
-    def _nats(self, reading: TextScorer, ids: NDArray[np.uint32]) -> Iterator[float]:
-        for start in range(0, len(ids), CALL_TOKENS):
+    def _nats(self, scorer: TextScorer, ids: NDArray[np.uint32]) -> Iterator[float]:
+        for start in range(0, len(ids), MAX_CALL_TOKENS):
             with evaluating(self.reader):
-                nats = reading.feed(ids[start : start + CALL_TOKENS])
+                nats = scorer.feed(ids[start : start + MAX_CALL_TOKENS])
             yield from nats.tolist()
 
     def inspect(self, text: str, *, at: int | None = None, token: str | None = None, off: str = "") -> Inspection:
-        """Look into the model while it reads a text: what it expected, its units, its attention.
+        """Return a page about a text in the model: its predictions, units and attention.
 
-        The numbers of a long text are those of its first tokens. With `at` it says why token number `at` was expected,
-        from 1 on (0: the one behind the text), or `token` in its place. It says what changes if the units `off` are
-        switched off, such as "layer 1, cell: 3, 7-9; layer 2, hidden: 1 = mean" (`SwitchedOff`). Raises EnsueError for
-        a text without tokens, a number out of range, a `token` that is not one token, and units that there are not.
+        Args:
+            text: The text; the page has the first tokens of a long text.
+            at: The number of a position, from 1, whose token is explained; 0: the position after the text.
+            token: The token that is explained; None: the token of the text at the position.
+            off: Units that are switched off to see the effect, such as
+                "layer 1, cell: 3, 7-9; layer 2, hidden: 1 = mean" (`SwitchedOff`).
+
+        Raises:
+            EnsueError: The text has no tokens, `at` is out of range, `token` is not one token, or a unit is unknown.
         """
         facts = self.facts(self.encoder)
         return inspect_text(self.model, self.tokenizer, text, facts=facts, at=at, token=token, off=off)
 
     def describe(self) -> ModelDescription:
-        """Return a description with one function of `ids` and the leaves of the state, zeros before the first token."""
+        """Return a description with one function of ids and state. The initial state is zeros."""
         model, tokenizer = self.model, self.tokenizer
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
@@ -234,12 +228,10 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
         forms = {"ids": TensorForm(("batch", "time"), torch.int64), **state_forms(model.init_state(2))}
         settings = {
-            "start": tokenizer.start_id,
-            "unknown": tokenizer.unknown_id,
-            "context": model.context,
+            "start": tokenizer.start_id, "unknown": tokenizer.unknown_id, "context": model.context,
             "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
             "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],
-        }
+        }  # fmt: skip
         read = TensorFunction("model", _read, forms, sample)
         output = TokenOutput(settings_of(Sampling()))
         return ModelDescription(
@@ -247,36 +239,31 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         )
 
     def evaluate(
-        self,
-        text: Location | TextSource,
-        *,
-        encoding: str = "utf-8",
-        parts: int | None = None,
+        self, text: Data | TextSource, *, encoding: str = "utf-8", parts: int | None = None,
         progress: Progress | None = None,
-    ) -> LanguageScores:
-        """The scores of a file, a folder or a glob by the protocol of `ensue.tasks.texts.scoring`.
-
-        The text is cut into `parts` that are read together; 1 reads it from beginning to end.
+    ) -> LanguageScores:  # fmt: skip
+        """Return the scores on a file, a folder or a glob, by the protocol of `ensue.tasks.texts.scoring`. The text is
+        cut into `parts` segments, which are read in a batch; 1: it is read from beginning to end.
         """
         if not isinstance(text, TextSource):
-            text = one_location(text, "the text")
+            text = as_location(text, "the text")
         if parts is not None:
-            check_whole("parts", parts, 1, MOST_PARTS)
+            check_whole("parts", parts, 1, MAX_PARTS)
         source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
         tokens = tokenize(source, self.tokenizer)
         return read(self.reader, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
 
-    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
-        """The bits per character, whose items are pieces of the text."""
-        location = one_location(location, "the text")
+    def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
+        """Return the scores of the pieces of a text (`token_scores.pieces`), for a significance test."""
+        location = as_location(location, "the text")
         source = TextSource(location, encoding=encoding)
         tokens, counts = tokenize(source, self.tokenizer), counted(source.chunks(), self.tokenizer.encode)
         assert counts[:, 0].sum() == len(tokens), "a token across two pieces"
         nats = NatsOfParts(np.cumsum(counts[:, 0]))
         read(self.reader, tokens, start_id=self.tokenizer.start_id, collect=nats)
-        few = f"{tokens.unknown:,} of {len(tokens):,} tokens are unknown, so its surprisal is too low"
+        note = f"{tokens.unknown:,} of {len(tokens):,} tokens are unknown, so the surprisal of the text is too low"
         rows = ItemRows(np.column_stack((nats.totals, counts)))
-        return LanguageScores.items(rows, "pieces", [few] if tokens.unknown else [])
+        return LanguageScores.items(rows, "pieces", [note] if tokens.unknown else [])
 
     def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
         parts = 1 if self.reader.reads_alone else default_parts(scores.tokens) if parts is None else parts
@@ -293,5 +280,6 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
 
 def _read(model: LanguageModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:
+    """Return the logits of the next tokens, and the leaves of the state after the last token."""
     logits, after = model(ids, state_from(model.init_state(1), state))
     return {"logits": logits, **state_tensors(after, "next")}

@@ -1,8 +1,6 @@
-"""Recipes of language models."""
+"""The recipe of language models."""
 
-from __future__ import annotations
-
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,14 +12,14 @@ class LanguageModelingTrain(TrainRecipe):
     """The table `[train]` of a language model."""
 
     segment_length: Rows = 64
-    """Tokens in a segment of truncated back-propagation, or in a block where attention's `context` does not say."""
+    """Tokens in a segment of truncated back-propagation; a Transformer reads blocks of its `context` instead."""
     reset_state: Share = 0.0
-    """Chance that a row's carried state is dropped before a segment, so that a model also knows beginnings."""
+    """The probability that the state of a row is reset before a segment, so that a model learns how texts begin."""
     sample_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 160
-    """Length of the sample at each validation."""
+    """Tokens of the sample at each validation; 0: no sample."""
 
     @model_validator(mode="after")
-    def _equal_parts(self) -> Self:
+    def _accumulates_equal_batches(self) -> Self:
         if self.batch_size % self.accumulate:
             raise ValueError(f"batch_size {self.batch_size} cannot be split in {self.accumulate} equal parts")
         return self
@@ -42,3 +40,6 @@ class LanguageModelingRecipe(Recipe):
     head: WordHead = WordHead()
     train: LanguageModelingTrain
     tuning: CorpusTuning = CorpusTuning()
+
+    def continuing(self, run: str) -> dict[str, Any]:
+        return super().continuing(run) | {"tuning.vocabulary": "both"}

@@ -1,19 +1,16 @@
-"""The jobs of training a masked language model, and sentence vectors: they make task and model, and write the card."""
-
-from __future__ import annotations
+"""The training jobs of masked language models and sentence vectors."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
 from ensue.data.corpus.cache import TextToIds
-from ensue.data.corpus.token_file import TokenFile
 from ensue.data.examples import Pair, PairSource
-from ensue.data.examples.example import Pairs
+from ensue.data.examples.layout import Pairs
 from ensue.data.judgments import read_judged_texts
-from ensue.errors import DataError, RecipeError
-from ensue.metrics.language import MaskedScores
-from ensue.metrics.words import TextSimilarityScores
+from ensue.data.mapped_file import TokenFile
+from ensue.errors import DataError, IncompleteError, RecipeError
+from ensue.metrics.scores import MaskedScores, TextSimilarityScores
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
@@ -34,12 +31,12 @@ from ensue.tasks.masked_language_modeling.task import (
     stream_of,
     training_examples,
 )
-from ensue.tasks.texts.corpus import CorpusJob, read_corpus
+from ensue.tasks.texts.corpus import CorpusJob
 from ensue.text.tokenizers import Tokenizer, train_tokenizer
 
 
 class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
-    """Trains a masked language model."""
+    """The training of a masked language model."""
 
     unit: ClassVar[str] = "masked tokens"
     recipe: MaskedLanguageModelingRecipe
@@ -57,33 +54,29 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
                 "head.masked = false: a model without a head for masks has nothing to learn; with "
                 'task = "sentence-vectors" it learns from pairs of texts'
             )
-        tokenizer = self.given_tokenizer(run)
-        self.corpus = read_corpus(recipe.data, recipe.tokenizer, tokenizer, reader=self.reader_of(recipe), begun=run)
+        self.corpus = self.read_corpus(run)
         self.parts = MaskedLanguageModelParts(self.corpus.tokenizer)
         self.fingerprint = self.corpus.fingerprint
         coder, corpus = self.parts.coder, self.corpus
         self.masking = masking_of(recipe, coder)
-        valid = None if corpus.valid is None else self._scored(corpus.valid, recipe.data.valid or recipe.data.train)
+        valid = None if corpus.valid is None else self._scorer_of(corpus.valid, recipe.data.valid or recipe.data.train)
         self.task = MaskedLanguageModeling(
-            training_examples(recipe, corpus.train, coder),
-            self.masking,
-            batch_size=recipe.train.batch_size,
-            block_tokens=recipe.block_tokens,
-            validate=lambda model: None if valid is None else valid(model),
+            training_examples(recipe, corpus.train, coder), self.masking, batch_size=recipe.train.batch_size,
+            block_tokens=recipe.block_tokens, validate=lambda model: None if valid is None else valid(model),
             sample=lambda model, seed: filled_sample(model, coder, corpus.valid or corpus.train, seed=seed),
-        )
+        )  # fmt: skip
 
-    def _scored(self, tokens: TokenFile, path: str) -> partial[MaskedScores]:
-        """A function from the model to its scores on these tokens."""
+    def _scorer_of(self, tokens: TokenFile, path: str) -> partial[MaskedScores]:
+        """Return a function from the model to its scores on a text."""
         examples = scored_examples(self.recipe, tokens, self.parts.coder, path)
         return partial(score, examples=examples, masking=self.masking, tokens=len(tokens), unknown=tokens.unknown)
 
     @property
     def notes(self) -> list[str]:
         train, size = self.recipe.train, self.corpus.tokenizer.vocabulary_size
-        notes, wanted = [], self.recipe.tokenizer.max_size
-        if wanted is not None and size < wanted and not self.origins:
-            notes.append(f"the text gives a vocabulary of {size:,}, not {wanted:,} (tokenizer.max_size)")
+        notes, max_size = [], self.recipe.tokenizer.max_size
+        if max_size is not None and size < max_size and not self.origins:
+            notes.append(f"the text gives a vocabulary of {size:,}, not {max_size:,} (tokenizer.max_size)")
         if self.task.batch_size < train.batch_size:
             notes.append(f"the text gives {self.task.batch_size:,} examples for a batch, not {train.batch_size:,}")
         return [*notes, *self.notes_on_origin(), *self.notes_on_validation()]
@@ -92,9 +85,7 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         return f"validation: {protocol_of(self.recipe)}" if self.corpus.valid else ""
 
     def test(self, model: MaskedLanguageModel) -> MaskedScores | None:
-        if self.corpus.test is None:
-            return None
-        return self._scored(self.corpus.test, self.recipe.data.test)(model)
+        return None if self.corpus.test is None else self._scorer_of(self.corpus.test, self.recipe.data.test)(model)
 
     def about(self) -> str:
         return f"over {self.parts.vocabulary_size:,} subwords"
@@ -104,10 +95,9 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
 
 
 class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
-    """Trains vectors of texts on pairs that are alike.
-
-    Validation and test data are pairs with judged similarities. If there are none, some pairs are kept, whose first
-    texts have to find their partners.
+    """The training of sentence vectors on pairs of similar texts. Validation and test data are pairs with judged
+    similarities. Without validation data, a share of the training pairs is held out. The score is then the share of
+    first texts whose nearest second text is the second text of the pair.
     """
 
     unit: ClassVar[str] = "pairs"
@@ -119,39 +109,39 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
     def reader_of(cls, recipe: SentenceVectorsRecipe) -> None:
         return None
 
+    def test_cost(self) -> float:
+        return 0.0
+
     def __init__(self, recipe: SentenceVectorsRecipe, run: RunDirectory | None = None) -> None:
         self.recipe, data = recipe, recipe.data
         if not data.train:
             raise DataError("no training data: --train PATH names a file of pairs, or two files with a comma between")
-        tokenizer = self.given_tokenizer(run)
-        source = AlikeSource(
-            data.train, sources=data.sources, targets=data.targets, group=data.group, encoding=data.encoding
-        )
+        tokenizer = self.stored_tokenizer(run)
+        source = SimilarPairSource(
+            data.train, sources=data.sources, targets=data.targets, group=data.group, encoding=data.encoding,
+            incomplete=data.incomplete,
+        )  # fmt: skip
         self.layout, self.fingerprint = source.layout, source.fingerprint()
-        every = Pairs(source)
-        if not every:
-            raise DataError("no pair in it", data.train)
-        judged = data.valid
-        table = data.model_copy(update={"valid": "", "test": "", **({"valid_fraction": 0.0} if judged else {})})
-        self.split = Split.of(every, table, lambda _: Pairs(), examples="pairs")
-        self.judged = read_judged_texts(judged, encoding=data.encoding) if judged else None
+        pairs = Pairs(source)
+        if not pairs:
+            raise DataError("no pairs", data.train)
+        table = data.model_copy(update={"valid": "", "test": "", **({"valid_fraction": 0.0} if data.valid else {})})
+        self.split = Split.of(pairs, table, lambda _: Pairs(), examples="pairs")
+        self.judged = read_judged_texts(data.valid, encoding=data.encoding) if data.valid else None
         self.tested = read_judged_texts(data.test, encoding=data.encoding) if data.test else None
         pairs = self.split.train
         if tokenizer is None:
             texts = (text + "\n" for pair in pairs for text in (*pair.sources, *pair.targets))
             tokenizer = train_tokenizer(chunks=texts, **recipe.tokenizer.model_dump())
         self.parts = MaskedLanguageModelParts(tokenizer)
-        self.task = SentenceVectors(
-            EncodedPairs(pairs, self.parts.coder, recipe.encoder.context),
-            recipe,
-            judged_by="accuracy" if self.judged is None else "spearman",
-            validate=self._validated,
-        )
+        encoded = EncodedPairs(pairs, self.parts.coder, recipe.encoder.context)
+        judged_by = "accuracy" if self.judged is None else "spearman"
+        self.task = SentenceVectors(encoded, recipe, judged_by=judged_by, validate=self._validate_model)
 
-    def _validated(self, model: MaskedLanguageModel) -> Scores | None:
+    def _validate_model(self, model: MaskedLanguageModel) -> Scores | None:
         if self.judged is not None:
             return self._pipeline(model).similarity_scores(self.judged)
-        return self._pipeline(model).partners_found(self.split.valid) if self.split.valid else None
+        return self._pipeline(model).partner_accuracy(self.split.valid) if self.split.valid else None
 
     def _pipeline(self, model: MaskedLanguageModel) -> SentenceVectorsPipeline:
         return SentenceVectorsPipeline(model, self.parts.coder, self.recipe)
@@ -167,7 +157,7 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
         return [f"reads {self.layout}", *self.notes_on_origin(), *(self.split.notes if self.judged is None else [])]
 
     def prepare(self, model: Any) -> None:
-        """Nothing is counted in the data."""
+        """Do nothing: the model needs no counts."""
 
     def config(self) -> dict[str, Any]:
         return {"vocabulary_size": self.parts.tokenizer.vocabulary_size}
@@ -179,25 +169,25 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
         return f"over {self.parts.vocabulary_size:,} subwords"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        rows = [(data, name, found[name]) for data, found in scores.items() for name in found]
+        rows = [(data, name, row[name]) for data, row in scores.items() for name in row]
         return ["| data | score | |", "|---|---|---|", *(f"| {data} | {name} | {x:.6g} |" for data, name, x in rows)]
 
     def data_lines(self) -> list[str]:
-        data, held = self.recipe.data, self.recipe.data.valid or self.split.valid_from
-        lines = [
+        data = self.recipe.data
+        return [
             f"- training: `{data.train}` ({self.layout}), {len(self.split.train):,} pairs",
-            f"- validation: {held}",
+            f"- validation: {data.valid or self.split.valid_from}",
+            *([f"- test: `{data.test}`"] if data.test else []),
         ]
-        return [*lines, *([f"- test: `{data.test}`"] if data.test else [])]
 
 
-class AlikeSource(PairSource):
-    """Texts that are alike, the first of the targets, and texts that are not, the others: each has its place."""
+class SimilarPairSource(PairSource):
+    """Pairs of a text and targets, which must not be empty. The first target is similar to the text, the others not."""
 
     def checked(self, pair: Pair) -> Pair:
-        """Raises DataError if one of the targets is empty."""
-        found = super().checked(pair)
-        if len(found.targets) < max(len(pair.targets), len(self.layout.targets)):
-            columns = ", ".join(map(str, self.layout.targets))
-            raise DataError(f"an empty text; expected one in each of {columns}", pair.path, pair.line)
-        return found
+        """Raise DataError if a target is empty."""
+        checked = super().checked(pair)
+        if len(checked.targets) < max(len(pair.targets), len(self.layout.targets)):
+            message = f"an empty text; expected one in each of {', '.join(map(str, self.layout.targets))}"
+            raise IncompleteError(message, pair.path, pair.line, lack="text")
+        return checked

@@ -1,6 +1,4 @@
-"""The parts of a masked language model: its tokenizer."""
-
-from __future__ import annotations
+"""The parts of a masked language model: its tokenizer, from which the model is built."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -14,7 +12,7 @@ from ensue.text.masked_tokens import MaskedTokenizer
 
 
 class MaskedLanguageModelParts(TokenizerParts):
-    """The tokenizer of a masked language model."""
+    """The parts of a masked language model."""
 
     @cached_property
     def coder(self) -> MaskedTokenizer:
@@ -31,24 +29,18 @@ class MaskedLanguageModelParts(TokenizerParts):
 
     def build(self, recipe: MaskedLanguageModelingRecipe) -> MaskedLanguageModel:
         return build_masked_language_model(
-            recipe.encoder,
-            vocabulary_size=self.vocabulary_size,
-            num_segments=recipe.input.segments,
-            masked=recipe.head.masked,
-            pooler=recipe.head.pooler,
-            next_sentence=recipe.data.next_sentence,
-        )
+            recipe.encoder, vocabulary_size=self.vocabulary_size, num_segments=recipe.input.segments,
+            masked=recipe.head.masked, pooler=recipe.head.pooler, next_sentence=recipe.data.next_sentence,
+        )  # fmt: skip
 
     def commands(self, recipe: MaskedLanguageModelingRecipe, path: str) -> list[str]:
         vectors = [f"ensue embed {path} TEXT --json", f"ensue evaluate {path} --similarity PAIRS"]
         if not recipe.head.masked:
             return vectors
         return [
-            f'echo "The [MASK] of the house" | ensue predict {path}',
-            *vectors,
-            f"ensue score {path} TEXT",
+            f'echo "The [MASK] of the house" | ensue predict {path}', *vectors, f"ensue score {path} TEXT",
             f"ensue evaluate {path} TEXT --json",
-        ]
+        ]  # fmt: skip
 
     def python(self, recipe: MaskedLanguageModelingRecipe) -> list[str]:
         if not recipe.head.masked:
@@ -56,20 +48,16 @@ class MaskedLanguageModelParts(TokenizerParts):
         return ['print(model.predict(["The [MASK] of the house"])[0].text)']
 
     def framing(self, recipe: MaskedLanguageModelingRecipe) -> Framing:
-        """As in training: `[CLS] text [SEP]`, or `[CLS] text [SEP] text [SEP]`."""
+        """Return the framing of pre-training for fine-tuning: `[CLS] text [SEP]` or `[CLS] text [SEP] text [SEP]`."""
         tokenizer, coder = self.tokenizer, self.coder
         blank = "" if tokenizer.kind == "wordpiece" else " "
         framing = framing_of(coder, recipe.encoder.context)
-        return replace(framing, blank=blank, between=(coder.separator_id,), unread=(coder.mask_id,))
+        return replace(framing, blank=blank, between=(coder.separator_id,), unknown=(coder.mask_id,))
 
 
 def framing_of(coder: MaskedTokenizer, context: int) -> Framing:
-    """How a model with so many positions reads words: `[CLS] text [SEP]`."""
+    """Return the framing `[CLS] text [SEP]` of words for a model with `context` positions."""
     return Framing(
-        tokenizer=coder.tokenizer,
-        begin=(coder.begin_id,),
-        end=(coder.separator_id,),
-        first=coder.tokenizer.before,
-        blank=" " if coder.tokenizer.joins_blanks else "",
-        most=context,
-    )
+        tokenizer=coder.tokenizer, begin=(coder.begin_id,), end=(coder.separator_id,), max_positions=context,
+        first_blank=coder.tokenizer.before, blank=" " if coder.tokenizer.joins_blanks else "",
+    )  # fmt: skip

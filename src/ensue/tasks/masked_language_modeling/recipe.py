@@ -1,8 +1,6 @@
-"""Recipes of masked language models, and of models of their shape that learn vectors of texts."""
+"""The recipes of masked language models and of sentence vectors."""
 
-from __future__ import annotations
-
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,18 +9,18 @@ from ensue.models.word_specification import ColumnName
 from ensue.recipe.tables import CorpusRecipe, CorpusTuning, DividedData, Recipe, Rows, TokenizerRecipe, TrainRecipe
 from ensue.tasks.words.recipe import TextsTrain
 
-LEAST_CONTEXT = 8
-Part = Annotated[float, Field(ge=0, le=1)]
+MIN_CONTEXT = 8
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class MaskedData(CorpusRecipe):
     """The table `[data]` of a masked language model."""
 
     documents: Literal["lines", "blank-lines"] = "blank-lines"
-    """Where a document ends: at each line end, or at a blank line. [SEP] is between two documents."""
+    """The end of a document: each line end, or a blank line. [SEP] separates documents."""
     next_sentence: bool = False
-    """Whether an example is two segments of whole lines, and the model says whether they follow each other, as half of
-    them do. Without it, an example is a block of running text.
+    """Whether an example is two segments of complete lines, and the model learns whether the second segment follows the
+    first (true for half of the examples). By default an example is a block of running text.
     """
 
 
@@ -30,55 +28,57 @@ class WordPieceTable(TokenizerRecipe):
     """The table `[tokenizer]` of a masked language model."""
 
     kind: Literal["wordpiece", "bpe", "published"] = "wordpiece"
-    """The kind of token; published: the tokenizer of an imported model, of no other kind, and not trained."""
+    """The kind of token; published: the tokenizer of an imported model."""
     lowercase: bool = True
-    """Whether all text is lowered first; WordPiece then drops accents too."""
+    """Whether text is lowercased; then WordPiece also removes accents."""
 
 
 class MaskingTable(Table):
-    """The table `[masking]`: what is hidden, anew in each epoch."""
+    """The table `[masking]`: the hidden tokens, which are drawn again in each epoch."""
 
     share: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Share of the tokens that are hidden, and that the model has to find."""
-    masked: Part = 0.8
-    """Share of the hidden tokens that are read as [MASK]."""
-    random: Part = 0.1
-    """Share of the hidden tokens that are read as a random token; the others are read as they are."""
+    """The share of tokens that are hidden and predicted."""
+    masked: Fraction = 0.8
+    """The share of hidden tokens that are replaced by [MASK]."""
+    random: Fraction = 0.1
+    """The share of hidden tokens that are replaced by a random token; other hidden tokens are unchanged."""
     whole_words: bool = False
     """Whether all tokens of a word are hidden together."""
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
-        if self.masked + self.random > 1 + 1e-9:
+        if self.masked + self.random > 1 + 1e-9:  # the sum may have a rounding error
             raise ValueError(f"has masked {self.masked} and random {self.random}, together more than 1")
         return self
 
 
 class InputTable(Table):
-    """The table `[input]`: what is added to the vectors of tokens and positions."""
+    """The table `[input]`: vectors that are added to the vectors of tokens and positions."""
 
     segments: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Vectors for the parts of an input; 0: none. Published BERT has 2, and pairs need them."""
+    """The number of segment vectors; 0: no segment vectors. Pairs of texts need 2 (Devlin et al. 2019)."""
 
 
 class HeadTable(Table):
-    """The table `[head]`: what is worked out of the layers."""
+    """The table `[head]`: the outputs of the model."""
 
     masked: bool = True
-    """Whether there is a head that fills in masks. A model without one gives vectors alone, and learns from pairs
-    (`sentence-vectors`).
+    """Whether the model has a head that predicts masked tokens. A model without this head computes vectors, and is
+    trained on pairs (`sentence-vectors`).
     """
     pooler: bool = False
-    """Whether the published map of the first position, tanh(W h + b), is kept; `data.next_sentence` has one anyway."""
+    """Whether the model has BERT's map of the first position, tanh(W h + b); `data.next_sentence` implies it."""
 
 
 class SentencesTable(Table):
-    """The table `[sentences]`: how the vectors of a text's tokens become one."""
+    """The table `[sentences]`: the vector of a text from the vectors of its tokens."""
 
     pooling: Literal["mean", "first", "last", "max"] = "mean"
-    """The vector of a text: the mean or the maxima of all tokens, or the first ([CLS]) or last ([SEP]) one."""
+    """The vector of a text: the mean or the maxima of all tokens, or the vector of the first ([CLS]) or last ([SEP])
+    token.
+    """
     unit_length: bool = False
-    """Whether a text's vector is divided by its length."""
+    """Whether the vector of a text is divided by its length."""
 
 
 class MaskedLanguageModelingRecipe(Recipe):
@@ -101,33 +101,34 @@ class MaskedLanguageModelingRecipe(Recipe):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.encoder.context < LEAST_CONTEXT:
-            raise ValueError(f"has an encoder.context of {self.encoder.context}; expected {LEAST_CONTEXT} at least")
+        if self.encoder.context < MIN_CONTEXT:
+            raise ValueError(f"has an encoder.context of {self.encoder.context}; expected at least {MIN_CONTEXT}")
         if self.data.next_sentence and self.input.segments < 2:
             raise ValueError("has data.next_sentence, which needs input.segments = 2")
         if self.data.next_sentence and self.data.documents == "lines":
-            raise ValueError('has data.next_sentence, for which a line is a sentence: data.documents = "blank-lines"')
+            raise ValueError('has data.next_sentence and documents = "lines"; expected data.documents = "blank-lines"')
         return self
+
+    def continuing(self, run: str) -> dict[str, Any]:
+        return super().continuing(run) | {"tuning.vocabulary": "both"}
 
     @property
     def block_tokens(self) -> int:
-        """The tokens of an example, without those that frame it."""
+        """The number of tokens of an example, without [CLS] and [SEP]."""
         return self.encoder.context - (3 if self.data.next_sentence else 2)
 
 
 class PairsData(MaskedData, DividedData):
-    """The table `[data]` of a model of sentence vectors: pairs of texts that are alike. The keys of running text do
-    nothing here.
-    """
+    """The table `[data]` of a model of sentence vectors: pairs of similar texts. Keys of running text are ignored."""
 
     sources: list[ColumnName] = Field(default_factory=list)
-    """The column or key of the first text; empty: found by names or places."""
+    """The column or key of the first text; empty: detected by name or order."""
     targets: list[ColumnName] = Field(default_factory=list)
-    """The column or key of the text that is like the first one. Further columns have texts that are not like it."""
+    """The column or key of the similar text, and further columns or keys of texts that are not similar."""
 
 
 class ContrastTable(SentencesTable):
-    """The table `[sentences]` of a model that learns from pairs."""
+    """The table `[sentences]` of a model that is trained on pairs."""
 
     temperature: Annotated[float, Field(ge=1e-3, le=1e3)] = 0.05
     """The divisor of cosines before the softmax."""
@@ -137,14 +138,14 @@ class PairsTrain(TextsTrain):
     """The table `[train]` of a model of sentence vectors."""
 
     batch_tokens: Rows = 20_000
-    """At most this many tokens go into a batch, those of both texts of a pair together."""
+    """The maximum number of tokens of all texts in a batch."""
 
 
 class SentenceVectorsRecipe(MaskedLanguageModelingRecipe):
-    """The recipe of a model of sentence vectors: that of a masked language model without a head."""
+    """The recipe of a model of sentence vectors, which is a masked language model without a head."""
 
     what: ClassVar[str] = "model of sentence vectors"
-    reads: ClassVar[str] = "pairs of texts that are alike"
+    reads: ClassVar[str] = "pairs of similar texts"
 
     task: Literal["sentence-vectors"] = "sentence-vectors"  # type: ignore[assignment]
     data: PairsData = PairsData()
@@ -152,14 +153,16 @@ class SentenceVectorsRecipe(MaskedLanguageModelingRecipe):
     sentences: ContrastTable = ContrastTable()
     train: PairsTrain
 
+    continuing = Recipe.continuing
+
     @model_validator(mode="after")
     def _learns_vectors(self) -> Self:
         if self.head.masked:
-            raise ValueError("has head.masked = true, but learns vectors alone: head.masked = false")
+            raise ValueError("has head.masked = true, but learns only vectors; expected head.masked = false")
         if self.data.next_sentence:
             raise ValueError("has data.next_sentence, which is for running text")
         if self.train.accumulate > 1 or self.train.deterministic:
             raise ValueError(
-                "cuts batches (train.accumulate, train.deterministic), but compares each text with all of its batch"
+                "has train.accumulate or train.deterministic, which split batches; the loss compares a whole batch"
             )
         return self

@@ -1,9 +1,4 @@
-"""Masked language modeling: a text to examples, examples to batches, batches to a loss, scores; and a sample.
-
-Sentence vectors: pairs to batches, batches to a loss.
-"""
-
-from __future__ import annotations
+"""The training tasks of masked language models and sentence vectors: examples, batches, losses and scores."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
@@ -16,26 +11,19 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.corpus.examples import (
-    NOT_HIDDEN,
-    ExampleRows,
-    Frame,
-    FramedBlocks,
-    FramedExamples,
-    FramedPairs,
-    Masking,
-)
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.corpus import examples as corpus_examples
+from ensue.data.corpus.examples import NOT_HIDDEN, Frame, FramedBlocks, FramedExamples, FramedPairs, Masking
 from ensue.data.examples import Pair
+from ensue.data.mapped_file import TokenFile
 from ensue.data.permutation import mix, random_numbers
 from ensue.errors import DataError, RecipeError
-from ensue.metrics.language import MaskedScores
+from ensue.metrics.scores import MaskedScores
 from ensue.models.build_text import POOLINGS
 from ensue.models.language_model import padded
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, is_next_nats
 from ensue.models.modules import device_of, evaluating
 from ensue.nn.draws import ALL_ROWS, RowSlice
-from ensue.ranks import ranks, spread
+from ensue.ranks import process_group, sharded_map
 from ensue.tasks.contract.task import Batch, BucketedTask, Scores, Task, on_device
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentenceVectorsRecipe
 from ensue.tasks.masked_language_modeling.token_windows import mask_probabilities
@@ -43,23 +31,23 @@ from ensue.text.masked_tokens import DocumentStream, MaskedTokenizer
 from ensue.text.tokenizers import Tokenizer
 from ensue.types import Loss, State
 
-FIXED_SEED = 15
-"""The seed of the masks by which models are scored: the same for every model and every run."""
+SCORE_SEED = 15
+"""The seed of the masks in evaluation, so that all models and runs have the same masks."""
 
 
 def stream_of(recipe: MaskedLanguageModelingRecipe, tokenizer: Tokenizer) -> DocumentStream:
-    """How the texts of a recipe become ids."""
+    """Return the function from texts to ids of a recipe."""
     data = recipe.data
     return DocumentStream(MaskedTokenizer(tokenizer), documents=data.documents, sentences=data.next_sentence)
 
 
 def frame_of(coder: MaskedTokenizer) -> Frame:
-    """The ids around the texts of an example."""
+    """Return the special tokens around the texts of an example."""
     return Frame(coder.begin_id, coder.separator_id, coder.padding_id)
 
 
 def masking_of(recipe: MaskedLanguageModelingRecipe, coder: MaskedTokenizer) -> Masking:
-    """The masking of this recipe."""
+    """Return the masking of a recipe."""
     table = recipe.masking
     can_hide = np.zeros(coder.vocabulary_size, bool)
     can_hide[coder.text_ids] = True
@@ -70,7 +58,7 @@ def masking_of(recipe: MaskedLanguageModelingRecipe, coder: MaskedTokenizer) -> 
 def training_examples(
     recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer
 ) -> FramedExamples:
-    """The examples of the training text. Raises DataError for less than one."""
+    """Return the examples of the training text. Raise DataError for a text shorter than an example."""
     length, path = recipe.block_tokens, recipe.data.train
     if recipe.data.next_sentence:
         return _pairs(recipe, tokens, coder, path, seed=recipe.train.seed)
@@ -86,12 +74,12 @@ def training_examples(
 def scored_examples(
     recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str
 ) -> FramedExamples:
-    """The examples of a text that is scored: all of it, with masks that are always the same."""
+    """Return examples that cover a text completely, for evaluation."""
     if recipe.data.next_sentence:
-        return _pairs(recipe, tokens, coder, path, seed=FIXED_SEED)
+        return _pairs(recipe, tokens, coder, path, seed=SCORE_SEED)
     if not len(tokens):
         raise DataError("no token to hide", path)
-    return FramedBlocks(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=FIXED_SEED, whole=True)
+    return FramedBlocks(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=SCORE_SEED, whole=True)
 
 
 def _pairs(
@@ -104,142 +92,124 @@ def _pairs(
 
 
 def protocol_of(recipe: MaskedLanguageModelingRecipe) -> str:
-    """A sentence that says how texts are scored."""
+    """Return a description of the protocol of scores."""
     kind = "in pairs of segments" if recipe.data.next_sentence else f"in blocks of {recipe.block_tokens:,} tokens"
     return f"read once {kind}, {recipe.masking.share:.0%} of the tokens hidden, the same for every model"
 
 
-TOKENS = 32
-HIDDEN = 4
+NUM_SAMPLE_TOKENS, NUM_SAMPLE_MASKS = 32, 4
 
 
 def filled_sample(model: MaskedLanguageModel, coder: MaskedTokenizer, tokens: TokenFile, *, seed: int) -> str:
-    """Some tokens of a text from a random place on: `[found]`, or `[found, not right]` where something was hidden."""
-    size = min(TOKENS, len(tokens), model.context - 2)
+    """Return a random piece of a text in which predictions are `[predicted]`, or `[predicted, not correct]`."""
+    size = min(NUM_SAMPLE_TOKENS, len(tokens), model.context - 2)
     start = mix(seed, 0) % (len(tokens) - size + 1)
     ids = tokens.read(start, start + size)
     ids = ids[~np.isin(ids, coder.special_ids)]
-    hidden = np.sort(np.argsort(random_numbers(mix(seed, 1), np.arange(len(ids))))[: min(HIDDEN, len(ids))])
+    hidden = np.sort(np.argsort(random_numbers(mix(seed, 1), np.arange(len(ids))))[:NUM_SAMPLE_MASKS])
     if not len(hidden):
         return ""
     inputs = ids.copy()
     inputs[hidden] = coder.mask_id
     (probabilities,) = mask_probabilities(model, coder, [inputs])
-    found = dict(zip(hidden.tolist(), probabilities.argmax(1).tolist(), strict=True))
-    return _shown(coder, ids, found)
-
-
-def _shown(coder: MaskedTokenizer, ids: NDArray[np.int64], found: dict[int, int]) -> str:
+    predicted = dict(zip(hidden.tolist(), probabilities.argmax(1).tolist(), strict=True))
     decoder, pieces = coder.decoder(), []
-    for place, id in enumerate(ids.tolist()):
+    for position, id in enumerate(ids.tolist()):
         piece = decoder.feed(id)
-        if place in found:
-            guess, right = coder.symbol(found[place]).strip(), coder.symbol(id).strip()
+        if position in predicted:
+            symbol, correct = coder.symbol(predicted[position]).strip(), coder.symbol(id).strip()
             blank = piece[: len(piece) - len(piece.lstrip())]
-            piece = f"{blank}[{guess}]" if found[place] == id else f"{blank}[{guess}, not {right}]"
+            piece = f"{blank}[{symbol}]" if predicted[position] == id else f"{blank}[{symbol}, not {correct}]"
         pieces.append(piece)
     return " ".join("".join(pieces).split())
 
 
-SCORED_TOKENS = 8192
-"""The most tokens, padding included, that are scored in a call."""
+MAX_CALL_TOKENS = 8192
+"""The maximum number of tokens, including padding, in a call of the model for scores."""
 
 
 @dataclass(frozen=True)
 class MaskedBatch(Batch):
-    """`ids` and `targets` (B, T), of which those that are not `NOT_HIDDEN` count; `mask` is None without padding.
-
-    `follows` (B,) and `segments` (B, T) are those of pairs. `pair_weight` is the number of hidden tokens for a pair of
-    the whole batch: with it the loss is the sum of both means.
-    """
+    """A batch of B examples."""
 
     ids: Tensor
+    """The inputs (B, T)."""
     targets: Tensor
+    """The hidden tokens (B, T); `NOT_HIDDEN` at other positions."""
     mask: Tensor | None
+    """True at real tokens (B, T); None without padding."""
     segments: Tensor | None
+    """The segments (B, T) of pairs."""
     follows: Tensor | None
+    """Whether the second segment of a pair (B,) follows the first segment."""
     hidden: int
+    """The number of hidden tokens."""
     pair_weight: float = 0.0
+    """The weight of the loss of a pair: the mean number of hidden tokens of an example. With this weight the loss per
+    hidden token is the sum of two means, over hidden tokens and over pairs.
+    """
 
     @property
     def count(self) -> int:
-        """The number of hidden tokens of the whole batch; 1 if there are none."""
+        """The number of hidden tokens, at least 1."""
         return max(1, self.hidden)
 
 
-def batch_of(rows: ExampleRows, masking: Masking, device: torch.device) -> MaskedBatch:
-    """The batch of these examples."""
+def batch_of(rows: corpus_examples.ExampleRows, masking: Masking, device: torch.device) -> MaskedBatch:
+    """Return the batch of examples, with hidden tokens."""
     inputs, targets = masking.hide(rows.ids, rows.keys)
     length = rows.ids.shape[1]
     is_full = bool((rows.lengths == length).all())
     mask = None if is_full else on_device(np.arange(length) < rows.lengths[:, None], device)
     hidden = int((targets != NOT_HIDDEN).sum())
+    segments, follows = (None if array is None else on_device(array, device) for array in (rows.segments, rows.follows))
     return MaskedBatch(
-        on_device(inputs, device),
-        on_device(targets, device),
-        mask,
-        None if rows.segments is None else on_device(rows.segments, device),
-        None if rows.follows is None else on_device(rows.follows, device),
-        hidden,
+        on_device(inputs, device), on_device(targets, device), mask, segments, follows, hidden,
         pair_weight=hidden / len(inputs),
-    )
+    )  # fmt: skip
 
 
 @torch.inference_mode()
 def score(
-    model: MaskedLanguageModel,
-    examples: FramedExamples,
-    masking: Masking,
-    *,
-    tokens: int,
-    unknown: int,
+    model: MaskedLanguageModel, examples: FramedExamples, masking: Masking, *, tokens: int, unknown: int,
     progress: Callable[[int], None] | None = None,
-    collect: Callable[[MaskedBatch, MaskedNats], object] = lambda batch, found: None,
-) -> MaskedScores:
-    """The scores of the first epoch's examples. `collect` is given each batch with its nats."""
-    size = max(1, SCORED_TOKENS // examples.longest)
+    collect: Callable[[MaskedBatch, MaskedNats], object] = lambda batch, nats: None,
+) -> MaskedScores:  # fmt: skip
+    """Return the scores on the examples of the first epoch, from a text of `tokens` tokens. `progress` is called with
+    the number of positions of each batch, and `collect` with each batch and the surprisals of its hidden tokens.
+    """
+    size = max(1, MAX_CALL_TOKENS // examples.longest)
 
-    def scored(first: int) -> tuple[float, ...]:
+    def score_batch(first: int) -> tuple[float, ...]:
         numbers = np.arange(first, min(first + size, examples.count))
         batch = batch_of(examples.of_epoch(0, numbers), masking, device_of(model))
-        scores = _scored(model, batch, collect)
+        h = model(batch.ids, batch.mask, batch.segments)
+        surprisals = model.hidden_nats(h, batch.targets)
+        collect(batch, surprisals)
+        pairs = pairs_right = 0
+        if batch.follows is not None:
+            pairs, pairs_right = batch.rows, int((model.follows(h).argmax(1) == batch.follows).sum())
         if progress is not None:
             progress(int(batch.ids.numel()))
-        return astuple(scores)
+        total, best = float(surprisals.nats.sum()), int(surprisals.is_best.sum())
+        return astuple(MaskedScores(total, batch.hidden, best, pairs=pairs, pairs_right=pairs_right))
 
     with evaluating(model):
-        parts = starmap(MaskedScores, spread(scored, range(0, examples.count, size)))
-        return sum(parts, MaskedScores(tokens=tokens, unknown=unknown))
-
-
-def _scored(
-    model: MaskedLanguageModel, batch: MaskedBatch, collect: Callable[[MaskedBatch, MaskedNats], object]
-) -> MaskedScores:
-    h = model(batch.ids, batch.mask, batch.segments)
-    nats, is_best = found = model.hidden_nats(h, batch.targets)
-    collect(batch, found)
-    pairs = pairs_right = 0
-    if batch.follows is not None:
-        pairs, pairs_right = batch.rows, int((model.follows(h).argmax(1) == batch.follows).sum())
-    return MaskedScores(float(nats.sum()), batch.hidden, int(is_best.sum()), pairs=pairs, pairs_right=pairs_right)
+        scores = starmap(MaskedScores, sharded_map(score_batch, range(0, examples.count, size)))
+        return sum(scores, MaskedScores(tokens=tokens, unknown=unknown))
 
 
 class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
-    """Masked language modeling; judged by nats per hidden token."""
+    """Training on masked examples. Validation measures nats per hidden token."""
 
     judged_by = "masked_nats"
     less_is_better = True
 
     def __init__(
-        self,
-        examples: FramedExamples,
-        masking: Masking,
-        *,
-        batch_size: int,
-        block_tokens: int,
+        self, examples: FramedExamples, masking: Masking, *, batch_size: int, block_tokens: int,
         validate: Callable[[MaskedLanguageModel], MaskedScores | None],
         sample: Callable[[MaskedLanguageModel, int], str],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.examples, self.masking = examples, masking
         self.batch_size = min(batch_size, examples.count)
         self.steps_per_epoch = -(-examples.count // self.batch_size)
@@ -265,49 +235,52 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
 
 @dataclass(frozen=True)
 class PairBatch(Batch):
-    """B pairs as texts of ids (N, T): the B first texts, the B that they are like, then texts that some are not like.
-
-    `excluded` (B, N - B) is True where a text is like the first one, too, or is that one: it is no counterexample.
+    """A batch of B pairs. The N texts of the batch are the B first texts, and N - B candidates: the B similar texts,
+    then further negatives.
     """
 
     excluded: Tensor
+    """A mask (B, N - B) of candidates that are similar or equal to a first text, so that they are not negatives."""
     ids: Tensor
+    """The ids (N, T) of the texts."""
     mask: Tensor | None
+    """True at real tokens (N, T); None without padding."""
 
 
 class EncodedPairs:
-    """Pairs of texts: each distinct text once, cut to the context, and each pair as the numbers of its texts."""
+    """Pairs of texts: `ids` are the ids of each distinct text, and `members` the indices of the texts of each pair."""
 
     def __init__(self, pairs: Iterable[Pair], coder: MaskedTokenizer, context: int) -> None:
         numbers: dict[str, int] = {}
-        every = ((" ".join(pair.sources), *pair.targets) for pair in pairs)
-        self.members = [[numbers.setdefault(text, len(numbers)) for text in texts] for texts in every]
+        texts_of = ((" ".join(pair.sources), *pair.targets) for pair in pairs)
+        self.members = [[numbers.setdefault(text, len(numbers)) for text in texts] for texts in texts_of]
         self.ids = [coder.framed(coder.encode(text)[: context - 2]) for text in numbers]
         self.padding_id, sizes = coder.padding_id, [len(ids) for ids in self.ids]
         self.lengths = np.array([sum(sizes[text] for text in texts) for texts in self.members], np.int64)
 
     def batch(self, rows: NDArray[np.int64], device: torch.device) -> PairBatch:
-        """The batch of these pairs."""
+        """Return the batch of the pairs `rows`."""
         members = [self.members[row] for row in rows]
-        firsts, alike = [texts[0] for texts in members], [texts[1] for texts in members]
-        candidates = [*alike, *(text for texts in members for text in texts[2:])]
+        firsts, similar = [texts[0] for texts in members], [texts[1] for texts in members]
+        candidates = [*similar, *(text for texts in members for text in texts[2:])]
         ids, mask = padded([self.ids[text] for text in (*firsts, *candidates)], self.padding_id)
         return PairBatch(
-            on_device(no_counterexamples(*map(np.array, (firsts, alike, candidates))), device),
+            on_device(excluded_candidates(*map(np.array, (firsts, similar, candidates))), device),
             on_device(ids, device),
             None if mask.all() else on_device(mask, device),
         )
 
 
-def no_counterexamples(
-    firsts: NDArray[np.int64], alike: NDArray[np.int64], candidates: NDArray[np.int64]
+def excluded_candidates(
+    firsts: NDArray[np.int64], similar: NDArray[np.int64], candidates: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Which candidates (B, C) are none for a pair (B): those with its first text, or with one that the batch says is
-    like it. The pair's own candidate, of the same number as the pair, is not excluded.
+    """Return a mask (B, C) of the candidates that are not negatives of a first text. They are equal to the first text,
+    or similar to it according to another pair of the batch. Candidate i, the similar text of pair i, is not in the mask
+    of pair i.
     """
-    same = firsts[:, None] == firsts
-    known = same.astype(np.float32) @ (alike[:, None] == candidates).astype(np.float32)
-    excluded: NDArray[np.bool_] = (known > 0) | (firsts[:, None] == candidates)
+    are_equal = firsts[:, None] == firsts
+    num_similar = are_equal.astype(np.float32) @ (similar[:, None] == candidates).astype(np.float32)
+    excluded: NDArray[np.bool_] = (num_similar > 0) | (firsts[:, None] == candidates)
     np.fill_diagonal(excluded, val=False)
     return excluded
 
@@ -315,33 +288,26 @@ def no_counterexamples(
 def contrastive_nats(
     firsts: Float[Tensor, "B d"], candidates: Float[Tensor, "C d"], excluded: Bool[Tensor, "B C"], temperature: float
 ) -> Float[Tensor, ""]:
-    """The summed surprisal of each pair's own candidate, of the same number, among all that are not excluded.
-
-    The logits are cosines divided by the temperature (InfoNCE, van den Oord et al. 2018).
-    """
+    """Return Σ_i -ln P(candidate i | first i), with logits cosine / temperature (InfoNCE; van den Oord et al. 2018)."""
     cosines = F.normalize(firsts.float(), dim=1) @ F.normalize(candidates.float(), dim=1).T
     logits = (cosines / temperature).masked_fill(excluded, -torch.inf)
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device), reduction="sum")
 
 
-UNCUT = "whose texts are compared with each other"
+_UNDIVIDED = "since its texts are compared with each other"
 
 
 class SentenceVectors(BucketedTask[MaskedLanguageModel, PairBatch]):
-    """Pairs of texts that are alike: each first text has to find its partner among all texts of the batch, which are of
-    similar length (Henderson et al. 2017). Judged by `judged_by` of what `validate` gives.
+    """Contrastive training: each first text is classified among the second texts of its batch (Henderson et al. 2017).
+    `validate` returns the scores on the validation data, including the score `judged_by`.
     """
 
     def __init__(
-        self,
-        pairs: EncodedPairs,
-        recipe: SentenceVectorsRecipe,
-        *,
-        judged_by: str,
+        self, pairs: EncodedPairs, recipe: SentenceVectorsRecipe, *, judged_by: str,
         validate: Callable[[MaskedLanguageModel], Scores | None],
-    ) -> None:
-        if ranks().size > 1:
-            raise RecipeError(f"several processes cut a batch, {UNCUT}: expected one process")
+    ) -> None:  # fmt: skip
+        if process_group().size > 1:
+            raise RecipeError(f"several processes cannot split a batch, {_UNDIVIDED}; expected one process")
         self.pairs, self.judged_by, self._validate = pairs, judged_by, validate
         self.temperature = recipe.sentences.temperature
         self.pool = POOLINGS[recipe.sentences.pooling](recipe.encoder.d_model, False)
@@ -349,7 +315,7 @@ class SentenceVectors(BucketedTask[MaskedLanguageModel, PairBatch]):
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> PairBatch:
         if len(row_slice.of(rows)) < len(rows):
-            raise RecipeError(f"too little memory for a batch, {UNCUT}: expected a smaller train.batch_size")
+            raise RecipeError(f"out of memory: a batch is not split, {_UNDIVIDED}; expected a smaller train.batch_size")
         return self.pairs.batch(rows, device)
 
     def loss(self, model: MaskedLanguageModel, batch: PairBatch, state: State) -> tuple[Loss, State]:

@@ -1,10 +1,8 @@
-"""A masked language model reads texts of any length, in windows that overlap by half: vectors and surprisals of tokens.
+"""Vectors and surprisals of tokens in texts of any length, which are read in windows that overlap by half.
 
-A token is read in the window in whose middle it stands. Texts come in batches of similar length, and what is found does
-not depend on them.
+The values of a token come from the window in which the token is nearest to the middle. Windows are batched by length,
+and other windows of a batch do not change the values.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -19,151 +17,141 @@ from ensue.models.language_model import padded
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.texts.framing import TextWindow, batches_by_length, text_windows
-from ensue.tasks.vectors.text_vectors import Vectors
+from ensue.tasks.vectors.contextual import Vectors
 from ensue.text.masked_tokens import MaskedTokenizer
 
-CALL_TOKENS = 8192
-"""The most tokens, padding included, that are read in a call."""
-APART_TOKENS = 2048
-"""The most tokens that are read in a call without padding. What becomes of them stays in the processor's cache."""
-WINDOWS = 512
-"""The most windows whose tokens are hidden one by one, before the next ones are begun."""
+MAX_CALL_TOKENS = 8192
+"""The maximum number of tokens, including padding, in a call of the model."""
+MAX_UNPADDED_TOKENS = 2048
+"""The maximum number of tokens in a call without padding, whose activations then fit into the processor's cache."""
+MAX_WINDOWS = 512
+"""The number of windows whose hidden tokens are listed at a time, which bounds the memory for a long text."""
 
 
 def token_vectors(
-    model: MaskedLanguageModel,
-    coder: MaskedTokenizer,
-    texts: Sequence[NDArray[np.int64]],
-    *,
-    layers: Sequence[int],
-    done: Callable[[int, Vectors], None],
-) -> None:
-    """Calls `done` with the number of each text and its vectors (L, T + 2, d) in these L layers: [CLS], its tokens,
-    [SEP].
-
-    Of a long text, [CLS] is that of the first window, and [SEP] that of the last.
+    model: MaskedLanguageModel, coder: MaskedTokenizer, texts: Sequence[NDArray[np.int64]], *, layers: Sequence[int],
+    collect: Callable[[int, Vectors], None],
+) -> None:  # fmt: skip
+    """Call `collect` with the index of each text and its vectors (L, T + 2, d) in L layers. The first vector is that of
+    [CLS] in the first window, and the last vector is that of [SEP] in the last window.
     """
-    plan = _planned(texts, model.context - 2)
-    left = np.bincount([window.text for window in plan], minlength=len(texts))
-    found: dict[int, Vectors] = {}
-    most = APART_TOKENS if model.reads_apart else CALL_TOKENS
-    for some in batches_by_length(plan, [window.size + 2 for window in plan], most):
-        h = _read(model, coder, texts, some, layers)
-        for window, vectors in zip(some, h, strict=True):
-            whole = len(texts[window.text])
-            into = found.setdefault(window.text, np.empty((len(layers), whole + 2, vectors.shape[2]), np.float32))
-            start = window.begin - 1  # of [CLS], among the tokens
-            first, last = window.first - (window.first == 0), window.last + (window.last == whole)
-            into[:, 1 + first : 1 + last] = vectors[:, first - start : last - start]
-            left[window.text] -= 1
-            if not left[window.text]:
-                done(window.text, found.pop(window.text))
+    windows = _windows(texts, model.context - 2)
+    remaining = np.bincount([window.text for window in windows], minlength=len(texts))
+    vectors_of: dict[int, Vectors] = {}
+    max_tokens = MAX_UNPADDED_TOKENS if model.reads_apart else MAX_CALL_TOKENS
+    for batch in batches_by_length(windows, [window.size + 2 for window in windows], max_tokens):
+        h = _read(model, coder, texts, batch, layers)
+        for window, vectors in zip(batch, h, strict=True):
+            size = len(texts[window.text])
+            target = vectors_of.setdefault(window.text, np.empty((len(layers), size + 2, vectors.shape[2]), np.float32))
+            start = window.begin - 1  # the position of [CLS]
+            first, last = window.first - (window.first == 0), window.last + (window.last == size)
+            target[:, 1 + first : 1 + last] = vectors[:, first - start : last - start]
+            remaining[window.text] -= 1
+            if not remaining[window.text]:
+                collect(window.text, vectors_of.pop(window.text))
 
 
 @torch.inference_mode()
 def _read(
-    model: MaskedLanguageModel,
-    coder: MaskedTokenizer,
-    texts: Sequence[NDArray[np.int64]],
-    some: Sequence[TextWindow],
-    layers: Sequence[int],
-) -> list[Vectors]:
-    """The vectors (L, T, d) of each window in L layers; there may be padding behind them."""
-    pieces = [texts[window.text][window.begin : window.end] for window in some]
+    model: MaskedLanguageModel, coder: MaskedTokenizer, texts: Sequence[NDArray[np.int64]],
+    windows: Sequence[TextWindow], layers: Sequence[int],
+) -> list[Vectors]:  # fmt: skip
+    """Return the vectors (L, T, d) of each window in L layers, which may have padding at the end."""
+    pieces = [texts[window.text][window.begin : window.end] for window in windows]
     with evaluating(model):
         if model.reads_apart:
-            rows = [coder.framed(piece) for piece in pieces]  # of all windows one after another, without padding
+            rows = [coder.framed(piece) for piece in pieces]
             lengths = [len(row) for row in rows]
-            apart = model.layers_apart(torch.from_numpy(np.concatenate(rows)), lengths)
-            vectors = torch.stack([apart[layer] for layer in layers]).float().numpy()
+            outputs = model.layers_apart(torch.from_numpy(np.concatenate(rows)), lengths)
+            vectors = torch.stack([outputs[layer] for layer in layers]).float().numpy()
             return np.split(vectors, np.cumsum(lengths)[:-1], axis=1)
         ids, mask = _framed(coder, pieces, device_of(model))
         if list(layers) == [model.num_layers]:
             h = model(ids, mask).unsqueeze(1)
         else:
-            found = model.layers_of(ids, mask)
-            h = torch.stack([found[layer] for layer in layers], dim=1)
+            outputs = model.layers_of(ids, mask)
+            h = torch.stack([outputs[layer] for layer in layers], dim=1)
     return list(h.float().cpu().numpy())
 
 
-class Hidden(NamedTuple):
-    """A window in which one token, at this place of the text, is hidden."""
+class HiddenToken(NamedTuple):
+    """A hidden token and its window."""
 
     window: TextWindow
     place: int
+    """The position of the token in the text."""
 
 
 @torch.inference_mode()
 def pseudo_nats(
     model: MaskedLanguageModel, coder: MaskedTokenizer, texts: Sequence[NDArray[np.int64]]
 ) -> list[NDArray[np.float64]]:
-    """The surprisal of each token of each text, given all the others: it alone is hidden (Salazar et al. 2020)."""
-    found = [np.zeros(len(text)) for text in texts]
+    """Return the surprisal in nats of each token of each text, given all other tokens (Salazar et al. 2020)."""
+    nats = [np.zeros(len(text)) for text in texts]
     with evaluating(model):
-        for some, ids, mask, targets in _each_hidden(model, coder, texts):
+        for batch, ids, mask, targets in _hidden_batches(model, coder, texts):
             h = model(ids, mask)
-            for row, nats in zip(some, model.hidden_nats(h, targets).nats.tolist(), strict=True):
-                found[row.window.text][row.place] = nats
-    return found
+            for row, surprisal in zip(batch, model.hidden_nats(h, targets).nats.tolist(), strict=True):
+                nats[row.window.text][row.place] = surprisal
+    return nats
 
 
 @torch.inference_mode()
 def pseudo_logits(
     model: MaskedLanguageModel, coder: MaskedTokenizer, text: NDArray[np.int64]
 ) -> Iterator[tuple[list[int], Tensor]]:
-    """Some places of a text, with the logits (N, V) of what stands at each, given all other tokens; in any order."""
+    """Yield N positions of a text, in any order, and their logits (N, V) given all other tokens."""
     with evaluating(model):
-        for some, ids, mask, targets in _each_hidden(model, coder, [text]):
-            yield [row.place for row in some], model.logits(ids, targets != NOT_HIDDEN, mask)
+        for batch, ids, mask, targets in _hidden_batches(model, coder, [text]):
+            yield [row.place for row in batch], model.logits(ids, targets != NOT_HIDDEN, mask)
 
 
-def _each_hidden(
+def _hidden_batches(
     model: MaskedLanguageModel, coder: MaskedTokenizer, texts: Sequence[NDArray[np.int64]]
-) -> Iterator[tuple[list[Hidden], Tensor, Tensor | None, Tensor]]:
-    """Each token of each text, hidden alone, in batches of inputs (B, T), their mask, and targets (B, T)."""
-    plan = sorted(_planned(texts, model.context - 2), key=lambda window: window.size)
+) -> Iterator[tuple[list[HiddenToken], Tensor, Tensor | None, Tensor]]:
+    """Yield batches in which a row has one hidden token: the tokens, inputs (B, T), their mask, and targets (B, T)."""
+    windows = sorted(_windows(texts, model.context - 2), key=lambda window: window.size)
     device = device_of(model)
-    for some in _hidden(plan):
-        pieces = [texts[row.window.text][row.window.begin : row.window.end] for row in some]
+    for batch in _hidden_tokens(windows):
+        pieces = [texts[row.window.text][row.window.begin : row.window.end] for row in batch]
         ids, mask = _framed(coder, pieces, device)
-        places = torch.tensor([row.place - row.window.begin + 1 for row in some], device=device).unsqueeze(1)
+        places = torch.tensor([row.place - row.window.begin + 1 for row in batch], device=device).unsqueeze(1)
         targets = torch.full_like(ids, NOT_HIDDEN).scatter(1, places, ids.gather(1, places))
-        yield some, ids.scatter(1, places, coder.mask_id), mask, targets
+        yield batch, ids.scatter(1, places, coder.mask_id), mask, targets
 
 
-def _hidden(plan: Sequence[TextWindow]) -> Iterator[list[Hidden]]:
-    """Each token that windows keep, hidden, in batches; of some windows at a time, since a long text has many."""
-    for first in range(0, len(plan), WINDOWS):
-        some = plan[first : first + WINDOWS]
-        rows = [Hidden(window, place) for window in some for place in range(window.first, window.last)]
-        yield from batches_by_length(rows, [row.window.size + 2 for row in rows], CALL_TOKENS)
+def _hidden_tokens(windows: Sequence[TextWindow]) -> Iterator[list[HiddenToken]]:
+    for start in range(0, len(windows), MAX_WINDOWS):
+        chunk = windows[start : start + MAX_WINDOWS]
+        rows = [HiddenToken(window, place) for window in chunk for place in range(window.first, window.last)]
+        yield from batches_by_length(rows, [row.window.size + 2 for row in rows], MAX_CALL_TOKENS)
 
 
 @torch.inference_mode()
 def mask_probabilities(
     model: MaskedLanguageModel, coder: MaskedTokenizer, texts: Sequence[NDArray[np.int64]]
 ) -> list[Tensor]:
-    """The probabilities (masks, V) of the tokens of each mask of each text; special tokens have none."""
-    found: dict[int, Tensor] = {}
-    plan = [TextWindow(number, 0, len(text), 0, len(text)) for number, text in enumerate(texts)]
+    """Return the probabilities (masks, V) of the tokens at the masks of each text; 0 for special tokens."""
+    probabilities: dict[int, Tensor] = {}
     special = torch.tensor([coder.padding_id, *coder.special_ids], device=device_of(model))
     with evaluating(model):
-        for some in batches_by_length(plan, [window.size + 2 for window in plan], CALL_TOKENS):
-            ids, mask = _framed(coder, [texts[window.text] for window in some], device_of(model))
-            places = ids == coder.mask_id
-            logits = model.logits(ids, places, mask).double().index_fill(1, special, -torch.inf)
-            parts = torch.split(logits.softmax(1).cpu(), places.sum(1).tolist())
-            found |= {window.text: part for window, part in zip(some, parts, strict=True)}
-    return [found[number] for number in range(len(texts))]
+        for batch in batches_by_length(range(len(texts)), [len(text) + 2 for text in texts], MAX_CALL_TOKENS):
+            ids, mask = _framed(coder, [texts[index] for index in batch], device_of(model))
+            masks = ids == coder.mask_id
+            logits = model.logits(ids, masks, mask).double().index_fill(1, special, -torch.inf)
+            of_texts = torch.split(logits.softmax(1).cpu(), masks.sum(1).tolist())
+            probabilities |= dict(zip(batch, of_texts, strict=True))
+    return [probabilities[index] for index in range(len(texts))]
 
 
-def _planned(texts: Sequence[NDArray[np.int64]], most: int) -> list[TextWindow]:
-    return [window for number, text in enumerate(texts) for window in text_windows(number, len(text), most)]
+def _windows(texts: Sequence[NDArray[np.int64]], max_tokens: int) -> list[TextWindow]:
+    return [window for number, text in enumerate(texts) for window in text_windows(number, len(text), max_tokens)]
 
 
 def _framed(
     coder: MaskedTokenizer, pieces: Sequence[NDArray[np.int64]], device: torch.device
 ) -> tuple[Tensor, Tensor | None]:
-    """The ids (B, T) of pieces between [CLS] and [SEP], and their mask; None if none is padded."""
+    """Return the ids (B, T) of pieces between [CLS] and [SEP], and their mask (None without padding)."""
     ids, mask = padded([coder.framed(piece) for piece in pieces], coder.padding_id)
     return torch.from_numpy(ids).to(device), None if mask.all() else torch.from_numpy(mask).to(device)

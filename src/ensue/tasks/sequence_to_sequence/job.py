@@ -1,28 +1,23 @@
-"""The job of training a model from sequence to sequence: reads pairs, makes task and model, writes the card's part."""
-
-from __future__ import annotations
+"""The training of a sequence-to-sequence model."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 
+from ensue.data.cached_columns import CachedColumns, cached_if_large
 from ensue.data.compact_texts import Columns, RaggedRows, Texts
 from ensue.data.examples import Pair, PairSource
-from ensue.data.examples.example import Pairs, StoredPairs
-from ensue.data.kept_columns import Kept, kept
-from ensue.errors import DataError
+from ensue.data.examples.layout import Pairs, StoredPairs
+from ensue.errors import DataError, RecipeError
 from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.models.encoder_decoder import TextModel
-from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import origins_for
-from ensue.tasks.contract.data_set import Split, files_named, key_of
-from ensue.tasks.contract.job import Job
-from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
+from ensue.runs.directory import RunDirectory, origins_for
+from ensue.tasks.contract.data_set import Split, data_files, key_of
+from ensue.tasks.contract.job import Job, check_same_shape, fill
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
-from ensue.tasks.sequence_to_sequence.outputs import sample_lines, score_table
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.task import (
@@ -30,22 +25,28 @@ from ensue.tasks.sequence_to_sequence.task import (
     SequenceToSequence,
     Sources,
     check_lengths,
-    longest_read,
-    most_written,
-    usual_ratio,
+    length_ratio,
+    max_lengths,
+    max_output_tokens,
+    output_limits,
+    outputs,
+    search_of,
 )
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
-from ensue.tasks.words.contextual import ContextualFeatures
-from ensue.tasks.words.kept_vectors import LayersOfTexts, Told
+from ensue.tasks.sequence_to_sequence.writer import sample_lines, score_table
+from ensue.tasks.words.pipeline import ContextualFeatures, ProgressCallback, WordLayers
+
+TARGET_ROWS = ("target.weight", "head.weight", "head.bias", "head.head.weight", "head.head.bias")
+"""The parameters with a row for each symbol of the target."""
 
 
 def stored(columns: Columns) -> StoredPairs:
-    """The pairs of a part of the data, as texts."""
+    """Return the texts of the pairs of a split."""
     return StoredPairs(columns.columns["pairs"].ragged())
 
 
 class SequenceToSequenceJob(Job[TextModel]):
-    """Trains a model from sequence to sequence."""
+    """The job of a sequence-to-sequence model."""
 
     unit: ClassVar[str] = "tokens"
     recipe: SequenceToSequenceRecipe
@@ -58,114 +59,126 @@ class SequenceToSequenceJob(Job[TextModel]):
         if not data.train:
             raise DataError("no training data: --train PATH names a file of pairs, or two files with a comma between")
         self.origins = origins_for(recipe.origins, run)
+        self.continued = next((origin for origin in self.origins if origin.path == recipe.decoder.origin), None)
+        if self.continued is not None:
+            check_same_shape(recipe, self.continued, ("tokens", "encoder", "directions", "decoder", "attention"))
         self.contextual = ContextualFeatures.of(recipe.features, self.origins, torch.device("cpu"))
         source = self._source(data.train, group=data.group)
         self.layout, self.fingerprint = source.layout, source.fingerprint()
         read = cache(lambda: self._read(source))
-        coder = self._coder(read) if run is None else run.parts.coder
+        coder = self._trained_coder(read) if run is None else run.parts.coder
         self.parts = EncoderDecoderParts(coder, self.contextual.shapes) if run is None else run.parts
         check_scorable()
-        search_of(recipe.search, coder.target)  # what cannot be is said before anything is computed
-        key = ["pairs", self.fingerprint, coder.to_json(), longest_read(recipe), bool(self.origins)]
-        self.split = split = Split.kept(Columns, data, key, lambda: self._columns(read()))
+        search_of(recipe.search, coder.target)  # raises EnsueError for invalid settings before the data are encoded
+        key = ["pairs", self.fingerprint, coder.to_json(), max_lengths(recipe), bool(self.contextual.origins)]
+        self.split = split = Split.cached(Columns, data, key, lambda: self._columns(read()))
         train = self._encoded(split.train)
         self.left_out, self.ratio = split.facts["left_out"], split.facts["ratio"]
         self.valid_pairs: Sequence[Pair] = Pairs() if split.valid is None else stored(split.valid)
         valid = None if split.valid is None else self._encoded(split.valid)
         self.task = SequenceToSequence(
-            train, valid, begin_id=coder.target.begin_id, sizes=recipe.train, sampled=self._sampled
+            train, valid, begin_id=coder.target.begin_id, sizes=recipe.train, sampled=self._sample_outputs
         )
 
     def _source(self, location: str, **options: Any) -> PairSource:
         data = self.recipe.data
         return PairSource(
             location, format="" if data.format == "auto" else data.format, sources=data.sources, targets=data.targets,
-            encoding=data.encoding, **options,
+            encoding=data.encoding, incomplete=data.incomplete, **options,
         )  # fmt: skip
 
     def read(self, location: str) -> Pairs:
-        """Validation or test data, in the format of the training data."""
+        """Return the pairs of validation or test data, in the format of the training data."""
         source = self._source(location, like=self.layout)
         return Pairs(references(source, source.layout))
 
     def _read(self, source: PairSource) -> Split[Pairs]:
-        """All pairs, read from files."""
+        """Return training, validation and test pairs as texts."""
         pairs = Pairs(source)
         if not pairs:
-            raise DataError("no pair in it", source.location)
+            raise DataError("no pairs", source.location)
         split = Split.of(pairs, self.recipe.data, self.read, examples="pairs")
         if split.valid and self.recipe.data.division != "rows":
             split.valid = Pairs(references(split.valid, self.layout))
         return split
 
-    def _coder(self, read: Callable[[], Split[Pairs]]) -> PairCoder:
-        """The tokenizers of the training data, which are in the cache if they are large."""
-        recipe, data = self.recipe, self.recipe.data
+    def _trained_coder(self, read: Callable[[], Split[Pairs]]) -> PairCoder:
+        """Return the trained tokenizers, from the cache if possible. Tokenizers of `decoder.from` get new symbols."""
+        recipe, data, origin = self.recipe, self.recipe.data, self.continued
+        new, extended = data.train, None
+        if origin is not None:
+            new, extended = origin.new_in(data.train), origin.run.parts.coder
+            if recipe.tokenizer.kind == "published":
+                return cast("PairCoder", extended)
         tables = [recipe.tokenizer.model_dump(), recipe.target_tokenizer and recipe.target_tokenizer.model_dump()]
 
-        def trained() -> Kept:
+        def trained() -> CachedColumns:
+            pairs: Sequence[Pair] = read().train
+            if new != data.train:
+                new_pairs = set(self._source(new, group=data.group))
+                pairs = [pair for pair in pairs if pair in new_pairs]
             coder = PairCoder.train(
-                read().train, recipe.tokenizer, recipe.target_tokenizer, names=data.names,
-                source_tokens=data.source_tokens, copies=recipe.head.copying,
+                pairs, recipe.tokenizer, recipe.target_tokenizer, names=data.names, source_tokens=data.source_tokens,
+                copies=recipe.head.copying, extended=extended,
             )  # fmt: skip
-            return Kept({}, {"coder": coder.to_json()})
+            return CachedColumns({}, {"coder": coder.to_json()})
 
         key = ["coder", *key_of(data), self.fingerprint, tables, recipe.head.copying]
-        return PairCoder.from_json(kept(key, files_named(data), trained).facts["coder"])
+        key += [] if extended is None else [new, extended.to_json()]
+        return PairCoder.from_json(cached_if_large(key, data_files(data), trained).facts["coder"])
 
     def _columns(self, split: Split[Pairs]) -> Split[Columns]:
-        """The ids of all pairs, and validation and test data as texts, too."""
+        """Return the ids of training and validation pairs, and the texts of validation and test pairs."""
         train = self._ids(split.train, self.recipe.data.target_tokens)
-        found, valid, test = self._pairs(train), None, None
-        if not len(found):
-            raise DataError("no pair is left to learn from: data.target_tokens leaves out all", self.recipe.data.train)
+        pairs, valid, test = self._pairs(train), None, None
+        if not len(pairs):
+            raise DataError("no training pair: all targets are longer than data.target_tokens", self.recipe.data.train)
         if split.valid:
             firsts = self._ids(pair._replace(targets=pair.targets[:1]) for pair in split.valid)
             valid = Columns({**firsts.columns, "pairs": StoredPairs.rows_of(split.valid)})
         if split.test:
             test = Columns({"pairs": StoredPairs.rows_of(split.test)})
-        left_out = sum(len(pair.targets) for pair in split.train) - len(found)
-        facts = {"left_out": left_out, "ratio": usual_ratio(found)}
+        left_out = sum(len(pair.targets) for pair in split.train) - len(pairs)
+        facts = {"left_out": left_out, "ratio": length_ratio(pairs)}
         return Split(train, valid, split.valid_from, test, split.notes, facts)
 
-    def _ids(self, pairs: Iterable[Pair], most: int = 0) -> Columns:
-        """The ids of each source and target of at most `most` tokens (0: any), and sources' words if needed."""
+    def _ids(self, pairs: Iterable[Pair], max_tokens: int = 0) -> Columns:
+        """Return the ids of pairs whose targets have at most `max_tokens` (0: no limit), and words for `contextual`."""
         sources, targets, words = RaggedRows(), RaggedRows(), Texts()
         for pair in pairs:
             source, outputs = self.parts.coder.encode(pair.sources, pair.targets)
             for target in outputs:
-                if not 0 < most < len(target) - 1:
+                if not 0 < max_tokens < len(target) - 1:
                     check_lengths(self.recipe, pair, len(source), len(target))
                     sources.append(source)
                     targets.append(target)
                     if self.contextual.origins:
                         words.append(self.parts.coder.words(pair.sources))
-        own = {"words": words} if self.contextual.origins else {}
-        return Columns({"sources": sources, "targets": targets, **own})
+        columns = {"sources": sources, "targets": targets}
+        return Columns({**columns, "words": words} if self.contextual.origins else columns)
 
     def _encoded(self, columns: Columns) -> EncodedPairs:
-        """Pairs as the model reads them."""
         words = columns.columns.get("words")
-        layers = () if words is None else self.contextual.awaited(words.ragged, words.words.values)
+        layers = () if words is None else self.contextual.lazy(words.ragged, words.words.values)
         return self._pairs(columns, layers)
 
-    def _pairs(self, columns: Columns, layers: tuple[LayersOfTexts, ...] = ()) -> EncodedPairs:
+    def _pairs(self, columns: Columns, layers: tuple[WordLayers, ...] = ()) -> EncodedPairs:
         sources, targets = (columns.columns[side].ragged() for side in ("sources", "targets"))
         return EncodedPairs(sources, targets, layers)
 
-    def _sampled(self, model: TextModel) -> str:
-        """The outputs for some validation sources, with their references, a line each."""
+    def _sample_outputs(self, model: TextModel) -> str:
+        """Return lines with the outputs for the first validation sources, by greedy search."""
         coder, pairs = self.parts.coder, self.valid_pairs[: self.recipe.train.samples]
         if not pairs:
             return ""
         ids, columns = [coder.encode(pair.sources)[0] for pair in pairs], [pair.sources for pair in pairs]
         sources = Sources.of(ids, columns, coder, [self.contextual])
         search = search_of(self.recipe.search, coder.target, width=1)
-        limits = most_tokens(sources, self.ratio, search, most_written(self.recipe.decoder))
-        found = outputs([model], sources, search, target=coder.target, limits=limits)
+        limits = output_limits(sources, self.ratio, search, max_output_tokens(self.recipe.decoder))
+        best = outputs([model], sources, search, target=coder.target, limits=limits)
         return sample_lines(
             (" | ".join(pair.sources), coder.decode(hypotheses[0].ids, pair.sources), pair.targets[0])
-            for pair, hypotheses in zip(pairs, found, strict=True)
+            for pair, hypotheses in zip(pairs, best, strict=True)
         )
 
     @property
@@ -186,53 +199,63 @@ class SequenceToSequenceJob(Job[TextModel]):
         data, notes = self.recipe.data, []
         if self.left_out:
             notes.append(f"{self.left_out:,} pairs are left out: their targets have over {data.target_tokens:,} tokens")
-        if data.source_tokens and (cut := np.count_nonzero(self.task.train.sources.lengths > data.source_tokens)):
-            notes.append(f"{cut:,} sources are cut to their first {data.source_tokens:,} tokens")
+        if data.source_tokens and (num_cut := np.count_nonzero(self.task.train.sources.lengths > data.source_tokens)):
+            notes.append(f"{num_cut:,} sources are cut to their first {data.source_tokens:,} tokens")
+        if (origin := self.continued) is not None:
+            old, new = (coder.target.vocabulary_size for coder in (origin.run.parts.coder, self.parts.coder))
+            notes.append(f"begins from {origin.path}: {old:,} of {new:,} target symbols have vectors of this run")
         return [*notes, *self.split.notes]
 
-    def work_out(self, device: torch.device, told: Told) -> None:
-        self.contextual.work_out(device, told)
+    @torch.no_grad()
+    def build_model(self) -> TextModel:
+        model = super().build_model()
+        if self.continued is not None:
+            path, run, coder = self.continued.path, self.continued.run, self.parts.coder
+            old, new = dict(run.model(torch.device("cpu")).named_parameters()), dict(model.named_parameters())
+            rows = {"source.weight": torch.from_numpy(coder.source.rows_in(run.parts.coder.source))}
+            rows |= dict.fromkeys(TARGET_ROWS, torch.from_numpy(coder.target.rows_in(run.parts.coder.target)))
+            for name in sorted(new.keys() | old.keys()):
+                start = int(name in rows)
+                if name not in new or name not in old or new[name].shape[start:] != old[name].shape[start:]:
+                    raise RecipeError(f"decoder.from: {path} has another {name}; expected the sizes in its recipe.toml")
+            self.inherited = {name: fill(new[name], old[name], rows.get(name)) for name in new}
+        return model
+
+    def precompute(self, device: torch.device, progress: ProgressCallback) -> None:
+        self.contextual.precompute(device, progress)
 
     def prepare(self, model: TextModel) -> None:
         counts, size = np.zeros(model.vocabulary_size, np.int64), model.vocabulary_size
         for ids, _ in self.task.train.targets.parts():
-            counts += np.bincount(ids, minlength=size)[:size]  # the others are copied
+            counts += np.bincount(ids, minlength=size)[:size]  # ids above the vocabulary are copied words
         model.start_from_counts(torch.from_numpy(counts))
 
     def config(self) -> dict[str, Any]:
         coder = self.parts.coder
         return {
-            "source_size": coder.source.vocabulary_size,
-            "target_size": coder.target.vocabulary_size,
-            "layout": self.layout.to_json(),
-            "ratio": self.ratio,
-            "contextual": self.contextual.shapes,
-        }
+            "source_size": coder.source.vocabulary_size, "target_size": coder.target.vocabulary_size,
+            "layout": self.layout.to_json(), "ratio": self.ratio, "contextual": self.contextual.shapes,
+        }  # fmt: skip
 
     def test(self, model: TextModel) -> GenerationScores | None:
         if not self.split.test:
             return None
-        pipeline = SequencePipeline(
-            model, self.parts.coder, recipe=self.recipe, layout=self.layout, ratio=self.ratio,
-            contextual=self.contextual,
-        )  # fmt: skip
+        options = {"recipe": self.recipe, "layout": self.layout, "ratio": self.ratio, "contextual": self.contextual}
+        pipeline = SequencePipeline(model, self.parts.coder, **options)
         return pipeline.score_pairs(stored(self.split.test))
 
     def about(self) -> str:
-        kinds = [
-            self.recipe.tokenizer.kind,
-            *([self.recipe.target_tokenizer.kind] if self.recipe.target_tokenizer else []),
-        ]
-        return f"from {' to '.join('subwords' if kind == 'bpe' else kind for kind in kinds)}"
+        tables = filter(None, (self.recipe.tokenizer, self.recipe.target_tokenizer))
+        return f"from {' to '.join('subwords' if table.kind == 'bpe' else table.kind for table in tables)}"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         return score_table(scores)
 
     def data_lines(self) -> list[str]:
         data = self.recipe.data
-        lines = [f"- training: `{data.train}` ({self.layout}), {len(self.task.train):,} pairs"]
-        lines.append(
-            f"- validation: {self.split.valid_from}"
-            + (f", {len(self.valid_pairs):,} sources" if self.valid_pairs else "")
-        )
-        return [*lines, *([f"- test: `{data.test}`, {len(self.split.test):,} sources"] if self.split.test else [])]
+        num_valid = f", {len(self.valid_pairs):,} sources" if self.valid_pairs else ""
+        return [
+            f"- training: `{data.train}` ({self.layout}), {len(self.task.train):,} pairs",
+            f"- validation: {self.split.valid_from}{num_valid}",
+            *([f"- test: `{data.test}`, {len(self.split.test):,} sources"] if self.split.test else []),
+        ]

@@ -1,6 +1,4 @@
-"""The parts of an encoder–decoder: its tokenizers."""
-
-from __future__ import annotations
+"""The parts of an encoder–decoder: its tokenizers, from which the model is built."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -12,31 +10,32 @@ from ensue.models.build_text import build_encoder_decoder
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config, DamagedError, Size, form_of
-from ensue.tasks.contract.model import ModelParts
+from ensue.runs.schema import Config, DamagedError, Size, stored_as
+from ensue.tasks.contract.job import ModelParts
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.words.model import ContextualConfig, layers_shapes
 
 
 class SequenceConfig(ContextualConfig):
-    """`config.json`."""
+    """The keys of `config.json` for an encoder–decoder."""
 
     source_size: Size
     target_size: Size
-    layout: Annotated[dict[str, Any], form_of(PairLayout)]
+    layout: Annotated[dict[str, Any], stored_as(PairLayout)]
     ratio: Annotated[float, Field(gt=0, lt=1e9)]
-    """Target tokens for a source token, which hardly a training pair exceeds."""
+    """The 0.999 quantile (`RATIO_QUANTILE`) of target tokens per source token in the training pairs."""
 
 
 @dataclass(frozen=True)
 class EncoderDecoderParts(ModelParts):
-    """The tokenizers of both sides."""
+    """The parts of an encoder–decoder."""
 
     config: ClassVar[type[Config]] = SequenceConfig
     coder: PairCoder
+    """The tokenizers of source and target."""
     contextual: tuple[LayersShape, ...] = ()
-    """The shapes of the layers of other models that the encoder reads too."""
+    """The shapes of the layers of other runs that are features of the encoder."""
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
@@ -45,7 +44,7 @@ class EncoderDecoderParts(ModelParts):
         expected = run.config["source_size"], run.config["target_size"]
         if sizes != expected:
             raise DamagedError(
-                f"{run.path / 'tokenizer.json'}: not the model's: it has {sizes} symbols, not {expected}"
+                f"{run.path / 'tokenizer.json'}: does not match the model: {sizes} symbols, expected {expected}"
             )
         return cls(coder, layers_shapes(run))
 

@@ -1,159 +1,144 @@
-"""From models, a source and perhaps an output to a page about them."""
+"""The page about a source and an output: alignment, copying, tokens, search and encoder."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ensue.arguments import check_type
 from ensue.data.examples import Pair
 from ensue.decode.candidates import Candidate
 from ensue.decode.search import BeamSearch
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, check_type
 from ensue.inspection.drawing import WordColumns, matrix
-from ensue.inspection.encoder_page import Seen, encoder_sections
-from ensue.inspection.markup import clipped
-from ensue.inspection.page import TITLE, Inspection, Section, cut
-from ensue.inspection.texts import STRONGEST
+from ensue.inspection.encoder_page import EncoderView, encoder_sections
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut, plain
+from ensue.inspection.texts import MAX_COLOR_PERCENT
 from ensue.runs.pictures import Grid
-from ensue.tasks.sequence_to_sequence.outputs import Symbols
-from ensue.tasks.sequence_to_sequence.search_page import search_sections
 from ensue.tasks.sequence_to_sequence.task import Sources
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.sequence_to_sequence.view import OutputView, Search, SequenceView, view_output
-from ensue.tasks.sequence_to_sequence.writer import Writer
+from ensue.tasks.sequence_to_sequence.writer import Symbols, Writer
 
-MOST_SOURCE, MOST_OUTPUT = 200, 100
-"""The most tokens of each side in an alignment."""
-MOST_ROWS = 1_500
-"""The most rows of all heads together; of more, the mean of a layer's heads is drawn."""
-MOST_ENCODER = 60
-HEAD_SIDE = 12
-"""Pixels of a cell in the matrix of one of several heads."""
-UNLIKELY = 5.0
-"""A surprisal in nats that has the full color."""
+MAX_SOURCE, MAX_OUTPUT = 200, 100
+"""The maximum numbers of tokens of the source and of the output in an alignment."""
+MAX_ROWS = 1_500
+"""The maximum number of rows of the matrices of all heads. A page with more rows has only the mean of each layer."""
+MAX_ENCODER_TOKENS = 60
+"""The maximum number of source tokens in drawings of the encoder."""
+HEAD_SIDE_PIXELS = 12
+"""The side of a cell in the matrix of a single head."""
+FULL_COLOR_NATS = 5.0
+"""The surprisal with the full color."""
 
 
 def sequence_sections(view: SequenceView, search: BeamSearch) -> list[Section]:
-    """All sections. `search` is how outputs are found."""
-    columns = WordColumns(view.source[:MOST_ENCODER], key="s")
-    encoder = encoder_sections([Seen(columns, view.traces, view.heads)])
+    """Return the sections of the page."""
+    columns = WordColumns(view.source[:MAX_ENCODER_TOKENS], key="s")
+    encoder = encoder_sections([EncoderView(columns, view.traces, view.heads)])
     sides = {
         "has_alignment": view.alignment is not None,
         "notes": [
-            cut(len(view.source), min(len(view.source), MOST_SOURCE), "tokens of the source"),
-            cut(len(view.output), min(len(view.output), MOST_OUTPUT), "tokens of the output"),
+            cut(len(view.source), min(len(view.source), MAX_SOURCE), "tokens of the source"),
+            cut(len(view.output), min(len(view.output), MAX_OUTPUT), "tokens of the output"),
         ],
-        "source": view.source[:MOST_SOURCE],
-        "output": [_written(view, place) for place in range(min(len(view.output), MOST_OUTPUT))],
+        "source": view.source[:MAX_SOURCE],
+        "output": [_token(view, place) for place in range(min(len(view.output), MAX_OUTPUT))],
     }
     return [
-        Section("Source and output", "tasks/sequence_to_sequence/sides.html", sides),
-        _alignments(view),
-        *_copying(view),
-        token_section(view),
-        *search_sections(view, search),
-        *encoder,
-    ]
+        Section("Source and output", "tasks/sequence_to_sequence/sides.html", sides), _alignments(view),
+        *_copying(view), token_section(view), *search_sections(view, search), *encoder,
+    ]  # fmt: skip
 
 
-def _written(view: SequenceView, place: int) -> tuple[str, float, float, str | None]:
-    """A token, its surprisal, the percentage of its color, and the percentages of what it looks at."""
-    nats, looks = -float(view.log_probabilities[place]), None
+def _token(view: SequenceView, place: int) -> tuple[str, float, float, str | None]:
+    """Return a token, its surprisal, the strength of its color and the strengths of its attention, in percent."""
+    nats, attention = -float(view.log_probabilities[place]), None
     if view.alignment is not None:
-        of_token = view.alignment[place, :MOST_SOURCE]
-        strengths = STRONGEST * of_token / max(float(of_token.max(initial=0.0)), 1e-9)
-        looks = " ".join(f"{value:.0f}" for value in strengths)
-    return view.output[place], nats, STRONGEST * min(1.0, nats / UNLIKELY), looks
+        weights = view.alignment[place, :MAX_SOURCE]
+        strengths = MAX_COLOR_PERCENT * weights / max(float(weights.max(initial=0.0)), 1e-9)
+        attention = " ".join(f"{value:.0f}" for value in strengths)
+    return view.output[place], nats, MAX_COLOR_PERCENT * min(1.0, nats / FULL_COLOR_NATS), attention
 
 
 def _alignments(view: SequenceView) -> Section:
-    """Attention to the source, by layers and heads; the last layer comes first."""
-    rows = sum(found.weights.shape[0] for found in view.alignments) * len(view.output)
-    has_heads = any(len(found.weights) > 1 for found in view.alignments)
-    shown = {
-        "layers": [_heads(view, *found, is_long=rows > MOST_ROWS) for found in reversed(view.alignments)],
-        "only_means": has_heads and rows > MOST_ROWS,
+    rows = sum(layer.weights.shape[0] for layer in view.alignments) * len(view.output)
+    has_heads = any(len(layer.weights) > 1 for layer in view.alignments)
+    content = {
+        "layers": [_heads(view, *layer, is_long=rows > MAX_ROWS) for layer in reversed(view.alignments)],
+        "only_means": has_heads and rows > MAX_ROWS,
     }
-    pictures = {"attention": _plotted(view)} if view.alignments else {}
-    return Section("Attention to the source", "tasks/sequence_to_sequence/alignments.html", shown, pictures)
+    pictures = {"attention": _grids(view)} if view.alignments else {}
+    return Section("Attention to the source", "tasks/sequence_to_sequence/alignments.html", content, pictures)
 
 
-def _plotted(view: SequenceView) -> dict[str, Grid]:
-    """Pictures for matplotlib: the mean of the heads of each layer, and each head."""
-    found = {}
+def _grids(view: SequenceView) -> dict[str, Grid]:
+    """Return the pictures of attention by title: the mean of the heads of each layer, and each head."""
+    grids = {}
     for name, weights in reversed(view.alignments):
-        heads = {f"{name}, head {number}": of_head for number, of_head in enumerate(weights, start=1)}
-        for which, of in {name: weights.mean(0), **(heads if len(weights) > 1 else {})}.items():
-            found[which] = Grid(view.output[:MOST_OUTPUT], view.source[:MOST_SOURCE], of[:MOST_OUTPUT, :MOST_SOURCE])
-    return found
+        heads = {f"{name}, head {number}": head for number, head in enumerate(weights, start=1)}
+        for title, rows in {name: weights.mean(0), **(heads if len(weights) > 1 else {})}.items():
+            grids[title] = Grid(view.output[:MAX_OUTPUT], view.source[:MAX_SOURCE], rows[:MAX_OUTPUT, :MAX_SOURCE])
+    return grids
 
 
 def _heads(view: SequenceView, name: str, weights: NDArray[np.float32], *, is_long: bool) -> list[tuple[str, Markup]]:
-    """The names and drawings of a layer: of its only head, or of the mean of its heads and of each."""
+    """Return the names and drawings of a layer: a single head, or the mean of the heads and each head."""
     if len(weights) == 1:
         return [(name, _matrix(view, weights[0], name))]
     mean = f"{name}, mean of its heads"
-    found = [(mean, _matrix(view, weights.mean(0), mean))]
-    for number, of_head in enumerate([] if is_long else weights, start=1):
-        head = f"{name}, head {number}"
-        found.append((head, _matrix(view, of_head, head, side=HEAD_SIDE)))
-    return found
+    drawings = [(mean, _matrix(view, weights.mean(0), mean))]
+    for number, head in enumerate([] if is_long else weights, start=1):
+        title = f"{name}, head {number}"
+        drawings.append((title, _matrix(view, head, title, side=HEAD_SIDE_PIXELS)))
+    return drawings
 
 
 def _matrix(view: SequenceView, weights: NDArray[np.float32], name: str, *, side: int = 0) -> Markup:
-    shown = weights[:MOST_OUTPUT, :MOST_SOURCE]
-    return matrix(shown, view.output[:MOST_OUTPUT], view.source[:MOST_SOURCE], name=name, key="t", side=side)
+    weights = weights[:MAX_OUTPUT, :MAX_SOURCE]
+    return matrix(weights, view.output[:MAX_OUTPUT], view.source[:MAX_SOURCE], name=name, key="t", side=side)
 
 
 def _copying(view: SequenceView) -> list[Section]:
     if view.copying is None:
         return []
     about = (
-        "The head generates a token from the vocabulary, or copies one from the source. The row of an output token "
-        "shows from where it would copy. “Token by token” has how much of each token's probability is copied."
+        "The head generates a token from the vocabulary, or copies a token from the source. The row of an output token "
+        "has the copy distribution over the source. “Token by token” has the copied share of each token's probability."
     )
     drawing = _matrix(view, view.copying.weights, "where the head copies from")
     return [Section("Copying", "inspection/plain.html", {"about": about, "shown": drawing})]
 
 
 def token_section(view: OutputView) -> Section:
-    """A row for each token: its probability, what else could have come, the share of copying."""
-    count, copying = min(len(view.output), MOST_OUTPUT), view.copying
+    """Return the section with the probability of each token, the most probable tokens, and the share of copying."""
+    count, copying = min(len(view.output), MAX_OUTPUT), view.copying
+    shares: list[Any] = (
+        [()] * count if copying is None else [*zip(copying.shares.tolist(), copying.generates.tolist(), strict=True)]
+    )
+    log_probabilities = view.log_probabilities.tolist()
     tokens = {
-        "total": float(view.log_probabilities.sum()),
-        "length": len(view.output),
+        "total": float(view.log_probabilities.sum()), "length": len(view.output), "has_copying": copying is not None,
         "note": cut(len(view.output), count, "tokens of the output"),
-        "has_copying": copying is not None,
-        "rows": [
-            (
-                view.output[place],
-                float(view.log_probabilities[place]),
-                () if copying is None else (float(copying.shares[place]), float(copying.generates[place])),
-                view.options[place],
-            )
-            for place in range(count)
-        ],
-    }
+        "rows": list(zip(view.output, log_probabilities, shares, view.options, strict=False))[:count],
+    }  # fmt: skip
     return Section("Token by token", "tasks/sequence_to_sequence/tokens.html", tokens)
 
 
-LONGEST = 2_000
-"""The most tokens of a source or a target for a page."""
+MAX_TOKENS = 2_000
+"""The maximum number of tokens of a source or a target for a page."""
 
 
 def inspect_output(
     writer: Writer[Pair], coder: PairCoder, source: str | Sequence[str], target: str | None = None
 ) -> Inspection:
-    """The page about a source and its output, or a given target. Raises EnsueError for texts that are too long."""
+    """Return the page about a source and its output, or a target. Raise EnsueError for texts that are too long."""
     check_type("the source", source, (str, tuple, list), "a text, or the texts of its columns")
     columns = (source,) if isinstance(source, str) else tuple(source)
-    for part in columns:
-        check_type("the source", part, str, "a string")
+    for text in columns:
+        check_type("the source", text, str, "a string")
     source_ids, targets = coder.encode(columns, [] if target is None else [target])
     _check_length("source", len(source_ids))
     sources = writer.sources([Pair(columns)])
@@ -166,28 +151,136 @@ def inspect_output(
         check_type("the target", target, str, "a string")
         search, text, ids = None, target, targets[0].tolist()
         _check_length("target", len(ids))
-        writer.encoded([(Pair(columns), target)])  # which checks its length
+        writer.encoded([(Pair(columns), target)])  # raises DataError for a target that is too long
     if not ids:
-        raise EnsueError("there is nothing to look into: the output has no tokens")
+        raise EnsueError("nothing to inspect: the output has no tokens")
     view = view_output(writer.models, coder, columns, sources, ids, text=text, search=search)
-    title = clipped(" | ".join(columns), TITLE)
+    title = clipped(" | ".join(columns), MAX_TITLE_CHARACTERS)
     facts = {
         **writer.facts(writer.recipe.describe()),
-        "search": "none, the target was given" if view.search is None else writer.protocol_of_search(),
+        "search": "none: the target is an argument" if view.search is None else writer.protocol_of_search(),
         "tokens": f"{len(view.source):,} → {len(view.output):,}",
     }
     return Inspection(title, view, facts, sequence_sections(view, writer.search))
 
 
 def recorded_search(writer: Writer[Any], sources: Sources, symbol: Callable[[int], str]) -> Search:
-    """The search for one source, with all that it considered."""
+    """Return the search for a single source, with all its candidates."""
     record: list[Candidate] = []
     (hypotheses,) = writer.hypotheses(sources, record=record)
-    return Search(
-        record, hypotheses, {id: symbol(id) for found in record for id in found.ids[-1:]}, *writer.limits(sources)
-    )
+    symbols = {id: symbol(id) for candidate in record for id in candidate.ids[-1:]}
+    return Search(record, hypotheses, symbols, *writer.limits(sources))
 
 
-def _check_length(what: str, length: int) -> None:
-    if length > LONGEST:
-        raise EnsueError(f"the {what} has {length:,} tokens; up to {LONGEST:,} can be looked into")
+def _check_length(side: str, length: int) -> None:
+    if length > MAX_TOKENS:
+        raise EnsueError(f"the {side} has {length:,} tokens; a page has at most {MAX_TOKENS:,}")
+
+
+MAX_STEPS, MAX_BEAMS = 40, 12
+"""The maximum numbers of steps, and of hypotheses of the beam after a step, in the drawing of a search."""
+MAX_ENDED = 20
+"""The maximum number of listed complete hypotheses."""
+MAX_DROPPED = 2
+"""The maximum number of candidates of a step that are drawn though they are not in the beam."""
+COLUMN_PIXELS, ROW_PIXELS, BOX_PIXELS = 128, 28, (104, 22)
+"""The distances of columns and rows in the drawing, and the width and height of a box."""
+CSS_CLASSES = {"ends": "ends", "is left out": "out", "comes too late": "late", "is too long": "late"}
+
+
+class Box(NamedTuple):
+    """A candidate in the drawing of a search."""
+
+    candidate: Candidate
+    row: int
+    """The rank among candidates of the same length."""
+    is_best: bool
+    """Whether the output begins with the candidate."""
+    why: str
+    """The reason for the outcome of the candidate."""
+
+    @property
+    def kind(self) -> str:
+        """The CSS classes."""
+        return f"{CSS_CLASSES.get(self.candidate.fate, '')} {'best' if self.is_best else ''}".strip()
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """The upper left corner, in pixels."""
+        return COLUMN_PIXELS * (len(self.candidate.ids) - 1) + 2, ROW_PIXELS * self.row + 1
+
+
+def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
+    """Return a section with the drawing of a search and the best hypotheses; empty for a target."""
+    if view.search is None:
+        return []
+    steps = max(len(candidate.ids) for candidate in view.search.candidates)
+    ended = [candidate for candidate in view.search.candidates if candidate.fate == "ends"]
+    ended.sort(key=lambda candidate: -_score(candidate, search))
+    content = {
+        "width": search.width,
+        "notes": [
+            cut(steps, min(steps, MAX_STEPS), "steps"),
+            cut(search.width, min(search.width, MAX_BEAMS), "beams", "best"),
+        ],
+        **_drawing(boxes(view.search, search), view.search),
+        "ended": [(_score(best, search), best, _text(best, view.search)) for best in ended[:MAX_ENDED]],
+        "ended_note": cut(len(ended), min(len(ended), MAX_ENDED), "outputs", "best"),
+        "has_coverage": bool(search.coverage_penalty),
+    }
+    return [Section("The search", "tasks/sequence_to_sequence/search.html", content)]
+
+
+def boxes(recorded: Search, search: BeamSearch) -> list[Box]:
+    """Return the candidates to draw: for each length the beam, the most probable first, and the best dropped ones."""
+    best, drawn = recorded.hypotheses[0], list[Box]()
+    candidates = sorted(recorded.candidates, key=lambda candidate: -candidate.log_probability)
+    ended = [candidate for candidate in recorded.candidates if candidate.fate == "ends"]
+    output = (*best.ids, *(candidate.ids[-1] for candidate in ended if candidate.ids[:-1] == best.ids))
+    scores = sorted((_score(candidate, search) for candidate in ended), reverse=True)
+    for length in range(1, MAX_STEPS + 1):
+        of_length = [candidate for candidate in candidates if len(candidate.ids) == length]
+        beam = [candidate for candidate in of_length if candidate.fate != "is left out"]
+        dropped = [candidate for candidate in of_length if candidate.fate == "is left out"][:MAX_DROPPED]
+        for row, candidate in enumerate(beam[:MAX_BEAMS]):
+            why = _why(candidate, recorded, search, scores)
+            drawn.append(Box(candidate, row, candidate.ids == output[:length], why))
+        for row, candidate in enumerate(dropped, start=len(beam[:MAX_BEAMS])):
+            why = f"out of the beam: the last hypothesis in the beam has {plain(beam[-1].log_probability, 4)}"
+            drawn.append(Box(candidate, row, False, why))
+    return drawn
+
+
+def _why(candidate: Candidate, recorded: Search, search: BeamSearch, scores: Sequence[float]) -> str:
+    match candidate.fate:
+        case "ends":
+            score = _score(candidate, search)
+            return f"ended with the score {plain(score, 4)}, rank {scores.index(score) + 1} of the complete hypotheses"
+        case "is too long":
+            return f"stopped: the limit is {recorded.limit} tokens"
+        case "comes too late":
+            bound = candidate.log_probability / math.pow(recorded.limit + 1, search.length_penalty)
+            score = recorded.hypotheses[-1].score
+            return f"stopped: its score cannot exceed {plain(bound, 4)}; the output has {plain(score, 4)}"
+    return "goes on"
+
+
+def _score(candidate: Candidate, search: BeamSearch) -> float:
+    return candidate.log_probability / math.pow(len(candidate.ids), search.length_penalty)
+
+
+def _drawing(drawn: list[Box], recorded: Search) -> dict[str, Any]:
+    """Return the values of the drawing: lines from parents to their continuations, boxes and sizes."""
+    drawn = sorted(drawn, key=lambda box: box.is_best)
+    parents = {box.candidate.ids: box for box in drawn if box.candidate.fate == "goes on"}
+    return {
+        "edges": [(parents[above], box) for box in drawn if (above := box.candidate.ids[:-1]) in parents],
+        "nodes": [(box, recorded.symbols[box.candidate.ids[-1]], _text(box.candidate, recorded)) for box in drawn],
+        "size": (COLUMN_PIXELS + max(box.corner[0] for box in drawn), ROW_PIXELS + max(box.corner[1] for box in drawn)),
+        "box": BOX_PIXELS,
+        "gap": COLUMN_PIXELS - BOX_PIXELS[0],
+    }
+
+
+def _text(candidate: Candidate, recorded: Search) -> str:
+    return " ".join(recorded.symbols[id] for id in candidate.ids)

@@ -1,21 +1,19 @@
-"""A model from sequence to sequence in use: predicts, scores and evaluates."""
+"""The pipeline of sequence-to-sequence models."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import starmap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
-from ensue.arguments import check_texts
 from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Pair, PairLayout, PairSource, with_references
-from ensue.data.files import Location, one_location
+from ensue.data.files import Data, as_location
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
-from ensue.errors import EnsueError
+from ensue.decode.search import BeamSearch
+from ensue.errors import EnsueError, by_option_names, checked_texts
 from ensue.extension import with_options
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
@@ -23,38 +21,52 @@ from ensue.metrics.generation import GenerationScores
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.chunks import WHOLE, Shard, most_read
-from ensue.tasks.contract.description import ModelDescription
-from ensue.tasks.sequence_to_sequence.description import describe
+from ensue.runs.reporter import Reporter
+from ensue.tasks.contract import description
+from ensue.tasks.contract.chunks import WHOLE, Shard, max_positions
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
-from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.page import inspect_output
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.task import MOST_READ, Sources, check_lengths
-from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
+from ensue.tasks.sequence_to_sequence.task import (
+    CHUNK_SOURCES,
+    EXTRA_TOKENS,
+    MAX_SEARCH_TOKENS,
+    MAX_SOURCE_TOKENS,
+    Sources,
+    check_lengths,
+    max_lengths,
+    max_output_tokens,
+    max_rows,
+)
+from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, Ids, PairCoder
 from ensue.tasks.sequence_to_sequence.view import align
-from ensue.tasks.sequence_to_sequence.writer import Writer, output_lines, outputs_json, score_lines, surprisal_json
+from ensue.tasks.sequence_to_sequence.writer import (
+    Output,
+    TokenAlignment,
+    Writer,
+    output_lines,
+    outputs_json,
+    score_lines,
+    surprisal_json,
+)
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
-from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
+from ensue.tasks.words import export_inputs
+from ensue.tasks.words.pipeline import NO_CONTEXT, ContextualFeatures
+from ensue.text.special_tokens import SPECIAL, TokenizerWithSpecials
+from ensue.text.tokenizer import WordTokenizer
+from ensue.types import select_rows
 
 
 class SequencePipeline(LayeredPipeline, Writer[Pair]):
-    """An encoder–decoder with its tokenizers. Several runs with the same tokenizers can answer together."""
+    """A trained encoder–decoder. Runs with equal tokenizers can form an ensemble (`with_others`)."""
 
     unit = "pair"
 
     def __init__(
-        self,
-        model: TextModel,
-        coder: PairCoder,
-        *,
-        recipe: SequenceToSequenceRecipe,
-        layout: PairLayout,
-        ratio: float,
-        contextual: ContextualFeatures = NO_CONTEXT,
-        run: str | Path | None = None,
-    ) -> None:
+        self, model: TextModel, coder: PairCoder, *, recipe: SequenceToSequenceRecipe, layout: PairLayout, ratio: float,
+        contextual: ContextualFeatures = NO_CONTEXT, run: str | Path | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(model.eval())
         self.recipe, self.run = recipe, run
         self.begin_writing(coder.target, ratio)
@@ -62,7 +74,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         self.coder, self.layout = coder, layout
 
     @property
-    def alike(self) -> Any:
+    def ensemble_key(self) -> Any:
         return self.coder.to_json()
 
     @property
@@ -86,58 +98,65 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     @property
     def layered_reader(self) -> LayeredReader:
         if self.contextual[0].origins:
-            raise EnsueError(f"{self.run}: it reads features.contextual itself, and gives no vectors to others")
+            raise EnsueError(f"{self.run}: models with features.contextual cannot be contextual features")
         features, layers = self.model.readers
         coder = self.coder.source
-        framing = Framing.apart(
-            coder.tokenizer,
-            end=(coder.end_id,),
-            first=coder.tokenizer.before,
-            most=most_read(self.recipe.encoder or self.recipe.decoder, MOST_READ),
+        limit = max_positions(self.recipe.encoder or self.recipe.decoder, MAX_SOURCE_TOKENS)
+        framing = Framing.with_separate_words(
+            coder.tokenizer, end=(coder.end_id,), first_blank=coder.tokenizer.before, max_positions=limit,
             is_causal=layers.is_causal,
-        )
+        )  # fmt: skip
         return LayeredReader(features, layers, framing)
 
     def with_others(self, *others: Self) -> Self:
-        together = super().with_others(*others)
-        together.contextual = (*self.contextual, *(one for other in others for one in other.contextual))
-        return together
+        ensemble = super().with_others(*others)
+        ensemble.contextual = (*self.contextual, *(features for other in others for features in other.contextual))
+        return ensemble
 
-    def predict(self, texts: Iterable[str | Sequence[str]], **options: Any) -> list[Output]:
-        """Return the output for each source: a text, or the texts of its columns.
-
-        `options` are those that extensions add to `ensue predict`.
+    def predict(
+        self, texts: Iterable[str | Sequence[str]], *, progress: bool | Reporter | None = None, **options: Any
+    ) -> Answers[Output]:
+        """Return the output for each source, which is a text, or the texts of its columns. `progress=True` shows a bar
+        on stderr, and the method `working` of a `Reporter` receives the completed share. `options` are options that
+        extensions add to `ensue predict`.
         """
         if options:
             changed: Self = with_options(self, "predict", options)
             return changed.predict(texts)
-        check_texts(texts, "texts, or of the columns of each")
-        pairs = [Pair((text,) if isinstance(text, str) else tuple(text)) for text in texts]
-        return Answers(output for _, output in self.answers(pairs))
+        texts = checked_texts(texts, "texts, or of the columns of each")
+        return Answers(output for _, output in self.answers(map(_pair, texts)))
 
     def predict_json(self, texts: Iterable[str | Sequence[str]]) -> list[Any]:
-        pairs = [Pair((text,) if isinstance(text, str) else tuple(text)) for text in texts]
-        return list(outputs_json(self.answers(pairs), self.aligned, n_best=self.search.n_best))
+        return list(outputs_json(self.answers(map(_pair, texts)), self.aligned, n_best=self.search.n_best))
 
     def score_json(self, texts: Sequence[str]) -> Any:
-        """The surprisal of a target, the last of `texts`, after its sources, as JSON values."""
+        """Return the surprisal of a target as JSON values. `texts` are the texts of the source, then the target."""
         *sources, target = texts
-        (found,) = self.surprisal([Pair(tuple(sources), (target,))])
-        return surprisal_json(*found)
+        (row,) = self.surprisal([Pair(tuple(sources), (target,))])
+        return surprisal_json(*row)
 
     def aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[TokenAlignment | None]:
-        """Return the tokens of each source and its output, with the source token of each output token's attention."""
+        """Return the alignment of each source with its output; None for a model without attention."""
         for adapter in reversed(self.adapters):
             answers = [(adapter.adapted(pair), output) for pair, output in answers]
         return align(self.model, self.coder, answers, self.sources([pair for pair, _ in answers]))
 
     def sources(self, pairs: Sequence[Pair]) -> Sources:
-        ids = [self._source_ids(pair) for pair in pairs]
-        return Sources.of(ids, [pair.sources for pair in pairs], self.coder, self.contextual)
+        return self._encoded([(pair, []) for pair in pairs])[0]
 
     def encoded(self, pairs: Sequence[tuple[Pair, str]]) -> tuple[Sources, Ragged]:
-        ids, targets = zip(*starmap(self._encoded, pairs), strict=True)
-        return Sources.of(ids, [pair.sources for pair, _ in pairs], self.coder, self.contextual), Ragged.of(targets)
+        sources, targets = self._encoded([(pair, [target]) for pair, target in pairs])
+        return sources, Ragged.of(targets)
+
+    def _encoded(self, pairs: Sequence[tuple[Pair, list[str]]]) -> tuple[Sources, list[Ids]]:
+        ids, targets = list[Ids](), list[Ids]()
+        for pair, texts in pairs:
+            source, encoded = self.coder.encode(pair.sources, texts)
+            for recipe in self.recipes:
+                check_lengths(recipe, pair, len(source), *map(len, encoded))
+            ids.append(source)
+            targets += encoded
+        return Sources.of(ids, [pair.sources for pair, _ in pairs], self.coder, self.contextual), targets
 
     def texts_of(self, pair: Pair) -> Sequence[str]:
         return pair.sources
@@ -146,40 +165,27 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return self.coder.decode(ids, item.sources)
 
     def inspect(self, source: str | Sequence[str], target: str | None = None) -> Inspection:
-        """The page about a source in this model, while it writes its output or a given target."""
+        """Return a page about a source (a text, or the texts of its columns) and its output, or a target."""
         return inspect_output(self, self.coder, source, target)
 
     def score(self, source: str | Sequence[str], target: str) -> float:
-        """The surprisal -ln P(target | source) in nats, the end included."""
-        pair = Pair((source,) if isinstance(source, str) else tuple(source), (target,))
-        ((_, _, nats, _),) = self.surprisal([pair])
+        """Return the surprisal -ln P(target | source) in nats, including the end symbol."""
+        ((_, _, nats, _),) = self.surprisal([_pair(source)._replace(targets=(target,))])
         return nats
 
-    def _encoded(self, pair: Pair, target: str) -> tuple[Ids, Ids]:
-        source, (ids,) = self.coder.encode(pair.sources, [target])
-        self.check_lengths(pair, len(source), len(ids))
-        return source, ids
-
-    def _source_ids(self, pair: Pair) -> Ids:
-        ids, _ = self.coder.encode(pair.sources)
-        self.check_lengths(pair, len(ids))
-        return ids
-
-    def check_lengths(self, pair: Pair, source: int, target: int = 0) -> None:
-        """Raises DataError if a model does not read so many tokens of the source or the target."""
-        for recipe in self.recipes:
-            check_lengths(recipe, pair, source, target)
-
     def source(
-        self, location: Location | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
+        self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
     ) -> PairSource:
-        """The pairs of a file, read as the training data were."""
-        return PairSource(location, format=format or "", like=self.layout, encoding=encoding, is_labeled=is_labeled)
+        """Return the pairs of a file in the layout of the training data."""
+        return PairSource(
+            location, format=format or "", like=self.layout, encoding=encoding, is_labeled=is_labeled,
+            incomplete=self.recipe.data.incomplete if is_labeled else "refuse",
+        )  # fmt: skip
 
     def prediction_lines(
-        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = WHOLE,
-    ) -> Iterator[str]:  # fmt: skip
-        """The lines of `ensue predict`: an output for each source ("-": stdin), in order."""
+        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = WHOLE
+    ) -> Iterator[str]:
+        """Yield the lines of `ensue predict`: an output for each source, in order. The location "-" is stdin."""
         source = self._opened(location, format=format, encoding=encoding, is_labeled=False)
         aligner = self.aligned if as_json else None
         return output_lines(self, source, typed=is_typed(location), aligner=aligner, shard=shard)
@@ -187,32 +193,30 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     def score_lines(
         self, location: str, *, encoding: str = "utf-8", as_json: bool = False, format: str | None = None
     ) -> Iterator[str]:
-        """The lines of `ensue score`: one for each pair ("-": stdin)."""
+        """Yield the lines of `ensue score`: a line for each pair. The location "-" is stdin."""
         source = self._opened(location, format=format, encoding=encoding, is_labeled=True)
         return score_lines(self, source, as_json=as_json)
 
     def evaluate(
-        self,
-        location: Location,
-        *,
-        format: str | None = None,
-        encoding: str = "utf-8",
-        compare: SequencePipeline | None = None,
-    ) -> GenerationScores:
-        """The scores of the outputs for a file of pairs. `compare` tests the difference to another model's outputs."""
-        location = one_location(location, "the pairs")
+        self, location: Data, *, format: str | None = None, encoding: str = "utf-8",
+        compare: "SequencePipeline | None" = None, progress: bool | Reporter | None = None,
+    ) -> GenerationScores:  # fmt: skip
+        """Return the scores on a file of pairs. With another model `compare`, the difference is tested. `progress` is
+        as for `predict`.
+        """
+        location = as_location(location, "the pairs")
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
         return self.score_pairs(references(source, source.layout), compare=compare)
 
-    def scored_items(self, location: Location, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
-        location = one_location(location, "the pairs")
+    def scored_items(self, location: Data, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
+        location = as_location(location, "the pairs")
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
         return self.items_scored(references(source, source.layout))
 
-    def describe(self) -> ModelDescription:
+    def describe(self) -> description.ModelDescription:
         if self.adapters:
             names = " and ".join(f"no {adapter.name}" for adapter in self.adapters)
-            raise EnsueError(f"{self.run}: the program of an export has {names}; `ensue predict` has")
+            raise EnsueError(f"{self.run}: exported programs have {names}; use `ensue predict`")
         return describe(self, self.coder, self.contextual[0])
 
     def __repr__(self) -> str:
@@ -220,6 +224,97 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
 
 
+def _pair(source: str | Sequence[str]) -> Pair:
+    return Pair((source,) if isinstance(source, str) else tuple(source))
+
+
 def references(pairs: Iterable[Pair], layout: PairLayout) -> list[Pair]:
-    """The pairs to score; the pronunciations of a word are its references."""
+    """Return the pairs to score. In CMUdict the references of a word are all its pronunciations."""
     return with_references(pairs) if layout.format == "cmudict" else list(pairs)
+
+
+@torch.random.fork_rng(devices=[])  # samples are random
+def describe(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatures) -> description.ModelDescription:
+    """Return the description for exporters: a function of the encoder, and a function of a step of the decoder. The
+    output of the encoder is an input of each step of the decoder, and not an output of the step.
+    """
+    module = export_inputs.WithOrigins(writer.model, contextual)
+    origins = export_inputs.OriginExportInputs(contextual, first=1)  # the tokenizer of the source has the first name
+    tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
+    tokenizers |= export_inputs.tokenizers_of(origins.encoders)
+    programs = tuple(dict.fromkeys(("translator", "subwords", *export_inputs.programs_of(origins.encoders))))
+    functions = _functions(module, origins, coder.source.vocabulary_size)
+    source = description.SourceInput(
+        coder.source, writer.num_texts, coder.names, BETWEEN_NAMES.pattern, coder.source_tokens,
+        max_lengths(writer.recipe)[0],
+    )  # fmt: skip
+    output = description.TextOutput(coder.target, writer.ratio, EXTRA_TOKENS, description.settings_of(writer.search))
+    settings = _settings(writer, coder, origins)
+    return description.ModelDescription(source, output, writer.model, functions, module, programs, settings, tokenizers)
+
+
+def _functions(
+    module: export_inputs.WithOrigins, origins: export_inputs.OriginExportInputs, source_size: int
+) -> tuple[description.TensorFunction, ...]:
+    def sample_sources(batch: int, length: int) -> dict[str, Tensor]:
+        ids = torch.randint(source_size, (batch, length))
+        words = export_inputs.encoder_samples(origins.encoders, batch, {"": length})
+        return {"ids": ids, "lengths": description.sample_lengths(batch, length), **words}
+
+    def first_state(module: export_inputs.WithOrigins, inputs: Mapping[str, Tensor]) -> Any:
+        mask = description.mask_of(inputs["ids"], inputs["lengths"])
+        return module.model.begin(inputs["ids"], mask, origins.layers(module, inputs))
+
+    def encode(module: export_inputs.WithOrigins, **inputs: Tensor) -> dict[str, Tensor]:
+        return description.state_tensors(first_state(module, inputs))
+
+    with torch.inference_mode():
+        like, longer = (first_state(module, sample_sources(2, length)) for length in (3, 4))
+
+    def sample_steps(batch: int, length: int) -> dict[str, Tensor]:
+        beams = torch.arange(batch).repeat_interleave(2)
+        ids = torch.randint(module.model.vocabulary_size, (2, len(beams)))
+        _, state = module.model.step(ids[0], select_rows(first_state(module, sample_sources(batch, length)), beams))
+        return {"ids": ids[1], **description.state_tensors(state)}
+
+    def step(module: export_inputs.WithOrigins, ids: Tensor, **state: Tensor) -> dict[str, Tensor]:
+        scores, after = module.model.step(ids, description.state_from(like, state, len(ids)))
+        tensors = description.state_tensors(after, "state")
+        changed = {name: tensor for name, tensor in tensors.items() if tensor is not state[name]}
+        next_state = {name.replace("state", "next", 1): tensor for name, tensor in changed.items()}
+        return {"scores": scores.log_softmax(-1), **next_state}
+
+    source = {
+        "ids": description.TensorForm(("batch", "source"), torch.int64),
+        "lengths": description.TensorForm(("batch",), torch.int64),
+    }
+    source |= export_inputs.encoder_inputs(origins.encoders, ("",), time="source")
+    inputs = {"ids": description.TensorForm(("batch",), torch.int64), **description.state_forms(like, longer)}
+    encoder = description.TensorFunction("encoder", encode, source, sample_sources)
+    return encoder, description.TensorFunction("decoder", step, inputs, sample_steps)
+
+
+def _settings(writer: Writer[Any], coder: PairCoder, origins: export_inputs.OriginExportInputs) -> dict[str, Any]:
+    """Return the settings of the exported program."""
+    search = writer.search
+    if any(len(phrase) != 1 for phrase in search.forbidden):
+        raise EnsueError(f"{writer.run}: a search that forbids phrases of several tokens cannot be exported")
+    return {
+        "source": _side(coder.source), "target": _side(coder.target), "names": sorted(coder.names),
+        "between_names": BETWEEN_NAMES.pattern, "source_tokens": coder.source_tokens, "copies": coder.copies,
+        "ratio": writer.ratio, "more": EXTRA_TOKENS + search.min_tokens,
+        "most": min(search.max_tokens, max_output_tokens(writer.recipe.decoder) or search.max_tokens),
+        **{name: getattr(search, field) for name, field in by_option_names(BeamSearch).items()},
+        "forbidden": [phrase[0] for phrase in search.forbidden], "window": CHUNK_SOURCES, "rows": max_rows(search),
+        "tokens": MAX_SEARCH_TOKENS, "readers": [reading.settings for reading in origins.encoders],
+    }  # fmt: skip
+
+
+def _side(coder: TokenizerWithSpecials) -> dict[str, Any]:
+    tokenizer = coder.tokenizer
+    return {
+        "before": tokenizer.before, "size": coder.vocabulary_size, "unknown": tokenizer.unknown_id,
+        "names": dict(zip(coder.names.symbols, coder.encode_names(coder.names.symbols).tolist(), strict=True)),
+        "special": dict(zip(SPECIAL, range(tokenizer.vocabulary_size, coder.vocabulary_size), strict=False)),
+        "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
+    }  # fmt: skip

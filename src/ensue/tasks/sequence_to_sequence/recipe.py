@@ -1,6 +1,4 @@
-"""Recipes of models from sequence to sequence."""
-
-from __future__ import annotations
+"""The recipe of sequence-to-sequence models."""
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -28,50 +26,50 @@ else:
 
 
 class PairData(DividedData):
-    """The table `[data]` of a model from sequence to sequence. A path may be two files with a comma between them."""
+    """The table `[data]` of a sequence-to-sequence model. A path may be two files with a comma between them."""
 
     format: DataFormat = "auto"
-    """The format of the files; auto: by their names and first lines."""
+    """The format of the files; auto: detected from their names and first lines."""
     sources: list[ColumnName] = Field(default_factory=list)
-    """The columns or keys of the source; several are read one after another. Empty: found by names or by order."""
+    """The columns or keys of the source; several columns are concatenated. Empty: detected by name or order."""
     targets: list[ColumnName] = Field(default_factory=list)
-    """The columns or keys of the target; several are references. Empty: found by names or by order."""
+    """The columns or keys of the target; several columns are references. Empty: detected by name or order."""
     names: list[Annotated[int, Field(ge=1, le=100)]] = Field(default_factory=list)
-    """The numbers of the source columns whose values are names, such as `V;PST`: each is a token of its own."""
+    """The numbers of the source columns that contain names, such as `V;PST`: each name is one token."""
     source_tokens: Tokens = 0
-    """Longer sources are cut to this many tokens, and a note says how many; 0: they are read whole."""
+    """Longer sources are truncated to this many tokens, with a note; 0: no limit."""
     target_tokens: Tokens = 0
-    """Pairs with longer targets are left out of training, and a note says how many; 0: none is."""
+    """Training pairs with longer targets are left out, with a note; 0: no limit."""
 
 
 class SearchTable(Table):
-    """The table `[search]`: how outputs are found, unless the command line says otherwise."""
+    """The table `[search]`: the defaults of beam search."""
 
     beams: Annotated[int, Field(ge=1, le=10_000)] = 5
-    """Hypotheses that go on after each token; 1: greedy."""
+    """The width of the beam; 1: greedy search."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0
     """α in Σ ln P / length^α, by which hypotheses are ranked; 0: the sum."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 200
-    """The most tokens of an output."""
+    """The maximum number of tokens of an output."""
     min_tokens: Tokens = 0
-    """The least tokens of an output."""
+    """The minimum number of tokens of an output."""
     no_repeat_ngram: Tokens = 0
-    """No sequence of this many tokens comes twice in an output; 0: any may."""
+    """The n for which an n-gram must not occur twice in an output; 0: no limit."""
 
 
 class PairTrain(TrainRecipe):
-    """The table `[train]` of a model from sequence to sequence."""
+    """The table `[train]` of a sequence-to-sequence model."""
 
     batch_size: Rows = 1_000
-    """At most this many pairs go into a batch."""
+    """The maximum number of pairs in a batch."""
     batch_tokens: Rows = 4_000
-    """At most this many tokens of both sides go into a batch, unless one pair alone is longer."""
+    """The maximum number of tokens of both sides in a batch, unless one pair is longer."""
     samples: Annotated[int, Field(ge=0, le=100)] = 3
-    """Validation sources whose outputs are shown at each validation."""
+    """The number of validation sources whose outputs are shown at each validation."""
 
 
 class SequenceToSequenceRecipe(Recipe):
-    """The recipe of a model from sequence to sequence."""
+    """The recipe of a sequence-to-sequence model."""
 
     what: ClassVar[str] = "sequence-to-sequence model"
     reads: ClassVar[str] = "pairs of texts: source and target"
@@ -84,7 +82,7 @@ class SequenceToSequenceRecipe(Recipe):
     tokens: PairTokens = PairTokens()
     features: ContextualSpecification = ContextualSpecification()
     encoder: EncoderSpecification | None = None
-    """Without an encoder the decoder reads the source itself, before the target."""
+    """The encoder; without it the decoder reads the source before the target."""
     directions: Directions = Directions()
     decoder: EncoderSpecification
     attention: Attention = Attention()
@@ -96,23 +94,24 @@ class SequenceToSequenceRecipe(Recipe):
     def _has_words(self) -> Self:
         if self.features.contextual and self.tokenizer.kind != "words":
             raise ValueError(
-                f"has features.contextual, which are of words, but the tokens of the source are {self.tokenizer.kind}; "
-                'expected tokenizer.kind = "words", and what else the target needs as target_tokenizer'
+                f"has features.contextual, which need words, but the tokens of the source are {self.tokenizer.kind}; "
+                'expected tokenizer.kind = "words"; [target_tokenizer] can be of another kind'
             )
         return self
 
     @property
     def origins(self) -> tuple[str, ...]:
-        return tuple(self.features.contextual)
+        return tuple(dict.fromkeys(filter(None, [*self.features.contextual, self.decoder.origin])))
+
+    def continuing(self, run: str) -> dict[str, Any]:
+        return {"decoder.from": run, "tuning.rehearse": True}
 
     def describe(self) -> str:
-        """A description such as `lstm 1×256 → lstm 1×256`."""
-        decoder = describe_encoder(self.decoder)
-        if self.encoder is None:
-            return f"{decoder} for source and target"
-        return f"{describe_encoder(self.encoder)} → {decoder}"
+        """Return a description such as `lstm 1×256 → lstm 1×256`."""
+        decoder, encoder = describe_encoder(self.decoder), self.encoder
+        return f"{decoder} for source and target" if encoder is None else f"{describe_encoder(encoder)} → {decoder}"
 
     @property
     def layers(self) -> Any:
-        """The decoder, whose softmax takes the most time."""
+        """The layers that determine the time of a step: the decoder, which computes the softmax."""
         return self.decoder

@@ -1,9 +1,8 @@
-"""Sequence to sequence: sources and the lengths that are read, batches of pairs, their loss, and their surprisal."""
+"""The training task of sequence to sequence: batches of pairs, limits of length, loss, surprisal, search."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -14,22 +13,29 @@ from torch import Tensor
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.data.examples import Pair
+from ensue.decode.beam import beam_search
+from ensue.decode.candidates import Candidate
+from ensue.decode.generation import Ensemble
+from ensue.decode.search import BeamSearch, Hypothesis, Phrase
+from ensue.engine import caching
+from ensue.errors import by_option_names
+from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import EncoderSpecification, TransformerEncoder
 from ensue.nn.draws import ALL_ROWS, RowSlice
-from ensue.ranks import spread
-from ensue.tasks.contract.chunks import MOST_ATTENDED, check_read, chunks, most_read
+from ensue.ranks import sharded_map
+from ensue.tasks.contract.chunks import MAX_ATTENTION_TOKENS, check_num_units, chunks, max_positions
 from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, NamedScores, on_device
-from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
+from ensue.tasks.sequence_to_sequence.recipe import SearchTable, SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
-from ensue.tasks.words.contextual import ContextualFeatures
-from ensue.tasks.words.kept_vectors import LayersOfTexts
+from ensue.tasks.words.pipeline import ContextualFeatures, WordLayers
+from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.types import Loss, State
 
 Item = TypeVar("Item")
-CHUNK = 1_024
-"""Sources that are held and sorted by length."""
+CHUNK_SOURCES = 1_024
+"""The number of sources that are read and sorted by length at a time."""
 
 
 class SourceRows(Protocol):
@@ -40,10 +46,10 @@ class SourceRows(Protocol):
         """The number of positions of each source."""
 
     def padded(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        """Return sources side by side (B, S) or (B, S, d), padded with zeros to the longest of `among`."""
+        """Return sources as an array (B, S) or (B, S, d), padded with zeros to the longest of `among`."""
 
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
-        """Return which positions of `padded` are real, (B, S); None if all of `among` are."""
+        """Return a mask (B, S) of the real positions of `padded`; None if `among` has no padding."""
 
     def __len__(self) -> int:
         """Return the number of sources."""
@@ -51,22 +57,20 @@ class SourceRows(Protocol):
 
 @dataclass(frozen=True)
 class Sources:
-    """Sources, and for each of the models that read them their words in the layers of other runs."""
+    """Encoded sources."""
 
     rows: SourceRows
-    contextual: tuple[tuple[LayersOfTexts, ...], ...] = ((),)
+    contextual: tuple[tuple[WordLayers, ...], ...] = ((),)
+    """For each model of an ensemble, the vectors of words from other runs."""
 
     @classmethod
     def of(
-        cls,
-        ids: Sequence[NDArray[np.int64]],
-        columns: Sequence[Sequence[str]],
-        coder: PairCoder,
+        cls, ids: Sequence[NDArray[np.int64]], columns: Sequence[Sequence[str]], coder: PairCoder,
         contextual: Sequence[ContextualFeatures],
-    ) -> Sources:
-        """Return the sources with these `ids`, whose texts are `columns`, for models that have these features."""
-        words = [coder.words(texts) for texts in columns] if any(one.origins for one in contextual) else []
-        return cls(Ragged.of(ids), tuple(one.computed(words) for one in contextual))
+    ) -> "Sources":  # fmt: skip
+        """Return sources with `ids`, whose texts are `columns`, for models with the features `contextual`."""
+        words = [coder.words(texts) for texts in columns] if any(features.origins for features in contextual) else []
+        return cls(Ragged.of(ids), tuple(features.computed(words) for features in contextual))
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -78,70 +82,68 @@ class Sources:
 
 
 def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Return the items in order, CHUNK together, so that a file of any length is read in constant memory."""
-    return chunks(items, most_items=CHUNK)
+    """Yield lists of CHUNK_SOURCES items, so that a file of any length is read in constant memory."""
+    return chunks(items, chunk_items=CHUNK_SOURCES)
 
 
-MOST_READ = 250_000
-"""The most tokens of a text where nothing attends to it; what is kept of them takes about a gigabyte."""
-CUT = "cut it, or train with data.source_tokens, which reads the first tokens of each source"
-LEAVE = "cut it, or leave it out; in training data.target_tokens leaves out longer ones"
+MAX_SOURCE_TOKENS = 250_000
+"""The maximum number of source tokens without attention, whose activations take about a gigabyte."""
+SOURCE_ADVICE = "cut it, or train with data.source_tokens, which reads the first tokens of each source"
+TARGET_ADVICE = "cut it, or leave it out; in training data.target_tokens leaves out longer targets"
 
 
-def longest_read(recipe: SequenceToSequenceRecipe) -> tuple[int, int]:
-    """Return the most tokens of a source and of a target."""
-    otherwise = MOST_READ if recipe.attention.kind == "none" else MOST_ATTENDED
-    return most_read(recipe.encoder or recipe.decoder, otherwise), most_read(recipe.decoder, otherwise)
+def max_lengths(recipe: SequenceToSequenceRecipe) -> tuple[int, int]:
+    """Return the maximum numbers of tokens of a source and of a target."""
+    limit = MAX_SOURCE_TOKENS if recipe.attention.kind == "none" else MAX_ATTENTION_TOKENS
+    return max_positions(recipe.encoder or recipe.decoder, limit), max_positions(recipe.decoder, limit)
 
 
 def check_lengths(recipe: SequenceToSequenceRecipe, pair: Pair, source: int, target: int = 0) -> None:
-    """Raise DataError, with file and line, if the model does not read so many tokens of the source or the target."""
+    """Raise DataError, with file and line, if the source or target has too many tokens for the model."""
     sides = (
-        ("a source of tokens", source, recipe.encoder or recipe.decoder, "encoder", CUT),
-        ("a target of tokens", target, recipe.decoder, "decoder", LEAVE),
+        ("a source of tokens", source, recipe.encoder or recipe.decoder, "encoder", SOURCE_ADVICE),
+        ("a target of tokens", target, recipe.decoder, "decoder", TARGET_ADVICE),
     )
-    for (what, count, encoder, table, advice), most in zip(sides, longest_read(recipe), strict=True):
-        check_read(what, count, most, encoder, table=table, advice=advice, path=pair.path, line=pair.line)
+    for (name, count, encoder, table, advice), limit in zip(sides, max_lengths(recipe), strict=True):
+        check_num_units(name, count, limit, encoder, table=table, advice=advice, path=pair.path, line=pair.line)
 
 
-def most_written(*decoders: EncoderSpecification) -> int | None:
-    """Return the most tokens that all decoders can write before an end, which is read after them; None: any number."""
+def max_output_tokens(*decoders: EncoderSpecification) -> int | None:
+    """Return the maximum number of output tokens of all decoders, without the end symbol; None: no limit."""
     learned = [d for d in decoders if isinstance(d, TransformerEncoder) and d.positions == "learned"]
     return max(1, min(decoder.context for decoder in learned) - 1) if learned else None
 
 
-READ_TOKENS, READ_ROWS = 8_192, 256
-"""The most tokens, and the most pairs, in a batch outside of training."""
-
-USUAL = 0.999
-"""The share of training pairs whose ratio of lengths bounds that of outputs."""
+MAX_BATCH_TOKENS, MAX_BATCH_ROWS = 8_192, 256
+"""The maximum numbers of tokens and pairs in a batch outside of training."""
+RATIO_QUANTILE = 0.999
 
 
 @dataclass(frozen=True)
 class PairBatch(Batch):
-    """Sources, ids (B, S) or vectors (B, S, d), and targets (B, T), which end with the end symbol, padded on the right.
-
-    A mask is None where nothing is padded.
-    """
+    """A batch of pairs, padded on the right. Masks are None without padding."""
 
     sources: Tensor
+    """Ids (B, S) or vectors (B, S, d)."""
     source_mask: Tensor | None
     targets: Tensor
+    """Ids (B, T) with end symbols."""
     target_mask: Tensor | None
     contextual: tuple[Tensor, ...] = ()
-    """The words of the sources in the layers of other models."""
+    """The vectors of the words of sources from other runs."""
 
 
 class EncodedPairs(NamedTuple):
-    """Pairs as rows, and the sources' words in the layers of other models."""
+    """Encoded sources and targets."""
 
     sources: SourceRows
     targets: Ragged
-    contextual: tuple[LayersOfTexts, ...] = ()
+    contextual: tuple[WordLayers, ...] = ()
+    """The vectors of the words of sources from other runs."""
 
     @classmethod
     def of_targets(cls, sources: SourceRows, targets: Iterable[Ids]) -> Self:
-        """Sources with a target each."""
+        """Return pairs of sources and the ids of their targets."""
         rows = RaggedRows()
         for target in targets:
             rows.append(target)
@@ -149,17 +151,16 @@ class EncodedPairs(NamedTuple):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of positions of both sides of each pair."""
-        lengths: NDArray[np.int64] = self.sources.lengths + self.targets.lengths
-        return lengths
+        """The number of positions of each pair, the sum of both sides."""
+        return self.sources.lengths + self.targets.lengths
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> PairBatch:
-        """Return the batch of the pairs in these rows, cut."""
+        """Return a slice of the batch of the pairs `rows`."""
         sides, local_rows = (self.sources, self.targets), row_slice.of(rows)
         masks = (side.mask(local_rows, among=rows) for side in sides)
         source_mask, target_mask = (None if mask is None else on_device(mask, device) for mask in masks)
         sources, targets = (on_device(side.padded(local_rows, among=rows), device) for side in sides)
-        layers = tuple(part.batch(rows, device, row_slice) for part in self.contextual)
+        layers = tuple(layers.batch(rows, device, row_slice) for layers in self.contextual)
         return PairBatch(sources, source_mask, targets, target_mask, layers)
 
     def __len__(self) -> int:
@@ -167,20 +168,17 @@ class EncodedPairs(NamedTuple):
 
 
 class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
-    """Pairs of similar length, judged by nats per target token. `sampled` shows the outputs for a few sources."""
+    """Training on pairs of similar length. Validation measures nats per target token. `sampled` returns lines with the
+    outputs of a model for some sources.
+    """
 
     judged_by = "nats_per_token"
     less_is_better = True
 
     def __init__(
-        self,
-        train: EncodedPairs,
-        valid: EncodedPairs | None,
-        *,
-        begin_id: int,
-        sizes: BatchSizes,
+        self, train: EncodedPairs, valid: EncodedPairs | None, *, begin_id: int, sizes: BatchSizes,
         sampled: Callable[[TextModel], str] = lambda model: "",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.train, self.valid, self.begin_id, self.sampled = train, valid, begin_id, sampled
         super().__init__(train.lengths, sizes, num_tokens=int(train.targets.lengths.sum()))
 
@@ -196,37 +194,126 @@ class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
         return model.loss(inputs, batch.targets, state, mask=batch.target_mask), None
 
     def validate(self, model: TextModel) -> NamedScores | None:
-        if self.valid is None:
+        if (valid := self.valid) is None:
             return None
-        valid = self.valid
-        totals = spread(lambda rows: float(_nats(model, valid, rows, self.begin_id).sum()), _by_length(valid))
+        totals = sharded_map(lambda rows: float(_nats(model, valid, rows, self.begin_id).sum()), _by_length(valid))
         return NamedScores(nats_per_token=sum(totals) / int(valid.targets.lengths.sum()))
 
     def sample(self, model: TextModel, seed: int) -> str:
         return self.sampled(model)
 
 
-def usual_ratio(train: EncodedPairs) -> float:
-    """Return the number of target tokens per source position that hardly a training pair exceeds."""
-    return float(np.quantile(train.targets.lengths / train.sources.lengths, USUAL))
+def length_ratio(train: EncodedPairs) -> float:
+    """Return the quantile `RATIO_QUANTILE` of the number of target tokens per source position."""
+    return float(np.quantile(train.targets.lengths / train.sources.lengths, RATIO_QUANTILE))
 
 
 def surprisals(model: TextModel, pairs: EncodedPairs, *, begin_id: int) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-    """Yield the surprisal in nats of the targets' tokens (B, T), 0 at padding, with the numbers of the pairs; by
-    length.
+    """Yield the indices (B,) of pairs in batches of similar length, and the surprisal of each target token (B, T) in
+    nats, 0 at padding.
     """
     for rows in _by_length(pairs):
         yield rows, _nats(model, pairs, rows, begin_id)
 
 
 def _by_length(pairs: EncodedPairs) -> Iterator[NDArray[np.int64]]:
-    return by_length(pairs.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS)
+    return by_length(pairs.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS)
 
 
 def _nats(model: TextModel, pairs: EncodedPairs, rows: NDArray[np.int64], begin_id: int) -> Tensor:
-    """Return the surprisal of the targets' tokens (B, T) of these pairs."""
+    """Return the surprisals (B, T) of the target tokens of the pairs `rows`, 0 at padding."""
     batch = pairs.batch(rows, device_of(model))
     with torch.inference_mode(), evaluating(model):
-        begun = model.begin(batch.sources, batch.source_mask, batch.contextual)
-        nats = model.nats(right_shifted(batch.targets, begin_id), batch.targets, begun)
+        state = model.begin(batch.sources, batch.source_mask, batch.contextual)
+        nats = model.nats(right_shifted(batch.targets, begin_id), batch.targets, state)
     return nats if batch.target_mask is None else nats.masked_fill(~batch.target_mask, 0.0)
+
+
+MAX_SEARCH_ROWS, MAX_SEARCH_TOKENS = 64, 4_096
+"""The maximum numbers of sources and of their tokens in a batch."""
+MAX_HYPOTHESES = 1_000
+"""The maximum number of hypotheses in a batch of several sources. A hypothesis has a score for each token of the
+vocabulary.
+"""
+Constraint = tuple[Sequence[Phrase], Collection[Phrase]]
+"""The required phrases and the forbidden phrases of an output."""
+EXTRA_TOKENS = 10
+"""The number of tokens by which an output may exceed the ratio of lengths in the training data."""
+
+
+def search_of(table: SearchTable, target: TokenizerWithSpecials, **changes: Any) -> BeamSearch:
+    """Return the search of a table `[search]`, with all special tokens forbidden except the end symbol. Raises
+    EnsueError for settings that are out of range or contradict each other.
+    """
+    special = tuple((id,) for id in target.special_ids if id != target.end_id)
+    names = by_option_names(BeamSearch)
+    settings = {names[name]: value for name, value in table.model_dump().items()}
+    search = BeamSearch(**settings, forbidden=special)
+    return replace(search, **changes)
+
+
+def output_limits(sources: Sources, ratio: float, search: BeamSearch, bound: int | None = None) -> list[int]:
+    """Return the maximum length of each output: `ratio` times the source tokens plus EXTRA_TOKENS, at most `bound`."""
+    limits = np.ceil(sources.lengths * ratio).astype(np.int64) + EXTRA_TOKENS + search.min_tokens
+    return [int(tokens) for tokens in np.minimum(limits, min(search.max_tokens, bound or search.max_tokens))]
+
+
+def max_rows(search: BeamSearch) -> int:
+    """Return the maximum number of sources in a batch."""
+    return max(1, min(MAX_SEARCH_ROWS, MAX_HYPOTHESES // search.width))
+
+
+def outputs(
+    models: Sequence[TextModel], sources: Sources, search: BeamSearch, *, target: TokenizerWithSpecials,
+    limits: Sequence[int], constraints: Sequence[Constraint] = (), record: list[Candidate] | None = None,
+) -> list[list[Hypothesis]]:  # fmt: skip
+    """Return the best hypotheses of each source. Several models are an `Ensemble`. `limits` are the maximum lengths of
+    the outputs, and `constraints` their constraints. All candidates for a single source are appended to `record`.
+    """
+    best_of: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
+    with caching():
+        for rows in by_length(sources.lengths, batch_size=max_rows(search), batch_tokens=MAX_SEARCH_TOKENS):
+            model, state = begin(models, sources, rows, fast=not search.coverage_penalty)
+            starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))
+            batch_constraints = [constraints[row] for row in rows.tolist()] if constraints else []
+            best = beam_search(
+                model, state, starts, end_id=target.end_id, search=search,
+                max_tokens=[limits[row] for row in rows.tolist()],
+                required=[required for required, _ in batch_constraints],
+                forbidden=[sorted(forbidden) for _, forbidden in batch_constraints], record=record,
+            )  # fmt: skip
+            for row, hypotheses in zip(rows.tolist(), best, strict=True):
+                best_of[row] = hypotheses
+    return best_of
+
+
+@torch.inference_mode()
+def begin(
+    models: Sequence[TextModel], sources: Sources, rows: NDArray[np.int64], *, fast: bool = False
+) -> tuple[Any, State]:
+    """Return a stepper and its state after the sources `rows`. A `fast` stepper is compiled and has no taps."""
+    device, mask = device_of(models[0]), sources.rows.mask(rows)
+    ids = on_device(sources.rows.padded(rows), device)
+    steppers: list[Any] = []
+    states: list[State] = []
+    for model, contextual in zip(models, sources.contextual, strict=True):
+        layers = [vectors.batch(rows, device) for vectors in contextual]
+        with evaluating(model):
+            state = model.begin(ids, None if mask is None else on_device(mask, device), layers)
+        stepper, state = (compiled(model, state) if fast else None) or (model, state)
+        steppers.append(stepper)
+        states.append(state)
+    return (steppers[0], states[0]) if len(models) == 1 else (Ensemble(steppers), tuple(states))
+
+
+def mean_surprisals(
+    models: Sequence[TextModel], sources: Sources, targets: Ragged, *, begin_id: int
+) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    """Yield the `surprisals` of a model, or of an ensemble, whose probabilities are means over its models."""
+    pairs = [EncodedPairs(sources.rows, targets, contextual) for contextual in sources.contextual]
+    iterators = [surprisals(*pair, begin_id=begin_id) for pair in zip(models, pairs, strict=True)]
+    for batches in zip(*iterators, strict=True):
+        rows, nats = batches[0]
+        if len(models) > 1:
+            nats = math.log(len(models)) - (-torch.stack([of_model for _, of_model in batches])).logsumexp(0)
+        yield rows, nats

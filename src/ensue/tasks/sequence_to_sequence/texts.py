@@ -1,24 +1,22 @@
-"""How a model from sequence to sequence reads its texts: columns of the source to ids, ids to an output."""
-
-from __future__ import annotations
+"""The tokenizers of sequence-to-sequence models: from the columns of a source to ids, and from ids to an output."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.examples import Pair
+from ensue.data.parallel import joined
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.stored import Bounds, Stored
-from ensue.text.characters import CharacterTokenizer
 from ensue.text.published import NumberedTokenizer
 from ensue.text.special_tokens import TokenizerWithSpecials
+from ensue.text.tokenizer import ByteTokenizer, CharacterTokenizer, WordTokenizer
 from ensue.text.tokenizers import train_tokenizer
-from ensue.text.utf8 import ByteTokenizer
-from ensue.text.words import WordTokenizer
 
 Ids: TypeAlias = NDArray[np.int64]
 
@@ -27,19 +25,20 @@ BETWEEN_NAMES = re.compile(r"[;,|\s]+")
 
 @dataclass(frozen=True)
 class PairCoder(Stored):
-    """The tokenizers of both sides, which may be one. `names` are the places of the source columns that hold names."""
+    """The tokenizers of source and target."""
 
     source: TokenizerWithSpecials
     target: TokenizerWithSpecials
     names: frozenset[int] = frozenset()
+    """The indices of the source columns that contain names."""
     source_tokens: int = 0
-    """The most tokens of a source; 0: any number."""
+    """The maximum number of tokens of a source, which is truncated; 0: no limit."""
     copies: bool = False
-    """Whether words of the source that have no id are numbered behind all ids, so that they can be copied."""
+    """Whether unknown words of the source have ids above the vocabulary, so that they can be copied."""
 
     @property
     def is_joint(self) -> bool:
-        """Whether both sides have the same ids for the same symbols."""
+        """Whether both sides have one vocabulary."""
         source, target = self.source.tokenizer, self.target.tokenizer
         if isinstance(source, NumberedTokenizer) and isinstance(target, NumberedTokenizer):
             return source.symbols == target.symbols
@@ -47,98 +46,81 @@ class PairCoder(Stored):
 
     @classmethod
     def train(
-        cls,
-        pairs: Sequence[Pair],
-        source: TokenizerRecipe,
-        target: TokenizerRecipe | None,
-        *,
-        names: Sequence[int] = (),
-        source_tokens: int = 0,
-        copies: bool = False,
-    ) -> Self:
-        """Tokenizers from training pairs, one for both without a `target`; `names` are numbers of columns, from 1."""
-        places = frozenset(number - 1 for number in names)
-        columns = (text for pair in pairs for place, text in enumerate(pair.sources) if place in places)
-        known = sorted({name for text in columns for name in split_names(text)})
-
-        def sources() -> Iterator[str]:
-            for pair in pairs:
-                for place, text in enumerate(pair.sources):
-                    if place not in places:
-                        yield from (" ", text, "\n")
-
-        def targets() -> Iterator[str]:
-            for pair in pairs:
-                for text in pair.targets:
-                    yield from (" ", text, "\n")
-
-        def both() -> Iterator[str]:
-            yield from sources()
-            yield from targets()
-
-        if target is None:
-            tokenizer = train_tokenizer(chunks=_in_pieces(both()), **source.model_dump())
-            joint = TokenizerWithSpecials(tokenizer, known)
-            return cls(joint, joint, places, source_tokens, copies)
-        reader = train_tokenizer(chunks=_in_pieces(sources()), **source.model_dump())
-        writer = train_tokenizer(chunks=_in_pieces(targets()), **target.model_dump())
-        return cls(TokenizerWithSpecials(reader, known), TokenizerWithSpecials(writer), places, source_tokens, copies)
+        cls, pairs: Sequence[Pair], source: TokenizerRecipe, target: TokenizerRecipe | None, *,
+        names: Sequence[int] = (), source_tokens: int = 0, copies: bool = False, extended: Self | None = None,
+    ) -> Self:  # fmt: skip
+        """Train the tokenizers; without a table `target` both sides have one tokenizer. `names` are the numbers of
+        source columns with names, from 1. New symbols are added to the tokenizers of `extended`, if given.
+        """
+        old = (None, None) if extended is None else (extended.source.tokenizer, extended.target.tokenizer)
+        old_names = () if extended is None else extended.source.names.symbols
+        indices = frozenset(number - 1 for number in names)
+        columns = (text for pair in pairs for index, text in enumerate(pair.sources) if index in indices)
+        new_names = {name for text in columns for name in split_names(text)}.difference(old_names)
+        sources = (text for pair in pairs for index, text in enumerate(pair.sources) if index not in indices)
+        targets = (text for pair in pairs for text in pair.targets)
+        texts = sources if target else chain(sources, targets)
+        tokenizer = train_tokenizer(chunks=_chunks(texts), extended=old[0], **source.model_dump())
+        reader = TokenizerWithSpecials(tokenizer, [*old_names, *sorted(new_names)])
+        writer = reader
+        if target is not None:
+            tokenizer = train_tokenizer(chunks=_chunks(targets), extended=old[1], **target.model_dump())
+            writer = TokenizerWithSpecials(tokenizer)
+        return cls(reader, writer, indices, source_tokens, copies)
 
     def encode(self, columns: Sequence[str], targets: Iterable[str] = ()) -> tuple[Ids, list[Ids]]:
-        """The ids of a source, its columns one after another, and of its targets, each with the end at its end.
-
-        A target's words can be copied from what is left of a source that is cut.
+        """Return the ids of a source, whose columns are concatenated, and of its targets, with end symbols. A target
+        has the ids of copied words only for words of the truncated source.
         """
         unknown = self.unknown_words(columns)
         source = self._source_ids(columns, unknown)
-        there = set(source.tolist()) if unknown else set()
-        copied = {word: id for word, id in unknown.items() if id in there}
-        return source, [
-            np.append(self._extended(self.target.encode(text), text, copied), self.target.end_id) for text in targets
-        ]
+        source_ids = set(source.tolist()) if unknown else set()
+        copied = {word: id for word, id in unknown.items() if id in source_ids}
+        pairs = ((self.target.encode(text), text) for text in targets)
+        return source, [np.append(self._with_copied_ids(ids, text, copied), self.target.end_id) for ids, text in pairs]
 
     def _source_ids(self, columns: Sequence[str], unknown: Mapping[str, int]) -> Ids:
         coder = self.source
-        parts: list[Ids] = []
-        for place, text in enumerate(columns):
-            if place in self.names:
-                parts.append(coder.encode_names(split_names(text)))
+        arrays: list[Ids] = []
+        for index, text in enumerate(columns):
+            if index in self.names:
+                arrays.append(coder.encode_names(split_names(text)))
             else:
-                parts += [np.array([coder.separator_id])] if place else []
-                parts.append(self._extended(coder.encode(text), text, unknown))
-        ids = np.concatenate(parts, dtype=np.int64)
+                arrays += [np.array([coder.separator_id])] if index else []
+                arrays.append(self._with_copied_ids(coder.encode(text), text, unknown))
+        ids = np.concatenate(arrays, dtype=np.int64)
         return np.append(ids[: self.source_tokens] if self.source_tokens else ids, coder.end_id)
 
     def words(self, columns: Sequence[str]) -> list[str]:
-        """The word of each id of a source whose tokens are words; "" for other tokens."""
-        tokenizer, found = self.source.tokenizer, list[str]()
+        """Return the word of each id of a source whose tokens are words; "" for special tokens and names."""
+        tokenizer, words = self.source.tokenizer, list[str]()
         assert isinstance(tokenizer, WordTokenizer)
-        for place, text in enumerate(columns):
-            if place in self.names:
-                found += [""] * len(self.source.encode_names(split_names(text)))
+        for index, text in enumerate(columns):
+            if index in self.names:
+                words += [""] * len(self.source.encode_names(split_names(text)))
             else:
-                found += [""] * bool(place) + tokenizer.written(text)
-        return [*(found[: self.source_tokens] if self.source_tokens else found), ""]
+                words += [""] * bool(index) + tokenizer.written(text)
+        return [*(words[: self.source_tokens] if self.source_tokens else words), ""]
 
     def source_spans(self, text: str) -> list[tuple[int, int]]:
-        """The places in `text` of its tokens as a source, but for the end."""
+        """Return the spans of characters of each source token of `text`, without the end symbol."""
         tokenizer = self.source.tokenizer
         if isinstance(tokenizer, WordTokenizer | CharacterTokenizer):
-            found, place = list[tuple[int, int]](), 0
-            for written in tokenizer.written(text):
-                place = max(place, text.find(written, place))
-                found.append((place, place + len(written)))
-                place += len(written)
-            return found
+            spans, start = list[tuple[int, int]](), 0
+            for token in tokenizer.written(text):
+                start = max(start, text.find(token, start))
+                spans.append((start, start + len(token)))
+                start += len(token)
+            return spans
         if isinstance(tokenizer, ByteTokenizer):
             lengths = [len(letter.encode("utf-8", "surrogatepass")) for letter in text]
-            return [(place, place + 1) for place, length in enumerate(lengths) for _ in range(length)]
+            return [(index, index + 1) for index, length in enumerate(lengths) for _ in range(length)]
         before = len(tokenizer.before)
         offsets = tokenizer.encode_with_offsets(tokenizer.before + text)[1] - before
         return [(start, end) for start, end in offsets.tolist()]
 
     def decode(self, ids: Sequence[int], columns: Sequence[str] = ()) -> str:
-        """The text of `ids`, some of which may be words of the source `columns`."""
+        """Return the text of `ids`, with words copied from the source `columns`."""
         copied = {id: word for word, id in self.unknown_words(columns).items()}
         tokenizer, special = self.target.tokenizer, {*self.target.special_ids} - {*copied}
         if not copied or not isinstance(tokenizer, WordTokenizer):
@@ -147,21 +129,17 @@ class PairCoder(Stored):
         return "".join(line.feed(copied.get(id) or tokenizer.word(id)) for id in ids if id not in special)
 
     def unknown_words(self, columns: Sequence[str]) -> dict[str, int]:
-        """The ids of the words of a source that have none in the vocabulary; none unless they can be copied."""
+        """Return ids for the unknown words of a source; empty for a model that cannot copy words."""
         tokenizer = self.source.tokenizer
         if not self.copies or not isinstance(tokenizer, WordTokenizer):
             return {}
-        texts = (text for place, text in enumerate(columns) if place not in self.names)
-        words = dict.fromkeys(
-            word
-            for text in texts
-            for word, id in zip(tokenizer.words(text), tokenizer.encode(text), strict=True)
-            if id == tokenizer.unknown_id
-        )
+        texts = (text for index, text in enumerate(columns) if index not in self.names)
+        pairs = (pair for text in texts for pair in zip(tokenizer.words(text), tokenizer.encode(text), strict=True))
+        words = dict.fromkeys(word for word, id in pairs if id == tokenizer.unknown_id)
         return {word: self.source.vocabulary_size + number for number, word in enumerate(words)}
 
-    def _extended(self, ids: Ids, text: str, unknown: Mapping[str, int]) -> Ids:
-        """The ids of a text, with those of words that can be copied."""
+    def _with_copied_ids(self, ids: Ids, text: str, unknown: Mapping[str, int]) -> Ids:
+        """Return the ids of a text, where unknown words have their ids of `unknown`."""
         tokenizer = self.source.tokenizer
         if not unknown or not isinstance(tokenizer, WordTokenizer):
             return ids
@@ -169,14 +147,10 @@ class PairCoder(Stored):
 
     @classmethod
     def _restored(
-        cls,
-        source: TokenizerWithSpecials,
-        target: TokenizerWithSpecials | None,
-        names: frozenset[Annotated[int, Bounds(0, 99)]],
-        source_tokens: Annotated[int, Bounds(0, 1_000_000)],
+        cls, source: TokenizerWithSpecials, target: TokenizerWithSpecials | None,
+        names: frozenset[Annotated[int, Bounds(0, 99)]], source_tokens: Annotated[int, Bounds(0, 1_000_000)],
         copies: bool,
-    ) -> Self:
-        """Without a target, both sides have one tokenizer."""
+    ) -> Self:  # fmt: skip
         return cls(source, target or source, names, source_tokens, copies)
 
     def to_json(self) -> dict[str, Any]:
@@ -184,18 +158,9 @@ class PairCoder(Stored):
 
 
 def split_names(text: str) -> list[str]:
-    """The names in a column such as `V;PST` or `V, PST`."""
+    """Return the names in a column such as `V;PST` or `V, PST`."""
     return [name for name in BETWEEN_NAMES.split(text) if name]
 
 
-def _in_pieces(strings: Iterable[str]) -> Iterator[str]:
-    """The strings joined to pieces of some length, as tokenizers are trained faster on them."""
-    held: list[str] = []
-    size = 0
-    for string in strings:
-        held.append(string)
-        size += len(string)
-        if size > 1 << 16:
-            yield "".join(held)
-            held, size = [], 0
-    yield "".join(held)
+def _chunks(texts: Iterable[str]) -> Iterator[str]:
+    return joined(chain.from_iterable((" ", text, "\n") for text in texts), 1 << 16)

@@ -1,7 +1,6 @@
-"""Numbers about an encoder–decoder: attention, copying, the search (`page.py` and `search_page.py` draw it)."""
+"""The values of an encoder–decoder on its page: attention, copying, and the search."""
 
-from __future__ import annotations
-
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -17,82 +16,85 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Pair
 from ensue.decode.beam import attention_taps
 from ensue.decode.candidates import Candidate
-from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.search import Hypothesis
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
 from ensue.models.encoder_decoder import EncoderDecoder, TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import AttentionBefore, CopyingHead, joined_steps, watch
-from ensue.tasks.sequence_to_sequence.decoding import begin
-from ensue.tasks.sequence_to_sequence.outputs import Output, Symbols, TokenAlignment
-from ensue.tasks.sequence_to_sequence.task import EncodedPairs, Sources
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, Sources, begin
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from ensue.tasks.sequence_to_sequence.writer import Output, Symbols, TokenAlignment
 from ensue.types import State
 
-ROWS, TOKENS = 32, 4_096
-"""The most pairs, and the most tokens of them, that are read together. Watched attention keeps all its weights."""
+MAX_BATCH_ROWS, MAX_BATCH_TOKENS = 32, 4_096
+"""The maximum numbers of pairs and of their tokens in a batch, whose attention weights are in memory."""
 
 
 def alignment_tap(model: nn.Module) -> str | None:
-    """The tap of what a model looks at: a copying head, else the last layer that attends to the source; or None."""
-    copying = [f"{name}.weights" for name, part in model.named_modules() if isinstance(part, CopyingHead)]
+    """Return the tap of the weights over the source, of a copying head or else of the last layer of attention; None for
+    a model without attention.
+    """
+    copying = [f"{name}.weights" for name, module in model.named_modules() if isinstance(module, CopyingHead)]
     return next(reversed([*attention_taps(model), *copying]), None)
 
 
 def align(
-    model: TextModel,
-    coder: PairCoder,
-    answers: Sequence[tuple[Pair, Output]],
-    sources: Sources,
+    model: TextModel, coder: PairCoder, answers: Sequence[tuple[Pair, Output]], sources: Sources
 ) -> list[TokenAlignment | None]:
-    """The alignment of each output with its source; None for a model without attention."""
-    found: list[TokenAlignment | None] = [None] * len(answers)
+    """Return the alignment of each output with its source; None for a model without attention."""
+    alignments: list[TokenAlignment | None] = [None] * len(answers)
     tap = alignment_tap(model)
     if tap is None:
-        return found
+        return alignments
     targets = Ragged.of(np.array([*output.ids, coder.target.end_id]) for _, output in answers)
     pairs = EncodedPairs(sources.rows, targets, sources.contextual[0])
-    for rows in by_length(pairs.lengths, batch_size=ROWS, batch_tokens=TOKENS):
-        for row, places in zip(rows.tolist(), _places(model, tap, pairs, rows, coder.target.begin_id), strict=True):
+    for rows in by_length(pairs.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
+        places_of_rows = _aligned_places(model, tap, pairs, rows, coder.target.begin_id)
+        for row, places in zip(rows.tolist(), places_of_rows, strict=True):
             (pair, output), (source,) = answers[row], sources.rows.padded(np.array([row])).tolist()
-            read, written = Symbols(coder, pair.sources, is_source=True), Symbols(coder, pair.sources)
-            found[row] = TokenAlignment(
-                tuple(map(read.of, source)), tuple(map(written.of, output.ids)), tuple(places[: len(output.ids)])
-            )
-    return found
+            symbols = Symbols(coder, pair.sources, is_source=True), Symbols(coder, pair.sources)
+            source_tokens, tokens = tuple(map(symbols[0].of, source)), tuple(map(symbols[1].of, output.ids))
+            alignments[row] = TokenAlignment(source_tokens, tokens, tuple(places[: len(tokens)]))
+    return alignments
 
 
 @torch.inference_mode()
-def _places(model: TextModel, tap: str, pairs: EncodedPairs, rows: NDArray[np.int64], begin_id: int) -> list[list[int]]:
-    """For each token of the targets in these rows the place of the source token with the most attention."""
+def _aligned_places(
+    model: TextModel, tap: str, pairs: EncodedPairs, rows: NDArray[np.int64], begin_id: int
+) -> list[list[int]]:
+    """Return the index of the source token with the most attention, for each target token of the pairs `rows`."""
     batch = pairs.batch(rows, device_of(model))
-    with evaluating(model), watch(model, tap) as seen:
+    with evaluating(model), watch(model, tap) as outputs:
         state = model.begin(batch.sources, batch.source_mask, batch.contextual)
         model.nats(right_shifted(batch.targets, begin_id), batch.targets, state)
-    places: list[list[int]] = joined_steps(seen[tap], batch.targets.shape[1]).argmax(2).tolist()
-    return places
+    return joined_steps(outputs[tap], batch.targets.shape[1]).argmax(2).tolist()
 
 
-MOST_OPTIONS = 5
-"""Tokens that are listed for each position."""
+MAX_OPTIONS = 5
+"""The maximum number of listed tokens for each position."""
 
 
 class Alignment(NamedTuple):
-    """The weights (H, T, S) of a layer that attends to the source; row t is what token t looks at."""
+    """A layer of attention to the source."""
 
     name: str
     weights: NDArray[np.float32]
+    """The weights (H, T, S) of H heads; each row (S,) sums to 1."""
 
 
 class Copying(NamedTuple):
-    """A head's copying: weights (T, S), the probability (T,) of generating, copying's share (T,) of each token."""
+    """The values of a copying head."""
 
     weights: NDArray[np.float32]
+    """The distribution over the source (T, S)."""
     generates: NDArray[np.float64]
+    """The probability of generating a token from the vocabulary (T,)."""
     shares: NDArray[np.float64]
+    """The share of each token's probability that comes from copying (T,)."""
 
 
 class Option(NamedTuple):
-    """A token that could stand at a position, with its probability."""
+    """A token with its probability at a position."""
 
     symbol: str
     probability: float
@@ -100,150 +102,143 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """A beam search: all continuations that were considered, and the best hypotheses."""
+    """A beam search: all candidates and the best hypotheses."""
 
     candidates: list[Candidate]
     hypotheses: list[Hypothesis]
     symbols: dict[int, str]
-    """The texts of the candidates' tokens."""
+    """The symbols of the tokens of candidates, by id."""
     limit: int
-    """The most tokens of a hypothesis, without the end."""
+    """The maximum length of a hypothesis, without the end symbol."""
 
 
 @dataclass(frozen=True)
 class OutputView:
-    """An output of T tokens with its end: `log_probabilities` (T,) in nats; `search` is None if it was given."""
+    """An output or a target of T tokens, including its end symbol."""
 
     output: tuple[str, ...]
+    """The symbols of the tokens."""
     text: str
     log_probabilities: NDArray[np.float64]
+    """The log-probability of each token (T,), in nats."""
     options: list[list[Option]]
+    """The most probable tokens at each position."""
     alignments: list[Alignment]
     copying: Copying | None
     search: Search | None
+    """The search that returned the output; None for a target."""
 
     @property
     def alignment(self) -> NDArray[np.float32] | None:
-        """The attention of each token (T, S): the mean of the heads of the last layer, or the weights of copying."""
+        """The weights of copying (T, S), or else the mean over the heads of the last layer of attention (T, S)."""
         if self.copying is not None:
             return self.copying.weights
         return self.alignments[-1].weights.mean(0) if self.alignments else None
 
 
 @torch.inference_mode()
-def output_parts(
-    models: Sequence[TextModel],
-    sources: Sources,
-    ids: Sequence[int],
-    *,
-    begin_id: int,
-    symbol: Callable[[int], str],
-) -> tuple[dict[str, Any], Seen]:
-    """The fields of an `OutputView` of `ids`, written token by token for the only source; and what is seen."""
+def output_fields(
+    models: Sequence[TextModel], sources: Sources, ids: Sequence[int], *, begin_id: int, symbol: Callable[[int], str]
+) -> "tuple[dict[str, Any], DecoderValues]":
+    """Return fields of an `OutputView` of `ids` for a single source, and the values of the decoder."""
     stepper, state = begin(models, sources, np.array([0]))
-    seen = _written(stepper, state, [begin_id, *ids[:-1]], device=device_of(models[0]))
+    seen = _decoder_values(stepper, state, [begin_id, *ids[:-1]], device=device_of(models[0]))
     scores = seen.log_probabilities
-    best = scores.topk(min(MOST_OPTIONS, scores.shape[1]), dim=1)
+    best = scores.topk(min(MAX_OPTIONS, scores.shape[1]), dim=1)
     chosen = scores[torch.arange(len(ids)), torch.tensor(ids, device=scores.device)].double().cpu().numpy()
     options = [
         [Option(symbol(id), float(np.exp(log_p))) for id, log_p in zip(*row, strict=True) if log_p > -np.inf]
         for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
-    parts = {
+    fields = {
         "output": tuple(map(symbol, ids)), "log_probabilities": chosen, "options": options,
         "alignments": seen.alignments, "copying": None,
     }  # fmt: skip
-    return parts, seen
+    return fields, seen
 
 
-class Seen(NamedTuple):
-    """A decoder while it writes: log-probabilities (T, V), attention, weights of copying, gate β (T,) on attention."""
+class DecoderValues(NamedTuple):
+    """The values of a decoder at T steps."""
 
     log_probabilities: Tensor
+    """The log-probabilities of all tokens (T, V)."""
     alignments: list[Alignment]
     copying: tuple[NDArray[np.float32], NDArray[np.float64]] | None
+    """The fields `weights` and `generates` of `Copying`."""
     gates: NDArray[np.float64] | None
+    """The gates β of attention (T,); None for a model without them."""
 
 
-def _written(stepper: Any, state: State, inputs: Sequence[int], *, device: torch.device) -> Seen:
-    """The values of the decoder while it reads these tokens."""
+def _decoder_values(stepper: Any, state: State, inputs: Sequence[int], *, device: torch.device) -> DecoderValues:
     attention = attention_taps(stepper)
-    copying = [name for name, part in stepper.named_modules() if isinstance(part, CopyingHead)]
-    before = [(name, part) for name, part in stepper.named_modules() if isinstance(part, AttentionBefore)]
-    gated = [f"{name}.beta".lstrip(".") for name, part in before if part.gate is not None]
-    ungrouped = [*gated, *(f"{name}.{tap}" for name in copying for tap in ("weights", "generates"))]  # without heads
-    taps = [*attention, *ungrouped]
+    copying = [name for name, module in stepper.named_modules() if isinstance(module, CopyingHead)]
+    modules = [(name, module) for name, module in stepper.named_modules() if isinstance(module, AttentionBefore)]
+    gated = [f"{name}.beta".lstrip(".") for name, module in modules if module.gate is not None]
+    headless = [*gated, *(f"{name}.{tap}" for name in copying for tap in ("weights", "generates"))]
+    taps = [*attention, *headless]
     rows: list[Tensor] = []
     watched: AbstractContextManager[dict[str, list[Tensor]]] = watch(stepper, *taps) if taps else nullcontext({})
-    with watched as seen:
+    with watched as steps:
         for id in inputs:
             scores, state = stepper.step(torch.tensor([id], device=device), state)
             rows.append(scores.log_softmax(-1))
-    whole = {
-        tap: torch.cat(found[:: len(found) // len(rows)], dim=1 if tap in ungrouped else 2)[0]
-        for tap, found in seen.items()
+    joined = {
+        tap: torch.cat(tensors[:: len(tensors) // len(rows)], dim=1 if tap in headless else 2)[0]
+        for tap, tensors in steps.items()
     }
-    alignments = [
-        Alignment(name, whole[tap].float().cpu().numpy())
-        for name, tap in zip(_names(attention), attention, strict=True)
-    ]
-    gates = torch.stack([whole[tap] for tap in gated]).mean(0).double().cpu().numpy() if gated else None
+    pairs = zip(_layer_names(attention), attention, strict=True)
+    alignments = [Alignment(name, joined[tap].float().cpu().numpy()) for name, tap in pairs]
+    gates = torch.stack([joined[tap] for tap in gated]).mean(0).double().cpu().numpy() if gated else None
     if not copying:
-        return Seen(torch.cat(rows), alignments, None, gates)
+        return DecoderValues(torch.cat(rows), alignments, None, gates)
     weights, generates = (
-        torch.stack([whole[f"{name}.{tap}"] for name in copying]).mean(0).cpu() for tap in ("weights", "generates")
+        torch.stack([joined[f"{name}.{tap}"] for name in copying]).mean(0).cpu() for tap in ("weights", "generates")
     )
-    return Seen(torch.cat(rows), alignments, (weights.float().numpy(), generates.double().numpy()), gates)
+    return DecoderValues(torch.cat(rows), alignments, (weights.float().numpy(), generates.double().numpy()), gates)
 
 
-def _names(taps: Sequence[str]) -> list[str]:
-    """Layers are numbered from 1, in each model of an ensemble."""
-    found: list[str] = []
-    counts: dict[str, int] = {}
+def _layer_names(taps: Sequence[str]) -> list[str]:
+    """Return the name of each tap, such as "layer 1", or "model 2, layer 1" in an ensemble."""
+    names: list[str] = []
+    counts = Counter[str]()
     for tap in taps:
         model = f"model {int(tap.split('.')[1]) + 1}, " if tap.startswith("models.") else ""
-        counts[model] = counts.get(model, 0) + 1
-        found.append(f"{model}layer {counts[model]}")
-    return found
+        counts[model] += 1
+        names.append(f"{model}layer {counts[model]}")
+    return names
 
 
 @dataclass(frozen=True)
 class SequenceView(OutputView):
-    """A source of S tokens and an output, whose ends are tokens too."""
+    """A source of S tokens, including its end symbol, and an output."""
 
     source: tuple[str, ...]
     traces: list[Trace]
     heads: list[Attention] | None
-    """The attention inside of the encoder; None for a source that is too long."""
+    """The self-attention of the encoder; None for a source that is too long."""
 
 
 @torch.inference_mode()
 def view_output(
-    models: Sequence[TextModel],
-    coder: PairCoder,
-    columns: Sequence[str],
-    sources: Sources,
-    ids: Sequence[int],
-    *,
-    text: str,
-    search: Search | None,
-) -> SequenceView:
-    """The view of the output `ids` for the only one of `sources`, which is written token by token, as a search does."""
+    models: Sequence[TextModel], coder: PairCoder, columns: Sequence[str], sources: Sources, ids: Sequence[int], *,
+    text: str, search: Search | None,
+) -> SequenceView:  # fmt: skip
+    """Return the view of an output for a single source. The decoder reads the output token by token."""
     source = sources.rows.padded(np.array([0]))[0].astype(np.int64)
     reader, writer = Symbols(coder, columns, is_source=True), Symbols(coder, columns)
-    parts, seen = output_parts(models, sources, ids, begin_id=coder.target.begin_id, symbol=writer.of)
+    fields, seen = output_fields(models, sources, ids, begin_id=coder.target.begin_id, symbol=writer.of)
     if seen.copying is not None:
-        (weights, generates), probabilities = seen.copying, np.exp(parts["log_probabilities"])
+        (weights, generates), probabilities = seen.copying, np.exp(fields["log_probabilities"])
         copied = (weights * (source[None] == np.array(ids)[:, None])).sum(1) * (1 - generates)
         shares = np.divide(copied, probabilities, out=np.zeros_like(probabilities), where=probabilities > 0)
-        parts["copying"] = Copying(weights, generates, shares.clip(0, 1))
+        fields["copying"] = Copying(weights, generates, shares.clip(0, 1))
     known = np.where(source < coder.source.vocabulary_size, source, coder.source.tokenizer.unknown_id or 0)
     model, device = models[0], device_of(models[0])
-    read = torch.tensor(known[None], device=device)
+    source_ids = torch.tensor(known[None], device=device)
     embedding, encoder = model.readers
-    layers = [part.batch(np.array([0]), device) for part in sources.contextual[0]]
-    x = model.features(read, layers) if isinstance(model, EncoderDecoder) else embedding(read)
+    layers = [vectors.batch(np.array([0]), device) for vectors in sources.contextual[0]]
+    x = model.features(source_ids, layers) if isinstance(model, EncoderDecoder) else embedding(source_ids)
     return SequenceView(
-        **parts, text=text, search=search, source=tuple(map(reader.of, source.tolist())),
+        **fields, text=text, search=search, source=tuple(map(reader.of, source.tolist())),
         traces=traces_of(encoder, x), heads=attention_of(encoder, x),
     )  # fmt: skip

@@ -1,81 +1,174 @@
-"""The base of pipelines that write a text for each source: search, ensembles, surprisal, scores; outputs as lines."""
-
-from __future__ import annotations
+"""The base class of pipelines that generate a text for each source: search, ensembles, surprisal, scores, lines."""
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, Unpack
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
 
 import numpy as np
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Pair, PairSource
 from ensue.decode.candidates import Candidate
-from ensue.decode.hypotheses import Hypothesis
-from ensue.decode.search import SearchOptions
-from ensue.errors import EnsueError
+from ensue.decode.search import BeamSearch, Hypothesis, SearchOptions
+from ensue.errors import EnsueError, check_names
+from ensue.inspection.notebook import Shown
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
-from ensue.notices import say_empty
+from ensue.notices import warn_empty
+from ensue.runs import reporter
 from ensue.stored import changed
-from ensue.tasks.contract.chunks import EVERY, WHOLE, Shard
+from ensue.tasks.contract.chunks import ALL_CHUNKS, WHOLE, Shard
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
-from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
-from ensue.tasks.sequence_to_sequence.task import CHUNK, Sources, in_chunks, most_written
+from ensue.tasks.sequence_to_sequence.task import (
+    CHUNK_SOURCES,
+    Sources,
+    in_chunks,
+    max_output_tokens,
+    mean_surprisals,
+    output_limits,
+    outputs,
+    search_of,
+)
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.scripts import are_unsplit
 from ensue.text.special_tokens import TokenizerWithSpecials
 
 
-class WithTargets(Protocol):
-    """A source with the texts that are right for it, of which there may be none."""
+class TokenAlignment(NamedTuple):
+    """An alignment of the tokens of an output with the tokens of a source."""
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The texts."""
+    source: tuple[str, ...]
+    output: tuple[str, ...]
+    places: tuple[int, ...]
+    """For each output token, the index of the source token with the most attention."""
 
-    def _replace(self, *, targets: tuple[str, ...]) -> Self: ...
+    def as_json(self) -> dict[str, Any]:
+        """Return the alignment as JSON values."""
+        return {"source_tokens": list(self.source), "tokens": list(self.output), "alignment": list(self.places)}
 
 
-ItemT = TypeVar("ItemT", bound=WithTargets)
+@dataclass(frozen=True, repr=False)
+class Output(Shown):
+    """An output for a source.
+
+    Attributes:
+        text: The text.
+        score: Σ ln P / length^α. Outputs are ranked by their score.
+        log_probability: Σ ln P of the tokens and the end symbol, in nats.
+        is_complete: False if the output was cut at the maximum length.
+        others: The next best outputs.
+        ids: The ids of the tokens, without the end symbol.
+        lacks: The targets of a glossary that are missing in the text, and with a `!` the forbidden targets in the text.
+    """
+
+    text: str
+    score: float
+    log_probability: float
+    is_complete: bool = True
+    others: "tuple[Output, ...]" = field(default=(), repr=False)
+    ids: tuple[int, ...] = field(default=(), repr=False)
+    lacks: tuple[str, ...] = field(default=(), repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the output as JSON values, without `others`."""
+        return {
+            "text": self.text, "score": round(self.score, 6), "log_probability": round(self.log_probability, 6),
+            "is_complete": self.is_complete, **({"lacks": list(self.lacks)} if self.lacks else {}),
+        }  # fmt: skip
+
+    def _rows(self) -> list[dict[str, Any]]:
+        ranked = enumerate((self, *self.others), start=1)
+        return [{**({"rank": rank} if self.others else {}), **output.as_json()} for rank, output in ranked]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"{self.text!r} ({self.score:.3f})"
+
+
+class Symbols:
+    """The symbols of ids for display. A subword inside of a word begins with a dot, and a space is ␣."""
+
+    def __init__(self, coder: PairCoder, columns: Sequence[str], *, is_source: bool = False) -> None:
+        self.side = coder.source if is_source else coder.target
+        self.words = {id: word for word, id in coder.unknown_words(columns).items()}
+
+    def of(self, id: int) -> str:
+        """Return the symbol of an id."""
+        return self.words.get(id) or symbol_of(self.side, id)
+
+
+def symbol_of(tokenizer: TokenizerWithSpecials, id: int) -> str:
+    """Return the symbol of an id of a tokenizer."""
+    symbol = tokenizer.symbol(id)
+    if tokenizer.tokenizer.kind in ("bpe", "numbered") and symbol[:1].isalnum():
+        return f"·{symbol}"
+    return symbol.strip() or {" ": "␣", "\n": "⏎"}.get(symbol, "␣")
+
+
+def score_table(scores: dict[str, dict[str, Any]]) -> list[str]:
+    """Return a table in Markdown of the scores by data, with the signatures of BLEU."""
+    names = {name for row in scores.values() for name in row}
+    columns = {name: column for name, column in GenerationScores.on_card.items() if name in names}
+    lines = reporter.score_table(scores, columns)
+    signatures = {row["signature"] for row in scores.values() if "signature" in row}
+    return [*lines, *(f"\n{signature}" for signature in signatures)]
+
+
+def sample_lines(outputs: Iterable[tuple[str, str, str]]) -> str:
+    """Return a line for each source with its output and its reference."""
+    return "\n".join(f"{_line(source)} → {_line(text)} ({_line(reference)})" for source, text, reference in outputs)
+
+
+MAX_LINE_CHARACTERS = 100
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_LINE_CHARACTERS else f"{line[: MAX_LINE_CHARACTERS - 3]}..."
+
+
+ItemT = TypeVar("ItemT", bound=Any)
+"""A source: a named tuple whose field `targets` has its references, or is empty."""
 
 
 class WriterAdapter(ABC):
-    """A change of the sources that a `Writer` reads, of its search, or of its outputs."""
+    """A wrapper of a `Writer`, which changes sources, the search, or outputs."""
 
     name: ClassVar[str]
     """The name in messages."""
 
     def adapted(self, item: Any) -> Any:
-        """Return the source that the model reads in place of `item`."""
+        """Return the source that the writer reads for `item`."""
         return item
 
     @abstractmethod
     def written(self, writer: Any, items: Sequence[Any]) -> list[Output]:
-        """Return the outputs for some sources; `writer` is the writer without this adapter."""
+        """Return the outputs of sources; `writer` is the writer without this adapter."""
 
     def warning(self) -> str:
-        """Return a line about the outputs so far; "" if there is nothing to warn of."""
+        """Return a warning about the outputs so far; "" without a warning."""
         return ""
 
 
 class Writer(Predictor, Generic[ItemT]):
-    """A text model with its tokenizer. Several runs with the same tokens can answer together."""
+    """A pipeline that generates a text for each source. Runs with equal tokens can form an ensemble."""
 
     unit: str
-    """The name of a source."""
+    """The name of a source in messages."""
 
     recipe: Any
     adapters: tuple[WriterAdapter, ...] = ()
-    """The adapters, the outermost last."""
+    """The adapters; the last adapter is the outermost."""
 
     def begin_writing(self, target: TokenizerWithSpecials, ratio: float) -> None:
-        """Sets up writing, after `Pipeline.__init__`; `ratio` target tokens for each of the source are enough."""
+        """Initialize the writer, after `Pipeline.__init__`. `ratio` is the number of target tokens per source token."""
         self.models: tuple[TextModel, ...] = (self.model,)
         self.recipes: tuple[Any, ...] = (self.recipe,)
         self.target, self.ratio = target, ratio
@@ -83,160 +176,161 @@ class Writer(Predictor, Generic[ItemT]):
 
     @property
     @abstractmethod
-    def alike(self) -> Any:
-        """Properties that all runs of an ensemble share, as JSON values."""
+    def ensemble_key(self) -> Any:
+        """The properties that are equal in all runs of an ensemble, as JSON values."""
 
     @property
-    def most_written(self) -> int | None:
-        """The most tokens that all models write; None: any number."""
-        return most_written(*(recipe.decoder for recipe in self.recipes))
+    def max_output_tokens(self) -> int | None:
+        """The maximum number of output tokens of all models; None: no limit."""
+        return max_output_tokens(*(recipe.decoder for recipe in self.recipes))
 
     @abstractmethod
     def sources(self, items: Sequence[ItemT]) -> Sources:
-        """The sources as the models read them. Raises DataError for one that is too long."""
+        """Return the encoded sources. Raise DataError for a source that is too long."""
 
     @abstractmethod
     def encoded(self, items: Sequence[tuple[ItemT, str]]) -> tuple[Sources, Ragged]:
-        """The sources and the ids of a target of each, with the end. Raises DataError for what is too long."""
+        """Return the encoded sources, and a target of each source. Raise DataError for a text that is too long."""
 
     def texts_of(self, item: ItemT) -> Sequence[str]:
-        """Return the texts of a source; none if the source is no text."""
+        """Return the texts of a source; empty for a source that is not a text."""
         return ()
 
     def decoded(self, ids: Sequence[int], item: ItemT) -> str:
-        """The text that is written for a source."""
+        """Return the text of output ids."""
         return self.target.decode(ids)
 
     def with_search(self, **changes: Unpack[SearchOptions]) -> Self:
-        """A copy with another search, by the names of `BeamSearch`. Raises EnsueError for other names."""
-        names = [field.name for field in fields(self.search)]
-        for name in changes.keys() - names:
-            raise EnsueError(f'a search has no "{name}"; expected one of {", ".join(names)}')
+        """Return a copy with other settings of the search, which are fields of `BeamSearch`. Raises EnsueError for an
+        unknown name or a value out of range.
+        """
+        check_names("a search", changes, BeamSearch)
         return changed(self, search=replace(self.search, **changes))
 
     def with_adapter(self, adapter: WriterAdapter, *, is_innermost: bool = False) -> Self:
-        """Return a copy with an adapter around the others, or within them, in place of one of the same class."""
-        others = [each for each in self.adapters if type(each) is not type(adapter)]
+        """Return a copy with an outermost or innermost adapter, which replaces an adapter of the same class."""
+        others = [other for other in self.adapters if type(other) is not type(adapter)]
         return changed(self, adapters=(adapter, *others) if is_innermost else (*others, adapter))
 
     def lacking(self, *, least: int = 0) -> str:
         return "; ".join(filter(None, (adapter.warning() for adapter in self.adapters)))
 
     def with_others(self, *others: Self) -> Self:
-        """An ensemble with this model's search, within the limits of all. Raises EnsueError for other tokens."""
+        """Return an ensemble, which has the search of this model. Raise EnsueError for models with other tokens."""
         for other in others:
-            if other.alike != self.alike:
-                raise EnsueError(f"{other.run}: other tokens than {self.run}; runs of an ensemble have the same ones")
-        together = copy(self)
-        together.models = (*self.models, *(model for other in others for model in other.models))
-        together.recipes = (*self.recipes, *(recipe for other in others for recipe in other.recipes))
-        together.ratio = max(self.ratio, *(other.ratio for other in others))
-        return together
+            if other.ensemble_key != self.ensemble_key:
+                raise EnsueError(f"{other.run}: has other tokens than {self.run}; expected runs with the same tokens")
+        ensemble = copy(self)
+        ensemble.models = (*self.models, *(model for other in others for model in other.models))
+        ensemble.recipes = (*self.recipes, *(recipe for other in others for recipe in other.recipes))
+        ensemble.ratio = max(self.ratio, *(other.ratio for other in others))
+        return ensemble
 
     def answers(self, items: Iterable[ItemT], chosen: range | None = None) -> Iterator[tuple[ItemT, Output]]:
-        """Each source with the output for it, in order, in constant memory; or those of some chunks."""
-        wanted = EVERY if chosen is None else chosen
-        for place, chunk in enumerate(in_chunks(items)):
-            if place >= wanted.stop:
-                return
-            if place >= wanted.start:
-                yield from zip(chunk, self.written(chunk), strict=True)
+        """Yield each source with its output, in order and in constant memory; for a shard, of the `chosen` chunks."""
+        indices = ALL_CHUNKS if chosen is None else chosen
+        for chunk in islice(in_chunks(items), indices.start, indices.stop):
+            yield from zip(chunk, self.written(chunk), strict=True)
 
     def written(self, items: Sequence[ItemT]) -> list[Output]:
-        """Return the outputs for some sources."""
+        """Return the outputs of sources, through all adapters."""
         if self.adapters:
             *inner, outermost = self.adapters
             return outermost.written(changed(self, adapters=tuple(inner)), items)
         return list(map(self.output, items, self.hypotheses(self.sources(items))))
 
     def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source. All that the search considered is added to `record`, for one source."""
+        """Return the best hypotheses of each source. For a single source, all candidates are added to `record`."""
         limits = self.limits(sources)
         return outputs(self.models, sources, self.search, target=self.target, limits=limits, record=record)
 
     def limits(self, sources: Sources) -> list[int]:
-        """The most tokens of the output for each source."""
-        return most_tokens(sources, self.ratio, self.search, self.most_written)
+        """Return the maximum length of the output of each source."""
+        return output_limits(sources, self.ratio, self.search, self.max_output_tokens)
 
     def output(self, item: ItemT, hypotheses: Sequence[Hypothesis]) -> Output:
-        """Return the best hypothesis for a source as an output, with the others in it."""
+        """Return the output of the best hypothesis, with the outputs of other hypotheses in `others`."""
         best, *others = (
-            Output(self.decoded(one.ids, item), one.score, one.log_probability, one.is_complete, ids=one.ids)
-            for one in hypotheses
+            Output(self.decoded(ids, item), score, log_probability, is_complete, ids=ids)
+            for ids, score, log_probability, is_complete, _ in hypotheses
         )
         return replace(best, others=tuple(others))
 
     def surprisal(self, items: Iterable[ItemT]) -> Iterator[tuple[ItemT, str, float, int]]:
-        """Each source and each of its targets with the surprisal in nats and the number of tokens; in order."""
+        """Yield (source, target, surprisal in nats, number of tokens) for each target of each source, in order."""
         for chunk in in_chunks((item, target) for item in items for target in item.targets):
-            sources, written = self.encoded(chunk)
+            sources, targets = self.encoded(chunk)
             nats = np.zeros(len(chunk))
-            for rows, found in mean_surprisals(self.models, sources, written, begin_id=self.target.begin_id):
-                nats[rows] = found.double().sum(1).cpu().numpy()
-            for (item, target), total, tokens in zip(chunk, nats, written.lengths, strict=True):
+            for rows, of_tokens in mean_surprisals(self.models, sources, targets, begin_id=self.target.begin_id):
+                nats[rows] = of_tokens.double().sum(1).cpu().numpy()
+            for (item, target), total, tokens in zip(chunk, nats, targets.lengths, strict=True):
                 yield item, target, float(total), int(tokens)
 
     def score_pairs(self, pairs: Sequence[ItemT], *, compare: Self | None = None) -> GenerationScores:
-        """The scores of the outputs for these sources, all of whose targets are references."""
-        texts, wanted, found = self._answered(pairs)
-        tokenize = self._tokenization(wanted)
-        scores = score_texts(texts, wanted, tokenize=tokenize, nats=found)
+        """Return the scores of the outputs for sources, whose targets are references. With another model `compare`, the
+        difference of the scores is tested.
+        """
+        texts, references, nats = self._outputs_to_score(pairs)
+        tokenize = self._tokenization(references)
+        scores = score_texts(texts, references, tokenize=tokenize, nats=nats)
         if compare is None:
             return scores
-        theirs = [output.text for _, output in compare.answers(pairs)]
-        return replace(scores, comparison=compare_texts(texts, theirs, wanted, tokenize=tokenize))
+        others = [output.text for _, output in compare.answers(pairs)]
+        return replace(scores, comparison=compare_texts(texts, others, references, tokenize=tokenize))
 
     def items_scored(self, items: Sequence[ItemT]) -> ScoredItems:
-        """These scores, with the sources that they are made of."""
-        texts, wanted, found = self._answered(items)
-        return scored_items(texts, wanted, tokenize=self._tokenization(wanted), nats=found)[0]
+        """Return the scores of each source, for a significance test."""
+        texts, references, nats = self._outputs_to_score(items)
+        return scored_items(texts, references, tokenize=self._tokenization(references), nats=nats)[0]
 
-    def _answered(self, items: Sequence[ItemT]) -> tuple[list[str], list[tuple[str, ...]], list[tuple[float, int]]]:
-        """The outputs for sources, all targets of each, and the surprisal of the first with its number of tokens."""
+    def _outputs_to_score(
+        self, items: Sequence[ItemT]
+    ) -> tuple[list[str], list[tuple[str, ...]], list[tuple[float, int]]]:
+        """Return outputs, references, and the surprisal and the number of tokens of each first reference."""
         if not items:
             raise EnsueError(f"there is nothing to score: no {self.unit}")
         texts = [output.text for _, output in self.answers(items)]
         firsts = [item._replace(targets=item.targets[:1]) for item in items]
-        found = [(nats, tokens) for _, _, nats, tokens in self.surprisal(firsts)]
-        return texts, [item.targets for item in items], found
+        return texts, [item.targets for item in items], [row[2:] for row in self.surprisal(firsts)]
 
     def _tokenization(self, references: Sequence[Sequence[str]]) -> str:
-        """How sacrebleu cuts texts: into characters if most have no blank, by blanks if the model does, else 13a."""
-        texts = [reference for given in references for reference in given]
+        """Return sacrebleu's tokenization: "char" if most texts have no spaces, "none" for a tokenizer of words, else
+        "13a".
+        """
+        texts = [reference for of_source in references for reference in of_source]
         if are_unsplit(texts) or 2 * sum(" " in text for text in texts) < len(texts):
             return "char"
         return "none" if self.target.tokenizer.kind == "words" else "13a"
 
     def protocol_of_search(self) -> str:
-        """How outputs are found."""
+        """Return a description of the search."""
         search = self.search
-        how = "greedy" if search.width == 1 else f"beam {search.width}, length penalty {search.length_penalty:g}"
-        return how + (f", {len(self.models)} models together" if len(self.models) > 1 else "")
+        name = "greedy" if search.width == 1 else f"beam {search.width}, length penalty {search.length_penalty:g}"
+        return name + (f", {len(self.models)} models together" if len(self.models) > 1 else "")
 
     def protocol(self, scores: GenerationScores) -> str:
-        how, cut = self.protocol_of_search(), ""
+        search = self.protocol_of_search()
         if "tok:char" in scores.signature:
-            cut = "; BLEU and edits of characters, since most references have no blanks"
-        elif "tok:none" in scores.signature:
-            cut = "; BLEU of the file's own tokens"
-        return f"{how}{cut}"
+            return f"{search}; BLEU and edits of characters, since most references have no blanks"
+        return f"{search}; BLEU of the file's own tokens" if "tok:none" in scores.signature else search
 
 
 Aligner = Callable[[Sequence[tuple[Pair, Output]]], list[TokenAlignment | None]]
-"""The alignment of each source with its output."""
-ALIGNED = 256
-"""Outputs that are aligned at a time."""
+"""A function from sources and outputs to their alignments."""
+CHUNK_OUTPUTS = 256
+"""The number of outputs that are aligned at a time."""
 
 
 def output_lines(
     writer: Writer[Pair], source: PairSource, *, typed: bool, aligner: Aligner | None = None, shard: Shard = WHOLE
 ) -> Iterator[str]:
-    """A line for each source, in order: its output, or with `n_best` above 1 a line for each output: the number of the
-    source, the score, the text; with an `aligner` a JSON object. Sources that are `typed` are answered one by one.
+    """Yield the lines of `ensue predict`, in order. Sources that a user types are answered one by one. With an
+    `aligner` a line is a JSON object. With `n_best` above 1 a line has the number of the source, the score and the
+    text. Otherwise it is a text.
     """
     chunks = ([pair] for pair in source) if typed else [source]
     chosen = shard.chunks(lambda: in_chunks(source))
-    n_best, number = writer.search.n_best, chosen.start * CHUNK
+    n_best, number = writer.search.n_best, chosen.start * CHUNK_SOURCES
     num_empty = 0
 
     def read(pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -248,37 +342,37 @@ def output_lines(
     for chunk in chunks:
         answers = writer.answers(read(chunk), chosen)
         if aligner is not None:
-            found = outputs_json(answers, aligner, n_best=n_best)
-            yield from (json.dumps(content, ensure_ascii=False) + "\n" for content in found)
+            objects = outputs_json(answers, aligner, n_best=n_best)
+            yield from (json.dumps(content, ensure_ascii=False) + "\n" for content in objects)
             continue
         for _, output in answers:
             number += 1
-            for each in (output, *output.others) if n_best > 1 else ():
-                yield f"{number}\t{each.score:.4f}\t{on_one_line(each.text)}\n"
+            for ranked in (output, *output.others) if n_best > 1 else ():
+                yield f"{number}\t{ranked.score:.4f}\t{on_one_line(ranked.text)}\n"
             if n_best == 1:
                 yield on_one_line(output.text) + "\n"
-    say_empty(num_empty, source.location)
+    warn_empty(num_empty, source.location)
 
 
 def outputs_json(answers: Iterator[tuple[Pair, Output]], aligner: Aligner, *, n_best: int) -> Iterator[dict[str, Any]]:
-    """Each source with its output, or with its best outputs, and the alignment, as JSON values."""
-    while part := list(islice(answers, ALIGNED)):
-        for (pair, output), alignment in zip(part, aligner(part), strict=True):
+    """Yield each source with its outputs and their alignment, as JSON values."""
+    while chunk := list(islice(answers, CHUNK_OUTPUTS)):
+        for (pair, output), alignment in zip(chunk, aligner(chunk), strict=True):
             content = {"source": list(pair.sources) if len(pair.sources) > 1 else pair.sources[0], **output.as_json()}
             if n_best > 1:
-                content["outputs"] = [each.as_json() for each in (output, *output.others)]
+                content["outputs"] = [ranked.as_json() for ranked in (output, *output.others)]
             if alignment is not None:
                 content |= alignment.as_json()
             yield content
 
 
 def on_one_line(text: str) -> str:
-    """The text with a blank in place of each line end and tab."""
-    return text.replace("\r", " ").replace("\n", " ").replace("\t", " ")
+    """Replace each line end and tab of a text by a space."""
+    return text.translate(dict.fromkeys(map(ord, "\r\n\t"), " "))
 
 
 def score_lines(writer: Writer[Pair], source: PairSource, *, as_json: bool) -> Iterator[str]:
-    """A line for each pair: the nats of the target, its tokens, the target; or a JSON object."""
+    """Yield a line for each target: its surprisal in nats, its number of tokens and its text, or a JSON object."""
     for pair, target, nats, tokens in writer.surprisal(source):
         if as_json:
             yield json.dumps(surprisal_json(pair, target, nats, tokens), ensure_ascii=False)
@@ -287,6 +381,6 @@ def score_lines(writer: Writer[Pair], source: PairSource, *, as_json: bool) -> I
 
 
 def surprisal_json(pair: Pair, target: str, nats: float, tokens: int) -> dict[str, Any]:
-    """The surprisal of a target as JSON values."""
+    """Return the surprisal of a target as JSON values."""
     source = pair.sources[0] if len(pair.sources) == 1 else list(pair.sources)
     return {"source": source, "target": target, "nats": round(nats, 6), "tokens": tokens}

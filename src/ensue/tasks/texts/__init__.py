@@ -1,1 +1,1 @@
-"""Reading texts: tokenizers and corpora, how a language model reads words, and surprisals."""
+"""Modules of tasks on texts: tokenizers, corpora, framing of words, and surprisals."""

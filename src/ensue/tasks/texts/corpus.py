@@ -1,6 +1,4 @@
-"""Runs that learn from running text: their texts (a tokenizer; ids of training, validation and test), and their job."""
-
-from __future__ import annotations
+"""Training on running text: the tokenizer, the tokenized texts, the base of jobs, and samples of words."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,27 +11,30 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ensue.cache import json_digest
 from ensue.data.corpus.cache import TextToIds, tokenize, trained_tokenizer
 from ensue.data.corpus.columns import ColumnSource, DatasetSource
-from ensue.data.corpus.prepared import Prepared, digest_of, is_prepared, prepare
-from ensue.data.corpus.token_file import TokenFile
+from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
+from ensue.data.mapped_file import TokenFile
 from ensue.data.parallel import in_order
-from ensue.data.row_files import DatasetName
+from ensue.data.permutation import mix, random_numbers, shares
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RecipeError
+from ensue.extension import is_address
+from ensue.models.specification import WordHead
+from ensue.nn import WordSample
 from ensue.recipe import Recipe
 from ensue.recipe.tables import CorpusRecipe, DataRecipe, TokenizerRecipe
-from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import origins_for
+from ensue.runs.directory import Origin, RunDirectory, origins_for
 from ensue.tasks import task_entry
-from ensue.tasks.contract.job import Job
-from ensue.tasks.contract.model import check_same_shape
+from ensue.tasks.contract.job import Job, check_same_shape
 from ensue.tasks.texts.tokenizer import TokenizerParts, inherit, shared_rows
 from ensue.text.tokenizers import Tokenizer
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
-COUNTED = 1 << 22
-COUNT_PIECE = 1 << 16
+MAX_COUNTED_TOKENS = 1 << 22
+COUNT_CHUNK_TOKENS = 1 << 16
+"""Tokens are counted in evenly spaced chunks of this size."""
 
 
 @dataclass(frozen=True)
@@ -45,97 +46,89 @@ class Corpus:
     valid: TokenFile | None
     test: TokenFile | None
     split: str
-    """Where the validation text comes from, for people."""
+    """A description of the source of the validation text."""
     fingerprint: str
-    """Tells whether the training text is still what it was."""
+    """The fingerprint of the training text, which changes with the text."""
 
 
 def read_corpus(
-    data: CorpusRecipe,
-    specification: TokenizerRecipe,
-    tokenizer: Tokenizer | None = None,
-    *,
-    reader: Callable[[Tokenizer], TextToIds] = lambda tokenizer: tokenizer,
-    begun: RunDirectory | None = None,
-) -> Corpus:
-    """Tokenize what the recipe names, with the given tokenizer or one trained on the training part alone.
-
-    `reader` is for ids that are more than the tokenizer's own; `begun` is the run that goes on, whose text is divided
-    as before. Raises `DataError` for a text that is of no use.
+    data: CorpusRecipe, specification: TokenizerRecipe, tokenizer: Tokenizer | None = None, *,
+    reader: Callable[[Tokenizer], TextToIds] = lambda tokenizer: tokenizer, resumed: RunDirectory | None = None,
+    origin: Origin | None = None, extend: bool = False,
+) -> Corpus:  # fmt: skip
+    """Return the tokenized texts of a recipe. Without a `tokenizer`, a new tokenizer is trained, or, with
+    `extend`, the tokenizer of `origin` is extended. `reader` maps the tokenizer to the encoder of
+    texts. `resumed` is a run to resume. New symbols and validation text come from text that is new to `origin`.
     """
+    extended: Tokenizer | None = origin.run.parts.tokenizer if extend and origin is not None else None
     if is_prepared(data.train):
-        return _prepared_corpus(data, specification, tokenizer, reader)
+        return _prepared_corpus(data, specification, tokenizer or extended, reader)
     source = training_source(data)
     held_out = TextSource(data.valid, encoding=data.encoding) if data.valid else None
     test = TextSource(data.test, encoding=data.encoding) if data.test else None
-    stop = None if held_out else training_characters(source.count_characters(), data, begun)
+    new, before, location = source, 0, data.train if origin is None else origin.new_in(data.train)
+    if location != data.train and resumed is None:
+        new = TextSource(location, encoding=data.encoding)
+        before = source.count_characters() - new.count_characters()
+    stop = None if held_out else training_characters(source.count_characters(), data, resumed, before=before)
     if tokenizer is None:
-        tokenizer = trained_tokenizer(source, stop=stop, **specification.model_dump())
-    reads = reader(tokenizer)
+        new_stop = None if stop is None else max(1, stop - before)
+        tokenizer = trained_tokenizer(new, stop=new_stop, extended=extended, **specification.model_dump())
+    encoder = reader(tokenizer)
     if held_out:
-        valid, split = tokenize(held_out, reads, stop=data.valid_characters), data.valid
+        valid, split = tokenize(held_out, encoder, stop=data.valid_characters), data.valid
     elif stop is not None:
-        valid = tokenize(source, reads, start=stop, stop=stop + data.valid_characters)
+        valid = tokenize(source, encoder, start=stop, stop=stop + data.valid_characters)
         share = f"{data.valid_fraction:.0%}"
         if valid.characters == data.valid_characters:
             share = f"{valid.characters:,} characters"
-        split = f"the last {share} of {data.train}"
+        split = f"the last {share} of {location}"
     else:
         valid, split = None, "none"
-    train = tokenize(source, reads, stop=stop)
-    _check_distinct(train, reads, data.train)
-    return Corpus(
-        tokenizer=tokenizer,
-        train=train,
-        valid=valid if valid else None,
-        test=tokenize(test, reads) if test else None,
-        split=split,
-        fingerprint=source.fingerprint(),
-    )
+    train = tokenize(source, encoder, stop=stop)
+    _check_distinct(train, encoder, data.train)
+    test_tokens = tokenize(test, encoder) if test else None
+    return Corpus(tokenizer, train, valid if valid else None, test_tokens, split, source.fingerprint())
 
 
 def _prepared_corpus(
-    data: CorpusRecipe,
-    specification: TokenizerRecipe,
-    tokenizer: Tokenizer | None,
+    data: CorpusRecipe, specification: TokenizerRecipe, tokenizer: Tokenizer | None,
     reader: Callable[[Tokenizer], TextToIds],
-) -> Corpus:
-    """The ids of a folder that `ensue prepare` has written. Raises DataError if they are not those of this recipe."""
+) -> Corpus:  # fmt: skip
+    """Return the texts from a directory that `ensue prepare` has written."""
     prepared = Prepared(data.train)
-    own = prepared.tokenizer
-    asked, table = specification.model_dump(), prepared.index["table"]
-    for key in asked if tokenizer is None else ():
-        if asked[key] != table.get(key):
-            raise DataError(
-                f"prepared with tokenizer.{key} = {table.get(key)!r:.60}, the recipe has {asked[key]!r:.60}", data.train
-            )
-    if tokenizer is not None and tokenizer.to_json() != own.to_json():
-        raise DataError("prepared with another tokenizer than that of the run", data.train)
-    reads = reader(own)
-    if digest_of(reads.to_json()) != prepared.index["ids"]:
-        raise DataError(
-            "prepared for a recipe that reads texts otherwise (another task, or data.documents)", data.train
-        )
+    prepared_tokenizer = prepared.tokenizer
+    expected, table = specification.model_dump(), prepared.index["table"]
+    for key in expected if tokenizer is None else ():
+        if expected[key] != table.get(key):
+            problem = f"prepared with tokenizer.{key} = {table.get(key)!r:.60}, the recipe has {expected[key]!r:.60}"
+            raise DataError(problem, data.train)
+    if tokenizer is not None and tokenizer.to_json() != prepared_tokenizer.to_json():
+        raise DataError("prepared with a tokenizer that differs from the tokenizer of the run", data.train)
+    encoder = reader(prepared_tokenizer)
+    if json_digest(encoder.to_json()) != prepared.index["ids"]:
+        problem = "prepared for a recipe with another encoding of texts (another task, or data.documents)"
+        raise DataError(problem, data.train)
     train, valid, test = prepared.tokens("train"), prepared.tokens("valid"), None
     if train is None:
-        raise DataError("no ids in it", data.train)
+        raise DataError("no training ids; expected the output of `ensue prepare`", data.train)
     if data.valid:
-        valid = tokenize(TextSource(data.valid, encoding=data.encoding), reads, stop=data.valid_characters)
+        valid = tokenize(TextSource(data.valid, encoding=data.encoding), encoder, stop=data.valid_characters)
     if data.test:
-        test = tokenize(TextSource(data.test, encoding=data.encoding), reads)
-    _check_distinct(train, reads, data.train)
+        test = tokenize(TextSource(data.test, encoding=data.encoding), encoder)
+    _check_distinct(train, encoder, data.train)
     split = data.valid or (f"as prepared in {data.train}" if valid else "none")
-    return Corpus(own, train, valid if valid else None, test, split, prepared.fingerprint())
+    return Corpus(prepared_tokenizer, train, valid if valid else None, test, split, prepared.fingerprint())
 
 
-def _check_distinct(train: TokenFile, reads: TextToIds, path: str) -> None:
-    distinct = int(np.count_nonzero(count_tokens(train, reads.vocabulary_size)))
+def _check_distinct(train: TokenFile, encoder: TextToIds, path: str) -> None:
+    distinct = int(np.count_nonzero(count_tokens(train, encoder.vocabulary_size)))
     if distinct < 2:
         raise DataError(f"nothing to learn: the text has {distinct} distinct symbol{'s' * (distinct != 1)}", path)
 
 
 def training_source(data: DataRecipe) -> TextSource:
-    """The training text. Raises DataError if the recipe names none."""
+    """Return the training text. Raise DataError for a recipe without a training text."""
     if not data.train:
         raise DataError("no training text: --train PATH names a file, a folder or a glob")
     if is_prepared(data.train):
@@ -143,26 +136,30 @@ def training_source(data: DataRecipe) -> TextSource:
     return TextSource(data.train, encoding=data.encoding)
 
 
-def training_characters(characters: int, data: CorpusRecipe, begun: RunDirectory | None = None) -> int | None:
-    """How many characters are for training; None for all. The rest, for validation, is no more than is scored."""
+def training_characters(
+    characters: int, data: CorpusRecipe, resumed: RunDirectory | None = None, *, before: int = 0
+) -> int | None:
+    """Return the number of characters for training; None: all. The remaining text is scored by validation. It is a
+    share of the text after the first `before` characters.
+    """
     if not data.valid_fraction:
         return None
-    least = int(characters * (1 - data.valid_fraction))
-    if begun is not None:  # older runs do not say it; what was not scored was left out of both parts
-        return int(begun.config.get("training_characters", least))
-    return max(least, characters - data.valid_characters)
+    minimum = before + int((characters - before) * (1 - data.valid_fraction))
+    if resumed is not None:  # runs of older versions lack the key, and did not train on text that was never scored
+        return int(resumed.config.get("training_characters", minimum))
+    return max(minimum, characters - data.valid_characters)
 
 
 def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
-    """How often each id occurs in pieces spread evenly over the text, COUNTED tokens in all or every one of fewer."""
+    """Return the count of each id in evenly spaced chunks of a text, of about `MAX_COUNTED_TOKENS` tokens in all."""
     size = len(tokens)
-    starts = range(0, size, COUNT_PIECE * max(1, size // COUNTED))
-    pieces = (tokens.read(start, min(start + COUNT_PIECE, size)) for start in starts)
-    return sum((np.bincount(ids, minlength=vocabulary_size) for ids in pieces), np.zeros(vocabulary_size, np.int64))
+    starts = range(0, size, COUNT_CHUNK_TOKENS * max(1, size // MAX_COUNTED_TOKENS))
+    chunks = (tokens.read(start, min(start + COUNT_CHUNK_TOKENS, size)) for start in starts)
+    return sum((np.bincount(ids, minlength=vocabulary_size) for ids in chunks), np.zeros(vocabulary_size, np.int64))
 
 
 class CorpusJob(Job[ModelT]):
-    """Trains a model on running text. A subclass reads the `corpus` and makes the `parts`."""
+    """The job of a model of running text. A subclass reads the `corpus` and makes the `parts`."""
 
     corpus: Corpus
     parts: TokenizerParts
@@ -170,55 +167,68 @@ class CorpusJob(Job[ModelT]):
 
     @classmethod
     def reader_of(cls, recipe: Any) -> Callable[[Tokenizer], TextToIds] | None:
-        """From a tokenizer of a recipe to what makes the ids of a run; None if it depends on all texts of the run."""
+        """Return the function from a tokenizer to the encoder of texts; None if the encoder depends on the texts."""
         return lambda tokenizer: tokenizer
 
-    def given_tokenizer(self, run: RunDirectory | None) -> Tokenizer | None:
-        """The tokenizer of a resumed run or, if taken over, of the origin. Raises RecipeError if it does not fit."""
+    def stored_tokenizer(self, run: RunDirectory | None) -> Tokenizer | None:
+        """Return the tokenizer of a resumed run or of the origin; None: train a tokenizer. Raise RecipeError if the
+        shapes of the model and of the origin differ.
+        """
         self.origins = origins_for(self.recipe.origins, run)
         for origin in self.origins:
             check_same_shape(self.recipe, origin, ("encoder", "tokens", "input"))
+            kinds = {self.recipe.tokenizer.kind, origin.run.parts.tokenizer.kind}
+            if self.recipe.tuning.vocabulary == "both" and len(kinds) > 1:
+                names = " and ".join(sorted(kinds))
+                raise RecipeError(f"tuning.vocabulary=both is for tokens of one kind; found {names} ({origin.path})")
         if run is not None:
             return cast("Tokenizer", run.parts.tokenizer)
-        return cast("Tokenizer", self.origins[0].run.parts.tokenizer) if self._takes_symbols else None
+        has_vocabulary = self.origins and self.recipe.tuning.vocabulary == "origin"
+        return cast("Tokenizer", self.origins[0].run.parts.tokenizer) if has_vocabulary else None
 
-    @property
-    def _takes_symbols(self) -> bool:
-        """Whether the symbols are those of the run from which this one begins."""
-        return bool(self.origins) and self.recipe.tuning.vocabulary == "origin"
+    def read_corpus(self, run: RunDirectory | None) -> Corpus:
+        """Return the texts of the recipe, or of a resumed run, with the symbols that `tuning.vocabulary` chooses."""
+        tokenizer, reader = self.stored_tokenizer(run), self.reader_of(self.recipe)
+        assert reader is not None
+        origin = next(iter(self.origins), None)
+        extend = origin is not None and self.recipe.tuning.vocabulary == "both"
+        return read_corpus(
+            self.recipe.data, self.recipe.tokenizer, tokenizer, reader=reader, resumed=run, origin=origin, extend=extend
+        )
+
+    def test_cost(self) -> float:
+        valid, test = self.corpus.valid, self.corpus.test
+        return 0.0 if valid is None or test is None else len(test) / len(valid)
 
     def build_model(self) -> ModelT:
         model = super().build_model()
         for origin in self.origins:
-            self._rows = shared_rows(self.parts.symbols, origin.run.parts.symbols)
-            if self._takes_symbols:  # two of them may look the same
-                self._rows = np.arange(self.parts.vocabulary_size)
+            self._rows = np.arange(self.parts.vocabulary_size)
+            if self.recipe.tuning.vocabulary == "own":
+                self._rows = shared_rows(self.parts.symbols, origin.run.parts.symbols)
+            self._rows[self._rows >= origin.run.parts.vocabulary_size] = -1
             self.inherited = inherit(model, origin.run.model(torch.device("cpu")), self._rows)
         return model
 
     def notes_on_origin(self) -> Iterator[str]:
-        """A remark on what comes from another run."""
+        """Yield a remark on the symbols whose vectors come from another run."""
         for origin in self.origins:
             size, known = len(self._rows), int((self._rows >= 0).sum())
-            yield f"begins from {origin.path}: {known:,} of {size:,} symbols have their vectors from there" + (
-                "" if known == size else ", the others begin at the mean"
-            )
+            rest = "" if known == size else ", other symbols begin at the mean"
+            yield f"begins from {origin.path}: {known:,} of {size:,} symbols have vectors of this run{rest}"
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """How often each symbol of the model occurs in the training text, or in an even part of a long one."""
+        """The number of occurrences of each symbol in the training text; a long text is sampled (`count_tokens`)."""
         return count_tokens(self.corpus.train, self.parts.vocabulary_size)
 
     @property
     def data(self) -> str:
-        corpus = self.corpus
-        return (
-            f"{len(corpus.train):,} training tokens, {len(corpus.valid) if corpus.valid else 0:,} for validation, "
-            f"{self.parts.vocabulary_size:,} symbols"
-        )
+        train, valid = len(self.corpus.train), len(self.corpus.valid) if self.corpus.valid else 0
+        return f"{train:,} training tokens, {valid:,} for validation, {self.parts.vocabulary_size:,} symbols"
 
     def notes_on_validation(self) -> Iterator[str]:
-        """Remarks on a validation text that is missing, or has unknown tokens."""
+        """Yield remarks on a missing validation text, or on its unknown tokens."""
         valid, tokenizer = self.corpus.valid, self.corpus.tokenizer
         if valid is None:
             yield "no validation text: the last weights are kept, and no score is measured"
@@ -227,7 +237,7 @@ class CorpusJob(Job[ModelT]):
             yield f"{count:,} of {len(valid):,} validation tokens are unknown ({unknown})"
 
     def unknown_in(self, tokens: TokenFile) -> int:
-        """How many of the tokens of a text are unknown."""
+        """Return the number of unknown tokens."""
         return tokens.unknown
 
     def prepare(self, model: Any) -> None:
@@ -247,38 +257,30 @@ class CorpusJob(Job[ModelT]):
 
 
 def prepare_corpus(
-    recipe: Recipe,
-    folder: Path,
-    *,
-    column: str = "",
-    processes: int = 1,
-    shard_tokens: int = 1 << 28,
-    say: Callable[[str], object] = lambda line: None,
-) -> Prepared:
-    """Makes the tokenizer of a recipe and the ids of its training and validation texts, by several processes.
-
-    What a run of the recipe computes from the folder is what it computes from the texts. A folder that was left in the
-    middle is gone on with. Raises RecipeError for a task that does not read ids, and DataError.
+    recipe: Recipe, folder: Path, *, column: str = "", processes: int = 1, shard_tokens: int = 1 << 28,
+    notify: Callable[[str], object] = lambda line: None,
+) -> Prepared:  # fmt: skip
+    """Write the tokenizer of a recipe, and the ids of its training and validation texts, into a folder. `column` is the
+    column of texts in a table; "" is for plain text. `notify` is called with lines about the progress.
     """
     job = task_entry(recipe.task).job_class
     reader = job.reader_of(recipe) if issubclass(job, CorpusJob) else None
     data: Any = recipe.data
     if reader is None:
-        raise RecipeError(
-            f"a {recipe.what} reads its texts itself; prepare is for models that learn from a stream of ids"
-        )
+        expected = "prepare is for models that learn from a stream of ids"
+        raise RecipeError(f"a {recipe.what} does not read a stream of ids; {expected}")
 
     def source_of(location: str) -> TextSource:
-        if DatasetName.parse(location):
+        if is_address(location):
             if not column:
-                raise DataError("a data set has columns; --column names one", location)
+                raise DataError("a data set has columns; expected --column NAME", location)
             return DatasetSource(location, column)
         if column:
             return ColumnSource(location, column, encoding=data.encoding)
         return TextSource(location, encoding=data.encoding)
 
-    if not column and not DatasetName.parse(data.train):
-        training_source(data)  # raises if there is none
+    if not column and not is_address(data.train):
+        training_source(data)  # raises DataError without a training text
     elif not data.train:
         raise DataError("no training text: --train PATH names a file, a folder or a glob")
     source = source_of(data.train)
@@ -290,12 +292,58 @@ def prepare_corpus(
         texts["valid"] = (source_of(data.valid), 0, data.valid_characters)
     elif stop is not None:
         texts["valid"] = (source, stop, stop + data.valid_characters)
-    reads = reader(tokenizer)
-    plan = {
-        "texts": {part: [text.fingerprint(), start, end] for part, (text, start, end) in texts.items()},
-        "table": table,
-    }
+    encoder = reader(tokenizer)
+    fingerprints = {name: [text.fingerprint(), start, end] for name, (text, start, end) in texts.items()}
+    plan = {"texts": fingerprints, "table": table}
     return prepare(
-        folder, plan, texts, tokenizer, reads, encode=partial(in_order, reads.encode, processes=processes),
-        shard_tokens=shard_tokens, say=say,
+        folder, plan, texts, tokenizer, encoder, encode=partial(in_order, encoder.encode, processes=processes),
+        shard_tokens=shard_tokens, notify=notify,
     )  # fmt: skip
+
+
+class SampledWords:
+    """Stratified samples of `size` words, for a sampled softmax. The expected number of occurrences of a word with
+    count c is proportional to (c + 1)^power, and at most 1. The cumulative sums of these expectations divide the range
+    from 0 to `size` into words. Each unit interval of the range has one random point, whose word is drawn.
+    """
+
+    def __init__(self, counts: NDArray[np.int64], *, size: int, power: float, seed: int) -> None:
+        if not 1 <= size <= len(counts):
+            raise ValueError(f"{size:,} words are drawn; expected 1 to {len(counts):,}")
+        self.size, self.seed = size, seed
+        self.expected = _capped_expectations(np.power(counts + 1.0, power), size)
+        self._order = np.argsort(-self.expected, kind="stable")
+        self._ends = np.cumsum(self.expected[self._order])
+
+    def draw(self, step: int, device: torch.device) -> WordSample:
+        """Return the sample of a step."""
+        intervals = np.arange(self.size)
+        points = intervals + shares(random_numbers(mix(self.seed, step), intervals))
+        ids = self._order[np.minimum(np.searchsorted(self._ends, points, side="right"), len(self._order) - 1)]
+        log_expected = np.log(self.expected[ids]).astype(np.float32)
+        return WordSample(torch.from_numpy(ids).to(device), torch.from_numpy(log_expected).to(device))
+
+
+def _capped_expectations(weights: NDArray[Any], size: int) -> NDArray[np.float64]:
+    """Return numbers with the sum `size` that are proportional to the weights, except for numbers capped at 1."""
+    order = np.argsort(-weights, kind="stable")
+    sums = np.cumsum(weights[order][::-1])[::-1]  # the summed weight of a word and of all words with smaller weights
+    num_capped = int(np.argmax(weights[order] * (size - np.arange(len(order))) < sums)) if size < len(order) else size
+    expected = np.ones(len(weights))
+    rest = order[num_capped:]
+    expected[rest] = weights[rest] * (size - num_capped) / sums[num_capped] if len(rest) else 1
+    return expected
+
+
+def sampled_words(head: WordHead, counts: NDArray[np.int64], seed: int) -> SampledWords | None:
+    """Return the sampler of words from the counts of the vocabulary; None if the softmax is over all words."""
+    if not 0 < head.sampled < len(counts):
+        return None
+    return SampledWords(counts, size=head.sampled, power=head.sampled_power, seed=seed)
+
+
+def notes_on_sampling(head: WordHead, vocabulary_size: int) -> list[str]:
+    """Return a remark if `head.sampled` has no effect."""
+    if head.sampled < vocabulary_size:
+        return []
+    return [f"the vocabulary has {vocabulary_size:,} symbols, not more than head.sampled: no symbol is sampled"]

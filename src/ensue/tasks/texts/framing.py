@@ -1,6 +1,4 @@
-"""How a model reads words: the signs around a text, the blanks between its words, and windows over what is too long."""
-
-from __future__ import annotations
+"""Framing of texts: the tokens around a text, the blanks between words, and windows over long texts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ ItemT = TypeVar("ItemT")
 
 
 class TextWindow(NamedTuple):
-    """The tokens [begin, end) of a text, read together; what is found for [first, last) is kept."""
+    """A window over the tokens [begin, end) of a text. Only its outputs for the tokens [first, last) are used."""
 
     text: int
     begin: int
@@ -27,98 +25,103 @@ class TextWindow(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of tokens, without those that frame them."""
+        """The number of tokens of the text in the window."""
         return self.end - self.begin
 
 
-def text_windows(text: int, size: int, most: int, *, is_causal: bool = False) -> list[TextWindow]:
-    """Windows of at most `most` tokens over a text of `size`, which overlap by half. Each token is kept where it is
-    farthest from both edges, or if `is_causal` farthest from the beginning.
-    """
-    begins = list(range(0, max(1, size - most), max(1, most // 2)))
-    if begins[-1] + most < size:
-        begins.append(size - most)
-    edges = [left + most if is_causal else (left + most + right) // 2 for left, right in pairwise(begins)]
+def text_windows(text: int, size: int, max_tokens: int, *, is_causal: bool = False) -> list[TextWindow]:
+    """Return windows of at most `max_tokens` tokens over a text of `size` tokens. Windows overlap by half."""
+    begins = list(range(0, max(1, size - max_tokens), max(1, max_tokens // 2)))
+    if begins[-1] + max_tokens < size:
+        begins.append(size - max_tokens)
+    edges = [left + max_tokens if is_causal else (left + max_tokens + right) // 2 for left, right in pairwise(begins)]
     bounds = [0, *edges, size]
-    return [
-        TextWindow(text, begin, min(begin + most, size), *bounds[place : place + 2])
-        for place, begin in enumerate(begins)
-    ]
+    triples = zip(begins, bounds[:-1], bounds[1:], strict=True)
+    return [TextWindow(text, begin, min(begin + max_tokens, size), first, last) for begin, first, last in triples]
 
 
-def batches_by_length(items: Sequence[ItemT], lengths: Sequence[int], most: int) -> Iterator[list[ItemT]]:
-    """The items in batches of similar length, of at most `most` tokens, padding included; the longest come first."""
-    order = sorted(range(len(items)), key=lambda place: lengths[place])
+def batches_by_length(items: Sequence[ItemT], lengths: Sequence[int], max_tokens: int) -> Iterator[list[ItemT]]:
+    """Yield batches of items of similar length, the longest items first. A batch has at most `max_tokens` tokens,
+    including padding, unless one item alone is longer.
+    """
+    order = sorted(range(len(items)), key=lambda index: lengths[index])
     while order:
         check_interrupted()
-        size = max(1, most // lengths[order[-1]])
-        chosen, order = order[-size:], order[:-size]
-        yield [items[place] for place in chosen]
+        size = max(1, max_tokens // lengths[order[-1]])
+        batch, order = order[-size:], order[:-size]
+        yield [items[index] for index in batch]
 
 
 Ids = NDArray[np.int64]
 
 
 class SplitWords(NamedTuple):
-    """The ids of a text's words and of the gaps between them: how many each word has, and which are of gaps."""
+    """The words of a text as ids."""
 
     ids: Ids
+    """The ids of the words and of the gaps between words."""
     counts: list[int]
+    """The number of ids of each word."""
     is_gap: NDArray[np.bool_]
+    """Whether an id belongs to a gap."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Framing:
-    """A text is read as `begin`, the tokens of its words, `end`; a pair with `between` between its two texts."""
+    """The tokens around texts: a text is read as `begin`, the tokens of its words, `end`. A pair has the tokens
+    `between` after its first text.
+    """
 
     tokenizer: Tokenizer
     begin: tuple[int, ...] = ()
     between: tuple[int, ...] = ()
     end: tuple[int, ...] = ()
-    first: str = ""
-    """The blank that the first word of a text has before it."""
+    first_blank: str = ""
+    """The blank before the first word of a text."""
     blank: str = ""
-    """The blank that any other word has before it."""
+    """The blank before a word that is not the first word."""
     gap: tuple[int, ...] = ()
-    """Tokens between two words that belong to none."""
-    unread: tuple[int, ...] = ()
-    """The tokens in place of a word that is to be unknown."""
-    most: int = 0
-    """The most positions of a window; 0 for any number."""
+    """The tokens between two words that belong to neither word."""
+    unknown: tuple[int, ...] = ()
+    """The tokens of an unknown word."""
+    max_positions: int = 0
+    """The maximum number of positions of a window; 0: no limit."""
     is_causal: bool = False
-    """Whether the layers read from left to right, so that the end knows the text. If not, the beginning does."""
+    """Whether the layers read from left to right. Then the last vector represents the text, else the first vector."""
     num_new: int = 0
-    """How many of the signs are new: they stand behind the symbols of the model."""
+    """The number of tokens around texts that the tokenizer lacks; their ids follow those of the tokenizer."""
 
     @classmethod
-    def apart(cls, tokenizer: Tokenizer, **others: Any) -> Self:
-        """Words whose tokens follow from the word alone: a blank is a part of one only if the tokenizer joins them."""
+    def with_separate_words(cls, tokenizer: Tokenizer, **fields: Any) -> Self:
+        """Return a framing in which the tokens of a word do not depend on other words. A blank belongs to the next word
+        if the tokenizer joins blanks and words; else it is a gap.
+        """
         if tokenizer.joins_blanks:
-            return cls(tokenizer=tokenizer, blank=" ", **others)
-        return cls(tokenizer=tokenizer, gap=tuple(tokenizer.encode(" ").tolist()), **others)
+            return cls(tokenizer=tokenizer, blank=" ", **fields)
+        return cls(tokenizer=tokenizer, gap=tuple(tokenizer.encode(" ").tolist()), **fields)
 
     def encode(self, word: str) -> Ids:
-        """The ids of a word with the blank before it."""
+        """Return the ids of a word, which begins with its blank."""
         return self.tokenizer.encode(word).astype(np.int64)
 
     def split(self, words: Sequence[str]) -> SplitWords:
-        """The ids of the words of a text, without its signs. A word of blanks alone has none."""
+        """Return the ids of the words of a text, without the tokens around the text. A word of blanks has no ids."""
         ids, counts, is_gap = [np.zeros(0, np.int64)], [], [np.zeros(0, np.bool_)]
-        gap, blank = np.zeros(0, np.int64), self.first
+        gap, blank = np.zeros(0, np.int64), self.first_blank
         for word in words:
-            own = self.encode(blank + word) if word.strip() else ids[0]
-            counts.append(len(own))
+            word_ids = self.encode(blank + word) if word.strip() else ids[0]
+            counts.append(len(word_ids))
             if word.strip():
-                ids += [gap, own]
-                is_gap += [np.ones(len(gap), np.bool_), np.zeros(len(own), np.bool_)]
+                ids += [gap, word_ids]
+                is_gap += [np.ones(len(gap), np.bool_), np.zeros(len(word_ids), np.bool_)]
                 gap, blank = np.array(self.gap, np.int64), self.blank
         return SplitWords(np.concatenate(ids), counts, np.concatenate(is_gap))
 
     def windows(self, size: int, text: int = 0) -> list[TextWindow]:
-        """Windows over the tokens of a text, which leave room for the signs."""
-        most = max(1, self.most - len(self.begin) - len(self.end)) if self.most else size
-        return text_windows(text, size, most, is_causal=self.is_causal)
+        """Return windows over the `size` tokens of a text, which leave room for the tokens around the text."""
+        max_tokens = max(1, self.max_positions - len(self.begin) - len(self.end)) if self.max_positions else size
+        return text_windows(text, size, max_tokens, is_causal=self.is_causal)
 
     def framed(self, ids: Ids) -> Ids:
-        """The ids of a window between the signs."""
+        """Return the ids of a window with the tokens `begin` and `end` around them."""
         return np.concatenate((self.begin, ids, self.end)).astype(np.int64)

@@ -1,1 +1,1 @@
-"""Vectors of texts and of words, in sentences and alone."""
+"""Pipelines with vectors of texts and of words."""

@@ -1,1 +1,1 @@
-"""Shared by the tasks that read words: labeling and classification."""
+"""Modules that labeling and classification share: both tasks read texts as words."""

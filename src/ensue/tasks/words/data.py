@@ -1,12 +1,18 @@
 """The data set of a tagger or classifier of words: pretrained vectors, the lexicon, and the layers of other runs.
 
-Its texts are numbers: their distinct words are encoded once, and batches are made of any texts (`EncodedTexts`).
+Texts are stored as indices of word forms, and each word form is encoded once (`EncodedTexts`).
+
+The labels of a teacher are read from JSON lines. For classifiers the file is the output of `ensue predict --json`, so
+any classifier can be a teacher.
+
+References:
+    Hinton et al. 2015, "Distilling the Knowledge in a Neural Network".
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -14,69 +20,158 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.data.compact_texts import Ragged, StringColumn, Texts
+from ensue.data.lines import Lines, is_blank
+from ensue.errors import DataError
 from ensue.models.build_text import build_lexicon
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms, Words
 from ensue.nn.draws import ALL_ROWS, RowSlice
-from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import origins_for
+from ensue.parsing import ParseError, parse_json
+from ensue.runs.directory import RunDirectory, origins_for
 from ensue.stored import changed
-from ensue.tasks.contract.data_set import DataSet
-from ensue.tasks.contract.labels_job import LabeledData
+from ensue.tasks.contract.data_set import DataSet, Examples
 from ensue.tasks.contract.task import on_device
-from ensue.tasks.words.contextual import ContextualFeatures
-from ensue.tasks.words.kept_vectors import LayersOfTexts
-from ensue.tasks.words.model import pretrained_vectors, with_vectors
+from ensue.tasks.words.model import ExtendedModel, FineTunedEncoder, pretrained_vectors, with_vectors
+from ensue.tasks.words.pipeline import ContextualFeatures, WordLayers
 from ensue.tasks.words.recipe import WordsRecipe
-from ensue.tasks.words.teacher import Told
-from ensue.tasks.words.tuned import Kept, Tuned
 from ensue.text.lexicon import Lexicon
 
-
-class Forms(LabeledData, Protocol):
-    """Labeled texts in memory."""
-
-    @property
-    def forms(self) -> set[str]:
-        """The distinct words."""
+EXPECTED = 'expected {"texts": [...], "probabilities": {LABEL: NUMBER, ...}}'
+EXPECTED_WORDS = 'expected {"tokens": [...], "probabilities": [{TAG: NUMBER, ...}, ...]}, one for each token'
+MAX_SUM_ERROR = 0.01
+"""The maximum difference of a sum of probabilities from 1, since files have rounded probabilities."""
+Distribution = Mapping[str, float]
 
 
-DataT = TypeVar("DataT", bound=Forms)
+class TeacherAnswer(NamedTuple):
+    """A text or a pair with one distribution over labels, or the words of a sentence with one distribution each."""
+
+    texts: tuple[str, ...]
+    probabilities: Sequence[Distribution]
+
+
+def read_teacher_answers(path: str | Path, *, of_words: bool = False) -> Iterator[TeacherAnswer]:
+    """Yield the answers of a file of JSON lines. `of_words` is whether words of sentences have distributions."""
+    expected = EXPECTED_WORDS if of_words else EXPECTED
+    for number, line in Lines.of(Path(path)):
+        if is_blank(line):
+            continue
+        try:
+            record = parse_json(line)
+        except ParseError as error:
+            raise DataError(str(error), path, number) from None
+        record = record if isinstance(record, dict) else {}
+        rows = record.get("probabilities") if of_words else [record.get("probabilities")]
+        if of_words:
+            texts = record.get("tokens")
+        elif "text1" in record:
+            texts = [record["text1"], record.get("text2")]
+        else:
+            texts = record.get("texts", record.get("text"))
+        texts = tuple(texts) if isinstance(texts, list) else (None if of_words else texts,)
+        if not all(map(_is_text, texts)) or (not of_words and not 1 <= len(texts) <= 2):
+            raise DataError(expected, path, number)
+        if not isinstance(rows, list) or (of_words and len(rows) != len(texts)):
+            raise DataError(expected, path, number)
+        yield TeacherAnswer(texts, [_check_distribution(row, expected, path, number) for row in rows])
+
+
+def _check_distribution(row: Any, expected: str, path: str | Path, line: int) -> Distribution:
+    """Return a distribution scaled to the sum 1. Raise DataError for other values."""
+    if not isinstance(row, dict) or not all(
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1 for value in row.values()
+    ):
+        raise DataError(expected, path, line)
+    if any(label != label.strip() or not label or not _is_text(label) for label in row):
+        raise DataError("a label is empty, has blanks around it, or half a surrogate pair", path, line)
+    total = math.fsum(row.values())
+    if abs(total - 1) > MAX_SUM_ERROR:
+        raise DataError(f"the probabilities have the sum {total:.4g}; expected 1", path, line)
+    return {label: probability / total for label, probability in row.items()}
+
+
+class TeacherLabels:
+    """The mean probabilities of labels for each text of a file. `key` maps an answer to the key of its text."""
+
+    def __init__(self, path: str, key: Callable[[TeacherAnswer], Hashable], *, of_words: bool = False) -> None:
+        by_text: dict[Hashable, list[Sequence[Distribution]]] = {}
+        for answer in read_teacher_answers(path, of_words=of_words):
+            by_text.setdefault(key(answer), []).append(answer.probabilities)
+        self.path = path
+        self.means = {text: list(map(_mean, zip(*rows, strict=True))) for text, rows in by_text.items()}
+        self.names = {name for rows in self.means.values() for row in rows for name in row}
+
+    def soft_targets(
+        self, texts: Iterable[Hashable], targets: NDArray[np.float32], starts: Iterable[int], ids: Mapping[str, int]
+    ) -> NDArray[np.float32]:
+        """Replace, in place, the rows of `targets` (N, K) of the texts in the file. Raise DataError without such texts.
+        `texts` are keys, `starts` the first row of each text, and `ids` the columns of labels by name.
+        """
+        num_replaced = 0
+        for key, start in zip(texts, starts, strict=True):
+            rows = self.means.get(key, ())
+            for target, row in zip(targets[start : start + len(rows)], rows, strict=True):
+                target[:] = 0
+                target[[ids[name] for name in row]] = list(row.values())
+            num_replaced += key in self.means
+        if not num_replaced:
+            raise DataError("contains none of the training texts", self.path)
+        return targets
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+
+def _mean(rows: Sequence[Distribution]) -> Distribution:
+    if len(rows) == 1:
+        return rows[0]
+    return {name: sum(row.get(name, 0.0) for row in rows) / len(rows) for name in set().union(*rows)}
+
+
+def softened(probabilities: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+    """Return probabilities (..., K) whose logits are divided by the temperature; a probability of 0 stays 0."""
+    powers = (probabilities / probabilities.max(-1, keepdims=True)) ** (1 / temperature)
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in value))
+
+
+DataT = TypeVar("DataT", bound=Examples)
 
 
 class WordsData(DataSet[DataT], Generic[DataT]):
-    """Labeled texts, with the runs from which their model begins, and whose layers are features."""
+    """Labeled texts, the run from which the model begins, and the runs whose layers are features."""
 
     recipe: Any
     examples: ClassVar[str]
+    """The plural noun for examples, such as "sentences"."""
     form: str
-    """The format of the files, for people."""
-    answers: Told | None
-    """The answers of a teacher."""
+    """The name of the format of the files."""
+    answers: TeacherLabels | None
+    """The labels of a teacher; None without a teacher."""
 
     def __init__(self, recipe: WordsRecipe, run: RunDirectory | None) -> None:
         self.origins = origins_for(recipe.origins, run)
         self.contextual = ContextualFeatures.of(recipe.features, self.origins, torch.device("cpu"))
-        self.tuned = Tuned.of(recipe.encoder, self.origins)
-        self.kept = Kept.of(recipe, self.origins)
+        self.tuned = FineTunedEncoder.of(recipe.encoder, self.origins)
+        self.extended = ExtendedModel.of(recipe, self.origins)
 
     def lexicon(self, recipe: WordsRecipe, counts: Mapping[str, int], **columns: Any) -> tuple[Lexicon, Tensor | None]:
-        """The lexicon of the training data, with the pretrained vectors of the words of all data, and of the most
-        frequent other words; None without a file.
-
-        Raises DataError if the file has no word of the data.
-        """
+        """Return the lexicon of the training data, and its pretrained vectors (None without a file of vectors)."""
         features, split = recipe.features, self.split
         if not features.vectors:
             lexicon = build_lexicon(features, counts, **columns)
-            return lexicon if self.kept is None else self.kept.lexicon(lexicon), None
-        forms = {form for part in (split.train, split.valid, split.test) if part is not None for form in part.forms}
-        found = pretrained_vectors(features.vectors, forms, features.kept_vectors)
-        lexicon = build_lexicon(features, counts, vectors=found.words, kept_vectors=found.kept, **columns)
-        return lexicon, found.vectors
+            return lexicon if self.extended is None else self.extended.lexicon(lexicon), None
+        data: list[Any] = [split.train, split.valid, split.test]
+        forms = {form for texts in data if texts is not None for form in texts.forms}
+        pretrained = pretrained_vectors(features.vectors, forms, features.kept_vectors)
+        lexicon = build_lexicon(features, counts, vectors=pretrained.words, kept_vectors=pretrained.kept, **columns)
+        return lexicon, pretrained.vectors
 
-    def parts_of(self, run: RunDirectory) -> Any:
-        """The parts of a run that is resumed."""
+    def resumed_parts(self, run: RunDirectory) -> Any:
+        """Return the model parts of a run that is resumed."""
         return with_vectors(run.parts, run, self.recipe.features.vectors)
 
     def lines(self) -> list[str]:
@@ -84,16 +179,16 @@ class WordsData(DataSet[DataT], Generic[DataT]):
         lines = [f"- training: `{data.train}` ({self.form}), {split.train}" + (f"; {protocol}" if protocol else "")]
         lines.append(f"- validation: {split.valid_from}" + (f", {split.valid}" if split.valid else ""))
         lines[-1] += ", with gold labels" if self.answers and data.valid else ""
-        different = f"different {self.examples}"
-        lines += [f"- teacher: `{data.teacher}`, {len(self.answers):,} {different}"] if self.answers else []
+        if self.answers:
+            lines.append(f"- teacher: `{data.teacher}`, {len(self.answers):,} different {self.examples}")
         return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
 
-    def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
-        self.contextual.work_out(device, told)
+    def precompute(self, device: torch.device, progress: Callable[[str, float], None]) -> None:
+        self.contextual.precompute(device, progress)
 
     def inherit(self, model: nn.Module, parts: Any) -> Mapping[str, Tensor | None]:
-        if self.kept is not None:
-            return self.kept.inherit(model, parts.labels)
+        if self.extended is not None:
+            return self.extended.inherit(model, parts.labels)
         if self.tuned is None:
             return {}
         layers = cast("SubwordEncoder", model.get_submodule("layers"))
@@ -101,7 +196,13 @@ class WordsData(DataSet[DataT], Generic[DataT]):
 
 
 class EncodedTexts:
-    """Texts as numbers. `words` are rows of numbers of `forms`; `columns` are the values of other columns."""
+    """Encoded texts.
+
+    Attributes:
+        words: For each text, the indices of its words in `forms`.
+        forms: The encoded distinct words.
+        columns: The ids of the values of other columns, for each text.
+    """
 
     def __init__(self, lexicon: Lexicon, texts: Texts, columns: Mapping[str, StringColumn] | None = None) -> None:
         self.values = texts.words.values
@@ -113,34 +214,34 @@ class EncodedTexts:
             table = lexicon.encode_column(name, column.values)
             self.columns.append(Ragged(column.ids, texts.starts, texts.lengths, column.numbers.file, table))
 
-    contextual: tuple[LayersOfTexts, ...] = ()
-    """Their words in the layers of other models."""
+    contextual: tuple[WordLayers, ...] = ()
+    """The vectors of the words in the layers of other models."""
 
     def with_contextual(self, features: ContextualFeatures) -> Self:
-        """The texts with their words in the layers of other models, which are awaited."""
-        return changed(self, contextual=features.awaited(self.words, self.values))
+        """Return the texts with the vectors of other models, to be computed by `ContextualFeatures.precompute`."""
+        return changed(self, contextual=features.lazy(self.words, self.values))
 
     def joined(self, firsts: NDArray[np.int64]) -> Self:
-        """Several texts as one: those from `firsts[n]` to `firsts[n + 1]`."""
+        """Return concatenated texts: text n joins the texts from `firsts[n]` to `firsts[n + 1]` (exclusive)."""
         columns = [column.joined(firsts) for column in self.columns]
         return changed(self, words=self.words.joined(firsts), columns=columns)
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
-        """The batch of the texts in these rows, cut; its forms are those of all."""
-        own, padded = row_slice.of(rows), self.words.padded(rows)
-        mask = self.words.mask(own, among=rows)
+        """Return a slice of the batch of the texts `rows`. Its word forms come from all rows of the batch."""
+        local_rows, padded = row_slice.of(rows), self.words.padded(rows)
+        mask = self.words.mask(local_rows, among=rows)
         forms, inverse = np.unique(padded, return_inverse=True)
         numbers = row_slice.of(inverse.reshape(padded.shape))
         return Words(
             forms=EncodedForms.of(self.forms.select(forms), device),
             numbers=on_device(numbers, device),
-            columns=on_device(stacked(self.columns, own, numbers.shape, among=rows), device),
+            columns=on_device(stacked(self.columns, local_rows, numbers.shape, among=rows), device),
             mask=None if mask is None else on_device(mask, device),
-            contextual=tuple(part.batch(rows, device, row_slice) for part in self.contextual),
+            contextual=tuple(vectors.batch(rows, device, row_slice) for vectors in self.contextual),
         )
 
     def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The keys of the words of some of the texts side by side (B, T), 0 where there is none."""
+        """Return the keys of the words (B, T) of the texts `rows`, 0 at padding."""
         real, keys = self.words.mask(rows), self.forms.keys[self.words.padded(rows)]
         return keys if real is None else np.where(real, keys, 0)
 
@@ -149,13 +250,9 @@ class EncodedTexts:
 
 
 def stacked(
-    columns: list[Ragged],
-    rows: NDArray[np.int64],
-    shape: tuple[int, ...],
-    *,
-    among: NDArray[np.int64] | None = None,
+    columns: list[Ragged], rows: NDArray[np.int64], shape: tuple[int, ...], *, among: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """The columns' values (B, T, C), as wide as all rows of `among`."""
+    """Return the values (B, T, C) of columns for the texts `rows`, padded to the longest text of `among`."""
     if not columns:
         return np.zeros((*shape, 0), np.int64)
     return np.stack([column.padded(rows, among=among) for column in columns], axis=-1)

@@ -1,10 +1,9 @@
-"""The parts that taggers and classifiers share: their lexicon, pretrained vectors and labels."""
-
-from __future__ import annotations
+"""Parts of the models of taggers and classifiers, and fine-tuning of an encoder or a model from another run."""
 
 from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -12,28 +11,196 @@ from pydantic import Field
 from torch import Tensor
 
 from ensue.data.vectors import read_vectors
-from ensue.errors import DataError, RunError
+from ensue.errors import DataError, RecipeError, RunError
 from ensue.models.layer_outputs import LayersShape
+from ensue.models.ngram_bag import NgramBag, PairBag
+from ensue.models.specification import EncoderSpecification, OriginEncoder, TransformerEncoder
 from ensue.models.subword_encoder import SubwordEncoder
+from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding
 from ensue.runs.checkpoint import complete_checkpoints
-from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import origins_in
+from ensue.runs.directory import Origin, RunDirectory, origins_in
 from ensue.runs.schema import Config, Size
-from ensue.tasks.contract.model import ModelParts
+from ensue.tasks import task_entries
+from ensue.tasks.contract.job import ModelParts, check_same_shape, fill, pairs_of
+from ensue.tasks.texts.framing import Framing
+from ensue.tasks.texts.tokenizer import TokenizerParts, shared_rows
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
-from ensue.tasks.words.tuned import Tuned
 from ensue.text.label_columns import TaggerLabels
-from ensue.text.labels import Classes
+from ensue.text.labels import Classes, Labels
 from ensue.text.lexicon import Lexicon
 from ensue.text.tokenizer import UNKNOWN
+from ensue.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class FineTunedEncoder:
+    """An encoder whose layers come from another run and are trained with the rest of the model."""
+
+    origin: Origin
+    encoder: OriginEncoder
+    framing: Framing
+    previous: "FineTunedEncoder | None" = None
+    """The encoder of the origin, if the origin is itself a model with a fine-tuned encoder."""
+
+    @classmethod
+    def of(cls, encoder: Any, origins: Sequence[Origin]) -> Self | None:
+        """Return the encoder of a table `[encoder]`; None for a table without `from`."""
+        if not isinstance(encoder, OriginEncoder):
+            return None
+        if not encoder.origin:
+            raise RecipeError(
+                "encoder.from is missing: the directory of a trained language model, whose layers are tuned "
+                "(--set encoder.from=RUN)"
+            )
+        origin = next(origin for origin in origins if origin.path == encoder.origin)
+        parts = origin.run.parts
+        previous: FineTunedEncoder | None = getattr(parts, "tuned", None)
+        framing = None if previous is None else previous.framing
+        if isinstance(parts, TokenizerParts):
+            framing = parts.framing(origin.run.recipe)
+        if framing is None:
+            advice = ""
+            if isinstance(origin.run.recipe, WordsRecipe):
+                recipe = f"{origin.path}/recipe.toml"
+                advice = f"; to train all weights of this run further, use {recipe} with tuning.keep_labels=true"
+            no_framing = (None, TokenizerParts.framing)
+            kinds = [e.what for e in task_entries() if getattr(e.parts_class, "framing", None) not in no_framing]
+            raise RecipeError(
+                f"encoder.from: {origin.path} is a {origin.run.entry.what}, whose layers cannot be tuned; expected a "
+                f"{' or a '.join(kinds)}, or a model that began from such a model{advice}"
+            )
+        if encoder.language_loss and not framing.is_causal:
+            expected = "is for a model that reads from left to right"
+            raise RecipeError(f"encoder.language_loss {expected}, which {origin.path} does not")
+        return cls(origin, encoder, framing, previous)
+
+    @property
+    def base(self) -> RunDirectory:
+        """The run of the language model from which all other runs began; its recipe describes the layers."""
+        return self.origin.run if self.previous is None else self.previous.base
+
+    def reader(self, *, has_text_vector: bool, blanks: bool = False) -> SubwordReader:
+        """Return the reader that splits words into subwords, with arguments of `SubwordReader`."""
+        pooling = self.encoder.pooling
+        if pooling == "auto":
+            pooling = "last" if self.framing.is_causal else "first"
+        return SubwordReader(self.framing, pooling=pooling, has_text_vector=has_text_vector, with_blanks=blanks)
+
+    def build(self) -> SubwordEncoder:
+        """Return the layers, with weights from torch's global random generator."""
+        model = self.base.parts.build(self.base.recipe.model_copy(update={"encoder": self.layers}))
+        features = model.features
+        if num_new := self.framing.num_new:
+            size = features.vocabulary_size + num_new
+            features = TokenEmbedding(size, features.d_out, dropout=features.dropout, scale=features.scale)
+        head, d_out = None, model.layers.d_out
+        if self.encoder.language_loss:
+            is_tied = isinstance(model.head, TiedSoftmaxHead)
+            head = TiedSoftmaxHead(d_out, features) if is_tied else SoftmaxHead(d_out, features.vocabulary_size)
+        return SubwordEncoder(features, model.layers, getattr(model, "segments", None), head)
+
+    @property
+    def layers(self) -> EncoderSpecification:
+        """The table that describes the layers, with the dropout of this recipe."""
+        layers: EncoderSpecification = self.base.recipe.layers if self.previous is None else self.previous.layers
+        update = {} if self.encoder.dropout is None else {"dropout": self.encoder.dropout}
+        if isinstance(layers, TransformerEncoder):
+            update["dropout_attention"] = self.encoder.dropout_attention
+        return layers.model_copy(update=update)
+
+    @torch.no_grad()
+    def inherit(self, encoder: SubwordEncoder) -> dict[str, Tensor | None]:
+        """Copy the weights of the origin into the layers. New tokens get the mean of the origin's embeddings. Return
+        `Job.inherited`.
+        """
+        inherited = {} if self.previous is None else self.previous.inherit(encoder)
+        origin = self.origin.run.model(torch.device("cpu"))
+        if self.previous is not None:
+            origin = origin.get_submodule("layers")
+        return inherited | {name: fill(parameter, source) for name, parameter, source in pairs_of(encoder, origin)}
+
+
+@dataclass(frozen=True)
+class ExtendedModel:
+    """A run of the same task whose model is trained further, with additional labels (`tuning.keep_labels`)."""
+
+    origin: Origin
+
+    @classmethod
+    def of(cls, recipe: WordsRecipe, origins: Sequence[Origin]) -> Self | None:
+        """Return the run that a recipe extends; None for other recipes. Raise RecipeError if the shapes differ."""
+        if not recipe.tuning.keep_labels:
+            return None
+        encoder: Any = recipe.encoder
+        origin = next(origin for origin in origins if origin.path == encoder.origin)
+        check_same_shape(recipe, origin, ("features", "encoder", "directions", "head"))
+        return cls(origin)
+
+    def lexicon(self, new: Lexicon) -> Lexicon:
+        """Return the lexicon of the run, with the new words of another lexicon appended."""
+        lexicon: Lexicon = copy(self.origin.run.parts.lexicon)
+        known = lexicon.words
+        lexicon.words = Vocabulary([*known.symbols, *(word for word in new.words.symbols if word not in known.ids)])
+        return lexicon
+
+    def labels(self, new: Any) -> Any:
+        """Return the labels of the run and the labels `new`. Raise RecipeError if their kinds or schemes differ."""
+        old: Any = self.origin.run.parts.labels
+        both = old.union(new) if type(old) is type(new) else None
+        if both is None:
+            raise RecipeError(f"tuning.keep_labels: {self.origin.path} has {old!r}, which do not match {new!r}")
+        return both
+
+    def ratios(self, bag: NgramBag) -> Tensor:
+        """Return the ratios of the n-grams of the run, and the ratios of `bag` for other n-grams."""
+        old: NgramBag = self.origin.run.model(torch.device("cpu")).bag
+        ratio = old.ratio if old.place is None else old.ratio[old.place.long()]
+        return torch.where(ratio > 0, ratio, bag.ratio).detach()
+
+    @torch.no_grad()
+    def inherit(self, model: Any, labels: Labels | Classes) -> dict[str, Tensor | None]:
+        """Copy all weights of the run; rows of labels are matched by name. Return `Job.inherited`."""
+        origin = self.origin.run.model(torch.device("cpu"))
+        origin_rows = torch.from_numpy(shared_rows(labels.symbols, self.origin.run.parts.labels.symbols))
+        known, inherited = origin_rows >= 0, dict[str, Tensor | None]()
+        if getattr(model, "bag", None) is not None:
+            inherited |= _inherit_bag(model.bag, origin.bag, origin_rows)
+        for name, parameter, source in pairs_of(model, origin):
+            if name.startswith("bag."):
+                continue
+            if not name.startswith(model.of_labels):
+                inherited[name] = fill(parameter, source)
+            elif parameter.requires_grad:
+                rows, inherited[name] = source[origin_rows[known]], known
+                if name.endswith("transitions"):
+                    parameter[known.nonzero(), known.nonzero().T] = rows[:, origin_rows[known]]
+                else:
+                    parameter[known] = rows
+        return inherited
+
+
+def _inherit_bag(bag: NgramBag, origin: NgramBag, origin_rows: Tensor) -> dict[str, Tensor | None]:
+    """Copy the weights of n-grams and labels that both bags have."""
+    known = origin_rows >= 0
+    rows, old_rows = (torch.arange(b.num_rows) if b.place is None else b.place.long() for b in (bag, origin))
+    both = (rows > 0) & (old_rows > 0)
+    new = bag.weight.new_zeros(len(bag.weight), len(origin.bias))
+    new[rows[both]] = origin.weight[old_rows[both]]
+    bag.weight[:, known] = new[:, origin_rows[known]]
+    bag.bias[known] = origin.bias[origin_rows[known]]
+    if isinstance(bag, PairBag) and isinstance(origin, PairBag):
+        bag.overlap[:, known] = origin.overlap[:, origin_rows[known]]
+    inherited = torch.zeros(len(bag.weight), dtype=torch.bool)
+    inherited[rows[both]] = True
+    return {"bag.weight": inherited, "bag.bias": known}
 
 
 class ContextualConfig(Config):
     """The keys of `config.json` for a model that reads the layers of other runs."""
 
     contextual: list[Annotated[tuple[Size, Size], Field(strict=False)]] = Field(default_factory=list)
-    """For each run in `features.contextual`, how many layers are read, and the size of a vector."""
+    """For each run in `features.contextual`, the number of layers and the size of a vector."""
 
 
 class WordsConfig(ContextualConfig):
@@ -44,39 +211,38 @@ class WordsConfig(ContextualConfig):
 
 @dataclass(frozen=True)
 class WordParts(ModelParts):
-    """The parts that a model that reads words is built from. `pretrained` are vectors of the words of the lexicon that
-    have one, (V, d), `contextual` the shapes of the layers of other models.
-    """
+    """The parts of a model that reads words."""
 
     lexicon: Lexicon
     pretrained: Tensor | None
+    """The vectors (V, d) of words with pretrained vectors."""
     labels: TaggerLabels | Classes
     contextual: tuple[LayersShape, ...] = field(default=(), kw_only=True)
-    tuned: Tuned | None = field(default=None, kw_only=True)
-    """The run whose layers are the encoder."""
+    """The shapes of the layers of other runs that are features."""
+    tuned: FineTunedEncoder | None = field(default=None, kw_only=True)
 
     @staticmethod
     def shared(run: RunDirectory) -> dict[str, Any]:
-        """The fields of all such models. Pretrained vectors are zeros, since they are loaded with the weights."""
+        """Return the fields except `labels` from a run. Pretrained vectors are zeros until the weights are loaded."""
         lexicon, d_vectors = run.read_json("tokenizer.json", Lexicon.from_json), run.config["d_vectors"]
         vectors = torch.zeros(len(lexicon.vectors), d_vectors) if d_vectors and lexicon.vectors else None
-        tuned = Tuned.of(cast("WordsRecipe", run.recipe).encoder, origins_in(run))
+        tuned = FineTunedEncoder.of(cast("WordsRecipe", run.recipe).encoder, origins_in(run))
         return {"lexicon": lexicon, "pretrained": vectors, "contextual": layers_shapes(run), "tuned": tuned}
 
     def tuned_encoder(self) -> SubwordEncoder | None:
-        """The layers of the run that is tuned."""
+        """Return the fine-tuned layers; None for a model without them."""
         return None if self.tuned is None else self.tuned.build()
 
     def subwords(self, recipe: Any) -> SubwordReader | None:
-        """The reader of the layers that are tuned, if there are some."""
-        return None if self.tuned is None else self.tuned.reader(whole=False)
+        """Return the reader of fine-tuned layers; None for a model without them."""
+        return None if self.tuned is None else self.tuned.reader(has_text_vector=False)
 
     def files(self) -> dict[str, Any]:
         return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
 
 
 def layers_shapes(run: RunDirectory) -> tuple[LayersShape, ...]:
-    """The shapes of the layers that a run takes from other models."""
+    """Return the shapes of the layers of other runs that are features of a run."""
     return tuple(LayersShape(*shape) for shape in run.config.get("contextual", []))
 
 
@@ -84,40 +250,40 @@ Parts = TypeVar("Parts", bound=WordParts)
 
 
 class Pretrained(NamedTuple):
-    """Words with pretrained vectors (1 + words, d), of which row 0 is zero; the last `kept` are not of the data."""
+    """Words with pretrained vectors."""
 
     words: Sequence[str]
     vectors: Tensor
+    """The vectors (1 + words, d); row 0 is zero."""
     kept: int
+    """The number of words that do not occur in the data; these are the last words."""
 
 
 def pretrained_vectors(path: str, forms: Collection[str], kept: int) -> Pretrained:
-    """The words of `forms`, or their lowercased forms, that the file has, and those of its first `kept` words that are
-    not among them. Raises DataError if it has none of `forms`.
-    """
-    wanted = {*forms, *(form.lower() for form in forms)} - {UNKNOWN}
-    words, matrix = read_vectors(path, wanted, first=kept)
-    of_data = np.array([word in wanted for word in words], np.bool_)
-    if not of_data.any():
+    """Return the vectors of `forms` (or their lowercased forms), and of the first `kept` words of a file."""
+    data_words = {*forms, *(form.lower() for form in forms)} - {UNKNOWN}
+    words, matrix = read_vectors(path, data_words, first=kept)
+    is_in_data = np.array([word in data_words for word in words], np.bool_)
+    if not is_in_data.any():
         raise DataError(f"has none of the {len(forms):,} words of the data", path)
-    order = np.argsort(~of_data, kind="stable")
+    order = np.argsort(~is_in_data, kind="stable")
     rows = np.concatenate((np.zeros((1, matrix.shape[1]), np.float32), matrix[order]))
-    return Pretrained([words[place] for place in order], torch.from_numpy(rows), int((~of_data).sum()))
+    return Pretrained([words[row] for row in order], torch.from_numpy(rows), int((~is_in_data).sum()))
 
 
 def d_vectors(pretrained: Tensor | None) -> int:
-    """The size of pretrained vectors; 0 if there are none."""
+    """Return the size of pretrained vectors; 0 without such vectors."""
     return 0 if pretrained is None else pretrained.shape[1]
 
 
 def with_vectors(parts: Parts, run: RunDirectory, path: str) -> Parts:
-    """The parts of a resumed run; before its first checkpoint vectors are read again. Raises RunError for others."""
+    """Return the parts of a resumed run. Before its first checkpoint, pretrained vectors are read from a file."""
     table, known = parts.pretrained, parts.lexicon.vectors
     if table is None or known is None or complete_checkpoints(run.checkpoints):
         return parts
     recipe, kept = cast("WordsRecipe", run.recipe), parts.lexicon.kept_vectors
-    of_data = known.symbols[: len(known) - kept]
-    found = pretrained_vectors(path, of_data, recipe.features.kept_vectors if kept else 0)
-    if (UNKNOWN, *found.words) != known.symbols or found.vectors.shape != table.shape:
+    data_words = known.symbols[: len(known) - kept]
+    current = pretrained_vectors(path, data_words, recipe.features.kept_vectors if kept else 0)
+    if (UNKNOWN, *current.words) != known.symbols or current.vectors.shape != table.shape:
         raise RunError(f"{run.path}: {path} has changed since this run began; choose another --out")
-    return replace(parts, pretrained=found.vectors)
+    return replace(parts, pretrained=current.vectors)

@@ -1,6 +1,4 @@
-"""Texts of words as the subwords of a language model whose layers are tuned, in windows where they are long."""
-
-from __future__ import annotations
+"""Texts of words as the subwords of a fine-tuned language model; long texts are read in windows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,12 +16,14 @@ from ensue.stored import changed
 from ensue.tasks.contract.task import on_device
 from ensue.tasks.texts.framing import Framing, Ids
 
-MOST_KNOWN, LONGEST_KNOWN = 1 << 17, 32
-"""The most words whose subwords are kept, and the most characters of one of them."""
+MAX_CACHED_WORDS, MAX_CACHED_CHARACTERS = 1 << 17, 32
+"""The maximum number of words whose subwords are cached, and of characters of such a word."""
 
 
 class SubwordRow(NamedTuple):
-    """A row that is read: ids, segments, and by place in it the slots of which the vector is kept, with weights."""
+    """A window over the subwords of a text. The vector of slot `slots[i]`, which is a word, is the sum of the outputs
+    at positions `places[i]`, times `weights[i]`.
+    """
 
     ids: Ids
     segments: Ids
@@ -33,204 +33,191 @@ class SubwordRow(NamedTuple):
 
 
 class SubwordReader:
-    """Cuts words into subwords, and makes batches of them. `pooling` makes one vector for a word: first, last or mean.
-
-    With `whole`, a text has a vector of its own too, as classifiers need. With `with_blanks`, words come with the
-    blanks before them. Threads may share it.
+    """A thread-safe reader of words as subwords. `pooling` is "first", "last" or "mean". `has_text_vector` is whether
+    texts have vectors, too. `with_blanks` is whether words include the blanks before them, so that none are added.
     """
 
-    def __init__(self, framing: Framing, *, pooling: str, whole: bool, with_blanks: bool = False) -> None:
-        self.blanks = framing.first if with_blanks else None
-        """The blanks that the words of a text have before the first one; None if they come without blanks."""
+    def __init__(self, framing: Framing, *, pooling: str, has_text_vector: bool, with_blanks: bool = False) -> None:
+        self.blanks = framing.first_blank if with_blanks else None
+        """The blanks before the first word of a text; None if words come without blanks."""
         if with_blanks:
-            framing = replace(framing, first="", blank="")
-        if framing.is_causal and not whole:
+            framing = replace(framing, first_blank="", blank="")
+        if framing.is_causal and not has_text_vector:
             framing = replace(framing, end=())
-        self.framing, self.pooling, self.whole = framing, pooling, whole
-        self._known: dict[str, Ids] = {}
+        self.framing, self.pooling, self.has_text_vector = framing, pooling, has_text_vector
+        self._cache: dict[str, Ids] = {}
 
     def pieces(self, words: Sequence[str], *, first: bool = False) -> list[Ids]:
-        """The subwords of each word, as they are inside of a text, or as the `first` of a text."""
-        if len(self._known) > MOST_KNOWN:
-            self._known = {}
-        known, encode = self._known, self.framing.encode
-        blank = self.framing.first if first else self.framing.blank
-        found = []
+        """Return the subwords of each word; `first` words begin a text, and other words follow a word."""
+        if len(self._cache) > MAX_CACHED_WORDS:
+            self._cache = {}
+        cache, encode = self._cache, self.framing.encode
+        blank = self.framing.first_blank if first else self.framing.blank
+        pieces = []
         for word in words:
-            ids = known.get(blank + word)
+            ids = cache.get(blank + word)
             if ids is None:
                 ids = encode(blank + word)
-                if len(word) <= LONGEST_KNOWN:
-                    known[blank + word] = ids
-            found.append(ids)
-        return found
+                if len(word) <= MAX_CACHED_CHARACTERS:
+                    cache[blank + word] = ids
+            pieces.append(ids)
+        return pieces
 
-    def texts(self, *texts: Sequence[Sequence[str]]) -> SubwordTexts:
-        """Texts of words, or pairs of them: first all first ones, then all second ones."""
-        found = tuple(Texts() for _ in texts)
-        for whole, part in zip(found, texts, strict=True):
-            for words in part:
-                whole.append(words)
-        return SubwordTexts(self, found)
+    def texts(self, *texts: Sequence[Sequence[str]]) -> "SubwordTexts":
+        """Return encoded texts, or encoded pairs for two arguments: all first texts, then all second texts."""
+        columns = tuple(Texts() for _ in texts)
+        for column, side in zip(columns, texts, strict=True):
+            for words in side:
+                column.append(words)
+        return SubwordTexts(self, columns)
 
     def variants(self, texts: Sequence[Sequence[Sequence[str | None]]], device: torch.device) -> Subwords:
-        """The batch of texts, each with its one or two parts, in which a word that is None is unknown."""
-        unread = np.array(self.framing.unread, np.int64)
+        """Return the batch of rows of one or two texts, in which a word that is None is unknown."""
+        unread = np.array(self.framing.unknown, np.int64)
 
-        def cut(words: Sequence[str | None]) -> list[Ids]:
-            return [
-                unread if word is None else self.pieces([word], first=not place)[0] for place, word in enumerate(words)
-            ]
+        def split(words: Sequence[str | None]) -> list[Ids]:
+            first = (
+                self.pieces([word], first=not n)[0] if word is not None else unread for n, word in enumerate(words)
+            )
+            return list(first)
 
-        return self.batch([[cut(part) for part in parts] for parts in texts], device)
+        return self.batch([[split(words) for words in row] for row in texts], device)
 
     def batch(self, rows: Sequence[Sequence[Sequence[Ids]]], device: torch.device) -> Subwords:
-        """The batch of these texts: for each its one or two parts, for each of these the subwords of every word."""
-        planned = [self._windows(parts) for parts in rows]
-        windows = [window for some in planned for window in some]
-        extra = int(self.whole)
-        counts = np.array([sum(map(len, parts)) + extra for parts in rows])
-        number = int(counts.max(initial=0))
-        owners = np.repeat(np.arange(len(rows)), [len(some) for some in planned])
+        """Return the batch of rows. A row has one or two texts, and a text is a list of the subwords of its words."""
+        windows_of_rows = [self._windows(texts) for texts in rows]
+        windows = [window for of_row in windows_of_rows for window in of_row]
+        extra = int(self.has_text_vector)
+        counts = np.array([sum(map(len, texts)) + extra for texts in rows])
+        num_slots = int(counts.max(initial=0))
+        window_rows = np.repeat(np.arange(len(rows)), [len(of_row) for of_row in windows_of_rows])
         lengths = np.array([len(window.ids) for window in windows], np.int64)
         width = int(lengths.max(initial=0))
-        real, slots_real = np.arange(width) < lengths[:, None], np.arange(number) < counts[:, None]
+        real, slots_real = np.arange(width) < lengths[:, None], np.arange(num_slots) < counts[:, None]
         ids, segments = np.zeros(real.shape, np.int64), np.zeros(real.shape, np.int64)
         if windows:
             ids[real] = np.concatenate([window.ids for window in windows])
             segments[real] = np.concatenate([window.segments for window in windows])
-        places = [window.places + width * at for at, window in enumerate(windows)]
-        slots = [window.slots + number * owner for owner, window in zip(owners.tolist(), windows, strict=True)]
-        none = np.zeros(0, np.int64)
-        weights = np.concatenate([none.astype(np.float32), *(window.weights for window in windows)])
+        places = [window.places + width * index for index, window in enumerate(windows)]
+        slots = [window.slots + num_slots * row for row, window in zip(window_rows.tolist(), windows, strict=True)]
+        empty = np.zeros(0, np.int64)
+        weights = np.concatenate([empty.astype(np.float32), *(window.weights for window in windows)])
         return Subwords(
-            ids=on_device(ids, device),
-            mask=None if real.all() else on_device(real, device),
-            segments=on_device(segments, device) if segments.any() else None,
-            rows=on_device(owners, device),
-            places=on_device(np.concatenate([none, *places]), device),
-            slots=on_device(np.concatenate([none, *slots]), device),
+            ids=on_device(ids, device), mask=None if real.all() else on_device(real, device),
+            segments=on_device(segments, device) if segments.any() else None, rows=on_device(window_rows, device),
+            places=on_device(np.concatenate([empty, *places]), device),
+            slots=on_device(np.concatenate([empty, *slots]), device),
             weights=on_device(weights, device) if self.pooling == "mean" else None,
-            real=None if slots_real.all() else on_device(slots_real, device),
-            size=(len(rows), number),
-            first=self.first,
-            share=len(rows) / max(1, int((lengths - 1).sum())),
-        )
+            real=None if slots_real.all() else on_device(slots_real, device), size=(len(rows), num_slots),
+            first=self.first, share=len(rows) / max(1, int((lengths - 1).sum())),
+        )  # fmt: skip
 
     def check_pair(self, size: int) -> None:
-        """Raises DataError if a pair of so many subwords, with the sign between its texts, cannot be read at once."""
+        """Raise DataError if a pair of `size` subwords, including the separator, does not fit into a window."""
         framing = self.framing
-        most = framing.most - len(framing.begin) - len(framing.end)
-        if framing.most and size > most:
+        limit = framing.max_positions - len(framing.begin) - len(framing.end)
+        if framing.max_positions and size > limit:
             raise DataError(
-                f"a pair of {size:,} subwords; this model reads up to {most:,}: cut the texts, or train with "
-                "data.max_tokens, which reads a part of long ones"
+                f"a pair of {size:,} subwords; this model reads up to {limit:,}: cut the texts, or train with "
+                "data.max_tokens, which truncates long texts"
             )
 
     @property
     def first(self) -> int:
         """The slot of the first word."""
-        return int(self.whole and not self.framing.is_causal)
+        return int(self.has_text_vector and not self.framing.is_causal)
 
-    def _windows(self, parts: Sequence[Sequence[Ids]]) -> list[SubwordRow]:
+    def _windows(self, texts: Sequence[Sequence[Ids]]) -> list[SubwordRow]:
+        """Return the windows over a row of one or two texts."""
         begin, end = len(self.framing.begin), len(self.framing.end)
-        body, segments, places, slots, weights = self._body(parts)
-        if len(parts) > 1:
+        body, segments, places, slots, weights = self._join(texts)
+        if len(texts) > 1:
             self.check_pair(len(body))
-        found = []
+        windows = []
         for span in self.framing.windows(len(body)):
             ids = self.framing.framed(body[span.begin : span.end])
-            here = (places >= span.first) & (places < span.last)
-            at = places[here] - span.begin + begin
+            is_used = (places >= span.first) & (places < span.last)
             last = np.full(end, segments[-1] if len(segments) else 0)
-            around = np.concatenate((np.zeros(begin, np.int64), segments[span.begin : span.end], last))
-            found.append(SubwordRow(ids, around, at, slots[here], weights[here]))
-        return self._with_whole(found, sum(map(len, parts))) if self.whole else found
-
-    def _with_whole(self, windows: list[SubwordRow], words: int) -> list[SubwordRow]:
-        """The windows of a text with the slot of the text: the sign before it, or for a causal model that behind it."""
-        number = -1 if self.framing.is_causal else 0
-        window = windows[number]
-        place, slot = (len(window.ids) - 1, words) if self.framing.is_causal else (0, 0)
-        windows[number] = window._replace(
-            places=np.append(window.places, place),
-            slots=np.append(window.slots, slot),
-            weights=np.append(window.weights, np.float32(1)),
-        )
+            framed_segments = np.concatenate((np.zeros(begin, np.int64), segments[span.begin : span.end], last))
+            used_places = places[is_used] - span.begin + begin
+            windows.append(SubwordRow(ids, framed_segments, used_places, slots[is_used], weights[is_used]))
+        if self.has_text_vector:  # the vector of the text: of its first token, or for a causal model of the last token
+            index, slot = (-1, sum(map(len, texts))) if self.framing.is_causal else (0, 0)
+            window = windows[index]
+            windows[index] = window._replace(
+                places=np.append(window.places, len(window.ids) - 1 if self.framing.is_causal else 0),
+                slots=np.append(window.slots, slot),
+                weights=np.append(window.weights, np.float32(1)),
+            )
         return windows
 
-    def _body(self, parts: Sequence[Sequence[Ids]]) -> tuple[Ids, Ids, Ids, Ids, NDArray[np.float32]]:
-        """The subwords and segments of a text or a pair, and the places and weights from which slots take vectors."""
-        none = np.zeros(0, np.int64)
-        between = np.array(self.framing.between if len(parts) > 1 else (), np.int64)
-        body: list[Ids] = [none]
-        places: list[Ids] = [none]
-        slots: list[Ids] = [none]
-        weights = [none.astype(np.float32)]
-        segments, size, words = [], 0, self.first
-        for number, part in enumerate(parts):
+    def _join(self, texts: Sequence[Sequence[Ids]]) -> tuple[Ids, Ids, Ids, Ids, NDArray[np.float32]]:
+        """Return the ids and segments of a row of one or two texts, and the places, slots and weights of its words."""
+        empty = np.zeros(0, np.int64)
+        between = np.array(self.framing.between if len(texts) > 1 else (), np.int64)
+        body, segments, places, slots = [empty], [empty], [empty], [empty]
+        weights = [empty.astype(np.float32)]
+        size, num_words = 0, self.first
+        for number, text in enumerate(texts):
             if number:
                 body.append(between)
                 size += len(between)
                 segments.append(np.zeros(len(between), np.int64))
-            counts = np.array([len(ids) for ids in part], np.int64)
-            chosen, of, weight = self._chosen(counts)
-            places.append(chosen + size)
-            slots.append(of + words)
-            weights.append(weight)
-            body += part
+            counts = np.array([len(ids) for ids in text], np.int64)
+            text_places, words, text_weights = self._pooled_places(counts)
+            places.append(text_places + size)
+            slots.append(words + num_words)
+            weights.append(text_weights)
+            body += text
             segments.append(np.full(int(counts.sum()), number, np.int64))
-            size, words = size + int(counts.sum()), words + len(part)
-        return (
-            np.concatenate(body), np.concatenate([none, *segments]), np.concatenate(places), np.concatenate(slots),
-            np.concatenate(weights),
-        )  # fmt: skip
+            size, num_words = size + int(counts.sum()), num_words + len(text)
+        body_ids, body_segments, all_places, all_slots = map(np.concatenate, (body, segments, places, slots))
+        return body_ids, body_segments, all_places, all_slots, np.concatenate(weights)
 
-    def _chosen(self, counts: Ids) -> tuple[Ids, Ids, NDArray[np.float32]]:
-        """The places of the subwords whose vectors are those of words, with the words' numbers and weights."""
-        ends, some = np.cumsum(counts), np.flatnonzero(counts)
+    def _pooled_places(self, counts: Ids) -> tuple[Ids, Ids, NDArray[np.float32]]:
+        """Return the positions of the subwords that are pooled, the indices of their words, and their weights."""
+        ends, words = np.cumsum(counts), np.flatnonzero(counts)
         match self.pooling:
             case "first":
-                return (ends - counts)[some], some, np.ones(len(some), np.float32)
+                return (ends - counts)[words], words, np.ones(len(words), np.float32)
             case "last":
-                return ends[some] - 1, some, np.ones(len(some), np.float32)
-        of = np.repeat(np.arange(len(counts)), counts)
-        return np.arange(len(of)), of, (1 / counts[of]).astype(np.float32)
+                return ends[words] - 1, words, np.ones(len(words), np.float32)
+        words = np.repeat(np.arange(len(counts)), counts)
+        return np.arange(len(words)), words, (1 / counts[words]).astype(np.float32)
 
 
 class SubwordTexts:
-    """Texts, or pairs of them, whose distinct words are cut once."""
+    """Texts, or pairs of texts, whose distinct words are split once."""
 
     def __init__(self, reader: SubwordReader, texts: Sequence[Texts]) -> None:
         self.reader = reader
-        self.forms = [part.words.values for part in texts]
+        self.forms = [column.words.values for column in texts]
         self.pieces = [reader.pieces(forms) for forms in self.forms]
-        self.words = [part.ragged for part in texts]
-        if len(texts) > 1:  # here, before a run begins
-            sizes = [self._sizes(*part) for part in zip(self.pieces, self.words, strict=True)]
+        self.words = [column.ragged for column in texts]
+        if len(texts) > 1:  # an error about a long pair comes before the run begins
+            sizes = [self._sizes(*column) for column in zip(self.pieces, self.words, strict=True)]
             reader.check_pair(int(np.sum(sizes, axis=0).max(initial=0)) + len(reader.framing.between))
 
     @staticmethod
     def _sizes(pieces: list[Ids], words: Ragged) -> Ids:
-        """The number of subwords of each text."""
+        """Return the number of subwords of each text."""
         counts = np.array([len(ids) for ids in pieces], np.int64)
         ends = np.concatenate(([0], np.cumsum(counts[words.values])))
-        sizes: Ids = np.diff(ends[words.starts])
-        return sizes
+        return np.diff(ends[words.starts])
 
     def joined(self, firsts: Ids) -> Self:
-        """Several texts as one: those from `firsts[n]` to `firsts[n + 1]`."""
+        """Return texts, of which text n is the concatenation of the texts from `firsts[n]` to `firsts[n + 1]`."""
         return changed(self, words=[words.joined(firsts) for words in self.words])
 
     def batch(self, rows: Ids, device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Subwords:
-        """The batch of the texts in these rows, cut; all are read, since a text can have several windows."""
-        found = []
+        """Return a slice of the batch of the texts `rows`. All texts are read, since a text can have many windows."""
+        batch_rows = []
         for row in rows.tolist():
-            parts = []
+            texts = []
             for forms, pieces, words in zip(self.forms, self.pieces, self.words, strict=True):
                 numbers = words[row].tolist()
                 first = self.reader.pieces([forms[number] for number in numbers[:1]], first=True)
-                parts.append([*first, *(pieces[number] for number in numbers[1:])])
-            found.append(parts)
-        whole = self.reader.batch(found, device)
-        return whole if row_slice == ALL_ROWS else row_slice.of_batch(whole)
+                texts.append([*first, *(pieces[number] for number in numbers[1:])])
+            batch_rows.append(texts)
+        subwords = self.reader.batch(batch_rows, device)
+        return subwords if row_slice == ALL_ROWS else row_slice.of_batch(subwords)

@@ -28,6 +28,30 @@ def compiled(folder: Path, *arguments: str, compiler: str = "", options: Sequenc
     assert found.returncode == 0, found.stderr
 
 
+ODD_BYTES = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
+ODD_TEXTS = (
+    b"", ODD_BYTES, b"\0" * 99, b"x" * 70_000, b"<unk" * 500, b"\xf0\x9f" * 400, b"\n" * 999, b"a " * 50_000,
+    b"-." * 20_000, b"a'b" * 9999, b"\xed\xa0\x80\xff", "\u0301".encode() * 9999, b"\xef\xbb\xbfsea",
+)  # fmt: skip
+"""Texts that may break a reader."""
+
+
+class Example:
+    """The example program of a model with sanitizers. A call returns its output, or with a `code` its errors."""
+
+    def __init__(self, files: dict[str, bytes], folder: Path, compiler: str) -> None:
+        self.folder = put(files, folder)
+        (name,) = (file.removesuffix(".h") for file in files if file.endswith(".h"))
+        self.program = f"./{name}"
+        compiled(folder, "-o", name, "example.c", f"{name}.c", compiler=compiler, options=SANITIZED)
+
+    def __call__(self, text: bytes, *arguments: str, code: int = 0) -> bytes:
+        command = [self.program, *arguments]
+        done = subprocess.run(command, cwd=self.folder, input=text, capture_output=True, check=False)
+        assert (done.returncode, bool(done.stderr)) == (code, bool(code)), done.stderr
+        return done.stderr if code else done.stdout
+
+
 def library(folder: Path, *files: str) -> ctypes.CDLL:
     compiled(folder, "-shared", "-fPIC", "-o", "tested.so", *files)
     return ctypes.CDLL(str(folder / "tested.so"))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.labeling import FrameLabelingPipeline
-from ensue.extensions.frames.tasks.model import FramesSeen
+from ensue.extensions.frames.tasks.model import FrameStatistics
 from ensue.text.labels import Classes
 from extensions.exporting.c.carried import OK, library, put
 from extensions.exporting.c.printing import files_of
@@ -28,7 +28,7 @@ SEVERAL = Classes(["up", "däwn", "flat"], multiple=True, threshold=0.3, tempera
 
 def sound_classifier(rate: int = 8000, **features: Any) -> FrameClassificationPipeline:
     bands = features.setdefault("bands", 9)
-    seen = FramesSeen(Shape(bands, float(rate), (), True, "x"), (-7.0,) * bands, (3.0,) * bands)
+    seen = FrameStatistics(Shape(bands, float(rate), (), True, "x"), (-7.0,) * bands, (3.0,) * bands)
     recipe = recipe_of("frame-classification", features=features, data={"train": "x"})
     found: FrameClassificationPipeline = built(
         FrameClassifierParts(seen, Classes(["a", "b"])), recipe, FrameClassificationPipeline
@@ -117,7 +117,7 @@ class CarriedFrames:
     def frames(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         given = self.model, self.memory(1), address(samples), len(samples)
         count = self.call("frames", *given, None, 0)
-        found = np.full((count + 1, self.pipeline.seen.shape.width), np.nan, np.float32)
+        found = np.full((count + 1, self.pipeline.statistics.shape.width), np.nan, np.float32)
         assert self.call("frames", *given, address(found), count) == count
         assert np.isnan(found[-1]).all()
         return found[:-1]
@@ -130,7 +130,7 @@ def address(x: NDArray[Any]) -> ctypes.c_void_p:
 def series_of(pipeline: Pipeline, seed: int, count: int = 40) -> list[NDArray[np.float32]]:
     """Series of some lengths, with a missing value where the model reads them."""
     rng = np.random.default_rng(seed)
-    mean, deviation = (np.array(part) for part in (pipeline.seen.mean, pipeline.seen.deviation))
+    mean, deviation = (np.array(part) for part in (pipeline.statistics.mean, pipeline.statistics.deviation))
     lengths = [1, 30, *rng.integers(1, 20, count - 2).tolist()]
     found = [(rng.normal(size=(n, len(mean))) * deviation + mean).astype(np.float32) for n in lengths]
     if pipeline.recipe.data.missing == "mean":

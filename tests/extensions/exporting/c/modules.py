@@ -10,6 +10,7 @@ import pytest
 import ensue
 from ensue.extensions.exporting.web import writing as web
 from extensions.exporting.c.conftest import HAS_ZIG
+from inspection.browser import Browser
 from kept_runs.make import unpacked
 
 NODE = shutil.which("node")
@@ -46,3 +47,11 @@ def members_of(interface: str, declared: str) -> set[str]:
     assert body is not None
     others = members_of(body[1], declared) if body[1] else set()
     return others | set(re.findall(r"^  (?:readonly )?(\w+)[(:]", body[2], re.MULTILINE))
+
+
+def check_widths(browser: Browser) -> None:
+    """A page fits a narrow and a wide window, without barriers."""
+    for width in (360, 1400):
+        browser.resize(width, 900)
+        assert browser.run("return document.documentElement.scrollWidth") <= width
+        assert browser.barriers() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ensue.extensions.exporting.c.precision import F32
 from ensue.extensions.exporting.c.printing import Weights
-from ensue.extensions.exporting.c.writing import INTERFACES, assembled
+from ensue.extensions.exporting.c.writing import INTERFACES, assemble
 from ensue.tasks.contract.description import ModelDescription
 
 
@@ -13,4 +13,4 @@ def files_of(
 ) -> dict[str, bytes]:
     """Return the files without README.md."""
     weights = Weights(precision=precision)
-    return assembled(INTERFACES[description.kinds].parts(description, weights), weights, name, embed=embed)
+    return assemble(INTERFACES[description.kinds].source(description, weights), weights, name, embed=embed)

@@ -2,7 +2,6 @@
 
 import ctypes
 import re
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from extensions.exporting.c.carried import (
     DAMAGED,
     NEAR,
     NUMBERS_FAIL,
+    ODD_TEXTS,
     OK,
-    SANITIZED,
-    compiled,
+    Example,
     cut,
     library,
     lines_fed,
@@ -246,24 +245,12 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 @needs_compiler
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
     pipeline = classifier(**KINDS[kind])
-    embed, compiler = kind in ("one", "pair"), COMPILERS[[*KINDS].index(kind) % len(COMPILERS)]
-    folder = put(written(pipeline, "sea", embed=embed), tmp_path)
-    compiled(folder, "-o", "sea", "example.c", "sea.c", compiler=compiler, options=SANITIZED)
-
-    def said(text: bytes, *arguments: str) -> bytes:
-        found = subprocess.run(["./sea", *arguments], cwd=folder, input=text, capture_output=True, check=False)
-        assert (found.returncode, found.stderr) == (0, b"")
-        return found.stdout
-
-    def refused(text: bytes, *arguments: str) -> bytes:
-        found = subprocess.run(["./sea", *arguments], cwd=folder, input=text, capture_output=True, check=False)
-        assert found.returncode == 2
-        return found.stderr
-
+    files = written(pipeline, "sea", embed=kind in ("one", "pair"))
+    said = Example(files, tmp_path, COMPILERS[[*KINDS].index(kind) % len(COMPILERS)])
     for least in ("0,9", "2", "nan", ""):
-        assert refused(b"sea\tsea\n", "--at-least", least).startswith(b"usage: sea ")
+        assert said(b"sea\tsea\n", "--at-least", least, code=2).startswith(b"usage: sea ")
     if pipeline.num_texts == 2:
-        assert refused(b"a\tb\n\n") == b"sea: line 2 has no tab between its two texts\n"
+        assert said(b"a\tb\n\n", code=2) == b"sea: line 2 has no tab between its two texts\n"
     texts = [
         "The sea was calm.",
         "",
@@ -273,30 +260,20 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
         "x" * 9000,
     ]
     if pipeline.num_texts == 2:
-        (folder / "texts.tsv").write_text(
+        (tmp_path / "texts.tsv").write_text(
             "sentence1\tsentence2\n" + "".join(f"{text}\t{texts[0]} new\n" for text in texts)
         )
     else:
-        (folder / "texts.txt").write_bytes("\n".join(texts[:3]).encode() + b"\r\n" + "\n".join(texts[3:]).encode())
-    file = folder / ("texts.tsv" if pipeline.num_texts == 2 else "texts.txt")
+        (tmp_path / "texts.txt").write_bytes("\n".join(texts[:3]).encode() + b"\r\n" + "\n".join(texts[3:]).encode())
+    file = tmp_path / ("texts.tsv" if pipeline.num_texts == 2 else "texts.txt")
     for least in ([], ["--at-least", "0.6"]):
         chosen = pipeline.with_search(at_least=0.6) if least else pipeline
         lines, content = "".join(chosen.prediction_lines(str(file))), file.read_bytes()
         if pipeline.num_texts == 2:
             lines, content = lines.partition("\n")[2], content.partition(b"\n")[2]
         assert said(content, *least).decode() == lines
-    odd = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
     tab = b"\t" * (pipeline.num_texts - 1)
-    for text in (
-        b"",
-        odd,
-        b"\0" * 99,
-        b"x" * 70_000,
-        b"\xf0\x9f" * 400,
-        b"\n" * 999,
-        b"a'b" * 9999,
-        b"\xef\xbb\xbfsea",
-    ):
+    for text in ODD_TEXTS:
         said(text if not tab else b"".join(line + tab + line + b"\n" for line in text.split(b"\n")))
 
 

@@ -179,12 +179,12 @@ def files(folder: Path, kind: str) -> list[str]:
         kept = one.astype([np.float32, np.float64, np.int16][number % 3]) if np.isfinite(one).all() else one
         np.save(folder / f"{number}.npy", kept)
     np.save(folder / "all.npy", np.stack([one[:1] for one in series]))
-    width = len(made.seen.mean)
+    width = len(made.statistics.mean)
     images = rng.integers(0, 256, (5, 4, width), np.uint8)
     (folder / "t-images-idx3-ubyte").write_bytes(
         bytes([0, 0, 8, 3]) + np.array(images.shape, ">u4").tobytes() + images.tobytes()
     )
-    names = made.seen.shape.columns or tuple(f"f{k}" for k in range(width))
+    names = made.statistics.shape.columns or tuple(f"f{k}" for k in range(width))
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     rows = [
         ",".join([f'"s{number}, x"', *(" " if np.isnan(x) else repr(float(x)) for x in row), "0.5"])
@@ -233,7 +233,7 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
         assert said("--at-least", "0.6", "all.npy")[0] == "".join(strict.prediction_lines(str(folder / "all.npy")))
     assert said("--else", "all.npy")[1].startswith("usage: say ")
     assert said("none.npy")[1] == "say: none.npy: cannot be read\n"
-    assert said("say.h")[1] == "say: say.h: no file of frames by its name\n"
+    assert said("say.h")[1] == "say: say.h: unknown suffix\n"
     (folder / "lines.csv").write_text('"a,\n"' + ",y" * 999)  # a header of two lines
     assert said("lines.csv")[1].startswith("say: lines.csv: ")
     rng, odd = np.random.default_rng(number), folder / "odd"

@@ -17,7 +17,7 @@ from torch import Tensor
 from ensue.errors import ContextError
 from ensue.extensions.exporting.c import writing
 from ensue.extensions.exporting.c.printing import LANES, Weights, checksum
-from ensue.extensions.exporting.c.writing import name_for
+from ensue.extensions.exporting.c.writing import identifier
 from ensue.models.language_model import LanguageModel
 from ensue.nn import Recurrent, SoftmaxHead, TokenEmbedding
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -29,12 +29,13 @@ from extensions.exporting.c.carried import (
     DAMAGED,
     NO_FILE,
     NUMBERS_FAIL,
+    ODD_TEXTS,
     OK,
-    SANITIZED,
     TOO_LONG,
     Carried,
     CSampling,
     CToken,
+    Example,
     compiled,
     put,
 )
@@ -57,7 +58,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return found, Carried(folder, name)
 
 
-def check_read(model: LanguagePipeline, carried: Carried, text: str, *pieces: bytes) -> None:
+def check_num_units(model: LanguagePipeline, carried: Carried, text: str, *pieces: bytes) -> None:
     found = carried.read(*pieces)
     assert [token.id for token in found] == model.tokenizer.encode(text).tolist()
     nats = [score.nats for score in model.score(text)]
@@ -67,8 +68,8 @@ def check_read(model: LanguagePipeline, carried: Carried, text: str, *pieces: by
 @pytest.mark.slow
 @needs_compiler
 def test_a_text_has_the_tokens_and_the_nats_of_ensue(both: tuple[LanguagePipeline, Carried]) -> None:
-    check_read(*both, MIXED * 5, (MIXED * 5).encode())
-    check_read(*both, "", b"")
+    check_num_units(*both, MIXED * 5, (MIXED * 5).encode())
+    check_num_units(*both, "", b"")
 
 
 @pytest.mark.slow
@@ -81,7 +82,7 @@ def test_any_cut_of_the_bytes_gives_the_same(
     whole = text.encode()
     ends = sorted(min(cut, len(whole)) for cut in cuts)
     pieces = [whole[begin:end] for begin, end in zip([0, *ends], [*ends, len(whole)], strict=True)]
-    check_read(*both, text, *pieces)
+    check_num_units(*both, text, *pieces)
     if both[1].name != "bytes":
         for token in both[1].read(*pieces):
             shown = whole[token.begin : token.end]
@@ -172,16 +173,9 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 @needs_compiler
 @pytest.mark.parametrize(("number", "kind"), list(enumerate([*KINDS, "bpe", "transformer"])))
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
-    compiler, embed = COMPILERS[number % len(COMPILERS)], kind in ("bytes", "words")
-    model = made(kind)
-    folder = put(written(model.model, model.tokenizer, "sea", embed=embed), tmp_path)
-    compiled(folder, "-o", "sea", "example.c", "sea.c", compiler=compiler, options=SANITIZED)
-
-    def said(text: bytes, *arguments: str) -> bytes:
-        found = subprocess.run(["./sea", *arguments], cwd=folder, input=text, capture_output=True, check=False)
-        assert (found.returncode, found.stderr) == (0, b"")
-        return found.stdout
-
+    model, embed = made(kind), kind in ("bytes", "words")
+    files = written(model.model, model.tokenizer, "sea", embed=embed)
+    said = Example(files, tmp_path, COMPILERS[number % len(COMPILERS)])
     lines = said(MIXED.encode()).decode().split("\n")[:-1]
     for line, score in zip(lines, model.score(MIXED), strict=True):
         nats, *texts = line.split("\t")
@@ -191,20 +185,14 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
     expected = "The sea" + "".join(model.generate("The sea", max_tokens=100, seed=4, temperature=0.8)) + "\n"
     assert said(b"The sea", "--generate", "100", "4", "0.8").decode("utf-8", "replace") == expected
     (tmp_path / "elsewhere").mkdir()
-    for command in ([str(folder / "sea")], ["../sea"], ["../sea", "--weights", "../sea.weights"]):
+    for command in ([str(tmp_path / "sea")], ["../sea"], ["../sea", "--weights", "../sea.weights"]):
         found = subprocess.run(command, cwd=tmp_path / "elsewhere", input=b"The sea", capture_output=True, check=True)
         assert found.stdout == said(b"The sea")
     if not embed:
-        none = [str(folder / "sea"), "--weights", "none"]
-        found = subprocess.run(none, input=b"", capture_output=True, check=False)
-        assert (found.returncode, found.stderr) == (2, b"sea: none: the file of weights cannot be read\n")
+        assert said(b"", "--weights", "none", code=2) == b"sea: none: the file of weights cannot be read\n"
     for numbers in (["1e3"], ["5", "x"], ["5", "1", "0,8"], ["5", "1", "-1"], ["5", "1", "nan"]):
-        wrong = subprocess.run(
-            ["./sea", "--generate", *numbers], cwd=folder, input=b"", capture_output=True, check=False
-        )
-        assert (wrong.returncode, wrong.stdout, wrong.stderr[:11]) == (2, b"", b"usage: sea ")
-    odd = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
-    for text in (b"", odd, b"\0" * 99, b"x" * 70_000, b"<unk" * 500, b"\xf0\x9f" * 400, b"\n" * 999):
+        assert said(b"", "--generate", *numbers, code=2).startswith(b"usage: sea ")
+    for text in ODD_TEXTS:
         said(text)
 
 
@@ -245,10 +233,10 @@ def test_a_cell_of_a_guest_and_tied_vectors(tmp_path: Path) -> None:
     model = LanguageModel(embedding, Leaky(6, 10), SoftmaxHead(10, tokenizer.vocabulary_size))
     torch.nn.init.normal_(model.head.weight)
     carried = Carried(put(written(model, tokenizer, "guest"), tmp_path), "guest")
-    check_read(LanguagePipeline(model, tokenizer), carried, TEXT, TEXT.encode())
+    check_num_units(LanguagePipeline(model, tokenizer), carried, TEXT, TEXT.encode())
     tied = pipeline("characters", tied=True)
     carried = Carried(put(written(tied.model, tied.tokenizer, "tied"), tmp_path / "tied"), "tied")
-    check_read(tied, carried, TEXT, TEXT.encode())
+    check_num_units(tied, carried, TEXT, TEXT.encode())
 
 
 TABLES: list[dict[str, Any]] = [
@@ -266,7 +254,7 @@ def test_windows_of_a_transformer_are_those_of_ensue(table: dict[str, Any], tmp_
     """Also where a prompt is as long as a window, and what is longer is refused as there."""
     model = pipeline("characters", **{**TRANSFORMER, **table})
     carried = Carried(put(written(model.model, model.tokenizer, "sea"), tmp_path), "sea")
-    check_read(model, carried, TEXT, TEXT.encode())
+    check_num_units(model, carried, TEXT, TEXT.encode())
     context: Any = model.model.context
     for length in {0, 1, context - 1, context}:
         expected = "".join(model.generate(TEXT[:length], max_tokens=3 * context + 1, seed=length))
@@ -281,7 +269,7 @@ def test_windows_of_a_transformer_are_those_of_ensue(table: dict[str, Any], tmp_
 def test_the_checksum_is_that_of_whole_numbers() -> None:
     weights = Weights()
     assert [weights.add(torch.arange(3)), weights.add(b"abcde")] == [0, 16]
-    numbers = weights.whole()
+    numbers = weights.padded_content()
     assert len(numbers) == LANES
     sums, prime, most = [0] * LANES, 0x9E3779B97F4A7C15, (1 << 64) - 1
     for place, number in enumerate(numbers.tolist()):
@@ -303,16 +291,16 @@ def test_a_name_is_none_that_the_files_have_already() -> None:
     others = {"example", "Example", "Makefile", "makefile", "clean", "all", "help", "install", "m"}
     assert {"utf8", "string"} <= inside | headers
     for name in inside | headers | others:
-        assert name_for(Path("folder", name)) == f"model_{name}"
-    found = [name_for(Path(name)) for name in ("a-b.c", "int", "7 é", "/", "examples")]
+        assert identifier(Path("folder", name)) == f"model_{name}"
+    found = [identifier(Path(name)) for name in ("a-b.c", "int", "7 é", "/", "examples")]
     assert found == ["a_b_c", "int", "model_7__", "model_", "examples"]
 
 
 @pytest.mark.parametrize(
     ("kind", "table", "reason"),
     [
-        ("wordpiece", {}, "its tokens are wordpiece"),
-        ("characters", {"kind": "transformer", "window": 3}, r"Window.* has a state of its own"),
+        ("wordpiece", {}, "unsupported tokenizer wordpiece"),
+        ("characters", {"kind": "transformer", "window": 3}, r"Window.* has a separate state"),
     ],
 )
 def test_what_cannot_be_printed_is_refused(kind: str, table: dict[str, Any], reason: str) -> None:

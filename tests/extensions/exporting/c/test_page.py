@@ -15,7 +15,7 @@ from extensions.exporting.c.conftest import HAS_ZIG
 from kept_runs.make import unpacked
 from page_data import write_data
 from pages import REPOSITORY
-from training.tiny_texts import documents, tsv, without_pictures
+from training.tiny_texts import documents, tsv
 
 PAGE = REPOSITORY / "docs" / "carried-away.md"
 
@@ -60,7 +60,6 @@ def test_the_page_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.Mon
     model, tagger = ensue.load(tmp_path / "run"), ensue.load(tmp_path / "tagger")
     (tmp_path / "topics.tsv").write_text(tsv(documents(60)))
     (tmp_path / "texts.txt").write_text("salt and the oven\noven\n")
-    without_pictures(monkeypatch)
     few = {"train.epochs": 1, "train.validations": 1, "head.ngram_buckets": 999}
     ensue.train("classify-bag", train="topics.tsv", out="classifier", settings=few)
     (tmp_path / "pairs.tsv").write_text("sea\tS IY\noven\tAH V AH N\n" * 30)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.decode.next_token import drawn, filtered
+from ensue.decode.generation import drawn, filtered
 from ensue.decode.sampling import Sampling
 from ensue.engine.trace import Untraceable
-from ensue.extensions.exporting.c.precision import panels
-from ensue.extensions.exporting.c.printing import Weights, functions, piece, printed_step, ranges
+from ensue.extensions.exporting.c.precision import to_panels
+from ensue.extensions.exporting.c.printing import Weights, math_functions, printed_step, ranges, read_template
 from ensue.extensions.exporting.c.tagging import label_names, label_tables
 from ensue.extensions.exporting.c.writing import header
 from ensue.models.build_text import build_tag_head
@@ -23,7 +23,7 @@ from ensue.models.word_specification import PathHeadSpecification
 from ensue.nn import MultiHeadAttention
 from ensue.text.labels import Labels
 from ensue.text.schemes import SCHEMES, tag_set
-from ensue.text.words import PUNCTUATION
+from ensue.text.tokenizer import PUNCTUATION
 from ensue.types import leaves
 from extensions.exporting.c.carried import COMPILERS, CSampling, library
 from inspection.small import SPANS
@@ -56,7 +56,7 @@ int decoded(const uint8_t *bytes, int count, uint32_t *to) {
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("pieces")
     head = header("language", {"VOCABULARY": 9, "CONTEXT": 0})
-    parts = [piece("prelude.h"), functions(), piece("utf8.h"), piece("sampling.h")]
+    parts = [read_template("prelude.h"), math_functions(), read_template("utf8.h"), read_template("sampling.h")]
     (folder / "pieces.c").write_text("\n".join([head, *parts, HARNESS]))
     found = library(folder, "-Wno-missing-prototypes", "pieces.c")
     found.drawn.restype = ctypes.c_uint32
@@ -145,9 +145,9 @@ def test_the_step_of_every_layer(tmp_path: Path, rows: int) -> None:
             f"    advance{number}(&model, {rows}, x, h, leaves, y, work);\n}}\n"
         )
         texts.append(step.text + export)
-        cases.append((number, layer, step, weights.whole()))
-    prelude = [piece("prelude.h"), functions(), piece("stored.h"), piece("rows.h")]
-    model = piece("weights.h").partition("enum { LANES")[0]
+        cases.append((number, layer, step, weights.padded_content()))
+    prelude = [read_template("prelude.h"), math_functions(), read_template("stored.h"), read_template("rows.h")]
+    model = read_template("weights.h").partition("enum { LANES")[0]
     head = "#include <stdint.h>\ntypedef struct NAME_model NAME_model;\n"
     unused = "UNUSED static const uint32_t *(*const used)(const NAME_model *, size_t) = words32;\n"
     (tmp_path / "steps.c").write_text("\n".join([head, *prelude, model, unused, *texts]))
@@ -181,7 +181,13 @@ def model_in_c() -> list[str]:
     """What reads weights, without their file."""
     head = "#include <stdint.h>\ntypedef struct NAME_model NAME_model;\n"
     unused = "UNUSED static const uint32_t *(*const used)(const NAME_model *, size_t) = words32;\n"
-    return [head, piece("prelude.h"), functions(), piece("weights.h").partition("enum { LANES")[0], unused]
+    return [
+        head,
+        read_template("prelude.h"),
+        math_functions(),
+        read_template("weights.h").partition("enum { LANES")[0],
+        unused,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["softmax", "viterbi", "crf"])
@@ -196,7 +202,7 @@ def test_paths_and_probabilities_of_tags_are_those_of_ensue(kind: Any, tmp_path:
     constants = {"TAGS": tags, "HAS_CHAIN": int(tables is not None), "LOG_SOFTMAX": int(kind == "viterbi")}
     constants |= dict(zip(("AT_START", "AT_PAIRS", "AT_END"), places, strict=True))
     defined = "".join(f"#define {key} {value}\n" for key, value in constants.items())
-    (tmp_path / "paths.c").write_text("\n".join([*model_in_c(), defined, piece("paths.h"), PATHS]))
+    (tmp_path / "paths.c").write_text("\n".join([*model_in_c(), defined, read_template("paths.h"), PATHS]))
     built = library(tmp_path, "paths.c")
     weights.add(b"")
     for length, scale in itertools.product((1, 2, 9, 60), (1.0, 30.0, 3000.0)):
@@ -205,7 +211,7 @@ def test_paths_and_probabilities_of_tags_are_those_of_ensue(kind: Any, tmp_path:
         path, shares = np.empty(length, np.uint32), np.empty((length, tags))
         work = np.empty((3 + tags) * tags)
         best, given = np.empty((length, tags), np.float32), scores.copy()
-        arrays: list[Any] = [best, path, shares, work, weights.whole()]
+        arrays: list[Any] = [best, path, shares, work, weights.padded_content()]
         built.paths(address(given), length, *map(address, arrays))
         assert path.tolist() == expected.tags.tolist()
         assert expected.posterior is not None
@@ -217,13 +223,12 @@ def test_labels_of_tags_are_those_of_ensue(scheme: Any, tmp_path: Path) -> None:
     classes = ("A", "B") if scheme else ()
     names = tag_set(classes, scheme) if scheme else ["X", "Y", "Z"]
     labels = Labels(names, scheme=scheme, tag_scheme=scheme and "iobes")
-    constants: dict[str, Any] = {}
-    written = label_names(labels)
-    tables = label_tables(labels, written, Weights(), constants)
-    defined = "".join(f"#define {key} {value}\n" for key, value in (constants | {"TAGS": len(labels)}).items())
+    written, weights = label_names(labels), Weights(constants={"TAGS": len(labels)})
+    tables = label_tables(labels, written, weights)
+    defined = "".join(f"#define {key} {value}\n" for key, value in weights.constants.items())
     wrapped = "void labeled(const uint32_t *path, int words, uint32_t *to) { labels_of(path, words, to); }\n"
     wrapped += "double share(uint32_t label, const double *shares) { return probability_of(label, shares); }\n"
-    parts = [piece("prelude.h"), defined, tables, piece("labels.h"), wrapped]
+    parts = [read_template("prelude.h"), defined, tables, read_template("labels.h"), wrapped]
     (tmp_path / "labels.c").write_text("\n".join(["#include <stdint.h>", *parts]))
     built, rng = library(tmp_path, "labels.c"), np.random.default_rng(1)
     built.share.restype = ctypes.c_double
@@ -242,7 +247,7 @@ def test_products_of_rows(rows: int, products: ctypes.CDLL) -> None:
     rng = np.random.default_rng(rows)
     for n, k in itertools.product((1, 5, 16, 33, 64, 200), (1, 7, 150)):
         a, m = rng.normal(size=(rows, k + 3)).astype(np.float32), rng.normal(size=(k, n)).astype(np.float32)
-        c, packed = np.zeros((rows, n + 2), np.float32), panels(m, 1).tobytes()
+        c, packed = np.zeros((rows, n + 2), np.float32), to_panels(m, 1).tobytes()
         sizes = map(ctypes.c_int64, (rows, n, k))
         products.product(*sizes, address(a), ctypes.c_int64(k + 3), packed, address(c), ctypes.c_int64(n + 2))
         np.testing.assert_allclose(c[:, :n], a[:, :k] @ m, rtol=1e-5, atol=1e-5)
@@ -264,7 +269,7 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         multiply(rows, n, k, a, stride, m, c, ldc);
     }
     """
-    parts = [piece("prelude.h"), functions(), piece("stored.h"), piece("rows.h")]
+    parts = [read_template("prelude.h"), math_functions(), read_template("stored.h"), read_template("rows.h")]
     (folder / "rows.c").write_text("\n".join(["#include <stdint.h>", *parts, wrapped]))
     return library(folder, "-march=native", "rows.c")
 
@@ -289,7 +294,11 @@ def test_attention_to_the_positions_before(is_rotary: bool, tmp_path: Path) -> N
     constants = {"HEADS": heads, "D_HEAD": d_head, "CONTEXT": context, "SCORE_SCALE": d_head**-0.5}
     defined = "".join(f"#define {key} {value}\n" for key, value in constants.items())
     head = header("language", {"VOCABULARY": 9, "CONTEXT": context})
-    pieces = [piece("prelude.h"), functions(), *map(piece, ("sampling.h", "mixing.h", "attention.h"))]
+    pieces = [
+        read_template("prelude.h"),
+        math_functions(),
+        *map(read_template, ("sampling.h", "mixing.h", "attention.h")),
+    ]
     (tmp_path / "attention.c").write_text("\n".join([head, defined, *pieces, ATTENTION]))
     built = library(tmp_path, "attention.c")
     x = 3 * torch.randn(1, context, heads * d_head, generator=torch.Generator().manual_seed(0))

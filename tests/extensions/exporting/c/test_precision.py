@@ -14,8 +14,8 @@ import ensue
 from ensue.errors import EnsueError
 from ensue.extensions.exporting.c import precision as precisions
 from ensue.extensions.exporting.c.precision import PRECISIONS, stored
-from ensue.extensions.exporting.c.printing import piece
-from ensue.extensions.exporting.c.writing import INTERFACES, header, printed
+from ensue.extensions.exporting.c.printing import read_template
+from ensue.extensions.exporting.c.writing import INTERFACES, header, print_c
 from ensue.runs.directory import RunDirectory
 from ensue.tasks import task_entry
 from extensions.exporting.c.carried import COMPILERS, Carried, compiled, library, put, twin
@@ -34,7 +34,7 @@ void row(const void *table, size_t rows, size_t width, size_t row, float *to) {
 """
 ROWS = 19
 PRODUCTS = [("f32", "rows.h"), ("f16", "rows.h"), ("int8", "whole.h")]
-FAILED = "Matrices and tables are f16. What that changes was not measured: the program could not be compiled and run."
+FAILED = "Matrices and tables are f16. The effect was not measured: the program could not be compiled and run."
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_a_product_and_a_row_are_of_the_numbers_that_are_left(
     if processor == "-msse2" and machine() not in ("x86_64", "AMD64"):
         processor = "-DPLAIN"
     head = f"#include <stdint.h>\n#include <stddef.h>\n#define PRECISION {PRECISIONS[precision]}\n#define ROWS {ROWS}"
-    parts = [piece(part) for part in ("prelude.h", "engine/functions.h", "stored.h", products)]
+    parts = [read_template(part) for part in ("prelude.h", "engine/functions.h", "stored.h", products)]
     (tmp_path / "products.c").write_text("\n".join([head, *parts, HARNESS]))
     pieces = library(tmp_path, "-Wno-missing-prototypes", processor, "products.c")
     rng = np.random.default_rng(0)
@@ -91,6 +91,16 @@ def test_a_product_and_a_row_are_of_the_numbers_that_are_left(
 def test_numbers_that_do_not_fit_are_refused(precision: str, number: float) -> None:
     with pytest.raises(ValueError, match=f"too large for {precision}"):
         stored(torch.tensor([[1.0, number]]), precision, 0)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_int8_has_a_factor_for_each_line_of_a_matrix(axis: int) -> None:
+    matrix = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
+    content, count = stored(torch.from_numpy(matrix), "int8", axis), matrix.shape[1 - axis]
+    factors, cells = np.frombuffer(content[: 4 * count], "<f4"), np.frombuffer(content[4 * count :], np.int8)
+    np.testing.assert_allclose(factors, abs(matrix).max(axis) / 127, rtol=1e-6)
+    factors = np.expand_dims(factors, axis)
+    np.testing.assert_allclose(cells.reshape(5, 7) * factors, twin(matrix, "int8", axis), rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -141,13 +151,13 @@ def test_what_cannot_be_measured_is_said(run: Path, tmp_path: Path, monkeypatch:
 
     with monkeypatch.context() as patch:
         patch.setattr(precisions, "compiler", lambda: None)
-        assert note("a") == "Matrices and tables are f16. What that changes was not measured: there is no C compiler."
+        assert note("a") == "Matrices and tables are f16. The effect was not measured: there is no C compiler."
         patch.setattr(precisions, "compiler", lambda: ("false",))
         assert note("b") == FAILED
         patch.setattr(precisions, "compiler", lambda: ("no-such-compiler",))
         assert note("c") == FAILED
     Path("book.txt").unlink()
-    assert note("d") == "Matrices and tables are f16. What that changes was not measured: there is no validation text."
+    assert note("d") == "Matrices and tables are f16. The effect was not measured: there is no validation text."
 
 
 def disturb(model: torch.nn.Module) -> None:
@@ -170,10 +180,10 @@ def test_changed_answers_are_measured(valid: str, tmp_path: Path, monkeypatch: p
     run.recipe = run.recipe.model_copy(update={"data": data.model_copy(update={"valid": valid})})
     other: Any = ensue.load(run.path, device="cpu")
     interface = INTERFACES[other.describe().kinds]
-    files = printed(run, other.describe(), "other").files
+    files = print_c(run, other.describe(), "other").files
     pipeline: Any = ensue.load(tmp_path / "transduce-lstm")
     disturb(pipeline.model)
-    note = precisions.measured(run, pipeline, interface.proof, files, "other", "int8")
+    note = precisions.measure_precision(run, pipeline, interface.validation, files, "other", "int8")
     pairs = task_entry(run.recipe.task).job_class(run.recipe, run).valid_pairs
     both = [model.predict([pair.sources for pair in pairs]) for model in (pipeline, other)]
     same = np.mean([one.text == two.text for one, two in zip(*both, strict=True)])
@@ -207,10 +217,10 @@ def test_changed_labels_and_probabilities_are_measured(
     run = RunDirectory(tmp_path / name)
     other: Any = ensue.load(run.path, device="cpu")
     interface = INTERFACES[other.describe().kinds]
-    files = printed(run, other.describe(), "other").files
+    files = print_c(run, other.describe(), "other").files
     pipeline: Any = ensue.load(tmp_path / name)
     disturb(pipeline.model)
-    note = precisions.measured(run, pipeline, interface.proof, files, "other", "int8")
+    note = precisions.measure_precision(run, pipeline, interface.validation, files, "other", "int8")
     found = re.fullmatch(
         rf"Matrices and tables are int8\. Of the first ([\d,]+) {unit} of the validation data, ([\d.]+) % have the "
         r"same label as with numbers of 32 bits; the probability of the label changes by ([\d.]+) on average\.",
@@ -250,5 +260,7 @@ def test_a_precision_that_is_not_there_is_refused(format: str, options: dict[str
 def test_functions_of_the_engine_need_no_vectors(tmp_path: Path) -> None:
     """The models of C have them without the engine's products."""
     head = header("language", {"VOCABULARY": 9, "CONTEXT": 0})
-    (tmp_path / "alone.c").write_text("\n".join([head, piece("prelude.h"), piece("engine/functions.h")]))
+    (tmp_path / "alone.c").write_text(
+        "\n".join([head, read_template("prelude.h"), read_template("engine/functions.h")])
+    )
     compiled(tmp_path, "-fsyntax-only", "-Wno-unused-function", "alone.c")

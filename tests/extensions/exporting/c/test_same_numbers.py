@@ -9,19 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from ensue.processor import features
-from extensions.exporting.c import classifiers, framed, models, taggers, transducers
 from extensions.exporting.c.carried import COMPILERS, put
+from extensions.exporting.c.every_model import FILES, MODELS, Given
 from other_processors import ARM_COMPILERS, QEMU, ZIG
 
 NODE = shutil.which("node")
-FILES = dict[str, bytes]
-Given = tuple[tuple[tuple[str, ...], str], ...]
-"""Runs of a program: its arguments, and what it reads."""
-WRITES = (("--generate", "300", "7", "1.1"), "The sea")
 SAMPLING = "{0, 9, 0.9, 0.02, 1.2}"
 """All filters of a sampling, whose temperature the example sets."""
 EXACT = re.compile(r"%[0-9]*\.[46]f")
@@ -65,78 +60,6 @@ def builds() -> Iterator[tuple[str, Build]]:
 
 
 BUILDS = dict(builds())
-
-
-def language(kind: str) -> Callable[[str], tuple[FILES, Given]]:
-    def made(precision: str) -> tuple[FILES, Given]:
-        model = models.pipeline(kind, **(models.TRANSFORMER if kind == "words" else {}))
-        return models.written(model.model, model.tokenizer, "some", precision=precision), (((), models.MIXED), WRITES)
-
-    return made
-
-
-def tagger(kind: str) -> Callable[[str], tuple[FILES, Given]]:
-    def made(precision: str) -> tuple[FILES, Given]:
-        files = taggers.written(taggers.pipeline_of(kind), "some", precision=precision)
-        return files, ((("--probabilities",), "\n".join(taggers.TEXTS)),)
-
-    return made
-
-
-def classifier(kind: str) -> Callable[[str], tuple[FILES, Given]]:
-    def made(precision: str) -> tuple[FILES, Given]:
-        pipeline = classifiers.classifier(**classifiers.KINDS[kind])
-        files = classifiers.written(pipeline, "some", precision=precision)
-        separator = "\t" if "pair" in kind else " "
-        return files, (((), "\n".join(f"the Sea{separator}was {word} a" for word in classifiers.SIGNS[:-1])),)
-
-    return made
-
-
-def transducer(kind: str) -> Callable[[str], tuple[FILES, Given]]:
-    def made(precision: str) -> tuple[FILES, Given]:
-        pipeline = transducers.transducer(**transducers.KINDS[kind])
-        files = transducers.files_of(pipeline, "some", precision=precision)
-        lines = ["\t".join([lemma, "V;PST", "N"][: pipeline.num_texts]) for lemma in transducers.LEMMAS]
-        return files, ((("--beams", "6", "--n-best", "3"), "\n".join(lines)),)
-
-    return made
-
-
-def frames(kind: str) -> Callable[[str], tuple[FILES, Given]]:
-    def made(precision: str) -> tuple[FILES, Given]:
-        pipeline, names = framed.pipeline(kind), []
-        files = framed.written(pipeline, "some", precision=precision)
-        rng = np.random.default_rng(3)
-        for k in range(6):
-            if kind == "sounds":
-                names.append(f"{k}.wav")
-                files[names[-1]] = framed.wav(rng.integers(-9999, 9999, 3000 + 500 * k, np.int16).tobytes())
-            else:
-                series = rng.normal(size=(3 + 4 * k, pipeline.seen.shape.width)).astype("<f4")
-                names.append(f"{k}.csv")
-                head = ",".join(f'"{name.replace(chr(34), 2 * chr(34))}"' for name in pipeline.seen.shape.columns)
-                rows = [",".join(map(repr, row)) for row in series.tolist()]
-                files[names[-1]] = "\n".join([*[head] * bool(head), *rows, ""]).encode()
-        return files, (((*["--probabilities"] * (kind in ("spans", "crf")),), "\n".join(names)),)
-
-    return made
-
-
-MODELS: dict[str, Callable[[str], tuple[FILES, Given]]] = {
-    "characters": language("characters"),
-    "transformer": language("words"),
-    "tagger": tagger("layers"),
-    "tagger with a CRF": tagger("crf"),
-    "tagger of letters": tagger("cnn"),
-    "classifier": classifier("both_ways"),
-    "classifier of pairs": classifier("pair_of_layers"),
-    "transducer": transducer("additive"),
-    "transducer with heads": transducer("heads"),
-    "frames": frames("one"),
-    "sounds": frames("sounds"),
-    "tags of frames": frames("crf"),
-}
 
 
 TASKS = ("characters", "transformer", "tagger", "classifier", "transducer", "frames")

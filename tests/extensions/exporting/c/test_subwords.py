@@ -97,5 +97,5 @@ def test_merges_in_another_order_than_that_of_a_training_are_refused() -> None:
     made = merge_table({"vocab": ids, "merges": [["a", "b"], "ab c"]})
     assert made[256], made[257] == ((97, 98, 1), (256, 99, 2))
     for merges in ([["ab", "c"], ["a", "b"]], [["a", "b"], ["b", "c"], ["ab", "c"], ["a", "bc"]]):
-        with pytest.raises(ValueError, match="not in the order of a training"):
+        with pytest.raises(ValueError, match="not in training order"):
             merge_table({"vocab": ids, "merges": merges})

@@ -1,11 +1,9 @@
 """Encoder-decoders as C: the answers of ensue in its order, with their scores, however it searches."""
 
 import ctypes
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -14,8 +12,8 @@ from hypothesis import strategies as st
 from ensue.data.examples import Pair
 from ensue.extensions.exporting.c.transducing import BEAMS, ROWS
 from ensue.recipe.tables import TokenizerRecipe
-from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from ensue.tasks.sequence_to_sequence.task import mean_surprisals
 from extensions.exporting.c.carried import (
     ARGUMENT,
     BAD_STATE,
@@ -23,9 +21,9 @@ from extensions.exporting.c.carried import (
     COMPILERS,
     NEAR,
     NUMBERS_FAIL,
+    ODD_BYTES,
     OK,
-    SANITIZED,
-    compiled,
+    Example,
     library,
     put,
     rounded,
@@ -248,40 +246,40 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 @needs_compiler
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
     pipeline = transducer(**KINDS[kind])
-    folder = put(files_of(pipeline, "some", embed=True), tmp_path)
-    compiled(folder, "-o", "some", "example.c", "some.c", compiler=COMPILERS[-1], options=SANITIZED)
-
-    def said(text: bytes, *arguments: str, code: int = 0) -> str:
-        found = subprocess.run(["./some", *arguments], cwd=folder, input=text, capture_output=True, check=False)
-        assert found.returncode == code, found.stderr
-        assert bool(found.stderr) is bool(code)
-        return (found.stderr if code else found.stdout).decode()
-
+    said = Example(files_of(pipeline, "some", embed=True), tmp_path, COMPILERS[-1])
     tail = "\tV;PST\tx"
     lines = ["sing" + tail, "", " \u3000", "\u0663?\U0001f600" + tail, "go " * 400 + tail, *["go" + tail] * 70]
     text = "\r\n".join(lines).encode()
-    (folder / "texts.txt").write_bytes(text)
+    (tmp_path / "texts.txt").write_bytes(text)
     for changes, options in (
         ({}, ""), ({"width": 1}, "--beams 1"),
         ({"width": 9, "n_best": 4, "length_penalty": 0.3}, "--beams 9 --n-best 4 --length-penalty 0.3"),
     ):  # fmt: skip
-        assert said(text, *options.split()) == "".join(
+        assert said(text, *options.split()).decode() == "".join(
             pipeline.with_search(**changes).prediction_lines(
-                str(folder / "texts.txt"), format="plain", encoding="utf-8", as_json=False, color=False
+                str(tmp_path / "texts.txt"), format="plain", encoding="utf-8", as_json=False, color=False
             )
         )
-    for options in (["--beams", "33"], ["--n-best", "6"], ["--beams"], ["--length-penalty", "-1"], ["3", "3"]):
-        assert said(b"", *options, code=2).startswith("usage: some ")
-    assert said(b"\n" * 64 + b"a\n", code=2) == "some: line 65: expected 3 texts with tabs between them\n"
-    odd = np.random.default_rng(0).integers(0, 256, 2000, np.uint8).tobytes()
-    for one in (b"", odd, b"\0" * 99, b"x" * 9_000, b"\n" * 99, b"\xef\xbb\xbfgo", b"\xf0\x9f", b"\xff" * 1020):
+    for options in ("--beams 33", "--n-best 6", "--beams", "--length-penalty -1", "3 3"):
+        assert said(b"", *options.split(), code=2).startswith(b"usage: some ")
+    assert said(b"\n" * 64 + b"a\n", code=2) == b"some: line 65: expected 3 texts with tabs between them\n"
+    for one in (
+        b"",
+        ODD_BYTES[:2000],
+        b"\0" * 99,
+        b"x" * 9_000,
+        b"\n" * 99,
+        b"\xef\xbb\xbfgo",
+        b"\xf0\x9f",
+        b"\xff" * 1020,
+    ):
         parts = [line.replace(b"\t", b" ") for line in one.split(b"\n")]
         said(b"".join(b"\t".join([line] * 3) + b"\n" for line in parts), "--beams", "2")
 
 
 def test_what_cannot_be_printed_is_refused() -> None:
     for changes, message in (
-        ({"source": TokenizerRecipe(kind="bpe", lowercase=True)}, "texts are lowercased"),
+        ({"source": TokenizerRecipe(kind="bpe", lowercase=True)}, "lowercasing is unsupported"),
         ({"decoder": TRANSFORMER, "attention": {"kind": "scaled-dot"}}, "its decoder is not recurrent"),
         ({"search": {"beams": 33}}, "its search has 33 beams, and C at most 32"),
     ):  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ensue.extensions.exporting.c.expressions import PROPERTIES, Sets, lowercase, program, splitter_tables
-from ensue.extensions.exporting.c.printing import piece
+from ensue.extensions.exporting.c.printing import read_template
 from ensue.text.tokens import SPLITTERS, tokens
 from extensions.exporting.c.carried import COMPILERS, library
 
@@ -48,7 +48,7 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Any:
     sets = Sets()
     lower = lowercase(sets)
     sets.name(*PROPERTIES)
-    parts = ["#include <stdint.h>", piece("prelude.h"), sets.text(), lower, piece("unicode.h"), HARNESS]
+    parts = ["#include <stdint.h>", read_template("prelude.h"), sets.text(), lower, read_template("unicode.h"), HARNESS]
     (folder / "letters.c").write_text("\n".join(parts))
     return library(folder, "-Wno-missing-prototypes", "letters.c"), sets
 
@@ -85,8 +85,8 @@ def test_texts_are_lowercased_as_by_python(letters: Any, text: str) -> None:
 def splitting(folder: Path, splitter: str) -> Any:
     sets = Sets()
     lower, splits = lowercase(sets), splitter_tables(splitter, sets)
-    pieces = [piece(part) for part in ("unicode.h", "expression.h")]
-    parts = [sets.text(), lower, *pieces, splits, piece("splitting.h")]
+    pieces = [read_template(part) for part in ("unicode.h", "expression.h")]
+    parts = [sets.text(), lower, *pieces, splits, read_template("splitting.h")]
     wrapped = """
     int words(const uint32_t *text, uint32_t count, span *to) {
         uint32_t *letters = malloc(4 * count + 4);
@@ -95,7 +95,7 @@ def splitting(folder: Path, splitter: str) -> Any:
         return free(letters), free(choices), (int)found;
     }
     """
-    (folder / "words.c").write_text("\n".join(["#include <stdint.h>", piece("prelude.h"), *parts, wrapped]))
+    (folder / "words.c").write_text("\n".join(["#include <stdint.h>", read_template("prelude.h"), *parts, wrapped]))
     return library(folder, "-Wno-missing-prototypes", "words.c")
 
 

@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import subprocess
-import sys
 from base64 import b64encode
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -20,12 +18,11 @@ from ensue.extensions.exporting.web import writing as web
 from ensue.runs.directory import RunDirectory
 from ensue.text.schemes import spans as spans_of
 from ensue.version import package_text
-from extensions.exporting.c.carried import NEAR, Carried, put
 from extensions.exporting.c.classifiers import KINDS as CLASSIFIERS
 from extensions.exporting.c.classifiers import SIGNS, classifier
 from extensions.exporting.c.classifiers import written as classifier_written
 from extensions.exporting.c.models import MIXED, SAMPLINGS, pipeline, written
-from extensions.exporting.c.modules import members_of, needs_node, needs_zig, node, put_module, with_page
+from extensions.exporting.c.modules import check_widths, members_of, needs_node, needs_zig, node, put_module, with_page
 from extensions.exporting.c.taggers import TEXTS, pipeline_of, sentences_of
 from extensions.exporting.c.taggers import written as tagger_written
 from extensions.exporting.c.transducers import KINDS as TRANSDUCERS
@@ -70,14 +67,6 @@ if (!isMainThread) {
   }
   new Worker(new URL(import.meta.url)).on("message", nats => console.log(JSON.stringify({ ...said, worker: nats })));
 }
-"""
-
-NATS = """
-import { readFileSync } from "node:fs";
-import { load } from "./sea.js";
-const text = readFileSync(0, "utf-8");
-const nats = async simd => (await load({ simd })).score(text).map(token => token.nats);
-console.log(JSON.stringify([await nats(true), await nats(false)]));
 """
 
 
@@ -125,8 +114,8 @@ def test_a_task_without_a_page_is_refused_with_or_without_a_compiler(
 ) -> None:
     monkeypatch.delattr(web, "version")
     unpacked("predict-frames", tmp_path)
-    have = "language models, encoder-decoders, and taggers and classifiers of texts and of frames have one"
-    with pytest.raises(EnsueError, match=f"has no page; {have}"):
+    have = "expected a language model, an encoder-decoder, or a tagger or classifier of texts or frames"
+    with pytest.raises(EnsueError, match=f"cannot be exported as a web page; {have}"):
         ensue.export_run(tmp_path / "predict-frames", tmp_path / "out", "web")
 
 
@@ -140,7 +129,7 @@ def test_a_compiler_that_is_missing_or_old_is_named(
         return found
 
     monkeypatch.setattr(web, "version", version)
-    monkeypatch.delattr(writing, "measured")  # takes long, so it comes later
+    monkeypatch.delattr(writing, "measure_precision")  # takes long, so it comes later
     named = "not installed" if found is None else r"from 0\.14 on, and 0\.11\.0 is installed"
     with pytest.raises(EnsueError, match=rf'^web needs.* {named}: pip install .*"ensue\[web\]"$'):
         ensue.export_run(run_of(tmp_path).path, tmp_path / "out", "web", precision="int8")
@@ -180,7 +169,7 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
     asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"text": TEXT, "samplings": asked})))
     expected, ids = model.score(TEXT), model.tokenizer.encode(TEXT).tolist()
-    declared = package_text(f"{web.PIECES}/language.d.ts")
+    declared = package_text(f"{web.TEMPLATES}/language.d.ts")
     for is_wide in ("true", "false"):
         found = said[is_wide]
         assert (found["simd"], found["size"]) == (is_wide == "true", model.tokenizer.vocabulary_size)
@@ -210,45 +199,6 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
                 "feeding",
             }
     assert_allclose(said["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.slow
-@needs_zig
-@needs_node
-@pytest.mark.parametrize("precision", ["f16", "int8"])
-def test_a_module_in_fewer_bits_has_the_nats_of_c(precision: str, tmp_path: Path) -> None:
-    model = pipeline("simple")
-    files = written(model.model, model.tokenizer, "sea", precision=precision)
-    wanted = [token.nats for token in Carried(put(files, tmp_path), "sea").read(TEXT.encode())]
-    put_module(files, "sea", "language", tmp_path, NATS)
-    for found in json.loads(node(tmp_path, "drive.js", TEXT)):
-        assert_allclose(found, wanted, rtol=1e-5, atol=NEAR[precision])
-    assert max(abs(score.nats - nats) for score, nats in zip(model.score(TEXT), wanted, strict=True)) > NEAR[precision]
-
-
-@pytest.mark.slow
-@needs_zig
-def test_the_example_is_the_command_line_in_wasmtime(tmp_path: Path) -> None:
-    wasmtime: Any = pytest.importorskip("wasmtime", reason="no wasmtime")
-    model = pipeline("simple")
-    folder = put(written(model.model, model.tokenizer, "sea"), tmp_path)
-    options = [flag for flag in web.FLAGS if "reactor" not in flag]
-    command = [sys.executable, "-m", "ziglang", "cc", *options, "-o", "sea.wasm", "example.c", "sea.c", "-lm"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    (folder / "given").write_text(MIXED, encoding="utf-8")
-    engine = wasmtime.Engine()
-    store, linker = wasmtime.Store(engine), wasmtime.Linker(engine)
-    linker.define_wasi()
-    settings = wasmtime.WasiConfig()
-    settings.argv = ["sea"]
-    settings.stdin_file, settings.stdout_file = str(folder / "given"), str(folder / "said")
-    settings.preopen_dir(str(folder), ".")
-    store.set_wasi(settings)
-    program = linker.instantiate(store, wasmtime.Module.from_file(engine, str(folder / "sea.wasm")))
-    program.exports(store)["_start"](store)  # raises for a status that is not 0
-    lines = (folder / "said").read_text(encoding="utf-8").split("\n")[:-1]
-    nats = [max(score.nats, 0) for score in model.score(MIXED)]
-    assert_allclose([float(line.split("\t")[0]) for line in lines], nats, atol=2e-4)
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +255,7 @@ def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> Non
     put_module(tagger_written(model, "tag"), "tag", "tagging", tmp_path, TAGGER_DRIVER)
     given = sentences_of(3)
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": TEXTS, "sentences": given, "large": LARGE})))
-    declared = package_text(f"{web.PIECES}/tagging.d.ts")
+    declared = package_text(f"{web.TEMPLATES}/tagging.d.ts")
     for is_wide in ("true", "false"):
         found = said[is_wide]
         assert found["simd"] == (is_wide == "true")
@@ -361,10 +311,7 @@ def test_the_page_of_a_tagger(dark: bool, exported_tagger: Path, tmp_path: Path)
         assert browser.text("#told") == f"{word.text}: {word.label}, P {word.confidence:.4f}"
         browser.run("document.getElementById('numbers').click()")
         assert len(browser.texts("#shown small")) == len(words)
-        for width in (360, 1400):
-            browser.resize(width, 900)
-            assert browser.run("return document.documentElement.scrollWidth") <= width
-            assert browser.barriers() == []
+        check_widths(browser)
         assert browser.complaints() == []
 
 
@@ -402,7 +349,7 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
     if model.num_texts == 2:
         texts = [(text, odd[k % 7]) for k, text in enumerate(texts)]
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": texts})))
-    declared = package_text(f"{web.PIECES}/classes.d.ts")
+    declared = package_text(f"{web.TEMPLATES}/classes.d.ts")
     given, sure = model.predict(texts), model.predict(texts[:8], at_least=0.5)
     for is_wide in ("true", "false"):
         found = said[is_wide]
@@ -457,10 +404,7 @@ def test_the_page_of_a_classifier(dark: bool, exported_classifier: Path, tmp_pat
             "return [...document.querySelectorAll('#bars .share')].map(bar => parseFloat(bar.style.width))"
         )
         assert_allclose(widths, [100 * share for _, share in ranked], atol=1e-3)
-        for width in (360, 1400):
-            browser.resize(width, 900)
-            assert browser.run("return document.documentElement.scrollWidth") <= width
-            assert browser.barriers() == []
+        check_widths(browser)
         browser.write("#text", "\ue003")  # the key that deletes
         browser.until("document.getElementById('bars').hidden")
         assert browser.text("#told") == "Type a text."
@@ -510,7 +454,7 @@ def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path)
     keys = {"width": "beams", "n_best": "nBest", "length_penalty": "lengthPenalty", "max_tokens": "maxTokens"}
     searches = [{keys.get(key, "minTokens"): value for key, value in change.items()} for change in changes]
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"sources": sources, "searches": searches})))
-    declared = package_text(f"{web.PIECES}/transducing.d.ts")
+    declared = package_text(f"{web.TEMPLATES}/transducing.d.ts")
     wanted = [model.with_search(**change).predict(sources) for change in changes]
     for is_wide in ("true", "false"):
         found = said[is_wide]
@@ -556,10 +500,7 @@ def test_the_page_of_an_encoder_decoder(dark: bool, exported_transducer: Path, t
         rows = [(best.text, f"{math.exp(best.log_probability):.4f}") for best in (answers[0], *answers[0].others)]
         texts = browser.run("return [...document.querySelectorAll('#answers tbody td')].map(cell => cell.textContent)")
         assert [(text.removesuffix(" …"), share) for text, share in zip(texts[::3], texts[1::3], strict=True)] == rows
-        for width in (360, 1400):
-            browser.resize(width, 900)
-            assert browser.run("return document.documentElement.scrollWidth") <= width
-            assert browser.barriers() == []
+        check_widths(browser)
         browser.run("document.getElementById('text1').value = 'a'.repeat(2001)")
         browser.find("#text2").send_keys("x")
         browser.until("!document.getElementById('wrong').hidden")
@@ -604,10 +545,7 @@ def test_the_page_works_from_a_disk(dark: bool, exported: Path, tmp_path: Path) 
         browser.until("document.getElementById('speed').textContent.startsWith('150 characters')")
         some = "".join(model.generate(text, max_tokens=150, seed=3, temperature=0.9))
         assert browser.text("#written") == text + some
-        for width in (360, 1400):
-            browser.resize(width, 900)
-            assert browser.run("return document.documentElement.scrollWidth") <= width
-            assert browser.barriers() == []
+        check_widths(browser)
         browser.run("document.getElementById('length').value = 1000000")
         browser.run("document.getElementById('write').click()")
         browser.until("document.getElementById('written').textContent.length > 3000")

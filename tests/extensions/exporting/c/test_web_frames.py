@@ -16,12 +16,11 @@ from ensue.extensions.exporting.web import writing as web
 from ensue.extensions.frames.data.sounds import log_mel, read_wav
 from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
-from ensue.extensions.frames.tasks.model import FramesSeen
+from ensue.extensions.frames.tasks.model import FrameStatistics
 from ensue.text.schemes import spans as spans_of
 from ensue.version import package_text
-from extensions.exporting.c.carried import NEAR
-from extensions.exporting.c.framed import CarriedFrames, pipeline, series_of, wav, written
-from extensions.exporting.c.modules import members_of, needs_node, needs_zig, node, put_module, with_page
+from extensions.exporting.c.framed import pipeline, series_of, wav, written
+from extensions.exporting.c.modules import check_widths, members_of, needs_node, needs_zig, node, put_module, with_page
 from extensions.frames.small_frames import built, recipe_of
 from inspection.browser import browsing
 from inspection.small import PLAIN
@@ -54,7 +53,7 @@ console.log(JSON.stringify(said));
 
 
 def sound_tagger() -> FrameLabelingPipeline:
-    seen = FramesSeen(Shape(9, 8000.0, (), True, "x"), (-7.0,) * 9, (3.0,) * 9)
+    seen = FrameStatistics(Shape(9, 8000.0, (), True, "x"), (-7.0,) * 9, (3.0,) * 9)
     recipe = recipe_of("frame-labeling", features={"bands": 9}, head={"kind": "crf"}, data={"train": "x"})
     found: FrameLabelingPipeline = built(FrameTaggerParts(seen, PLAIN), recipe, FrameLabelingPipeline)
     return found
@@ -84,7 +83,7 @@ def check(found: Any, model: Any, series: list[Any], close: float = 1e-5, at_lea
             assert answer["probability"] == pytest.approx(wanted.probability, abs=close)
             assert one.ndim == 1 or answer["frames"] == len(one)
         return
-    seconds = 0.01 if model.seen.shape.is_sound else 1.0
+    seconds = 0.01 if model.statistics.shape.is_sound else 1.0
     for answer, wanted in zip(found, model.predict(series, confidence=True), strict=True):
         assert answer["labels"] == list(wanted.labels)
         assert_allclose(answer["probabilities"], wanted.probabilities, atol=close)
@@ -111,18 +110,18 @@ def asked_of(model: Any, series: list[Any], sounds: list[Any], files: list[bytes
 @pytest.mark.parametrize("kind", ["several", "sounds", "spans", "crf", "sound_tagger"])
 def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
     model: Any = sound_tagger() if kind == "sound_tagger" else pipeline(kind)
-    is_tagger, is_sound = isinstance(model, FrameLabelingPipeline), model.seen.shape.is_sound
+    is_tagger, is_sound = isinstance(model, FrameLabelingPipeline), model.statistics.shape.is_sound
     page = "frame_tags" if is_tagger else "frame_classes"
     put_module(written(model, "hear"), "hear", page, tmp_path, DRIVER)
     series, sounds = series_of(model, 1, 300), sounds_of(2) if is_sound else []
     said = json.loads(
         node(tmp_path, "drive.js", asked_of(model, series, sounds, [wav(one.tobytes()) for one in sounds]))
     )
-    declared = "".join(package_text(f"{web.PIECES}/{name}.d.ts") for name in (page, "frames"))
+    declared = "".join(package_text(f"{web.TEMPLATES}/{name}.d.ts") for name in (page, "frames"))
     samples = [(one / 2**15).astype(np.float32) for one in sounds]
     for is_wide in ("true", "false"):
         found = said[is_wide]
-        assert (found["simd"], found["width"], found["none"]) == (is_wide == "true", len(model.seen.mean), [])
+        assert (found["simd"], found["width"], found["none"]) == (is_wide == "true", len(model.statistics.mean), [])
         assert found["rate"] == (8000 if is_sound else None)
         check(found["found"], model, series)
         check(found["sure"], model, series, at_least=0.6)
@@ -132,9 +131,9 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
         if is_sound:
             expected = log_mel(model.recipe.reading().sound, samples[0], 8000).reshape(-1)
             assert_allclose(found["frames"][0], expected, rtol=1e-5, atol=1e-5)
-        kinds, width = "a series is neither numbers nor rows of them", len(model.seen.mean)
+        kinds, width = "a series is neither numbers nor rows of them", len(model.statistics.mean)
         of_one = f"frames have {width} numbers, and one of these has 1"
-        sound = "no WAV file with whole numbers of 8 to 32 bits, or none that is whole"
+        sound = "not a PCM WAV file of 8 to 32 bits, or truncated"
         no_sound = "bytes are a file of a sound, and the model reads no sounds"
         missing, option = "a number of a frame is missing or infinite", 'no option "atleast"'
         assert [failure.partition(": [")[0] for failure in found["failures"]] == [
@@ -148,27 +147,6 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
         assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
 
 
-@needs_zig
-@needs_node
-@pytest.mark.parametrize(("kind", "precision"), [("one", "int8"), ("crf", "f16")])
-def test_a_module_in_fewer_bits_has_the_answers_of_c(kind: str, precision: str, tmp_path: Path) -> None:
-    model = pipeline(kind)
-    carried = CarriedFrames(model, tmp_path, kind, precision=precision)
-    series = series_of(model, 1)
-    wanted = carried.answered(series)
-    page = "frame_tags" if carried.is_tagger else "frame_classes"
-    put_module(written(model, "hear", precision=precision), "hear", page, tmp_path, DRIVER)
-    said = json.loads(node(tmp_path, "drive.js", asked_of(model, series, [], [])))
-    for is_wide in ("true", "false"):
-        found = said[is_wide]["found"]
-        shares = [answer["probabilities"] for answer in found]
-        assert_allclose(
-            np.concatenate(shares) if carried.is_tagger else shares,
-            wanted[1] if carried.is_tagger else wanted,
-            atol=NEAR[precision],
-        )
-
-
 @pytest.fixture(scope="module")
 def exported_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return with_page("classify-frames", tmp_path_factory.mktemp("classifier"))
@@ -179,7 +157,7 @@ def exported_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_of_a_classifier_of_sounds(dark: bool, exported_classifier: Path, tmp_path: Path) -> None:
     model: Any = ensue.load(exported_classifier / "classify-frames")
     files = sorted((exported_classifier / "few").rglob("*.wav"))[:2]
-    rate, samples = round(model.seen.shape.rate), read_wav(files[0])[0]
+    rate, samples = round(model.statistics.shape.rate), read_wav(files[0])[0]
     twice = (np.repeat(samples[:, 0], 2) * 32767).astype(np.int16)
     for name, content in (
         ("twice.wav", wav(twice.tobytes(), rate=2 * rate)), ("none.wav", b"RIFF"),
@@ -209,10 +187,7 @@ def test_the_page_of_a_classifier_of_sounds(dark: bool, exported_classifier: Pat
         assert "decoded by the browser" in browser.text("#told")
         first = dict(zip(browser.texts("#bars th"), map(float, browser.texts("#bars .number")), strict=True))
         assert_allclose([first[name] for name in model.labels.names], list(answers[0].probabilities.values()), atol=0.1)
-        for width in (360, 1400):
-            browser.resize(width, 900)
-            assert browser.run("return document.documentElement.scrollWidth") <= width
-            assert browser.barriers() == []
+        check_widths(browser)
         browser.run(
             "navigator.mediaDevices.getUserMedia = async () => { const sound = new AudioContext(), "
             "tone = sound.createOscillator(), to = sound.createMediaStreamDestination(); "
@@ -283,10 +258,7 @@ def test_the_page_of_a_tagger_of_series(dark: bool, exported_tagger: Path, tmp_p
         assert tuple(browser.texts("#parts td")[::4]) == tuple(browser.texts("#line .chip")) == labels
         assert [float(text) for text in browser.texts("#parts td")[1::4]] == list(begins)
         assert [float(text) + 1 for text in browser.texts("#parts td")[2::4]] == list(ends)
-        for width in (360, 1400):
-            browser.resize(width, 900)
-            assert browser.run("return document.documentElement.scrollWidth") <= width
-            assert browser.barriers() == []
+        check_widths(browser)
         browser.write("#text", "1 2\n3  4.5\n")
         browser.until("document.getElementById('told').textContent.startsWith('numbers (2 frames)')")
         browser.write("#text", "x,y\n1,2\n3")

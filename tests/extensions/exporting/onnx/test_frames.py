@@ -18,7 +18,6 @@ from extensions.frames.tiny_waves import recipe as recipe_of_next
 from extensions.frames.tiny_waves import waves
 from inspection.small import PLAIN, SPANS
 from training.tiny import run_tiny
-from training.tiny_texts import without_pictures
 
 from .conftest import Program
 
@@ -35,7 +34,7 @@ SHAPES = [(1, 1), (1, 6), (7, 1), (7, 6), (7, 13)]
 
 def session(pipeline: Any) -> Any:
     part = pipeline.describe().functions[0]
-    return writing.session(functions.traced(pipeline.model, part.function, part.inputs, name="model"))
+    return writing.session(functions.trace_function(pipeline.model, part.function, part.inputs, name="model"))
 
 
 def series(batch: int, longest: int, width: int) -> list[np.ndarray[Any, Any]]:
@@ -95,7 +94,7 @@ def test_a_model_of_the_next_frame_reads_in_pieces() -> None:
         some = [frames(length, 2, seed=number) for number in range(batch)]
         leaves = {x.name: x.shape for x in graph.get_inputs() if x.name != "frames"}
         state = {name: np.zeros([batch, *sizes[1:]], np.float32) for name, sizes in leaves.items()}
-        first = np.broadcast_to(np.array(pipeline.seen.mean, np.float32), (batch, 1, 2))
+        first = np.broadcast_to(np.array(pipeline.statistics.mean, np.float32), (batch, 1, 2))
         whole, cut = np.concatenate([first, np.stack(some)], 1), length // 2 + 1
         for piece in (whole[:, :cut], whole[:, cut:]):
             if piece.shape[1]:
@@ -124,10 +123,7 @@ def sound(path: Path, seed: int, *, channels: int, bits: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["frame-classification", "frame-labeling", "frame-prediction"])
-def test_programs_print_what_predict_prints(
-    task: str, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_pictures(monkeypatch)
+def test_programs_print_what_predict_prints(task: str, tmp_path: Path, program: Program) -> None:
     some = waves(30)
     labels = {
         "frame-classification": ["up", "down"] * 15,
@@ -155,7 +151,6 @@ def test_programs_print_what_predict_prints(
 
 @pytest.mark.slow
 def test_a_program_reads_sounds(tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
     for number in range(12):
         label = tmp_path / "sounds" / ("noise" if number % 2 else "other")
         label.mkdir(parents=True, exist_ok=True)

@@ -55,7 +55,7 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, context: int | None) 
     tokenizer.save(str(folder / "tokenizer.json"))
     monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Sums))  # type: ignore[arg-type]
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
-    monkeypatch.setattr(sys, "argv", ["predict.py", "--go-on", "0", ""])
+    monkeypatch.setattr(sys, "argv", ["predict.py", "--generate", "0", ""])
     return SimpleNamespace(**runpy.run_path(str(folder / "language.py")))
 
 
@@ -91,4 +91,4 @@ def test_what_is_written_is_the_most_probable(
         ids.append(int(Sums.table[sum(window) % 5].argmax()))
         window.append(ids[-1])
         window = window[-3:] if context and len(window) > context else window
-    assert ours.go_on("a b", 30).split() == [SYMBOLS[id] for id in ids[3:]]
+    assert ours.generate("a b", 30).split() == [SYMBOLS[id] for id in ids[3:]]

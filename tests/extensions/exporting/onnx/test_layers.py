@@ -47,7 +47,7 @@ def whole(layer: SequenceLayer) -> TensorFunction:
     return TensorFunction("whole", run, forms, sample)
 
 
-def going_on(layer: SequenceLayer) -> TensorFunction:
+def from_state(layer: SequenceLayer) -> TensorFunction:
     """From a state, whose leaves are inputs and outputs."""
 
     def run(layer: SequenceLayer, x: Tensor, **state: Any) -> dict[str, Tensor]:
@@ -69,13 +69,12 @@ def memory_of(layer: SequenceLayer, batch: int) -> Memory | None:
     return Memory(torch.randn(batch, S, layer.d_memory), torch.arange(S) < torch.randint(1, S + 1, (batch, 1)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("subject", CASES)
 def test_the_graph_is_the_layer(subject: Subject) -> None:
     layer = subject.build().float()
-    for part in [whole(layer), *([going_on(layer)] if layer.is_causal else [])]:
-        graph = functions.traced(layer, part.function, part.inputs, name=part.name)
-        writing.check(writing.differences(graph, layer, part))
+    for part in [whole(layer), *([from_state(layer)] if layer.is_causal else [])]:
+        graph = functions.trace_function(layer, part.function, part.inputs, name=part.name)
+        writing.check_differences(writing.differences(graph, layer, part))
 
 
 class OfValues(Parallel):
@@ -114,8 +113,10 @@ class Looping(OfSizes):
 def test_what_cannot_be_traced_is_refused(layer: SequenceLayer, expected: str) -> None:
     part = whole(layer)
     with pytest.raises(Unexportable, match=expected):
-        writing.check(
-            writing.differences(functions.traced(layer, part.function, part.inputs, name="refused"), layer, part)
+        writing.check_differences(
+            writing.differences(
+                functions.trace_function(layer, part.function, part.inputs, name="refused"), layer, part
+            )
         )
 
 
@@ -137,5 +138,5 @@ def test_equal_scores_have_the_same_path() -> None:
 
     forms = {"emissions": TensorForm(("batch", "time", 5)), "mask": TensorForm(("batch", "time"), torch.bool)}
     part = TensorFunction("path", run, forms, sample)
-    graph = functions.traced(head, run, forms, name="path")
-    writing.check(writing.differences(graph, head, part))
+    graph = functions.trace_function(head, run, forms, name="path")
+    writing.check_differences(writing.differences(graph, head, part))

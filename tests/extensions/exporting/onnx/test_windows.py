@@ -13,8 +13,8 @@ import torch
 
 import ensue
 from ensue.extensions.exporting.huggingface.tokenizer_export import library_files
+from ensue.tasks.texts.export_encoder import SubwordExportEncoder
 from ensue.tasks.texts.framing import Framing
-from ensue.tasks.texts.portable_reading import SubwordReading
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.wordpiece import WordPieceTokenizer
 
@@ -45,16 +45,16 @@ def test_windows_are_those_that_were_tuned(
     begin, end = (1,), (2,) if whole or not is_causal else ()
     most = 60 if is_pair else 12
     framing = Framing(
-        tokenizer=tokenizer, begin=begin, between=(3,), end=(2,), unread=(4,), most=most, is_causal=is_causal
+        tokenizer=tokenizer, begin=begin, between=(3,), end=(2,), unknown=(4,), max_positions=most, is_causal=is_causal
     )
     texts = [TEXTS, [*TEXTS[1:], ["red"]]] if is_pair else [TEXTS]
-    expected = SubwordReader(framing, pooling=pooling, whole=whole).texts(*texts)
+    expected = SubwordReader(framing, pooling=pooling, has_text_vector=whole).texts(*texts)
     batch = expected.batch(np.arange(len(TEXTS)), torch.device("cpu"))
     shutil.copy(PROGRAM, tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(library_files(tokenizer)))
-    portable = SubwordReading(
+    portable = SubwordExportEncoder(
         layers=lambda *given: [], framing=replace(framing, end=end), vocabulary_size=tokenizer.vocabulary_size,
-        pooling=pooling, is_joint=True, has_own=whole,
+        pooling=pooling, is_joint=True, has_text_vector=whole,
     )  # fmt: skip
     found = runpy.run_path(str(tmp_path / "subwords.py"))["Reader"](portable.settings).inputs(*texts)
     real = np.ones(batch.ids.shape, bool) if batch.mask is None else batch.mask.numpy()

@@ -1,8 +1,8 @@
 """A bidirectional language model with onnxruntime, numpy and tokenizers.
 
-python predict.py < text            the nats of each word, the mean of both directions, as `ensue score` prints them
-python predict.py --embed < texts   the vector of each line as JSON, as `ensue embed --json` prints it; the only one for
-                                    a model without probabilities of words
+python predict.py < text            prints the nats of each word, the mean of both directions, as `ensue score` does
+python predict.py --embed < texts   prints the vector of each line as JSON, as `ensue embed --json` does; this is the
+                                    default for a model without probabilities of words
 """
 
 import json
@@ -20,13 +20,13 @@ reader = WordReader(config)
 
 
 def run(words, *outputs):
-    """Outputs of the model for the words of a text."""
-    found = reader.read([words])
-    return [output[0] for output in model.run(outputs, {x.name: found[x.name] for x in model.get_inputs()})]
+    """Return outputs of the model for the words of a text."""
+    inputs = reader.read([words])
+    return [output[0] for output in model.run(outputs, {x.name: inputs[x.name] for x in model.get_inputs()})]
 
 
 def scores(words):
-    """The surprisal of each word, the mean of both directions."""
+    """Return the surprisal of each word, the mean of both directions."""
     ids, nats = list(map(reader.id, words)), []
     for logits in run(words, "rightward_logits", "leftward_logits"):
         lower = (logits - logits.max(1, keepdims=True)).astype(np.float64)
@@ -35,7 +35,7 @@ def scores(words):
 
 
 def embed(words):
-    """The mean of the vectors of words in the last layer; zeros if there are none."""
+    """Return the mean of the vectors of words in the last layer; zeros without words."""
     (layers,) = run(words, "layers")
     return layers[-1].sum(0) / max(1, len(words))
 

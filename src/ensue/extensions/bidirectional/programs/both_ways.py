@@ -1,4 +1,4 @@
-"""Inputs of the layers of a bidirectional language model, with numpy and tokenizers."""
+"""Conversion of texts to the inputs of a bidirectional language model, with numpy and tokenizers."""
 
 import numpy as np
 from subwords import loaded
@@ -6,11 +6,11 @@ from subwords import loaded
 from ensue.text.character_ngrams import BOUNDARIES, PADDING, word_characters
 
 FIRST_WORD = 2
-"""The number of the first distinct word, behind both boundaries."""
+"""The number of the first distinct word, after both boundaries."""
 
 
 class WordReader:
-    """Makes the inputs for layers that read words from left to right, and from right to left."""
+    """A converter of words to the inputs of layers that read from left to right and from right to left."""
 
     def __init__(self, settings):
         self.settings, self.tokenizer = settings, loaded(settings["tokenizer"])
@@ -19,27 +19,27 @@ class WordReader:
         return word.lower() if self.settings["lowercase"] else word
 
     def words(self, text):
-        """The words of a text."""
+        """Return the words of a text."""
         offsets = self.tokenizer.encode(text, add_special_tokens=False).offsets
         return [self.lowered(text[start:end]) for start, end in offsets]
 
     def id(self, word):
-        """The id of a word in the vocabulary."""
-        found = self.tokenizer.token_to_id(word)
-        return self.settings["unknown"] if found is None else found
+        """Return the id of a word in the vocabulary."""
+        number = self.tokenizer.token_to_id(word)
+        return self.settings["unknown"] if number is None else number
 
     def distinct(self, words):
-        """Both boundaries and words as their bytes, or as their ids."""
+        """Return both boundaries and the words, as bytes or as ids."""
         if self.settings["longest"] is None:
             return np.array([1, 1, *map(self.id, words)])
         rows = word_characters(words, longest=self.settings["longest"])
-        found = np.full((FIRST_WORD + len(words), self.settings["longest"]), PADDING)
-        found[:FIRST_WORD, : BOUNDARIES.shape[1]] = BOUNDARIES
-        found[FIRST_WORD:, : rows.shape[1]] = rows
-        return found
+        padded = np.full((FIRST_WORD + len(words), self.settings["longest"]), PADDING)
+        padded[:FIRST_WORD, : BOUNDARIES.shape[1]] = BOUNDARIES
+        padded[FIRST_WORD:, : rows.shape[1]] = rows
+        return padded
 
     def read(self, texts):
-        """The inputs for texts, each a list of words."""
+        """Return the inputs for texts, which are lists of words."""
         texts = [list(map(self.lowered, words)) for words in texts]
         number_of = {word: n for n, word in enumerate(dict.fromkeys(w for words in texts for w in words), FIRST_WORD)}
         width = max(map(len, texts))
@@ -49,23 +49,20 @@ class WordReader:
             rightward[row, : len(words)], leftward[row, : len(words)] = numbers, numbers[::-1]
             ids[row, : len(words)] = list(map(self.id, words))
         return {
-            "distinct": self.distinct(list(number_of)),
-            "rightward": rightward,
-            "leftward": leftward,
-            "lengths_of_windows": np.array(list(map(len, texts))),
-            "ids": ids,
-        }
+            "distinct": self.distinct(list(number_of)), "rightward": rightward, "leftward": leftward,
+            "lengths_of_windows": np.array(list(map(len, texts))), "ids": ids,
+        }  # fmt: skip
 
     def inputs(self, *texts):
-        """The inputs for lists of texts, as `words.inputs` has them."""
-        all_texts = [words for part in texts for words in part]
-        found, width, row = self.read(all_texts), max(map(len, all_texts)), 0
-        for suffix, part in zip(("", "_2"), texts, strict=False):
-            most = max(map(len, part))
-            places, weights = np.zeros((len(part), most, 1), np.int64), np.zeros((len(part), most, 1), np.float32)
-            for n, words in enumerate(part):
+        """Return the inputs for one or two lists of texts, with the same names as `inputs` in `words.py`."""
+        all_texts = [words for group in texts for words in group]
+        arrays, width, row = self.read(all_texts), max(map(len, all_texts)), 0
+        for suffix, group in zip(("", "_2"), texts, strict=False):
+            shape = len(group), max(map(len, group)), 1
+            places, weights = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+            for n, words in enumerate(group):
                 places[n, : len(words), 0] = row * width + np.arange(len(words))
                 weights[n, : len(words)] = 1
                 row += 1
-            found |= {f"places{suffix}": places, f"weights{suffix}": weights}
-        return {self.settings["prefix"] + name: values for name, values in found.items()}
+            arrays |= {f"places{suffix}": places, f"weights{suffix}": weights}
+        return {self.settings["prefix"] + name: values for name, values in arrays.items()}

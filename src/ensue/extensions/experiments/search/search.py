@@ -1,40 +1,43 @@
-"""A search: its trials, then `best.toml`, the page README.md, and a picture of the importance of keys.
+"""Hyperparameter search with Optuna.
 
-A folder that holds a search is resumed.
+The folder of a search has trials, a journal, `best.toml`, README.md and a picture. A trial is an ordinary run. Several
+processes may work on the same search, and an interrupted search is resumed.
 """
 
-from __future__ import annotations
-
 import json
+import os
 import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from filelock import FileLock
+import numpy as np
+from filelock import FileLock, Timeout
 
-from ensue.errors import RunError
-from ensue.extensions.experiments.search.space import Choice, Range, Space
-from ensue.extensions.experiments.search.study import Study, check_optuna, run_trial
-from ensue.parsing import ParseError, parse_json
+from ensue.errors import EnsueError, RecipeError, RunError, TrainingError
+from ensue.extension import refuse_address
+from ensue.extensions.experiments.search.space import Choice, Range, Space, check_optuna
+from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.recipe import Recipe, read_recipe
-from ensue.runs.hub import refuse_hub
-from ensue.runs.pictures import made, picture
-from ensue.runs.reporter import Reporter
-from ensue.runs.weights import partial_of, write_text
+from ensue.runs.directory import RunDirectory
+from ensue.runs.pictures import make_optional, picture
+from ensue.runs.reporter import MetricsLog, Reporter, Validation
+from ensue.runs.weights import partial_path, write_text
+from ensue.training.run import train_run
 
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "begun", "WAITING": "begun"}
-WIDTH = 18
-"""The characters of a line below a picture; a longer name has several lines."""
+LINE_CHARACTERS = 18
+"""The width of the lines of names below a picture."""
 
 
 def write_page(folder: Path, study: Any, space: Space, recipe: Recipe, reporter: Reporter) -> None:
-    """Writes the best recipe, the page and the picture of a search so far; without a complete trial, nothing."""
+    """Write the best recipe, the page and the picture of a search; without a complete trial, write nothing."""
     trials = study.get_trials(deepcopy=False)
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     if not complete:
@@ -45,51 +48,38 @@ def write_page(folder: Path, study: Any, space: Space, recipe: Recipe, reporter:
     write_text(folder / "best.toml", chosen.to_toml())
     importances = _importances(study, space)
     picture_path = folder / "search.png"
-    made(picture_path, lambda: draw(picture_path, complete, space, importances), reporter)
+    make_optional(picture_path, lambda: draw(picture_path, complete, space, importances), reporter)
     write_text(folder / "README.md", "\n".join(_lines(folder, trials, best, space, importances)) + "\n")
 
 
 def _values(trial: Any, space: Space) -> dict[str, Any]:
-    """The values of a trial as they stand in a recipe."""
-    drawn = _Drawn(trial.params)
-    return {key: values.drawn(drawn, key) for key, values in space.items() if key in trial.params}
+    from optuna.trial import FixedTrial  # noqa: PLC0415 (an extra)
 
-
-class _Drawn:
-    """The values that were drawn, as if they were drawn again."""
-
-    def __init__(self, params: dict[str, Any]) -> None:
-        self.params = params
-
-    def _found(self, key: str, *args: Any, **kwargs: Any) -> Any:
-        return self.params[key]
-
-    suggest_int = suggest_float = suggest_categorical = _found
+    fixed = FixedTrial(trial.params)
+    return {key: values.suggest(fixed, key) for key, values in space.items() if key in trial.params}
 
 
 def _importances(study: Any, space: Space) -> dict[str, float]:
-    """The share of each key in how much the scores differ (PED-ANOVA, Watanabe et al. 2023); nothing for few trials."""
+    """Return the share of each key in the variance of the scores (PED-ANOVA, Watanabe et al. 2023), or {}."""
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances  # noqa: PLC0415 (an extra)
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found: dict[str, float] = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
-    except (ValueError, RuntimeError):  # of too few trials nothing can be said
+            shares: dict[str, float] = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+    except (ValueError, RuntimeError):  # raised for too few trials
         return {}
-    return {key: share for key, share in found.items() if key in space}
+    return {key: share for key, share in shares.items() if key in space}
 
 
 def _lines(folder: Path, trials: list[Any], best: Any, space: Space, importances: dict[str, float]) -> Iterator[str]:
     path = shlex.quote(str(folder))
-    counts = [
-        f"{sum(STATES[t.state.name] == state for t in trials)} {state}" for state in dict.fromkeys(STATES.values())
-    ]
+    counts = [f"{sum(STATES[t.state.name] == name for t in trials)} {name}" for name in dict.fromkeys(STATES.values())]
     yield from (f"# {folder.name}", "", f"{len(trials)} trials: {', '.join(c for c in counts if c[0] != '0')}.", "")
-    yield f"The best is trial {best.number} with {best.value:.4f}; the lowest score is the best. Train it again:"
-    yield from ("", "```", f"ensue train {path}/best.toml --out ANOTHER", "```", "", "![What mattered](search.png)", "")
+    yield f"The best trial is {best.number}, with the lowest score, {best.value:.4f}. Train it again:"
+    yield from ("", "```", f"ensue train {path}/best.toml --out ANOTHER", "```", "", "![Scores by key](search.png)", "")
     if importances:
-        yield from ("| key | share of the differences |", "|---|---|")
+        yield from ("| key | share of the variance |", "|---|---|")
         yield from (f"| {key} | {share:.0%} |" for key, share in importances.items())
         yield ""
     yield f"| trial | score | {' | '.join(space)} | run |"
@@ -98,31 +88,33 @@ def _lines(folder: Path, trials: list[Any], best: Any, space: Space, importances
         state = STATES[trial.state.name]
         score = f"{trial.value:.4f}" if state == "complete" else state
         values = _values(trial, space)
-        shown = " | ".join(in_short(values[key], part) if key in values else "-" for key, part in space.items())
-        yield f"| {trial.number} | {score} | {shown} | `trials/{trial.number:04}` |"
+        cells = [format_value(values[key], choices) if key in values else "-" for key, choices in space.items()]
+        yield f"| {trial.number} | {score} | {' | '.join(cells)} | `trials/{trial.number:04}` |"
 
 
-def in_short(value: Any, part: Range | Choice) -> str:
-    """A value in a few characters; of one of several tables, the keys in which they differ."""
-    if isinstance(part, Choice) and len(part.samples) > 1 and all(isinstance(one, dict) for one in part.samples):
-        keys = dict.fromkeys(chain.from_iterable(part.samples))
-        differing = [key for key in keys if any(one.get(key) != part.samples[0].get(key) for one in part.samples)]
+def format_value(value: Any, choices: Range | Choice) -> str:
+    """Return a short form of a value. For a choice among tables it has only the keys in which the tables differ."""
+    tables = choices.samples if isinstance(choices, Choice) else ()
+    if len(tables) > 1 and all(isinstance(table, dict) for table in tables):
+        keys = dict.fromkeys(chain.from_iterable(tables))
+        differing = [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
         value = ", ".join(f"{key} {value[key]}" for key in differing if key in value)
     return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
 
 
 def draw(path: Path, complete: list[Any], space: Space, importances: dict[str, float]) -> None:
-    """The score of each trial that has ended over its values, a panel for each key, the most important first."""
+    """Draw the scores of complete trials over their values, with a panel for each key, ordered by importance."""
     keys = [*importances, *(key for key in space if key not in importances)]
     rows = -(-len(keys) // 3)
     with picture(path, (9.0, 2.9 * rows)) as figure:
-        for place, key in enumerate(keys, start=1):
-            axes = figure.add_subplot(rows, min(3, len(keys)), place)
+        for number, key in enumerate(keys, start=1):
+            axes = figure.add_subplot(rows, min(3, len(keys)), number)
             values = [_values(trial, space)[key] for trial in complete]
-            part = space[key]
-            points = values if isinstance(part, Range) else [fill(in_short(value, part), WIDTH) for value in values]
+            choices = space[key]
+            is_range = isinstance(choices, Range)
+            points = values if is_range else [fill(format_value(value, choices), LINE_CHARACTERS) for value in values]
             axes.scatter(points, [trial.value for trial in complete], s=14, color="#1f4e79", alpha=0.7)
-            if isinstance(part, Range) and part.log:
+            if isinstance(choices, Range) and choices.log:
                 axes.set_xscale("log")
             share = f" ({importances[key]:.0%})" if key in importances else ""
             axes.set_xlabel(f"{key}{share}")
@@ -131,12 +123,145 @@ def draw(path: Path, complete: list[Any], space: Space, importances: dict[str, f
                 axes.spines[side].set_visible(False)
 
 
+class TrialReporter(Reporter):
+    """A reporter that passes validation scores to the study, which may prune the trial."""
+
+    def __init__(self, trial: Any, known: dict[int, float], run: Path, reporter: Reporter) -> None:
+        self.trial, self.reporter, self.log = trial, reporter, MetricsLog(run / "metrics.jsonl")
+        self.known = known
+        """The scores in the study, by the number of the validation."""
+        self.pruned = bool(known) and trial.should_prune()
+
+    def noted(self, note: str) -> None:
+        self.reporter.noted(note)
+
+    def validated(self, validation: Validation) -> None:
+        number = sum(record["kind"] == "valid" for record in self.log.records())
+        if number not in self.known:  # a resumed run may repeat a validation
+            self.known[number] = validation.selection
+            self.trial.report(validation.selection, number)
+        self.pruned = self.trial.should_prune()
+
+    def is_enough(self) -> bool:
+        return self.pruned
+
+
+def run_trial(
+    trial: Any, known: dict[int, float], recipe: Recipe, values: dict[str, Any], run: Path, reporter: Reporter,
+    **options: Any,
+) -> tuple[str, float | None]:  # fmt: skip
+    """Train or resume the run of a trial. Returns the state of the trial and the lowest score.
+
+    After a failure the state is the error message.
+    """
+    validations = TrialReporter(trial, known, run, reporter)
+    try:
+        chosen = read_recipe(recipe, values)
+        outcome = train_run(chosen, run, resume=RunDirectory(run).exists, reporter=validations, **options)
+    except (TrainingError, RecipeError) as error:
+        return str(error), None
+    if outcome.reason == "interrupted":
+        return "interrupted", None
+    if not validations.known:
+        raise EnsueError("no validation data to compare trials; --valid names them")
+    is_pruned = validations.pruned and outcome.reason == "stopped early"
+    return "pruned" if is_pruned else "complete", min(validations.known.values())
+
+
+class Study:
+    """The journal of the trials of a search, which several processes may share.
+
+    The values of a trial depend on the seed, the number of the trial, and the trials that ended before it began. So
+    with one process, a search that was killed and resumed has the trials of an uninterrupted search. The trial of a
+    killed process is resumed before a new trial begins.
+    """
+
+    def __init__(self, folder: Path, space: Space, *, seed: int, prune: bool) -> None:
+        import optuna  # noqa: PLC0415 (an extra)
+        from optuna.storages.journal import JournalFileBackend  # noqa: PLC0415
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.optuna, self.folder, self.space, self.seed = optuna, folder, space, seed
+        self.lock = FileLock(folder / ".lock")
+        journal = folder / "journal.jsonl"
+        lock: Any = FileLock(folder / ".journal.lock")  # unlike Optuna's, released when its process is killed
+        with self.lock, lock:
+            _truncate_partial_line(journal)
+        pruner = optuna.pruners.MedianPruner() if prune else optuna.pruners.NopPruner()
+        try:
+            storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
+            with self.lock:
+                self.study = optuna.create_study(
+                    storage=storage, study_name="search", direction="minimize", pruner=pruner, load_if_exists=True
+                )
+        except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
+            raise RunError(f"{journal}: damaged: {error}") from None
+
+    @contextmanager
+    def next(self, max_trials: int) -> Iterator[tuple[Any, dict[str, Any]] | None]:
+        """Yield the next trial with its values, locked during the `with` block; None after `max_trials` trials."""
+        with self.lock:
+            claimed = self._abandoned() or self._new(max_trials)
+            values = {} if claimed is None else self._values(claimed[0])
+        if claimed is None:
+            yield None
+            return
+        try:
+            yield claimed[0], values
+        finally:
+            claimed[1].release()
+
+    def _abandoned(self) -> tuple[Any, FileLock] | None:
+        for trial in self.study.get_trials(deepcopy=False):
+            if trial.state == self.optuna.trial.TrialState.RUNNING:
+                claim = self._claim(trial.number)
+                try:
+                    claim.acquire(timeout=0)
+                except Timeout:
+                    continue
+                self._sampler(trial.number)
+                return self.optuna.trial.Trial(self.study, trial._trial_id), claim
+        return None
+
+    def _new(self, max_trials: int) -> tuple[Any, FileLock] | None:
+        number = len(self.study.get_trials(deepcopy=False))
+        if number >= max_trials:
+            return None
+        claim = self._claim(number)
+        claim.acquire(timeout=0)
+        self._sampler(number)
+        return self.study.ask(), claim
+
+    def _values(self, trial: Any) -> dict[str, Any]:
+        drawn = {}
+        for place, (key, values) in enumerate(self.space.items(), 1):
+            self._sampler(trial.number, place)  # the process may have been killed between two values
+            drawn[key] = values.suggest(trial, key)
+        return drawn
+
+    def _sampler(self, *key: int) -> None:
+        seed = int(np.random.SeedSequence((self.seed, *key)).generate_state(1)[0])
+        self.study.sampler = self.optuna.samplers.TPESampler(seed=seed)
+
+    def _claim(self, number: int) -> FileLock:
+        folder = self.folder / "locks"
+        folder.mkdir(exist_ok=True)
+        return FileLock(folder / f"{number:04}")
+
+
+def _truncate_partial_line(journal: Path) -> None:
+    if journal.exists():
+        content = journal.read_bytes()
+        if not content.endswith(b"\n"):
+            os.truncate(journal, content.rfind(b"\n") + 1)
+
+
 PLAN = "search.json"
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """How a trial has ended; `state` is "complete", "pruned", "interrupted", or what has failed."""
+    """The result of a trial; `state` is "complete", "pruned", "interrupted", or a message of failure."""
 
     number: int
     run: Path
@@ -146,46 +271,38 @@ class TrialResult:
 
 
 def search(
-    recipe: Recipe,
-    space: Space,
-    out: str | Path,
-    *,
-    trials: int,
-    seed: int = 0,
-    prune: bool = True,
-    reporter: Reporter | None = None,
-    told: Callable[[TrialResult], object] = lambda result: None,
-    **options: Any,
-) -> bool:
-    """Runs trials until there are `trials` of them; `told` hears of each that has ended here. After each the page and
-    the best recipe are written. Returns whether the search came to its end; Ctrl-C saves the trial and ends it before.
+    recipe: Recipe, space: Space, out: str | Path, *, trials: int, seed: int = 0, prune: bool = True,
+    reporter: Reporter | None = None, on_trial: Callable[[TrialResult], object] = lambda result: None, **options: Any,
+) -> bool:  # fmt: skip
+    """Run trials until the search has `trials` trials, and write the page and the best recipe after each trial.
 
-    `options` are those of `train_run`. Raises RunError for a folder that holds another search.
+    `options` are arguments of `train_run`. Returns False after Ctrl-C, which saves the running trial. An existing
+    search with the same plan is resumed. Raises RunError if the folder has other content.
     """
     check_optuna()
-    refuse_hub(out)
+    refuse_address(out)
     folder, reporter = Path(out), reporter or Reporter()
-    begin(folder, {"recipe": recipe.values(), "space": {key: part.as_json() for key, part in space.items()},
+    begin(folder, {"recipe": recipe.values(), "space": {key: values.as_json() for key, values in space.items()},
                    "seed": seed, "prune": prune})  # fmt: skip
-    study, ended = Study(folder, space, seed=seed, prune=prune), True
-    while ended:
-        with study.next(trials) as found:
-            if found is None:
+    study, is_running = Study(folder, space, seed=seed, prune=prune), True
+    while is_running:
+        with study.next(trials) as claimed:
+            if claimed is None:
                 break
-            trial, values = found
+            trial, values = claimed
             run = folder / "trials" / f"{trial.number:04}"
             known = dict(study.study.get_trials(deepcopy=True)[trial.number].intermediate_values)
             state, score = run_trial(trial, known, recipe, values, run, reporter, **options)
-            ended = state != "interrupted"
-            if ended:
-                _tell(study, trial, state, score)
+            is_running = state != "interrupted"
+            if is_running:
+                _report_result(study, trial, state, score)
                 with study.lock:
                     write_page(folder, study.study, space, recipe, reporter)
-            told(TrialResult(trial.number, run, values, state, score))
-    return ended
+            on_trial(TrialResult(trial.number, run, values, state, score))
+    return is_running
 
 
-def _tell(study: Study, trial: Any, state: str, score: float | None) -> None:
+def _report_result(study: Study, trial: Any, state: str, score: float | None) -> None:
     states = study.optuna.trial.TrialState
     if state == "complete":
         study.study.tell(trial, score)
@@ -196,50 +313,47 @@ def _tell(study: Study, trial: Any, state: str, score: float | None) -> None:
 
 
 def begin(folder: Path, plan: dict[str, Any]) -> None:
-    """Makes the folder of a search, or resumes it. Raises RunError for a folder with another search or other files."""
+    """Create the folder of a search. Raises RunError if the folder exists with other content than this search."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; --out names a directory")
     path = folder / PLAN
     if folder.is_dir() and not path.exists():
-        others = sorted(entry.name for entry in folder.iterdir() if entry.name not in (".lock", partial_of(path).name))
+        others = sorted(file.name for file in folder.iterdir() if file.name not in (".lock", partial_path(path).name))
         if others:
-            raise RunError(f"{folder}: not empty and no search (it holds {others[0]}); choose another --out")
+            raise RunError(f"{folder}: not empty, and not a search (found {others[0]}); choose another --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
             if not path.exists():
                 write_text(path, json.dumps(plan, indent=2) + "\n")
                 return
-            there = parse_json(path.read_bytes())
+            stored = parse_json(read_bounded(path))
     except ParseError as error:
         raise RunError(f"{path}: damaged: {error}") from None
     except OSError as error:
         raise RunError(f"{folder}: cannot be written ({error.strerror or error})") from None
-    _check_same(folder, there, json.loads(json.dumps(plan)))
+    _check_same(folder, stored, json.loads(json.dumps(plan)))
 
 
-def _check_same(folder: Path, there: Any, here: dict[str, Any]) -> None:
-    if not isinstance(there, dict):
+def _check_same(folder: Path, stored: Any, plan: dict[str, Any]) -> None:
+    if not isinstance(stored, dict):
         raise RunError(f"{folder / PLAN}: damaged: no table")
-    theirs, ours = _flat(there), _flat(here)
-    for key in {**ours, **theirs}:
-        if theirs.get(key) != ours.get(key):
-            found, asked = (json.dumps(plan.get(key), ensure_ascii=False)[:200] for plan in (theirs, ours))
-            raise RunError(
-                f"{folder}: holds another search ({key} is {found} there, asked for {asked}); choose another --out"
-            )
+    flat, expected = _flat(stored), _flat(plan)
+    for key in {**expected, **flat}:
+        if flat.get(key) != expected.get(key):
+            old, new = (json.dumps(values.get(key), ensure_ascii=False)[:200] for values in (flat, expected))
+            raise RunError(f"{folder}: another search (found {key} = {old}; expected {new}); choose another --out")
 
 
 def _flat(plan: dict[str, Any]) -> dict[str, Any]:
-    """The values of a plan, those of its recipe and its space one by one."""
     flat: dict[str, Any] = {}
     for name, value in plan.items():
-        flat |= {f"{name}: {key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+        flat |= {f"{name}: {key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
     return flat
 
 
 class SearchReporter(Reporter):
-    """Prints the notes of the runs, each once."""
+    """Print each note of the runs once."""
 
     def __init__(self) -> None:
         self.printed: set[str] = set()

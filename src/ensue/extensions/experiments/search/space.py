@@ -1,25 +1,31 @@
-"""The space of a search: for keys of a recipe their ranges or choices, read from TOML and checked."""
-
-from __future__ import annotations
+"""The search space: ranges or choices of keys of a recipe, read from TOML and checked."""
 
 import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ensue.errors import DataError, RecipeError, nearest
-from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded
+from ensue.errors import DataError, EnsueError, RecipeError, nearest
+from ensue.parsing import MAX_TOML_CHARACTERS, ParseError, parse_toml, read_bounded
 from ensue.recipe import BUDGETS, Recipe, read_recipe
 
-RANGE = ("low", "high", "log", "step")
+RANGE_KEYS = ("low", "high", "log", "step")
+
+
+def check_optuna() -> None:
+    """Raise EnsueError if Optuna is not installed."""
+    if find_spec("optuna") is None:
+        raise EnsueError("search needs the package optuna: pip install 'ensue[search]'")
 
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from `low` to `high`, both of them too; whole ones if both are whole. With `log` each factor is as
-    likely as another; with `step` only every so many.
+    """The numbers from `low` to `high`, both included; integers if both are integers.
+
+    With `log` the logarithm is uniform. With `step` only low + n · step are drawn.
     """
 
     low: float
@@ -29,33 +35,32 @@ class Range:
 
     @property
     def samples(self) -> tuple[Any, ...]:
-        """Values that a recipe has to take."""
+        """Values that the recipe must accept."""
         return self.low, self.high
 
-    def drawn(self, trial: Any, key: str) -> Any:
-        """The value of a trial."""
-        whole = isinstance(self.low, int) and isinstance(self.high, int) and not isinstance(self.step, float)
-        if whole:
+    def suggest(self, trial: Any, key: str) -> Any:
+        """Return the value that Optuna suggests for a trial."""
+        if isinstance(self.low, int) and isinstance(self.high, int) and not isinstance(self.step, float):
             return trial.suggest_int(key, self.low, self.high, log=self.log, step=self.step or 1)
         return trial.suggest_float(key, self.low, self.high, log=self.log, step=self.step)
 
     def as_json(self) -> Any:
-        """JSON values."""
+        """Return the range as a JSON object."""
         return {name: value for name, value in vars(self).items() if value not in (None, False)}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values, which may be of any kind."""
+    """A choice among values of any type."""
 
     samples: tuple[Any, ...]
 
-    def drawn(self, trial: Any, key: str) -> Any:
-        """The value of a trial."""
+    def suggest(self, trial: Any, key: str) -> Any:
+        """Return the value that Optuna suggests for a trial."""
         return json.loads(trial.suggest_categorical(key, [json.dumps(value) for value in self.samples]))
 
     def as_json(self) -> Any:
-        """JSON values."""
+        """Return the values as a JSON array."""
         return list(self.samples)
 
 
@@ -63,19 +68,19 @@ Space = Mapping[str, Range | Choice]
 
 
 def read_space(path: Path, recipe: Recipe) -> Space:
-    """The space in a file. Raises DataError or RecipeError for unknown keys, wrong values and several budgets."""
+    """Return the space in a file. Raises RecipeError for unknown keys, invalid values, and several budgets."""
     try:
-        document = parse_toml(read_bounded(path, MAX_TOML * 4).decode())
+        document = parse_toml(read_bounded(path, MAX_TOML_CHARACTERS * 4).decode())
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", path) from None
     except (ParseError, ValueError) as error:
         raise RecipeError(f"{path}: {error}") from None
     space = dict(_read(document, path, ""))
     if not space:
-        raise RecipeError(f"{path}: no key; expected such as train.learning_rate = {{ low = 1e-4, high = 1e-2 }}")
+        raise RecipeError(f"{path}: no keys; expected keys like train.learning_rate = {{ low = 1e-4, high = 1e-2 }}")
     budgets = [key for key in space if key in {f"train.{name}" for name in BUDGETS}]
     if len(budgets) > 1:
-        raise RecipeError(f"{path}: {' and '.join(budgets)}: a recipe has one budget; leave one of them")
+        raise RecipeError(f"{path}: {' and '.join(budgets)}: expected at most one budget; remove the others")
     for key, values in space.items():
         for value in values.samples:
             try:
@@ -99,9 +104,9 @@ def _read(document: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tupl
 
 
 def _range(table: Mapping[str, Any], where: str) -> Range:
-    for name in table:
-        if name not in RANGE:
-            raise RecipeError(f'{where}: unknown key "{name}"{nearest(name, RANGE)}; expected low, high, log, step')
+    for key in table:
+        if key not in RANGE_KEYS:
+            raise RecipeError(f'{where}: unknown key "{key}"{nearest(key, RANGE_KEYS)}; expected low, high, log, step')
     numbers = {name: table[name] for name in ("low", "high", "step") if name in table}
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -110,11 +115,11 @@ def _range(table: Mapping[str, Any], where: str) -> Range:
         raise RecipeError(f"{where}: expected low and high, found {', '.join(table)} alone")
     low, high, log, step = table["low"], table["high"], table.get("log", False), table.get("step")
     if not low < high:
-        raise RecipeError(f"{where}: no range: low {low} is not below high {high}")
+        raise RecipeError(f"{where}: expected low below high, found {low} and {high}")
     if not isinstance(log, bool):
         raise RecipeError(f"{where}.log: expected true or false, found {log!r:.60}")
     if log and (low <= 0 or step is not None):
-        raise RecipeError(f"{where}: a range with log has a low above 0 and no step")
+        raise RecipeError(f"{where}: log = true requires low above 0 and excludes step")
     if step is not None and not 0 < step <= high - low:
         raise RecipeError(f"{where}.step: expected a number above 0, up to {high - low}, found {step}")
     return Range(low, high, log, step)

@@ -1,1 +1,1 @@
-"""A model as one file of C: the step that the engine prints, and the pieces in the `.h` files of this folder."""
+"""Export to C: steps of layers printed by the engine, and templates in the `.h` files of this folder."""

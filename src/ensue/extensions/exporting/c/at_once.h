@@ -1,4 +1,4 @@
-/* What a lexer has whose tokens are complete with their last character. */
+/* The end of a text for lexers whose tokens are complete at their last character. */
 static void lexer_end(const NAME_model *model, lexer *in, sink *to) { (void)model, (void)in, (void)to; }
 
 static int lexer_take(const NAME_model *model, lexer *in, sink *to) { return (void)model, (void)in, (void)to, 0; }

@@ -1,19 +1,19 @@
-/* Self-attention with several heads, of one position: head_j = softmax(q_j K_j' / sqrt(D_HEAD)) V_j (Vaswani et al. 2017,
- * eq. 1). Keys stand in columns, so that the scores of many positions are worked out at once. */
-enum { D_HEADS = HEADS * D_HEAD, KEY_ROW = CONTEXT + 16 /* no power of two */ };
+/* Multi-head self-attention of one position: head_j = softmax(q_j K_j' / sqrt(D_HEAD)) V_j (Vaswani et al. 2017, eq.
+ * 1). Keys are stored as columns, so that the scores of many positions are computed at once. */
+enum { D_HEADS = HEADS * D_HEAD, KEY_ROW = CONTEXT + 16 /* not a power of two, for the cache */ };
 
 typedef struct {
     real keys[D_HEADS * KEY_ROW], values[CONTEXT * D_HEADS];
 } attended;
 
 #if defined(__GNUC__) && !defined(__clang__) && !defined(FAST)
-/* In pairs of products gcc 12 makes one rounding of two (vfmaddsub), even with -ffp-contract=off. */
+/* gcc 12 fuses the rounding of pairs of products (vfmaddsub) even with -ffp-contract=off. */
 #define WITHOUT_VECTORS __attribute__((noinline, optimize("no-tree-vectorize")))
 #else
 #define WITHOUT_VECTORS
 #endif
 
-/* Turns each pair of features of all heads; `turns` has the cosine and the sine of each pair (Su et al. 2021). */
+/* Rotates each pair of features of all heads; `turns` has the cosine and sine of each pair (Su et al. 2021). */
 WITHOUT_VECTORS static void turn(const real *restrict turns, real *restrict x) {
     for (int h = 0; h < HEADS; h++, x += D_HEAD)
         for (int i = 0; i < D_HEAD; i += 2) {
@@ -22,7 +22,7 @@ WITHOUT_VECTORS static void turn(const real *restrict turns, real *restrict x) {
         }
 }
 
-/* `x` are the query, the key and the value of a position; `turns` may be NULL. `shares` has room for CONTEXT numbers. */
+/* `x` has the query, key and value of a position; `turns` may be NULL; `shares` has room for CONTEXT numbers. */
 static void attend(attended *of, int64_t position, const real *turns, real *x, real *shares, real *heads) {
     real *key = x + D_HEADS;
     if (turns) turn(turns, x), turn(turns, key);

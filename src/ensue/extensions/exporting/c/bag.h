@@ -1,5 +1,5 @@
-/* A bag of n-grams: `score_k = b_k + sum_g r_g w_gk / |r|` over the distinct n-grams g of a text, or of two. Rows of the
- * table that are kept are bits, 32 with the number of those before them; a kept row has r and all w. */
+/* A bag of n-grams: `score_k = b_k + sum_g r_g w_gk / |r|` over the distinct n-grams g of a text or a pair. A bit set
+ * marks the stored rows, with the number of earlier ones for each 32 bits; a stored row has r and all w. */
 enum { ROW = 1 + NAME_LABELS };
 
 static void sift_number(uint32_t *x, size_t root, size_t count) {
@@ -11,7 +11,7 @@ static void sift_number(uint32_t *x, size_t root, size_t count) {
     }
 }
 
-/* The distinct numbers above 0, ascending: a heap sort, which needs no memory. Returns how many. */
+/* Sorts the distinct numbers above 0 in place by heap sort; returns their number. */
 static size_t distinct(uint32_t *x, size_t count) {
     for (size_t k = count / 2; k-- > 0;) sift_number(x, k, count);
     for (size_t k = count; k-- > 1;) {
@@ -25,8 +25,8 @@ static size_t distinct(uint32_t *x, size_t count) {
     return found;
 }
 
-/* The rows of the n-grams of one length that have no unknown word, or of a pair, of all. `sums` holds the hashes of
- * those that are shorter by a word, and gets those of these. */
+/* Writes the rows of all n-grams of one length without unknown words (of a pair: all n-grams). `sums` has the hashes of
+ * the n-grams that are shorter by a word, and is updated. */
 static size_t rows_of(const int64_t *keys, size_t words, size_t n, uint64_t *sums, uint32_t *rows) {
     size_t found = 0;
     for (size_t k = 0; k + n <= words; k++) {
@@ -35,7 +35,7 @@ static size_t rows_of(const int64_t *keys, size_t words, size_t n, uint64_t *sum
         for (size_t c = k; c < k + n; c++) is_whole &= IS_PAIR || keys[c] > 0;
         if (!is_whole) continue;
         int is_negative = (int)(sums[k] >> 63);
-        int64_t high = (int64_t)((is_negative ? ~sums[k] : sums[k]) >> 20); /* as of a number with a sign */
+        int64_t high = (int64_t)((is_negative ? ~sums[k] : sums[k]) >> 20); /* arithmetic shift of a signed number */
         int64_t rest = (is_negative ? -1 - high : high) % (BUCKETS - 1);
         rows[found++] = (uint32_t)(rest < 0 ? rest + BUCKETS : rest + 1);
     }
@@ -65,7 +65,7 @@ static void weigh(const NAME_model *model, const double *sums, double squares, d
     for (int k = 0; k < NAME_LABELS; k++) scores[k] += (double)reals(model, AT_BIAS)[k] + sums[k] / norm;
 }
 
-/* Adds the scores of texts of `counts` keys each; `rows` has room for NGRAMS numbers for each key, and `sums` for one. */
+/* Adds the scores of texts of `counts` keys. `rows` has room for NGRAMS numbers per key, and `sums` for one. */
 #if !IS_PAIR
 static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *counts, uint64_t *sums, uint32_t *rows,
                     double *scores) {

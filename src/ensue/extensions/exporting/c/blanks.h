@@ -1,11 +1,10 @@
-/* How words stand behind one another in a text: with a blank between two, but with none before a mark that closes or behind
- * one that opens. AT_KINDS has bits of each word: 1 closes, 2 opens, 4 is a quotation mark, which does both in turns, 8
- * ends the line. */
+/* The blanks between words of a text: none before a closing mark or after an opening one. AT_KINDS has bits for each
+ * word: 1 closes, 2 opens, 4 is a quotation mark, which alternates, 8 ends the line. */
 typedef struct {
-    uint8_t in_quotes, blank; /* `blank` stands before the next word, unless that closes */
+    uint8_t in_quotes, blank; /* whether a blank comes before the next word, unless that word closes */
 } spacing;
 
-/* Whether a blank stands before a word. */
+/* Returns whether a blank comes before a word, and updates the spacing. */
 static int write_blank(const NAME_model *model, spacing *in, uint32_t id) {
     if (!IS_WORDS) return 0;
     uint8_t kind = ((const uint8_t *)words32(model, AT_KINDS))[id];

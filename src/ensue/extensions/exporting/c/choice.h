@@ -1,10 +1,10 @@
-/* The labels of a classifier: their names, their probabilities, and those that are given. */
+/* The labels of a classifier: names, probabilities and the predicted ones. */
 const char *NAME_label(const NAME_model *model, uint32_t label) {
     if (!model || label >= NAME_LABELS) return NULL;
     return (const char *)words32(model, AT_LABELS) + words32(model, AT_LABEL_STARTS)[label];
 }
 
-/* The probabilities by these scores, which are changed. */
+/* Computes probabilities from scores; overwrites the scores. */
 static int probabilities_of(double *scores, float *probabilities) {
     double most = -INFINITY, sum = 0;
     for (int k = 0; k < NAME_LABELS; k++) {

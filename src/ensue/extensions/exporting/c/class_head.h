@@ -1,4 +1,4 @@
-/* The scores of labels from the outputs of layers: poolings side by side, and linear maps. */
+/* The classification head: concatenated poolings, and linear maps. */
 typedef struct {
     real hidden[WIDE_HIDDEN + 1], logits[WIDE_LABELS];
     pooling_room pooling;

@@ -1,4 +1,4 @@
-/* The labels of texts. The memory of a call has all that is worked out of them. */
+/* The classifier of texts. The caller's memory has all intermediate results of a call. */
 typedef struct {
     size_t bytes;
     double *scores;
@@ -9,7 +9,7 @@ typedef struct {
     uint32_t *points, *places, *letters, *rows;
 } work;
 
-/* Puts the parts of the memory behind each other, and returns how many bytes they are; of no memory, this alone. */
+/* Assigns the arrays of `work` to `memory` and returns their size in bytes; without memory, only the size. */
 static size_t placed(work *of, char *memory, size_t bytes) {
     size_t at = 0;
     of->bytes = bytes;
@@ -27,24 +27,24 @@ static size_t placed(work *of, char *memory, size_t bytes) {
     return at;
 }
 
-enum { MOST_BYTES = 1 << 28, MOST_BYTE_COST = 64 + 4 * NGRAMS, BYTES_OF_WORD = 4 };
+enum { MAX_BYTES = 1 << 28, MAX_BYTE_COST = 64 + 4 * NGRAMS, BYTES_OF_WORD = 4 };
 
-/* Whether the memory of the layers for so many words has a size. */
+/* Returns whether the memory of the layers for a number of words fits into size_t. */
 static int has_size(size_t words) { return words <= (SIZE_MAX >> 1) / (WORD_COST + 1); }
 
 size_t NAME_memory(size_t bytes) {
     work of;
     size_t words = bytes / BYTES_OF_WORD + 1;
-    if (MOST_WORDS && words > MOST_WORDS) words = MOST_WORDS; /* of each text, and these are read one after another */
-    if (bytes > MOST_BYTES || bytes > (SIZE_MAX >> 2) / MOST_BYTE_COST || !has_size(words)) return 0;
+    if (MAX_WORDS && words > MAX_WORDS) words = MAX_WORDS; /* of one text at a time */
+    if (bytes > MAX_BYTES || bytes > (SIZE_MAX >> 2) / MAX_BYTE_COST || !has_size(words)) return 0;
     return placed(&of, NULL, bytes) + layers_room(words);
 }
 
-/* Cuts a text into the words that are read: those at its start, at its end, or half at each. */
+/* Splits a text into words and truncates it to MAX_WORDS: the first, the last, or half of each. */
 static uint32_t read_words(const NAME_text *text, const work *in) {
     uint32_t count = utf8_points(text->bytes, text->size, in->points, in->places);
     uint32_t words = split(in->points, count, in->letters, in->choices, in->words);
-    uint32_t most = MOST_WORDS ? MOST_WORDS : words, skipped = words > most ? words - most : 0;
+    uint32_t most = MAX_WORDS ? MAX_WORDS : words, skipped = words > most ? words - most : 0;
     for (uint32_t k = FIRST_WORDS; skipped && k < most; k++) in->words[k] = in->words[k + skipped];
     return words - skipped;
 }
@@ -55,16 +55,16 @@ int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME
     size_t bytes = 0, counts[NAME_TEXTS];
     for (int k = 0; k < NAME_TEXTS; k++) {
         if (!texts[k].bytes && texts[k].size) return NAME_ARGUMENT;
-        if (texts[k].size > MOST_BYTES) return NAME_TOO_LONG;
+        if (texts[k].size > MAX_BYTES) return NAME_TOO_LONG;
         bytes += texts[k].size;
     }
     work of;
-    if (bytes > MOST_BYTES || !NAME_memory(bytes) || placed(&of, NULL, bytes) > size) return NAME_TOO_LONG;
+    if (bytes > MAX_BYTES || !NAME_memory(bytes) || placed(&of, NULL, bytes) > size) return NAME_TOO_LONG;
     size_t begin = placed(&of, memory, bytes), found = 0;
     memset(of.scores, 0, NAME_LABELS * sizeof *of.scores);
     for (int k = 0; k < NAME_TEXTS; k++) {
         counts[k] = read_words(texts + k, &of);
-        if (counts[k] > LONGEST_TEXT || !has_size(counts[k]) || begin + layers_room(counts[k]) > size) return NAME_TOO_LONG;
+        if (counts[k] > MAX_TEXT_WORDS || !has_size(counts[k]) || begin + layers_room(counts[k]) > size) return NAME_TOO_LONG;
         read_layers(model, (char *)memory + begin, texts[k].bytes, of.places, of.words, counts[k], k);
         read_keys(model, of.points, of.words, counts[k], of.keys + (NGRAMS ? found : 0));
         found += counts[k];
@@ -75,13 +75,13 @@ int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME
     return code ? code : (int)found;
 }
 
-/* Behind it is a line. */
+/* The struct is followed by a line. */
 struct NAME_session {
     uint64_t checksum, bytes;
     line_reader line;
 };
 
-size_t NAME_session_size(size_t bytes) { return bytes > MOST_BYTES ? 0 : sizeof(NAME_session) + bytes + 3; }
+size_t NAME_session_size(size_t bytes) { return bytes > MAX_BYTES ? 0 : sizeof(NAME_session) + bytes + 3; }
 
 int NAME_begin(const NAME_model *model, NAME_session *session, size_t bytes) {
     if (!model || !session || !NAME_session_size(bytes)) return NAME_ARGUMENT;
@@ -92,7 +92,7 @@ int NAME_begin(const NAME_model *model, NAME_session *session, size_t bytes) {
 int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used,
               NAME_text texts[NAME_TEXTS]) {
     if (!model || !session || !used || !texts || (!bytes && count)) return NAME_ARGUMENT;
-    if (session->checksum != CHECKSUM || session->bytes > MOST_BYTES) return NAME_BAD_STATE;
+    if (session->checksum != CHECKSUM || session->bytes > MAX_BYTES) return NAME_BAD_STATE;
     char *line = (char *)(session + 1);
     int code = read_line(&session->line, line, session->bytes, bytes, count, used);
     if (code < 1) return code;

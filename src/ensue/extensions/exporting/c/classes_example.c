@@ -1,7 +1,7 @@
-/* What `ensue predict` prints, of the texts on stdin, one in each line; of a model of pairs, two with a tab between them:
+/* The output of `ensue predict` for the texts on stdin, one on each line, or two with a tab between them for pairs:
  *
- *     NAME < TEXTS                    label, probability, text; of a pair, behind its texts
- *     NAME --at-least P < TEXTS       no label that is less probable
+ *     NAME < TEXTS                    label, probability, text; for pairs both texts first
+ *     NAME --at-least P < TEXTS       labels with at least this probability
  */
 static const char USAGE[] = "[--at-least P] < TEXTS";
 
@@ -27,7 +27,7 @@ static void print_labels(const NAME_model *model, const float *probabilities, do
 }
 
 @READ_LINES@
-/* One line without its end. */
+/* A line without its end. */
 static int answer(const NAME_model *model, void **memory, size_t *room, const char *line, size_t size, double at_least) {
     NAME_text texts[NAME_TEXTS] = {{line, size}};
     float probabilities[NAME_LABELS];

@@ -1,6 +1,4 @@
-"""A classifier of texts, or of pairs of texts, as C: the bag of n-grams, and layers with a pooling."""
-
-from __future__ import annotations
+"""Export of classifiers of texts and pairs to C: the bag of n-grams, layers, and poolings."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -9,8 +7,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from ensue.extensions.exporting.c.printing import Parts, Weights, label_texts, vocabulary
-from ensue.extensions.exporting.c.word_layers import Steps, characters, feature_pieces, layer_table, widened
+from ensue.extensions.exporting.c.printing import CModel, Weights, hash_table, label_constants
+from ensue.extensions.exporting.c.word_layers import LayerSteps, characters, feature_templates, layer_table, pad_columns
 from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.nn import (
@@ -27,118 +25,102 @@ from ensue.tasks.contract.description import ClassOutput, ModelDescription, Word
 from ensue.text.labels import Classes
 from ensue.text.lexicon import Lexicon
 
-_LARGEST = 1 << 31
+_MAX_NGRAM_ROWS = 1 << 31
 USAGE = """\
     ./NAME < texts.txt                   label and probability of the text in each line
-    ./NAME --at-least 0.9 < texts.txt    no label that is less probable
+    ./NAME --at-least 0.9 < texts.txt    only labels with this probability or more
 """
 
 
-def classifier_parts(description: ModelDescription, weights: Weights) -> Parts:
-    """Return a classifier as C. Raises `Untraceable` or ValueError for a model that C does not have."""
+def classifier_source(description: ModelDescription, weights: Weights) -> CModel:
+    """Return the C source of a classifier. Raises `Untraceable` or ValueError for an unsupported model."""
     words, model = cast(WordInput, description.input), cast(Any, description.model)
-    lexicon, labels, most = words.lexicon, cast(ClassOutput, description.output).labels, words.max_words
+    lexicon, labels, max_words = words.lexicon, cast(ClassOutput, description.output).labels, words.max_words
     if words.has_other_layers:
-        raise ValueError("it reads the layers of another model")
-    constants: dict[str, Any] = class_labels(model, labels, weights) | {
-        "IS_PAIR": int(model.pair),
-        "LONGEST_TEXT": words.max_read,
-        "MOST_WORDS": most,
-        "FIRST_WORDS": {"start": most, "end": 0, "both": most // 2}[words.kept_end],
+        raise ValueError("features from another model are unsupported")
+    weights.constants |= class_labels(model, labels, weights) | {
+        "IS_PAIR": int(model.pair), "MAX_TEXT_WORDS": words.max_read, "MAX_WORDS": max_words,
+        "FIRST_WORDS": {"start": max_words, "end": 0, "both": max_words // 2}[words.kept_end],
         "MORE_MESSAGES": 'case NAME_NO_TAB: return "a line has no tab between its two texts";',
-    }
-    layers = ["lexicon.h", "no_layers.h"] if model.head is None else _layers(model, lexicon, weights, constants)
-    pieces = ["stored.h", "utf8.h", *characters(words.splitter), *layers]
-    pieces += _bag(model.bag, lexicon, weights, constants, has_words=constants.get("D_WORD", 0) > 0)
-    pieces += ["choice.h", "lines.h", "classes.h"]
+    }  # fmt: skip
+    layers = ["lexicon.h", "no_layers.h"] if model.head is None else _layers(model, lexicon, weights)
+    templates = ["stored.h", "utf8.h", *characters(words.splitter), *layers]
+    templates += _bag(model.bag, lexicon, weights)
+    templates += ["choice.h", "lines.h", "classes.h"]
     values = {"LABELS": len(labels), "TEXTS": words.num_texts}
-    return Parts(constants, pieces, interface="classes", values=values, usage=USAGE)
+    return CModel(templates, interface="classes", values=values, usage=USAGE)
 
 
 def class_labels(model: Classifier, labels: Classes, weights: Weights) -> dict[str, Any]:
-    """Return the constants of choice.h."""
     return {
-        **label_texts(labels.names, weights),
-        "IS_MULTIPLE": int(labels.multiple),
-        "THRESHOLD": repr(float(labels.threshold)),
-        "TEMPERATURE": repr(float(model.temperature)),
-    }
+        **label_constants(labels.names, weights), "IS_MULTIPLE": int(labels.multiple),
+        "THRESHOLD": repr(float(labels.threshold)), "TEMPERATURE": repr(float(model.temperature)),
+    }  # fmt: skip
 
 
-def _layers(model: Classifier, lexicon: Lexicon, weights: Weights, constants: dict[str, Any]) -> list[str]:
-    """Return the pieces that read words, run layers over them, and pool."""
-    steps = Steps(weights, 1)
-    table = layer_table(cast("SequenceLayer", model.layers), steps, constants)
-    features = feature_pieces(model.features, lexicon, steps, constants)
-    constants |= {"ROWS": 1, **steps.sizes()}
+def _layers(model: Classifier, lexicon: Lexicon, weights: Weights) -> list[str]:
+    steps = LayerSteps(weights, 1)
+    table = layer_table(cast("SequenceLayer", model.layers), steps)
+    features = feature_templates(model.features, lexicon, steps)
+    weights.constants |= {"ROWS": 1, **steps.sizes()}
     steps_and_table = [*(step.text for step in steps.steps), table]
-    head = class_head(model, weights, constants)
+    head = class_head(model, weights)
     return ["rows.h", "layers.h", *steps_and_table, *features, *head, "text_layers.h"]
 
 
-def class_head(model: Classifier, weights: Weights, constants: dict[str, Any]) -> list[str]:
-    """Return the pieces from the outputs of layers to the scores of labels."""
+def class_head(model: Classifier, weights: Weights) -> list[str]:
+    """Return the templates from the outputs of layers to the scores of labels."""
     assert isinstance(model.pooling, Poolings)
-    kinds: dict[type[Pooling], int] = {
-        LastPooling: 0,
-        FirstPooling: 1,
-        MeanPooling: 2,
-        MaxPooling: 3,
-        AttentionPooling: 4,
-    }
-    rows, widest = [], 0
-    for part in model.pooling:
-        numbers = [part.d_last if isinstance(part, LastPooling) else 0, *[0] * 5]
-        if isinstance(part, AttentionPooling):
-            wide = widened(part.linear.weight)
+    kinds: list[type[Pooling]] = [LastPooling, FirstPooling, MeanPooling, MaxPooling, AttentionPooling]
+    rows, widest, constants = [], 0, weights.constants
+    for pooling in model.pooling:
+        numbers = [kinds.index(type(pooling)), pooling.d_last if isinstance(pooling, LastPooling) else 0, *[0] * 5]
+        if isinstance(pooling, AttentionPooling):
+            wide = pad_columns(pooling.linear.weight)
             widest = max(widest, wide.shape[1])
-            numbers[1:3] = wide.shape[1], part.d_attention
-            numbers[3:] = weights.add_matrix(wide), weights.add(part.linear.bias), weights.add(part.vector.weight)
-        rows.append(f"{{{kinds[type(part)]}, {', '.join(map(str, numbers))}}}")
+            numbers[2:4] = wide.shape[1], pooling.d_attention
+            numbers[4:] = weights.add_matrix(wide), weights.add(pooling.linear.bias), weights.add(pooling.vector.weight)
+        rows.append(f"{{{', '.join(map(str, numbers))}}}")
     _, *hidden, last = cast("Iterable[Any]", model.head)
     constants |= {
         "D_POOLED": model.pooling.d_out, "WIDE_ATTENTION": widest, "D_HIDDEN": 0, "WIDE_HIDDEN": 0, "AT_HIDDEN": 0,
-        "AT_HIDDEN_BIAS": 0, "IS_TANH": int(any(isinstance(part, nn.Tanh) for part in hidden)),
-        "AT_LAST": weights.add_matrix(widened(last.weight)), "AT_LAST_BIAS": weights.add(last.bias),
-        "WIDE_LABELS": widened(last.weight).shape[1],
+        "AT_HIDDEN_BIAS": 0, "IS_TANH": int(any(isinstance(layer, nn.Tanh) for layer in hidden)),
+        "AT_LAST": weights.add_matrix(pad_columns(last.weight)), "AT_LAST_BIAS": weights.add(last.bias),
+        "WIDE_LABELS": pad_columns(last.weight).shape[1],
     }  # fmt: skip
     for linear in hidden[:1]:
-        wide = widened(linear.weight)
+        wide = pad_columns(linear.weight)
         constants |= {"D_HIDDEN": linear.out_features, "WIDE_HIDDEN": wide.shape[1]}
         constants |= {"AT_HIDDEN": weights.add_matrix(wide), "AT_HIDDEN_BIAS": weights.add(linear.bias)}
     return ["pooling.h", f"static const pooling POOLINGS[] = {{{', '.join(rows)}}};\n", "class_head.h"]
 
 
 @torch.no_grad()
-def _bag(
-    bag: NgramBag | None, lexicon: Lexicon, weights: Weights, constants: dict[str, Any], *, has_words: bool
-) -> list[str]:
-    """Return the pieces of the n-grams: the table of known words, if no feature has it, and the rows that are stored,
-    as bits, 32 of them with the number of stored rows before them.
-    """
+def _bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[str]:
+    """Return the templates of the n-grams. The weights have a bit set of the rows that are stored."""
+    constants = weights.constants
     if bag is None:
         constants["NGRAMS"] = 0
         return ["no_bag.h"]
-    if bag.num_rows >= _LARGEST:
-        raise ValueError(f"its n-grams have {bag.num_rows:,} rows")
-    places = np.arange(bag.num_rows) if bag.place is None else bag.place.numpy()
-    rows = np.flatnonzero(places)
-    if not np.array_equal(places[rows], np.arange(1, 1 + len(rows))):
-        raise ValueError("its n-grams are in no order")
+    if bag.num_rows >= _MAX_NGRAM_ROWS:
+        raise ValueError(f"expected less than {_MAX_NGRAM_ROWS:,} rows of n-grams, found {bag.num_rows:,}")
+    stored_rows = np.arange(bag.num_rows) if bag.place is None else bag.place.numpy()
+    rows = np.flatnonzero(stored_rows)
+    if not np.array_equal(stored_rows[rows], np.arange(1, 1 + len(rows))):
+        raise ValueError("the rows of its n-grams are not in the order of their hashes")
     bits = np.zeros(-(-bag.num_rows // 32) * 32, np.uint8)
     bits[rows] = 1
     packed = np.packbits(bits, bitorder="little").view("<u4")
-    before = np.cumsum([0, *bits.reshape(-1, 32).sum(1, dtype=np.uint32)])[:-1]
+    num_before = np.cumsum([0, *bits.reshape(-1, 32).sum(1, dtype=np.uint32)])[:-1]  # set bits before each 32 bits
     constants |= {
-        "LOWERCASE": int(lexicon.lowercase),
-        "FOLD_DIGITS": int(lexicon.fold_digits),
-        "LONGEST_WORD": max(len(word.encode("utf-8", "surrogatepass")) for word in lexicon.words.symbols),
-        "NGRAMS": bag.longest,
-        "BUCKETS": bag.buckets,
-        "AT_KEPT": weights.add(np.stack([packed, before.astype(np.uint32)], axis=1)),
+        "LOWERCASE": int(lexicon.lowercase), "FOLD_DIGITS": int(lexicon.fold_digits),
+        "MAX_WORD_BYTES": max(len(word.encode("utf-8", "surrogatepass")) for word in lexicon.words.symbols),
+        "NGRAMS": bag.longest, "BUCKETS": bag.buckets,
+        "AT_KEPT": weights.add(np.stack([packed, num_before.astype(np.uint32)], axis=1)),
         "AT_ROWS": weights.add_columns(torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:]),
         "AT_BIAS": weights.add(bag.bias),
-    }
+    }  # fmt: skip
     if isinstance(bag, PairBag):
         constants["AT_OVERLAP"] = weights.add(bag.overlap)
-    return [*([] if has_words else [vocabulary("KNOWN_WORD", lexicon.words, weights)]), "keys.h", "bag.h"]
+    table = [] if constants.get("D_WORD") else [hash_table("KNOWN_WORD", lexicon.words, weights)]
+    return [*table, "keys.h", "bag.h"]

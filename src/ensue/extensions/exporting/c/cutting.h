@@ -1,6 +1,6 @@
-/* A text of one line as words. */
+/* A line of text as words. */
 typedef struct {
-    uint32_t *points, *places, *letters; /* characters, and where each begins */
+    uint32_t *points, *places, *letters; /* characters, and the byte offset of each */
     choice *choices;
     span *spans;
 } text_room;

@@ -1,5 +1,5 @@
-/* The functions above in double precision, with names that end in _64. Those of libraries of C differ in the last digit;
- * these are arithmetic, which is the same everywhere. */
+/* The functions above in double precision, with the suffix _64. Math libraries differ in the last digit; these
+ * functions are arithmetic, with the same result everywhere. */
 #undef PICK
 #undef REAL_IS_DOUBLE
 #define PICK(for_float, for_double) for_double
@@ -12,7 +12,7 @@ typedef uint64_t bits_64;
 #define PICK(for_float, for_double) for_float
 #define REAL_IS_DOUBLE 0
 
-/* The sine of x plus so many quarters of a turn. Numbers past 1e8 are divided by a rounded turn first. */
+/* The sine of x plus a number of quarter turns. Numbers above 1e8 are first reduced by a rounded turn. */
 UNUSED static real sine(double x, int quarters) {
     if (!(fabs(x) < INFINITY)) return (real)NAN;
     if (fabs(x) > 1e8) x = fmod(x, 6.283185307179586477);

@@ -1,4 +1,4 @@
-/* The scores of tags from the outputs of layers; `wide` has room for WIDE_TAGS numbers of each position. */
+/* The emission scores of tags; `wide` has room for WIDE_TAGS numbers per position. */
 static int emissions_of(const NAME_model *model, int64_t positions, const real *h, int64_t stride, real *wide, real *to) {
     const real *bias = reals(model, AT_BIAS);
     multiply(positions, WIDE_TAGS, D_HEAD, h, stride, reals(model, AT_HEAD), wide, WIDE_TAGS);

@@ -10,7 +10,7 @@ static int failed(int code) {
 }
 
 @TASK@
-/* The path of a file beside the program, by how the program was called. */
+/* The path of a file in the folder of the program. */
 static char *beside(const char *program, const char *name) {
     size_t folder = strlen(program);
     while (folder && program[folder - 1] != '/' && program[folder - 1] != '\\') folder--;

@@ -1,5 +1,5 @@
-/* A regular expression, as numbers (`expressions.py` prints them), matched as Python's `re` does: of the choices that
- * are left, the last one is tried first. A choice is where to go on, and a range of places in the text. */
+/* A regular expression as numbers (printed by `expressions.py`), matched by backtracking as in Python's `re`: the most
+ * recent choice is tried first. A choice is a code position and a range of text positions. */
 enum { TAKE, SPLIT, JUMP, REPEAT, LAZY, SAME, LOOK, COMMIT, DONE };
 #define NO_MATCH UINT32_MAX
 #define NO_SET UINT32_MAX
@@ -13,7 +13,7 @@ typedef struct {
 typedef struct {
     const uint32_t *text;
     uint32_t count;
-    choice *choices; /* count + EXPRESSION_ROOM of them */
+    choice *choices; /* count + EXPRESSION_ROOM elements */
     uint32_t used;
     int is_full;
 } matcher;
@@ -23,7 +23,7 @@ static void choose(matcher *in, uint32_t code, uint32_t low, uint32_t high) {
     else in->choices[in->used++] = (choice){code, low, high};
 }
 
-/* Where the match ends that begins `at` a place, or NO_MATCH. */
+/* Returns the end of the match that begins at `at`, or NO_MATCH. */
 static uint32_t match(matcher *in, const uint32_t *code, uint32_t next, uint32_t at) {
     uint32_t base = in->used, count = in->count;
     const uint32_t *text = in->text;
@@ -31,19 +31,19 @@ static uint32_t match(matcher *in, const uint32_t *code, uint32_t next, uint32_t
         const uint32_t *op = code + next;
         int fails = in->is_full;
         switch (op[0]) {
-            case TAKE: /* a character of a set */
+            case TAKE: /* one character of a set */
                 fails |= at == count || !set_has(op[1], text[at]);
                 at++, next += 2;
                 break;
-            case SPLIT: /* what follows, which begins with a character of a set, or else what is at op[1] */
+            case SPLIT: /* first the code that follows, which begins with a character of a set; else the code at op[1] */
                 next = op[1];
                 if (op[2] != NO_SET && (at == count || !set_has(op[2], text[at]))) break;
                 choose(in, next, at, at);
                 next = (uint32_t)(op - code) + 3;
                 break;
             case JUMP: next = op[1]; break;
-            case REPEAT: /* from op[2] to op[3] characters of a set, as many as there are */
-            case SAME: { /* the same of the character before */
+            case REPEAT: /* op[2] to op[3] characters of a set, greedy */
+            case SAME: { /* the same, repeating the previous character */
                 uint32_t begin = at, most = op[3] < count - at ? begin + op[3] : count;
                 if (op[0] == REPEAT) while (at < most && set_has(op[1], text[at])) at++;
                 else while (at < most && text[at] == text[begin - 1]) at++;
@@ -52,18 +52,18 @@ static uint32_t match(matcher *in, const uint32_t *code, uint32_t next, uint32_t
                 if (!fails && at - begin > op[2]) choose(in, next, begin + op[2], at - 1);
                 break;
             }
-            case LAZY: /* the same, as few as are needed */
+            case LAZY: /* op[2] to op[3] characters of a set, lazy */
                 for (uint32_t k = 0; k < op[2] && !fails; k++, at++) fails = at == count || !set_has(op[1], text[at]);
                 if (!fails) choose(in, next | IS_LAZY, at, op[3] - op[2]);
                 next += 4;
                 break;
-            case LOOK: { /* whether another expression matches here, or op[2] characters before */
+            case LOOK: { /* lookahead, or lookbehind by op[2] characters */
                 uint32_t end = at < op[2] ? NO_MATCH : match(in, code, next + 4, at - op[2]);
                 fails |= (end != NO_MATCH) == op[1];
                 next = op[3];
                 break;
             }
-            case COMMIT: /* what is behind matches anyhow */
+            case COMMIT: /* the rest always matches: drop the choices */
                 in->used = base;
                 next++;
                 break;

@@ -1,6 +1,4 @@
-"""Characters as Python knows them, and its regular expressions, as tables in C."""
-
-from __future__ import annotations
+"""Python's character properties and regular expressions, as tables in C."""
 
 import re
 import sys
@@ -15,7 +13,7 @@ from ensue.text import boundaries, lexicon, tokens
 
 TAKE, SPLIT, JUMP, REPEAT, LAZY, SAME, LOOK, COMMIT, DONE = range(9)
 """The operations of expression.h."""
-_MOST = 0xFFFFFFFF
+_UNLIMITED = 0xFFFFFFFF
 _SETS = {"IN", "LITERAL", "NOT_LITERAL", "ANY"}
 _MARKS = ("Mn", "Me", "Mc")
 Ranges = tuple[tuple[int, int], ...]
@@ -23,86 +21,90 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 @cache
-def _every() -> str:
+def all_characters() -> str:
+    """Return the characters of all code points, in order."""
     return "".join(map(chr, range(sys.maxunicode + 1)))
 
 
+@cache
+def _assigned_characters() -> str:
+    """Return the assigned characters of Unicode, since other code points have no properties."""
+    return "".join(c for c in all_characters() if unicodedata.category(c) not in ("Cn", "Co", "Cs"))
+
+
 class Sets:
-    """Sets of characters. A set has a number, and a name if there is one."""
+    """A list of sets of characters, some with names."""
 
     def __init__(self) -> None:
         self._numbers: dict[Ranges, int] = {}
         self._names: dict[str, int] = {}
 
     def add(self, ranges: Iterable[tuple[int, int]]) -> int:
-        """The number of the set with these code points, from the first to the last of each range."""
+        """Return the number of a set of code points, given as inclusive ranges."""
         return self._numbers.setdefault(tuple(ranges), len(self._numbers))
 
     def name(self, *names: str) -> None:
-        """Adds sets of `PROPERTIES`, which are SET_`name` in C."""
-        self._names |= {name: self.add(runs_of(PROPERTIES[name])) for name in names}
+        """Add the sets of PROPERTIES with these names."""
+        self._names |= {name: self.add(code_points_where(PROPERTIES[name])) for name in names}
 
     def text(self) -> str:
-        """The tables in C."""
+        """Return the tables of the sets in C."""
         rows, ranges = [], list[int]()
-        for found in self._numbers:
-            bits = sum(1 << point for first, last in found if first < 128 for point in range(first, min(last, 127) + 1))
-            high = [(max(first, 128), last) for first, last in found if last >= 128]
-            ascii = ", ".join(f"{bits >> place & _MOST:#x}" for place in range(0, 128, 32))
+        for result in self._numbers:
+            bits = sum(1 << point for low, last in result if low < 128 for point in range(low, min(last, 127) + 1))
+            high = [(max(first, 128), last) for first, last in result if last >= 128]
+            ascii = ", ".join(f"{bits >> shift & _UNLIMITED:#x}" for shift in range(0, 128, 32))
             rows.append(f"    {{{{{ascii}}}, {len(ranges) // 2}, {len(high)}}},\n")
             ranges += [point for pair in high for point in pair]
         names = "".join(f"#define SET_{name} {number}\n" for name, number in self._names.items())
         head = "typedef struct {\n    uint32_t ascii[4], begin, count;\n} point_set;\n"
         table = f"static const point_set SETS[] = {{\n{''.join(rows)}}};\n"
-        return names + head + table + numbers_in_c("RANGES", ranges or [0])
+        return names + head + table + c_numbers("RANGES", ranges or [0])
 
 
 @cache
-def runs_of(holds: Callable[[str], object]) -> Ranges:
-    """The ranges of the code points of which something `holds`."""
-    points = (point for point, sign in enumerate(_every()) if holds(sign))
+def code_points_where(holds: Callable[[str], object]) -> Ranges:
+    """Return the ranges of the code points for which `holds` is true."""
+    points = map(ord, filter(holds, _assigned_characters()))
     groups = groupby(enumerate(points), lambda pair: pair[1] - pair[0])
-    found = ([point for _, point in group] for _, group in groups)
-    return tuple((group[0], group[-1]) for group in found)
+    result = ([point for _, point in group] for _, group in groups)
+    return tuple((group[0], group[-1]) for group in result)
 
 
-def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """The ranges of what is in any of these."""
-    found: list[tuple[int, int]] = []
+def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Return the union of ranges that may overlap."""
+    result: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], last)
+        if result and first <= result[-1][1] + 1:
+            result[-1] = result[-1][0], max(result[-1][1], last)
         else:
-            found.append((first, last))
-    return tuple(found)
+            result.append((first, last))
+    return tuple(result)
 
 
-def _is_final(text: str) -> bool:
+def _ends_in_final_sigma(text: str) -> bool:
     return text.lower().endswith("\u03c2")
 
 
 PROPERTIES: dict[str, Callable[[str], object]] = {
-    "CASED": lambda sign: _is_final(f"{sign}\u03a3"),
-    "CASE_IGNORABLE": lambda sign: _is_final(f"A{sign}\u03a3") and not _is_final(f"{sign}\u03a3"),
-    "CLINGS": lambda sign: sign in boundaries._CLINGING or unicodedata.category(sign) in _MARKS,
-    "MARKS": lambda sign: sign in tokens._JOINERS or unicodedata.category(sign) in _MARKS,
-    "ALPHANUMERIC": str.isalnum,
-    "DIGITS": lexicon._DIGIT.match,
-    "LETTERS": lexicon._SHAPES[0][0].match,
-    "CAPITALS": str.isupper,
-}
-"""Sets of characters by what holds of them. Of `lower`, a sigma shows which ones have a case, and which are ignored."""
+    "CASED": lambda c: _ends_in_final_sigma(f"{c}\u03a3"),
+    "CASE_IGNORABLE": lambda c: _ends_in_final_sigma(f"A{c}\u03a3") and not _ends_in_final_sigma(f"{c}\u03a3"),
+    "CLINGS": lambda c: c in boundaries._EXTENDING or unicodedata.category(c) in _MARKS,
+    "MARKS": lambda c: c in tokens._JOINERS or unicodedata.category(c) in _MARKS, "ALPHANUMERIC": str.isalnum,
+    "DIGITS": lexicon._DIGIT.match, "LETTERS": lexicon._SHAPES[0][0].match, "CAPITALS": str.isupper,
+}  # fmt: skip
+"""Predicates of sets of characters. CASED and CASE_IGNORABLE are derived from how `str.lower` treats a sigma."""
 
 
-def numbers_in_c(name: str, numbers: Sequence[int]) -> str:
-    """A table of numbers."""
+def c_numbers(name: str, numbers: Sequence[int]) -> str:
+    """Return a table of numbers in C."""
     rows = (", ".join(map(str, numbers[row : row + 16])) for row in range(0, len(numbers), 16))
     return f"static const uint32_t {name}[] = {{\n    " + ",\n    ".join(rows) + "};\n"
 
 
 def lowercase(sets: Sets) -> str:
-    """The tables of `str.lower`, and what a sigma at the end of a word depends on."""
-    pairs = [(point, sign.lower()) for point, sign in enumerate(_every()) if sign.lower() != sign and point != 0x3A3]
+    """Return the tables of `str.lower`, including the sets that a final sigma depends on."""
+    pairs = [(ord(c), c.lower()) for c in _assigned_characters() if c.lower() != c != "\u03a3"]
     longer = [(point, list(map(ord, text))) for point, text in pairs if len(text) > 1]
     longest = max(len(points) for _, points in longer)
     ranges: list[list[int]] = []
@@ -117,11 +119,11 @@ def lowercase(sets: Sets) -> str:
         else:
             ranges.append([point, point, 1, change])
     sets.name("CASED", "CASE_IGNORABLE")
-    rows = ",\n    ".join(f"{{{first}, {last}, {step}, {change & _MOST}u}}" for first, last, step, change in ranges)
+    rows = ",\n    ".join(f"{{{first}, {last}, {step}, {shift & _UNLIMITED}u}}" for first, last, step, shift in ranges)
     padded = ([point, len(points), *points, *[0] * (longest - len(points))] for point, points in longer)
     several = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in padded)
     return (
-        f"enum {{ LOWER_LONGEST = {longest}, LOWER_COUNT = {len(ranges)}, LONGER_COUNT = {len(longer)} }};\n"
+        f"enum {{ MAX_LOWER_POINTS = {longest}, LOWER_COUNT = {len(ranges)}, LONGER_COUNT = {len(longer)} }};\n"
         f"static const uint32_t LONGER[][{2 + longest}] = {{{several}}};\n"
         "static const struct {\n    uint32_t first, last, step, change;\n"
         f"}} LOWER[] = {{\n    {rows}}};\n"
@@ -129,15 +131,15 @@ def lowercase(sets: Sets) -> str:
 
 
 def splitter_tables(splitter: str, sets: Sets) -> str:
-    """The tables of splitting.h."""
+    """Return the tables of splitting.h for a splitter."""
     expression, ignores_case = tokens.EXPRESSIONS[splitter]
     sets.name("CLINGS", "MARKS", "ALPHANUMERIC")
-    code = numbers_in_c("SPLITTER", program(expression, sets, re.IGNORECASE if ignores_case else 0))
+    code = c_numbers("SPLITTER", program(expression, sets, re.IGNORECASE if ignores_case else 0))
     return f"#define SPLITS_MARKS {int(splitter == 'treebank')}\n{code}"
 
 
 def program(expression: str, sets: Sets, flags: int = 0) -> list[int]:
-    """A regular expression as operations of expression.h. Raises ValueError for what these do not have."""
+    """Compile a regular expression for expression.h. Raises ValueError for unsupported syntax."""
     return _Program(expression, sets, flags).code
 
 
@@ -146,39 +148,38 @@ class _Program:
         self._parser, self._compiler = import_module("re._parser"), import_module("re._compiler")
         parsed = self._parser.parse(expression, flags)
         self._state, self._sets = parsed.state, sets
-        self._known: dict[str, Ranges] = {}
+        self._cached: dict[str, Ranges] = {}
         self.code: list[int] = []
         self._put(parsed, parsed.state.flags, tail=True)
         self.code.append(DONE)
 
     def _put(self, parsed: Any, flags: int, *, tail: bool) -> None:
-        """Appends a sequence. With `tail` the whole expression matches behind it."""
         items = list(parsed)
-        for place, (op, value) in enumerate(items):
-            kind, is_last = str(op), tail and place == len(items) - 1
+        for index, (op, value) in enumerate(items):
+            kind, is_last = str(op), tail and index == len(items) - 1
             if kind in _SETS:
                 self.code += [TAKE, self._set(op, value, flags)]
             elif kind == "BRANCH":
                 self._branch(value[1], flags, tail=is_last)
             elif kind == "SUBPATTERN":
-                _, more, less, inside = value
-                self._put(inside, (flags | more) & ~less, tail=is_last)
+                _, added, removed, inside = value
+                self._put(inside, (flags | added) & ~removed, tail=is_last)
             elif kind in ("MAX_REPEAT", "MIN_REPEAT"):
-                before = items[place - 1] if place else (None, None)
-                least, most, inside = value
-                self._repeat(kind == "MIN_REPEAT", least, most, inside, flags, before, tail=is_last)
+                before = items[index - 1] if index else (None, None)
+                low, high, inside = value
+                self._repeat(kind == "MIN_REPEAT", low, high, inside, flags, before, tail=is_last)
             elif kind in ("ASSERT", "ASSERT_NOT"):
                 direction, inside = value
                 low, high = inside.getwidth()
                 if direction < 0 and low != high:
-                    raise ValueError("a look behind has one width")
+                    raise ValueError("a lookbehind of variable width is unsupported")
                 begin = len(self.code)
                 self.code += [LOOK, int(kind == "ASSERT_NOT"), low if direction < 0 else 0, 0]
                 self._put(inside, flags, tail=True)
                 self.code.append(DONE)
                 self.code[begin + 3] = len(self.code)
             else:
-                raise ValueError(f"an expression has {kind}")
+                raise ValueError(f"unsupported syntax in an expression: {kind}")
 
     def _branch(self, alternatives: Sequence[Any], flags: int, *, tail: bool) -> None:
         ends = []
@@ -194,36 +195,35 @@ class _Program:
         for end in ends:
             self.code[end] = len(self.code)
 
-    def _repeat(self, lazy: bool, least: int, most: Any, inside: Any, flags: int, before: Any, *, tail: bool) -> None:
-        most = _MOST if most == self._parser.MAXREPEAT else int(most)
+    def _repeat(self, lazy: bool, low: int, high: Any, inside: Any, flags: int, before: Any, *, tail: bool) -> None:
+        high = _UNLIMITED if high == self._parser.MAXREPEAT else int(high)
         (op, value), *others = inside
         if not others and str(op) in _SETS:
-            self.code += [LAZY if lazy else REPEAT, self._set(op, value, flags), least, most]
+            self.code += [LAZY if lazy else REPEAT, self._set(op, value, flags), low, high]
         elif lazy or inside.getwidth()[0] == 0:
-            raise ValueError("an expression repeats what may be empty, or as few as possible")
+            raise ValueError("unsupported repetition in an expression: lazy, or of an empty match")
         elif str(op) == "GROUPREF":
             is_before = str(before[0]) == "SUBPATTERN" and before[1][0] == value and before[1][3].getwidth() == (1, 1)
             if others or not is_before:
-                raise ValueError("an expression repeats a group that is not the character before")
-            self.code += [SAME, 0, least, most]
+                raise ValueError("unsupported repetition in an expression: a group other than the last character")
+            self.code += [SAME, 0, low, high]
         else:
-            for _ in range(least):
+            for _ in range(low):
                 self._put(inside, flags, tail=False)
             begin, ends = len(self.code), []
-            for _ in range(1 if most == _MOST else most - least):
+            for _ in range(1 if high == _UNLIMITED else high - low):
                 ends.append(len(self.code) + 1)
                 self.code += [SPLIT, 0, self._first(inside, flags)]
                 self._put(inside, flags, tail=False)
                 self.code += [COMMIT] * tail
-            if most == _MOST:
+            if high == _UNLIMITED:
                 self.code += [JUMP, begin]
             for end in ends:
                 self.code[end] = len(self.code)
 
     def _first(self, parsed: Any, flags: int) -> int:
-        """The set of the characters with which a match begins; `_MOST` if it may be empty."""
-        found = self._first_ranges(parsed, flags)
-        return _MOST if found is None else self._sets.add(found)
+        result = self._first_ranges(parsed, flags)
+        return _UNLIMITED if result is None else self._sets.add(result)
 
     def _first_ranges(self, parsed: Any, flags: int) -> Ranges | None:
         for op, value in parsed:
@@ -231,11 +231,11 @@ class _Program:
             if kind in _SETS:
                 return self._ranges(op, value, flags)
             if kind == "SUBPATTERN":
-                _, more, less, inside = value
-                return self._first_ranges(inside, (flags | more) & ~less)
+                _, added, removed, inside = value
+                return self._first_ranges(inside, (flags | added) & ~removed)
             if kind == "BRANCH":
-                parts = [self._first_ranges(alternative, flags) for alternative in value[1]]
-                return None if None in parts else joined(chain.from_iterable(filter(None, parts)))
+                firsts = [self._first_ranges(alternative, flags) for alternative in value[1]]
+                return None if None in firsts else merge_ranges(chain.from_iterable(filter(None, firsts)))
             if kind in ("MAX_REPEAT", "MIN_REPEAT") and value[0]:
                 return self._first_ranges(value[2], flags)
             if kind not in ("ASSERT", "ASSERT_NOT"):
@@ -247,12 +247,11 @@ class _Program:
 
     def _ranges(self, op: Any, value: Any, flags: int) -> Ranges:
         key = f"{op} {value} {flags & re.IGNORECASE}"
-        if key not in self._known:
-            part = self._parser.SubPattern
-            lesser = re.IGNORECASE & ~flags
-            one = part(self._state, [(op, value)])
-            alone = part(self._state, [(self._parser.SUBPATTERN, (None, 0, lesser, one))])
-            runs = part(self._state, [(self._parser.MAX_REPEAT, (1, self._parser.MAXREPEAT, alone))])
-            found = self._compiler.compile(runs, flags & re.IGNORECASE).finditer(_every())
-            self._known[key] = tuple((match.start(), match.end() - 1) for match in found)
-        return self._known[key]
+        if key not in self._cached:
+            sub_pattern = self._parser.SubPattern
+            item = sub_pattern(self._state, [(op, value)])
+            group = sub_pattern(self._state, [(self._parser.SUBPATTERN, (None, 0, re.IGNORECASE & ~flags, item))])
+            pattern = sub_pattern(self._state, [(self._parser.MAX_REPEAT, (1, self._parser.MAXREPEAT, group))])
+            result = self._compiler.compile(pattern, flags & re.IGNORECASE).finditer(all_characters())
+            self._cached[key] = tuple((match.start(), match.end() - 1) for match in result)
+        return self._cached[key]

@@ -1,10 +1,10 @@
-/* A word form as characters. Of one of more than MOST_POINTS characters, which is longer than all known ones, the middle
- * is left out: nothing reads it. */
+/* A word form as characters. The middle of a form of more than MAX_POINTS characters, which is longer than all known
+ * ones, is left out, since no feature reads it. */
 typedef struct {
-    uint32_t points[MOST_POINTS], lowered[LOWER_LONGEST * MOST_POINTS];
-    uint8_t bytes[4 * LOWER_LONGEST * MOST_POINTS + 4]; /* the lowered form in UTF-8, digits folded */
-    uint32_t ends[LOWER_LONGEST * MOST_POINTS + 1]; /* where its characters begin and end */
-    uint8_t others[4 * LOWER_LONGEST * MOST_POINTS + 4];
+    uint32_t points[MAX_POINTS], lowered[MAX_LOWER_POINTS * MAX_POINTS];
+    uint8_t bytes[4 * MAX_LOWER_POINTS * MAX_POINTS + 4]; /* the lowercase form in UTF-8, with folded digits */
+    uint32_t ends[MAX_LOWER_POINTS * MAX_POINTS + 1]; /* the byte offsets of its characters */
+    uint8_t others[4 * MAX_LOWER_POINTS * MAX_POINTS + 4];
     int count, lowered_count;
 } form;
 
@@ -16,19 +16,19 @@ static void read_form(form *of, const char *text, size_t size) {
     for (size_t k = 0; k <= size; k++) {
         int characters = k < size ? utf8_feed(&decoder, (uint8_t)text[k], found, lengths) : utf8_end(&decoder) > 0;
         if (k == size) found[0] = REPLACEMENT;
-        for (int c = 0; c < characters; c++, total++) /* behind the first half, the last characters in a ring */
-            of->points[total < MOST_POINTS ? total : MOST_POINTS / 2 + total % (MOST_POINTS / 2)] = found[c];
+        for (int c = 0; c < characters; c++, total++) /* the last characters are in a ring buffer after the first half */
+            of->points[total < MAX_POINTS ? total : MAX_POINTS / 2 + total % (MAX_POINTS / 2)] = found[c];
     }
-    of->count = total < MOST_POINTS ? (int)total : MOST_POINTS;
-    int begin = total > MOST_POINTS ? (int)(total % (MOST_POINTS / 2)) : 0;
+    of->count = total < MAX_POINTS ? (int)total : MAX_POINTS;
+    int begin = total > MAX_POINTS ? (int)(total % (MAX_POINTS / 2)) : 0;
     if (begin) {
-        uint32_t *last = of->points + MOST_POINTS / 2, *copy = of->lowered;
-        memcpy(copy, last, MOST_POINTS / 2 * sizeof *last);
-        for (int k = 0; k < MOST_POINTS / 2; k++) last[k] = copy[(begin + k) % (MOST_POINTS / 2)];
+        uint32_t *last = of->points + MAX_POINTS / 2, *copy = of->lowered;
+        memcpy(copy, last, MAX_POINTS / 2 * sizeof *last);
+        for (int k = 0; k < MAX_POINTS / 2; k++) last[k] = copy[(begin + k) % (MAX_POINTS / 2)];
     }
 }
 
-/* In UTF-8; `ends` may be NULL. */
+/* Writes characters in UTF-8; `ends` may be NULL. */
 UNUSED static size_t write_points(const uint32_t *points, int count, uint8_t *to, uint32_t *ends) {
     size_t size = 0;
     for (int k = 0; k < count; k++) {

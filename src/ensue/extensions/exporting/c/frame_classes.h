@@ -1,4 +1,4 @@
-/* The labels of whole series. */
+/* The classifier of series. */
 struct answers {
     float *probabilities;
 };

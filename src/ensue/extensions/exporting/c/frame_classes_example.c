@@ -1,4 +1,4 @@
-/* Reads the options; returns the number of the argument behind them, or 0 for others. */
+/* Parses the options; returns the index of the first file argument, or 0 for invalid options. */
 static int options_of(int argc, char **argv, double *at_least) {
     *at_least = 0;
     if (argc < 2 || *argv[1] != '-') return 1;

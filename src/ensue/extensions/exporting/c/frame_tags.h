@@ -1,10 +1,10 @@
-/* The labels of frames. */
+/* The tagger of frames. */
 struct answers {
     uint32_t *labels;
     double *probabilities; /* or NULL */
 };
 
-/* The parts of what is needed beside the layers. */
+/* The memory that the head needs. */
 typedef struct {
     double *shares, *work;
     real *emissions, *best;

@@ -1,4 +1,4 @@
-/* Reads the options; returns the number of the argument behind them, or 0 for others. */
+/* Parses the options; returns the index of the first file argument, or 0 for invalid options. */
 static int options_of(int argc, char **argv, double *probabilities) {
     *probabilities = argc > 1 && !strcmp(argv[1], "--probabilities");
     return *probabilities > 0 ? 2 : argc < 2 || *argv[1] != '-';

@@ -1,4 +1,4 @@
-/* Writes the label of each frame of `count` series, those of one series behind those of the other, and where
- * `probabilities` is not NULL, how probable it is. `memory` is for series of up to so many `frames`. */
+/* Writes the label of each frame of `count` series, concatenated, and its probability unless `probabilities` is NULL.
+ * `memory` is for series of up to `frames` frames. */
 int NAME_tag(const NAME_model *model, void *memory, size_t frames, const NAME_series *series, size_t count,
              uint32_t *labels, double *probabilities);

@@ -1,13 +1,13 @@
-/* Series of frames through the layers. Of WINDOW series those of similar length are read side by side. */
+/* Series of frames through the layers. Series of similar length among WINDOW ones form a batch. */
 enum { WINDOW = 128 };
 
-/* A series by its number, its frames, and those of all series before it. */
+/* A series: its index, the number of frames of earlier series, and its length. */
 typedef struct {
     size_t number, before;
     int64_t length;
 } place;
 
-/* The parts of the memory of a call. What the head needs is the last one. */
+/* The memory of a call; the memory of the head comes last. */
 typedef struct {
     step_room *step;
     double *wave;
@@ -15,36 +15,36 @@ typedef struct {
     char *head;
 } call_room;
 
-/* What answers are made in, and where they go, as the head says. */
+/* The output of a call, which the head defines. */
 typedef struct answers answers;
 static uint64_t head_size(size_t frames);
 static int answer(const NAME_model *model, const call_room *of, const batch *texts, const place *places, const real *h,
                   int64_t stride, const answers *to);
 
-/* A part of `of` behind those before. */
+/* Places an array of `of` after the earlier ones. */
 #define PLACE(part, count) \
     (of->part = memory ? (void *)(memory + at) : NULL, at += ((uint64_t)(count) * sizeof *of->part + 63) / 64 * 64)
 
-/* Puts the parts behind each other, and returns how many bytes they are; of no memory, this alone. */
+/* Assigns the arrays to `memory` and returns their size in bytes; without memory, only the size. */
 static uint64_t placed(call_room *of, char *memory, size_t frames) {
     uint64_t at = 0;
     PLACE(step, 1);
     PLACE(wave, D_WAVE);
     PLACE(x, frames * (uint64_t)D_FRAME);
-    PLACE(hoisted, frames * (uint64_t)MOST_HOISTED);
-    PLACE(outputs[0], frames * (uint64_t)MOST_LAYER);
-    PLACE(outputs[1], NUM_LAYERS > 1 ? frames * (uint64_t)MOST_LAYER : 0);
+    PLACE(hoisted, frames * (uint64_t)MAX_HOISTED);
+    PLACE(outputs[0], frames * (uint64_t)MAX_LAYER);
+    PLACE(outputs[1], NUM_LAYERS > 1 ? frames * (uint64_t)MAX_LAYER : 0);
     PLACE(head, head_size(frames));
     return at;
 }
 
 size_t NAME_memory(size_t frames) {
     call_room of;
-    uint64_t size = frames && frames <= MOST_FRAMES ? placed(&of, NULL, frames) : 0;
-    return (size_t)size == size ? (size_t)size : 0; /* where addresses have 32 bits */
+    uint64_t size = frames && frames <= MAX_FRAMES ? placed(&of, NULL, frames) : 0;
+    return (size_t)size == size ? (size_t)size : 0; /* 0 if it exceeds a size_t of 32 bits */
 }
 
-/* (x - mean) / deviation of each feature, and 0 for what is missing. */
+/* (x - mean) / deviation of each feature, and 0 for missing values. */
 static int normalize(const NAME_model *model, const float *frames, size_t count, real *to) {
     const real *mean = reals(model, AT_MEAN), *deviation = reals(model, AT_DEVIATION);
     for (size_t t = 0; t < count; t++)
@@ -74,7 +74,7 @@ static int read_batch(const NAME_model *model, const call_room *of, const NAME_s
     return answer(model, of, texts, places, x, stride, to);
 }
 
-/* The next series, sorted, the longest first. Returns how many they are. */
+/* Reads the next series sorted by length, the longest first, and returns their number. */
 static int next_series(const NAME_series *series, size_t count, place *next, place *to) {
     int found = 0;
     for (; found < WINDOW && next->number < count; found++) {
@@ -87,7 +87,7 @@ static int next_series(const NAME_series *series, size_t count, place *next, pla
     return found;
 }
 
-/* Answers all series, in memory for so many frames. */
+/* Computes the outputs of all series, with memory for `frames` frames. */
 static int read_series(const NAME_model *model, void *memory, size_t frames, const NAME_series *series, size_t count,
                        const answers *to) {
     if (!model || !memory || !NAME_memory(frames) || (!series && count)) return NAME_ARGUMENT;

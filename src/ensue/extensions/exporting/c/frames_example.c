@@ -1,19 +1,20 @@
-/* What `ensue predict` prints, of the series in files, or in those that stdin names, one in each line:
+/* The output of `ensue predict` for the series in files, or in the files that stdin lists, one on each line:
  *
  *     NAME @OPTION@ FILE ...
  *
- * A file is a recording (.wav), if the model reads sounds; or an array (.npy), a table (.csv, .tsv), a table of paths, or
- * images (idx). */
+ * A file is a recording (.wav) for a model of sounds, an array (.npy), a table (.csv, .tsv), a table of paths, or
+ * images
+ * (idx). */
 #include <math.h>
 
 static const char USAGE[] = "[@OPTION@] [FILE ...]";
 
-/* Columns of a table that are no features, and the features, if they have names. */
+/* Columns that are not features, and the names of the features, if they have names. */
 static const char *const OTHERS[] = {@OTHERS@}, *const COLUMNS[] = {@COLUMNS@};
 
 enum { WAITING = 256, FRAMES_TOGETHER = 1 << 14, READS_MISSING = @MISSING@ };
 
-/* The series that wait for an answer: their names, lengths and frames, one behind the other. */
+/* Buffered series: their names, lengths and concatenated frames. */
 typedef struct {
     char *names[WAITING];
     NAME_series series[WAITING];
@@ -23,7 +24,7 @@ typedef struct {
     double option;
 } waiting;
 
-/* What is wrong with a file, and which one it is. */
+/* The error message of a file, and its path. */
 static const char *complaint;
 static char at_fault[4096];
 
@@ -32,7 +33,7 @@ static int complain(const char *what) {
     return NAME_ARGUMENT;
 }
 
-/* Memory for at least `count` times so many bytes, in place of what is at `of`. */
+/* Reallocates `of` for at least `count` elements. */
 static int grow(void **of, size_t *room, size_t count, size_t each) {
     if (count <= *room) return NAME_OK;
     if (count > SIZE_MAX / 2 / each) return NAME_MEMORY;
@@ -53,7 +54,7 @@ static int make_memory(waiting *of, size_t frames) {
 }
 
 @ANSWER@
-/* Answers the series that wait. */
+/* Prints the outputs of the buffered series. */
 static int flush(const NAME_model *model, waiting *of) {
     size_t most = of->frames < FRAMES_TOGETHER ? of->frames : FRAMES_TOGETHER, begin = 0;
     for (size_t k = 0; k < of->count; begin += of->series[k++].count) {
@@ -67,7 +68,7 @@ static int flush(const NAME_model *model, waiting *of) {
     return code;
 }
 
-/* Room for some frames behind those that wait; NULL if there is none. */
+/* Returns room for more frames in the buffer, or NULL. */
 static float *room_for(waiting *of, size_t frames) {
     void *numbers = of->numbers;
     int code = frames > SIZE_MAX / 2 ? NAME_MEMORY : grow(&numbers, &of->room, of->frames + frames, NAME_WIDTH * sizeof(float));
@@ -75,7 +76,7 @@ static float *room_for(waiting *of, size_t frames) {
     return code ? NULL : of->numbers + of->frames * NAME_WIDTH;
 }
 
-/* A series of so many frames behind those that wait. Its name ends with `[number]`, if that is not below 0. */
+/* Adds a series to the buffer. A `number` of 0 or more is appended to its name in brackets. */
 static int add_series(const NAME_model *model, waiting *of, const char *name, int64_t number, size_t frames) {
     const float *numbers = of->numbers + of->frames * NAME_WIDTH;
     if (!NAME_memory(frames)) return frames ? NAME_TOO_LONG : complain("a series without frames");
@@ -90,8 +91,8 @@ static int add_series(const NAME_model *model, waiting *of, const char *name, in
     return of->count == WAITING || of->frames >= FRAMES_TOGETHER ? flush(model, of) : NAME_OK;
 }
 
-/* An array in a file: its kind (i, u, f), the bytes of a number, the first of which is the most significant if it is big,
- * its sizes, and where its numbers begin. */
+/* An array in a file: its kind (i, u, f), the bytes of a number, whether it is big-endian, its shape, and the offset of
+ * its data. */
 typedef struct {
     char kind;
     int size, is_big, dimensions;
@@ -114,10 +115,10 @@ static double number_at(const unsigned char *at, const array *of) {
     return of->kind == 'f' ? x : of->kind == 'i' ? (double)(int64_t)bits : (double)bits;
 }
 
-/* The series of an array (frames, width) or (series, frames, width), whose numbers are divided by `scale`. */
+/* Reads the series of an array (frames, width) or (series, frames, width); numbers are divided by `scale`. */
 static int read_array(const NAME_model *model, waiting *of, const char *name, const char *bytes, size_t size, array in,
                       double scale, int has_numbers) {
-    if (in.dimensions == 1) in.sizes[1] = 1, in.dimensions = 2; /* frames of one number */
+    if (in.dimensions == 1) in.sizes[1] = 1, in.dimensions = 2; /* a series of frames of one number */
     if (in.dimensions == 2) in.sizes[2] = in.sizes[1], in.sizes[1] = in.sizes[0], in.sizes[0] = 1;
     uint64_t count = in.sizes[0], frames = in.sizes[1], most = (uint64_t)(size - in.begin) / (uint64_t)in.size;
     if (in.sizes[2] != NAME_WIDTH) return complain("frames of another width");
@@ -135,7 +136,7 @@ static int read_array(const NAME_model *model, waiting *of, const char *name, co
     return NAME_OK;
 }
 
-/* An array as numpy writes it: a dictionary of Python, then the numbers. */
+/* Reads an .npy file: a Python dictionary, then the data. */
 static int read_npy(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, size_t size) {
     (void)path;
     static const char DAMAGED[] = "damaged, or no array of numbers in rows";
@@ -162,10 +163,11 @@ static int read_npy(const NAME_model *model, waiting *of, const char *path, cons
     return in.dimensions ? read_array(model, of, name, bytes, size, in, 1, 0) : complain(DAMAGED);
 }
 
-/* Images (series, rows, columns) as MNIST has them: two zeros, the type, the dimensions, the sizes, the numbers. */
+/* Reads images (series, rows, columns) in MNIST's format: two zeros, the type, the number of dimensions, the shape, the
+ * data. */
 static int read_idx(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, size_t size) {
     (void)path;
-    static const char KINDS[] = "ui.iiff"; /* of the types from 8 on; type 10 is none */
+    static const char KINDS[] = "ui.iiff"; /* types 8 to 14; 10 is unused */
     static const int SIZES[] = {1, 1, 0, 2, 4, 4, 8};
     array in = {0};
     int type = size >= 16 ? bytes[2] - 8 : -1;
@@ -175,8 +177,8 @@ static int read_idx(const NAME_model *model, waiting *of, const char *path, cons
     return read_array(model, of, name, bytes, size, in, type ? 1 : 255, 1);
 }
 
-/* The next field of a table, without quotes and without blanks around it; `at` goes behind it. Returns whether the row
- * goes on. */
+/* Reads the next field of a table without quotes and surrounding blanks, and advances `at`. Returns whether the row
+ * continues. */
 static int next_field(char **at, char delimiter, char **field) {
     char *from = *at, *to = from;
     if (*from == '"' && delimiter != '\t')
@@ -196,7 +198,7 @@ static int is_same(const char *text, const char *lower) {
     return !*text && !*lower;
 }
 
-/* A number, or NaN if it is missing. */
+/* Parses a number; NaN if it is missing. */
 static int read_number(const char *text, float *to) {
     static const char *const MISSING[] = {"", "nan", "na", "n/a", "null", "none", "?"};
     for (size_t k = 0; k < sizeof MISSING / sizeof *MISSING; k++)
@@ -206,7 +208,7 @@ static int read_number(const char *text, float *to) {
     return end != text && !*end && !strpbrk(text, "xX(");
 }
 
-/* What a column is, by its name. A feature has its place among those that have names. */
+/* Returns the kind of a column by its name, and the index of a named feature. */
 static int is_other(const char *name) {
     for (size_t k = 0; k < sizeof OTHERS / sizeof *OTHERS; k++)
         if (!strcmp(name, OTHERS[k])) return 1;
@@ -215,7 +217,7 @@ static int is_other(const char *name) {
 
 static int read_path(const NAME_model *model, waiting *of, const char *path);
 
-/* A file that stands in a table at `path`, relative to its folder. */
+/* Reads a file listed in the table at `path`, relative to the table's folder. */
 static int read_beside(const NAME_model *model, waiting *of, const char *path, const char *name, const char *file) {
     size_t folder = *file == '/' ? 0 : (size_t)(name - path);
     char *whole = malloc(folder + strlen(file) + 1);
@@ -230,7 +232,7 @@ static int read_beside(const NAME_model *model, waiting *of, const char *path, c
 
 enum { IS_FEATURE, IS_SERIES, IS_PATH, IS_OTHER };
 
-/* A table with the name of each column in its first row. Times are not read. */
+/* Reads a table whose first row has the names of the columns. Times are ignored. */
 static int read_rows(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, char *kinds) {
     static float row[NAME_WIDTH];
     char *at = bytes, delimiter = strcspn(bytes, "\t") < strcspn(bytes, "\n") ? '\t' : strcspn(bytes, ",") < strcspn(bytes, "\n") ? ',' : ';';
@@ -278,7 +280,7 @@ static int read_rows(const NAME_model *model, waiting *of, const char *path, con
 static int read_table(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, size_t size) {
     if (memchr(bytes, 0, size)) return complain("damaged");
     if (!strncmp(bytes, "\xEF\xBB\xBF", 3)) bytes += 3;
-    char *kinds = malloc(size + 1); /* a quoted name may have many lines */
+    char *kinds = malloc(size + 1); /* a quoted name may contain line ends */
     int code = kinds ? read_rows(model, of, path, name, bytes, kinds) : NAME_MEMORY;
     free(kinds);
     return code;
@@ -301,7 +303,7 @@ static reader *reader_of(const char *name) {
     return NULL;
 }
 
-/* Reads a file and a 0 behind it. */
+/* Reads a file and appends a zero byte. */
 static int read_whole(const char *path, char **bytes, size_t *size) {
     size_t room = 0, got = 1;
     void *whole = NULL;
@@ -325,14 +327,14 @@ static int read_path(const NAME_model *model, waiting *of, const char *path) {
     reader *read = reader_of(name);
     char *bytes = NULL;
     size_t size = 0;
-    int code = read ? read_whole(path, &bytes, &size) : complain("no file of frames by its name");
+    int code = read ? read_whole(path, &bytes, &size) : complain("unknown suffix");
     if (!code) code = read(model, of, path, name, bytes, size);
     free(bytes);
     if (code && !*at_fault) snprintf(at_fault, sizeof at_fault, "%s", path);
     return code;
 }
 
-/* The files that stdin names. */
+/* Reads the files that stdin lists. */
 static int read_paths(const NAME_model *model, waiting *of) {
     static char path[4096];
     int code = NAME_OK;

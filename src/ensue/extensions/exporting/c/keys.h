@@ -1,5 +1,5 @@
-/* The key of a word, by which n-grams know it: above 0 of a known one, below 0 of others, by their spelling. */
-/* One byte more of a CRC-32. */
+/* The key of a word in the hash of n-grams: positive for known words; negative, by spelling, for unknown ones. */
+/* Updates a CRC-32 with a byte. */
 static uint32_t crc_of(uint32_t sum, uint8_t byte) {
     static const uint32_t TABLE[16] = {
         0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4, 0x4DB26158, 0x5005713C,
@@ -10,9 +10,9 @@ static uint32_t crc_of(uint32_t sum, uint8_t byte) {
 }
 
 static int64_t key_of(const NAME_model *model, const uint32_t *word, uint32_t count) {
-    uint8_t bytes[LONGEST_WORD + 4], spelled[4];
-    size_t size = 0; /* LONGEST_WORD + 1 if it is longer than all known words */
-    uint32_t sum = UINT32_MAX, points[LOWER_LONGEST];
+    uint8_t bytes[MAX_WORD_BYTES + 4], spelled[4];
+    size_t size = 0; /* MAX_WORD_BYTES + 1 for a word that is longer than all known ones */
+    uint32_t sum = UINT32_MAX, points[MAX_LOWER_POINTS];
     for (uint32_t k = 0; k < count; k++) {
         uint32_t found = 1;
         if (LOWERCASE) found = lower_at(word, count, k, points);
@@ -21,11 +21,11 @@ static int64_t key_of(const NAME_model *model, const uint32_t *word, uint32_t co
             uint32_t point = FOLD_DIGITS && set_has(SET_DIGITS, points[c]) ? 0x30u : points[c];
             size_t length = (size_t)utf8_write(point, spelled);
             for (size_t b = 0; IS_PAIR && b < length; b++) sum = crc_of(sum, spelled[b]);
-            if (size + length > LONGEST_WORD) size = LONGEST_WORD + 1;
+            if (size + length > MAX_WORD_BYTES) size = MAX_WORD_BYTES + 1;
             else memcpy(bytes + size, spelled, length), size += length;
         }
     }
-    uint32_t id = size > LONGEST_WORD ? 0 : number_of(model, &KNOWN_WORD, bytes, size);
+    uint32_t id = size > MAX_WORD_BYTES ? 0 : number_of(model, &KNOWN_WORD, bytes, size);
     return id ? (int64_t)id : -1 - (int64_t)~sum;
 }
 

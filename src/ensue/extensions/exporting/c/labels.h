@@ -1,5 +1,5 @@
-/* Labels of tags, in the scheme of the training data. Spans are read as by conlleval, also where tags break their scheme.
- * Label 0 is outside; then come, class by class, the letters of the scheme. */
+/* Labels from tags, in the scheme of the training data. Spans are read as by conlleval, also from invalid tag
+ * sequences. Label 0 is outside; then the letters of the scheme follow for each class. */
 enum { OUTSIDE, BEGINS, INSIDE, ENDS, SINGLE };
 
 #if HAS_SPANS
@@ -11,12 +11,12 @@ static int goes_on(uint32_t before, uint32_t here) {
 static uint32_t written(uint32_t tag, int letter) { return 1 + CLASSES[tag] * LETTERS + (uint32_t)letter; }
 
 static void labels_of(const uint32_t *path, int64_t words, uint32_t *labels) {
-    int64_t last = -1; /* the end of the span before */
+    int64_t last = -1; /* the end of the previous span */
     for (int64_t start = 0, end; start < words; start = end) {
         for (end = start + 1; end < words && goes_on(path[end - 1], path[end]);) end++;
         uint32_t tag = path[start];
         labels[start] = 0;
-        if (KINDS[tag] == OUTSIDE) continue; /* no tag goes on behind it: the span has one word */
+        if (KINDS[tag] == OUTSIDE) continue; /* no tag continues it: the span has one word */
         labels[start] = written(tag, end - start == 1 ? SINGLE_LETTER : FIRST_LETTER);
         for (int64_t t = start + 1; t < end; t++)
             labels[t] = written(tag, t == end - 1 ? LAST_LETTER : INSIDE_LETTER);

@@ -1,24 +1,24 @@
-/* The state of a reader, and what reads and writes with it. */
+/* The state of a text, reading and generation. */
 struct NAME_state {
-    uint64_t size, checksum; /* of a state, and of the weights: those of another model are told from ours */
-    uint64_t position;       /* bytes that were read */
-    uint32_t token;          /* the last one */
-    uint8_t is_due;          /* whether it still has to be read */
+    uint64_t size, checksum; /* of the state, and of the weights, to reject states of other models */
+    uint64_t position;       /* bytes read so far */
+    uint32_t token;          /* the last token */
+    uint8_t is_due;          /* whether the last token has not been read */
     spacing words;
     utf8 decoder;
     lexer reading;
     twister random;
     uint8_t seen[(NAME_VOCABULARY + 7) / 8];
-    uint32_t stretch; /* tokens that were read since one was drawn, up to one more than CONTEXT */
-    uint32_t waits, waiting[ROWS]; /* tokens whose surprisals are still due in a call of NAME_feed */
+    uint32_t stretch; /* tokens read since the last generated one, at most CONTEXT + 1 */
+    uint32_t waits, waiting[ROWS]; /* tokens without surprisal in the current call of NAME_feed */
     real scores[ROWS * NAME_VOCABULARY];
     reader read;
-    /* From here on, no value stays from one call to the next. */
+    /* The following members are scratch memory of one call. */
     real filtered[NAME_VOCABULARY], shares[NAME_VOCABULARY];
     uint32_t order[NAME_VOCABULARY];
 };
 
-/* Where the tokens of a text are written. */
+/* The array of output tokens. */
 struct sink {
     NAME_state *state;
     NAME_token *tokens;
@@ -49,8 +49,8 @@ int NAME_check(const NAME_model *model, const NAME_state *state) {
     return is_whole ? NAME_OK : NAME_BAD_STATE;
 }
 
-/* How many tokens a full window leaves to the next one: half of it, as ensue scores (`TextScorer`) and draws (`Reader`),
- * but all of a prompt that fills it. */
+/* The number of tokens that a full window passes to the next one: half of it, as ensue scores (`TextScorer`) and
+ * generates (`Reader`), but all tokens of a prompt that fills the context. */
 static uint32_t kept(const NAME_state *state, int is_drawn) {
     uint32_t half = CONTEXT > 1 ? CONTEXT / 2 : 1;
     return is_drawn ? (state->stretch == CONTEXT ? CONTEXT : half) - 1 : CONTEXT - half;
@@ -72,7 +72,7 @@ static void accept(NAME_state *state, uint32_t id) {
     state->seen[id / 8] = (uint8_t)(state->seen[id / 8] | 1u << id % 8);
 }
 
-/* Works out what waits, the last tokens of `to` if it has room for any. */
+/* Computes the surprisals of the waiting tokens, which are the last ones of `to`, if it has room. */
 static void score_waiting(const NAME_model *model, sink *to) {
     NAME_state *state = to->state;
     uint32_t count = state->waits, read[ROWS] = {state->token};
@@ -87,18 +87,18 @@ static void score_waiting(const NAME_model *model, sink *to) {
     }
 }
 
-/* A token of the text. Without room for it, it is read all the same. */
+/* Adds a token of the text; without room it is read but not written. */
 static void emit(const NAME_model *model, sink *to, uint32_t id, uint64_t begin, uint64_t end) {
     NAME_state *state = to->state;
     if (to->room) to->tokens[to->found++] = (NAME_token){.begin = begin, .end = end};
     state->waiting[state->waits++] = id;
     state->stretch += state->stretch <= CONTEXT;
-    state->words = (spacing){0, 0}; /* as behind a prompt, of which the last word alone counts */
+    state->words = (spacing){0, 0}; /* as after a prompt, of which the last word alone counts */
     write_blank(model, &state->words, id);
     if (state->waits == ROWS || !state->is_due) score_waiting(model, to);
 }
 
-/* Reads the tokens that wait in the lexer. */
+/* Takes the complete tokens from the lexer. */
 static void take_tokens(const NAME_model *model, sink *to) {
     while ((to->found < to->room || !to->room) && lexer_take(model, &to->state->reading, to)) continue;
 }
@@ -122,7 +122,7 @@ int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, siz
         int lengths[2], characters = utf8_feed(&state->decoder, (uint8_t)bytes[k], found, lengths);
         uint64_t begin = state->position++;
         for (int c = 0; c < characters; c++) {
-            /* one that ends with this byte began before it; one that broke off ended before it */
+            /* a complete character ends with this byte; an invalid one ended before it */
             int broke_off = c == 0 && (characters == 2 || state->decoder.missing);
             uint64_t end = broke_off ? begin : begin + 1;
             lexer_feed(model, &state->reading, &to, found[c], end - (uint64_t)lengths[c], end);

@@ -1,10 +1,10 @@
-/* What `ensue score` and `ensue generate` print, of the text on stdin:
+/* The output of `ensue score` and `ensue generate` for the text on stdin:
  *
- *     NAME < TEXT                                    each token with its surprisal in nats
- *     NAME --generate TOKENS [SEED [TEMPERATURE]] < PROMPT    the prompt, and a text that goes on from it
+ *     NAME < TEXT                                             each token with its surprisal in nats
+ *     NAME --generate TOKENS [SEED [TEMPERATURE]] < PROMPT    the prompt and its continuation
  *
- * The weights are beside the program, or where `--weights FILE` before all else says. */
-/* The bytes of the character that begins here; 0 of a part of one. */
+ * The weights are in the folder of the program, or in the file of `--weights FILE`, which comes first. */
+/* The length in bytes of the character at this position; 0 for an incomplete one. */
 static size_t character_size(const unsigned char *text, size_t size) {
     size_t found = *text < 0x80 ? 1 : *text < 0xC2 ? 0 : *text < 0xE0 ? 2 : *text < 0xF0 ? 3 : 4;
     for (size_t k = 1; k < found; k++)
@@ -12,7 +12,7 @@ static size_t character_size(const unsigned char *text, size_t size) {
     return found;
 }
 
-/* As in a string of JSON; a byte of an incomplete character by its number. */
+/* Prints text with JSON's escapes; bytes of incomplete characters in hexadecimal. */
 static void print_quoted(const char *text, size_t size) {
     static const char SIGNS[] = "\"\"\\\\\nn\rr\tt\bb\ff";
     for (size_t k = 0, length; k < size; k += length ? length : 1) {

@@ -1,53 +1,52 @@
-/* A language model of ensue: what it expects next, the surprisal of a text, and texts that it writes.
+/* A language model trained with ensue: token probabilities, surprisals of texts, and generation.
  *
- * A model is read once and never changes, so that threads share it. All that changes is in a state: memory of
- * NAME_state_size() bytes, aligned as malloc does it, that the caller owns. A state holds no address. Copy it, save its
- * bytes and go on from them another day, in another process (NAME_check says whether they are whole). Nothing is
- * allocated but in NAME_open. A function that fails returns a number below 0. */
+ * A model is immutable after NAME_open, so threads can share it. The caller allocates a state: NAME_state_size() bytes,
+ * aligned as by malloc. A state contains no pointers: it can be copied, saved, and continued in another process
+ * (NAME_check validates it). Only NAME_open allocates. A function that fails returns a number below 0. */
 typedef struct NAME_state NAME_state;
 
 enum {
-    NAME_VOCABULARY = @VOCABULARY@,   /* the number of tokens, from 0 on */
-    NAME_ROOM = 32,                  /* the fewest tokens for which NAME_feed needs room */
-    NAME_CONTEXT = @CONTEXT@         /* of a Transformer: the most tokens of a prompt; otherwise 0 */
+    NAME_VOCABULARY = @VOCABULARY@,   /* the number of tokens; ids start at 0 */
+    NAME_ROOM = 32,                  /* the smallest `room` of NAME_feed */
+    NAME_CONTEXT = @CONTEXT@         /* the most tokens of a prompt of a Transformer; 0 for other models */
 };
 
 /* A token of a text. */
 typedef struct {
     uint32_t id;
-    int is_unknown;      /* the text is not in the vocabulary: `text` stands for it */
-    uint64_t begin, end; /* its bytes in the text, counted from the last NAME_begin; of what is written, 0 */
-    double nats;         /* its surprisal, -log P(token | all tokens before it) */
-    const char *text;    /* UTF-8 without a 0 at its end; lives as long as the model */
-    size_t size;         /* in bytes; a byte or a subword may begin or end within a character */
-    int blank;           /* of what is written: 1 if a blank stands before it */
+    int is_unknown;      /* the text is not in the vocabulary; `text` is a placeholder */
+    uint64_t begin, end; /* byte offsets since the last NAME_begin; 0 for generated tokens */
+    double nats;         /* the surprisal -log P(token | all previous tokens) */
+    const char *text;    /* UTF-8, not zero-terminated; valid as long as the model */
+    size_t size;         /* in bytes; bytes and subwords may split a character */
+    int blank;           /* 1 if a blank comes before this generated token */
 } NAME_token;
 
-/* How the next token is chosen. A member that is 0 changes nothing, but a `temperature` of 0 takes the most probable
- * token. The order is: repetition penalty, temperature, top_k, top_p, min_p. */
+/* Options of sampling. A zero disables an option, except that a `temperature` of 0 is greedy. The order is: repetition
+ * penalty, temperature, top_k, top_p, min_p. */
 typedef struct {
-    double temperature;        /* 1: as the model expects; below more cautious, above more varied */
-    uint32_t top_k;            /* keep so many of the most probable tokens */
-    double top_p;              /* keep the most probable tokens that reach this probability together, up to 1 */
-    double min_p;              /* keep tokens with this share of the largest probability, up to 1 */
-    double repetition_penalty; /* above 1: make tokens that occurred before less probable */
+    double temperature;        /* 1: unchanged; lower values are more conservative, higher ones more random */
+    uint32_t top_k;            /* keep this number of the most probable tokens */
+    double top_p;              /* keep the most probable tokens up to this cumulative probability, at most 1 */
+    double min_p;              /* keep tokens with this fraction of the largest probability, at most 1 */
+    double repetition_penalty; /* values above 1 make repeated tokens less probable */
 } NAME_sampling;
 
-/* The bytes of a state. */
+/* Returns the size of a state in bytes. */
 size_t NAME_state_size(void);
 
-/* Makes `state` that before a text. The same seed draws the same tokens, those of `ensue generate --seed`. */
+/* Initializes a state. A seed gives the same text as `ensue generate --seed`. */
 int NAME_begin(const NAME_model *model, NAME_state *state, uint64_t seed);
 
-/* Reads the next bytes of a text, cut anywhere, and writes the tokens that are complete, with their surprisals. It stops
- * before `tokens`, an array of `room`, is full: `*used` bytes were read. `bytes` NULL ends the text, so that the last
- * tokens are complete, too; of a model of subwords, there may be more of them than room: call it until it gives none.
- * Bytes that are not UTF-8 count as U+FFFD. Returns the number of tokens. */
+/* Reads bytes of a text, which may be cut anywhere, and writes the complete tokens with their surprisals. It stops
+ * before `tokens`, an array of `room` elements, is full: `*used` bytes were read. `bytes` NULL ends the text, which
+ * completes the last tokens; with subwords, call it until it returns 0. Invalid bytes become U+FFFD. Returns the number
+ * of tokens. */
 int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, size_t count, size_t *used,
               NAME_token *tokens, size_t room);
 
-/* Draws the next token, and reads it. If a text was not ended, it is. `sampling` NULL draws as the model expects. */
+/* Samples the next token and reads it; ends the text first. `sampling` NULL samples from the model's distribution. */
 int NAME_next(const NAME_model *model, NAME_state *state, const NAME_sampling *sampling, NAME_token *token);
 
-/* Whether bytes that were read from somewhere are a whole state of this model: NAME_OK or NAME_BAD_STATE. */
+/* Checks that bytes are a valid state of this model: NAME_OK or NAME_BAD_STATE. */
 int NAME_check(const NAME_model *model, const NAME_state *state);

@@ -1,10 +1,10 @@
-/* Recurrent layers over some sentences at once, in one direction or in both. The sentences are sorted, the longest first;
- * at each position those are read that have one. */
+/* Recurrent layers over a batch of sentences in one or both directions. Sentences are sorted by decreasing length; each
+ * step has the sentences that are long enough. */
 typedef struct {
     void (*hoist)(const NAME_model *, int64_t, const real *, int64_t, real *);
     void (*advance)(const NAME_model *, int64_t, const real *, const real *, real *, real *, real *);
     int d_in, d_out, hoisted, leaves, reads_input;
-    size_t first; /* the leaves before the first position, of ROWS rows */
+    size_t first; /* offset of the initial leaves of ROWS rows */
 } pass;
 
 enum { CONCATENATE, SUM, PRODUCT, MEAN };
@@ -15,17 +15,17 @@ typedef struct {
 } layer;
 
 typedef struct {
-    real leaves[ROWS * MOST_LEAVES], work[ROWS * MOST_WORK], hoisted[ROWS * MOST_HOISTED], x[ROWS * MOST_INPUT],
-        y[ROWS * MOST_OUTPUT];
+    real leaves[ROWS * MAX_LEAVES], work[ROWS * MAX_WORK], hoisted[ROWS * MAX_HOISTED], x[ROWS * MAX_INPUT],
+        y[ROWS * MAX_OUTPUT];
 } step_room;
 
-/* Where sentence r begins among the words of the batch, and how many it has. */
+/* The first word and the length of each sentence r. */
 typedef struct {
     int64_t count, words;
     int64_t starts[ROWS], lengths[ROWS];
 } batch;
 
-/* `x` and `hoisted` have a row for each word, or for each number of `index`. */
+/* `x` and `hoisted` have a row for each word, or for each value of `index`. */
 static void run_pass(const NAME_model *model, const pass *of, const batch *texts, const real *x, int64_t stride,
                      const real *hoisted, int64_t ldh, const uint32_t *index, step_room *room, real *y, int64_t ldy,
                      int is_leftward) {
@@ -46,8 +46,8 @@ static void run_pass(const NAME_model *model, const pass *of, const batch *texts
     }
 }
 
-/* Writes rows of `directions` * d numbers, of which the first `d_out` count. Rows of `x` that have an `index` have what
- * is hoisted behind them, first rightward. For others `hoisted` has room. */
+/* Writes rows of `directions` * d numbers; the first `d_out` are the output. With `index`, rows of `x` are followed by
+ * their hoisted products, rightward first; otherwise `hoisted` has room for them. */
 UNUSED static void run_layer(const NAME_model *model, const layer *of, const batch *texts, const real *x,
                              int64_t stride, const uint32_t *index, real *hoisted, step_room *room, real *y) {
     int64_t d = of->rightward.d_out, ldy = d * of->directions;

@@ -1,6 +1,6 @@
-/* The vector of a word's characters: the last outputs of LETTERS_READ, in both directions. */
+/* The character LSTM: the last outputs in both directions. */
 typedef struct {
-    real x[MOST_CHARACTERS * D_CHARACTER], y[MOST_CHARACTERS * D_CHARACTERS], hoisted[MOST_CHARACTERS * MOST_HOISTED];
+    real x[MAX_CHARACTERS * D_CHARACTER], y[MAX_CHARACTERS * D_CHARACTERS], hoisted[MAX_CHARACTERS * MAX_HOISTED];
     step_room step;
 } character_room;
 

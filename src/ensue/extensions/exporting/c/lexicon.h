@@ -1,7 +1,7 @@
-/* Vocabularies: the numbers of symbols, of which 0 is what is unknown. Symbols of similar hashes stand together. Each has
- * its size, its number, and its bytes; sizes and numbers are written seven bits a byte, the lowest first. */
+/* Hash tables from symbols to ids; 0 is unknown. A bucket has for each symbol its size, its id and its bytes; sizes and
+ * ids are variable-length numbers of seven bits per byte, the lowest first. */
 typedef struct {
-    size_t starts, symbols; /* the places of these groups, and where each begins */
+    size_t starts, symbols; /* offsets of the buckets and of their starts */
     uint32_t mask, size;
 } vocabulary;
 

@@ -1,11 +1,11 @@
-/* The lines of a text that comes in pieces, cut anywhere. */
+/* The lines of a text in pieces that may be cut anywhere. */
 typedef struct {
-    uint64_t size;                /* the bytes of a line so far, also of those for which there is no room */
-    uint8_t is_whole, is_further; /* whether it has ended; whether a text goes on with it */
+    uint64_t size;                /* the bytes of the line so far, including those without room */
+    uint8_t is_whole, is_further; /* whether the line has ended; whether the text continues with it */
 } line_reader;
 
-/* Reads up to the end of a line: `*used` bytes. `line` has room for so many bytes, and for three more. Returns 1 if it is
- * whole, 0 if more bytes are needed, NAME_TOO_LONG if it has more than `room`. */
+/* Reads up to the end of a line: `*used` bytes. `line` has `room` bytes and three more. Returns 1 if the line is
+ * complete, 0 if more bytes are needed, NAME_TOO_LONG if it exceeds `room`. */
 static int read_line(line_reader *in, char *line, uint64_t room, const char *bytes, size_t count, size_t *used) {
     int ends = !bytes && in->size && !in->is_whole;
     if (in->is_whole) in->size = in->is_whole = 0;

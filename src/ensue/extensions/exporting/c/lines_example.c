@@ -1,11 +1,11 @@
-/* Lines of stdin, one behind the other. */
+/* A buffer of lines of stdin. */
 typedef struct {
     char *text;
     size_t size, room;
-    int is_further; /* whether the first one has begun, behind a mark of UTF-8 that there may be */
+    int is_further; /* whether the first line has begun, after an optional byte-order mark */
 } lines;
 
-/* Appends the next line, and says of how many of its bytes its end is. Returns 1, or 0 if there is none. */
+/* Appends the next line and writes the length of its end. Returns 1, or 0 at the end of the input. */
 static int next_line(lines *to, size_t *end) {
     size_t begin = to->size;
     for (int sign = 0; sign != '\n' && sign != EOF;) {

@@ -1,30 +1,29 @@
-/* Byte-pair encoding (Sennrich et al. 2016) of a word that comes byte by byte: the tokens that all merges in their order
- * make of it.
+/* Byte-pair encoding (Sennrich et al. 2016) of a word that comes byte by byte.
  *
- * Of each beginning of the word the last token is kept. It is the one token at its end that can stand behind the last
- * token of what is before it. Two tokens can stand side by side if the merges make these two of their bytes. So a byte
- * costs the same in a word of any length (van Antwerpen and Neubeck 2024). Of a word that fills the window, those tokens
- * are final that nothing behind changes; if there are none, all are. */
+ * For each prefix of the word the last token is stored: the only token at its end that is compatible with the last
+ * token before it. Two tokens are compatible if the merges of their bytes give these two tokens. So the cost per byte
+ * does not depend on the length of the word (van Antwerpen and Neubeck 2024). When the window is full, the tokens that
+ * no later byte can change are final; if there are none, all are. */
 typedef struct {
-    uint32_t tokens[WINDOW]; /* final ones at their first bytes; at a byte of the word, the last token up to it */
-    uint32_t begins[WINDOW], ends[WINDOW]; /* where the character of a byte is in the text, the lower 32 bits */
+    uint32_t tokens[WINDOW]; /* final tokens at their first bytes; at other bytes, the last token of the prefix */
+    uint32_t begins[WINDOW], ends[WINDOW]; /* the text position of each byte's character, the lower 32 bits */
     uint8_t bytes[WINDOW];
-    uint32_t taken, word, count; /* the bytes of tokens that were taken; where the word begins; all bytes */
+    uint32_t taken, word, count; /* bytes of taken tokens; the start of the word; all bytes */
 } merger;
 
-enum { WORD_ROOM = WINDOW - 32 }; /* one step appends fewer bytes than are left */
+enum { WORD_ROOM = WINDOW - 32 }; /* a step appends fewer bytes than the spare room */
 
 static uint32_t token_size(const NAME_model *model, uint32_t id) {
     const uint32_t *starts = words32(model, AT_PIECE_STARTS) + id;
     return starts[1] - starts[0];
 }
 
-/* The parts of a token: left, right, and the number of their merge, 0 of a byte. */
+/* The two parts of a token and the rank of its merge, 0 for a byte. */
 static const uint32_t *merge_of(const NAME_model *model, uint32_t id) {
     return words32(model, AT_MERGES) + 3 * (size_t)id;
 }
 
-/* The number of the merge of two tokens, UINT32_MAX if there is none. */
+/* The rank of the merge of two tokens, or UINT32_MAX. */
 static uint32_t rank_of(const NAME_model *model, uint32_t left, uint32_t right) {
     const uint32_t *slots = words32(model, AT_PAIRS);
     uint32_t at = left * UINT32_C(0x9E3779B1) + right * UINT32_C(0x85EBCA6B);
@@ -35,8 +34,8 @@ static uint32_t rank_of(const NAME_model *model, uint32_t left, uint32_t right) 
     return UINT32_MAX;
 }
 
-/* Whether two tokens can stand side by side: undoes their merges at the place between them, the last one first. None of
- * those may have come behind a merge across this place. */
+/* Returns whether two tokens are compatible: undoes their merges at the boundary, the latest first; none of them may
+ * have a higher rank than a merge across the boundary. */
 static int stand_together(const NAME_model *model, uint32_t left, uint32_t right) {
     for (uint32_t limit = UINT32_MAX;;) {
         if (rank_of(model, left, right) < limit) return 0;
@@ -47,7 +46,8 @@ static int stand_together(const NAME_model *model, uint32_t left, uint32_t right
     }
 }
 
-/* The first of the tokens `low` to `high` that end alike up to `depth` bytes, and whose next byte is `least` or above. */
+/* Returns the first of the sorted tokens `low` to `high`, equal in the last `depth` bytes, whose next byte is at least
+ * `least`. */
 static uint32_t first_ending(const NAME_model *model, uint32_t low, uint32_t high, uint32_t depth, int least) {
     const uint32_t *order = words32(model, AT_ENDINGS), *starts = words32(model, AT_PIECE_STARTS);
     const uint8_t *texts = (const uint8_t *)words32(model, AT_PIECES);
@@ -76,7 +76,7 @@ static void merges_append(const NAME_model *model, merger *in, uint8_t byte, uin
     in->tokens[at] = found;
 }
 
-/* Makes the tokens of the first `end` bytes final. */
+/* Marks the tokens of the first `end` bytes as final. */
 static void merges_settle(const NAME_model *model, merger *in, uint32_t end) {
     for (uint32_t k = end; k > in->word;) {
         uint32_t id = in->tokens[k - 1];
@@ -87,10 +87,10 @@ static void merges_settle(const NAME_model *model, merger *in, uint32_t end) {
 
 static void merges_end(const NAME_model *model, merger *in) { merges_settle(model, in, in->count); }
 
-/* Makes room: the next token begins behind one of the last bytes, and what their tokens share is final. */
+/* Makes room: the next token begins at one of the last bytes, so the tokens that all candidates share are final. */
 static void merges_part(const NAME_model *model, merger *in) {
     uint32_t shared = in->count, word = in->word;
-    for (uint32_t k = 1; k < LONGEST && k <= in->count - word; k++)
+    for (uint32_t k = 1; k < MAX_TOKEN_BYTES && k <= in->count - word; k++)
         for (uint32_t other = in->count - k; other != shared;) {
             uint32_t *further = other > shared ? &other : &shared;
             *further -= token_size(model, in->tokens[*further - 1]);
@@ -98,7 +98,8 @@ static void merges_part(const NAME_model *model, merger *in) {
     merges_settle(model, in, shared > word ? shared : in->count);
 }
 
-/* The next final token, and where it is in a text that has been read up to `position`. Returns whether there is one. */
+/* Takes the next final token and its position in a text that has been read up to `position`. Returns whether there is
+ * one. */
 static int merges_take(const NAME_model *model, merger *in, uint64_t position, uint32_t *id, uint64_t *begin,
                        uint64_t *end) {
     if (in->taken == in->word) return 0;
@@ -117,7 +118,7 @@ static int merges_take(const NAME_model *model, merger *in, uint64_t position, u
     return 1;
 }
 
-/* Whether final tokens end where the word begins, and so do those of its last bytes, all that are looked at again. */
+/* Validates a state: final tokens end at the start of the word, as do the tokens of all bytes that are read again. */
 static int merges_are_whole(const NAME_model *model, const merger *in) {
     uint8_t reached[WINDOW] = {0};
     if (in->taken > in->word || in->word > in->count || in->count > WINDOW - 8) return 0;
@@ -130,7 +131,7 @@ static int merges_are_whole(const NAME_model *model, const merger *in) {
     for (at = in->word + 1; at <= in->count; at++) {
         uint32_t size = token_size(model, in->tokens[at - 1]);
         reached[at] = size <= at - in->word && reached[at - size];
-        is_whole &= reached[at] || at + LONGEST <= in->count;
+        is_whole &= reached[at] || at + MAX_TOKEN_BYTES <= in->count;
     }
     return is_whole;
 }

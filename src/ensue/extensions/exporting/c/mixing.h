@@ -1,4 +1,4 @@
-/* c += a M for k numbers of a; M has k rows of n numbers, `stride` apart. */
+/* c += a M for k numbers of a; M has k rows of n numbers, with a row stride of `stride`. */
 UNUSED static void add_products(int64_t n, int64_t k, const real *restrict a, const real *restrict m,
                                 int64_t stride, real *restrict c) {
     for (; k >= 4; k -= 4, a += 4, m += 4 * stride) {

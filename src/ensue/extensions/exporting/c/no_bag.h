@@ -1,4 +1,4 @@
-/* No n-grams count. */
+/* The model has no n-grams. */
 static void read_keys(const NAME_model *model, const uint32_t *points, const span *words, size_t count, int64_t *keys) {
     (void)model, (void)points, (void)words, (void)count, (void)keys;
 }

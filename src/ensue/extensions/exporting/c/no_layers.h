@@ -1,4 +1,4 @@
-/* N-grams alone decide. */
+/* The model has n-grams only. */
 enum { WORD_COST = 0 };
 
 static size_t layers_room(size_t words) { return words * WORD_COST; }

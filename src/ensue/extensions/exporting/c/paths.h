@@ -1,5 +1,5 @@
-/* The tags of a sentence from its emissions (T, TAGS), and the probability of each tag at each word: by themselves, or of
- * all paths of a chain. Sums over paths are in double precision. */
+/* The best tags of a sentence from its emissions (T, TAGS), and the marginal probability of each tag, independent or in
+ * a chain. Sums over paths are in double precision. */
 #if !HAS_CHAIN
 static void best_path(const NAME_model *model, real *scores, int64_t words, real *best, uint32_t *path) {
     (void)model, (void)best;
@@ -30,7 +30,7 @@ static void log_softmax(const real *x, real *to) {
     for (int k = 0; k < TAGS; k++) to[k] = x[k] - most - (real)log_64(sum);
 }
 
-/* Viterbi. `scores` are changed to those of a softmax, if tags were trained by themselves. */
+/* Viterbi. For tags that were trained independently, `scores` are overwritten by their log-softmax. */
 static void best_path(const NAME_model *model, real *scores, int64_t words, real *best, uint32_t *path) {
     const real *start = reals(model, AT_START), *pairs = reals(model, AT_PAIRS), *end = reals(model, AT_END);
     for (int64_t t = 0; LOG_SOFTMAX && t < words; t++) log_softmax(scores + t * TAGS, scores + t * TAGS);
@@ -59,12 +59,12 @@ static void best_path(const NAME_model *model, real *scores, int64_t words, real
     }
 }
 
-/* The score of what is illegal: -inf - -inf would be NaN. */
+/* The score of forbidden transitions: -inf - -inf would be NaN. */
 #define NEVER (-1e30)
 
 static double at_least_never(real x) { return x > (real)NEVER ? (double)x : NEVER; }
 
-/* to_j = log sum_i exp(from_i + pairs_ij): by products of exponentials, and by logarithms where these are too small. */
+/* to_j = log sum_i exp(from_i + pairs_ij): products of exponentials, or logarithms where these underflow. */
 static void log_sums(const double *from, const double *powers, const real *pairs, int64_t step_i, int64_t step_j,
                      double *shares, double *to) {
     double most = from[0];

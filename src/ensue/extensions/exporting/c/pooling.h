@@ -1,8 +1,8 @@
-/* A vector of a text from those of its words; zeros of no words. */
+/* The pooled vector of the words of a text; zeros without words. */
 enum { LAST, FIRST, MEANS, MAXIMA, ATTENTION };
 
 typedef struct {
-    int kind, d_last, wide, d_attention; /* of the last position d_last features, the others of the first */
+    int kind, d_last, wide, d_attention; /* LAST takes d_last features of the last position and the others of the first */
     size_t linear, bias, vector;
 } pooling;
 
@@ -20,7 +20,7 @@ static real score_of(const NAME_model *model, const pooling *of, const real *h, 
     return score;
 }
 
-/* Sums over positions are in double precision: in float32 those of 240,000 words were wrong in the fourth digit. */
+/* Sums are in double precision: in float32 those of 240,000 words were wrong in the fourth digit. */
 static void average(const NAME_model *model, const pooling *of, const real *h, int64_t stride, int64_t words,
                     pooling_room *room, real *restrict to) {
     real most = -INFINITY;
@@ -28,7 +28,7 @@ static void average(const NAME_model *model, const pooling *of, const real *h, i
     for (int j = 0; j < D_HEAD; j++) sums[j] = 0;
     for (int64_t t = 0; t < words; t++, h += stride) {
         real weight = 1;
-        if (of->kind == ATTENTION) { /* a softmax, relative to the largest score so far */
+        if (of->kind == ATTENTION) { /* softmax relative to the maximum so far */
             real score = score_of(model, of, h, room->attention);
             double kept = score > most ? (double)exp_(most - score) : 1;
             most = score > most ? score : most;

@@ -1,6 +1,4 @@
-"""Weights in fewer bits, and the effect on answers of the model."""
-
-from __future__ import annotations
+"""Weights in float16 and int8, and the measurement of their effect on answers to validation data."""
 
 import subprocess
 import tempfile
@@ -19,163 +17,159 @@ from ensue.runs.directory import RunDirectory
 
 F32 = "f32"
 PRECISIONS = {F32: 32, "f16": 16, "int8": 8}
-"""Bits of each number of a matrix."""
+"""The number of bits of a matrix element."""
 MAX_CHARACTERS = MAX_WORDS = 20_000
-"""The part of the validation data that is read: of a text, and of sentences, short texts and series."""
-PANEL = 16
-"""The columns of a panel of rows.h and of whole.h."""
+"""The limit of the measurement: characters of a text, or words of sentences and texts, or frames of series."""
+PANEL_COLUMNS = 16
+"""The number of columns of a panel in rows.h and whole.h."""
 MAX_SOURCE_CHARACTERS = 8_000
-"""The characters of sources that are read for an encoder–decoder, whose search takes longer."""
+"""The limit for sources of an encoder-decoder. It is lower, since beam search is slow."""
 
 
 def stored(matrix: Tensor, precision: str, axis: int, *, in_panels: bool = False) -> bytes:
-    """Return a matrix (rows, columns) as stored.h reads it, or in panels as `multiply` does. Integers follow a factor
-    for each column (axis 0) or row (axis 1). Raises ValueError for numbers out of the range of the precision.
+    """Return a matrix (rows, columns) in the format of stored.h, or in panels for `multiply`.
+
+    int8 numbers come after the scales of the columns (`axis` 0) or of the rows (1). Raises ValueError for numbers out
+    of range.
     """
     numbers: NDArray[np.float32] = matrix.detach().cpu().float().numpy()
-    factors, cells = b"", numbers.astype(np.dtype("<f4"))
+    scales, elements = b"", numbers.astype(np.dtype("<f4"))
     if precision != F32:
         with np.errstate(over="ignore", invalid="ignore"):
-            if not np.isfinite(cells := numbers.astype("<f2")).all():
+            if not np.isfinite(elements := numbers.astype("<f2")).all():
                 raise ValueError(f"a weight is {np.abs(numbers).max():,.6g}, too large for {precision}")
     if PRECISIONS[precision] == 8:
         largest = np.abs(numbers).max(axis, keepdims=True, initial=0)
-        sizes: NDArray[np.float32] = np.where(largest > 0, largest / 127, 1).astype("<f4")
-        factors, cells = sizes.tobytes(), np.rint(numbers / sizes).astype(np.int8)
-    return factors + (panels(cells, 2 if factors else 1) if in_panels else cells).tobytes()
+        scale: NDArray[np.float32] = np.where(largest > 0, largest / 127, 1).astype("<f4")
+        scales, elements = scale.tobytes(), np.rint(numbers / scale).astype(np.int8)
+    return scales + (to_panels(elements, 2 if scales else 1) if in_panels else elements).tobytes()
 
 
-def panels(matrix: NDArray[Any], beside: int) -> NDArray[Any]:
-    """Return panels of PANEL columns, in which `beside` rows stand side by side, with zeros at the ends."""
-    matrix = np.pad(matrix, [(0, -len(matrix) % beside), (0, -matrix.shape[1] % PANEL)])
-    return matrix.reshape(len(matrix) // beside, beside, -1, PANEL).transpose(2, 0, 3, 1)
+def to_panels(matrix: NDArray[Any], num_interleaved: int) -> NDArray[Any]:
+    """Return zero-padded panels of PANEL_COLUMNS columns, with `num_interleaved` rows interleaved."""
+    matrix = np.pad(matrix, [(0, -len(matrix) % num_interleaved), (0, -matrix.shape[1] % PANEL_COLUMNS)])
+    return matrix.reshape(len(matrix) // num_interleaved, num_interleaved, -1, PANEL_COLUMNS).transpose(2, 0, 3, 1)
 
 
-class Proof(NamedTuple):
-    """How a precision is measured on the models of one interface."""
+class Validation(NamedTuple):
+    """The comparison of the answers of a C program and of the model, for one interface."""
 
     inputs: Callable[[RunDirectory, Callable[[Any, Any], Any] | None], list[Any]]
-    """From a run, and from the `data_set` of its description, to inputs of the validation data."""
+    """A function from (run, `data_set` of its description) to inputs from the validation data."""
     arguments: list[str]
-    """The arguments of the program."""
+    """The arguments of the example program."""
     compare: Callable[[Any, list[Any], list[str]], str]
-    """From a pipeline, its inputs and the lines of the program to a sentence."""
+    """A function from (pipeline, inputs, output lines of the program) to a sentence about the differences."""
 
 
-def measured(run: RunDirectory, pipeline: Any, proof: Proof, files: dict[str, bytes], name: str, precision: str) -> str:
-    """Return a sentence about the effect of a precision on answers to validation data.
-
-    Args:
-        run: The run, whose recipe names the data.
-        pipeline: The model with numbers of 32 bits.
-        proof: How answers are compared.
-        files: The C files, which are compiled and run.
-        name: The beginning of their names.
-        precision: The precision of their matrices.
-    """
-    here = f"Matrices and tables are {precision}. "
-    command, inputs = compiler(), proof.inputs(run, pipeline.describe().data_set)
+def measure_precision(
+    run: RunDirectory, pipeline: Any, validation: Validation, files: dict[str, bytes], name: str, precision: str
+) -> str:
+    """Return a sentence about the effect of a precision on answers to validation data."""
+    prefix = f"Matrices and tables are {precision}. "
+    command, inputs = compiler(), validation.inputs(run, pipeline.describe().data_set)
     if command is None or not inputs:
-        why = "there is no validation text" if command else "there is no C compiler"
-        return f"{here}What that changes was not measured: {why}."
+        reason = "there is no validation text" if command else "there is no C compiler"
+        return f"{prefix}The effect was not measured: {reason}."
     options = [flag for flag in (*compiler_flags(), "-ffp-contract=off") if flag not in ("-shared", "-fPIC")]
     with tempfile.TemporaryDirectory() as folder:
         for file, content in files.items():
             Path(folder, file).write_bytes(content)
-        compiling = [*command, *options, "-o", "program", "example.c", f"{name}.c", "-lm"]
-        reading = [f"{folder}/program", *proof.arguments]
+        compile_command = [*command, *options, "-o", "program", "example.c", f"{name}.c", "-lm"]
+        run_command = [f"{folder}/program", *validation.arguments]
         try:
-            subprocess.run(compiling, cwd=folder, capture_output=True, check=True)
-            lines = "\n".join(_line(part, Path(folder, f"{number}.npy")) for number, part in enumerate(inputs))
-            output = subprocess.run(reading, input=lines.encode(), capture_output=True, check=True).stdout
+            subprocess.run(compile_command, cwd=folder, capture_output=True, check=True)
+            lines = "\n".join(_input_line(text, Path(folder, f"{number}.npy")) for number, text in enumerate(inputs))
+            output = subprocess.run(run_command, input=lines.encode(), capture_output=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
-            return f"{here}What that changes was not measured: the program could not be compiled and run."
-    return here + proof.compare(pipeline, inputs, output.decode().removesuffix("\n").split("\n"))
+            return f"{prefix}The effect was not measured: the program could not be compiled and run."
+    return prefix + validation.compare(pipeline, inputs, output.decode().removesuffix("\n").split("\n"))
 
 
-def _line(part: Any, place: Path) -> str:
-    """Return the line of stdin with a text, or with the file of a series."""
-    if isinstance(part, str):
-        return part
-    np.save(place, part)
-    return str(place)
+def _input_line(value: Any, path: Path) -> str:
+    """Return a text, or the path to which a series is saved."""
+    if isinstance(value, str):
+        return value
+    np.save(path, value)
+    return str(path)
 
 
 def compare_nats(pipeline: Any, texts: list[str], lines: list[str]) -> str:
-    """Compare the nats of the tokens of a text."""
-    fewer = np.mean([float(line.split()[0]) for line in lines])
-    before = np.mean([token.nats for token in pipeline.score(texts[0])])
+    """Compare the surprisal of a language model."""
+    rounded = np.mean([float(line.split()[0]) for line in lines])
+    exact = np.mean([token.nats for token in pipeline.score(texts[0])])
     return (
-        f"The first {len(texts[0]):,} characters of the validation text have {fewer:.4f} nats per token, and "
-        f"{before:.4f} with numbers of 32 bits ({round(fewer / before - 1, 4) + 0:+.2%})."
+        f"The first {len(texts[0]):,} characters of the validation text have {rounded:.4f} nats per token, and "
+        f"{exact:.4f} with numbers of 32 bits ({round(rounded / exact - 1, 4) + 0:+.2%})."
     )
 
 
 def compare_tags(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     """Compare the labels of words."""
-    before = [word for sentence in pipeline.predict(texts, confidence=True) for word in sentence]
-    fewer = [line.split("\t")[-2:] for line in lines if line]
-    return _same("words", fewer, [(word.label, word.confidence) for word in before])
+    exact = [word for sentence in pipeline.predict(texts, confidence=True) for word in sentence]
+    rounded = [line.split("\t")[-2:] for line in lines if line]
+    return _label_changes("words", rounded, [(word.label, word.confidence) for word in exact])
 
 
 def compare_classes(pipeline: Any, texts: list[str], lines: list[str]) -> str:
-    """Compare the labels of texts."""
-    pairs = pipeline.num_texts == 2
-    before = pipeline.predict([tuple(text.split("\t")) for text in texts] if pairs else texts)
-    fewer = [line.split("\t")[2 * pairs :][:2] for line in lines]
-    return _same("texts", fewer, [(",".join(text.labels), max(text.probabilities.values())) for text in before])
+    """Compare the labels of texts or pairs."""
+    has_pairs = pipeline.num_texts == 2
+    answers = pipeline.predict([tuple(text.split("\t")) for text in texts] if has_pairs else texts)
+    exact = [(",".join(answer.labels), max(answer.probabilities.values())) for answer in answers]
+    return _label_changes("texts", [line.split("\t")[2 * has_pairs :][:2] for line in lines], exact)
 
 
 def compare_answers(pipeline: Any, texts: list[str], lines: list[str]) -> str:
-    """Compare the answers of an encoder–decoder."""
+    """Compare the outputs of an encoder-decoder."""
     from ensue.tasks.sequence_to_sequence.writer import on_one_line  # noqa: PLC0415
 
-    before = pipeline.with_search(n_best=1).predict([tuple(text.split("\t")) for text in texts])
-    same = np.mean([line == on_one_line(answer.text) for line, answer in zip(lines, before, strict=True)])
+    exact = pipeline.with_search(n_best=1).predict([tuple(text.split("\t")) for text in texts])
+    share = np.mean([line == on_one_line(answer.text) for line, answer in zip(lines, exact, strict=True)])
     return (
-        f"Of the answers to the first {len(before):,} sources of the validation data, {100 * same:.2f} % are the same "
+        f"Of the answers to the first {len(exact):,} sources of the validation data, {100 * share:.2f} % are the same "
         "as with numbers of 32 bits."
     )
 
 
 def compare_series(pipeline: Any, series: list[Any], lines: list[str]) -> str:
     """Compare the labels of series."""
-    before = [(" ".join(one.labels) or "-", one.probability) for one in pipeline.predict(series)]
-    return _same("series", [line.split("\t")[1:] for line in lines], before)
+    exact = [(" ".join(answer.labels) or "-", answer.probability) for answer in pipeline.predict(series)]
+    return _label_changes("series", [line.split("\t")[1:] for line in lines], exact)
 
 
 def compare_frames(pipeline: Any, series: list[Any], lines: list[str]) -> str:
-    """Compare the labels of the vectors of series."""
+    """Compare the labels of frames."""
     answers = pipeline.predict(series, confidence=True)
-    before = [pair for one in answers for pair in zip(one.labels, one.probabilities, strict=True)]
-    rows = [[part.split(" ") for part in line.split("\t")[1:]] for line in lines]
-    return _same("frames", [list(pair) for row in rows for pair in zip(*row, strict=True)], before)
+    exact = [pair for answer in answers for pair in zip(answer.labels, answer.probabilities, strict=True)]
+    rows = [[column.split(" ") for column in line.split("\t")[1:]] for line in lines]
+    return _label_changes("frames", [list(pair) for row in rows for pair in zip(*row, strict=True)], exact)
 
 
-def _same(what: str, fewer: list[list[str]], before: list[tuple[str, float]]) -> str:
-    same = sum(one[0] == other[0] for one, other in zip(fewer, before, strict=True)) / len(before)
-    changes = [abs(float(one[1].partition(",")[0]) - other[1]) for one, other in zip(fewer, before, strict=True)]
+def _label_changes(unit: str, rounded: list[list[str]], exact: list[tuple[str, float]]) -> str:
+    """Describe the differences of pairs of label and probability."""
+    share = sum(pair[0] == other[0] for pair, other in zip(rounded, exact, strict=True)) / len(exact)
+    changes = [abs(float(pair[1].partition(",")[0]) - other[1]) for pair, other in zip(rounded, exact, strict=True)]
     return (
-        f"Of the first {len(before):,} {what} of the validation data, {100 * same:.2f} % have the same label as with "
+        f"Of the first {len(exact):,} {unit} of the validation data, {100 * share:.2f} % have the same label as with "
         f"numbers of 32 bits; the probability of the label changes by {np.mean(changes):.4f} on average."
     )
 
 
 def validation_sentences(run: RunDirectory, data_set: Any) -> list[str]:
-    """Return some sentences, with blanks between the words."""
+    """Return the first sentences of the validation data, or []."""
     texts = _validation_data(run, data_set)
-    return [] if texts is None else _first(texts.texts, MAX_WORDS)
+    return [] if texts is None else _first_texts(texts.texts, MAX_WORDS)
 
 
 def validation_documents(run: RunDirectory, data_set: Any) -> list[str]:
-    """Return some texts, or pairs with a tab between them."""
+    """Return the first texts or pairs of the validation data, or []."""
     data = _validation_data(run, data_set)
-    columns = [] if data is None else [_first(texts, MAX_WORDS) for texts in data.texts]
+    columns = [] if data is None else [_first_texts(texts, MAX_WORDS) for texts in data.texts]
     return ["\t".join(row) for row in zip(*columns, strict=False)]
 
 
 def validation_sources(run: RunDirectory, _: Any) -> list[str]:
-    """Return some sources, each with tabs between its texts."""
+    """Return the first sources of the validation data, or []."""
     from ensue.data.examples import PairLayout, PairSource  # noqa: PLC0415
     from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob  # noqa: PLC0415
     from ensue.tasks.sequence_to_sequence.pipeline import references  # noqa: PLC0415
@@ -190,13 +184,11 @@ def validation_sources(run: RunDirectory, _: Any) -> list[str]:
     except EnsueError:
         return []
     lines = ["\t".join(" ".join(text.split()) for text in pair.sources) for pair in pairs]
-    return [
-        line for line, size in zip(lines, accumulate(map(len, lines)), strict=True) if size <= MAX_SOURCE_CHARACTERS
-    ]
+    return [line for line, end in zip(lines, accumulate(map(len, lines)), strict=True) if end <= MAX_SOURCE_CHARACTERS]
 
 
 def validation_series(run: RunDirectory, data_set: Any) -> list[Any]:
-    """Return some series."""
+    """Return the first series of the validation data, or []."""
     data = _validation_data(run, data_set)
     if data is None:
         return []
@@ -204,31 +196,30 @@ def validation_series(run: RunDirectory, data_set: Any) -> list[Any]:
     return [data.rows[row] for row in range(count)]
 
 
-def _first(texts: Any, words: int) -> list[str]:
-    """Return the first texts with up to `words` words together, each in one line."""
+def _first_texts(texts: Any, max_words: int) -> list[str]:
     lines: list[str] = []
     for text in texts:
-        words -= len(text)
-        if words < 0:
+        max_words -= len(text)
+        if max_words < 0:
             break
         lines.append(" ".join(" ".join(text).split()))
     return lines
 
 
 def _validation_data(run: RunDirectory, data_set: Any) -> Any:
-    """Return the validation examples of a run, or None if it has none, or if they cannot be read."""
+    """Return the validation data, or None. A validation file is read as training data, without the training file."""
     data: Any = run.recipe.data
-    alone = {"train": data.valid, "valid": "", "valid_fraction": 0.0} if data.valid else {}
-    recipe = run.recipe.model_copy(update={"data": data.model_copy(update={**alone, "test": ""})})
+    changes = {"train": data.valid, "valid": "", "valid_fraction": 0.0} if data.valid else {}
+    recipe = run.recipe.model_copy(update={"data": data.model_copy(update={**changes, "test": ""})})
     try:
         split = data_set(recipe, run).split
-        return split.train if alone else split.valid
+        return split.train if changes else split.valid
     except EnsueError:
         return None
 
 
 def validation_text(run: RunDirectory, _: Any) -> list[str]:
-    """Return the beginning of the validation text, or nothing if the run has none, or if it is not there."""
+    """Return the beginning of the validation text, or []."""
     from ensue.data.sources import TextSource  # noqa: PLC0415
     from ensue.tasks.texts.corpus import training_characters, training_source  # noqa: PLC0415
 
@@ -245,3 +236,11 @@ def validation_text(run: RunDirectory, _: Any) -> list[str]:
         return [text] if text else []
     except DataError:
         return []
+
+
+LANGUAGE = Validation(validation_text, [], compare_nats)
+CLASSES = Validation(validation_documents, [], compare_classes)
+TAGS = Validation(validation_sentences, ["--probabilities"], compare_tags)
+ANSWERS = Validation(validation_sources, ["--n-best", "1"], compare_answers)
+SERIES = Validation(validation_series, [], compare_series)
+FRAMES = Validation(validation_series, ["--probabilities"], compare_frames)

@@ -1,5 +1,5 @@
-/* Products and sums are rounded one by one, so that all compilers and processors give the same numbers. With -DFAST a
- * compiler may make one rounding of two. */
+/* Products and sums are rounded separately, so that all compilers and processors give the same numbers. With -DFAST a
+ * compiler may fuse them. */
 #if !defined(FAST) && defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif !defined(FAST) && defined(__GNUC__)
@@ -15,7 +15,7 @@
 
 #if defined(__FAST_MATH__)
 #error "the rounding has to stay as it is written: compile without -ffast-math"
-#elif FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16 /* 16 is of halves */
+#elif FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16 /* 16: half precision */
 #error "floats have to be rounded as floats: compile with -mfpmath=sse -msse2"
 #endif
 #if defined(__GNUC__)

@@ -1,7 +1,7 @@
-/* What recurrent layers have read: the state behind the last token. */
+/* The state of recurrent layers after the last token. */
 typedef struct {
     real leaves[LEAVES];
-    real work[WORK]; /* of one call alone */
+    real work[WORK]; /* scratch memory of one call */
 } reader;
 
 static void start_reading(const NAME_model *model, reader *of) {
@@ -10,7 +10,7 @@ static void start_reading(const NAME_model *model, reader *of) {
 
 static int reads_whole(const reader *of) { return (void)of, 1; }
 
-/* Reads a token, and works out the scores of the one behind it. */
+/* Reads a token and computes the scores of the next one. */
 static void read_on(const NAME_model *model, reader *of, const uint32_t *tokens, uint32_t count, uint32_t kept,
                     real *scores) {
     (void)count, (void)kept; /* ROWS is 1 */

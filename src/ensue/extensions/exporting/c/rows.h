@@ -1,22 +1,21 @@
-/* C = A M for rows of A: a block of rows by some columns stays in registers while some rows of M pass by, so few that
- * these columns of them stay in the cache. Each number of C is one sum in the order of M's rows, so that no row depends on
- * those beside it. M has k rows of n columns, which stand in panels, one behind the other, with zeros at the end: rows that
- * are a power of two apart would share few places in the cache. */
+/* C = A M, blocked: a block of rows of C stays in registers while a part of M that fits the cache passes. Each number
+ * of C is one sum in the order of M's rows, so a row does not depend on the others. M has k rows of n columns, stored
+ * as zero-padded panels of columns, since rows at a distance of a power of two would share few cache sets. */
 typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed,
                             real *c, int64_t ldc);
 
-/* gcc would read a vector of M again for each row. */
+/* Without this gcc reloads a vector of M for each row. */
 #if HAS_LANES && defined(__AVX__) && !defined(__clang__)
 #define KEEP(vector) __asm__("" : "+v"(vector))
 #else
 #define KEEP(vector) (void)0
 #endif
 
-enum { PANEL = 16, TOGETHER = 128 }; /* columns; rows of M */
+enum { PANEL = 16, TOGETHER = 128 }; /* columns; rows of M per pass */
 
-/* V8 reads all vectors of a stretch of code before it adds the first, and its registers hold those of one row of M and
- * eight sums. So in WebAssembly a branch stands behind each row; it stays, and vectors of a row are so many bytes from one
- * address, where the compiler knows neither the number of rows nor the address. */
+/* V8 loads all vectors of a basic block before it adds the first one, and has registers for one row of M and eight
+ * sums. So in WebAssembly each row ends in a branch. OPAQUE hides the number of rows and the address from the compiler,
+ * so that it keeps the branches and addresses the vectors of a row by offsets. */
 #if defined(__wasm_simd128__)
 #define EACH(add_row) for (int64_t i = 0;;) { add_row if (++i == k) break; add_row if (++i == k) break; }
 #define OPAQUE(place) __asm__("" : "+r"(place))
@@ -25,7 +24,7 @@ enum { PANEL = 16, TOGETHER = 128 }; /* columns; rows of M */
 #define OPAQUE(place) (void)0
 #endif
 
-/* ROWS rows by WIDE vectors of columns; `panel` numbers are between two panels. */
+/* A block of ROWS rows by WIDE vectors of columns; panels are `panel` numbers apart. */
 #define BLOCK(ROWS, WIDE)                                                                                            \
     INLINE void block_##ROWS##_##WIDE(int64_t panel, int64_t k, const real *a, int64_t stride, const stored *m, real *c, \
                                       int64_t ldc) {                                                                 \
@@ -62,11 +61,11 @@ BLOCK(1, 4)
 BLOCK(1, 8)
 #endif
 
-/* The block of some rows of A and C from row r on, and of the columns from j on. */
+/* Runs a block at row r and column j. */
 #define FROM(block, r, j) \
     block(panel, k, a + (r) * stride, stride, m + (j) / PANEL * panel + (j) % PANEL, c + (r) * ldc + (j), ldc)
 
-/* Panels of WIDE vectors, as many as there are; eight rows at once for processors with 32 registers of vectors. */
+/* All panels of WIDE vectors; eight rows at once on processors with 32 vector registers. */
 #define PANELS(WIDE)                                                                                         \
     for (; j + WIDE * LANE_COUNT <= n; j += WIDE * LANE_COUNT) {                                             \
         int64_t r = 0;                                                                                       \
@@ -98,7 +97,7 @@ static void add_product(int64_t rows, int64_t n, int64_t panel, int64_t k, const
             for (int64_t i = 0; i < k; i++) c[r * ldc] += a[r * stride + i] * number(last[i * PANEL]);
 }
 
-/* One row of A reads each column of M but once. */
+/* With one row of A each panel is read once. */
 static void multiply(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const real *packed, real *c,
                      int64_t ldc) {
     const stored *m = (const stored *)(const void *)packed;

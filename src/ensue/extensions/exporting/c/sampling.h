@@ -1,4 +1,4 @@
-/* Random numbers of the Mersenne Twister (Matsumoto & Nishimura 1998), in torch's order: 53 bits of two numbers. */
+/* The Mersenne Twister (Matsumoto & Nishimura 1998) as in torch: 53 bits from two numbers. */
 typedef struct {
     uint32_t numbers[624], next;
 } twister;
@@ -25,7 +25,7 @@ static uint32_t twister_draw(twister *of) {
     return y ^ y >> 18;
 }
 
-/* In (0, 1]. */
+/* A number in (0, 1]. */
 static double twister_share(twister *of) {
     uint64_t high = twister_draw(of);
     uint64_t both = high << 32 | twister_draw(of);
@@ -38,7 +38,7 @@ static real largest(const real *x, uint32_t count) {
     return most;
 }
 
-/* Writes exp(x - the largest) and returns their sum. */
+/* Writes exp(x - max x) and returns the sum. */
 static double exponentials(const real *restrict x, uint32_t count, real *restrict to) {
     real most = largest(x, count);
     for (uint32_t k = 0; k < count; k++) to[k] = exp_(x[k] - most);
@@ -47,7 +47,7 @@ static double exponentials(const real *restrict x, uint32_t count, real *restric
     return sum;
 }
 
-/* Whether token a comes before token b: it is more probable, or as probable and has a lower number. */
+/* Returns whether token a precedes token b: higher score, or equal score and lower id. */
 static int is_before(const real *x, uint32_t a, uint32_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); }
 
 static void sift(const real *x, uint32_t *order, uint32_t root, uint32_t count) {
@@ -62,7 +62,7 @@ static void sift(const real *x, uint32_t *order, uint32_t root, uint32_t count) 
     }
 }
 
-/* The numbers of tokens, the most probable first (a heap sort, which needs no memory). */
+/* Sorts the ids of tokens by decreasing score (heap sort in place). */
 static void sort_tokens(const real *x, uint32_t count, uint32_t *order) {
     for (uint32_t k = 0; k < count; k++) order[k] = k;
     for (uint32_t k = count / 2; k-- > 0;) sift(x, order, k, count);
@@ -73,7 +73,7 @@ static void sort_tokens(const real *x, uint32_t count, uint32_t *order) {
     }
 }
 
-/* The filters of ensue's `decode/next_token.py`, in `x`, the logits; what is cut becomes -infinity. */
+/* The filters of ensue's `decode/generation.py` on the logits `x`; excluded tokens become -infinity. */
 static void filter(real *x, uint32_t count, const NAME_sampling *how, uint32_t *order) {
     if (how->temperature != 1) {
         real most = largest(x, count), heat = (real)how->temperature;
@@ -98,7 +98,7 @@ static void filter(real *x, uint32_t count, const NAME_sampling *how, uint32_t *
     }
 }
 
-/* One token: the first at which the sum of probabilities reaches `share` of all of them. */
+/* Returns the first token at which the cumulative probability reaches `share` of the total. */
 static uint32_t draw(const real *x, uint32_t count, double share, real *work) {
     real sum = (real)exponentials(x, count, work);
     double total = 0, reached = 0;

@@ -1,5 +1,5 @@
-/* The samples of recordings, and their log-mel frames: log max(W P, floor), with P the power of the Fourier transform of
- * FRAME_SIZE samples times a window. Two frames are transformed together, as the two parts of complex numbers. */
+/* The samples of recordings and their log-mel frames: log max(W P, floor), where P is the power spectrum of FRAME_SIZE
+ * windowed samples. Two frames are transformed as the real and imaginary parts of one transform. */
 static const double *doubles(const NAME_model *model, size_t offset) {
     return (const double *)(const void *)(model->weights + offset);
 }
@@ -23,13 +23,13 @@ int64_t NAME_samples(const void *file, size_t size, float *samples, size_t room)
         is_data = !memcmp(part, "data", 4);
         if (!is_data && (at + length + (length & 1) > end)) return NAME_NO_SOUND;
         if (memcmp(part, "fmt ", 4)) continue;
-        if (length < 16 || at + 16 > there || little(part + 8, 2) != 1) return NAME_NO_SOUND; /* 1: whole numbers */
+        if (length < 16 || at + 16 > there || little(part + 8, 2) != 1) return NAME_NO_SOUND; /* 1: PCM */
         channels = little(part + 10, 2), rate = little(part + 12, 4), width = (little(part + 22, 2) + 7) / 8;
     }
     if (!channels || !width || width > 4 || !rate) return NAME_NO_SOUND;
     if (rate != NAME_RATE) return NAME_OTHER_RATE;
     uint64_t each = channels * width, count = length / each;
-    if (count * each > there - at && (there - at) % each) return NAME_NO_SOUND; /* it ends within a sample */
+    if (count * each > there - at && (there - at) % each) return NAME_NO_SOUND; /* truncated within a sample */
     if (count * each > there - at) count = (there - at) / each;
     if (!count) return NAME_NO_SOUND;
     for (uint64_t t = 0; t < count && t < room; t++) {
@@ -44,8 +44,8 @@ int64_t NAME_samples(const void *file, size_t size, float *samples, size_t room)
     return (int64_t)count;
 }
 
-/* The Fourier transform of POINTS complex numbers in place. `turns` has for each half h of a stage the cosines and sines
- * of its angles, from h on. */
+/* The in-place FFT of POINTS complex numbers. `cosines` and `sines` have the angles of the stage with half size h from
+ * index h on. */
 static void transform(const double *cosines, const double *sines, double *re, double *im) {
     for (uint32_t i = 0, j = 0; i < POINTS; i++) {
         if (i < j) {
@@ -68,7 +68,7 @@ static void transform(const double *cosines, const double *sines, double *re, do
         }
 }
 
-/* Windowed samples of a frame, silence behind the last one. */
+/* The windowed samples of a frame, zero-padded at the end. */
 static void windowed(const NAME_model *model, const float *samples, size_t count, size_t begin, double *to) {
     const real *window = reals(model, AT_WINDOW);
     size_t there = begin < count ? count - begin : 0;
@@ -84,7 +84,7 @@ int64_t NAME_frames(const NAME_model *model, void *memory, const float *samples,
     const uint32_t *starts = words32(model, AT_BAND_STARTS), *firsts = words32(model, AT_BAND_FIRSTS);
     const double *weights = doubles(model, AT_BANDS);
     size_t total = 1 + (count > FRAME_SIZE ? (count - FRAME_SIZE + FRAME_STEP - 1) / FRAME_STEP : 0);
-    if (REACH > 0 && room && room < total) return NAME_ARGUMENT; /* all frames are relative to the loudest one */
+    if (REACH > 0 && room && room < total) return NAME_ARGUMENT; /* frames are relative to the loudest one */
     for (size_t t = 0; t < total && t < room; t += 2) {
         windowed(model, samples, count, t * FRAME_STEP, re);
         windowed(model, samples, count, (t + 1) * FRAME_STEP, im);

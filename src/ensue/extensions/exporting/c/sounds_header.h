@@ -1,15 +1,15 @@
 
-/* Of sounds. */
+/* Sounds. */
 enum {
-    NAME_RATE = @RATE@,     /* samples in a second */
-    NAME_NO_SOUND = -9,  /* no WAV file with whole numbers of 8 to 32 bits, or none that is whole */
-    NAME_OTHER_RATE = -10 /* a WAV file with another rate */
+    NAME_RATE = @RATE@,     /* the sampling rate in Hz */
+    NAME_NO_SOUND = -9,  /* not a PCM WAV file of 8 to 32 bits, or truncated */
+    NAME_OTHER_RATE = -10 /* a WAV file with another sampling rate */
 };
 
-/* The samples of a WAV file whose bytes are given, from -1 to 1; several channels are mixed. Returns their number, and
- * writes the first `room` of them. */
+/* Writes the first `room` samples of a WAV file in memory, from -1 to 1, averaged over channels; returns their
+ * number. */
 int64_t NAME_samples(const void *file, size_t size, float *samples, size_t room);
 
-/* The frames of so many samples: logarithms of the energy in bands of frequency. Returns their number, and writes the
- * first `room` of them. If they are relative to the loudest one, there has to be room for all. */
+/* Writes the first `room` log-mel frames of the samples; returns their number. If frames are relative to the loudest
+ * one, there must be room for all. */
 int64_t NAME_frames(const NAME_model *model, void *memory, const float *samples, size_t count, float *to, size_t room);

@@ -1,7 +1,7 @@
-/* The words of a text, as `text/tokens.py` finds them: what the expression SPLITTER matches, without line ends, and
- * without cuts inside a grapheme (Unicode's UAX 29, as far as it matters between two words). */
+/* The words of a text as in `text/tokens.py`: the matches of the expression SPLITTER without line ends, and without
+ * cuts inside of a grapheme (the rules of Unicode's UAX 29 that can apply between words). */
 typedef struct {
-    uint32_t begin, end; /* characters */
+    uint32_t begin, end; /* offsets in characters */
 } span;
 
 static int is_flag(uint32_t point) { return point >= 0x1F1E6 && point <= 0x1F1FF; }
@@ -16,11 +16,11 @@ static int is_cut_allowed(const uint32_t *text, uint32_t place, uint32_t start) 
     return (place - run) % 2 == 0;
 }
 
-/* Writes the words, of which there are `count` at most, and returns how many. `letters` has room for `count` numbers,
- * and `choices` for `count + EXPRESSION_ROOM`. */
+/* Writes at most `count` words and returns their number. `letters` has room for `count` numbers, and `choices` for
+ * `count + EXPRESSION_ROOM`. */
 static uint32_t split(const uint32_t *text, uint32_t count, uint32_t *letters, choice *choices, span *words) {
     const uint32_t *read = text;
-    if (SPLITS_MARKS) { /* marks and joiners of a letter are letters */
+    if (SPLITS_MARKS) { /* combining marks and joiners after a letter count as letters */
         uint32_t before = ' ';
         for (uint32_t k = 0; k < count; k++) {
             int clings = text[k] >= 0x300 && set_has(SET_MARKS, text[k]);

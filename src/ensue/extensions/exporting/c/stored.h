@@ -1,5 +1,5 @@
-/* The numbers of matrices and tables are of 32 bits, halves of 16, or whole numbers of 8. Before whole numbers there is a
- * factor for each column of a matrix, and for each row of a table. */
+/* Matrices and tables have 32-bit floats, 16-bit floats, or 8-bit integers after one scale per column of a matrix or
+ * row of a table. */
 #ifndef PRECISION
 #define PRECISION 32
 #endif
@@ -9,7 +9,7 @@
 #include <wasm_simd128.h>
 #endif
 
-/* Of a half that is finite; the product makes subnormal ones right, too. */
+/* Converts a finite half; the product also handles subnormal numbers. */
 INLINE real real_of_half(uint16_t half) {
     return real_of(bits_of(real_of((bits)(half & 0x7FFF) << 13) * 0x1p112f) | (bits)(half & 0x8000) << 16);
 }
@@ -32,7 +32,7 @@ static const stored *stored_behind(const real *factors, size_t count) {
     return (const stored *)(const void *)(factors + (PRECISION == 8 ? count : 0));
 }
 
-/* A row of a table, times a factor. */
+/* Reads a row of a table times a factor. */
 UNUSED static void read_row(const real *table, size_t rows, size_t width, size_t row, real factor, real *to) {
     const stored *from = stored_behind(table, rows) + row * width;
     if (PRECISION == 8) factor *= table[row];
@@ -60,7 +60,7 @@ typedef struct {
 #define HAS_LANES 0
 #endif
 
-/* A vector of its own: of one that is copied into an array of sums, gcc makes halves, and keeps the sums in memory. */
+/* A separate vector: when it is copied into an array of sums, gcc splits it and keeps the sums in memory. */
 INLINE lanes lanes_at(const real *from) {
     lanes to;
     memcpy(&to, from, sizeof to);
@@ -69,8 +69,8 @@ INLINE lanes lanes_at(const real *from) {
 
 INLINE void put_lanes(lanes from, real *to) { memcpy(to, &from, sizeof from); }
 
-/* LANE_COUNT numbers, as `number` gives each. Where the processor has one instruction for it, that is named: not all
- * compilers find it. */
+/* LANE_COUNT numbers, each converted as by `number`. Intrinsics are used where compilers do not find the
+ * instruction. */
 INLINE lanes lanes_of(const stored *from) {
 #if PRECISION == 32
     return lanes_at(from);

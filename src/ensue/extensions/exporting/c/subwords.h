@@ -1,15 +1,15 @@
-/* Subwords of bytes: the splitter of GPT-2 (Radford et al. 2019), each of whose words is merged by itself:
+/* Byte-level subwords: the splitter of GPT-2 (Radford et al. 2019), with merges inside of each word:
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * The last blank of some waits, since it may begin a word; so does a letter that may end a contraction. */
+ * The last blank of a run is held, since it may begin a word; so is a letter that may end a contraction. */
 enum { NO_WORD, OF_LETTERS, OF_DIGITS, OF_OTHERS, OF_BLANKS, OF_QUOTE };
 
 typedef struct {
     merger merges;
     uint64_t position, held_from, held_to;
-    uint32_t held; /* the character that waits, or 0 */
-    uint8_t kind;  /* of the word */
+    uint32_t held; /* the held character, or 0 */
+    uint8_t kind;  /* the kind of the current word */
 } subwords;
 
 static uint8_t kind_of(uint32_t point) {
@@ -22,7 +22,7 @@ static uint8_t kind_of(uint32_t point) {
 static void subwords_append(const NAME_model *model, subwords *in, uint32_t point, uint64_t begin, uint64_t end) {
     uint8_t bytes[4];
     int count = utf8_write(point, bytes);
-    int is_whole = end - begin == (uint64_t)count; /* U+FFFD stands for bytes that are none of its own */
+    int is_whole = end - begin == (uint64_t)count; /* U+FFFD replaces invalid bytes */
     for (int k = 0; k < count; k++)
         merges_append(model, &in->merges, bytes[k], is_whole ? begin + (uint64_t)k : begin,
                       is_whole ? begin + (uint64_t)k + 1 : end);
@@ -37,7 +37,7 @@ static void hold(subwords *in, uint32_t point, uint64_t begin, uint64_t end) {
     in->held = point, in->held_from = begin, in->held_to = end;
 }
 
-/* Behind an apostrophe that begins a word: whether the character is of a contraction. */
+/* Handles a character after an apostrophe that begins a word; returns whether it belongs to a contraction. */
 static int contracts(const NAME_model *model, subwords *in, uint32_t point, uint64_t begin, uint64_t end) {
     uint32_t letter = in->held;
     if (!letter && (point == 'r' || point == 'v' || point == 'l')) return hold(in, point, begin, end), 1;
@@ -57,7 +57,7 @@ static void subwords_feed(const NAME_model *model, subwords *in, uint32_t point,
     in->position = end;
     if (in->merges.count > WORD_ROOM) merges_part(model, &in->merges);
     if (in->kind == OF_QUOTE && contracts(model, in, point, begin, end)) return;
-    if (in->kind == OF_BLANKS && kind != OF_BLANKS) { /* the last one begins a word, or is one */
+    if (in->kind == OF_BLANKS && kind != OF_BLANKS) { /* the last blank begins a word, or is one */
         int joins = in->held == ' ';
         merges_end(model, &in->merges);
         append_held(model, in);

@@ -1,15 +1,15 @@
-/* A session, and what labels sentences with it. Of WINDOW sentences those of similar length are read side by side. */
-enum { WINDOW = 128, MOST_WORDS = 1000000 };
-/* The word forms that are read at once, the bytes of one that is kept, and the numbers of each. */
-enum { NEW_FORMS = PRECISION == 8 ? 16 : 96, MOST_FORM = 20, WIDE_FORM = D_FEATURES + FIRST_HOISTED };
+/* A session and the labeling of sentences. Sentences of similar length among WINDOW ones form a batch. */
+enum { WINDOW = 128, MAX_WORDS = 1000000 };
+/* The number of forms read at once, and the bytes and features of a cached form. */
+enum { NEW_FORMS = PRECISION == 8 ? 16 : 96, MAX_FORM_BYTES = 20, WIDE_FORM = D_FEATURES + FIRST_HOISTED };
 
-/* A word form whose features a session still has. One that is longer is read each time. */
+/* A word form whose features the session caches. Longer forms are read each time. */
 typedef struct {
-    uint32_t hash, next; /* the number of another one of its slot, from 1 on, or 0 */
-    uint64_t batch;      /* the last one that has it */
-    uint8_t is_known;    /* whether its slot has it */
-    uint8_t is_met;      /* whether a batch had it since `hand` came by */
-    uint8_t size, text[MOST_FORM];
+    uint32_t hash, next; /* the index + 1 of the next form in the bucket, or 0 */
+    uint64_t batch;      /* the last batch with this form */
+    uint8_t is_known;    /* whether the bucket contains it */
+    uint8_t is_met;      /* whether a batch used it since the clock hand passed */
+    uint8_t size, text[MAX_FORM_BYTES];
 } known_form;
 
 typedef struct {
@@ -24,11 +24,11 @@ struct NAME_session {
     form form;
     sentence window[WINDOW];
     line_reader line;
-    uint64_t batch; /* the number of the last batch; in 64 bits none comes again */
-    uint32_t hand;  /* which form is looked at next, for its place */
+    uint64_t batch; /* the number of the last batch; 64 bits do not wrap around */
+    uint32_t hand;  /* the clock hand of cache eviction */
 };
 
-/* The parts of a session that grow with its words, one behind the other. */
+/* The arrays of a session, whose sizes depend on its number of words. */
 typedef struct {
     real *forms, *features, *hoisted, *outputs[2], *emissions, *best;
     double *shares, *work;
@@ -47,16 +47,16 @@ static uint64_t slots_for(uint64_t words) {
     return slots;
 }
 
-static parts parts_of(NAME_session *session, uint64_t words) {
+static parts layout_of(NAME_session *session, uint64_t words) {
     parts of;
     char *begin = (char *)session;
     uint64_t at = round_up(sizeof *session), n = words;
 #define TAKE(part, count) (of.part = begin ? (void *)(begin + at) : NULL, at += round_up((count) * sizeof *of.part))
     TAKE(forms, n * WIDE_FORM);
     TAKE(features, (n < NEW_FORMS ? n : NEW_FORMS) * D_FEATURES);
-    TAKE(hoisted, n < NEW_FORMS || NUM_LAYERS > 1 ? n * MOST_HOISTED : NEW_FORMS * MOST_HOISTED + n * WIDE_TAGS);
-    TAKE(outputs[0], n * MOST_LAYER);
-    TAKE(outputs[1], NUM_LAYERS > 1 ? n * MOST_LAYER : 0);
+    TAKE(hoisted, n < NEW_FORMS || NUM_LAYERS > 1 ? n * MAX_HOISTED : NEW_FORMS * MAX_HOISTED + n * WIDE_TAGS);
+    TAKE(outputs[0], n * MAX_LAYER);
+    TAKE(outputs[1], NUM_LAYERS > 1 ? n * MAX_LAYER : 0);
     TAKE(emissions, n * TAGS);
     TAKE(best, HAS_CHAIN ? n * TAGS : 0);
     TAKE(shares, n * TAGS);
@@ -78,22 +78,22 @@ static parts parts_of(NAME_session *session, uint64_t words) {
 }
 
 size_t NAME_session_size(size_t words) {
-    uint64_t size = words && words <= MOST_WORDS ? parts_of(NULL, words).size : 0;
-    return (size_t)size == size ? (size_t)size : 0; /* where addresses have 32 bits */
+    uint64_t size = words && words <= MAX_WORDS ? layout_of(NULL, words).size : 0;
+    return (size_t)size == size ? (size_t)size : 0; /* 0 if it exceeds a size_t of 32 bits */
 }
 
 int NAME_begin(const NAME_model *model, NAME_session *session, size_t words) {
     if (!model || !session || !NAME_session_size(words)) return NAME_ARGUMENT;
     memset(session, 0, sizeof *session);
     session->checksum = CHECKSUM, session->words = words;
-    parts of = parts_of(session, words);
+    parts of = layout_of(session, words);
     memset(of.slots, 0, slots_for(words) * sizeof *of.slots);
     memset(of.known, 0, words * sizeof *of.known);
     return NAME_OK;
 }
 
 static int is_ours(const NAME_session *session) {
-    return session->checksum == CHECKSUM && session->words && session->words <= MOST_WORDS;
+    return session->checksum == CHECKSUM && session->words && session->words <= MAX_WORDS;
 }
 
 int64_t NAME_cut(const NAME_model *model, NAME_session *session, const char *text, size_t size, NAME_word *words,
@@ -101,16 +101,16 @@ int64_t NAME_cut(const NAME_model *model, NAME_session *session, const char *tex
     if (!model || !session || (!text && size) || (!words && room)) return NAME_ARGUMENT;
     if (!is_ours(session)) return NAME_BAD_STATE;
     if (size > NAME_BYTES * (size_t)session->words) return NAME_TOO_LONG;
-    parts of = parts_of(session, session->words);
+    parts of = layout_of(session, session->words);
     return cut_text(&of.text, text, size, words, room);
 }
 
-/* The slot of a form, in which the number of the first one stands. */
+/* The bucket of a form. */
 static uint32_t *slot_of(const NAME_session *session, const parts *of, uint32_t hash) {
     return of->slots + (hash & ((uint32_t)slots_for(session->words) - 1));
 }
 
-/* The number of a form from 1 on, or 0. */
+/* The index + 1 of a cached form, or 0. */
 static uint32_t find_form(const NAME_session *session, const parts *of, uint32_t hash, const char *text, size_t size) {
     uint32_t at = *slot_of(session, of, hash);
     for (; at; at = of->known[at - 1].next) {
@@ -120,7 +120,7 @@ static uint32_t find_form(const NAME_session *session, const parts *of, uint32_t
     return at;
 }
 
-/* The place of a form that is in no sentence of this batch, and was not met again since it was looked at. */
+/* Evicts a form that is not in this batch and was not used since the hand passed (clock algorithm). */
 static uint32_t free_place(NAME_session *session, const parts *of) {
     for (;;) {
         uint32_t place = session->hand;
@@ -140,7 +140,7 @@ static uint32_t free_place(NAME_session *session, const parts *of) {
     }
 }
 
-/* Keeps all that the first layer reads of some forms. */
+/* Caches the inputs of the first layer for some forms. */
 static void keep_forms(const NAME_model *model, const parts *of, const uint32_t *places, int count) {
     for (int k = 0; k < count; k++)
         memcpy(of->forms + (size_t)places[k] * WIDE_FORM, of->features + k * D_FEATURES, D_FEATURES * sizeof(real));
@@ -155,7 +155,7 @@ static void keep_forms(const NAME_model *model, const parts *of, const uint32_t 
     }
 }
 
-/* Numbers the forms of a batch, and reads those that the session does not have. */
+/* Assigns the cached forms of a batch, and reads those that are not cached. */
 static void read_forms(const NAME_model *model, NAME_session *session, const parts *of, NAME_word *const *sentences,
                        const batch *texts) {
     uint32_t places[NEW_FORMS];
@@ -165,7 +165,7 @@ static void read_forms(const NAME_model *model, NAME_session *session, const par
         for (int64_t t = 0; t < texts->lengths[r]; t++) {
             const char *text = sentences[r][t].text;
             size_t size = sentences[r][t].size;
-            int is_short = size && size <= MOST_FORM;
+            int is_short = size && size <= MAX_FORM_BYTES;
             uint32_t hash = is_short ? hash_of(text, size) : 0, number = 0;
             if (is_short) number = find_form(session, of, hash, text, size);
             if (number) {
@@ -185,7 +185,7 @@ static void read_forms(const NAME_model *model, NAME_session *session, const par
     keep_forms(model, of, places, count);
 }
 
-/* The emissions of a batch. */
+/* Computes the emissions of a batch. */
 static int read_batch(const NAME_model *model, NAME_session *session, parts *of, NAME_word *const *sentences,
                       const batch *texts) {
     read_forms(model, session, of, sentences, texts);
@@ -200,7 +200,7 @@ static int read_batch(const NAME_model *model, NAME_session *session, parts *of,
     return emissions_of(model, texts->words, x, stride, of->hoisted, of->emissions);
 }
 
-/* Labels some sentences, the longest first. */
+/* Labels a batch of sentences, the longest first. */
 static int label_batch(const NAME_model *model, NAME_session *session, parts *of, NAME_word *const *sentences,
                        const batch *texts, int probabilities) {
     int code = read_batch(model, session, of, sentences, texts);
@@ -223,7 +223,7 @@ static int label_batch(const NAME_model *model, NAME_session *session, parts *of
     return NAME_OK;
 }
 
-/* The next sentences, sorted, the longest first. Returns the words that they have together. */
+/* Reads the next sentences sorted by decreasing length; returns their number of words. */
 static size_t next_sentences(NAME_word *words, size_t count, sentence *to, int *found) {
     size_t begin = 0;
     for (*found = 0; *found < WINDOW && begin < count; ++*found) {
@@ -246,7 +246,7 @@ int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words,
         if (++length > room) return NAME_TOO_LONG;
         if (words[k].ends) length = 0;
     }
-    parts of = parts_of(session, session->words);
+    parts of = layout_of(session, session->words);
     for (size_t begin = 0; begin < count;) {
         int found;
         begin += next_sentences(words + begin, count - begin, session->window, &found);
@@ -270,7 +270,7 @@ int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words,
 int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used) {
     if (!model || !session || !used || (!bytes && count)) return NAME_ARGUMENT;
     if (!is_ours(session)) return NAME_BAD_STATE;
-    char *line = parts_of(session, session->words).line;
+    char *line = layout_of(session, session->words).line;
     return read_line(&session->line, line, NAME_BYTES * session->words, bytes, count, used);
 }
 
@@ -278,7 +278,7 @@ int64_t NAME_take(const NAME_model *model, NAME_session *session, NAME_word *wor
     if (!model || !session || (!words && room)) return NAME_ARGUMENT;
     if (!is_ours(session)) return NAME_BAD_STATE;
     if (!session->line.is_whole) return 0;
-    parts of = parts_of(session, session->words);
+    parts of = layout_of(session, session->words);
     int64_t count = cut_text(&of.text, of.line, (size_t)session->line.size, words, room);
     if (count > (int64_t)room) return count;
     int code = NAME_label(model, session, words, (size_t)count, probabilities);

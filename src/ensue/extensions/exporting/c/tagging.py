@@ -1,71 +1,72 @@
-"""A tagger of words as C: vocabularies, vectors of words, recurrent layers and the best path of tags."""
-
-from __future__ import annotations
+"""Export of taggers to C: word features, recurrent layers, and the best path of tags."""
 
 from typing import Any, cast
 
-from ensue.extensions.exporting.c.printing import Parts, Weights, c_array, label_texts
-from ensue.extensions.exporting.c.word_layers import WIDE, Steps, characters, feature_pieces, layer_table, widened
+from ensue.extensions.exporting.c.printing import CModel, Weights, c_array, label_constants
+from ensue.extensions.exporting.c.word_layers import (
+    WIDE,
+    LayerSteps,
+    characters,
+    feature_templates,
+    layer_table,
+    pad_columns,
+)
 from ensue.models.tag_heads import TagHead, ViterbiTagHead
 from ensue.tasks.contract.description import ModelDescription, TagOutput, WordInput
 from ensue.text.labels import Labels
 from ensue.text.schemes import OUTSIDE, PLACES, SCHEMES, position
 
 ROWS = 16
-"""Sentences that are read side by side."""
+"""The maximum number of sentences in a batch."""
 
 
-def tagger_parts(description: ModelDescription, weights: Weights) -> Parts:
-    """Return a tagger as C. Raises `Untraceable` or ValueError for a model that C does not have."""
+def tagger_source(description: ModelDescription, weights: Weights) -> CModel:
+    """Return the C source of a tagger. Raises `Untraceable` or ValueError for an unsupported model."""
     words, model = cast(WordInput, description.input), cast(Any, description.model)
     lexicon, labels = words.lexicon, cast(TagOutput, description.output).labels
     if not isinstance(labels, Labels):
-        raise ValueError("it gives several labels for each word")
+        raise ValueError("it predicts several labels per word; --format onnx supports them")
     if model.repeats:
-        raise ValueError("its head compares the places of a word (head.repeats)")
+        raise ValueError("its head pools over the occurrences of a word (head.repeats)")
     if words.has_other_layers:
-        raise ValueError("it reads the layers of another model")
+        raise ValueError("features from another model are unsupported")
     if lexicon.columns:
         raise ValueError(f'it reads the column "{next(iter(lexicon.columns))}" of the data')
-    constants: dict[str, Any] = {"ROWS": ROWS}
-    steps = Steps(weights, ROWS)
-    tables = layer_table(model.layers, steps, constants)
-    pieces = ["stored.h", "rows.h", "utf8.h", *characters(words.splitter), "cutting.h", "lines.h"]
-    features = feature_pieces(model.features, lexicon, steps, constants)
-    pieces += ["layers.h", *(step.text for step in steps.steps), tables, *features]
-    constants |= steps.sizes()
-    tag_head(model.head, weights, constants)
+    weights.constants["ROWS"] = ROWS
+    steps = LayerSteps(weights, ROWS)
+    tables = layer_table(model.layers, steps)
+    templates = ["stored.h", "rows.h", "utf8.h", *characters(words.splitter), "cutting.h", "lines.h"]
+    features = feature_templates(model.features, lexicon, steps)
+    templates += ["layers.h", *(step.text for step in steps.steps), tables, *features]
+    weights.constants |= steps.sizes()
+    tag_head(model.head, weights)
     names = label_names(labels)
-    pieces += ["emissions.h", "paths.h", label_tables(labels, names, weights, constants), "labels.h"]
-    return Parts(
-        constants,
-        [*pieces, "tagging.h"],
+    templates += ["emissions.h", "paths.h", label_tables(labels, names, weights), "labels.h"]
+    return CModel(
+        [*templates, "tagging.h"],
         interface="tagging",
-        values={"LABELS": len(names), "SESSION": 96 if weights.precision == "int8" else 192},  # int8 is to be small
+        values={"LABELS": len(names), "SESSION": 96 if weights.precision == "int8" else 192},  # less memory for int8
         usage="""    ./NAME < text.txt           the label of each word; a line is a sentence
     ./NAME --probabilities < text.txt    with the probability of each label
 """,
     )
 
 
-def tag_head(head: TagHead, weights: Weights, constants: dict[str, Any]) -> None:
-    """Add the matrix and the transition scores of a head of tags."""
-    chain, wide = head.chain(), head.num_tags + -head.num_tags % WIDE
-    constants["MOST_HOISTED"] = max(constants["MOST_HOISTED"], wide)
+def tag_head(head: TagHead, weights: Weights) -> None:
+    """Add the weights and constants of a tag head."""
+    chain, num_padded, constants = head.chain(), head.num_tags + -head.num_tags % WIDE, weights.constants
+    constants["MAX_HOISTED"] = max(constants["MAX_HOISTED"], num_padded)
     constants |= {
-        "TAGS": head.num_tags,
-        "WIDE_TAGS": wide,
-        "AT_HEAD": weights.add_matrix(widened(head.projection.weight)),
-        "AT_BIAS": weights.add(head.projection.bias),
-        "HAS_CHAIN": int(chain is not None),
-        "LOG_SOFTMAX": int(isinstance(head, ViterbiTagHead)),
-    }
-    for name, part in zip(("START", "PAIRS", "END"), chain or (), strict=False):
-        constants[f"AT_{name}"] = weights.add(part)
+        "TAGS": head.num_tags, "WIDE_TAGS": num_padded, "HAS_CHAIN": int(chain is not None),
+        "AT_HEAD": weights.add_matrix(pad_columns(head.projection.weight)),
+        "AT_BIAS": weights.add(head.projection.bias), "LOG_SOFTMAX": int(isinstance(head, ViterbiTagHead)),
+    }  # fmt: skip
+    for name, scores in zip(("START", "PAIRS", "END"), chain or (), strict=False):
+        constants[f"AT_{name}"] = weights.add(scores)
 
 
 def label_names(labels: Labels) -> list[str]:
-    """Return the labels of an output: of spans, outside, and class by class the letters of the scheme."""
+    """Return the output labels. For spans they are "O", then for each class the labels with the scheme's letters."""
     if labels.scheme is None:
         return list(labels.tags.symbols)
     classes = _classes(labels)
@@ -79,9 +80,10 @@ def _classes(labels: Labels) -> list[str]:
     return sorted({name for kind, name in map(position, labels.tags.symbols) if kind != OUTSIDE})
 
 
-def label_tables(labels: Labels, names: list[str], weights: Weights, constants: dict[str, Any]) -> str:
-    """Return the tables from tags to labels."""
-    constants |= {"HAS_SPANS": int(labels.has_spans), **label_texts(names, weights)}
+def label_tables(labels: Labels, names: list[str], weights: Weights) -> str:
+    """Return the tables of labels.h, and add its constants."""
+    constants = weights.constants
+    constants |= {"HAS_SPANS": int(labels.has_spans), **label_constants(names, weights)}
     groups = labels.places_of(labels.tags.symbols), labels.places_of(names)
     text = c_array("int", "TAG_GROUPS", groups[0]) + c_array("int", "LABEL_GROUPS", groups[1])
     if labels.scheme is not None:

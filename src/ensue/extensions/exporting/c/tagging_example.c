@@ -1,20 +1,20 @@
-/* What `ensue predict --format text` prints, of the text on stdin: each line is a sentence, its words get a label each,
- * and a blank line ends it.
+/* The output of `ensue predict --format text` for the text on stdin: each line is a sentence, each word has a line with
+ * its label, and a blank line ends the sentence.
  *
  *     NAME < TEXT                    word, tab, label
- *     NAME --probabilities < TEXT    and behind another tab, how probable the label is
+ *     NAME --probabilities < TEXT    and, after another tab, the probability of the label
  *
- * The weights are beside the program, or where `--weights FILE` before all else says. */
+ * The weights are in the folder of the program, or in the file of `--weights FILE`, which comes first. */
 static const char USAGE[] = "[--probabilities] < TEXT";
 
 static int understands(int argc, char **argv) {
     return argc < 2 || (argc == 2 && strcmp(argv[1], "--probabilities") == 0);
 }
 
-enum { SESSION = @SESSION@, TOGETHER = 2048, READ = 1 << 15 }; /* words, and bytes that are read at once */
+enum { SESSION = @SESSION@, TOGETHER = 2048, READ = 1 << 15 }; /* words of a session, sentences of a call, bytes of a read */
 
 @READ_LINES@
-/* All that grows with the longest line. */
+/* The buffers that grow with the longest line. */
 typedef struct {
     lines waiting;
     NAME_word *words;
@@ -22,7 +22,7 @@ typedef struct {
     size_t room, session_room, count;
 } buffers;
 
-/* Room for so many words, in a sentence and altogether. */
+/* Grows the buffers for sentences of so many words. */
 static int make_room(const NAME_model *model, buffers *of, size_t words, size_t together) {
     if (together > of->room) {
         NAME_word *larger = realloc(of->words, together * sizeof *larger);

@@ -1,4 +1,5 @@
-/* Layers over the words of a text, and the scores of labels from what is pooled: of a pair, of [u; v; |u - v|; u v]. */
+/* Layers over the words of a text, and the scores of labels from the pooled vectors; of a pair, from [u; v; |u - v|; u
+ * v]. */
 typedef struct {
     step_room step;
     character_room characters;
@@ -7,16 +8,16 @@ typedef struct {
     real vectors[(IS_PAIR ? 4 : 1) * D_POOLED];
 } reading_room;
 
-enum { WORD_COST = sizeof(real) * (D_FEATURES + MOST_HOISTED + 2 * MOST_LAYER) };
+enum { WORD_COST = sizeof(real) * (D_FEATURES + MAX_HOISTED + 2 * MAX_LAYER) };
 
 static size_t layers_room(size_t words) { return (sizeof(reading_room) + 15) / 16 * 16 + words * WORD_COST; }
 
-/* Works out the vector of a text, of which there is one, or number 0 and 1 of a pair. */
+/* Computes the vector of a text: number 0, or 0 and 1 of a pair. */
 static void read_layers(const NAME_model *model, char *memory, const char *text, const uint32_t *places,
                         const span *words, size_t count, int number) {
     reading_room *room = (void *)memory;
     real *features = (void *)(memory + layers_room(0)), *hoisted = features + count * D_FEATURES;
-    real *outputs = hoisted + count * MOST_HOISTED, *to = room->vectors + number * D_POOLED;
+    real *outputs = hoisted + count * MAX_HOISTED, *to = room->vectors + number * D_POOLED;
     for (size_t k = 0; k < count; k++) {
         uint32_t begin = places[words[k].begin], end = places[words[k].end];
         features_of(model, &room->form, text + begin, end - begin, &room->characters, features + k * D_FEATURES);
@@ -25,7 +26,7 @@ static void read_layers(const NAME_model *model, char *memory, const char *text,
     const real *x = features;
     int64_t stride = D_FEATURES;
     for (int k = 0; k < NUM_LAYERS && count; k++) {
-        real *y = outputs + (k % 2 ? count * MOST_LAYER : 0);
+        real *y = outputs + (k % 2 ? count * MAX_LAYER : 0);
         run_layer(model, LAYERS + k, &texts, x, stride, NULL, hoisted, &room->step, y);
         x = y, stride = LAYERS[k].directions * LAYERS[k].rightward.d_out;
     }

@@ -1,21 +1,21 @@
-/* A text from texts: an encoder, a decoder that attends to what it read, and the beam search of ensue's `decode`. Some
- * sources are read side by side, and a step of the decoder has the hypotheses of all. */
+/* The encoder-decoder: an encoder, a decoder with attention, and the beam search of ensue's `decode`. Sources are
+ * batched; a step of the decoder has the hypotheses of all. */
 typedef struct {
     double score, total;
-    uint32_t length, slot; /* its ids are in row `slot` */
+    uint32_t length, slot; /* the row of its ids */
     int is_complete;
 } hypothesis;
 
-/* The best hypotheses, the best first; of equal scores the one that was added first is the better one. */
+/* The best hypotheses in order; of equal scores the one that was added first comes first. */
 typedef struct {
     uint32_t count;
     hypothesis best[NAME_BEAMS];
 } ranking;
 
-/* The search of a source. */
+/* The search state of a source. */
 typedef struct {
-    size_t begin, count, keys; /* where its tokens begin, how many they are, and where its keys begin */
-    uint32_t limit, first, rows; /* the most tokens of an answer, and the rows of its hypotheses */
+    size_t begin, count, keys; /* offsets of its tokens, their number, and offset of its keys */
+    uint32_t limit, first, rows; /* the most output tokens, and the rows of its hypotheses */
     double totals[NAME_BEAMS];
     ranking complete, incomplete;
     uint32_t *found[2];
@@ -26,36 +26,36 @@ struct NAME_session {
     lexer reading;
     step_room step;
     source sources[ROWS];
-    uint32_t parents[NAME_ROWS], ids[NAME_ROWS], of_row[NAME_ROWS]; /* of the next step: old rows, tokens, sources */
+    uint32_t parents[NAME_ROWS], ids[NAME_ROWS], of_row[NAME_ROWS]; /* of the next step: parent rows, tokens, sources */
 };
 
-/* The parts of a session that grow with its texts, one behind the other. */
+/* The arrays of a session, whose sizes depend on its bytes and tokens. */
 typedef struct {
     real *features, *hoisted, *outputs[2], *memory, *keys, *values, *weights, *context;
     real *x, *before, *leaves[2], *h, *joined, *fed, *scores, *work;
     uint32_t *points, *ids, *history[2], *found;
     uint8_t *texts;
-    size_t width; /* tokens of a row of `history` and `found` */
+    size_t width; /* the row length of `history` and `found` */
     uint64_t size;
 } parts;
 
-enum { MOST_SIZE = 1000000, MOST_LANES = 16, HOISTED = CELLS_HOISTED > SCORES_HOISTED ? CELLS_HOISTED : SCORES_HOISTED };
+enum { MAX_SIZE = 1000000, MAX_LANES = 16, HOISTED = CELLS_HOISTED > SCORES_HOISTED ? CELLS_HOISTED : SCORES_HOISTED };
 
-static uint64_t padded(uint64_t count) { return (count + MOST_LANES - 1) / MOST_LANES * MOST_LANES; }
+static uint64_t padded(uint64_t count) { return (count + MAX_LANES - 1) / MAX_LANES * MAX_LANES; }
 
-/* The most tokens of sources of so many bytes: each text has one before it or behind it, and of subwords a blank. */
+/* The most tokens of sources of so many bytes: each text has a separator or end token, and of subwords a blank. */
 static uint64_t tokens_for(uint64_t bytes) { return bytes + ROWS * NAME_TEXTS * (1 + ADDS_BLANK); }
 
-static parts parts_of(NAME_session *session, uint64_t bytes, uint64_t tokens) {
+static parts layout_of(NAME_session *session, uint64_t bytes, uint64_t tokens) {
     parts of;
     char *begin = (char *)session;
-    uint64_t at = (sizeof *session + 63) / 64 * 64, n = padded(tokens_for(bytes)) + ROWS * MOST_LANES;
+    uint64_t at = (sizeof *session + 63) / 64 * 64, n = padded(tokens_for(bytes)) + ROWS * MAX_LANES;
     of.width = (size_t)tokens;
 #define TAKE(part, count) (of.part = begin ? (void *)(begin + at) : NULL, at += ((count) * sizeof *of.part + 63) / 64 * 64)
     TAKE(features, n * D_SOURCE);
-    TAKE(hoisted, n * MOST_HOISTED);
-    TAKE(outputs[0], n * MOST_LAYER);
-    TAKE(outputs[1], NUM_LAYERS > 1 ? n * MOST_LAYER : 0);
+    TAKE(hoisted, n * MAX_HOISTED);
+    TAKE(outputs[0], n * MAX_LAYER);
+    TAKE(outputs[1], NUM_LAYERS > 1 ? n * MAX_LAYER : 0);
     TAKE(memory, n * WIDE_MEMORY);
     TAKE(keys, n * D_KEY);
     TAKE(values, n * D_VALUE);
@@ -75,19 +75,19 @@ static parts parts_of(NAME_session *session, uint64_t bytes, uint64_t tokens) {
     TAKE(history[0], NAME_ROWS * tokens);
     TAKE(history[1], NAME_ROWS * tokens);
     TAKE(found, 2 * NAME_ROWS * tokens);
-    TAKE(texts, NAME_ROWS * tokens * LONGEST_WRITTEN + 4 * bytes);
+    TAKE(texts, NAME_ROWS * tokens * MAX_WRITTEN_BYTES + 4 * bytes);
 #undef TAKE
     of.size = at;
     return of;
 }
 
 NAME_search NAME_usual(void) {
-    return (NAME_search){USUAL_WIDTH, USUAL_N_BEST, USUAL_PENALTY, USUAL_LEAST, USUAL_MOST, USUAL_REPEAT};
+    return (NAME_search){DEFAULT_WIDTH, DEFAULT_N_BEST, DEFAULT_PENALTY, DEFAULT_MIN_TOKENS, DEFAULT_MAX_TOKENS, DEFAULT_NO_REPEAT};
 }
 
 size_t NAME_session_size(size_t bytes, size_t tokens) {
-    if (bytes > MOST_SIZE || !tokens || tokens > MOST_SIZE) return 0;
-    uint64_t size = parts_of(NULL, bytes, tokens).size;
+    if (bytes > MAX_SIZE || !tokens || tokens > MAX_SIZE) return 0;
+    uint64_t size = layout_of(NULL, bytes, tokens).size;
     return size > SIZE_MAX / 2 ? 0 : (size_t)size;
 }
 
@@ -98,7 +98,7 @@ int NAME_begin(const NAME_model *model, NAME_session *session, size_t bytes, siz
     return NAME_OK;
 }
 
-/* Where the tokens of a source go; those behind `room` are only counted. */
+/* The receiver of source tokens; tokens beyond `room` are counted only. */
 struct sink {
     uint32_t *ids;
     size_t count, room;
@@ -110,7 +110,7 @@ static void emit(const NAME_model *model, sink *to, uint32_t id, uint64_t begin,
     to->count++;
 }
 
-/* The names in some characters, each as a token. */
+/* Reads names, each as one token. */
 static void read_names(const NAME_model *model, const parts *of, uint32_t points, sink *to) {
     for (uint32_t k = 0, size = 0; k <= points; k++) {
         int is_between = k == points || is_inside(of->points[k], BETWEEN, (int)(sizeof BETWEEN / sizeof *BETWEEN / 2));
@@ -133,8 +133,7 @@ static void read_text(const NAME_model *model, lexer *in, const parts *of, uint3
     }
 }
 
-/* The ids of the texts of a source, one behind the other, from `begin` on. Returns how many there are, 0 if these are too
- * many. */
+/* Reads the ids of the texts of a source from `begin` on. Returns their number, or 0 if they exceed the room. */
 static size_t read_source(const NAME_model *model, NAME_session *session, const parts *of, const NAME_text *texts,
                           size_t begin) {
     sink to = {of->ids + begin, 0, (size_t)tokens_for(session->bytes) - begin};
@@ -147,7 +146,7 @@ static size_t read_source(const NAME_model *model, NAME_session *session, const 
         if (text) emit(model, &to, SEPARATOR, 0, 0);
         read_text(model, &session->reading, of, points, &to);
     }
-    if (MOST_TOKENS && to.count > MOST_TOKENS) to.count = MOST_TOKENS;
+    if (MAX_TOKENS && to.count > MAX_TOKENS) to.count = MAX_TOKENS;
     emit(model, &to, SOURCE_END, 0, 0);
     return to.count > to.room ? 0 : to.count;
 }
@@ -175,7 +174,7 @@ static const real *read_layers(const NAME_model *model, NAME_session *session, c
 }
 
 #if ATTENTION
-/* Keys lie as columns, and values head by head, so that attention is two products. */
+/* Stores keys as columns and values by head, so that attention is two matrix products. */
 static void keep_encoded(const NAME_model *model, const parts *of, const real *x, int64_t stride, const source *sources,
                         uint32_t group) {
     const source *last = sources + group - 1;
@@ -199,7 +198,7 @@ static void keep_encoded(const NAME_model *model, const parts *of, const real *x
     }
 }
 
-/* What the rows of a source attend to, before the output of their cells. */
+/* Computes the attention of the rows of a source, before the output of their cells. */
 static void attend(const NAME_model *model, const parts *of, const source *one) {
     size_t count = one->count, n = padded(count), d_key = D_KEY / HEADS, d = D_VALUE / HEADS;
     int64_t rows = one->rows;
@@ -233,7 +232,7 @@ static void attend(const NAME_model *model, const parts *of, const source *one) 
 }
 #endif
 
-/* The decoder begins with the last position, and with the first one of what was read leftward. */
+/* Initializes the decoder from the last rightward and the first leftward output. */
 static void begin_cells(const NAME_model *model, const parts *of, const real *x, int64_t stride, source *sources,
                         uint32_t group) {
     size_t half = IS_IN_HALVES ? D_ENCODED / 2 : D_ENCODED;
@@ -255,7 +254,7 @@ static void begin_cells(const NAME_model *model, const parts *of, const real *x,
     }
 }
 
-/* Each row goes on from its parent with its token, to the scores of the next one. */
+/* Continues each row from its parent with its token and computes the scores of the next one. */
 static void step(const NAME_model *model, const NAME_session *session, parts *of, uint32_t group, int64_t rows) {
     real *leaves = of->leaves[1];
     for (int64_t r = 0; r < rows; r++) {
@@ -286,7 +285,7 @@ static void step(const NAME_model *model, const NAME_session *session, parts *of
     advance_scores(model, rows, of->joined, of->before, of->fed, of->scores, of->work);
 }
 
-/* The scores of a row become log-probabilities. Sums side by side become vector code, and one sum would not. */
+/* Computes log-probabilities in place. Parallel sums become vector code; a single sum would not. */
 static int normalize(real *x) {
     enum { BESIDE = 16 };
     real tops[BESIDE], most = -INFINITY;
@@ -305,7 +304,7 @@ static int normalize(real *x) {
     return NAME_OK;
 }
 
-/* What may not come next becomes -infinity; the row has `count` tokens so far. */
+/* Sets the scores of forbidden tokens to -infinity; the row has `count` tokens so far. */
 static void block(real *x, const uint32_t *row, uint32_t count, const NAME_search *how) {
     uint32_t n = how->no_repeat_ngram;
     for (size_t k = 0; k < sizeof FORBIDDEN / sizeof *FORBIDDEN; k++) x[FORBIDDEN[k]] = -INFINITY;
@@ -329,7 +328,7 @@ typedef struct {
     uint32_t parent, id;
 } choice;
 
-/* The best continuations of all rows together; of equal ones the smaller parent is better, then the smaller id. */
+/* Finds the best continuations of all rows; of equal scores the smaller parent wins, then the smaller id. */
 static uint32_t choose(const real *scores, uint32_t rows, const double *totals, uint32_t most, choice *chosen) {
     uint32_t count = 0;
     for (uint32_t r = 0; r < rows; r++)
@@ -345,8 +344,8 @@ static uint32_t choose(const real *scores, uint32_t rows, const double *totals, 
 
 static double penalty(const NAME_search *how, uint32_t length) { return exp_64(how->length_penalty * log_64(length ? length : 1)); }
 
-/* Takes the best continuations of a source, which make hypotheses of so many tokens. Those that go on stand in the rows
- * from `next` on; returns the row behind them. */
+/* Extends the hypotheses of a source by its best continuations. Open hypotheses get the rows from `next` on; returns
+ * the row after them. */
 static uint32_t go_on(NAME_session *session, const parts *of, uint32_t number, const NAME_search *how, uint32_t length,
                       uint32_t next) {
     source *one = session->sources + number;
@@ -375,7 +374,7 @@ static uint32_t go_on(NAME_session *session, const parts *of, uint32_t number, c
         if (chosen[k].id == END) continue;
         if (next == first && complete->count == how->n_best &&
             !(chosen[k].total / penalty(how, one->limit + 1) > complete->best[how->n_best - 1].score))
-            break; /* none can get better than the last one that is known */
+            break; /* no open hypothesis can become better than the last complete one */
         uint32_t *row = of->history[1] + next * of->width;
         memcpy(row, history + chosen[k].parent * of->width, (length - 1) * sizeof *row);
         row[length - 1] = chosen[k].id, one->totals[next - first] = chosen[k].total;
@@ -409,7 +408,7 @@ static int search_all(const NAME_model *model, NAME_session *session, parts *of,
     return NAME_OK;
 }
 
-/* The text of some tokens. Bytes that are not UTF-8 become U+FFFD. */
+/* Writes the text of tokens. Bytes that are not UTF-8 become U+FFFD. */
 static size_t spell(const NAME_model *model, const uint32_t *ids, uint32_t count, uint8_t *to) {
     const uint32_t *starts = words32(model, AT_STARTS);
     const uint8_t *texts = (const uint8_t *)words32(model, AT_TEXTS);
@@ -431,14 +430,14 @@ static size_t spell(const NAME_model *model, const uint32_t *ids, uint32_t count
 
 static int is_possible(const NAME_search *how) {
     return how->beams && how->beams <= NAME_BEAMS && how->n_best && how->n_best <= how->beams &&
-           how->length_penalty >= 0 && how->length_penalty <= 10 && how->max_tokens && how->max_tokens <= MOST_SIZE &&
-           how->min_tokens <= how->max_tokens && how->no_repeat_ngram <= MOST_SIZE;
+           how->length_penalty >= 0 && how->length_penalty <= 10 && how->max_tokens && how->max_tokens <= MAX_SIZE &&
+           how->min_tokens <= how->max_tokens && how->no_repeat_ngram <= MAX_SIZE;
 }
 
-/* Writes the answers for a source, to `texts` what they say. */
+/* Writes the outputs of a source, and their texts to `texts`. */
 static void write_answers(const NAME_model *model, const parts *of, const source *one, const NAME_search *how,
                           uint8_t *texts, NAME_answer *answers) {
-    for (uint32_t k = 0; k < how->n_best; k++, texts += of->width * LONGEST_WRITTEN) {
+    for (uint32_t k = 0; k < how->n_best; k++, texts += of->width * MAX_WRITTEN_BYTES) {
         int is_complete = k < one->complete.count;
         uint32_t at = is_complete ? k : k - one->complete.count;
         const hypothesis *best = (is_complete ? &one->complete : &one->incomplete)->best + at;
@@ -454,7 +453,7 @@ int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_te
     NAME_search how = search ? *search : NAME_usual();
     if (!model || !session || (count && (!texts || !answers)) || !is_possible(&how)) return NAME_ARGUMENT;
     if (session->checksum != CHECKSUM || !NAME_session_size(session->bytes, session->tokens)) return NAME_BAD_STATE;
-    parts of = parts_of(session, session->bytes, session->tokens);
+    parts of = layout_of(session, session->bytes, session->tokens);
     size_t bytes = 0, at = 0, keys = 0;
     uint32_t group = 0;
     int code = NAME_OK;
@@ -468,7 +467,7 @@ int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_te
         one->begin = at, one->keys = keys, one->count = read_source(model, session, &of, texts, at);
         double most = ceil((double)one->count * RATIO) + MORE_TOKENS + how.min_tokens;
         one->limit = most < how.max_tokens ? (uint32_t)most : how.max_tokens;
-        if (!one->count || one->count > MOST_READ || one->limit > session->tokens) code = NAME_TOO_LONG;
+        if (!one->count || one->count > MAX_READ || one->limit > session->tokens) code = NAME_TOO_LONG;
         if (code) break;
         at += one->count, keys += padded(one->count);
     }
@@ -481,7 +480,7 @@ int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_te
     begin_cells(model, &of, x, stride, session->sources, group);
     code = search_all(model, session, &of, group, &how);
     for (uint32_t k = 0; !code && k < group; k++)
-        write_answers(model, &of, session->sources + k, &how, of.texts + k * how.n_best * of.width * LONGEST_WRITTEN,
+        write_answers(model, &of, session->sources + k, &how, of.texts + k * how.n_best * of.width * MAX_WRITTEN_BYTES,
                       answers + k * how.n_best);
     return code ? code : (int)group;
 }

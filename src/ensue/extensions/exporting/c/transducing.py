@@ -1,6 +1,4 @@
-"""An encoder–decoder with recurrent layers as C: tokens of texts and names, attention, and the search."""
-
-from __future__ import annotations
+"""Export of recurrent encoder-decoders to C: tokens, attention, and beam search."""
 
 from typing import Any, cast
 
@@ -8,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ensue.extensions.exporting.c.printing import Parts, Weights, c_array, printed_step, ranges, vocabulary
-from ensue.extensions.exporting.c.tokens import lexer_pieces, symbol, token_texts
-from ensue.extensions.exporting.c.word_layers import WIDE, Steps, in_order, layer_table, widened
+from ensue.extensions.exporting.c.printing import CModel, Weights, c_array, hash_table, printed_step, ranges
+from ensue.extensions.exporting.c.tokens import lexer_templates, symbol, token_texts
+from ensue.extensions.exporting.c.word_layers import WIDE, LayerSteps, in_order, layer_table, pad_columns
 from ensue.extensions.exporting.exported import missing_options
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import AttentionalLayer, FromContext, InputFeeding, SequenceLayer, WithContext
@@ -23,34 +21,32 @@ from ensue.nn.attention.cross import (
 )
 from ensue.nn.pooling import LastPooling
 from ensue.tasks.contract.description import ModelDescription, SourceInput, TextOutput
-from ensue.text.characters import CharacterTokenizer
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.text.subwords import SubwordTokenizer
+from ensue.text.tokenizer import ByteTokenizer, CharacterTokenizer, WordTokenizer
 from ensue.text.tokenizers import Tokenizer
-from ensue.text.utf8 import ByteTokenizer
 from ensue.text.vocabulary import Vocabulary
-from ensue.text.words import WordTokenizer
 from ensue.types import State
 
 BEAMS, ROWS = 32, 64
-"""The widest beam, and the most hypotheses of a step."""
+"""The maximum beam width, and the maximum number of hypotheses in a step."""
 SOURCES = 16
-"""Sources that are read side by side."""
+"""The maximum number of sources in a batch."""
 ATTENTIONS = {DotAttention: 1, BilinearAttention: 1, MultiHeadCrossAttention: 1, AdditiveAttention: 2}
 SEARCH = {
-    "width": "WIDTH", "n_best": "N_BEST", "length_penalty": "PENALTY", "min_tokens": "LEAST", "max_tokens": "MOST",
-    "no_repeat_ngram": "REPEAT",
+    "width": "WIDTH", "n_best": "N_BEST", "length_penalty": "PENALTY", "min_tokens": "MIN_TOKENS",
+    "max_tokens": "MAX_TOKENS", "no_repeat_ngram": "NO_REPEAT",
 }  # fmt: skip
-"""The options of the search in C, with the ends of their names there."""
+"""The options of the search in C, with the suffixes of their C constants."""
 UNSUPPORTED = ("coverage_penalty", "required")
 USAGE = """\
     ./NAME < texts.txt                        the output for the text in each line
-    ./NAME --beams 8 --n-best 3 < texts.txt   three outputs with their scores, of a wider search
+    ./NAME --beams 8 --n-best 3 < texts.txt   the three best outputs of a wider search, with scores
 """
 
 
 class Cells(nn.Module):
-    """The cells of a decoder as a layer: their output, and after it the query of the attention."""
+    """A layer of decoder cells, whose output is concatenated with the query of the attention."""
 
     def __init__(self, cells: SequenceLayer, attention: CrossAttention | None) -> None:
         super().__init__()
@@ -61,11 +57,9 @@ class Cells(nn.Module):
             self.d_out += self._query(torch.zeros(1, cells.d_out)).shape[1]
 
     def init_state(self, batch_size: int) -> State:
-        """Return the state of the cells, without a memory of the source."""
         return self.cells.init_state(batch_size)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        """One token."""
         h, state = self.cells.step(x_t, state)
         return torch.cat((h, self._query(h)), 1) if self.has_queries else h, state
 
@@ -75,26 +69,24 @@ class Cells(nn.Module):
 
 
 class Scores(nn.Module):
-    """From the context and the output of the cells after it to the scores of tokens, padded to a multiple of WIDE.
+    """The output layer, from context and cell output to the scores of tokens.
 
-    Its state is the vector that input feeding gives to the next step.
+    The number of scores is padded to a multiple of WIDE. The state is the vector for input feeding.
     """
 
     def __init__(self, attentional: AttentionalLayer | None, head: Any, d_context: int, d_cells: int) -> None:
         super().__init__()
         self.attentional, self.head, self.d_context = attentional, head, d_context
         self.d_in, self.d_fed = d_context + d_cells, head.d_in
-        more = -head.vocabulary_size % WIDE
-        self.weight = nn.Parameter(F.pad(head.matrix().detach(), (0, 0, 0, more)))
-        self.bias = nn.Parameter(F.pad(head.bias.detach(), (0, more)))
+        padding = -head.vocabulary_size % WIDE
+        self.weight = nn.Parameter(F.pad(head.matrix().detach(), (0, 0, 0, padding)))
+        self.bias = nn.Parameter(F.pad(head.bias.detach(), (0, padding)))
         self.d_out = len(self.bias)
 
     def init_state(self, batch_size: int) -> Tensor:
-        """Return zeros."""
         return self.bias.new_zeros(batch_size, self.d_fed)
 
     def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """One token."""
         y = x_t
         if self.attentional is not None:
             context, h = x_t[:, : self.d_context], x_t[:, self.d_context :]
@@ -103,96 +95,86 @@ class Scores(nn.Module):
         return F.linear(self.head.features(y), self.weight, self.bias), y
 
 
-def transducer_parts(description: ModelDescription, weights: Weights) -> Parts:
-    """Return an encoder–decoder as C. Raises `Untraceable` or ValueError for a model that C does not have."""
+def transducer_source(description: ModelDescription, weights: Weights) -> CModel:
+    """Return the C source of an encoder-decoder. Raises `Untraceable` or ValueError for an unsupported model."""
     source, output = cast(SourceInput, description.input), cast(TextOutput, description.output)
     model = description.model
     if type(model) is not EncoderDecoder:
-        raise ValueError("it copies words, or has no encoder")
+        raise ValueError("it has a copy mechanism or no encoder")
     if model.contextual is not None:
-        raise ValueError("it reads the layers of another model")
-    begun, attentional = _decoder(model.decoder)
+        raise ValueError("features from another model are unsupported")
+    decoder, attentional = _match_decoder(model.decoder)
     notes = missing_options(output.search, "C", [*SEARCH, "forbidden"], UNSUPPORTED)
     search = {name: setting.value for name, setting in output.search.items()}
-    constants: dict[str, Any] = {
-        "ROWS": SOURCES, "D_SOURCE": model.source.d_out, "D_TARGET": model.target.d_out, "D_ENCODED": begun.d_memory,
+    weights.constants |= {
+        "ROWS": SOURCES, "D_SOURCE": model.source.d_out, "D_TARGET": model.target.d_out, "D_ENCODED": decoder.d_memory,
         "AT_SOURCES": weights.add_rows(model.source.weight * model.source.scale),
         "AT_TARGETS": weights.add_rows(model.target.weight * model.target.scale),
         "SOURCE_TOKENS": model.source.vocabulary_size,
-        "FEEDS": int(any(isinstance(part, InputFeeding) for part in in_order(model.decoder))),
-        "READS_CONTEXT": int(attentional is None), "IS_IN_HALVES": int(begun.bidirectional),
-        "RATIO": repr(float(output.ratio)), "MORE_TOKENS": output.more_tokens, "MOST_READ": source.max_read,
-        **{f"USUAL_{name}": search[key] for key, name in SEARCH.items()},
-        "USUAL_PENALTY": repr(float(search["length_penalty"])),
+        "FEEDS": int(any(isinstance(layer, InputFeeding) for layer in in_order(model.decoder))),
+        "READS_CONTEXT": int(attentional is None), "IS_IN_HALVES": int(decoder.bidirectional),
+        "RATIO": repr(float(output.ratio)), "MORE_TOKENS": output.more_tokens, "MAX_READ": source.max_read,
+        **{f"DEFAULT_{name}": search[key] for key, name in SEARCH.items()},
+        "DEFAULT_PENALTY": repr(float(search["length_penalty"])),
     }  # fmt: skip
     if search["width"] > BEAMS:
         raise ValueError(f"its search has {search['width']:,} beams, and C at most {BEAMS}")
-    steps = Steps(weights, SOURCES)
-    table = layer_table(model.encoder, steps, constants)
-    constants |= steps.sizes()
+    steps = LayerSteps(weights, SOURCES)
+    table = layer_table(model.encoder, steps)
+    weights.constants |= steps.sizes()
     if any(len(phrase) != 1 for phrase in search["forbidden"]):
         raise ValueError("its search forbids phrases of several tokens")
     forbidden = c_array("uint32_t", "FORBIDDEN", [phrase[0] for phrase in search["forbidden"]])
-    pieces = [
+    templates = [
         *("stored.h", "rows.h", "utf8.h", "lexicon.h", "sink.h"),
-        *_coded(source, output.coder, weights, constants), forbidden,
+        *_token_templates(source, output.coder, weights), forbidden,
         *("layers.h", "mixing.h"), *(step.text for step in steps.steps), table,
-        *_printed(model, begun, attentional, weights, constants), "transducing.h",
+        *_print_decoder(model, decoder, attentional, weights), "transducing.h",
     ]  # fmt: skip
-    return Parts(
-        constants,
-        [*dict.fromkeys(pieces)],
-        interface="transducing",
-        values={"TEXTS": source.num_texts, "BEAMS": BEAMS, "ROWS": ROWS},
-        usage=USAGE,
-        notes=notes,
-    )
+    return CModel(
+        [*dict.fromkeys(templates)], interface="transducing",
+        values={"TEXTS": source.num_texts, "BEAMS": BEAMS, "ROWS": ROWS}, usage=USAGE, notes=notes,
+    )  # fmt: skip
 
 
-def _decoder(layers: SequenceLayer) -> tuple[FromContext, AttentionalLayer | None]:
-    """Return the cells with their initial state, and the attention; without it they read a summary of the source."""
+def _match_decoder(layers: SequenceLayer) -> tuple[FromContext, AttentionalLayer | None]:
+    """Return the cells and the attentional layer of a decoder. Raises ValueError for an unsupported decoder."""
     attentional: AttentionalLayer | None = None
     match list(in_order(layers)):
-        case [FromContext() as begun, AttentionalLayer() as attentional]:
+        case [FromContext() as decoder, AttentionalLayer() as attentional]:
             pass
-        case [InputFeeding(cell=FromContext() as begun, attentional=attentional)]:
+        case [InputFeeding(cell=FromContext() as decoder, attentional=attentional)]:
             pass
-        case [WithContext(layer=FromContext() as begun)]:
+        case [WithContext(layer=FromContext() as decoder)]:
             pass
         case _:
             raise ValueError("its decoder is not recurrent")
-    if not isinstance(begun.pooling, LastPooling):
-        raise ValueError("its decoder begins with a mean")
+    if not isinstance(decoder.pooling, LastPooling):
+        raise ValueError("its decoder starts from a mean over the source")
     if attentional is not None and type(attentional.attention) not in ATTENTIONS:
         raise ValueError(f"its attention is {type(attentional.attention).__name__}")
-    return begun, attentional
+    return decoder, attentional
 
 
 @torch.no_grad()
-def _printed(
-    model: EncoderDecoder,
-    begun: FromContext,
-    attentional: AttentionalLayer | None,
-    weights: Weights,
-    constants: dict[str, Any],
+def _print_decoder(
+    model: EncoderDecoder, decoder: FromContext, attentional: AttentionalLayer | None, weights: Weights
 ) -> list[str]:
-    """Return the two halves of a step of the decoder, before and after the attention."""
-    attention: Any = attentional and attentional.attention
-    d_memory, d_cells = begun.layer.d_memory or begun.d_memory, begun.layer.d_out
+    attention, constants = cast(Any, attentional and attentional.attention), weights.constants
+    d_memory, d_cells = decoder.layer.d_memory or decoder.d_memory, decoder.layer.d_out
     assert d_memory is not None
-    cells = Cells(begun.layer, attention)
+    cells = Cells(decoder.layer, attention)
     d_key = (cells.d_out - d_cells if cells.has_queries else d_cells) if attention else 0
     has_values = isinstance(attention, MultiHeadCrossAttention)
     d_value = (d_key if has_values else d_memory) if attention else 0
     scores = Scores(attentional, model.head, d_value, d_cells)
-    steps = [
-        printed_step(part, weights, rows=ROWS, number=name) for part, name in ((cells, "_cells"), (scores, "_scores"))
-    ]
-    starts: Any = begun.starts
+    layers = {"_cells": cells, "_scores": scores}
+    steps = [printed_step(layer, weights, rows=ROWS, number=name) for name, layer in layers.items()]
+    starts: Any = decoder.starts
     widths = [start.out_features for start in starts]
     if sum(widths) != steps[0].leaves:
-        raise ValueError("its decoder has a state that does not begin with the source")
-    begin = widened(torch.cat([start.weight for start in starts]))
+        raise ValueError("the initial state of its decoder does not depend on the source")
+    begin = pad_columns(torch.cat([start.weight for start in starts]))
     memory = getattr(attention, "project_memory", None)
     constants |= {
         "D_X": cells.d_in, "D_CELLS": d_cells, "D_STEP": cells.d_out, "D_KEY": d_key, "D_VALUE": d_value,
@@ -206,7 +188,7 @@ def _printed(
         "WIDE_MEMORY": 0, "AT_MEMORY": 0, "AT_MEMORY_BIAS": 0, "AT_VECTOR": 0,
     }  # fmt: skip
     if memory is not None:
-        wide = widened(memory.weight)
+        wide = pad_columns(memory.weight)
         bias = torch.zeros(memory.out_features) if memory.bias is None else memory.bias
         constants |= {"WIDE_MEMORY": wide.shape[1], "AT_MEMORY": weights.add_matrix(wide)}
         constants["AT_MEMORY_BIAS"] = weights.add(bias)
@@ -215,30 +197,25 @@ def _printed(
     return [*(step.text for step in steps), c_array("int", "LEAF_WIDTHS", widths)]
 
 
-def _coded(texts: SourceInput, target: TokenizerWithSpecials, weights: Weights, constants: dict[str, Any]) -> list[str]:
-    """Return the pieces from texts to ids, and from ids to a text."""
+def _token_templates(texts: SourceInput, target: TokenizerWithSpecials, weights: Weights) -> list[str]:
     source = texts.coder
-    lexer = lexer_pieces(source.tokenizer, weights, constants)
-    symbols = [_written(target.tokenizer, id) for id in range(target.tokenizer.vocabulary_size)]
+    lexer = lexer_templates(source.tokenizer, weights)
+    symbols = [_decoded_bytes(target.tokenizer, id) for id in range(target.tokenizer.vocabulary_size)]
     names = max(texts.names, default=-1) + 1
-    constants |= token_texts(target.tokenizer, symbols, weights) | {
+    weights.constants |= token_texts(target.tokenizer, symbols, weights) | {
         "ADDS_BLANK": int(source.tokenizer.before == " "), "TAKES_BLANK": int(target.tokenizer.before == " "),
         "SOURCE_END": source.end_id, "SEPARATOR": source.separator_id, "UNKNOWN_NAME": source.unknown_name_id,
-        "MOST_TOKENS": texts.max_tokens, "BEGIN": target.begin_id, "END": target.end_id,
-        "LONGEST_WRITTEN": 1 + max(len(symbol.decode("utf-8", "replace").encode()) for symbol in symbols),
+        "MAX_TOKENS": texts.max_tokens, "BEGIN": target.begin_id, "END": target.end_id,
+        "MAX_WRITTEN_BYTES": 1 + max(len(symbol.decode("utf-8", "replace").encode()) for symbol in symbols),
     }  # fmt: skip
-    is_name = [int(place in texts.names) for place in range(max(names, 1))]
-    tables = (
-        c_array("uint8_t", "IS_NAME", is_name)
-        + f"static const uint32_t BETWEEN[] = {{{ranges(texts.between_names)}}};\n"
-    )
-    return [*lexer, tables + vocabulary("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
+    tables = c_array("uint8_t", "IS_NAME", [int(column in texts.names) for column in range(max(names, 1))])
+    tables += f"static const uint32_t BETWEEN[] = {{{ranges(texts.between_names)}}};\n"
+    return [*lexer, tables + hash_table("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
 
 
-def _written(tokenizer: Tokenizer, id: int) -> bytes:
-    """Return the text of a token; of a subword or a byte, its bytes."""
+def _decoded_bytes(tokenizer: Tokenizer, id: int) -> bytes:
     if isinstance(tokenizer, ByteTokenizer | SubwordTokenizer):
         return symbol(tokenizer, id)
     if isinstance(tokenizer, CharacterTokenizer | WordTokenizer):
         return tokenizer.decoder().feed(id).encode("utf-8", "surrogatepass")
-    raise ValueError(f"it writes {tokenizer.kind}")
+    raise ValueError(f"unsupported target tokenizer {tokenizer.kind}")

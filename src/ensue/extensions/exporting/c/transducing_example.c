@@ -1,13 +1,13 @@
-/* What `ensue predict` prints, of the texts on stdin, one in each line, or several with tabs between them:
+/* The output of `ensue predict` for the texts on stdin, one on each line, or several with tabs between them:
  *
- *     NAME < TEXTS                        the output for each line
- *     NAME --beams N < TEXTS              of a search of another width, up to NAME_BEAMS; 1: greedy
- *     NAME --length-penalty A < TEXTS     outputs are ranked by ln P / length^A
- *     NAME --n-best N < TEXTS             several outputs, each in a line: number of the text, score, output
+ *     NAME < TEXTS                        the best output of each line
+ *     NAME --beams N < TEXTS              with another beam size, up to NAME_BEAMS; 1: greedy
+ *     NAME --length-penalty A < TEXTS     ranked by ln P / length^A
+ *     NAME --n-best N < TEXTS             several outputs, each on a line: number of the text, score, output
  */
 static const char USAGE[] = "[--beams N] [--n-best N] [--length-penalty A] < TEXTS";
 
-/* Reads the options; returns 0 for others. */
+/* Parses the options; returns 0 for invalid ones. */
 static int read_options(int argc, char **argv, NAME_search *how) {
     for (int k = 1; k < argc; k += 2) {
         char *end = NULL;
@@ -27,7 +27,7 @@ static int understands(int argc, char **argv) {
     return read_options(argc, argv, &how);
 }
 
-/* Whether Python's `strip` would leave nothing. */
+/* Returns whether Python's `strip` would leave an empty text. */
 static int is_blank(const char *line, size_t size) {
     static const char *const BLANKS[] = {
         "\t", "\n", "\v", "\f", "\r", "\x1C", "\x1D", "\x1E", "\x1F", " ", "\xC2\x85", "\xC2\xA0", "\xE1\x9A\x80",
@@ -42,7 +42,7 @@ static int is_blank(const char *line, size_t size) {
     return 1;
 }
 
-/* Cuts a line into its texts; returns 0 if they are not NAME_TEXTS. */
+/* Splits a line into its texts; returns 0 if they are not NAME_TEXTS. */
 static int cut_line(const char *line, size_t size, NAME_text *texts) {
     if (is_blank(line, size)) {
         for (int k = 0; k < NAME_TEXTS; k++) texts[k] = (NAME_text){line, 0};
@@ -65,7 +65,7 @@ static void print_line(const char *text, size_t size) {
 @READ_LINES@
 enum { WINDOW = 64, NOT_CUT = 1 };
 
-/* Lines without their ends, and what has to be known to answer them. */
+/* A buffer of lines, and the memory of their outputs. */
 typedef struct {
     lines waiting;
     size_t ends[WINDOW], count, room;
@@ -74,7 +74,7 @@ typedef struct {
     NAME_search how;
 } buffers;
 
-/* A session for lines of so many bytes, and more of them if there can be one. */
+/* A session for lines of so many bytes, with more room if possible. */
 static int make_room(const NAME_model *model, buffers *of, size_t longest) {
     for (of->room = 1 << 10; of->room < longest;) of->room *= 2;
     size_t needed = NAME_session_size(of->room, of->how.max_tokens);
@@ -85,7 +85,7 @@ static int make_room(const NAME_model *model, buffers *of, size_t longest) {
     return NAME_begin(model, of->session, of->room, of->how.max_tokens);
 }
 
-/* Answers the lines. The session grows with the longest one. */
+/* Prints the outputs of the lines. The session grows with the longest one. */
 static int answer(const NAME_model *model, buffers *of) {
     static NAME_text texts[WINDOW * NAME_TEXTS];
     NAME_answer answers[NAME_ROWS];
@@ -98,7 +98,7 @@ static int answer(const NAME_model *model, buffers *of) {
     int code = !of->session || longest > of->room ? make_room(model, of, longest) : NAME_OK;
     for (size_t done = 0; !code && done < cut;) {
         int count = NAME_transduce(model, of->session, texts + done * NAME_TEXTS, cut - done, &of->how, answers);
-        if (count == NAME_TOO_LONG && of->room < 3 * longest) { /* of bytes that are not UTF-8 */
+        if (count == NAME_TOO_LONG && of->room < 3 * longest) { /* invalid bytes count as three */
             code = make_room(model, of, 3 * longest);
             continue;
         }

@@ -1,10 +1,10 @@
-/* What a Transformer has read: a window of the text, with the keys and values of its tokens. */
+/* The window of a Transformer, with keys and values. */
 enum { D_FIRST = D_VECTOR + D_POSITION };
 
 typedef struct {
     uint32_t tokens[CONTEXT], length;
     attended blocks[BLOCKS];
-    /* of one call alone */
+    /* scratch memory of one call */
     real x[ROWS * D_READ], past[ROWS * D_HEADS], y[ROWS * 3 * D_HEADS], shares[CONTEXT];
     real hoisted[ROWS * HOISTED], work[ROWS * WORK];
 } reader;
@@ -17,7 +17,7 @@ static int reads_whole(const reader *of) {
     return is_whole;
 }
 
-/* Reads up to ROWS tokens for which the window has room. Without `scores` nothing is expected behind them. */
+/* Reads up to ROWS tokens that fit the window. Without `scores` no scores are computed. */
 static void read_within(const NAME_model *model, reader *of, const uint32_t *tokens, uint32_t count, real *scores) {
     const uint32_t begin = of->length;
     for (uint32_t r = 0; r < count; r++) {
@@ -37,8 +37,8 @@ static void read_within(const NAME_model *model, reader *of, const uint32_t *tok
     }
 }
 
-/* Reads up to ROWS tokens, and works out the scores of the one behind each. A full window leaves its newest tokens, as
- * many as are `kept`, to the next one. */
+/* Reads up to ROWS tokens and computes the scores of the token after each. A full window passes its `kept` newest
+ * tokens to the next one. */
 static void read_on(const NAME_model *model, reader *of, const uint32_t *tokens, uint32_t count, uint32_t kept,
                     real *scores) {
     while (count) {

@@ -1,6 +1,4 @@
-"""A Transformer as C: the steps from one attention to the next, which the engine prints, and the sizes of attention."""
-
-from __future__ import annotations
+"""Export of Transformers to C. Attention is a template; the layers between two attentions are printed by the engine."""
 
 import math
 from collections.abc import Iterator
@@ -17,15 +15,15 @@ from ensue.nn import LearnedPositions, PostNormBlock, PreNormBlock, SequenceLaye
 from ensue.types import leaves
 
 ROWS = 16
-"""Tokens that are read at once, so that the weights pass by less often."""
+"""The maximum number of tokens that are read at once, so that weights are loaded less often."""
 _POSITIONS = (LearnedPositions, SinusoidalPositions)
 
 
-class Part(nn.Module):
-    """The layers between two attentions, as one: from the heads of one to queries, keys and values of the next.
+class BlockSegment(nn.Module):
+    """The layers between two attentions, from the output of the first to the queries, keys and values of the second.
 
-    The first part reads the vector of a token, with that of its position behind it; the last one gives scores. The
-    state is what goes past the attention.
+    The first segment of a model reads the vectors of token and position, and the last segment returns scores. The state
+    is the residual stream.
     """
 
     def __init__(self, below: Any, layers: list[SequenceLayer], above: Any, *, d_vector: int) -> None:
@@ -37,102 +35,92 @@ class Part(nn.Module):
         self.d_out = 3 * above.d_in if isinstance(above, PostNormBlock) else above.vocabulary_size
 
     def init_state(self, batch_size: int) -> Tensor:
-        """Zeros."""
         return torch.zeros(batch_size, self.d_past)
 
     def step(self, x_t: Tensor, state: Any) -> tuple[Tensor, Tensor]:
-        """One token."""
         x = x_t[:, : self.d_vector]
         if self.below is not None:
-            x = self.below.fed(state, self.below.attention.project_out(x))
+            x = self.below.feed_forward(state, self.below.attention.project_out(x))
         for layer in self.layers:
             x = x + x_t[:, self.d_vector :] if isinstance(layer, _POSITIONS) else layer.step(x)[0]  # type: ignore[operator]
         if isinstance(self.above, PostNormBlock):
-            return self.above.attention.project_in(self.above.attended(x)), x
+            return self.above.attention.project_in(self.above.normalize_input(x)), x
         return self.above(x), x
 
 
-class WrittenNorm(nn.Module):
-    """`nn.RMSNorm` in operations that the engine reads; torch's own changes a tensor in place."""
+class TraceableRMSNorm(nn.Module):
+    """A replacement of `nn.RMSNorm`, which the engine cannot trace, since it changes a tensor in place."""
 
     def __init__(self, norm: nn.RMSNorm) -> None:
         super().__init__()
         self.weight, self.epsilon = norm.weight, norm.eps or 0.0
 
     def forward(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
-        """Normalizes, with the same numbers but for rounding."""
         return x * (x.square().mean(-1, keepdim=True) + self.epsilon).rsqrt() * self.weight
 
 
-def _traceable(layers: SequenceLayer) -> SequenceLayer:
+def _replace_norms(layers: SequenceLayer) -> SequenceLayer:
     if not any(isinstance(module, nn.RMSNorm) for module in layers.modules()):
         return layers
-    found = deepcopy(layers)
-    for module in list(found.modules()):
+    copy = deepcopy(layers)
+    for module in list(copy.modules()):
         for name, norm in module.named_children():
             if isinstance(norm, nn.RMSNorm):
-                setattr(module, name, WrittenNorm(norm))
-    return found
+                setattr(module, name, TraceableRMSNorm(norm))
+    return copy
 
 
-def parts_of(model: Any) -> list[Part]:
-    """The parts of a model, one more than it has blocks. Raises ValueError for layers that C does not have."""
+def split_at_attention(model: Any) -> list[BlockSegment]:
+    """Split a model at its attentions. Raises ValueError for unsupported layers."""
     blocks: list[Any] = [None]
     between: list[list[SequenceLayer]] = [[]]
-    for layer in _flat(_traceable(model.layers)):
+    for layer in _flatten(_replace_norms(model.layers)):
         if type(layer) in (PreNormBlock, PostNormBlock):
             blocks.append(layer)
             between.append([])
         elif any(True for _ in leaves(layer.init_state(1))) and (len(blocks) > 1 or not isinstance(layer, _POSITIONS)):
-            raise ValueError(f"{layer!r} has a state of its own")
+            raise ValueError(f"{layer!r} has a separate state")
         else:
             between[-1].append(layer)
     if len(blocks) == 1:
         raise ValueError("it has no blocks of a Transformer")
     widths = [model.features.d_out, *(block.d_in for block in blocks[1:])]
-    given = zip(blocks, between, [*blocks[1:], model.head], widths, strict=True)
-    return [Part(below, layers, above, d_vector=width) for below, layers, above, width in given]
+    segments = zip(blocks, between, [*blocks[1:], model.head], widths, strict=True)
+    return [BlockSegment(below, layers, above, d_vector=width) for below, layers, above, width in segments]
 
 
-def _flat(layer: SequenceLayer) -> Iterator[SequenceLayer]:
+def _flatten(layer: SequenceLayer) -> Iterator[SequenceLayer]:
     if isinstance(layer, Stack):
-        for part in layer:
-            yield from _flat(part)
+        for child in layer:
+            yield from _flatten(child)
     else:
         yield layer
 
 
 @torch.no_grad()
-def transformer_parts(model: Any, weights: Weights) -> tuple[dict[str, Any], list[str]]:
-    """The constants and pieces of a Transformer. Raises `Untraceable` or ValueError for unsupported layers."""
+def transformer_source(model: Any, weights: Weights) -> list[str]:
+    """Return the code of a Transformer. Raises `Untraceable` or ValueError for unsupported layers."""
     context = model.context
     assert context is not None
     texts: dict[str, int] = {}
-    table, printed, parts = [], [], parts_of(model)
-    for part in parts:
-        own = Weights(precision=weights.precision)
-        step = printed_step(part, own, rows=ROWS, number="_PART")
+    table, steps, segments = [], [], split_at_attention(model)
+    for segment in segments:  # segments with equal code share their functions, with weights at different offsets
+        segment_weights = Weights(precision=weights.precision)
+        step = printed_step(segment, segment_weights, rows=ROWS, number="_PART")
         number = texts.setdefault(step.text, len(texts))
-        printed.append(step)
-        begin = weights.add(np.concatenate(own.parts))
+        steps.append(step)
+        begin = weights.add(np.concatenate(segment_weights.arrays))
         table.append(f"    {{hoist_{number}, advance_{number}, {begin}}}")
-    attention = parts[0].above.attention
-    positions = [layer for layer in parts[0].layers if isinstance(layer, _POSITIONS)]
-    constants: dict[str, Any] = {
-        "CONTEXT": context,
-        "BLOCKS": len(parts) - 1,
-        "HEADS": attention.num_heads,
-        "D_HEAD": attention.d_head,
-        "SCORE_SCALE": 1 / math.sqrt(attention.d_head),
-        "D_POSITION": parts[0].d_position,
-        "D_READ": max(part.d_in for part in parts),
-        "ROWS": ROWS,
-        "HOISTED": max(1, *(step.hoisted for step in printed)),
-        "WORK": max(step.work for step in printed),
-        "IS_ROTARY": int(attention.rotary is not None),
-        "AT_POSITIONS": 0,
-        "AT_TURNS": 0,
-    }
+    attention = segments[0].above.attention
+    positions = [layer for layer in segments[0].layers if isinstance(layer, _POSITIONS)]
+    constants = weights.constants
+    constants |= {
+        "CONTEXT": context, "BLOCKS": len(segments) - 1, "HEADS": attention.num_heads, "D_HEAD": attention.d_head,
+        "SCORE_SCALE": 1 / math.sqrt(attention.d_head), "D_POSITION": segments[0].d_position,
+        "D_READ": max(segment.d_in for segment in segments), "ROWS": ROWS,
+        "HOISTED": max(1, *(step.hoisted for step in steps)), "WORK": max(step.work for step in steps),
+        "IS_ROTARY": int(attention.rotary is not None), "AT_POSITIONS": 0, "AT_TURNS": 0,
+    }  # fmt: skip
     for layer in positions:
         constants["AT_POSITIONS"] = weights.add_rows(layer(torch.zeros(1, context, layer.d_in))[0][0])
     if attention.rotary is not None:
@@ -143,6 +131,6 @@ def transformer_parts(model: Any, weights: Weights) -> tuple[dict[str, Any], lis
         f"void (*hoist)(const NAME_model *, {kinds}, int64_t, real *);\n    "
         f"void (*advance)(const NAME_model *, {kinds}, const real *, real *, real *, real *);\n    size_t weights;"
     )
-    steps = [text.replace("_PART", f"_{number}") for text, number in texts.items()]
-    listed = "static const struct {\n    " + members + "\n} PARTS[] = {\n" + ",\n".join(table) + "};\n"
-    return constants, [*steps, listed, "mixing.h", "attention.h", "transformer.h"]
+    functions = [text.replace("_PART", f"_{number}") for text, number in texts.items()]
+    structs = "static const struct {\n    " + members + "\n} PARTS[] = {\n" + ",\n".join(table) + "};\n"
+    return [*functions, structs, "mixing.h", "attention.h", "transformer.h"]

@@ -1,6 +1,6 @@
-/* What Python says of characters: the printed tables SETS, RANGES, LOWER and LONGER are its own.
+/* Python's properties of characters: the printed tables SETS, RANGES, LOWER and LONGER.
  *
- * A set is bits for ASCII, and ranges (first, last) for the others. */
+ * A set has a bit mask for ASCII, and ranges (first, last) for other characters. */
 INLINE int set_has(uint32_t set, uint32_t point) {
     if (point < 128) return (int)(SETS[set].ascii[point / 32] >> point % 32 & 1);
     const uint32_t *ranges = RANGES + 2 * SETS[set].begin;
@@ -13,7 +13,8 @@ INLINE int set_has(uint32_t set, uint32_t point) {
     return low < SETS[set].count && ranges[2 * low] <= point;
 }
 
-/* A sigma at the end of a word: the next character before it that counts has a case, and none behind it has one. */
+/* Returns whether a sigma ends a word: a cased character precedes it, ignoring case-ignorable ones, and none follows
+ * it. */
 static int is_final_sigma(const uint32_t *text, uint32_t count, uint32_t at) {
     uint32_t before = at, behind = at + 1;
     while (before > 0 && set_has(SET_CASE_IGNORABLE, text[before - 1])) before--;
@@ -22,8 +23,8 @@ static int is_final_sigma(const uint32_t *text, uint32_t count, uint32_t at) {
     return behind == count || !set_has(SET_CASED, text[behind]);
 }
 
-/* The character `at` of a text as Python's `lower` writes it: up to LOWER_LONGEST characters, whose number it returns. */
-UNUSED static uint32_t lower_at(const uint32_t *text, uint32_t count, uint32_t at, uint32_t to[LOWER_LONGEST]) {
+/* Writes a character as Python's `lower` does; returns the number of characters, at most MAX_LOWER_POINTS. */
+UNUSED static uint32_t lower_at(const uint32_t *text, uint32_t count, uint32_t at, uint32_t to[MAX_LOWER_POINTS]) {
     uint32_t point = text[at], low = 0, high = LOWER_COUNT;
     to[0] = point;
     if (point < 128) return to[0] += point >= 'A' && point <= 'Z' ? 32 : 0, 1;
@@ -33,7 +34,7 @@ UNUSED static uint32_t lower_at(const uint32_t *text, uint32_t count, uint32_t a
             for (uint32_t c = 0; c < LONGER[k][1]; c++) to[c] = LONGER[k][2 + c];
             return LONGER[k][1];
         }
-    while (low < high) { /* ranges, in some of which every second character changes */
+    while (low < high) { /* ranges; in some of them every second character changes */
         uint32_t middle = low + (high - low) / 2;
         if (LOWER[middle].last < point) low = middle + 1;
         else high = middle;

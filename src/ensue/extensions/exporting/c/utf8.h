@@ -1,15 +1,15 @@
-/* UTF-8 in pieces, as Python decodes it with errors="replace": of a sequence that breaks off, the longest beginning of a
- * character becomes one U+FFFD (Unicode 15, section 3.9, "maximal subparts"). */
+/* An incremental UTF-8 decoder like Python's errors="replace": the maximal subpart of an invalid sequence becomes one
+ * U+FFFD (Unicode 15, section 3.9). */
 typedef struct {
     uint32_t point;          /* the bits so far */
-    uint8_t missing, length; /* bytes that are still to come, and those that came */
-    uint8_t least, most;     /* the range of the next one */
+    uint8_t missing, length; /* missing bytes, and bytes read */
+    uint8_t least, most;     /* the valid range of the next byte */
 } utf8;
 
 enum { REPLACEMENT = 0xFFFD, NOTHING = 0x110000 };
 
-/* One byte more. Gives up to two characters: `found[0]`, and behind one that broke off `found[1]`, each with its length
- * in bytes. Returns how many. */
+/* Reads a byte. Writes up to two characters: `found[0]`, and `found[1]` after an invalid sequence, each with its length
+ * in bytes. Returns their number. */
 static int utf8_feed(utf8 *in, uint8_t byte, uint32_t found[2], int lengths[2]) {
     int count = 0;
     if (in->missing) {
@@ -48,7 +48,7 @@ static int utf8_feed(utf8 *in, uint8_t byte, uint32_t found[2], int lengths[2]) 
     return count + 1;
 }
 
-/* The text ends: the length of a character that is cut off, or 0. */
+/* Ends the text; returns the length of a truncated character, or 0. */
 static int utf8_end(utf8 *in) {
     int length = in->missing ? in->length : 0;
     in->missing = 0;
@@ -65,7 +65,7 @@ UNUSED static int utf8_write(uint32_t point, uint8_t to[4]) {
            to[2] = (uint8_t)(0x80 | (point >> 6 & 63)), to[3] = (uint8_t)(0x80 | (point & 63)), 4;
 }
 
-/* The characters of a text, and where each begins; behind them where the text ends. `places` may be NULL. */
+/* Writes the characters of a text and the byte offset of each and of the end. `places` may be NULL. */
 UNUSED static uint32_t utf8_points(const char *text, size_t size, uint32_t *points, uint32_t *places) {
     utf8 decoder = {0, 0, 0, 0, 0};
     uint32_t count = 0, found[2];
@@ -75,7 +75,7 @@ UNUSED static uint32_t utf8_points(const char *text, size_t size, uint32_t *poin
         int rest = k < size ? 0 : utf8_end(&decoder);
         if (rest) found[0] = REPLACEMENT, lengths[0] = rest, characters = 1;
         for (int c = 0; c < characters; c++) {
-            int broke_off = c == 0 && (rest || characters == 2 || decoder.missing); /* it ended before */
+            int broke_off = c == 0 && (rest || characters == 2 || decoder.missing); /* it ended before this byte */
             if (places) places[count] = (uint32_t)(k + !broke_off) - (uint32_t)lengths[c];
             points[count++] = found[c];
         }
@@ -84,7 +84,7 @@ UNUSED static uint32_t utf8_points(const char *text, size_t size, uint32_t *poin
     return count;
 }
 
-/* Whether a character is in one of `count` ranges, each with its first and its last one. */
+/* Returns whether a character is in one of `count` ranges (first, last). */
 UNUSED static int is_inside(uint32_t point, const uint32_t *ranges, int count) {
     int low = 0, high = count;
     while (low < high) {

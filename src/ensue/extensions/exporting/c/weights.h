@@ -1,4 +1,4 @@
-/* The file of weights: numbers of 32 bits, the least byte first, LANES sums of which make the checksum. */
+/* The file of weights: little-endian 32-bit numbers, with a checksum of LANES parallel sums. */
 struct NAME_model {
     const uint32_t *weights;
     void *allocated;

@@ -1,10 +1,10 @@
-/* C = A M for a matrix M of whole numbers: `multiply` of rows.h in int8. The numbers of a row of A are
- * rounded to 16 bits, by the largest of them. So processors add two products at once, and sums of 32 bits are exact: no
- * row depends on those beside it. Columns of M stand in panels, two rows side by side, with zeros at the ends. */
+/* C = A M for an int8 matrix M: `multiply` of rows.h. Each row of A is rounded to 16 bits relative to its maximum, so
+ * that processors add two products at once and 32-bit sums are exact: a row does not depend on the others. M is stored
+ * as zero-padded panels of columns with pairs of rows interleaved. */
 typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed,
                             real *c, int64_t ldc);
 
-enum { PANEL = 16, BESIDE = 16, TOGETHER = 512 }; /* columns; rows of A; rows of M whose sums have 32 bits */
+enum { PANEL = 16, BESIDE = 16, TOGETHER = 512 }; /* columns; rows of A per pass; rows of M whose sums fit 32 bits */
 
 #if HAS_LANES && defined(__AVX512BW__)
 typedef __m512i wide;
@@ -24,7 +24,7 @@ typedef v128_t wide;
 #define ADD_PAIRS(sum, a, b) sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(wasm_i32x4_splat(a), b))
 #endif
 
-/* gcc would read a vector of M again for each row, and make all products before it adds them. */
+/* Without this gcc reloads a vector of M for each row, and computes all products before it adds them. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define KEEP(vector) __asm__("" : "+v"(vector))
 #define UNROLLED _Pragma("GCC unroll 8")
@@ -77,7 +77,8 @@ BLOCK(3)
 BLOCK(2)
 BLOCK(1)
 
-/* A row in 16 bits, with a zero behind it; gives the size of 1. Where a number is not finite, all products are NaN. */
+/* Rounds a row to 16 bits, with a zero after it; returns the size of 1. If a number is not finite, all products are
+ * NaN. */
 static real round_row(int64_t k, const real *a, int16_t *to) {
     bits most = 0;
     for (int64_t i = 0; i < k; i++) {
@@ -94,7 +95,7 @@ static real round_row(int64_t k, const real *a, int16_t *to) {
     return real_of(most) / 32767;
 }
 
-/* Of up to BESIDE rows of A and TOGETHER of M, whose panels are `panel` numbers apart. */
+/* Adds the products of up to BESIDE rows of A and TOGETHER of M; panels are `panel` numbers apart. */
 static void add_rows(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const stored *m, int64_t panel,
                      const real *factors, real *c, int64_t ldc, int is_first) {
     int16_t rounded[BESIDE * TOGETHER + 2];

@@ -1,4 +1,4 @@
-/* The features of a word form, side by side: its vector, those of its characters, affixes and shape, and a given one. */
+/* The concatenated features of a word form: word vector, characters, affixes, shape, and pretrained vector. */
 UNUSED static void copy_row(const NAME_model *model, size_t table, size_t rows, uint32_t row, size_t width, real **to) {
     read_row(reals(model, table), rows, width, row, 1, *to);
     *to += width;
@@ -25,8 +25,8 @@ static size_t normalize(form *of) {
 #if D_AFFIX
 static void affixes_of(const NAME_model *model, form *of, real **to) {
     int count = of->lowered_count;
-    for (int k = 0; k < 2 * LONGEST_AFFIX; k++) {
-        int is_suffix = k >= LONGEST_AFFIX, length = k % LONGEST_AFFIX + 1;
+    for (int k = 0; k < 2 * MAX_AFFIX; k++) {
+        int is_suffix = k >= MAX_AFFIX, length = k % MAX_AFFIX + 1;
         if (length > count) length = count;
         uint32_t begin = is_suffix ? of->ends[count - length] : 0;
         size_t size = (is_suffix ? of->ends[count] : of->ends[length]) - begin;
@@ -42,7 +42,7 @@ static void affixes_of(const NAME_model *model, form *of, real **to) {
 static uint32_t shape_of(const NAME_model *model, form *of) {
     size_t size = 0;
     uint32_t last = 0;
-    for (int k = 0, run = 0; k < of->count && k < MOST_CHARACTERS; k++) {
+    for (int k = 0, run = 0; k < of->count && k < MAX_CHARACTERS; k++) {
         uint32_t point = of->points[k];
         if (set_has(SET_DIGITS, point)) point = 'd';
         else if (set_has(SET_LETTERS, point)) point = set_has(SET_CAPITALS, point) ? 'X' : 'x';
@@ -62,13 +62,13 @@ static void given_vector(const NAME_model *model, form *of, real **to) {
         int count = lower_form(of);
         id = number_of(model, &KNOWN_VECTOR, of->others, write_points(of->lowered, count, of->others, NULL));
     }
-    if (id < OWN_VECTORS) {
-        copy_row(model, AT_GIVEN_VECTORS, OWN_VECTORS, id, D_VECTOR, to);
+    if (id < NUM_TRAINED) {
+        copy_row(model, AT_TRAINED, NUM_TRAINED, id, D_VECTOR, to);
         return;
     }
-    size_t at = (size_t)(id - OWN_VECTORS) * D_VECTOR;
+    size_t at = (size_t)(id - NUM_TRAINED) * D_VECTOR;
     for (size_t k = 0; k < D_VECTOR; k++)
-        *(*to)++ = real_of_half((uint16_t)(words32(model, AT_KEPT_VECTORS)[(at + k) / 2] >> 16 * ((at + k) % 2)));
+        *(*to)++ = real_of_half((uint16_t)(words32(model, AT_FROZEN)[(at + k) / 2] >> 16 * ((at + k) % 2)));
 }
 #endif
 

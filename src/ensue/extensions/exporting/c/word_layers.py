@@ -1,6 +1,4 @@
-"""Words as C reads them: characters and splitters, the features of a word, and recurrent layers over words."""
-
-from __future__ import annotations
+"""Export of word features, and of recurrent layers over words, to C."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,76 +10,73 @@ from torch import Tensor, nn
 
 from ensue.extensions.exporting.c.expressions import Sets, lowercase, splitter_tables
 from ensue.extensions.exporting.c.precision import F32
-from ensue.extensions.exporting.c.printing import PrintedStep, Weights, printed_step, vocabulary
+from ensue.extensions.exporting.c.printing import PrintedStep, Weights, hash_table, printed_step
 from ensue.models.word_features import WordFeatures
 from ensue.nn import Bidirectional, CharacterCNN, CharacterLSTM, Residual, SequenceLayer, Stack, VariationalDropout
-from ensue.nn.dropout import ElementDropout
-from ensue.text.lexicon import MOST_CHARACTERS, Lexicon
+from ensue.nn.draws import ElementDropout
+from ensue.text.lexicon import MAX_CHARACTERS_READ, Lexicon
 from ensue.types import leaves
 
 WIDE = 32
-"""Columns that C multiplies at once: a matrix of few columns gets some more."""
-LONGEST = 1000
-"""The most characters of a known word."""
+"""The multiple to which narrow matrices are padded."""
+MAX_WORD_CHARACTERS = 1000
+"""The maximum length of a word in the vocabulary."""
 MERGES = {"concatenate": 0, "sum": 1, "product": 2, "mean": 3}
 
 
 @cache
 def characters(splitter: str) -> list[str]:
-    """The pieces that know characters and cut texts."""
+    """Return the templates and tables of a splitter into words."""
     sets = Sets()
     lower, tables = lowercase(sets), splitter_tables(splitter, sets)
     sets.name("DIGITS", "LETTERS", "CAPITALS")
     return [sets.text(), lower, "unicode.h", "expression.h", tables, "splitting.h"]
 
 
-def feature_pieces(features: WordFeatures, lexicon: Lexicon, steps: Steps, constants: dict[str, Any]) -> list[str]:
-    """The pieces that read the features of a word, and their tables."""
-    weights, tables = steps.weights, []
+def feature_templates(features: WordFeatures, lexicon: Lexicon, steps: "LayerSteps") -> list[str]:
+    """Return the templates of word features, and add their constants. Raises ValueError for a too long word."""
+    weights, constants, tables = steps.weights, steps.weights.constants, []
     constants |= {
         "LOWERCASE": int(lexicon.lowercase), "FOLD_DIGITS": int(lexicon.fold_digits),
-        "LONGEST_AFFIX": lexicon.longest_affix, "MOST_CHARACTERS": MOST_CHARACTERS, "D_FEATURES": features.d_out,
-        "D_WORD": 0, "D_AFFIX": 0, "D_SHAPE": 0, "D_VECTOR": 0, "D_CHARACTERS": 0, "OWN_VECTORS": 0,
+        "MAX_AFFIX": lexicon.longest_affix, "MAX_CHARACTERS": MAX_CHARACTERS_READ, "D_FEATURES": features.d_out,
+        "D_WORD": 0, "D_AFFIX": 0, "D_SHAPE": 0, "D_VECTOR": 0, "D_CHARACTERS": 0, "NUM_TRAINED": 0,
     }  # fmt: skip
-    for name, table, known in (
+    for name, table, vocabulary in (
         ("WORD", features.words, lexicon.words),
         ("AFFIX", features.affixes, lexicon.affixes),
         ("SHAPE", features.shapes, lexicon.shapes),
     ):
-        if table is not None and known is not None:
+        if table is not None and vocabulary is not None:
             constants |= {f"D_{name}": table.d_out, f"AT_{name}_VECTORS": weights.add_rows(table.weight * table.scale)}
-            tables.append(vocabulary(f"KNOWN_{name}", known, weights))
+            tables.append(hash_table(f"KNOWN_{name}", vocabulary, weights))
     if features.vectors is not None and lexicon.vectors is not None:
-        own, kept = features.vectors.weight, features.kept_vectors
-        halves = torch.empty(0) if kept is None else kept.detach()
-        if kept is not None and weights.precision != F32:
-            own, halves = torch.cat([own, halves.float()]), halves[:0]
+        trained, frozen = features.vectors.weight, features.kept_vectors
+        halves = torch.empty(0) if frozen is None else frozen.detach()
+        if frozen is not None and weights.precision != F32:
+            trained, halves = torch.cat([trained, halves.float()]), halves[:0]
         constants |= {
-            "D_VECTOR": own.shape[1],
-            "OWN_VECTORS": len(own),
-            "AT_GIVEN_VECTORS": weights.add_rows(own),
-            "AT_KEPT_VECTORS": weights.add(halves.numpy().astype("<f2").tobytes()),
-        }
-        tables.append(vocabulary("KNOWN_VECTOR", lexicon.vectors, weights))
-    longest = max(len(word) for part in (lexicon.words, lexicon.vectors) if part is not None for word in part.symbols)
-    if longest > LONGEST:
-        raise ValueError(f"it knows a word of {longest:,} characters")
-    constants["MOST_POINTS"] = 2 * max(MOST_CHARACTERS, lexicon.longest_affix, longest // 2 + 1)
+            "D_VECTOR": trained.shape[1], "NUM_TRAINED": len(trained), "AT_TRAINED": weights.add_rows(trained),
+            "AT_FROZEN": weights.add(halves.numpy().astype("<f2").tobytes()),
+        }  # fmt: skip
+        tables.append(hash_table("KNOWN_VECTOR", lexicon.vectors, weights))
+    vocabularies = [vocabulary for vocabulary in (lexicon.words, lexicon.vectors) if vocabulary is not None]
+    longest = max(len(word) for vocabulary in vocabularies for word in vocabulary.symbols)
+    if longest > MAX_WORD_CHARACTERS:
+        raise ValueError(f"its vocabulary has a word of {longest:,} characters")
+    constants["MAX_POINTS"] = 2 * max(MAX_CHARACTERS_READ, lexicon.longest_affix, longest // 2 + 1)
     spelling = ["no_characters.h"]
     if features.characters is not None and lexicon.characters is not None:
-        spelling = _spelling(features.characters, steps, constants)
-        tables.append(vocabulary("KNOWN_CHARACTER", lexicon.characters, weights))
+        spelling = _character_templates(features.characters, steps)
+        tables.append(hash_table("KNOWN_CHARACTER", lexicon.characters, weights))
     return ["lexicon.h", "".join(tables), "forms.h", *spelling, "word_features.h"]
 
 
-def _spelling(characters: CharacterCNN | CharacterLSTM, steps: Steps, constants: dict[str, Any]) -> list[str]:
-    """The pieces that read the characters of a word."""
-    weights, table = steps.weights, characters.embedding
+def _character_templates(characters: CharacterCNN | CharacterLSTM, steps: "LayerSteps") -> list[str]:
+    weights, constants, table = steps.weights, steps.weights.constants, characters.embedding
     constants |= {
-        "D_CHARACTER": characters.d_character,
-        "D_CHARACTERS": characters.d_out,
+        "D_CHARACTER": characters.d_character, "D_CHARACTERS": characters.d_out,
         "AT_CHARACTER_VECTORS": weights.add_rows(table.weight * table.scale),
-    }
+    }  # fmt: skip
     if isinstance(characters, CharacterLSTM):
         passes = f"{steps.add(characters.rightward)}, {steps.add(characters.leftward)}"
         return [
@@ -92,63 +87,63 @@ def _spelling(characters: CharacterCNN | CharacterLSTM, steps: Steps, constants:
     (width,), (filters,) = characters.widths, cast("Iterable[nn.Linear]", characters.filters)
     constants |= {"FILTER_WIDTH": width, "WIDE_FILTERS": characters.d_out + -characters.d_out % WIDE}
     constants |= {
-        "AT_FILTERS": weights.add_matrix(widened(filters.weight)),
-        "AT_FILTER_BIAS": weights.add(filters.bias),
-    }
+        "AT_FILTERS": weights.add_matrix(pad_columns(filters.weight)), "AT_FILTER_BIAS": weights.add(filters.bias),
+    }  # fmt: skip
     return ["letters.h", "letters_cnn.h"]
 
 
-def widened(weight: Tensor) -> Tensor:
-    """The matrix of a linear layer as C multiplies it, with columns of zeros up to a multiple of WIDE."""
+def pad_columns(weight: Tensor) -> Tensor:
+    """Return the transposed matrix of a linear layer, padded with zero columns to a multiple of WIDE."""
     return nn.functional.pad(weight.t(), (0, -len(weight) % WIDE))
 
 
 @dataclass
-class Steps:
-    """The printed steps of layers that read one direction."""
+class LayerSteps:
+    """The printed steps of unidirectional layers."""
 
     weights: Weights
     rows: int
     steps: list[PrintedStep] = field(default_factory=list)
-    widths_in: list[int] = field(default_factory=list)
-    widths_out: list[int] = field(default_factory=list)
+    layers: list[Any] = field(default_factory=list)
 
     def add(self, layer: Any) -> str:
-        """The `pass` of a layer, in C."""
+        """Print the step of a layer, and return its struct `pass` in C."""
         number = str(len(self.steps))
         step = printed_step(layer, self.weights, rows=self.rows, number=number)
         self.steps.append(step)
-        self.widths_in.append(layer.d_in)
-        self.widths_out.append(layer.d_out)
+        self.layers.append(layer)
         sizes = layer.d_in, layer.d_out, step.hoisted, step.leaves, int(step.reads_input), self.weights.add(step.first)
         return f"{{hoist{number}, advance{number}, {', '.join(map(str, sizes))}}}"
 
     def sizes(self) -> dict[str, int]:
-        """The largest sizes of all, as constants."""
-        parts = {part: max(getattr(step, part) for step in self.steps) for part in ("hoisted", "leaves", "work")}
-        parts |= {"input": max(self.widths_in), "output": max(self.widths_out)}
-        return {f"MOST_{part.upper()}": size for part, size in parts.items()}
+        """Return the constants with the maximum sizes of all steps."""
+        sizes = {name: max(getattr(step, name) for step in self.steps) for name in ("hoisted", "leaves", "work")}
+        sizes |= {
+            "input": max(layer.d_in for layer in self.layers),
+            "output": max(layer.d_out for layer in self.layers),
+        }
+        return {f"MAX_{name.upper()}": size for name, size in sizes.items()}
 
 
-def layer_table(layers: SequenceLayer, steps: Steps, constants: dict[str, Any]) -> str:
-    """The table of all layers."""
-    rows, widths = [], []
+def layer_table(layers: SequenceLayer, steps: LayerSteps) -> str:
+    """Return the table of recurrent layers in C, and add its constants. Raises ValueError for other layers."""
+    rows, widths, constants = [], [], steps.weights.constants
     for layer in in_order(layers):
         inner = layer.layer if isinstance(layer, Residual) else layer
-        both = [inner.rightward, inner.leftward] if isinstance(inner, Bidirectional) else [inner]
-        if not all(each.is_causal and any(True for _ in leaves(each.init_state(1))) for each in both):
+        directions = [inner.rightward, inner.leftward] if isinstance(inner, Bidirectional) else [inner]
+        if not all(child.is_causal and any(True for _ in leaves(child.init_state(1))) for child in directions):
             raise ValueError("its layers are not recurrent")
         merge = MERGES[inner.merge] if isinstance(inner, Bidirectional) else 0
-        passes = [*map(steps.add, both)] * (2 // len(both))
+        passes, count = [*map(steps.add, directions)] * (2 // len(directions)), len(directions)
         constants.setdefault("FIRST_HOISTED", sum(step.hoisted for step in steps.steps))
-        rows.append(f"    {{{', '.join(passes)}, {len(both)}, {merge}, {int(inner is not layer)}, {inner.d_out}}}")
-        widths.append(len(both) * both[0].d_out)
-    constants |= {"NUM_LAYERS": len(rows), "D_HEAD": layers.d_out, "MOST_LAYER": max(widths)}
+        rows.append(f"    {{{', '.join(passes)}, {count}, {merge}, {int(inner is not layer)}, {inner.d_out}}}")
+        widths.append(count * directions[0].d_out)
+    constants |= {"NUM_LAYERS": len(rows), "D_HEAD": layers.d_out, "MAX_LAYER": max(widths)}
     return "static const layer LAYERS[] = {\n" + ",\n".join(rows) + "};\n"
 
 
 def in_order(layers: SequenceLayer) -> Iterator[SequenceLayer]:
-    """The layers of a stack without those that do nothing in use."""
+    """Yield the layers of nested stacks, except dropout."""
     if isinstance(layers, Stack):
         for layer in layers:
             yield from in_order(layer)

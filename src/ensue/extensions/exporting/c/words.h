@@ -1,13 +1,13 @@
-/* Words, as the splitters "whitespace" and "simple" of ensue find them: with "simple" (IS_SIMPLE), marks are tokens of
- * their own, but not apostrophes and hyphens between two parts of a word, nor points and commas between digits.
+/* Words as in ensue's splitters "whitespace" and "simple". With "simple" (IS_SIMPLE) punctuation marks are tokens,
+ * except apostrophes and hyphens inside of a word, and points and commas between digits.
  *
- * A word that is longer than all known ones is unknown, so that a text without blanks takes no more memory. */
+ * A word that is longer than all known ones is unknown, so that a text without blanks needs no more memory. */
 typedef struct {
-    uint64_t begin, end, mark_begin; /* of the word so far, and of the mark behind it */
+    uint64_t begin, end, mark_begin; /* of the current word, and of the mark after it */
     uint32_t last, mark;             /* the last character of the word; a mark that may be inside of it, or 0 */
-    uint32_t length;                 /* bytes of the word; LONGEST + 1 if they are too many */
-    uint8_t is_open, matched;        /* whether a word has begun; how many characters of "<unk>" were seen */
-    uint8_t bytes[LONGEST + 4];
+    uint32_t length;                 /* bytes of the word; MAX_TOKEN_BYTES + 1 if they exceed MAX_TOKEN_BYTES */
+    uint8_t is_open, matched;        /* whether a word has begun; the number of matched characters of "<unk>" */
+    uint8_t bytes[MAX_TOKEN_BYTES + 4];
 } lexer;
 
 static int is_blank(uint32_t point) { return point == ' ' || (point >= '\t' && point <= '\r'); }
@@ -21,7 +21,7 @@ static int is_digit(uint32_t point) { return is_inside(point, DIGITS, (int)(size
 static void word_append(lexer *in, uint32_t point, uint64_t end) {
     uint8_t bytes[4];
     uint32_t count = (uint32_t)utf8_write(point, bytes);
-    if (in->length + count > LONGEST) in->length = LONGEST + 1;
+    if (in->length + count > MAX_TOKEN_BYTES) in->length = MAX_TOKEN_BYTES + 1;
     else memcpy(in->bytes + in->length, bytes, count), in->length += count;
     in->last = point, in->end = end;
 }
@@ -34,7 +34,7 @@ static void one_mark(const NAME_model *model, sink *to, uint32_t point, uint64_t
 static void word_end(const NAME_model *model, lexer *in, sink *to) {
     if (in->is_open) {
         in->is_open = 0;
-        uint32_t id = in->length > LONGEST ? 0 : number_of(model, &KNOWN_TOKEN, in->bytes, in->length);
+        uint32_t id = in->length > MAX_TOKEN_BYTES ? 0 : number_of(model, &KNOWN_TOKEN, in->bytes, in->length);
         emit(model, to, id, in->begin, in->end);
     }
     if (in->mark) {
@@ -78,7 +78,7 @@ static void word_feed(const NAME_model *model, lexer *in, sink *to, uint32_t poi
 
 static const char UNKNOWN_WORD[] = "<unk>";
 
-/* What was seen of "<unk>" is something else. */
+/* Reads the matched part of "<unk>" as ordinary characters. */
 static void not_unknown(const NAME_model *model, lexer *in, sink *to) {
     int matched = in->matched;
     uint64_t begin = in->mark_begin;
@@ -112,5 +112,5 @@ static int lexer_take(const NAME_model *model, lexer *in, sink *to) {
 
 UNUSED static int lexer_is_whole(const NAME_model *model, const lexer *in) {
     (void)model;
-    return in->length <= LONGEST + 1 && in->is_open <= 1 && in->matched < 5;
+    return in->length <= MAX_TOKEN_BYTES + 1 && in->is_open <= 1 && in->matched < 5;
 }

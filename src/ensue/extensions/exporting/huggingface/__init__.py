@@ -1,1 +1,1 @@
-"""Huggingface."""
+"""Export to directories of transformers and sentence-transformers."""

@@ -1,131 +1,147 @@
-"""Models of the shapes of BERT and GPT for transformers: language models, and the classifiers and taggers over them."""
+"""Export to directories of transformers and sentence-transformers.
 
-from __future__ import annotations
+Exported are language models with the architecture of BERT, GPT, GPT-2 or GPT-NeoX, and classifiers and taggers that
+were fine-tuned from these language models.
+"""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from ensue.errors import EnsueError
+from ensue.extensions.exporting.exported import write_directory
 from ensue.extensions.exporting.huggingface.tokenizer_export import causal_files, masked_files, tuned_files
 from ensue.extensions.importing import bert, gpt
-from ensue.extensions.importing.family import THEIRS
-from ensue.extensions.importing.layouts import Part, first_block, to_theirs
+from ensue.extensions.importing.directories import POOLING_FLAGS
+from ensue.extensions.importing.family import PUBLISHED_ACTIVATIONS, ParameterMapping, export_parameters, first_block
 from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
+from ensue.runs.weights import write_tensors
+from ensue.tasks.contract.description import (
+    ClassOutput,
+    MaskedOutput,
+    ModelDescription,
+    TagOutput,
+    TokenInput,
+    TokenOutput,
+    WordInput,
+)
 
 Tensors = Mapping[str, Tensor]
-ALWAYS = {"dtype": "float32", "torch_dtype": "float32"}
-"""The keys of every config.json."""
-CAN = (
-    "those of masked language models with norm = post and norm_input = true, of language models, and of classifiers "
-    "and taggers over the layers of both (encoder.from), all with a transformer, can be exported"
+DTYPE = {"dtype": "float32", "torch_dtype": "float32"}
+"""The newer and the older key of config.json for the type of the weights."""
+SUPPORTED_MODELS = (
+    "expected a Transformer: a masked language model with norm = post and norm_input = true, a language model, or a "
+    "classifier or tagger that was fine-tuned from one of these (encoder.from)"
 )
 
 
-class Exported(NamedTuple):
-    """The JSON files by name, and the tensors."""
+class PublishedModel(NamedTuple):
+    """A model in the format of transformers: the contents of its JSON files by name, and its tensors."""
 
     files: dict[str, Any]
     tensors: dict[str, Tensor]
 
 
-def _refused(run: RunDirectory, what: str) -> EnsueError:
-    """Return the error for a run that has `what`."""
-    return EnsueError(f"{run.path}: cannot be exported with {what}")
+def _unsupported(run: RunDirectory, option: str) -> EnsueError:
+    return EnsueError(f"{run.path}: cannot be exported with {option}")
 
 
-NEWER = (
+RESTRICTED_OPTIONS = (
     "norm_kind", "norm_first", "gated", "parallel", "rotary_share", "rotary_base", "relative_buckets", "neighbors",
     "d_input", "window",
 )  # fmt: skip
-"""The keys of a Transformer that not every published shape has."""
+"""The options of a Transformer that only some published architectures have."""
 
 
-def _check_transformer(run: RunDirectory, *known: str) -> None:
-    """Raise EnsueError for other layers, and for a key of `NEWER` that is set and not `known`."""
+def _check_transformer(run: RunDirectory, *supported: str) -> None:
+    """Raise EnsueError for another encoder, and for restricted options that are not among `supported`."""
     if not isinstance(run.recipe.layers, TransformerEncoder):
-        raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
-    for name in (name for name in NEWER if name not in known):
+        raise EnsueError(f"{run.path}: {run.recipe.describe()} is not a model of transformers; {SUPPORTED_MODELS}")
+    for name in (name for name in RESTRICTED_OPTIONS if name not in supported):
         if (value := getattr(run.recipe.layers, name)) != TransformerEncoder.model_fields[name].default:
-            raise _refused(run, f"encoder.{name} = {value}, which ensue imports but does not export")
+            raise _unsupported(run, f"encoder.{name} = {value}, which ensue imports but does not export")
     if run.recipe.layers.activation == "silu":
-        raise _refused(run, "encoder.activation = silu, which ensue imports but does not export")
+        raise _unsupported(run, "encoder.activation = silu, which ensue imports but does not export")
 
 
 class TunedLayers(NamedTuple):
-    """The tuned layers of a classifier or tagger: the run of their origin, its recipe with their sizes, the tensors."""
+    """The fine-tuned language model in a classifier or tagger."""
 
     origin: RunDirectory
+    """The run of the language model before fine-tuning."""
     recipe: Any
+    """The recipe of the origin, with the encoder of the fine-tuned model."""
     tensors: dict[str, Tensor]
 
 
 def _tuned_layers(
     run: RunDirectory, tensors: Tensors, check_shape: Callable[[RunDirectory, RunDirectory], None]
 ) -> TunedLayers:
-    """Return the layers that a classifier or tagger has tuned. Raises EnsueError without such layers."""
     tuned = run.parts.tuned
     if tuned is None:
-        raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
+        raise EnsueError(f"{run.path}: {run.recipe.describe()} is not a model of transformers; {SUPPORTED_MODELS}")
     check_shape(run, tuned.base)
-    inner = {name.removeprefix("layers."): x for name, x in tensors.items() if name.startswith("layers.")}
-    return TunedLayers(tuned.base, tuned.base.recipe.model_copy(update={"encoder": tuned.layers}), inner)
+    layers = {name.removeprefix("layers."): x for name, x in tensors.items() if name.startswith("layers.")}
+    return TunedLayers(tuned.base, tuned.base.recipe.model_copy(update={"encoder": tuned.layers}), layers)
 
 
 def _tag_head(run: RunDirectory, tensors: Tensors, width: int) -> dict[str, Tensor]:
-    """Return the head of a tagger, a score for each tag. Raises EnsueError if its tags depend on each other."""
     recipe: Any = run.recipe
     if recipe.head.kind != "softmax":
-        best = "the best path; classes of transformers choose each tag by itself, as softmax does"
-        raise _refused(run, f"head.kind = {recipe.head.kind}, {best}")
+        reason = "transformers predicts each tag independently; expected softmax"
+        raise _unsupported(run, f"head.kind = {recipe.head.kind}; {reason}")
     if recipe.data.label_columns:
-        raise _refused(run, "several columns of labels; classes of transformers have one")
+        raise _unsupported(run, "several columns of labels; classes of transformers have one")
     head = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
     _check_width(run, head["classifier.weight"], width)
     return head
 
 
 def _check_width(run: RunDirectory, weight: Tensor, width: int) -> None:
-    """Raise EnsueError for a head that reads more than the layers."""
     if weight.shape[1] != width:
-        beside = "features of words beside the layers, or head.repeats"
-        raise _refused(run, f"{beside}; heads of transformers read the layers")
+        features = "word features in addition to the layers, or head.repeats"
+        raise _unsupported(run, f"{features}; heads of transformers read only the layers")
 
 
 def _head_config(run: RunDirectory, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the keys of config.json about a head and its labels."""
     recipe: Any = run.recipe
-    multiple = getattr(run.parts.labels, "multiple", None)
+    is_multilabel = getattr(run.parts.labels, "multiple", None)
     config = {
         "classifier_dropout": getattr(recipe.head, "dropout", 0.0),
         "id2label": dict(enumerate(labels)),
         "label2id": {name: number for number, name in enumerate(labels)},
     }
-    if multiple is not None:
-        config["problem_type"] = f"{'multi' if multiple else 'single'}_label_classification"
+    if is_multilabel is not None:
+        config["problem_type"] = f"{'multi' if is_multilabel else 'single'}_label_classification"
     return config
 
 
-SMALL = 2.0**-14
-"""For numbers z of a normalized vector, tanh(SMALL · z) / SMALL is z to the last bits of a float32."""
-SEGMENTS, LEAST_SEGMENTS = "embeddings.token_type_embeddings.weight", 2
+TANH_SCALE = 2.0**-14
+"""A scale ε for which tanh(εz) / ε = z in float32, for the features z of a normalized vector."""
+SEGMENTS, MIN_SEGMENTS = "embeddings.token_type_embeddings.weight", 2
 
 
-def masked(run: RunDirectory, tensors: Tensors) -> Exported:
-    """Return a masked language model."""
+def masked(run: RunDirectory, tensors: Tensors) -> PublishedModel:
+    """Convert a masked language model to BERT."""
     recipe: Any = run.recipe
     _check_bert(run, run)
-    theirs = _bert_tensors(bert.layout(recipe), recipe, tensors)
+    published = _bert_tensors(bert.layout(recipe), recipe, tensors)
     if recipe.head.masked:
-        theirs = {name if name.startswith("cls.") else f"bert.{name}": tensor for name, tensor in theirs.items()}
-    return _bert_exported(recipe, run.parts, theirs, {"architectures": [bert.architecture(recipe)]})
+        published = {name if name.startswith("cls.") else f"bert.{name}": tensor for name, tensor in published.items()}
+    return _bert_model(recipe, run.parts, published, {"architectures": [bert.architecture(recipe)]})
 
 
-def _bert_classifier(run: RunDirectory, tensors: Tensors) -> Exported:
-    """Return a classifier: `[CLS]`, a linear layer with tanh, and the labels. A missing layer becomes the identity."""
+def _bert_classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
+    """Convert a classifier over BERT.
+
+    The classifier of transformers has a hidden layer with tanh over `[CLS]`. If the head of the run has no hidden
+    layer, the published hidden layer computes the identity, scaled by TANH_SCALE.
+    """
     recipe: Any = run.recipe
     layers = _tuned_layers(run, tensors, _check_bert)
     d = layers.recipe.encoder.d_model
@@ -133,7 +149,7 @@ def _bert_classifier(run: RunDirectory, tensors: Tensors) -> Exported:
     if recipe.head.d_hidden:
         scale, pooler, last = 1.0, (tensors["head.1.weight"], tensors["head.1.bias"]), "head.4"
     else:
-        scale, pooler, last = SMALL, (SMALL * torch.eye(d), torch.zeros(d)), "head.1"
+        scale, pooler, last = TANH_SCALE, (TANH_SCALE * torch.eye(d), torch.zeros(d)), "head.1"
     head = {
         "bert.pooler.dense.weight": pooler[0],
         "bert.pooler.dense.bias": pooler[1],
@@ -145,34 +161,31 @@ def _bert_classifier(run: RunDirectory, tensors: Tensors) -> Exported:
 
 
 def _check_bert_classifier(run: RunDirectory, d: int) -> None:
-    """Raise EnsueError for a classifier over layers of width `d` that transformers does not have."""
     recipe: Any = run.recipe
     head, splitter = recipe.head, recipe.data.splitter
     if head.pooling != ["first"]:
-        raise _refused(
+        raise _unsupported(
             run, f"head.pooling = {head.pooling}; a class of transformers reads [CLS] alone, as [first] does"
         )
     if head.ngrams:
-        raise _refused(run, "head.ngrams; no class of transformers counts n-grams")
+        raise _unsupported(run, "head.ngrams; no class of transformers counts n-grams")
     if head.d_hidden and (head.d_hidden, head.activation) != (d, "tanh"):
-        found = f"head.d_hidden = {head.d_hidden} and head.activation = {head.activation}"
-        raise _refused(run, f"{found}; expected 0, or {d} with tanh")
+        options = f"head.d_hidden = {head.d_hidden} and head.activation = {head.activation}"
+        raise _unsupported(run, f"{options}; expected 0, or {d} with tanh")
     if splitter not in ("simple", "whitespace"):
-        raise _refused(run, f"data.splitter = {splitter}, which cuts texts as no tokenizer of transformers does")
+        raise _unsupported(run, f"data.splitter = {splitter}, which no tokenizer of transformers supports")
 
 
 def _tuned_bert(
     run: RunDirectory, layers: TunedLayers, head: dict[str, Tensor], labels: Sequence[str], architecture: str
-) -> Exported:
-    """Return the layers with this head."""
+) -> PublishedModel:
     recipe = layers.recipe
-    theirs = {f"bert.{name}": x for name, x in _bert_tensors(bert.body(recipe), recipe, layers.tensors).items()}
-    more = {"architectures": [architecture], **_head_config(run, labels)}
-    return _bert_exported(recipe, layers.origin.parts, theirs | head, more)
+    published = {f"bert.{name}": x for name, x in _bert_tensors(bert.body(recipe), recipe, layers.tensors).items()}
+    config = {"architectures": [architecture], **_head_config(run, labels)}
+    return _bert_model(recipe, layers.origin.parts, published | head, config)
 
 
 def _check_bert(run: RunDirectory, layers: RunDirectory) -> None:
-    """Raise EnsueError for layers of another shape than BERT's."""
     _check_transformer(layers)
     encoder = layers.recipe.layers
     if (encoder.positions, encoder.norm, encoder.norm_input) != ("learned", "post", True):
@@ -182,108 +195,98 @@ def _check_bert(run: RunDirectory, layers: RunDirectory) -> None:
         )
 
 
-def _bert_tensors(parts: list[Part], recipe: Any, tensors: Tensors) -> dict[str, Tensor]:
-    """Return the published tensors, with two segments at least, since tokenizers number the two texts of a pair."""
-    theirs = to_theirs(parts, tensors)
-    if recipe.input.segments < LEAST_SEGMENTS:
-        same = theirs.get(SEGMENTS, torch.zeros(1, recipe.encoder.d_model))
-        theirs[SEGMENTS] = same.repeat(LEAST_SEGMENTS, 1)
-    return theirs
+def _bert_tensors(mappings: list[ParameterMapping], recipe: Any, tensors: Tensors) -> dict[str, Tensor]:
+    """Return the published tensors. A model with fewer than two segment embeddings gets two equal ones.
+
+    Published tokenizers give the segments 0 and 1 to the two texts of a pair.
+    """
+    published = export_parameters(mappings, tensors)
+    if recipe.input.segments < MIN_SEGMENTS:
+        segment = published.get(SEGMENTS, torch.zeros(1, recipe.encoder.d_model))
+        published[SEGMENTS] = segment.repeat(MIN_SEGMENTS, 1)
+    return published
 
 
-def _bert_exported(recipe: Any, parts: Any, theirs: dict[str, Tensor], more: Mapping[str, Any]) -> Exported:
+def _bert_model(recipe: Any, parts: Any, published: dict[str, Tensor], keys: Mapping[str, Any]) -> PublishedModel:
+    """Return a model with the `keys` in its config.json."""
     encoder, coder = recipe.encoder, parts.coder
     config = {
-        **bert.config(encoder),
-        "vocab_size": coder.vocabulary_size,
-        "type_vocab_size": max(LEAST_SEGMENTS, recipe.input.segments),
-        "pad_token_id": coder.padding_id,
-        "hidden_act": THEIRS[encoder.activation],
-        **ALWAYS,
-        **more,
-    }
-    return Exported({"config.json": config, **masked_files(coder, context=encoder.context)}, theirs)
+        **bert.config(encoder), "vocab_size": coder.vocabulary_size,
+        "type_vocab_size": max(MIN_SEGMENTS, recipe.input.segments), "pad_token_id": coder.padding_id,
+        "hidden_act": PUBLISHED_ACTIVATIONS[encoder.activation], **DTYPE, **keys,
+    }  # fmt: skip
+    return PublishedModel({"config.json": config, **masked_files(coder, context=encoder.context)}, published)
 
 
-SHAPES = {("learned", "pre"): "GPT2", ("learned", "post"): "OpenAIGPT", ("rotary", "pre"): "GPTNeoX"}
-"""The classes of transformers, by encoder.positions and encoder.norm."""
+ARCHITECTURES = {("learned", "pre"): "GPT2", ("learned", "post"): "OpenAIGPT", ("rotary", "pre"): "GPTNeoX"}
+"""The architectures of transformers by encoder.positions and encoder.norm."""
 
 
-def causal(run: RunDirectory, tensors: Tensors) -> Exported:
-    """Return a language model."""
+def causal(run: RunDirectory, tensors: Tensors) -> PublishedModel:
+    """Convert a causal language model to GPT, GPT-2 or GPT-NeoX."""
     recipe: Any = run.recipe
     _check_gpt(run, run)
-    softmax, tokenizer = published_softmax(recipe, tensors), run.parts.tokenizer
-    theirs = _gpt_tensors(recipe, softmax.words, softmax.tensors)
-    if softmax.matrix is not None:
-        theirs["embed_out.weight" if recipe.encoder.positions == "rotary" else "lm_head.weight"] = softmax.matrix
+    (words, matrix, layers), tokenizer = published_softmax(recipe, tensors), run.parts.tokenizer
+    published = _gpt_tensors(recipe, words, layers)
+    if matrix is not None:
+        published["embed_out.weight" if recipe.encoder.positions == "rotary" else "lm_head.weight"] = matrix
     config = {
-        **_gpt_config(recipe),
-        "vocab_size": tokenizer.vocabulary_size,
-        "tie_word_embeddings": softmax.matrix is None,
-        "bos_token_id": tokenizer.start_id,
-        "eos_token_id": tokenizer.special_ids.get("[START]"),
-        **ALWAYS,
-    }
-    return Exported({"config.json": config, **causal_files(tokenizer, context=recipe.encoder.context)}, theirs)
+        **_gpt_config(recipe), "vocab_size": tokenizer.vocabulary_size, "tie_word_embeddings": matrix is None,
+        "bos_token_id": tokenizer.start_id, "eos_token_id": tokenizer.special_ids.get("[START]"), **DTYPE,
+    }  # fmt: skip
+    return PublishedModel({"config.json": config, **causal_files(tokenizer, context=recipe.encoder.context)}, published)
 
 
-def _gpt_classifier(run: RunDirectory, tensors: Tensors) -> Exported:
-    """Return a classifier: the last position, and the labels. Its bias goes into the matrix, since theirs have none."""
+def _gpt_classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
+    """Convert a classifier over the last position of a causal language model.
+
+    The classifier of transformers has no bias, so that the bias is folded into the matrix.
+    """
     recipe: Any = run.recipe
     head, labels = recipe.head, run.parts.labels
     if head.pooling != ["last"]:
-        raise _refused(run, f"head.pooling = {head.pooling}; a class of transformers reads the last position alone")
+        raise _unsupported(run, f"head.pooling = {head.pooling}; a class of transformers reads the last position alone")
     if head.ngrams or head.d_hidden or run.parts.pair:
-        what = "head.ngrams" if head.ngrams else "head.d_hidden" if head.d_hidden else "pairs of texts"
-        raise _refused(run, f"{what}; a class of transformers has one matrix over the last position of a text")
+        option = "head.ngrams" if head.ngrams else "head.d_hidden" if head.d_hidden else "pairs of texts"
+        raise _unsupported(run, f"{option}; a class of transformers has one matrix over the last position of a text")
     if recipe.data.splitter.startswith("treebank"):
-        raise _refused(
-            run, f"data.splitter = {recipe.data.splitter}, which cuts texts as no tokenizer of transformers does"
-        )
+        raise _unsupported(run, f"data.splitter = {recipe.data.splitter}, which no tokenizer of transformers supports")
     layers = _tuned_layers(run, tensors, _check_gpt)
     words, inner = published_vectors(layers.origin.recipe, layers.tensors)
     weight, bias = (tensors[f"head.1.{name}"].double() / labels.temperature for name in ("weight", "bias"))
     _check_width(run, weight, layers.recipe.encoder.d_model)
-    matrix = without_bias(weight, bias, inner, layers.origin.recipe)
-    head = {"score.weight": matrix.float()}
+    head = {"score.weight": fold_bias(weight, bias, inner, layers.origin.recipe).float()}
     return _tuned_gpt(run, layers, words, inner, head, labels.names, "SequenceClassification")
 
 
 def _tuned_gpt(
-    run: RunDirectory, layers: TunedLayers, words: Tensor, inner: dict[str, Tensor], head: dict[str, Tensor],
-    labels: Sequence[str], what: str,
-) -> Exported:  # fmt: skip
-    """Return the layers with a head. The padding token is the separator, since there are no pairs."""
+    run: RunDirectory, layers: TunedLayers, words: Tensor, tensors: dict[str, Tensor], head: dict[str, Tensor],
+    labels: Sequence[str], task: str,
+) -> PublishedModel:  # fmt: skip
+    """Return a fine-tuned model with its head. The padding token is the separator of pairs, which is not used."""
     recipe, framing, outer = layers.recipe, run.parts.tuned.framing, cast(Any, run.recipe)
     encoder = recipe.encoder
     config = {
-        **_gpt_config(recipe),
-        "architectures": [f"{SHAPES[encoder.positions, encoder.norm]}For{what}"],
-        "vocab_size": len(words),
-        "bos_token_id": framing.begin[0],
-        "eos_token_id": framing.end[0],
-        "pad_token_id": framing.between[0],
-        **_head_config(run, labels),
-        **ALWAYS,
-    }
-    splitter = outer.data.splitter if what == "SequenceClassification" else None
+        **_gpt_config(recipe), "architectures": [f"{ARCHITECTURES[encoder.positions, encoder.norm]}For{task}"],
+        "vocab_size": len(words), "bos_token_id": framing.begin[0], "eos_token_id": framing.end[0],
+        "pad_token_id": framing.between[0], **_head_config(run, labels), **DTYPE,
+    }  # fmt: skip
+    splitter = outer.data.splitter if task == "SequenceClassification" else None
     files = tuned_files(framing, splitter=splitter, context=encoder.context)
-    return Exported({"config.json": config, **files}, _gpt_tensors(recipe, words.float(), inner) | head)
+    return PublishedModel({"config.json": config, **files}, _gpt_tensors(recipe, words.float(), tensors) | head)
 
 
 def _check_gpt(run: RunDirectory, layers: RunDirectory) -> None:
-    """Raise EnsueError for layers of another shape than GPT's."""
     _check_transformer(layers, "parallel", "rotary_share", "rotary_base")
     encoder = layers.recipe.layers
-    if encoder.norm_input or (encoder.positions, encoder.norm) not in SHAPES:
+    if encoder.norm_input or (encoder.positions, encoder.norm) not in ARCHITECTURES:
         raise EnsueError(
             f"{run.path}: a language model can be exported with encoder.norm = pre and positions = learned or rotary, "
             f"or norm = post and positions = learned; found {encoder.norm}, {encoder.positions}"
             f"{' and norm_input = true' * encoder.norm_input}"
         )
     if encoder.norm == "post":
-        gpt.check_first(encoder, run.path)
+        gpt.check_gpt(encoder, run.path)
 
 
 def _gpt_config(recipe: Any) -> dict[str, Any]:
@@ -292,63 +295,51 @@ def _gpt_config(recipe: Any) -> dict[str, Any]:
 
 
 def _gpt_tensors(recipe: Any, words: Tensor, layers: Tensors) -> dict[str, Tensor]:
-    """Return the published tensors, without those of a head."""
     is_rotary = recipe.encoder.positions == "rotary"
-    family, parts = (gpt.NEOX, gpt.neox_layout(recipe)) if is_rotary else (gpt.GPT2, gpt.layout(recipe))
-    theirs = to_theirs(parts, {**layers, "features.weight": words})
-    return {f"{family.prefix}{name}": tensor for name, tensor in theirs.items()}
+    family, mappings = (gpt.NEOX, gpt.neox_layout(recipe)) if is_rotary else (gpt.GPT2, gpt.layout(recipe))
+    published = export_parameters(mappings, {**layers, "features.weight": words})
+    return {f"{family.prefix}{name}": tensor for name, tensor in published.items()}
 
 
-WRAPPED, PLAIN = "layers.layers.1.layers", "layers.layers"
-"""The names of the layers of a Transformer, after a projection of the input and without one."""
+PROJECTED_LAYERS, LAYERS = "layers.layers.1.layers", "layers.layers"
+"""The prefixes of the layers of a Transformer, with and without a projection of the input."""
 
 
-class PublishedSoftmax(NamedTuple):
-    """The vectors of tokens (V, d), the matrix of the softmax (None: the same), and the tensors of the layers."""
+def published_softmax(recipe: Any, tensors: Tensors) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
+    """Return an embedding (V, d) and a softmax matrix with the same logits, and the tensors of the layers.
 
-    words: Tensor
-    matrix: Tensor | None
-    tensors: dict[str, Tensor]
-
-
-def published_softmax(recipe: Any, tensors: Tensors) -> PublishedSoftmax:
-    """Return one matrix without a bias that gives the same logits.
-
-    A scale and projections are multiplied into the tables. For the bias b: the last layer is a normalization
-    h = g·n + β, in which the numbers n have the sum 0. So uᵀh = uᵀβ =: s with u = 1/g, and (W + b uᵀ/s) h = W h + b. If
-    |s| is below 1, β is changed first, by δ = ±2g/d; then h is h + δ, and W δ is taken off.
+    The embedding and the matrix have no scale, projection and bias. The matrix is None if it is the embedding.
     """
     words, layers = published_vectors(recipe, tensors)
     matrix = tensors["features.weight" if recipe.tokens.tied else "head.weight"].double()
     if "head.projection.weight" in tensors:
         matrix = matrix @ tensors["head.projection.weight"].double()
-    matrix = without_bias(matrix, tensors["head.bias"].double(), layers, recipe)
-    same = matrix.shape == words.shape and torch.equal(matrix, words)
-    return PublishedSoftmax(words.float(), None if same else matrix.float().contiguous(), layers)
+    matrix = fold_bias(matrix, tensors["head.bias"].double(), layers, recipe)
+    is_tied = matrix.shape == words.shape and torch.equal(matrix, words)
+    return words.float(), None if is_tied else matrix.float().contiguous(), layers
 
 
 def published_vectors(recipe: Any, tensors: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the vectors of tokens (V, d) in float64, with scale and projection applied, and tensors of the layers."""
+    """Return the embedding (V, d) in float64, after its scale and projection, and the tensors of the layers."""
     tokens, layers = recipe.tokens, dict(tensors)
     words = tensors["features.weight"].double() * (tokens.d_embedding**0.5 if tokens.tied and tokens.scaled else 1)
     if tokens.d_embedding != recipe.encoder.d_model:
-        words = words @ tensors[f"{PLAIN}.0.module.weight"].double().T + tensors[f"{PLAIN}.0.module.bias"].double()
-        layers = {name.replace(WRAPPED, PLAIN, 1): tensor for name, tensor in tensors.items()}
+        words = words @ tensors[f"{LAYERS}.0.module.weight"].double().T + tensors[f"{LAYERS}.0.module.bias"].double()
+        layers = {name.replace(PROJECTED_LAYERS, LAYERS, 1): tensor for name, tensor in tensors.items()}
     return words, layers
 
 
-def _last_norm(recipe: Any) -> str:
-    """Return the name of the last normalization."""
-    encoder = recipe.encoder
-    last = first_block(encoder) + encoder.num_layers
-    return f"{PLAIN}.{last}.module" if encoder.norm == "pre" else f"{PLAIN}.{last - 1}.norm_feedforward"
+def fold_bias(matrix: Tensor, bias: Tensor, layers: dict[str, Tensor], recipe: Any) -> Tensor:
+    """Return a matrix W' with W' h = W h + b for all outputs h of the layers. β in `layers` may change.
 
-
-def without_bias(matrix: Tensor, bias: Tensor, layers: dict[str, Tensor], recipe: Any) -> Tensor:
-    """Return the matrix that also adds the bias; β in `layers` may change."""
+    The last layer is a normalization h = g·n + β, in which the sum of n is 0. So uᵀh = uᵀβ =: s with u = 1/g, and
+    (W + b uᵀ/s) h = W h + b. If |s| < 1, first δ = ±2g/d is added to β and therefore to h, and W δ subtracted from b.
+    """
     if not bias.any():
         return matrix
-    norm = _last_norm(recipe)
+    encoder = recipe.encoder
+    last = first_block(encoder) + encoder.num_layers
+    norm = f"{LAYERS}.{last}.module" if encoder.norm == "pre" else f"{LAYERS}.{last - 1}.norm_feedforward"
     g, beta = layers[f"{norm}.weight"].double(), layers[f"{norm}.bias"].double()
     g = torch.where(g.abs() < 1e-6, 1e-6, g)
     u = 1 / g
@@ -360,25 +351,80 @@ def without_bias(matrix: Tensor, bias: Tensor, layers: dict[str, Tensor], recipe
     return matrix + torch.outer(bias - matrix @ delta, u / (u @ (beta + delta)))
 
 
-def classifier(run: RunDirectory, tensors: Tensors) -> Exported:
-    """Return a classifier over the layers of a masked model or of a language model."""
+def classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
+    """Convert a classifier over a masked or causal language model."""
     return _gpt_classifier(run, tensors) if _is_causal(run) else _bert_classifier(run, tensors)
 
 
-def tagger(run: RunDirectory, tensors: Tensors) -> Exported:
-    """Return a tagger whose tags do not depend on each other: a score for each tag and subword."""
+def tagger(run: RunDirectory, tensors: Tensors) -> PublishedModel:
+    """Convert a tagger with a softmax over the tags of each subword."""
     is_causal, labels = _is_causal(run), run.parts.labels
     layers = _tuned_layers(run, tensors, _check_gpt if is_causal else _check_bert)
     head = _tag_head(run, tensors, layers.recipe.encoder.d_model)
     if not is_causal:
         return _tuned_bert(run, layers, head, labels.tags.symbols, "BertForTokenClassification")
     if layers.origin.recipe.layers.norm == "post":
-        raise _refused(run, "tags over layers with norm = post; GPT has no class of transformers for tags")
+        raise _unsupported(run, "tags over layers with norm = post; GPT has no class of transformers for tags")
     words, inner = published_vectors(layers.origin.recipe, layers.tensors)
     return _tuned_gpt(run, layers, words, inner, head, labels.tags.symbols, "TokenClassification")
 
 
 def _is_causal(run: RunDirectory) -> bool:
-    """Return whether the tuned layers are those of a language model, which reads from left to right."""
     tuned = run.parts.tuned
     return tuned is not None and tuned.framing.is_causal
+
+
+CONVERSIONS = {
+    (TokenInput, MaskedOutput): masked, (TokenInput, TokenOutput): causal, (WordInput, ClassOutput): classifier,
+    (WordInput, TagOutput): tagger,
+}  # fmt: skip
+"""The conversions by the kinds of input and output of a model's description."""
+
+
+def export_huggingface(
+    run: RunDirectory, description: ModelDescription, out: Path, *, overwrite: bool = False
+) -> list[str]:
+    """Write a model as a directory of transformers. Raises EnsueError if transformers has no equivalent model."""
+    return _write(run, description, out, overwrite, lambda run: {})
+
+
+def export_sentences(
+    run: RunDirectory, description: ModelDescription, out: Path, *, overwrite: bool = False
+) -> list[str]:
+    """Write a model as a directory of sentence-transformers. Raises EnsueError like `export_huggingface`."""
+    return _write(run, description, out, overwrite, sentence_files)
+
+
+def sentence_files(run: RunDirectory) -> dict[str, Any]:
+    """Return the files of sentence-transformers. Raises EnsueError for a model without sentence vectors."""
+    recipe: Any = run.recipe
+    if not hasattr(recipe, "sentences"):
+        raise EnsueError(f"{run.path}: a {run.entry.what} has no text embeddings; expected a masked language model")
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    kinds |= {"2_Normalize": "Normalize"} if recipe.sentences.unit_length else {}
+    modes = {key: mode == recipe.sentences.pooling for key, mode in POOLING_FLAGS.items()}
+    return {
+        "modules.json": [
+            {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for n, (path, kind) in enumerate(kinds.items())
+        ],
+        "sentence_bert_config.json": {"max_seq_length": recipe.encoder.context, "do_lower_case": False},
+        "1_Pooling/config.json": {"word_embedding_dimension": recipe.encoder.d_model, **modes},
+    }
+
+
+def _write(
+    run: RunDirectory, description: ModelDescription, out: Path, overwrite: bool,
+    more_files: Callable[[RunDirectory], dict[str, Any]],
+) -> list[str]:  # fmt: skip
+    convert = CONVERSIONS.get(description.kinds)
+    if convert is None:
+        raise EnsueError(f"{run.path}: a {run.entry.what} is not a model of transformers; {SUPPORTED_MODELS}")
+    model = convert(run, {name: parameter.detach() for name, parameter in description.model.named_parameters()})
+    contents: dict[str, Any] = {
+        name: (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode()
+        for name, content in {**model.files, **more_files(run)}.items()
+    }
+    contents["model.safetensors"] = lambda path: write_tensors(path, model.tensors, {"format": "pt"})
+    write_directory(out, contents, overwrite=overwrite)
+    return []

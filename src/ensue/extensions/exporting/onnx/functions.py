@@ -1,7 +1,10 @@
-"""A function of a model as a whole graph."""
+"""Conversion of a function of a model to ONNX: it runs once on meta tensors, and ATen operations add nodes to a graph.
 
-from __future__ import annotations
+Control flow that depends on values raises Unexportable. Control flow that depends on sizes is fixed to the traced
+branch, so that `writing.py` compares the graph with the model at several sizes.
+"""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -10,151 +13,264 @@ from typing import Any
 
 import onnx
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 
-from ensue.extensions.exporting.onnx.graph import described, model_of, rename
-from ensue.extensions.exporting.onnx.loops import loops_kept, replaced, scan
-from ensue.extensions.exporting.onnx.sizes import BEAMS, ROWS, TEXTS, Sizes
-from ensue.extensions.exporting.onnx.tracing import Trace, operations_of
+from ensue.extensions.exporting.onnx import graph
+from ensue.extensions.exporting.onnx.loops import loops_as_operators, patched, scan
+from ensue.extensions.exporting.onnx.operators import HANDLERS
 from ensue.models import tag_heads
 from ensue.models.classifier import Classifier
 from ensue.models.tagger import Tagger
 from ensue.nn import AdditiveAttention, CopyingHead, HighwayCharacterCNN, LearnedPositions
 from ensue.nn.border import unchecked
-from ensue.nn.heads import crf, paths
+from ensue.nn.heads import chain, crf
 from ensue.nn.heads.chain import last_positions, real_positions
 from ensue.nn.layer import blank
 from ensue.tasks.contract.description import TensorForm
 from ensue.types import State
 
+IGNORED = frozenset({"promote_types", "_assert_tensor_metadata", "_assert_async", "empty", "empty_like", "new_empty"})
+"""The operations for which no node is added."""
+
 
 @contextmanager
-def overridden(model: nn.Module, trace: Trace) -> Iterator[None]:
-    """Inside, `model`, whose tensors have no content, is traced in the form of a graph. Other threads go on as ever."""
+def operations_of(trace: graph.Trace) -> Iterator[None]:
+    """Add the operations inside the block to the graph of a trace."""
+    with torch.no_grad(), _Operations(trace), _Products(trace):
+        yield
+
+
+class _Recorder:
+    """The dispatch handler. It is not defined in the mode itself, for the reason given in `engine/trace.py`."""
+
+    trace: graph.Trace
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        try:
+            out = func(*args, **kwargs)
+        except (NotImplementedError, RuntimeError):  # meta tensors have no values
+            raise graph.Unexportable(f"{name}, which depends on values") from None
+        if name in IGNORED or out is None:
+            return out
+        if name not in HANDLERS:
+            if name.removesuffix("_") not in HANDLERS or not name.endswith("_"):
+                raise graph.Unexportable(f"the operation {name}")
+            name = name.removesuffix("_")
+        for key in ("dtype", "device", "layout", "pin_memory"):
+            kwargs.pop(key, None)
+        result = HANDLERS[name](self.trace, out, *args, **kwargs)
+        if isinstance(out, Tensor):
+            self.trace.bind(out, result)
+        else:
+            for tensor, value in zip(out, result, strict=False):
+                self.trace.bind(tensor, value)
+        return out
+
+
+class _Operations(_Recorder, TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, trace: graph.Trace) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.trace = trace
+
+
+def attention(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, dropout: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Return scaled dot-product attention, with zeros for queries that may not attend to any key."""
+    if is_causal:
+        rows, columns = (torch.arange(tensor.shape[-2], device=tensor.device) for tensor in (queries, keys))
+        mask = columns <= rows.unsqueeze(1)
+    scores = (queries * (1 / math.sqrt(queries.shape[-1]) if scale is None else scale)) @ keys.transpose(-2, -1)
+    if mask is None or mask.dtype != torch.bool:  # an additive mask
+        return (scores if mask is None else scores + mask).softmax(-1) @ values
+    weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
+    return weights.masked_fill(~mask, 0.0) @ values
+
+
+def embedding_bag(ids: Tensor, weight: Tensor, *, mode: str, per_sample_weights: Tensor, **_: Any) -> Tensor:
+    """Return the weighted sums (B, K) of the vectors of ids (B, N)."""
+    assert mode == "sum"
+    return (per_sample_weights.unsqueeze(1) @ F.embedding(ids, weight)).squeeze(1)
+
+
+REPLACEMENTS: dict[Any, Callable[..., Tensor]] = {
+    F.scaled_dot_product_attention: attention,
+    F.embedding_bag: embedding_bag,
+}
+"""Replacements of functions of torch that would be a single ATen operation without equivalent in ONNX."""
+
+
+class _Products(TorchFunctionMode):
+    """A mode that adds a product as one node. Below this mode, torch has split it into reshapes and matrix products."""
+
+    def __init__(self, trace: graph.Trace) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.trace = trace
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _get_current_dispatch_mode() is None:  # not part of the trace
+            return func(*args, **kwargs)
+        if func is F.linear:
+            return self._linear(*args, **kwargs)
+        if func in (torch.matmul, Tensor.matmul, Tensor.__matmul__):
+            return self._matmul(*args)
+        if func in REPLACEMENTS:
+            with self:
+                return REPLACEMENTS[func](*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def _matmul(self, a: Tensor, b: Tensor) -> Tensor:
+        with _disable_current_modes():
+            out = torch.matmul(a, b)
+        self.trace.bind(out, self.trace.add("MatMul", self.trace.of(a), self.trace.of(b)))
+        return out
+
+    def _linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        with _disable_current_modes():
+            out = F.linear(x, weight, bias)
+        product = self.trace.add("MatMul", self.trace.of(x), self.trace.transposed(weight))
+        self.trace.bind(out, product if bias is None else self.trace.add("Add", product, self.trace.of(bias)))
+        return out
+
+
+@contextmanager
+def traceable(model: nn.Module, trace: graph.Trace) -> Iterator[None]:
+    """Replace methods of `model`, which has meta tensors, by variants that can be traced.
+
+    Models in other threads are not affected, since `viterbi` is replaced for meta tensors only.
+    """
 
     def viterbi(emissions: Tensor, *scores: Any) -> tuple[Tensor, Tensor]:
-        return best_path(trace, emissions, *scores) if emissions.is_meta else paths.viterbi(emissions, *scores)
+        return best_path(trace, emissions, *scores) if emissions.is_meta else chain.viterbi(emissions, *scores)
 
-    with ExitStack() as changed:
-        changed.enter_context(unchecked())
+    with ExitStack() as patches:
+        patches.enter_context(unchecked())
         for module in (crf, tag_heads):
-            changed.enter_context(replaced(module, "viterbi", viterbi))
-        for part in model.modules():
+            patches.enter_context(patched(module, "viterbi", viterbi))
+        for layer in model.modules():
             for kind, name, value in OVERRIDES:
-                if isinstance(part, kind):
-                    changed.enter_context(replaced(part, name, partial(value, part) if callable(value) else value))
+                if isinstance(layer, kind):
+                    patches.enter_context(patched(layer, name, partial(value, layer) if callable(value) else value))
         yield
 
 
 def _scores(attention: AdditiveAttention, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Tensor:
-    """All at once, since blocks depend on the sizes."""
+    """Return the scores of all positions at once. The original loops over blocks, whose number is a dynamic size."""
     sums = queries.unsqueeze(2) + keys.unsqueeze(1)
-    scores: Tensor = attention.vector(torch.tanh(sums if added is None else sums + added)).squeeze(3)
-    return scores
+    return attention.vector(torch.tanh(sums if added is None else sums + added)).squeeze(3)
 
 
 def _maxima(tagger: Tagger, h: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-    """Each pair of words is compared, since the number of different words is no size."""
-    same = keys.unsqueeze(2) == keys.unsqueeze(1)
+    """Return the maxima over equal words, by comparing all pairs. The original finds distinct words by their values."""
+    is_equal = keys.unsqueeze(2) == keys.unsqueeze(1)
     if mask is not None:
-        same = same & (mask.unsqueeze(2) == mask.unsqueeze(1))
-    return torch.where(same.unsqueeze(3), h.unsqueeze(1), -torch.inf).amax(2)
+        is_equal = is_equal & (mask.unsqueeze(2) == mask.unsqueeze(1))
+    return torch.where(is_equal.unsqueeze(3), h.unsqueeze(1), -torch.inf).amax(2)
 
 
 OVERRIDES: tuple[tuple[type[nn.Module], str, Any], ...] = (
     (AdditiveAttention, "scores", _scores),
     (Tagger, "maxima", _maxima),
-    (Classifier, "segment", 0),  # whole, since the number of pieces is a size
-    (HighwayCharacterCNN, "padded", lambda _, ids: ids),  # how many characters there are is no value
+    (Classifier, "segment", 0),  # no segments, since their number would be a dynamic size
+    (HighwayCharacterCNN, "padded", lambda _, ids: ids),  # with all padding, whose length depends on values
     (LearnedPositions, "check_end", lambda *_: None),
     (CopyingHead, "check_ids", lambda *_: None),
     (CopyingHead, "check", lambda *_: None),
 )
-"""The name of an attribute of a module, and its value in a graph; a function is given the module first."""
+"""Tuples of class, attribute, and replacement. A function as a replacement gets the module as its first argument."""
 
 
 def best_path(
-    trace: Trace, emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, mask: Tensor | None
+    trace: graph.Trace, emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """`ensue.nn.viterbi` with the same sums in the same order: the tags (B, T), and the scores (B,)."""
+    """Return the tags (B, T) and scores (B,) of `ensue.nn.viterbi`, with the same sums in the same order."""
     batch, length, tags = emissions.shape
-    real = real_positions(emissions, mask)
-    places = torch.arange(length, device=emissions.device).unsqueeze(0).expand(batch, length)
+    is_real = real_positions(emissions, mask)
+    positions = torch.arange(length, device=emissions.device).unsqueeze(0).expand(batch, length)
 
-    def rightward(given: tuple[Tensor, ...], state: State) -> tuple[tuple[Tensor, ...], State]:
-        here, real_t, place = given
-        reached = (state.unsqueeze(2) + transitions).amax(1)
-        best = torch.where((place == 0).unsqueeze(1), start, reached) + here
-        best = torch.where(real_t.unsqueeze(1), best, state)
+    def forward_step(inputs: tuple[Tensor, ...], state: State) -> tuple[tuple[Tensor, ...], State]:
+        emissions_t, is_real_t, position = inputs
+        best = (state.unsqueeze(2) + transitions).amax(1)
+        best = torch.where((position == 0).unsqueeze(1), start, best) + emissions_t
+        best = torch.where(is_real_t.unsqueeze(1), best, state)
         return (best,), best
 
-    nothing = emissions.new_zeros(batch, tags)
-    (sums,), ending = scan(trace, rightward, (blank(emissions, mask), real, places), nothing)
-    scores, final = (ending + end).max(1)
-    last = last_positions(real)
+    initial = emissions.new_zeros(batch, tags)
+    (sums,), last_sums = scan(trace, forward_step, (blank(emissions, mask), is_real, positions), initial)
+    scores, last_tag = (last_sums + end).max(1)
+    last_position = last_positions(is_real)
 
-    def leftward(given: tuple[Tensor, ...], state: State) -> tuple[tuple[Tensor, ...], State]:
-        best, place = given
+    def backward_step(inputs: tuple[Tensor, ...], state: State) -> tuple[tuple[Tensor, ...], State]:
+        best, position = inputs
         tag = (best + transitions.t()[state]).argmax(1)
-        tag = torch.where(place < last, tag, final)
+        tag = torch.where(position < last_position, tag, last_tag)
         return (tag,), tag
 
-    (path,), _ = scan(trace, leftward, (sums, places), final, reverse=True)
-    return path.masked_fill(~real, 0), scores.masked_fill(~real[:, 0], 0.0)
+    (path,), _ = scan(trace, backward_step, (sums, positions), last_tag, reverse=True)
+    return path.masked_fill(~is_real, 0), scores.masked_fill(~is_real[:, 0], 0.0)
 
 
 Function = Callable[..., Mapping[str, Tensor]]
-"""(model, **inputs) to the outputs by name."""
+"""A function (model, **inputs) that returns the outputs by name."""
 
 
-def traced(model: nn.Module, function: Function, inputs: Mapping[str, TensorForm], *, name: str) -> onnx.ModelProto:
-    """The graph of a function of a model. Raises Unexportable."""
-    empty, weights = without_content(model)
-    fixed = {size for _, numbers in weights.values() for size in numbers.shape}
-    words = dict.fromkeys(size for given in inputs.values() for size in given.sizes if isinstance(size, str))
-    sizes = Sizes([*words, BEAMS] if TEXTS in words else words, fixed)
-    trace = Trace(sizes, weights)
-    given = {}
-    for key, expected in inputs.items():
-        numbers = [sizes.primes[size] if isinstance(size, str) else size for size in expected.sizes]
-        given[key] = trace.stand_in(numbers, expected.dtype, key)
-        for place, size in enumerate(expected.sizes):
+def trace_function(
+    model: nn.Module, function: Function, inputs: Mapping[str, TensorForm], *, name: str
+) -> onnx.ModelProto:
+    """Return a function of a model as ONNX. Raises Unexportable."""
+    meta_model, weights = to_meta(model)
+    fixed = {size for _, tensor in weights.values() for size in tensor.shape}
+    names = dict.fromkeys(size for form in inputs.values() for size in form.sizes if isinstance(size, str))
+    sizes = graph.Sizes([*names, graph.BEAMS] if graph.TEXTS in names else names, fixed)
+    trace = graph.Trace(sizes, weights)
+    arguments = {}
+    for key, form in inputs.items():
+        shape = [sizes.primes[size] if isinstance(size, str) else size for size in form.sizes]
+        arguments[key] = trace.placeholder(shape, form.dtype, key)
+        for dim, size in enumerate(form.sizes):
             if isinstance(size, str):
-                sizes.let(sizes.primes[size], trace.add("Shape", key, start=place, end=place + 1))
-    if TEXTS in words:
-        rows, texts = (sizes.value(trace.root, sizes.primes[name]) for name in (ROWS, TEXTS))
-        sizes.let(sizes.primes[BEAMS], trace.add("Div", rows, texts))
-    with operations_of(trace), loops_kept(empty, trace), overridden(empty, trace):
-        found = function(empty, **given)
+                sizes.bind(sizes.primes[size], trace.add("Shape", key, start=dim, end=dim + 1))
+    if graph.TEXTS in names:
+        rows, texts = (sizes.value(trace.root, sizes.primes[name]) for name in (graph.ROWS, graph.TEXTS))
+        sizes.bind(sizes.primes[graph.BEAMS], trace.add("Div", rows, texts))
+    with operations_of(trace), loops_as_operators(meta_model, trace), traceable(meta_model, trace):
+        outputs_by_name = function(meta_model, **arguments)
     outputs = []
-    names: dict[str, str] = {}
-    made = {name for node in trace.root.nodes for name in node.output}
-    for key, tensor in found.items():
-        if (value := trace.of(tensor)) in made - names.keys():
-            names[value] = key  # no copy
+    new_names: dict[str, str] = {}
+    node_outputs = {name for node in trace.root.nodes for name in node.output}
+    for key, tensor in outputs_by_name.items():
+        if (value := trace.of(tensor)) in node_outputs - new_names.keys():
+            new_names[value] = key  # cheaper than a node that copies the value
         else:
             trace.root.nodes.append(onnx.helper.make_node("Identity", [value], [key]))
-        outputs.append(described(key, tensor.dtype, [_size_name(sizes, size) for size in tensor.shape]))
-    rename(trace.root.nodes, names)
-    heads = [described(key, expected.dtype, expected.sizes) for key, expected in inputs.items()]
-    return model_of(trace.root.finished(name, heads, outputs))
+        outputs.append(graph.value_info(key, tensor.dtype, [_output_size(sizes, size) for size in tensor.shape]))
+    graph.rename(trace.root.nodes, new_names)
+    input_types = [graph.value_info(key, form.dtype, form.sizes) for key, form in inputs.items()]
+    return graph.build_model(trace.root.build(name, input_types, outputs))
 
 
-def without_content(model: nn.Module) -> tuple[Any, dict[int, tuple[str, Tensor]]]:
-    """A copy of a model with empty weights; and each weight's name and numbers by the id of its placeholder."""
+def to_meta(model: nn.Module) -> tuple[Any, dict[int, tuple[str, Tensor]]]:
+    """Return a copy of a model with meta tensors, and (name, values) of each weight by the id of its meta tensor."""
     memo: dict[int, Any] = {}
     weights: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        empty: Tensor = torch.empty_like(tensor, device="meta")
+        meta: Tensor = torch.empty_like(tensor, device="meta")
         if isinstance(tensor, nn.Parameter):
-            empty = nn.Parameter(empty, requires_grad=False)
-        memo[id(tensor)] = empty
-        weights[id(empty)] = (name, tensor)
+            meta = nn.Parameter(meta, requires_grad=False)
+        memo[id(tensor)] = meta
+        weights[id(meta)] = (name, tensor)
     return deepcopy(model, memo).eval(), weights
 
 
-def _size_name(sizes: Sizes, number: int) -> int | str | None:
-    """The word for a size of an output."""
+def _output_size(sizes: graph.Sizes, number: int) -> int | str | None:
+    """Return a fixed size, the name of a dynamic size, or None for a size that is computed from dynamic sizes."""
     if sizes.is_fixed(number):
         return number
     return next((name for name, prime in sizes.primes.items() if prime == number), None)

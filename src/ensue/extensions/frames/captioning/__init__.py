@@ -1,1 +1,1 @@
-"""Captioning: a text for an image, or for another series of vectors."""
+"""Captioning: texts for images or other series of vectors."""

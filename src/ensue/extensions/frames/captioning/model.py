@@ -1,6 +1,4 @@
-"""Captioning: the network, its parts and its data."""
-
-from __future__ import annotations
+"""Captioning with attention (Xu et al. 2015): the model, its construction, and checks of its data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from torch import Tensor, nn
 from ensue.extensions.frames.data.series import Series
 from ensue.extensions.frames.recipe import CaptionAttention, CaptioningRecipe, GridSpecification
 from ensue.extensions.frames.tasks.data import check_image
-from ensue.extensions.frames.tasks.model import FrameFeatures, FrameParts, Frames, read_frames_seen
+from ensue.extensions.frames.tasks.model import FrameFeatures, FrameParts, Frames, read_frame_statistics
 from ensue.models.build_text import target_embedding, target_softmax
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.encoders import build_attention, build_decoder, build_encoder
@@ -44,31 +42,31 @@ from ensue.nn import (
 from ensue.nn.attention.cross import sources_in
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size, SizeOrZero
-from ensue.tasks.contract.chunks import MOST_ATTENDED, check_read, most_read
+from ensue.tasks.contract.chunks import MAX_ATTENTION_TOKENS, check_num_units, max_positions
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.types import Loss, Memory, State
 
-PACE = 50.0
-"""A step of an optimizer moves a parameter by about the learning rate; the baseline moves this many times as far."""
+BASELINE_SCALE = 50.0
+"""The factor from a parameter to the baseline, by which the baseline learns faster than the weights."""
 
 
-def uneven_looks(
-    alpha: Float[Tensor, "B T S"], real: Bool[Tensor, "B S"], mask: Bool[Tensor, "B T"]
+def doubly_stochastic_loss(
+    alpha: Float[Tensor, "B T S"], source_mask: Bool[Tensor, "B S"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, ""]:
-    """`Σ_i (1 − Σ_t α_ti)²` over the real places i and steps t of all rows (Xu et al. 2015, eq. 14)."""
-    looks = (alpha * mask.unsqueeze(2)).sum(1)
-    return ((1 - looks) ** 2 * real).sum()
+    """Return `Σ_i (1 − Σ_t α_ti)²` over the locations i and steps t of all rows (Xu et al. 2015, eq. 14)."""
+    sums = (alpha * mask.unsqueeze(2)).sum(1)
+    return ((1 - sums) ** 2 * source_mask).sum()
 
 
-class DrawnLooks(nn.Module):
-    """The surrogate of hard attention (Xu et al. 2015, section 4.1; Williams 1992), to be minimized:
+class HardAttentionLoss(nn.Module):
+    """The surrogate loss of hard attention (Xu et al. 2015, section 4.1; Williams 1992):
 
         Σ_t (N_t − b n_t) ln α_t[s_t]  −  λ Σ_t H[α_t]  +  ½ Σ_t (ν_t − b)²
 
-    ν_t are the nats of the token t, which are fixed here. The draw s_t has to do with the tokens from t on alone: N_t
-    is the sum of their nats and n_t their number. That has the expectation of the paper's estimate, which has the nats
-    of all tokens at all draws, and varies less. The last term moves the baseline b to the mean of the ν_t. b is a
-    parameter, so it is in the checkpoints and the same in all processes.
+    ν_t are the nats of token t, without gradient. N_t is the sum of ν from token t on, and n_t is the number of these
+    tokens. Earlier tokens do not depend on the draw s_t. The paper has the sum over all tokens, which has the same
+    expectation and a larger variance. The last term moves the baseline b to the mean of ν_t. As a parameter, b is in
+    the checkpoints and equal on all ranks.
     """
 
     def __init__(self, *, entropy: float) -> None:
@@ -78,59 +76,56 @@ class DrawnLooks(nn.Module):
 
     @property
     def baseline(self) -> Tensor:
-        """b, in nats for a token."""
-        return PACE * self.slow_baseline
+        """b in nats per token."""
+        return BASELINE_SCALE * self.slow_baseline
 
     def forward(
-        self,
-        alpha: Float[Tensor, "B T S"],
-        chosen: Float[Tensor, "B T S"],
-        nats: Float[Tensor, "B T"],
+        self, alpha: Float[Tensor, "B T S"], chosen: Float[Tensor, "B T S"], nats: Float[Tensor, "B T"],
         mask: Bool[Tensor, "B T"],
-    ) -> Float[Tensor, ""]:
-        """Return the surrogate loss. `chosen` is 1 at the drawn place, and 0 at all places where none was drawn."""
+    ) -> Float[Tensor, ""]:  # fmt: skip
+        """Return the surrogate loss. `chosen` is 1 at the drawn locations, and 0 for steps without a draw."""
         nats = nats.detach().masked_fill(~mask, 0.0)
-        to_come, tokens = (part.flip(1).cumsum(1).flip(1) for part in (nats, mask.to(nats.dtype)))
-        logarithms = alpha.clamp(min=torch.finfo(alpha.dtype).tiny).log()
-        of_draws = ((to_come - self.baseline.detach() * tokens) * (chosen.detach() * logarithms).sum(2))[mask].sum()
-        entropy = -(alpha * logarithms).sum(2)[mask].sum()
+        future_nats, num_tokens = (x.flip(1).cumsum(1).flip(1) for x in (nats, mask.to(nats.dtype)))
+        log_alpha = alpha.clamp(min=torch.finfo(alpha.dtype).tiny).log()
+        reward = future_nats - self.baseline.detach() * num_tokens
+        policy = (reward * (chosen.detach() * log_alpha).sum(2))[mask].sum()
+        entropy = -(alpha * log_alpha).sum(2)[mask].sum()
         error = 0.5 * ((nats - self.baseline) ** 2)[mask].sum()
-        surrogate: Tensor = of_draws - self.entropy * entropy + error
-        return surrogate
+        return policy - self.entropy * entropy + error
 
 
 class Captioner(TextModel):
-    """A text model whose source are frames: `decoder` looks at `encoder(grid(source(x)))`, or without a grid at
-    `encoder(source(x))`.
+    """A captioner of images or other series of frames (Xu et al. 2015).
 
-    `doubly_stochastic` is the weight of the loss for looking unevenly; `drawn` estimates the gradient of hard
-    attention. Source: Xu et al. 2015.
+    The memory of the decoder is `encoder(grid(source(x)))`, without a grid `encoder(source(x))`. `doubly_stochastic` is
+    the weight of `doubly_stochastic_loss`. `drawn` is the loss of hard attention.
     """
 
     source: FrameFeatures
     grid: ImageGrid | None
     encoder: SequenceLayer
-    drawn: DrawnLooks | None
+    drawn: HardAttentionLoss | None
 
     def __init__(
         self, source: FrameFeatures, grid: ImageGrid | None, encoder: SequenceLayer, target: TokenEmbedding,
         decoder: SequenceLayer, head: nn.Module, *, label_smoothing: float = 0.0, doubly_stochastic: float = 0.0,
         entropy: float = 0.0,
     ) -> None:  # fmt: skip
-        reading = {"source": source, "grid": grid, "encoder": encoder}
-        super().__init__(target, decoder, head, label_smoothing=label_smoothing, **reading)
-        looks = {name: part for name, part in decoder.named_modules() if isinstance(part, CrossAttention)}
-        self.doubly_stochastic = doubly_stochastic if looks else 0.0
-        self.looks = [f"{name}.weights".lstrip(".") for name in looks]
-        self.draws = [f"{name}.chosen".lstrip(".") for name, part in looks.items() if isinstance(part, HardAttention)]
-        self.drawn = DrawnLooks(entropy=entropy) if self.draws else None
+        readers = {"source": source, "grid": grid, "encoder": encoder}
+        super().__init__(target, decoder, head, label_smoothing=label_smoothing, **readers)
+        attentions = {name: layer for name, layer in decoder.named_modules() if isinstance(layer, CrossAttention)}
+        self.doubly_stochastic = doubly_stochastic if attentions else 0.0
+        hard = [name for name, layer in attentions.items() if isinstance(layer, HardAttention)]
+        self.weight_taps = [f"{name}.weights".lstrip(".") for name in attentions]
+        self.draw_taps = [f"{name}.chosen".lstrip(".") for name in hard]
+        self.drawn = HardAttentionLoss(entropy=entropy) if hard else None
 
     @property
     def readers(self) -> tuple[FrameFeatures, SequenceLayer]:
         return self.source, self.encoder
 
     def encode(self, frames: Float[Tensor, "B S d"], mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Return the memory of the decoder: the places of an image, row by row, or the frames of a series."""
+        """Return the memory of the decoder: a vector for each location of an image, row by row, or for each frame."""
         x = self.source(Frames(frames, mask))
         if self.grid is not None:
             x, mask = self.grid(x), None
@@ -141,27 +136,26 @@ class Captioner(TextModel):
         return self.decoder.init_state(len(sources), self.encode(sources, mask))
 
     def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
-        """Return the summed loss of the targets where `mask` is True: surprisal, and the weighted loss of uneven
-        attention.
+        """Return the sum of the targets' surprisal and the weighted `doubly_stochastic_loss`.
 
-        For hard attention it has the gradient of `drawn`, too, but not its value.
+        The gradient is also that of the loss of hard attention, whose value is not added.
         """
         if not (self.doubly_stochastic or self.drawn is not None):
             return super()._loss(inputs, targets, state, mask)
-        with watch(self.decoder, *self.looks, *self.draws) as seen:
+        with watch(self.decoder, *self.weight_taps, *self.draw_taps) as recorded:
             h, _ = self.decoder(self.target(inputs), state)
-        real = torch.ones_like(targets, dtype=torch.bool) if mask is None else mask
-        total = self.head.total_nats(h[real], targets[real], label_smoothing=self.label_smoothing)
+        mask = torch.ones_like(targets, dtype=torch.bool) if mask is None else mask
+        total = self.head.total_nats(h[mask], targets[mask], label_smoothing=self.label_smoothing)
         length = targets.shape[1]
-        alpha = torch.stack([joined_steps(seen[name], length) for name in self.looks]).mean(0)
+        alpha = torch.stack([joined_steps(recorded[name], length) for name in self.weight_taps]).mean(0)
         if self.doubly_stochastic:
-            places, rows = next(sources_in(state))
-            total = total + self.doubly_stochastic * uneven_looks(alpha, places.real[rows], real)
+            source, rows = next(sources_in(state))
+            total = total + self.doubly_stochastic * doubly_stochastic_loss(alpha, source.real[rows], mask)
         if self.drawn is not None:
-            chosen = joined_steps(seen[self.draws[0]], length)
-            surrogate = self.drawn(alpha, chosen, self.head.nats(h.detach(), targets), real)
+            chosen = joined_steps(recorded[self.draw_taps[0]], length)
+            surrogate = self.drawn(alpha, chosen, self.head.nats(h.detach(), targets), mask)
             total = total + surrogate - surrogate.detach()
-        return Loss(total, int(torch.count_nonzero(real)))
+        return Loss(total, int(torch.count_nonzero(mask)))
 
 
 def build_captioner(
@@ -169,43 +163,36 @@ def build_captioner(
     tokens: PairTokens, decoder: EncoderSpecification, attention: CaptionAttention, head: TextHead, *, rows: int,
     target_size: int,
 ) -> Captioner:  # fmt: skip
-    """Return a captioner from its tables, for images of `rows` rows. Raises ValueError for tables that do not fit
-    together.
-    """
+    """Return the captioner of these tables, for images of `rows` rows. Raises ValueError if the tables do not match."""
     if head.copying:
-        raise ValueError("head.copying copies words of a source; a caption's source has none")
+        raise ValueError("head.copying needs words in the source; a captioner reads frames")
     target = target_embedding(tokens, target_size)
-    places = None
+    image_grid = None
     if grid.kind != "none":
-        places = ImageGrid(
-            rows, features.d_out, colors=grid.colors, channels=grid.channels, halvings=grid.halvings,
-            dropout=grid.dropout,
-        )  # fmt: skip
-    d_read = features.d_out if places is None else places.d_out
-    reads = build_encoder(encoder, d_in=d_read, directions=directions)
-    writes = _decoder(decoder, attention, d_in=target.d_out, d_memory=reads.d_out)
-    softmax = target_softmax(tokens, target, d_in=writes.d_out)
+        sizes: dict[str, Any] = {"colors": grid.colors, "channels": grid.channels, "halvings": grid.halvings}
+        image_grid = ImageGrid(rows, features.d_out, **sizes, dropout=grid.dropout)
+    d_source = features.d_out if image_grid is None else image_grid.d_out
+    encoder_layers = build_encoder(encoder, d_in=d_source, directions=directions)
+    decoder_layers = _build_decoder(decoder, attention, d_in=target.d_out, d_memory=encoder_layers.d_out)
+    softmax = target_softmax(tokens, target, d_in=decoder_layers.d_out)
     return Captioner(
-        features, places, reads, target, writes, softmax, label_smoothing=head.label_smoothing,
+        features, image_grid, encoder_layers, target, decoder_layers, softmax, label_smoothing=head.label_smoothing,
         doubly_stochastic=attention.doubly_stochastic, entropy=attention.entropy,
     )  # fmt: skip
 
 
-def _decoder(decoder: EncoderSpecification, attention: CaptionAttention, *, d_in: int, d_memory: int) -> SequenceLayer:
-    """Return the layers of a decoder that looks before its step, or of one like those of `build_decoder`."""
-    if (
-        not attention.before
-        or attention.kind == "none"
-        or isinstance(decoder, TransformerEncoder | WindowEncoder | NoEncoder)
-    ):
+def _build_decoder(
+    decoder: EncoderSpecification, attention: CaptionAttention, *, d_in: int, d_memory: int
+) -> SequenceLayer:
+    is_before = attention.before and attention.kind != "none"
+    if isinstance(decoder, TransformerEncoder | WindowEncoder | NoEncoder) or not is_before:
         return build_decoder(decoder, attention, d_in=d_in, d_memory=d_memory, both_ways=False)
-    asks = (
-        HardAttention(decoder.d_model, d_memory, expected=attention.expected)
-        if attention.hard
-        else build_attention(attention, decoder.d_model, d_memory)
-    )
-    cells = build_encoder(decoder, d_in=d_in + asks.d_out, directions=ONE_WAY)
-    layer = AttentionBefore(FromContext(cells, d_memory, mean=True), asks, d_out=decoder.d_model, gated=attention.gate)
+    if attention.hard:
+        attends: CrossAttention = HardAttention(decoder.d_model, d_memory, expected=attention.expected)
+    else:
+        attends = build_attention(attention, decoder.d_model, d_memory)
+    cells = FromContext(build_encoder(decoder, d_in=d_in + attends.d_out, directions=ONE_WAY), d_memory, mean=True)
+    layer = AttentionBefore(cells, attends, d_out=decoder.d_model, gated=attention.gate)
     return Stack([layer, Dropout(attention.dropout, d_in=layer.d_out)]) if attention.dropout else layer
 
 
@@ -214,9 +201,9 @@ class CaptioningConfig(Config):
 
     target_size: Size
     rows: SizeOrZero
-    """The rows of an image; 0: the source is no image, and may have any number of frames."""
+    """The number of rows of an image; 0 if the source is not an image."""
     ratio: Annotated[float, Field(gt=0, lt=1e9)]
-    """Tokens for a frame, which hardly a training caption exceeds."""
+    """A number of tokens per frame that few training captions exceed."""
 
 
 @dataclass(frozen=True)
@@ -232,8 +219,8 @@ class CaptionerParts(FrameParts):
         target = run.read_json("tokenizer.json", TokenizerWithSpecials.from_json)
         size, expected = target.vocabulary_size, run.config["target_size"]
         if size != expected:
-            raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has {size} symbols, not {expected}")
-        return cls(read_frames_seen(run), target, run.config["rows"])
+            raise DamagedError(f"{run.path / 'tokenizer.json'}: {size} symbols; expected {expected}, as in config.json")
+        return cls(read_frame_statistics(run), target, run.config["rows"])
 
     def files(self) -> dict[str, Any]:
         return {**super().files(), "tokenizer.json": self.target.to_json()}
@@ -249,47 +236,36 @@ class CaptionerParts(FrameParts):
 
 
 class Captioned(NamedTuple):
-    """A series and its right captions, perhaps none."""
+    """A series with its gold captions, if any."""
 
     series: Series
     targets: tuple[str, ...] = ()
 
 
 def captions_of(series: Series, separator: str) -> tuple[str, ...]:
-    """Return the captions of a series, split at the separator.
-
-    Raises:
-        DataError: There is no caption, or an empty one.
-    """
+    """Return the captions of a series, split at the separator. Raises DataError for missing and empty captions."""
     if series.per_frame:
-        raise series.error(f"{series.name}: a label for each frame; expected a caption of the whole")
+        raise series.error("a label for each frame; expected a caption of the series")
     if not series.labels:
-        advice = "data.labels names their column in a table of paths"
-        raise series.error(f"{series.name}: no caption; {advice}")
+        raise series.error("no caption; data.labels names their column in a table of paths")
     (text,) = series.labels
-    captions = tuple(part.strip() for part in (text.split(separator) if separator else [text]))
+    captions = tuple(caption.strip() for caption in (text.split(separator) if separator else [text]))
     if not all(captions):
-        raise series.error(f"{series.name}: an empty caption")
+        raise series.error("an empty caption")
     return captions
 
 
-def check_looked_at(series: Series, rows: int, recipe: CaptioningRecipe) -> None:
-    """Raise DataError unless an image has the `rows` (0: any) and the colors that the model reads."""
+def check_readable(series: Series, rows: int, recipe: CaptioningRecipe) -> None:
+    """Raise DataError unless an image has `rows` rows (0: any number) and the colors that the model reads."""
     if recipe.reads_images:
         check_image(series, colors=recipe.grid.colors, key="grid.colors", rows=rows)
 
 
 def check_caption(series: Series, tokens: int, recipe: CaptioningRecipe) -> None:
-    """Raise DataError, with its file, if a caption has more tokens than the decoder reads."""
+    """Raise DataError if a caption has more tokens than the decoder reads."""
     path, line = series.place
-    most = most_read(recipe.decoder, MOST_ATTENDED)
-    check_read(
-        "a caption of tokens",
-        tokens,
-        most,
-        recipe.decoder,
-        table="decoder",
-        advice="cut it, or leave it out",
-        path=path,
-        line=line or 0,
-    )
+    maximum = max_positions(recipe.decoder, MAX_ATTENTION_TOKENS)
+    check_num_units(
+        "a caption of tokens", tokens, maximum, recipe.decoder, table="decoder",
+        advice="shorten or omit the caption", path=path, line=line or 0,
+    )  # fmt: skip

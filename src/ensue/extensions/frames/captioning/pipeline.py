@@ -1,74 +1,80 @@
-"""A captioner in use: predicts, scores, evaluates, and shows where it looks."""
-
-from __future__ import annotations
+"""Training and use of captioners: prediction, scores, evaluation, and the page that shows the attention."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_type
 from ensue.data.compact_texts import Ragged
-from ensue.data.files import Location
-from ensue.errors import EnsueError
+from ensue.data.files import Data
+from ensue.errors import EnsueError, check_type
 from ensue.extensions.frames.captioning.model import (
     Captioned,
     CaptionerParts,
     captions_of,
     check_caption,
-    check_looked_at,
+    check_readable,
 )
 from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.page import data_address
 from ensue.extensions.frames.recipe import CaptioningRecipe
+from ensue.extensions.frames.tasks.data import LabeledSeries, SeriesData
+from ensue.extensions.frames.tasks.model import FrameStatistics
 from ensue.extensions.frames.tasks.pipeline import FramesPipeline
 from ensue.inspection.drawing import matrix
-from ensue.inspection.markup import clipped
 from ensue.inspection.notebook import Answers
-from ensue.inspection.page import TITLE, Inspection, Section, cut
-from ensue.metrics.generation import GenerationScores
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut
+from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
+from ensue.models.modules import evaluating
 from ensue.nn import ImageGrid
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import WHOLE, Shard
-from ensue.tasks.sequence_to_sequence.outputs import Output, shown
-from ensue.tasks.sequence_to_sequence.page import MOST_OUTPUT, MOST_SOURCE, recorded_search, token_section
-from ensue.tasks.sequence_to_sequence.search_page import search_sections
-from ensue.tasks.sequence_to_sequence.task import Sources
-from ensue.tasks.sequence_to_sequence.view import OutputView, output_parts
-from ensue.tasks.sequence_to_sequence.writer import Writer, on_one_line
+from ensue.tasks.contract.data_set import DataSetJob
+from ensue.tasks.sequence_to_sequence.page import (
+    MAX_OUTPUT,
+    MAX_SOURCE,
+    recorded_search,
+    search_sections,
+    token_section,
+)
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence, Sources, length_ratio, search_of
+from ensue.tasks.sequence_to_sequence.view import OutputView, output_fields
+from ensue.tasks.sequence_to_sequence.writer import Output, Writer, on_one_line, sample_lines, score_table, symbol_of
+from ensue.text.special_tokens import TokenizerWithSpecials
+from ensue.text.tokenizers import train_tokenizer
 
 
 @dataclass(frozen=True)
 class CaptionView(OutputView):
-    """A caption of a series. The columns of its alignments are the places of `grid`, row by row, or the frames."""
+    """The view of a caption. The columns of its alignment are the cells of `grid`, row by row, or the frames."""
 
     series: str
     image: NDArray[np.float32] | None
-    """(rows, columns, colors); None for a series that is no image."""
+    """The pixels (rows, columns, colors); None if the series is not an image."""
     grid: tuple[int, int] | None
-    """The rows and columns of the grid."""
+    """The numbers of rows and columns of the grid."""
     gates: NDArray[np.float64] | None
     """β (T,); None for a decoder without a gate."""
 
 
 MAX_WIDTH, MAX_HEIGHT = 300, 220
-"""The pixels that an image has room for."""
+"""The largest size of an image in pixels."""
 MIN_SHOWN_WEIGHT = 0.02
-"""Weights below are not drawn."""
+"""The smallest weight that is drawn."""
 MAX_OPACITY = 0.75
 
 
-class Place(NamedTuple):
-    """A place of the grid, in pixels of the image, with the weight, and its strength in the drawing."""
+class Cell(NamedTuple):
+    """The rectangle of a cell of the grid, in pixels of the image, with its attention weight and its opacity."""
 
     x: float
     y: float
@@ -78,63 +84,58 @@ class Place(NamedTuple):
     strength: float
 
 
-def _looks(view: CaptionView) -> Section:
-    """Return the image once for each token, with where the decoder looks; of a series that is no image a matrix."""
-    count = min(len(view.output), MOST_OUTPUT)
+def _attention_section(view: CaptionView) -> Section:
+    """Return the image with the attention of each token, or the matrix of attention if the series is not an image."""
+    count = min(len(view.output), MAX_OUTPUT)
     weights, note = view.alignment, cut(len(view.output), count, "tokens of the caption")
     if view.image is None or view.grid is None:
         drawing = None
         if weights is not None:
-            frames = [f"frame {number}" for number in range(min(weights.shape[1], MOST_SOURCE))]
-            drawing = matrix(weights[:count, :MOST_SOURCE], view.output[:count], frames, name="attention", key="t")
-        return Section("Where it looks", "extensions/frames/captioning/frames.html", {"drawing": drawing, "note": note})
+            frames = [f"frame {number}" for number in range(min(weights.shape[1], MAX_SOURCE))]
+            drawing = matrix(weights[:count, :MAX_SOURCE], view.output[:count], frames, name="attention", key="t")
+        return Section("Attention", "extensions/frames/captioning/frames.html", {"drawing": drawing, "note": note})
     rows, columns, _ = view.image.shape
     scale = min(MAX_WIDTH / columns, MAX_HEIGHT / rows)
-    shown: dict[str, Any] = {
+    content: dict[str, Any] = {
         "address": data_address(view.image),
         "size": (columns, rows),
         "shown_size": (columns * scale, rows * scale),
-        "has_looks": weights is not None,
+        "has_attention": weights is not None,
         "note": note,
         "tokens": [
             (
-                view.output[place],
-                None if view.gates is None else float(view.gates[place]),
-                [] if weights is None else places(weights[place], view.grid, (rows, columns)),
+                view.output[number],
+                None if view.gates is None else float(view.gates[number]),
+                [] if weights is None else grid_cells(weights[number], view.grid, (rows, columns)),
             )
-            for place in range(count)
+            for number in range(count)
         ],
     }
-    return Section("Where it looks", "extensions/frames/captioning/looks.html", shown)
+    return Section("Attention", "extensions/frames/captioning/looks.html", content)
 
 
-def places(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[int, int]) -> list[Place]:
-    """Return the places of a grid, each of which stands for a rectangle of the image, with their weights (L,)."""
+def grid_cells(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[int, int]) -> list[Cell]:
+    """Return the cells of a grid (rows, columns) over an image (rows, columns), for attention weights (L,)."""
     height, width = size[0] / grid[0], size[1] / grid[1]
-    most = max(float(weights.max(initial=0.0)), 1e-9)
+    largest = max(float(weights.max(initial=0.0)), 1e-9)
     return [
-        Place(column * width, row * height, width, height, float(weight), MAX_OPACITY * float(weight) / most)
+        Cell(column * width, row * height, width, height, float(weight), MAX_OPACITY * float(weight) / largest)
         for (row, column), weight in np.ndenumerate(weights.reshape(grid))
         if weight >= MIN_SHOWN_WEIGHT
     ]
 
 
 class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
-    """A captioner with its tokenizer. Several runs with the same tokens can answer together."""
+    """The pipeline of a captioner. Several runs with the same tokenizer form an ensemble."""
 
     unit = "image"
     recipe: CaptioningRecipe
     parts: CaptionerParts
 
     def __init__(
-        self,
-        model: TextModel,
-        parts: CaptionerParts,
-        *,
-        recipe: CaptioningRecipe,
-        ratio: float,
+        self, model: TextModel, parts: CaptionerParts, *, recipe: CaptioningRecipe, ratio: float,
         run: str | Path | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(model, parts, recipe=recipe, run=run)
         self.begin_writing(parts.target, ratio)
 
@@ -145,11 +146,11 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         return cls(directory.model(device), directory.parts, recipe=recipe, ratio=ratio, run=directory.path)
 
     @property
-    def alike(self) -> Any:
-        return [self.target.to_json(), self.parts.rows, self.seen.shape.width]
+    def ensemble_key(self) -> Any:
+        return [self.target.to_json(), self.parts.rows, self.statistics.shape.width]
 
     def sources(self, items: Sequence[Captioned]) -> Sources:
-        rows = FrameRows.of([item.series.frames for item in items])
+        rows = FrameRows.of_series([item.series for item in items])
         return Sources(rows, tuple(() for _ in self.models))
 
     def encoded(self, items: Sequence[tuple[Captioned, str]]) -> tuple[Sources, Ragged]:
@@ -160,11 +161,11 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         return self.sources([item for item, _ in items]), Ragged.of(ids)
 
     def _checked(self, series: Series) -> Series:
-        check_looked_at(super()._checked(series), self.parts.rows, self.recipe)
+        check_readable(super()._checked(series), self.parts.rows, self.recipe)
         return series
 
-    def predict(self, texts: Iterable[Any]) -> list[Output]:
-        """Return the caption of each image: an array of numbers (rows, columns · colors), or one of `source`."""
+    def predict(self, texts: Iterable[Any]) -> Answers[Output]:
+        """Return the caption of each image. Images are arrays (rows, columns · colors), or elements of `source`."""
         return Answers(output for _, output in self.answers(map(Captioned, self._series_of(texts))))
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
@@ -173,7 +174,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
     def _json(self, item: Captioned, output: Output) -> dict[str, Any]:
         values = {"series": item.series.name, **output.as_json()}
         if self.search.n_best > 1:
-            values["outputs"] = [each.as_json() for each in (output, *output.others)]
+            values["outputs"] = [hypothesis.as_json() for hypothesis in (output, *output.others)]
         return values
 
     def prediction_lines(
@@ -184,23 +185,22 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
             if as_json:
                 yield json.dumps(self._json(item, output), ensure_ascii=False) + "\n"
                 continue
-            several = self.search.n_best > 1
-            for each in (output, *output.others):
-                score = f"{each.score:.4f}\t" if several else ""
-                yield f"{item.series.name}\t{score}{on_one_line(each.text)}\n"
+            for hypothesis in (output, *output.others):
+                score = f"{hypothesis.score:.4f}\t" if self.search.n_best > 1 else ""
+                yield f"{item.series.name}\t{score}{on_one_line(hypothesis.text)}\n"
 
     def score(self, image: Any, caption: str) -> float:
-        """Return the surprisal -ln P(caption | image) in nats, the end included."""
+        """Return the surprisal -ln P(caption | image) in nats, which includes the end token."""
         (series,) = self._series_of([image])
         ((_, _, nats, _),) = self.surprisal([Captioned(series, (caption,))])
         return nats
 
     def score_json(self, text: Any) -> Any:
-        """Raise EnsueError: the server's inputs are images, and a caption has no place there."""
-        raise EnsueError("the surprisal is that of a caption, and the input is an image; `ensue score` reads both")
+        """Raise EnsueError, since the server passes an image without a caption."""
+        raise EnsueError("the server has no scores of images; `ensue score` reads images with captions")
 
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
-        """Yield the lines of `ensue score`: the nats of each caption, its tokens, the caption; or a JSON object."""
+        """Yield the lines of `ensue score`: nats, number of tokens and caption, or JSON objects."""
         for item, text, nats, tokens in self.surprisal(self._captioned(location, encoding)):
             if as_json:
                 values = {"series": item.series.name, "target": text, "nats": round(nats, 6), "tokens": tokens}
@@ -208,26 +208,25 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
             else:
                 yield f"{nats:.4f}\t{tokens}\t{on_one_line(text)}"
 
-    def _captioned(self, location: Location, encoding: str) -> Iterator[Captioned]:
-        """Yield series with their captions. If a file comes several times in a row, these are captions of one image."""
-        for _, group in groupby(self._scored_series(location, encoding), key=lambda one: (one.name, one.place)):
-            several = list(group)
-            captions = (captions_of(one, self.recipe.data.separator) for one in several)
-            yield Captioned(several[0], tuple(chain.from_iterable(captions)))
+    def _captioned(self, location: Data, encoding: str) -> Iterator[Captioned]:
+        """Yield images with their captions. Neighboring series with the same name and file are one image."""
+        series = self._scored_series(location, encoding)
+        for _, group in groupby(series, key=lambda image: (image.name, image.place)):
+            rows = list(group)
+            captions = (captions_of(image, self.recipe.data.separator) for image in rows)
+            yield Captioned(rows[0], tuple(chain.from_iterable(captions)))
 
-    def evaluate(self, location: Location, *, encoding: str = "utf-8", compare: Self | None = None) -> GenerationScores:
-        """Return the scores of the captions of images. `compare` tests the difference to another model's captions."""
+    def evaluate(self, location: Data, *, encoding: str = "utf-8", compare: Self | None = None) -> GenerationScores:
+        """Return the scores of captions, with a significance test of the difference to the pipeline `compare`."""
         return self.score_pairs(list(self._captioned(location, encoding)), compare=compare)
 
-    def scored_items(self, location: Location, *, encoding: str = "utf-8") -> ScoredItems:
+    def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         return self.items_scored(list(self._captioned(location, encoding)))
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
-        """Return the page about an image, a path or an array, in this model, while it writes its caption or a given
-        one.
-        """
+        """Return the page of an image (a path or an array), with the attention for its caption or for `target`."""
         series = self.only(image)
-        sources, symbol = self.sources([Captioned(series)]), partial(shown, self.target)
+        sources, symbol = self.sources([Captioned(series)]), partial(symbol_of, self.target)
         if target is None:
             search = recorded_search(self, sources, symbol)
             best = search.hypotheses[0]
@@ -238,8 +237,8 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
             search, text, ids = None, target, [*self.target.encode(target).tolist(), self.target.end_id]
             check_caption(series, len(ids), self.recipe)
         if not ids:
-            raise EnsueError("there is nothing to look into: the caption has no tokens")
-        parts, seen = output_parts(self.models, sources, ids, begin_id=self.target.begin_id, symbol=symbol)
+            raise EnsueError("nothing to inspect: the caption has no tokens")
+        parts, seen = output_fields(self.models, sources, ids, begin_id=self.target.begin_id, symbol=symbol)
         grid: ImageGrid | None = self.model.grid
         pixels = None if grid is None else series.frames.reshape(grid.rows, -1, grid.colors)
         shape = None if grid is None else grid.grid
@@ -247,12 +246,95 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         view = CaptionView(**parts, image=pixels, grid=shape)
         facts = {
             **self.facts(self.recipe.describe()),
-            "search": "none, the caption was given" if search is None else self.protocol_of_search(),
+            "search": "none: the caption is an argument" if search is None else self.protocol_of_search(),
             "caption": text,
         }
-        sections = [_looks(view), token_section(view), *search_sections(view, self.search)]
-        return Inspection(clipped(series.name, TITLE), view, facts, sections)
+        sections = [_attention_section(view), token_section(view), *search_sections(view, self.search)]
+        return Inspection(clipped(series.name, MAX_TITLE_CHARACTERS), view, facts, sections)
 
     def __repr__(self) -> str:
         tokens = f"{self.target.vocabulary_size:,} symbols"
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
+
+
+class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
+    """The training job of a captioner."""
+
+    unit: ClassVar[str] = "tokens"
+    recipe: CaptioningRecipe
+    parts: CaptionerParts
+    task: SequenceToSequence
+
+    def __init__(self, recipe: CaptioningRecipe, run: RunDirectory | None = None) -> None:
+        labels_of = partial(captions_of, separator=recipe.data.separator)
+        data = SeriesData(recipe, run, labels_of=labels_of, check=partial(check_readable, recipe=recipe))
+        super().__init__(recipe, data)
+        rows = data.rows if recipe.reads_images else 0
+        self.parts = self._make_parts(data.statistics(), rows) if run is None else run.parts
+        target = self.parts.target
+        check_scorable()
+        search_of(recipe.search, target)  # raises errors of the search before training
+        train = self._encode(self.split.train)
+        valid = None if self.split.valid is None else self._encode(self.split.valid)
+        self.ratio = length_ratio(train)
+        begin_id, sizes = target.begin_id, recipe.train
+        self.task = SequenceToSequence(train, valid, begin_id=begin_id, sizes=sizes, sampled=self._sample_captions)
+
+    def _make_parts(self, statistics: FrameStatistics, rows: int) -> CaptionerParts:
+        captions = (caption for captions in self.split.train.labels for caption in captions)
+        texts = (text for caption in captions for text in (" ", caption, "\n"))
+        tokenizer = train_tokenizer(chunks=texts, **self.recipe.tokenizer.model_dump())
+        return CaptionerParts(statistics, TokenizerWithSpecials(tokenizer), rows)
+
+    def _encode(self, data: LabeledSeries) -> EncodedPairs:
+        rows = np.repeat(np.arange(len(data)), [len(captions) for captions in data.labels])
+        sources = data.rows if len(rows) == len(data) else data.rows.select(rows)
+        target, captions = self.parts.target, (caption for captions in data.labels for caption in captions)
+        ids = (np.append(target.encode(caption), target.end_id) for caption in captions)
+        pairs = EncodedPairs.of_targets(sources, ids)
+        for row, length in zip(rows.tolist(), pairs.targets.lengths.tolist(), strict=True):
+            check_caption(Series(str(row), data.rows[row]), length, self.recipe)
+        return pairs
+
+    def pipeline(self, model: TextModel) -> CaptioningPipeline:
+        """Return the pipeline of the model."""
+        return CaptioningPipeline(model, self.parts, recipe=self.recipe, ratio=self.ratio)
+
+    def _sample_captions(self, model: TextModel) -> str:
+        """Return the predicted and the gold captions of the first validation images, for the log."""
+        if self.split.valid is None:
+            return ""
+        items = list(islice(_captioned_images(self.split.valid), self.recipe.train.samples))
+        with evaluating(model):
+            answers = list(self.pipeline(model).with_search(width=1).answers(items))
+        return sample_lines((item.series.name, output.text, item.targets[0]) for item, output in answers)
+
+    def prepare(self, model: TextModel) -> None:
+        counts = np.bincount(self.task.train.targets.values, minlength=model.vocabulary_size)
+        model.start_from_counts(torch.from_numpy(counts))
+
+    def config(self) -> dict[str, Any]:
+        return {"target_size": self.parts.target.vocabulary_size, "rows": self.parts.rows, "ratio": self.ratio}
+
+    def test(self, model: TextModel) -> GenerationScores | None:
+        test = self.split.test
+        return None if test is None else self.pipeline(model).score_pairs(list(_captioned_images(test)))
+
+    @property
+    def data(self) -> str:
+        tokens = int(self.task.train.targets.lengths.sum())
+        return f"{super().data}; captions of {tokens:,} tokens, {self.parts.target.vocabulary_size:,} symbols"
+
+    def about(self) -> str:
+        return f"of {'images' if self.recipe.reads_images else 'series of frames'}"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        return score_table(scores)
+
+
+def _captioned_images(data: LabeledSeries) -> Iterator[Captioned]:
+    """Yield images with their captions. Equal neighboring rows are one image with several captions."""
+    for number, (_, group) in enumerate(groupby(range(len(data)), data.digests.__getitem__), 1):
+        rows = list(group)
+        captions = tuple(caption for row in rows for caption in data.labels[row])
+        yield Captioned(Series(f"image {number}", data.rows[rows[0]]), captions)

@@ -1,25 +1,26 @@
-"""Frames in arrays, images, and tables."""
-
-from __future__ import annotations
+"""Readers of series in arrays, images and tables, and writers of series."""
 
 import csv
 import io
 import math
+import re
+import shlex
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.decoding import checked_encoding, whole_bytes
+from ensue.data.decoding import checked_encoding, load_bytes
 from ensue.data.lines import Lines
 from ensue.errors import DataError, nearest
+from ensue.extensions.frames import signs
 from ensue.extensions.frames.data.series import Series, SeriesOptions, Vectors, as_vectors
-from ensue.extensions.frames.signs import SERIES, dialect_of
+from ensue.notices import warn_once
 from ensue.processor import memory
 
 KEYS = ("frames", "lengths", "labels", "rate")
@@ -27,60 +28,60 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def read_numpy(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """Yield the series of a `.npy` file, which has no labels, or of a `.npz` file; its content says which it is."""
-    yield from split(path, _named(path, _loaded(path)))
+    """Yield the series of a `.npy` or `.npz` file. The format is detected in the content of the file."""
+    yield from split(path, _check_names(path, _load_arrays(path)))
 
 
 def read_safetensors(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     """Yield the series of a `.safetensors` file."""
     from safetensors.numpy import load  # noqa: PLC0415
 
-    content = whole_bytes(path)
+    content = load_bytes(path)
     try:
         arrays = load(content)
-    except Exception as error:  # its reader raises errors of many kinds for damaged files
-        raise DataError(f"damaged, or no safetensors file ({error})", path) from None
-    yield from split(path, _named(path, arrays))
+    except Exception as error:  # safetensors raises errors of many kinds for damaged files
+        raise DataError(f"damaged, or not a safetensors file ({error})", path) from None
+    yield from split(path, _check_names(path, arrays))
 
 
 def split(path: Path, arrays: Arrays) -> Iterator[Series]:
-    """Yield the series in the arrays of a file. Raises DataError for shapes that do not go together."""
+    """Yield the series in the arrays of a file. Raises DataError for shapes that do not match."""
     frames = as_vectors(arrays["frames"], str(path))
     labels = None if "labels" not in arrays else np.atleast_1d(arrays["labels"])
-    parts = _parts(path, frames, arrays.get("lengths"))
-    counts = [len(part) for part in parts]
-    if labels is not None and (labels.ndim > 2 or labels.size not in (len(parts), sum(counts))):
-        expected = f"{len(parts):,} (one for each series) or {sum(counts):,} (one for each frame)"
+    series = _split_frames(path, frames, arrays.get("lengths"))
+    counts = list(map(len, series))
+    if labels is not None and (labels.ndim > 2 or labels.size not in (len(series), sum(counts))):
+        expected = f"{len(series):,} (one for each series) or {sum(counts):,} (one for each frame)"
         raise DataError(f"labels of the shape {labels.shape}; expected {expected}", path)
     values = [] if labels is None else labels.reshape(-1).tolist()
     names = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values]
-    per_frame = len(names) != len(parts)
-    ends = np.cumsum([0, *counts]) if per_frame else range(len(parts) + 1)
-    rate = _rate_of_array(path, arrays.get("rate"))
-    for number, part in enumerate(parts):
-        name = path.name if len(parts) == 1 else f"{path.name}[{number}]"
-        chosen = tuple(names[ends[number] : ends[number + 1]])
-        yield Series(name, part, chosen, per_frame and bool(names), rate, (str(path), None))
+    per_frame = len(names) != len(series)
+    ends = np.cumsum([0, *counts]) if per_frame else range(len(series) + 1)
+    rate = _read_rate(path, arrays.get("rate"))
+    for number, rows in enumerate(series):
+        name = path.name if len(series) == 1 else f"{path.name}[{number}]"
+        labels_of_series = tuple(names[ends[number] : ends[number + 1]])
+        yield Series(name, rows, labels_of_series, per_frame and bool(names), rate, (str(path), None))
 
 
-def _parts(path: Path, frames: NDArray[np.float32], lengths: NDArray[Any] | None) -> list[NDArray[np.float32]]:
+def _split_frames(path: Path, frames: NDArray[np.float32], lengths: NDArray[Any] | None) -> list[NDArray[np.float32]]:
     if frames.ndim == 1:
         frames = frames[:, None]
     if not (frames.ndim == 2 or (frames.ndim == 3 and lengths is None)):
         expected = "(T, d)" if lengths is not None else "(T, d), or (N, T, d) for several series"
         raise DataError(f"frames of the shape {frames.shape}; expected {expected}", path)
-    if not frames.size:  # of which there may be billions
+    if not frames.size:  # a damaged shape may have billions of empty series
         raise DataError(f"frames of the shape {frames.shape}: a series without frames", path)
     if lengths is None:
         return [frames] if frames.ndim == 2 else list(frames)
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
-        raise DataError("lengths are not whole numbers (N,) above 0", path)
+        raise DataError("lengths: expected integers (N,) above 0", path)
     if (total := int(lengths.sum(dtype=object))) != len(frames):
-        raise DataError(f"lengths of {total:,} frames in all; there are {len(frames):,}", path)
+        raise DataError(f"lengths sum to {total:,} frames; expected {len(frames):,}", path)
     return np.split(frames, np.cumsum(lengths)[:-1]) if len(lengths) else []
 
 
-def _rate_of_array(path: Path, rate: NDArray[Any] | None) -> float:
+def _read_rate(path: Path, rate: NDArray[Any] | None) -> float:
     if rate is None:
         return 0.0
     if rate.size != 1 or rate.dtype.kind not in "iuf" or not 0 < float(rate.reshape(())) < np.inf:
@@ -88,63 +89,39 @@ def _rate_of_array(path: Path, rate: NDArray[Any] | None) -> float:
     return float(rate.reshape(()))
 
 
-def _named(path: Path, arrays: Arrays) -> Arrays:
-    """Return the arrays by their keys; a single one is that of the frames."""
+def _check_names(path: Path, arrays: Arrays) -> Arrays:
+    """Return arrays by `KEYS`; a single array has the frames. Raises DataError for unknown or missing names."""
     if len(arrays) == 1 and "frames" not in arrays:
         return {"frames": next(iter(arrays.values()))}
     if unknown := sorted(set(arrays) - set(KEYS)):
         raise DataError(f'an array "{unknown[0]}"{nearest(unknown[0], KEYS)}; expected {", ".join(KEYS)}', path)
     if "frames" not in arrays:
-        raise DataError("no array of frames in it", path)
+        raise DataError('no array "frames"', path)
     return arrays
 
 
-def _loaded(path: Path) -> Arrays:
-    content = whole_bytes(path)
+def _load_arrays(path: Path) -> Arrays:
+    content = load_bytes(path)
     try:
-        with warnings.catch_warnings():  # of headers as Python 2 wrote them, which are read
+        with warnings.catch_warnings():  # numpy warns of headers by Python 2, but reads them
             warnings.simplefilter("ignore", UserWarning)
-            loaded = np.load(io.BytesIO(content), allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"frames": loaded}
-        size = sum(member.file_size for member in loaded.zip.infolist())
+            file = np.load(io.BytesIO(content), allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            return {"frames": file}
+        size = sum(member.file_size for member in file.zip.infolist())
         if size <= memory() / 2:
-            return {name: loaded[name] for name in loaded.files}
-    except Exception as error:  # numpy's reader raises errors of many kinds for damaged files
-        raise DataError(f"damaged, or no file of numpy ({error})", path) from None
+            return {name: file[name] for name in file.files}
+    except Exception as error:  # numpy raises errors of many kinds for damaged files
+        raise DataError(f"damaged, or not a NumPy file ({error})", path) from None
     raise DataError(f"arrays of {size:,} bytes, more than half of this machine's memory", path)
 
 
-def _npz(series: Sequence[Vectors], columns: Sequence[str], rate: float) -> bytes:
-    file = io.BytesIO()
-    known: dict[str, Any] = {"rate": np.float64(rate)} if rate else {}
-    np.savez(file, frames=np.concatenate(series), lengths=np.array([len(one) for one in series]), **known)
-    return file.getvalue()
-
-
-def _npy(series: Sequence[Vectors], columns: Sequence[str], rate: float) -> bytes:
-    file = io.BytesIO()
-    np.save(file, series[0] if len(series) == 1 else np.stack(series))
-    return file.getvalue()
-
-
-def _csv(series: Sequence[Vectors], columns: Sequence[str], rate: float) -> bytes:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow([SERIES, *(columns or (f"x{feature}" for feature in range(series[0].shape[1])))])
-    for number, one in enumerate(series):
-        table.writerows([number, *(f"{value:.9g}" for value in frame)] for frame in one.tolist())
-    return text.getvalue().encode()
-
-
-WRITERS: dict[str, Callable[[Sequence[Vectors], Sequence[str], float], bytes]] = {
-    ".npz": _npz, ".npy": _npy, ".csv": _csv
-}  # fmt: skip
+WRITABLE_SUFFIXES = ".npz", ".npy", ".csv"
 
 
 def check_writable(path: Path, *, others: Sequence[str] = ()) -> None:
-    """Raise DataError for a suffix that names no format of frames, and none of `others`."""
-    known = (*WRITERS, *others)
+    """Raise DataError unless the suffix of a path is in `WRITABLE_SUFFIXES` or in `others`."""
+    known = (*WRITABLE_SUFFIXES, *others)
     if path.suffix not in known:
         message = f'frames are not written as "{path.suffix}"{nearest(path.suffix, known)}; known: {", ".join(known)}'
         raise DataError(message, path)
@@ -153,31 +130,42 @@ def check_writable(path: Path, *, others: Sequence[str] = ()) -> None:
 def content_of(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] = (), rate: float = 0.0) -> bytes:
     """Return the content of a file with this suffix, for one or more series (T, d).
 
-    Raises:
-        DataError: The suffix is unknown, or the series for a `.npy` file have different lengths.
+    Raises DataError for an unknown suffix, or if the series for a `.npy` file have different lengths.
     """
     check_writable(path)
-    if path.suffix == ".npy" and len({len(one) for one in series}) > 1:
-        raise DataError("a .npy file has no room for series of different lengths; .npz has", path)
-    return WRITERS[path.suffix](series, columns, rate)
+    if path.suffix == ".npy" and len(set(map(len, series))) > 1:
+        raise DataError("a .npy file cannot hold series of different lengths; .npz can", path)
+    file = io.BytesIO()
+    if path.suffix == ".npy":
+        np.save(file, series[0] if len(series) == 1 else np.stack(series))
+    elif path.suffix == ".npz":
+        rates: dict[str, Any] = {"rate": np.float64(rate)} if rate else {}
+        np.savez(file, frames=np.concatenate(series), lengths=np.array(list(map(len, series))), **rates)
+    else:
+        table = csv.writer(text := io.StringIO(), lineterminator="\n")
+        table.writerow([signs.SERIES, *(columns or (f"x{feature}" for feature in range(series[0].shape[1])))])
+        for number, rows in enumerate(series):
+            table.writerows([number, *(f"{value:.9g}" for value in frame)] for frame in rows.tolist())
+        file.write(text.getvalue().encode())
+    return file.getvalue()
 
 
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 LABEL_FILE_NAMES = (("images", "labels"), ("idx3", "idx1"))
-"""Parts of the name of a file of images, and the parts in their place in the name of its labels."""
+"""Replacements in the name of a file of images, which give the name of its file of labels."""
 GRAY_MODES = {"1", "L", "LA", "La"}
 COLOR_MODES = {"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"}
 
 
 def read_idx(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """Yield the images (N, rows, columns) of an idx file, with the labels of the file beside it, if there is one."""
+    """Yield the images (N, rows, columns) of an idx file, with labels from the file that `label_file` returns."""
     images = _read_idx(path)
     if images.ndim != 3:
         raise DataError(f"an array of {images.ndim} dimensions; expected images (N, rows, columns)", path)
-    beside = labels_beside(path)
-    labels = _read_idx(beside) if beside is not None else None
+    label_path = label_file(path)
+    labels = _read_idx(label_path) if label_path is not None else None
     if labels is not None and (labels.shape != images.shape[:1] or labels.dtype.kind not in "iu"):
-        raise DataError(f"{labels.dtype} of the shape {labels.shape}; expected {len(images):,} whole numbers", beside)
+        raise DataError(f"{labels.dtype} of the shape {labels.shape}; expected {len(images):,} integers", label_path)
     scale = 255 if images.dtype == np.uint8 else 1
     for number, image in enumerate(images):
         label = () if labels is None else (str(int(labels[number])),)
@@ -185,65 +173,71 @@ def read_idx(path: Path, reading: SeriesOptions) -> Iterator[Series]:
         yield Series(f"{path.name}[{number}]", frames, label, place=(str(path), None), colors=1)
 
 
-def labels_beside(path: Path) -> Path | None:
-    """Return the file of labels of a file of images, such as `t10k-labels-idx1-ubyte`; None without one."""
+def label_file(path: Path) -> Path | None:
+    """Return the file of labels, such as `t10k-labels-idx1-ubyte`, for a file of images; None without labels."""
     name = path.name
-    for of_images, of_labels in LABEL_FILE_NAMES:
-        name = name.replace(of_images, of_labels)
-    beside = path.with_name(name)
-    return beside if name != path.name and beside.is_file() else None
+    for images, labels in LABEL_FILE_NAMES:
+        name = name.replace(images, labels)
+    label_path = path.with_name(name)
+    return label_path if name != path.name and label_path.is_file() else None
 
 
 def _read_idx(path: Path) -> NDArray[Any]:
-    content = whole_bytes(path)
+    content = load_bytes(path)
     zeros, kind, dimensions = content[:2], content[2:3], content[3:4]
     if len(content) < 4 or zeros != b"\0\0" or kind[0] not in IDX_TYPES:
-        raise DataError("damaged, or no idx file", path)
+        raise DataError("damaged, or not an idx file", path)
     start = 4 + 4 * dimensions[0]
     shape = tuple(np.frombuffer(content[4:start], ">u4").tolist()) if len(content) >= start else ()
     dtype = np.dtype(IDX_TYPES[kind[0]])
     if len(shape) != dimensions[0] or len(content) - start != math.prod(shape) * dtype.itemsize:
-        raise DataError(f"{len(content):,} bytes, which an idx file of the shape {shape} has not", path)
+        raise DataError(f"{len(content):,} bytes do not match an idx file of the shape {shape}", path)
     values = np.frombuffer(content, dtype, offset=start).reshape(shape)
     return values.astype(dtype.newbyteorder("="))
 
 
 def read_image(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """Yield the rows of an image, each (columns,) if it is gray, or (columns · 3,) if it has colors."""
+    """Yield an image as a series of rows, (columns,) for a gray image or (columns · 3,) for a colored image."""
     try:
         from PIL import Image  # noqa: PLC0415
     except ImportError:
         raise DataError('images need Pillow: pip install "ensue[images]"', path) from None
 
-    content = whole_bytes(path)
+    content = load_bytes(path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of images so large that they may be meant to fill the memory
+            warnings.simplefilter("error")  # Pillow warns of images that might exhaust the memory
             image: Any = Image.open(io.BytesIO(content))
-            mode = image.mode
-            pixels = (
-                np.asarray(image.convert("L" if mode in GRAY_MODES else "RGB"))
-                if mode in GRAY_MODES | COLOR_MODES
-                else None
-            )
+            mode, pixels = image.mode, None
+            if mode in GRAY_MODES | COLOR_MODES:
+                pixels = np.asarray(image.convert("L" if mode in GRAY_MODES else "RGB"))
     except Exception as error:  # Pillow raises errors of many kinds for damaged files
-        reason = f" ({error})" if "<" not in str(error) else ""  # which names an object in memory
-        raise DataError(f"damaged, or no image{reason}", path) from None
+        reason = f" ({error})" if "<" not in str(error) else ""  # "<" begins the address of an object
+        raise DataError(f"damaged, or not an image{reason}", path) from None
     if pixels is None:
         raise DataError(f"an image of the mode {mode}; expected 8 bits for each color", path)
     frames = (pixels.reshape(len(pixels), -1) / 255).astype(np.float32)
     yield Series(path.name, frames, place=(str(path), None), colors=1 if pixels.ndim == 2 else 3)
 
 
-MISSING_CELLS = {"", "nan", "na", "n/a", "null", "none", "?"}
 MIN_STEP_SECONDS = 1e-12
-"""Seconds from a frame to the next, which may not be fewer."""
+"""The smallest time from a frame to the next."""
 MAX_STEP_ERROR = 0.01
-"""By which share of a step the time of a frame may be off."""
+"""The largest relative error of a step in time, and of a rate."""
+MIN_GAP_STEPS = 1.5
+"""The smallest gap at which a series is split, as a multiple of the median step."""
+
+
+_STAMPED = re.compile(r"\(([^()]*),([^(),]*)\)")
+"""Matches (time,value) in a .ts file."""
+
+
+class GapError(DataError):
+    """The error for frames that are not evenly spaced in time."""
 
 
 class Frame(NamedTuple):
-    """A row: its line, the name of its series, its label, its time, its features, and its group."""
+    """A row of a table of frames."""
 
     line: int
     series: str
@@ -251,123 +245,279 @@ class Frame(NamedTuple):
     time: float | None
     features: list[float]
     group: str = ""
+    time_text: str = ""
 
 
 class Header(NamedTuple):
-    """The places of the columns; None for a missing column."""
+    """The indices of the columns in a table; None for a missing column."""
 
     series: int | None
     label: int | None
-    time: int | None
+    time: tuple[int, ...]
+    """The column of times, or of dates and of clock times."""
     group: int | None
     features: list[int]
     names: tuple[str, ...]
 
 
 def read_table(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """Yield the series of a table, one after another. Without a column of series the table is one series.
+    """Yield the series of a table in the order of their first rows. Without a column of series the table is one series.
 
-    Raises:
-        DataError: A cell is no number, a series goes on after another one, or there is a gap in time; with the line.
+    The rows of a series need not be adjacent, and are sorted by time. Raises DataError for a cell that is not a number,
+    and for a gap in time.
     """
+    if reading.rows == "series":
+        yield from _read_series_rows(path, reading)
+        return
+    sample, rows, numbers = _open_table(path, reading)
+    header = _read_header(sample, reading, path)
+    numbers.advice = _suggest_settings(sample)
+    date_format = signs.date_format_of([_join_time(row, header) for row in sample[1:]] if header.time else [])
+    frames = (_read_frame(line, cells, header, numbers, date_format) for line, cells in islice(rows, 1, None))
+    grouped: Iterable[tuple[str, Iterable[Frame]]] = groupby(frames, key=lambda frame: frame.series)
+    if header.series is not None:
+        names = [name for name, _ in groupby(cells[header.series] for _, cells in _open_table(path, reading)[1])]
+        if len(set(names)) < len(names):  # otherwise only one series is in memory at a time
+            joined: dict[str, list[Frame]] = {}
+            for frame in frames:
+                joined.setdefault(frame.series, []).append(frame)
+            grouped = joined.items()
+    for name, group in grouped:
+        yield from _split_at_gaps(name, list(group), header, reading, path)
+
+
+def _open_table(
+    path: Path, reading: SeriesOptions
+) -> "tuple[list[list[str]], Iterator[tuple[int, list[str]]], _NumberParser]":
+    """Return the first rows of a table, the line and cells of each nonempty row, and a parser of numbers."""
     lines = Lines.of(path, encoding=checked_encoding(reading.encoding))
-    dialect = dialect_of(lines)
-    header = _header(dialect.first(lines), reading, path)
-    rows = (
-        _frame(row.record.line, [dialect.value(field).strip() for field in row.values], header, path)
-        for row in dialect.read(lines, header=True, needed=())
-    )
-    seen: set[str] = set()
-    for name, group in groupby(rows, key=lambda frame: frame.series):
-        frames = list(group)
-        if name in seen:
-            raise DataError(f'"{name}" goes on after another series; sort the rows by it', path, frames[0].line)
-        seen.add(name)
-        labels = tuple(frame.label for frame in frames) if header.label is not None else ()
-        yield Series(
-            name, as_vectors(np.array([frame.features for frame in frames]), str(path)), labels, bool(labels),
-            _rate_of_table(frames, path), (str(path), frames[0].line), header.names, group=frames[0].group,
-        )  # fmt: skip
+    dialect, sample = signs.dialect_of(lines), signs.table_rows(lines)
+    rows = dialect.read(lines, header=False, needed=())
+    cells = ((row.record.line, [dialect.value(field).strip() for field in row.values]) for row in rows)
+    return sample, (item for item in cells if any(item[1])), _NumberParser(path, dialect.delimiter == ",")
 
 
-def _header(rows: list[list[str]], reading: SeriesOptions, path: Path) -> Header:
-    names = [name.strip() for name in rows[0]] if rows else []
-    if len(set(names)) < len(names) or "" in names:
-        raise DataError("the first row has a name twice, or none; expected the names of the columns", path, 1)
-    if not names or all(_is_number(name) for name in names):
-        raise DataError("the first row has no names of columns", path, 1)
-    for asked, usual in ((reading.series, SERIES), (reading.labels, "label"), (reading.time, "time")):
-        if asked != usual and asked not in names:
-            raise DataError(f'no column "{asked}"{nearest(asked, names)}; there are {", ".join(names)}', path, 1)
-    places = {name: place for place, name in enumerate(names)}
-    series, label, time, group = (
-        places.get(name) for name in (reading.series, reading.labels, reading.time, reading.group)
+def _split_at_gaps(
+    name: str, frames: list[Frame], header: Header, reading: SeriesOptions, path: Path
+) -> Iterator[Series]:
+    """Yield the series of some rows; several series if `data.gaps` is "split" and there are gaps in time."""
+    times = [frame.time for frame in frames if frame.time is not None]
+    if any(after < before for before, after in pairwise(times)):
+        warn_once(f"unsorted {path}", f"{path}: rows are sorted by time, and so are labels of frames in answers")
+        frames, times = sorted(frames, key=lambda frame: frame.time or 0.0), sorted(times)
+    rate = _constant_rate(frames, path) if reading.gaps == "refuse" else 0.0
+    ends = [0, len(frames)]
+    if len(times) > 1 and reading.gaps == "split":
+        steps = np.diff(times)
+        median = float(np.median(steps))
+        rate = 1 / median if median > MIN_STEP_SECONDS else 0.0
+        ends[1:1] = (np.flatnonzero((steps <= 0) | (steps > MIN_GAP_STEPS * median)) + 1).tolist()
+    for number, (start, end) in enumerate(pairwise(ends)):
+        segment = frames[start:end]
+        labels = tuple(frame.label for frame in segment) if header.label is not None else ()
+        values = as_vectors(np.array([frame.features for frame in segment]), str(path))
+        title, place = f"{name}[{number}]" if len(ends) > 2 else name, (str(path), segment[0].line)
+        yield Series(title, values, labels, bool(labels), rate, place, header.names, group=segment[0].group)
+
+
+def _read_series_rows(path: Path, reading: SeriesOptions) -> Iterator[Series]:
+    """Yield the series of a table with a series in each row, without missing values at the end of the series."""
+    sample, rows, numbers = _open_table(path, reading)
+    first = sample[0] if sample else []
+    is_header = not signs.is_mostly_numbers(first)
+    names = first if is_header else [str(number) for number, _ in enumerate(first, 1)]
+    _check_columns(reading, {reading.labels: "label"}, names, path)
+    label, series, group = (
+        names.index(name) if name in names else None for name in (reading.labels, reading.series, reading.group)
     )
-    features = [place for place in range(len(names)) if place not in (series, label, time, group)]
+    features = [names.index(name) for name in reading.features or filter(None, names)]
+    features = [column for column in features if column not in (label, series, group)]
+    for count, (line, cells) in enumerate(islice(rows, is_header, None)):
+        values = [[numbers.parse(cells[column], names[column], line)] for column in features]
+        frames = _without_padding(values, path, line)
+        labels = () if label is None or not cells[label] else (_class_name(cells[label]),)
+        name, group_name = ("" if column is None else cells[column] for column in (series, group))
+        yield Series(name or f"{path.name}[{count}]", frames, labels, place=(str(path), line), group=group_name)
+
+
+def _without_padding(values: Sequence[Sequence[float]], path: Path, line: int) -> Vectors:
+    """Return frames without missing frames at the end."""
+    present = np.flatnonzero(~np.isnan(np.array(values)).all(1))
+    if not len(present):
+        raise DataError("a series without values", path, line)
+    return as_vectors(np.array(values[: int(present[-1]) + 1]), str(path))
+
+
+def _class_name(cell: str) -> str:
+    """Return a label; a whole number is written without decimals, such as 1 for 1.0000000e+00."""
+    with suppress(ValueError, OverflowError):
+        return str(int(float(cell))) if float(cell).is_integer() else cell
+    return cell
+
+
+def read_ts(path: Path, reading: SeriesOptions) -> Iterator[Series]:
+    """Yield the series of a `.ts` file of the UEA and UCR archives.
+
+    A line has a series: dimensions separated by colons, and a label at the end. Raises DataError without a line
+    `@data`, and for a line that does not match the header.
+    """
+    head: dict[str, str] = {}
+    count, has_times = 0, False
+    for line, text in Lines.of(path, encoding=checked_encoding(reading.encoding)):
+        key, _, value = text.strip().lower().partition(" ")
+        if not key or key[0] in "#%":
+            continue
+        if "@data" not in head:
+            head[key] = value.strip()
+            if key[0] != "@":
+                raise DataError(f'expected a line @data, found "{text.strip():.40}"', path, line)
+            if key == "@targetlabel" and head[key].startswith("true"):
+                raise DataError("regression targets (@targetLabel) are unsupported; expected class labels", path, line)
+            has_times = head.get("@timestamps") == "true"
+            continue
+        dimensions, label = re.split(r"(?<=\)):" if has_times else ":", text.strip()), ""
+        if head.get("@classlabel", "").startswith("true"):
+            label = dimensions.pop().strip()
+        numbers, rate = _NumberParser(path), 0.0
+        cells = [dimension.split(",") for dimension in dimensions]
+        if has_times:
+            cells, rate = _unstamp(dimensions, reading, path, line)
+        columns = [
+            [numbers.parse(cell.strip(), f"dimension {number}", line) for cell in column]
+            for number, column in enumerate(cells, 1)
+        ]
+        if len({len(column) for column in columns}) != 1:
+            lengths = ", ".join(str(len(column)) for column in columns) or "no values"
+            raise DataError(f"dimensions of {lengths}; expected values of one length before the label", path, line)
+        frames = _without_padding([*zip(*columns, strict=True)], path, line)
+        yield Series(f"{path.name}[{count}]", frames, (label,) if label else (), rate=rate, place=(str(path), line))
+        count += 1
+    if "@data" not in head:
+        raise DataError("no line @data: damaged, or not a file of the UEA and UCR archives", path)
+
+
+def _unstamp(dimensions: Sequence[str], reading: SeriesOptions, path: Path, line: int) -> tuple[list[list[str]], float]:
+    """Return the values of dimensions such as (0,1.5),(1,2.5), and the number of frames per second."""
+    if invalid := next((dimension for dimension in dimensions if _STAMPED.sub("", dimension).strip(", ")), ""):
+        raise DataError(f'expected (time,value), found "{invalid:.40}"', path, line)
+    stamps = [_STAMPED.findall(dimension) for dimension in dimensions]
+    times = [[time.strip() for time, _ in stamp] for stamp in stamps] or [[]]
+    if any(other != times[0] for other in times):
+        raise DataError("the times of two dimensions differ; expected equal times", path, line)
+    date_format = signs.date_format_of(times[0])
+    frames = [Frame(line, "", "", _parse_time(time, date_format, path, line), [], "", time) for time in times[0]]
+    rate = _constant_rate(frames, path) if reading.gaps == "refuse" else 0.0
+    return [[value for _, value in stamp] for stamp in stamps], rate
+
+
+def _check_columns(reading: SeriesOptions, defaults: Mapping[str, str], names: Sequence[str], path: Path) -> None:
+    """Raise DataError if a column that is set in the recipe, unlike its default, is missing in the table."""
+    times = signs.time_columns(reading.time, names)
+    optional = {reading.labels, *times} if reading.may_lack_labels else set()
+    required = [column for column, default in defaults.items() if column != default and column not in optional]
+    for column in (*reading.features, *required):
+        if column not in names:
+            known = ", ".join(filter(None, names))
+            raise DataError(f'no column "{column}"{nearest(column, names)}; there are {known}', path, 1)
+
+
+def _read_header(rows: list[list[str]], reading: SeriesOptions, path: Path) -> Header:
+    names = rows[0] if rows else []
+    named = [name for name in names if name]  # a column without a name has the numbers of the rows
+    if not named or signs.is_mostly_numbers(names):
+        advice = _suggest_settings(rows, "write a first row such as time,value,label")
+        raise DataError(f"the first row has no names of columns; {advice}", path, 1)
+    if len(set(named)) < len(named):
+        raise DataError("the first row repeats a name; expected distinct column names", path, 1)
+    times = signs.time_columns(reading.time, names)
+    _check_columns(
+        reading, {reading.series: signs.SERIES, reading.labels: "label"} | dict.fromkeys(times, "time"), names, path
+    )
+    columns = {name: column for column, name in enumerate(names)}
+    special = reading.series, reading.labels, reading.group, *times
+    series, label, group, *time = map(columns.get, special)
+    features = [columns[name] for name in reading.features or named if name not in special]
     if not features:
         raise DataError("no column of features", path, 1)
-    return Header(series, label, time, group, features, tuple(names[place] for place in features))
+    place = tuple([column for column in time if column is not None])
+    return Header(series, label, place, group, features, tuple(names[column] for column in features))
 
 
-def _frame(line: int, cells: list[str], header: Header, path: Path) -> Frame:
+def _read_frame(line: int, cells: list[str], header: Header, numbers: "_NumberParser", date_format: str) -> Frame:
+    path, columns = numbers.path, zip(header.features, header.names, strict=True)
+    time_text = _join_time(cells, header)
     return Frame(
-        line,
-        path.name if header.series is None else cells[header.series],
+        line, path.name if header.series is None else cells[header.series],
         "" if header.label is None else cells[header.label],
-        None if header.time is None else _time(cells[header.time], path, line),
-        [
-            _number(cells[place], name, path, line)
-            for place, name in zip(header.features, header.names, strict=True)
-        ],
-        "" if header.group is None else cells[header.group],
+        _parse_time(time_text, date_format, path, line) if header.time else None,
+        [numbers.parse(cells[column], name, line) for column, name in columns],
+        "" if header.group is None else cells[header.group], time_text,
     )  # fmt: skip
 
 
-def _number(cell: str, name: str, path: Path, line: int) -> float:
-    if cell.lower() in MISSING_CELLS:
-        return float("nan")
-    try:
-        return float(cell)
-    except ValueError:
-        raise DataError(f'column "{name}": expected a number, found "{cell:.40}"', path, line) from None
+def _suggest_settings(rows: list[list[str]], otherwise: str = "--set data.features chooses columns") -> str:
+    settings = layout.settings() if (layout := signs.layout_of(rows)) else ()
+    advice = " and ".join(shlex.join(["--set", setting]) for setting in settings)
+    return f"{advice} reads such a table" if advice else otherwise
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        return float(cell) == float(cell)
-    except ValueError:
-        return False
+class _NumberParser:
+    """A parser of a table's cells, which all have decimal points, or all have decimal commas.
 
-
-def _time(cell: str, path: Path, line: int) -> float:
-    """Seconds, as a number or as a date with a time, which is UTC unless it says otherwise: no hour comes twice."""
-    try:
-        if _is_number(cell):
-            if math.isinf(seconds := float(cell)):
-                raise ValueError(cell)
-            return seconds
-        date = datetime.fromisoformat(cell)
-        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise DataError(
-            f'expected a time, as a number or as 2026-01-31T12:00:00; found "{cell:.40}"', path, line
-        ) from None
-
-
-def _rate_of_table(frames: list[Frame], path: Path) -> float:
-    """Return the frames per second by the column of time; 0 without such a column.
-
-    Raises:
-        DataError: The frames are not evenly spaced.
+    If commas separate columns, a comma in a cell may also separate thousands.
     """
+
+    def __init__(self, path: Path, has_commas: bool = True) -> None:
+        self.path, self.has_commas = path, has_commas
+        self.advice = ""
+        self.first: dict[str, int] = {}
+        """The first line with each decimal separator."""
+
+    def parse(self, cell: str, name: str, line: int) -> float:
+        """Return the number in a cell, NaN for a missing value. Raises DataError for a cell that is not a number."""
+        if cell.lower() in signs.MISSING_CELLS:
+            return float("nan")
+        try:
+            value = signs.number_of(cell)
+        except ValueError:
+            problem = f'column "{name}": expected a number, found "{cell:.40}"{self.advice and "; "}{self.advice}'
+            raise DataError(problem, self.path, line) from None
+        separator = "," if "," in cell else "." if "." in cell else ""
+        if separator and separator not in self.first:
+            self.first[separator] = line
+            if len(self.first) > 1:
+                other = min(self.first.values())
+                problem = f'column "{name}": "{cell:.40}" after another decimal separator in line {other}'
+                raise DataError(f"{problem}; expected decimal points or decimal commas", self.path, line)
+        if separator == "," and self.has_commas and signs.THOUSANDS.fullmatch(cell):
+            problem = f'column "{name}": the comma in "{cell:.40}" may be a decimal comma or a thousands separator'
+            raise DataError(f"{problem}; expected a decimal point", self.path, line)
+        return value
+
+
+def _join_time(cells: Sequence[str], header: Header) -> str:
+    return " ".join([cells[column] for column in header.time]).strip()
+
+
+def _parse_time(cell: str, date_format: str, path: Path, line: int) -> float:
+    try:
+        return signs.seconds_of(cell, date_format)
+    except (ValueError, OverflowError, OSError):
+        problem = f'expected a time, as a number or as 2026-01-31T12:00:00; found "{cell:.40}"'
+        raise DataError(problem, path, line) from None
+
+
+def _constant_rate(frames: list[Frame], path: Path) -> float:
+    """Return the frames per second by the column of time; 0 for a single frame. Raises GapError for uneven times."""
     times = [frame.time for frame in frames if frame.time is not None]
     if len(times) < 2:
         return 0.0
     step = times[1] - times[0]
-    for frame, before, time in zip(frames[1:], times, times[1:], strict=False):
-        if step < MIN_STEP_SECONDS or abs(time - before - step) > MAX_STEP_ERROR * abs(step):
-            actual = f"{time - before:g} after the frame before"
-            usual = f"{step:g}, as between the first two frames of the series"
-            expected = "a time above 0" if step < MIN_STEP_SECONDS else usual
-            raise DataError(f"a gap in time: {actual}; expected {expected}", path, frame.line)
+    for before, frame, start, time in zip(frames, frames[1:], times, times[1:], strict=False):
+        if step < MIN_STEP_SECONDS or abs(time - start - step) > MAX_STEP_ERROR * abs(step):
+            actual = f'"{frame.time_text}" is {time - start:g} s after "{before.time_text}" in line {before.line}'
+            first_step = f"{step:g} s, as between the first two frames of the series"
+            expected = "a time above 0" if step < MIN_STEP_SECONDS else first_step
+            remedy = "--set data.gaps=split begins a new series after a gap, --set data.gaps=ignore ignores it"
+            raise GapError(f"a gap in time: {actual}; expected {expected}; {remedy}", path, frame.line)
     return 1 / step

@@ -1,9 +1,8 @@
-"""A series of frames, the options of reading it, and many series in memory."""
-
-from __future__ import annotations
+"""Series of frames, the options for reading them, and many series in one array."""
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,131 +15,132 @@ Vectors = NDArray[np.float32]
 
 
 class LogMel(NamedTuple):
-    """The parameters of log-mel features. `highest` 0 is half of the sampling rate."""
+    """The parameters of log-mel features."""
 
     window: float = 0.025
-    """Seconds of a frame, N samples."""
+    """The length of a frame in seconds."""
     step: float = 0.010
-    """Seconds from a frame to the next, S samples."""
+    """The time from a frame to the next in seconds."""
     bands: int = 40
     lowest: float = 20.0
+    """The lower edge of the lowest band in hertz."""
     highest: float = 0.0
-    """The edges of the lowest and the highest band, in hertz."""
+    """The upper edge of the highest band in hertz; 0: half of the sampling rate."""
     floor: float = 1e-6
-    """The least energy of a band; samples are from -1 to 1."""
+    """The smallest energy of a band, for samples from -1 to 1."""
     top_db: float = 0.0
-    """The decibels from the largest feature of a sound, which is then 0, down to the least feature; 0: no limit."""
+    """The range of a sound's features in decibels, relative to the largest feature; 0: features are absolute."""
 
     @property
     def reach(self) -> float:
-        """`top_db` as the difference of two features, which are natural logarithms of energies."""
+        """`top_db` in natural logarithms of energies, the unit of the features."""
         return self.top_db * math.log(10) / 10
 
 
 class SeriesOptions(NamedTuple):
-    """How files become series."""
+    """The options for reading files as series. Most are keys of the table `[data]`."""
 
     sound: LogMel = LogMel()
     missing: Literal["refuse", "mean"] = "refuse"
-    """Whether missing values are a mistake, or are to be read as the mean."""
     series: str = "series"
     labels: str = "label"
     time: str = "time"
-    """The columns of a table: the name of the series, its label, and when a frame was taken."""
     pattern: str = ""
-    """The place of the label in the name of a file, such as `{label}_{}_{}`."""
     encoding: str = "utf-8"
     group: str = ""
-    """The column of a table, or the name in a pattern, of the groups; empty: no groups."""
+    """The column of groups in a table, or the name of groups in `pattern`; "": no groups."""
+    rows: Literal["frames", "series"] = "frames"
+    gaps: Literal["refuse", "split", "ignore"] = "refuse"
+    features: tuple[str, ...] = ()
+    may_lack_labels: bool = False
+    """Whether a table without the columns of labels and times is valid, as in prediction."""
 
 
 class Series(NamedTuple):
-    """Frames (T, d), one after another in time. NaN is a missing value.
-
-    `labels` are those of the series, or with `per_frame` T of them, one for each frame. `rate` is the number of frames
-    (of a sound, of samples) in a second, 0 if nobody knows it. `place` is the file, or the file and its line.
-    """
+    """A series of T frames of d features."""
 
     name: str
     frames: Vectors
+    """The features (T, d) in the order of time; NaN for missing values."""
     labels: tuple[str, ...] = ()
+    """The labels of the series, or with `per_frame` one label for each frame."""
     per_frame: bool = False
     rate: float = 0.0
+    """Frames per second, or samples per second for a sound; 0 if unknown."""
     place: tuple[str, int | None] = ("", None)
+    """The path of the file, and the line in a table."""
     columns: tuple[str, ...] = ()
-    """The names of the d features, if they have names."""
+    """The names of the features; empty for features without names."""
     channels: int = 0
-    """The channels of a sound, which were mixed; 0: no sound."""
+    """The number of channels of a sound, which are averaged; 0 for other series."""
     colors: int = 0
-    """The numbers of a pixel of an image; 0: no image."""
+    """The number of colors of an image; 0 for other series."""
     group: str = ""
     """The group, such as a speaker; "" if unknown."""
 
     def named_group(self, name: str) -> str:
-        """Return the group that data call `name`. Raises DataError if they name none."""
+        """Return the group. Raises DataError without a group, if `name` is the value of `data.group`."""
         if not self.group:
-            where = "data.group names a column of a table of paths or of frames, or a part of data.pattern in braces"
-            raise self.error(f'{self.name}: no group "{name}"; {where}')
+            advice = "data.group names a column of a table of paths or of frames, or a part of data.pattern in braces"
+            raise self.error(f'no group "{name}"; {advice}')
         return self.group
 
     def error(self, message: str) -> DataError:
-        """Return a DataError with the place of this series."""
+        """Return a DataError with the path and line of this series, and with its name unless the path has it."""
         path, line = self.place
-        return DataError(message, path or None, line)
+        name = "" if path.endswith(self.name) else f"{self.name}: "
+        return DataError(f"{name}{message}", path or None, line)
 
 
-def as_vectors(values: NDArray[Any], place: str) -> Vectors:
-    """Return numbers as float32, infinite if they are too large for it.
-
-    Raises:
-        DataError: The values are no numbers.
-    """
+def as_vectors(values: NDArray[Any], path: str) -> Vectors:
+    """Return numbers as float32, with infinity on overflow. Raises DataError for an array of other values."""
     if values.dtype.kind not in "fiub":
-        raise DataError(f"expected numbers, found an array of {values.dtype}", place)
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, which is a mistake of its own
+        raise DataError(f"expected numbers, found an array of {values.dtype}", path)
+    with np.errstate(over="ignore"):  # infinite values are reported later, with their line
         return values.astype(np.float32)
 
 
-COUNTED_FRAMES = 65_536
-"""Frames that are counted together."""
-
-
 class FrameRows:
-    """Series of frames as rows: `values` (F, d) from `starts[n]` to `starts[n + 1]`."""
+    """Many series in one array `values` (F, d). Series n is `values[starts[n] : starts[n + 1]]`."""
 
     def __init__(self, values: Vectors, starts: NDArray[np.int64]) -> None:
         self.values, self.starts = values, starts
         self.lengths = np.diff(starts)
 
     @classmethod
-    def of(cls, series: Sequence[Vectors]) -> FrameRows:
-        """Return these series, each (T, d)."""
+    def of(cls, series: Sequence[Vectors]) -> "FrameRows":
+        """Concatenate arrays (T, d)."""
         starts = np.cumsum([0, *map(len, series)], dtype=np.int64)
         return cls(np.concatenate(series) if series else np.zeros((0, 0), np.float32), starts)
 
-    def select(self, rows: NDArray[np.int64]) -> FrameRows:
-        """Return some of the series."""
+    @classmethod
+    def of_series(cls, series: Sequence[Series]) -> "FrameRows":
+        """Concatenate the frames of series."""
+        return cls.of([item.frames for item in series])
+
+    def select(self, rows: NDArray[np.int64]) -> "FrameRows":
+        """Return the series `rows`."""
         return self.of([self[row] for row in rows.tolist()])
 
-    def cut(self, longest: int) -> FrameRows:
-        """Return these frames, where each series is cut into equal pieces of at most `longest`."""
-        pieces = [
+    def split_long(self, longest: int) -> "FrameRows":
+        """Return the same frames with each series split into equal series of at most `longest` frames."""
+        starts = [
             np.linspace(start, end, -(-(end - start) // longest) + 1, dtype=np.int64)[:-1]
-            for start, end in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
+            for start, end in pairwise(self.starts.tolist())
         ]
-        return FrameRows(self.values, np.append(np.concatenate(pieces), self.starts[-1]))
+        return FrameRows(self.values, np.append(np.concatenate(starts), self.starts[-1]))
 
     def padded(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Vectors:
-        """Return the series side by side (B, T, d), filled up with zeros, as wide as all those of `among`."""
-        places, real = side_by_side(self.starts, self.lengths, rows, among=among)
-        if not places.size:
-            return np.zeros((*places.shape, self.values.shape[1]), np.float32)
-        padded: Vectors = self.values[places]
-        padded[~real] = 0
+        """Return a batch (B, T, d) of the series `rows`, padded with zeros to the longest series of `among`."""
+        indices, mask = side_by_side(self.starts, self.lengths, rows, among=among)
+        if not indices.size:
+            return np.zeros((*indices.shape, self.values.shape[1]), np.float32)
+        padded: Vectors = self.values[indices]
+        padded[~mask] = 0
         return padded
 
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
-        """Return which places of `padded` are real; None if all of `among` are."""
+        """Return the mask of `padded`, True at frames; None if all series of `among` have one length."""
         return real_places(self.lengths, rows, among=among)
 
     def __getitem__(self, row: int) -> Vectors:
@@ -150,10 +150,17 @@ class FrameRows:
         return len(self.lengths)
 
 
+CHUNK_FRAMES = 65_536
+"""The number of frames that are summed at once; a bound on memory."""
+
+
 def moments(series: Iterable[Vectors]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean and deviation (d,) of each feature without missing values; 0 and 1 if all are missing."""
-    parts = [part[start : start + COUNTED_FRAMES] for part in series for start in range(0, len(part), COUNTED_FRAMES)]
-    counts = np.maximum(1, sum(np.isfinite(part).sum(0) for part in parts))
-    mean = sum(np.nansum(part, 0, dtype=np.float64) for part in parts) / counts
-    spread = np.sqrt(sum(np.nansum((part - mean) ** 2, 0) for part in parts) / counts)
-    return mean, np.where(spread > 1e-6 * np.maximum(1, np.abs(mean)), spread, 1.0)
+    """Return the mean and the standard deviation (d,) of each feature, ignoring missing values.
+
+    The mean of a feature without values is 0. The deviation of a constant or missing feature is 1.
+    """
+    chunks = [rows[start : start + CHUNK_FRAMES] for rows in series for start in range(0, len(rows), CHUNK_FRAMES)]
+    counts = np.maximum(1, sum(np.isfinite(chunk).sum(0) for chunk in chunks))
+    mean = sum(np.nansum(chunk, 0, dtype=np.float64) for chunk in chunks) / counts
+    deviation = np.sqrt(sum(np.nansum((chunk - mean) ** 2, 0) for chunk in chunks) / counts)
+    return mean, np.where(deviation > 1e-6 * np.maximum(1, np.abs(mean)), deviation, 1.0)

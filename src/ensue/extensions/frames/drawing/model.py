@@ -1,6 +1,4 @@
-"""Drawing (DRAW): the network, its parts, its data and its training."""
-
-from __future__ import annotations
+"""Generation of images by DRAW (Gregor et al. 2015): model, data, training and scores."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -28,21 +26,20 @@ from ensue.nn import SequenceLayer, Tap
 from ensue.nn.draws import normal
 from ensue.nn.filters import WindowPlacer
 from ensue.nn.gaussian import Gaussian
-from ensue.ranks import spread
+from ensue.ranks import sharded_map
 from ensue.runs.directory import RunDirectory
 from ensue.stored import Bounds, arguments
 from ensue.tasks.contract.data_set import Split
-from ensue.tasks.contract.job import Job
-from ensue.tasks.contract.model import ModelParts
+from ensue.tasks.contract.job import Job, ModelParts
 from ensue.tasks.contract.task import NamedScores, Task, TensorBatch, on_device
 from ensue.types import Loss, State
 
 MIN_PIXEL = 1e-2
-"""The least probability of a pixel on the first canvas, and of its opposite."""
+"""The smallest distance from 0 and 1 of the probability of a pixel on the first canvas."""
 
 
 class ImageSize(NamedTuple):
-    """The sizes of an image (H, P·W): H `rows` of W `columns`, of P `colors` side by side."""
+    """The sizes H, W and P of an image (H, P·W), whose P color planes stand side by side."""
 
     rows: int
     columns: int
@@ -50,32 +47,32 @@ class ImageSize(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(H, P·W)."""
+        """The shape of an image, (H, P·W)."""
         return self.rows, self.colors * self.columns
 
     @property
     def pixels(self) -> int:
-        """H · P · W."""
+        """The number of values of an image, H · P · W."""
         return math.prod(self)
 
     def __str__(self) -> str:
         return f"{self.rows} × {self.columns}" + (f" × {self.colors}" if self.colors > 1 else "")
 
 
-class WholeReader(nn.Module):
-    """`read(x, x̂, h) = [x, x̂]` (eq. 17)."""
+class ImageReader(nn.Module):
+    """A reader without attention, `read(x, x̂, h) = [x, x̂]` (eq. 17)."""
 
     def __init__(self, size: ImageSize) -> None:
         super().__init__()
         self.d_out = 2 * size.pixels
 
     def forward(self, images: Float[Tensor, "B H 2PW"], h: Float[Tensor, "B d"]) -> Float[Tensor, "B d_out"]:
-        """`images` are x and x̂, side by side."""
+        """Return features of x and x̂, which stand side by side in `images`."""
         return images.flatten(1)
 
 
-class WholeWriter(nn.Module):
-    """`write(h) = W h + b` (eq. 18)."""
+class ImageWriter(nn.Module):
+    """A writer without attention, `write(h) = W h + b` (eq. 18)."""
 
     def __init__(self, size: ImageSize, d_in: int) -> None:
         super().__init__()
@@ -84,11 +81,11 @@ class WholeWriter(nn.Module):
 
     def forward(self, h: Float[Tensor, "B d"]) -> Float[Tensor, "B H PW"]:
         """Return the change of the canvas."""
-        return self.stroke(h).view(-1, *self.size.shape)  # type: ignore[no-any-return]
+        return self.stroke(h).view(-1, *self.size.shape)
 
 
 class WindowReader(nn.Module):
-    """`read(x, x̂, h) = γ [F_Y x F_Xᵀ, F_Y x̂ F_Xᵀ]`, by a window that h places (eq. 27)."""
+    """A reader with attention, `read(x, x̂, h) = γ [F_Y x F_Xᵀ, F_Y x̂ F_Xᵀ]`, whose window depends on h (eq. 27)."""
 
     def __init__(self, size: ImageSize, d_in: int, window: int) -> None:
         super().__init__()
@@ -96,12 +93,12 @@ class WindowReader(nn.Module):
         self.d_out = 2 * size.colors * window**2
 
     def forward(self, images: Float[Tensor, "B H 2PW"], h: Float[Tensor, "B d"]) -> Float[Tensor, "B d_out"]:
-        """`images` are x and x̂, side by side."""
-        return self.window(h).read(images)  # type: ignore[no-any-return]
+        """Return features of x and x̂, which stand side by side in `images`."""
+        return self.window(h).read(images)
 
 
 class WindowWriter(nn.Module):
-    """`write(h) = F̂_Yᵀ w F̂_X / γ̂` with a patch `w = W h + b`, by a window that h places (eqs. 28 and 29)."""
+    """A writer with attention, `write(h) = F̂_Yᵀ w F̂_X / γ̂`, `w = W h + b`, whose window depends on h (eqs. 28, 29)."""
 
     def __init__(self, size: ImageSize, d_in: int, window: int) -> None:
         super().__init__()
@@ -111,11 +108,11 @@ class WindowWriter(nn.Module):
     def forward(self, h: Float[Tensor, "B d"]) -> Float[Tensor, "B H PW"]:
         """Return the change of the canvas."""
         patch = self.patch(h).view(len(h), self.window.size, -1)
-        return self.window(h).write(patch)  # type: ignore[no-any-return]
+        return self.window(h).write(patch)
 
 
 class PaintState(NamedTuple):
-    """The canvas c, the output h of the decoder, and the states of decoder and encoder."""
+    """The canvas c, the output h of the decoder, and the states of the decoder and the encoder."""
 
     canvas: Float[Tensor, "B H PW"]
     h: Float[Tensor, "B d"]
@@ -124,23 +121,23 @@ class PaintState(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """The terms of the bound on `-log p(x)` of each image, in nats; their mean over draws is at least `-log p(x)`."""
+    """The terms of the bound on `-log p(x)` of each image, in nats. The bound is the expectation of `total`."""
 
     reconstruction: Float[Tensor, " B"]
     """`-log D(x | c_T)` (eq. 9)."""
     divergence: Float[Tensor, "B T"]
     """`KL(Q(z_t | h^enc_t) ‖ N(0, 1))` of each glimpse (eq. 10)."""
     weight: Float[Tensor, " B"]
-    """`log p(x, z) / Q(z | x)` of the draw z, for importance sampling."""
+    """`log p(x, z) / Q(z | x)` for the sampled z: the log-weight of importance sampling."""
 
     @property
     def total(self) -> Float[Tensor, " B"]:
-        """Nats of an image."""
+        """The sum of the terms for each image."""
         return self.reconstruction + self.divergence.sum(1)
 
 
 class Painter(nn.Module):
-    """DRAW (Gregor et al. 2015, eqs. 3 to 8), at each glimpse t:
+    """DRAW (Gregor et al. 2015, eqs. 3 to 8). At each glimpse t:
 
         x̂_t = x − σ(c_{t−1})                    r_t = read(x, x̂_t, h^dec_{t−1})
         h^enc_t = RNN^enc([r_t, h^dec_{t−1}])   z_t ~ N(μ(h^enc_t), σ(h^enc_t)²)
@@ -150,8 +147,8 @@ class Painter(nn.Module):
     """
 
     def __init__(
-        self, encoder: SequenceLayer, decoder: SequenceLayer, reader: WholeReader | WindowReader,
-        writer: WholeWriter | WindowWriter, *, size: ImageSize, glimpses: int,
+        self, encoder: SequenceLayer, decoder: SequenceLayer, reader: ImageReader | WindowReader,
+        writer: ImageWriter | WindowWriter, *, size: ImageSize, glimpses: int,
     ) -> None:  # fmt: skip
         super().__init__()
         self.size, self.glimpses, self.d_latent = size, glimpses, decoder.d_in
@@ -161,21 +158,16 @@ class Painter(nn.Module):
         self.first_canvas = nn.Parameter(torch.zeros(size.shape))
         self.first_h = nn.Parameter(torch.zeros(decoder.d_out))
 
-    @torch.no_grad()
-    def begin_with(self, mean: Float[Tensor, "H PW"]) -> None:
-        """Make the first canvas the mean of the training images, whose pixels are from 0 to 1."""
-        self.first_canvas.copy_(mean.clamp(MIN_PIXEL, 1 - MIN_PIXEL).logit())
-
     def forward(self, x: Float[Tensor, "B H PW"], noise: Float[Tensor, "B T d_latent"]) -> Bound:
-        """Return the bound of each image, for draws `z = μ + σ ε` with the ε of `noise`, from N(0, 1)."""
+        """Return the bound of each image for `z = μ + σ ε`, with ε = `noise` from N(0, 1)."""
         state = self._begin(len(x))._replace(encoder=self.encoder.init_state(len(x)))
         posteriors = []
         for epsilon in noise.unbind(1):
-            read = self.reader(torch.cat([x, x - state.canvas.sigmoid()], 2), state.h)
-            e, encoder = self.encoder.step(torch.cat([read, state.h], 1), state.encoder)
-            posteriors.append(q := Gaussian(*self.posterior(e).chunk(2, 1)))
+            r = self.reader(torch.cat([x, x - state.canvas.sigmoid()], 2), state.h)
+            h, encoder = self.encoder.step(torch.cat([r, state.h], 1), state.encoder)
+            posteriors.append(q := Gaussian(*self.posterior(h).chunk(2, 1)))
             state = self.paint(q.at(epsilon), state)._replace(encoder=encoder)
-        q = Gaussian(*(torch.stack(parts, 1).to(noise.dtype) for parts in zip(*posteriors, strict=True)))
+        q = Gaussian(*(torch.stack(parameter, 1).to(noise.dtype) for parameter in zip(*posteriors, strict=True)))
         reconstruction = F.binary_cross_entropy_with_logits(state.canvas, x, reduction="none").sum((1, 2))
         return Bound(reconstruction, q.divergence(), -reconstruction - q.ratio(q.at(noise)).sum(1))
 
@@ -185,7 +177,7 @@ class Painter(nn.Module):
         return state._replace(canvas=self.canvas(state.canvas + self.writer(h)), h=h, decoder=decoder)
 
     def canvases(self, noise: Float[Tensor, "B T d_latent"]) -> Float[Tensor, "B T H PW"]:
-        """Return the probabilities of the pixels after each stroke, painted from draws `noise` of N(0, 1) alone."""
+        """Return the probabilities of the pixels after each stroke, for z = `noise` from the prior N(0, 1)."""
         state = self._begin(len(noise))
         canvases = []
         for z in noise.unbind(1):
@@ -193,20 +185,18 @@ class Painter(nn.Module):
             canvases.append(state.canvas.sigmoid())
         return torch.stack(canvases, 1)
 
-    def _begin(self, rows: int) -> PaintState:
-        return PaintState(
-            self.first_canvas.expand(rows, -1, -1), self.first_h.expand(rows, -1), self.decoder.init_state(rows)
-        )
+    def _begin(self, n: int) -> PaintState:
+        return PaintState(self.first_canvas.expand(n, -1, -1), self.first_h.expand(n, -1), self.decoder.init_state(n))
 
 
 def build_painter(
     canvas: CanvasSpecification, encoder: CellsSpecification, decoder: CellsSpecification, *, size: ImageSize
 ) -> Painter:
-    """Return a painter from its tables. Raises ValueError for a window that is larger than the images."""
+    """Return the painter of these tables. Raises ValueError for a window that is larger than the images."""
     strokes = build_encoder(decoder, d_in=canvas.d_latent)
     d, attends = strokes.d_out, canvas.attention
-    reader = WindowReader(size, d, canvas.read) if attends else WholeReader(size)
-    writer = WindowWriter(size, d, canvas.write) if attends else WholeWriter(size, d)
+    reader = WindowReader(size, d, canvas.read) if attends else ImageReader(size)
+    writer = WindowWriter(size, d, canvas.write) if attends else ImageWriter(size, d)
     glimpses = build_encoder(encoder, d_in=reader.d_out + d)
     return Painter(glimpses, strokes, reader, writer, size=size, glimpses=canvas.glimpses)
 
@@ -216,7 +206,7 @@ Pixels = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Images(Hashed):
-    """Images (N, H, P·W), whose P colors are planes side by side. Values are from 0 to 1."""
+    """Images (N, H, P·W) with values from 0 to 1, whose P color planes stand side by side."""
 
     pixels: Pixels
     size: ImageSize
@@ -228,7 +218,7 @@ class Images(Hashed):
         return self.pixels
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """Return the images in these rows."""
+        """Return the images `rows`."""
         groups = tuple(self.groups[row] for row in rows.tolist()) if self.groups else ()
         return replace(self, pixels=self.pixels[rows], groups=groups)
 
@@ -237,15 +227,16 @@ class Images(Hashed):
 
 
 def read_images(
-    location: str, *, colors: int, encoding: str = "utf-8", size: ImageSize | None = None, most: int | None = None,
+    location: str, *, colors: int, encoding: str = "utf-8", size: ImageSize | None = None, limit: int | None = None,
     group: str = "",
 ) -> Images:  # fmt: skip
-    """Return the images of a file, a folder or a glob, or the first `most` of them. With a `size` they have to have it,
-    and with a `group` one of that name. Raises DataError for images of several sizes, for values that are not from 0 to
-    1, and for what is no image.
+    """Return the images of a location, up to `limit`.
+
+    Raises DataError for images of another size than `size` (by default the size of the first image), for values outside
+    of 0 to 1, and for images without a group if `group` is the name of groups.
     """
     source = FrameSource(location, SeriesOptions(encoding=encoding, group=group))
-    images = images_of(islice(source, most), colors=colors, size=size, group=group)
+    images = images_of(islice(source, limit), colors=colors, size=size, group=group)
     if images is None:
         raise DataError("no image in it", location)
     return images
@@ -254,70 +245,68 @@ def read_images(
 def images_of(
     series: Iterable[Series], *, colors: int, size: ImageSize | None = None, group: str = ""
 ) -> Images | None:
-    """Return series as images; None for no series. Raises DataError as `read_images`."""
+    """Return series as images; None without series. Raises DataError as `read_images` does."""
     pixels: list[Pixels] = []
     groups: list[str] = []
     first = "the training data"
-    for one in series:
+    for image in series:
         if size is None:
-            rows, width = one.frames.shape
-            check_image(one, colors=colors, key="canvas.colors")
-            size, first = ImageSize(rows, width // colors, colors), one.name
-        pixels.append(_checked(one, size, first))
+            rows, width = image.frames.shape
+            check_image(image, colors=colors, key="canvas.colors")
+            size, first = ImageSize(rows, width // colors, colors), image.name
+        pixels.append(_color_planes(image, size, first))
         if group:
-            groups.append(one.named_group(group))
+            groups.append(image.named_group(group))
     return None if size is None or not pixels else Images(np.stack(pixels), size, tuple(groups))
 
 
-def _checked(series: Series, size: ImageSize, first: str) -> Pixels:
-    """Return the planes (H, P·W) of an image."""
+def _color_planes(series: Series, size: ImageSize, first: str) -> Pixels:
+    """Return the pixels of an image. Raises DataError for other series, another size, and values outside of 0 to 1."""
     values = series.frames
     if series.channels:
-        raise series.error(f"{series.name}: a sound; expected images")
+        raise series.error("a sound; expected images")
     if values.shape != size.shape:
         actual, expected = (f"{rows} × {width // size.colors}" for rows, width in (values.shape, size.shape))
-        raise series.error(f"{series.name}: an image of {actual}; expected {expected}, as in {first}")
-    wrong = values[~((values >= 0) & (values <= 1))]  # NaN too
-    if wrong.size:
-        raise series.error(f"{series.name}: a pixel of {wrong[0]:g}; expected values from 0 to 1")
+        raise series.error(f"an image of {actual}; expected {expected}, as in {first}")
+    invalid = values[~((values >= 0) & (values <= 1))]  # includes NaN
+    if invalid.size:
+        raise series.error(f"a pixel of {invalid[0]:g}; expected values from 0 to 1")
     return values.reshape(size.rows, size.columns, size.colors).transpose(0, 2, 1).reshape(size.shape)
 
 
 def as_colors(pixels: Pixels, size: ImageSize) -> Pixels:
-    """Planes (N, H, P·W) as images (N, H, W, P)."""
+    """Return images (N, H, W, P) from color planes (N, H, P·W)."""
     return pixels.reshape(len(pixels), size.rows, size.colors, size.columns).transpose(0, 1, 3, 2)
 
 
 def drawn_pixels(pixels: Pixels, generator: np.random.Generator) -> Pixels:
-    """0 or 1, each pixel 1 with the probability of its value."""
+    """Return random binary pixels. The probability of 1 is the value of the pixel."""
     return (generator.random(pixels.shape, np.float32) < pixels).astype(np.float32)
 
 
-def binarized(images: Images, how: str) -> Images:
-    """Return images for scores, which do not change from call to call: the draws of an image depend on its number
-    alone.
-    """
-    if how == "none":
+def binarized(images: Images, method: str) -> Images:
+    """Return binary images by a value of `data.binarize`. Random pixels depend only on the number of the image."""
+    if method == "none":
         return images
-    if how == "threshold":
+    if method == "threshold":
         return replace(images, pixels=(images.pixels >= 0.5).astype(np.float32))
     drawn = [drawn_pixels(image, np.random.default_rng(number)) for number, image in enumerate(images.pixels)]
     return replace(images, pixels=np.stack(drawn))
 
 
 MAX_BATCH_ROWS = 250
-"""The images, or draws for them, that are scored together."""
+"""The largest number of rows in a batch of scoring; a row is a draw of z for an image."""
 
 
 class Drawing(Task[Painter, TensorBatch]):
-    """Images in random order, judged by the bound in nats per image."""
+    """The training task of a painter, validated by the bound in nats per image."""
 
     judged_by = "nats_per_image"
     less_is_better = True
 
     def __init__(self, train: Images, valid: Images | None, recipe: DrawingRecipe) -> None:
-        self.anew = recipe.data.binarize == "anew"
-        self.train = train if self.anew else binarized(train, recipe.data.binarize)
+        self.draws_pixels = recipe.data.binarize == "anew"
+        self.train = train if self.draws_pixels else binarized(train, recipe.data.binarize)
         self.valid = valid and binarized(valid, recipe.data.binarize)
         self.seed, self.batch_size = recipe.train.seed, min(recipe.train.batch_size, len(train))
         self.steps_per_epoch = math.ceil(len(train) / self.batch_size)
@@ -326,9 +315,9 @@ class Drawing(Task[Painter, TensorBatch]):
     def batch(self, step: int, device: torch.device) -> TensorBatch:
         epoch, index = divmod(step, self.steps_per_epoch)
         first = index * self.batch_size
-        places = np.arange(first, min(first + self.batch_size, len(self.train)))
-        pixels = self.train.pixels[Permutation(len(self.train), mix(self.seed, epoch))(places)]
-        if self.anew:
+        positions = np.arange(first, min(first + self.batch_size, len(self.train)))
+        pixels = self.train.pixels[Permutation(len(self.train), mix(self.seed, epoch))(positions)]
+        if self.draws_pixels:
             pixels = drawn_pixels(pixels, np.random.default_rng(mix(self.seed, step, 1)))
         return TensorBatch((on_device(pixels, device),))
 
@@ -342,14 +331,15 @@ class Drawing(Task[Painter, TensorBatch]):
 
 
 def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedScores:
-    """Return the bound in nats per image, its two parts, and from several draws of z also an estimate of `-log p(x)` by
-    importance sampling, `-log 1/K Σ_k p(x, z_k) / Q(z_k | x)` (Rezende et al. 2014). It is closer, and in the mean over
-    draws not below `-log p(x)` either.
+    """Return the bound in nats per image, and its two terms.
+
+    With K > 1 draws of z, importance sampling also gives the tighter bound `-log 1/K Σ_k p(x, z_k) / Q(z_k | x)`
+    (Rezende et al. 2014).
     """
     device, rows = device_of(model), range(len(images) * draws)
 
     @torch.inference_mode()
-    def scored(batch: range) -> Tensor:
+    def score(batch: range) -> Tensor:
         """Return the reconstruction, the divergence and the weight of each row (3, B)."""
         x = on_device(images.pixels[np.array(batch) // draws], device)
         bound: Bound = model(x, noise_of(model, batch, device))
@@ -357,23 +347,18 @@ def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedSco
 
     with evaluating(model):
         batches = [rows[first : first + MAX_BATCH_ROWS] for first in rows[::MAX_BATCH_ROWS]]
-        reconstruction, divergence, weight = torch.cat(list(spread(scored, batches)), 1)
-    scores = NamedScores(
-        nats_per_image=float((reconstruction + divergence).mean()),
-        reconstruction=float(reconstruction.mean()),
-        divergence=float(divergence.mean()),
-    )
+        reconstruction, divergence, weight = torch.cat(list(sharded_map(score, batches)), 1)
+    terms = {"nats_per_image": reconstruction + divergence, "reconstruction": reconstruction, "divergence": divergence}
+    scores = NamedScores({name: float(term.mean()) for name, term in terms.items()})
     if draws > 1:
         scores["importance_nats"] = float((math.log(draws) - weight.view(-1, draws).logsumexp(1)).mean())
     return scores
 
 
 def noise_of(model: Painter, numbers: range, device: torch.device, *, seed: int = 0) -> Tensor:
-    """Return the draws of N(0, 1) of these rows, (B, T, d_latent). Those of a row depend on its number and the seed
-    alone.
-    """
+    """Return noise (B, T, d_latent) from N(0, 1). The noise of a row depends only on its number and the seed."""
     shape = (model.glimpses, model.d_latent)
-    generators = (np.random.default_rng((seed, number, 1)) for number in numbers)  # other ones than pixels have
+    generators = (np.random.default_rng((seed, number, 1)) for number in numbers)  # `binarized` has other seeds
     rows = [generator.standard_normal(shape, np.float32) for generator in generators]
     return on_device(np.stack(rows), device)
 
@@ -383,7 +368,7 @@ Side = Annotated[int, Bounds(1, 1_000_000)]
 
 @dataclass(frozen=True)
 class DrawingParts(ModelParts):
-    """The parts that a painter is built from."""
+    """The size of images, from which a painter is built."""
 
     size: ImageSize
 
@@ -411,7 +396,7 @@ class DrawingParts(ModelParts):
 
 
 class DrawingJob(Job[Painter]):
-    """Trains a painter of images of one size."""
+    """The training job of a painter, for images of one size."""
 
     unit: ClassVar[str] = "images"
     recipe: DrawingRecipe
@@ -429,14 +414,16 @@ class DrawingJob(Job[Painter]):
         self.task = Drawing(self.split.train, self.split.valid, recipe)
 
     def read(self, location: str, *, group: str = "") -> Images:
-        """Return the images of a location, of the size of those before."""
+        """Return the images of a location. Raises DataError if their size differs from that of earlier images."""
         data, colors = self.recipe.data, self.recipe.canvas.colors
         images = read_images(location, colors=colors, encoding=data.encoding, size=self.size, group=group)
         self.size = images.size
         return images
 
+    @torch.no_grad()
     def prepare(self, model: Painter) -> None:
-        model.begin_with(torch.from_numpy(self.split.train.pixels.mean(0)))
+        mean = torch.from_numpy(self.split.train.pixels.mean(0))
+        model.first_canvas.copy_(mean.clamp(MIN_PIXEL, 1 - MIN_PIXEL).logit())
 
     def test(self, model: Painter) -> NamedScores | None:
         if self.split.test is None:
@@ -446,7 +433,7 @@ class DrawingJob(Job[Painter]):
     @property
     def data(self) -> str:
         train, valid = self.split.train, self.split.valid
-        held_out = f"{len(valid):,} for validation" if valid else "none for validation"
+        held_out = f"{len(valid):,} for validation" if valid else "no validation images"
         return f"{len(train):,} images of {train.size}, {held_out}"
 
     @property

@@ -1,9 +1,7 @@
-"""Reading in glimpses: the network, its parts, its data and its training."""
-
-from __future__ import annotations
+"""Recognition of symbol sequences in images by glimpses (Ba et al. 2015): model, data, training and scores."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
@@ -15,12 +13,13 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ensue.errors import EnsueError
 from ensue.extensions.frames.data.series import FrameRows, Series
-from ensue.extensions.frames.glimpses.symbols import JudgedSymbols, SymbolScores, score_symbols
 from ensue.extensions.frames.recipe import GlimpseSpecification, GlimpsesRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, SeriesNoise, check_image, frames_of
-from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, LabeledFrameParts, read_frames_seen
-from ensue.metrics.scores import card_columns
+from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, LabeledFrameParts, read_frame_statistics
+from ensue.metrics.generation import edit_distance
+from ensue.metrics.scores import ItemRows, ScoredItems, Scores, card_columns, of_sums, ratio
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import Encoder, EncoderSpecification
@@ -28,34 +27,34 @@ from ensue.nn import SequenceLayer
 from ensue.nn.draws import ALL_ROWS, RowSlice, normal
 from ensue.nn.gaussian import Gaussian
 from ensue.nn.images import Glimpses, GlimpseVector, ImageVector
-from ensue.ranks import spread
+from ensue.ranks import sharded_map
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
 from ensue.runs.schema import Config, Size
-from ensue.tasks.contract.labels_job import LabelsJob
+from ensue.tasks.contract.data_set import LabelsJob
 from ensue.tasks.contract.task import BucketedTask, TensorBatch, on_device
 from ensue.text.labels import Classes
 from ensue.types import Loss, State, select_rows
 
 PLACE_SCALE = 0.02
-"""A factor of E(r²), so that places change slowly while the symbols are learned."""
+"""The factor of E(r²). With a small factor, places change slowly at first, so that symbols can be learned."""
 
 
 class GlimpseState(NamedTuple):
-    """The state of R = B · M readings between two glimpses: M paths of glimpses through each of B images."""
+    """The state of R = B · M paths between two glimpses. M paths lead through each of B images."""
 
-    seen: Float[Tensor, "R d"]
-    """r¹, the state of the layer that reads glimpses."""
+    features: Float[Tensor, "R d"]
+    """r¹, the output of the layer that reads glimpses."""
     plan: Float[Tensor, "R d"]
-    """r², from which the next place follows."""
+    """r², the output of the layer that determines the next place."""
     means: Float[Tensor, "R 2"]
-    """Where the last glimpse was on average."""
+    """The means of the last places."""
     reader: State
     planner: State
 
 
 class SymbolRead(NamedTuple):
-    """A symbol in R readings: the logits of the symbols and last of the stop; and the N glimpses before the symbol."""
+    """A symbol on R paths: the logits of the symbols and of the stop (the last one), and the N glimpses before it."""
 
     logits: Float[Tensor, "R K"]
     places: Float[Tensor, "R N 2"]
@@ -64,7 +63,7 @@ class SymbolRead(NamedTuple):
 
 
 class ReadSymbols(NamedTuple):
-    """The readings of B images on M paths, S symbols; zeros after the last symbol of an image."""
+    """The S symbols of B images on M paths, padded with zeros."""
 
     logits: Float[Tensor, "B M S K"]
     places: Float[Tensor, "B M S N 2"]
@@ -73,13 +72,12 @@ class ReadSymbols(NamedTuple):
 
 
 class GlimpseReader(nn.Module):
-    """Reads images symbol by symbol, each in N glimpses:
+    """A model that reads images symbol by symbol, with N glimpses for each symbol:
 
         l_n ~ N(E(r²_{n-1}), σ²)    g_n = G_image(x_n) ⊙ G_place(l_n)    r¹_n = RNN¹(g_n)    r²_n = RNN²(r¹_n)
 
-    After every N-th glimpse r¹ gives the logits of a symbol. `reader` is RNN¹; `planner` is RNN², whose first input,
-    before any glimpse, is a coarse view of the whole image. If places are relative, E(r²) is a step from the mean of
-    the place before.
+    After N glimpses, r¹ gives the logits of a symbol. `reader` is RNN¹. `planner` is RNN², which first reads a coarse
+    view of the image. If places are relative, E(r²) is added to the mean of the previous place.
     """
 
     start: Tensor
@@ -101,69 +99,59 @@ class GlimpseReader(nn.Module):
         self.register_buffer("move", torch.tensor(table.move), persistent=False)
 
     def images(self, frames: Frames) -> Float[Tensor, "B C H W"]:
-        """Return the images of a batch of series, whose frames are rows of pixels."""
+        """Return images from series, whose frames are rows of pixels."""
         x: Tensor = self.features(frames)
         return x.view(*x.shape[:2], -1, self.table.colors).permute(0, 3, 1, 2)
 
-    def begin(self, images: Float[Tensor, "B C H W"], ways: int) -> GlimpseState:
-        """Return the state before the first glimpse, in so many ways through each image."""
-        seen = self.view(F.avg_pool2d(images, self.table.view, ceil_mode=True)).repeat_interleave(ways, 0)
-        plan, planner = self.planner.step(seen)
-        return GlimpseState(seen, plan, self.start.expand(len(seen), 2), self.reader.init_state(len(seen)), planner)
+    def begin(self, images: Float[Tensor, "B C H W"], paths: int) -> GlimpseState:
+        """Return the state before the first glimpse of `paths` paths through each image."""
+        features = self.view(F.avg_pool2d(images, self.table.view, ceil_mode=True)).repeat_interleave(paths, 0)
+        plan, planner = self.planner.step(features)
+        return GlimpseState(features, plan, self.start.expand(len(plan), 2), self.reader.init_state(len(plan)), planner)
 
     def symbol(
-        self, images: Float[Tensor, "B C H W"], looking: GlimpseState, noise: Float[Tensor, "R N 2"] | None = None
+        self, images: Float[Tensor, "B C H W"], state: GlimpseState, noise: Float[Tensor, "R N 2"] | None = None
     ) -> tuple[SymbolRead, GlimpseState]:
-        """Return the next symbol. Places are the means, or with `noise` from N(0, 1) they are drawn."""
+        """Return the next symbol and state. Places are means, plus σ times `noise` from N(0, 1), unless None."""
         glimpses = []
         for n in range(self.table.each):
-            means = self.mean_place(looking)
+            means = self.mean_place(state)
             places = means if noise is None else means + self.table.deviation * noise[:, n]
-            glimpses.append((places.detach(), means, self.baseline(looking.plan.detach()).squeeze(1)))
-            looking = self.look(images, places.detach(), looking._replace(means=means))
-        return SymbolRead(
-            self.head(looking.seen), *(torch.stack(part, 1) for part in zip(*glimpses, strict=True))
-        ), looking
+            glimpses.append((places.detach(), means, self.baseline(state.plan.detach()).squeeze(1)))
+            state = self.look(images, places.detach(), state._replace(means=means))
+        columns = (torch.stack(column, 1) for column in zip(*glimpses, strict=True))
+        return SymbolRead(self.head(state.features), *columns), state
 
-    def mean_place(self, looking: GlimpseState) -> Float[Tensor, "R 2"]:
-        """Return where the next glimpse is on average, (down, right)."""
-        before = looking.means + self.move if self.table.relative else self.start
-        mean: Tensor = before + PLACE_SCALE * self.place(looking.plan)
-        return mean
+    def mean_place(self, state: GlimpseState) -> Float[Tensor, "R 2"]:
+        """Return the mean of the next place, (down, right)."""
+        origin = state.means + self.move if self.table.relative else self.start
+        return origin + PLACE_SCALE * self.place(state.plan)
 
-    def look(
-        self, images: Float[Tensor, "B C H W"], places: Float[Tensor, "R 2"], looking: GlimpseState
-    ) -> GlimpseState:
-        """Return the state after the glimpse at these places."""
+    def look(self, images: Float[Tensor, "B C H W"], places: Float[Tensor, "R 2"], state: GlimpseState) -> GlimpseState:
+        """Return the state after a glimpse at these places."""
         patches = self.glimpses(images, places.view(len(images), -1, 2)).flatten(0, 1)
-        seen, reader = self.reader.step(self.vector(patches, places), looking.reader)
-        plan, planner = self.planner.step(seen, looking.planner)
-        return looking._replace(seen=seen, plan=plan, reader=reader, planner=planner)
+        features, reader = self.reader.step(self.vector(patches, places), state.reader)
+        plan, planner = self.planner.step(features, state.planner)
+        return state._replace(features=features, plan=plan, reader=reader, planner=planner)
 
     def forward(
         self, images: Float[Tensor, "B C H W"], lengths: list[int], noise: Float[Tensor, "B M S N 2"]
     ) -> ReadSymbols:
-        """Return readings of images of so many symbols, the stop included. The longest come first."""
-        ways, symbols = noise.shape[1], []
-        looking = self.begin(images, ways)
+        """Return the symbols of images. The descending `lengths` are the numbers of symbols, with the stop."""
+        paths, symbols = noise.shape[1], []
+        state = self.begin(images, paths)
         for number in range(lengths[0]):
             rows = sum(length > number for length in lengths)
             if rows < len(images):
-                images, looking = images[:rows], select_rows(looking, torch.arange(rows * ways, device=images.device))
-            symbol, looking = self.symbol(images, looking, noise[:rows, :, number].flatten(0, 1))
-            symbols.append(
-                F.pad(part, (0, 0) * (part.dim() - 1) + (0, len(noise) * ways - len(part))) for part in symbol
-            )
-        stacked = (torch.stack(part, 1) for part in zip(*symbols, strict=True))
-        parts = (part.view(-1, ways, *part.shape[1:]) for part in stacked)
-        return ReadSymbols(*(part.float() if part.dtype is torch.bfloat16 else part for part in parts))
+                images, state = images[:rows], select_rows(state, torch.arange(rows * paths, device=images.device))
+            symbol, state = self.symbol(images, state, noise[:rows, :, number].flatten(0, 1))
+            symbols.append(F.pad(x, (0, 0) * (x.dim() - 1) + (0, len(noise) * paths - len(x))) for x in symbol)
+        stacked = (torch.stack(column, 1) for column in zip(*symbols, strict=True))
+        tensors = (x.view(-1, paths, *x.shape[1:]) for x in stacked)
+        return ReadSymbols(*(x.float() if x.dtype is torch.bfloat16 else x for x in tensors))
 
     def loss(self, frames: Frames, targets: Int[Tensor, "B S"]) -> Loss:
-        """Return the bound of the surprisal of symbols and stop in nats, summed over the images, and the number of
-        images.
-
-        `targets` have -1 behind the stop.
-        """
+        """Return the bound on the surprisal of symbols and stop, summed over images. -1 is the padding of `targets`."""
         table, images = self.table, self.images(frames)
         shape = (len(images), table.samples, targets.shape[1], table.each, 2)
         noise = normal(shape, dtype=images.dtype, device=images.device)
@@ -173,57 +161,61 @@ class GlimpseReader(nn.Module):
         return Loss(nats.sum(), len(images))
 
     def read(
-        self, frames: Frames, *, least: int, most: int, ways: int = 1, noise: Callable[[], Tensor] | None = None
-    ) -> tuple[Float[Tensor, "B S K"], Float[Tensor, "B S N 2"]]:
-        """Return the log-probabilities of symbols and stop, and the places of glimpses, until all images have ended.
+        self, frames: Frames, *, min_symbols: int, max_symbols: int, paths: int = 1,
+        noise: Callable[[], Tensor] | None = None,
+    ) -> tuple[Float[Tensor, "B S K"], Float[Tensor, "B S N 2"]]:  # fmt: skip
+        """Read symbols until the stop has been read in all images.
 
         Args:
             frames: The images.
-            least: At least this many symbols are read.
-            most: At most this many symbols are read.
-            ways: Paths of glimpses through each image. Probabilities are means over them; places are those of the
-                first.
-            noise: The draws (B · ways, N, 2) of places for each next symbol; None: places are the means.
+            min_symbols: The smallest number of symbols.
+            max_symbols: The largest number of symbols, without the stop.
+            paths: The number of paths of glimpses through each image.
+            noise: A function that returns the noise (B · paths, N, 2) of the next symbol; None for places at means.
+
+        Returns:
+            The log-probabilities of symbols and stop, as means over paths, and the places of the first path.
         """
         images = self.images(frames)
         steps: list[tuple[Tensor, Tensor]] = []
-        looking, ended = self.begin(images, ways), torch.zeros(len(images), dtype=torch.bool, device=images.device)
-        while len(steps) < least or (len(steps) <= most and not ended.all()):
-            symbol, looking = self.symbol(images, looking, noise and noise())
-            logp = symbol.logits.log_softmax(-1).view(len(images), ways, -1)
-            mean = logp.logsumexp(1) - math.log(ways)
-            steps.append((mean, symbol.places[::ways]))
-            ended |= mean.argmax(-1) == self.stop
-        logp, places = (torch.stack(part, 1) for part in zip(*steps, strict=True))
+        state, has_ended = self.begin(images, paths), torch.zeros(len(images), dtype=torch.bool, device=images.device)
+        while len(steps) < min_symbols or (len(steps) <= max_symbols and not has_ended.all()):
+            symbol, state = self.symbol(images, state, noise and noise())
+            logp = symbol.logits.log_softmax(-1).view(len(images), paths, -1)
+            mean = logp.logsumexp(1) - math.log(paths)
+            steps.append((mean, symbol.places[::paths]))
+            has_ended |= mean.argmax(-1) == self.stop
+        logp, places = (torch.stack(column, 1) for column in zip(*steps, strict=True))
         return logp, places
 
 
 def bound(
     read: ReadSymbols, targets: Int[Tensor, "B S"], deviation: float, *, policy: float = 1.0
 ) -> Float[Tensor, " B"]:
-    """`-1/M Σ_m log p(y | l^m)` of each image, which on average bounds `-log p(y)`; with the gradient of that average.
+    """Return `-1/M Σ_m log p(y | l^m)` of each image. The expectation of this value is a bound on `-log p(y)`.
 
-    The gradient of the places is `-1/M Σ_m Σ_n (R_n - b_n) ∇ log p(l_n)`, times `policy`. R_n is the log-probability of
-    the symbols that come after l_n. b_n is their number times what the baseline expects of one; with several ways, plus
-    what R - b is in the others on average. The baseline learns from the squares of R - b, divided by that number.
+    The gradient estimates the gradient of the expectation. The gradient by places is `policy` times
+    `-1/M Σ_m Σ_n (R_n - b_n) ∇ log p(l_n)`, where R_n is the log-probability of the symbols after l_n. The baseline b_n
+    is the number of these symbols times the output of the baseline network, plus the mean of R - b over other paths.
+    The network minimizes the square of R - b, divided by the number of symbols.
     """
-    is_real = (targets >= 0).unsqueeze(1)
+    mask = (targets >= 0).unsqueeze(1)
     ids = targets.clamp(min=0)[:, None, :, None].expand(*read.logits.shape[:3], 1)
-    nats = -read.logits.log_softmax(-1).gather(-1, ids).squeeze(-1) * is_real
-    coming, count = (part.flip(-1).cumsum(-1).flip(-1).unsqueeze(-1) for part in (-nats.detach(), is_real))
-    error = (coming / count.clamp(min=1) - read.baselines) * is_real.unsqueeze(-1)
+    nats = -read.logits.log_softmax(-1).gather(-1, ids).squeeze(-1) * mask
+    future, count = (x.flip(-1).cumsum(-1).flip(-1).unsqueeze(-1) for x in (-nats.detach(), mask))
+    error = (future / count.clamp(min=1) - read.baselines) * mask.unsqueeze(-1)
     weight = count * error.detach()
-    if (ways := weight.shape[1]) > 1:
-        weight = (weight - weight.mean(1, keepdim=True)) * ways / (ways - 1)
-    density = -Gaussian(read.means, torch.full_like(read.means, math.log(deviation))).nats(read.places)
-    surrogate = (0.5 * error.square() - policy * weight * density).sum((1, 2, 3)) / ways
-    return nats.sum((1, 2)) / ways + surrogate - surrogate.detach()
+    if (paths := weight.shape[1]) > 1:
+        weight = (weight - weight.mean(1, keepdim=True)) * paths / (paths - 1)
+    log_density = -Gaussian(read.means, torch.full_like(read.means, math.log(deviation))).nats(read.places)
+    surrogate = (0.5 * error.square() - policy * weight * log_density).sum((1, 2, 3)) / paths
+    return nats.sum((1, 2)) / paths + surrogate - surrogate.detach()
 
 
 def build_glimpse_reader(
     features: FrameFeatures, encoder: EncoderSpecification, table: GlimpseSpecification, *, rows: int, num_symbols: int
 ) -> GlimpseReader:
-    """Return the model from its tables, for images of so many rows. Both recurrent layers are of the same kind."""
+    """Return the model of these tables, for images of `rows` rows."""
     assert isinstance(encoder, Encoder)
     reader = build_encoder(encoder, d_in=encoder.d_model)
     planner = build_encoder(encoder, d_in=reader.d_out)
@@ -242,7 +234,7 @@ class GlimpsesConfig(Config):
 
 @dataclass(frozen=True)
 class GlimpseParts(LabeledFrameParts):
-    """The parts of a model that reads images of `rows` rows; its labels are the symbols."""
+    """The shape, statistics and symbols from which a model for images of `rows` rows is built."""
 
     config: ClassVar[type[Config]] = GlimpsesConfig
     labels: Classes
@@ -251,7 +243,7 @@ class GlimpseParts(LabeledFrameParts):
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
         labels = run.read_json("labels.json", Classes.from_json)
-        return cls(read_frames_seen(run), labels, run.config["rows"])
+        return cls(read_frame_statistics(run), labels, run.config["rows"])
 
     def build(self, recipe: GlimpsesRecipe) -> GlimpseReader:
         return build_glimpse_reader(
@@ -260,58 +252,39 @@ class GlimpseParts(LabeledFrameParts):
 
 
 MAX_BATCH_IMAGES = 256
-"""Images that are read together outside of training."""
-
-
-class ReadImage(NamedTuple):
-    """The symbols of an image, their probabilities with that of the stop, and the places (S, N, 2) of the glimpses."""
-
-    symbols: tuple[str, ...]
-    probabilities: NDArray[np.float32]
-    places: NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class PlaceDraws:
-    """How places are drawn: in so many ways through each image, over which probabilities are averaged and of which the
-    first has the places. With none they are the means.
-    """
-
-    count: int = 0
-    seed: int = 0
-
-
-MEANS = PlaceDraws()
+"""The largest number of images in a batch outside of training."""
+ReadImage = tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.float32], float]
+"""The symbols, the probabilities (S,) of symbols and stop, the places (S, N, 2) of glimpses, and the surprisal."""
 
 
 def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
-    """Return the symbols of an image. Raises DataError for no caption, for several, and for one that is too long."""
+    """Return the symbols of an image. Raises DataError unless there is one caption, which is not too long."""
     captions = tuple(dict.fromkeys(series.labels))
     symbols = tuple(captions[0].split(recipe.data.separator or None)) if len(captions) == 1 else ()
     if not symbols:
         problem = "several captions" if len(captions) > 1 else "no caption"
-        raise series.error(f"{series.name}: {problem}; expected one for the image, symbols with blanks between them")
-    if len(symbols) > (most := recipe.glimpses.most_symbols):
-        raise series.error(f"{series.name}: {len(symbols):,} symbols; glimpses.most_symbols is {most:,}")
+        raise series.error(f"{problem}; expected one for the image, symbols with blanks between them")
+    if len(symbols) > (maximum := recipe.glimpses.most_symbols):
+        raise series.error(f"{len(symbols):,} symbols; glimpses.most_symbols is {maximum:,}")
     return symbols
 
 
 def check_glimpsed(series: Series, rows: int, recipe: GlimpsesRecipe) -> None:
-    """Raise DataError unless an image is a grid of `rows` rows that suits the glimpses."""
+    """Raise DataError unless an image has `rows` rows (0: any number), and a size that matches the glimpses."""
     (height, width), table = series.frames.shape, recipe.glimpses
     check_image(series, colors=table.colors, key="glimpses.colors", rows=rows)
     width //= table.colors
-    image = f"{series.name}: an image of {height:,} × {width:,} pixels"
+    image = f"an image of {height:,} × {width:,} pixels"
     if table.size > min(height, width):
         raise series.error(f"{image} is smaller than a glimpse; glimpses.size is {table.size:,}")
     if table.view > min(height, width):
-        raise series.error(f"{image} is too small for a view {table.view:,} times smaller; glimpses.view sets it")
+        raise series.error(f"{image} is too small for a view {table.view:,} times smaller; reduce glimpses.view")
     if (widest := table.size << (table.scales - 1)) > 2 * max(height, width):
         raise series.error(f"{image} is much smaller than the widest patch, {widest:,}; glimpses.scales sets it")
 
 
 def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
-    """Return the ids (N, S) of symbols, then the stop, then -1; an unknown symbol is -1, too."""
+    """Return the ids (N, S) of symbols and stop; -1 for padding and unknown symbols."""
     targets = np.full((len(captions), max(map(len, captions), default=0) + 1), -1)
     for row, caption in zip(targets, captions, strict=True):
         row[: len(caption) + 1] = [*(labels.ids.get(symbol, -1) for symbol in caption), len(labels)]
@@ -319,59 +292,101 @@ def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[
 
 
 def read_images(
-    model: GlimpseReader, labels: Classes, rows: FrameRows, captions: Sequence[tuple[str, ...]], *, most: int,
-    ways: PlaceDraws = MEANS,
-) -> Iterator[tuple[ReadImage, float]]:  # fmt: skip
-    """Yield the symbols that are read in images, at most so many, and the surprisal of their captions with the stop."""
+    model: GlimpseReader, labels: Classes, rows: FrameRows, captions: Sequence[tuple[str, ...]], *, max_symbols: int,
+    samples: int = 0, seed: int = 0,
+) -> Iterator[ReadImage]:  # fmt: skip
+    """Yield the results of reading images. The surprisal is that of the caption with the stop.
+
+    Probabilities are means over `samples` random paths of glimpses. With 0 samples, places are means.
+    """
     targets = targets_of(labels, captions)
     batches = np.split(np.arange(len(rows)), range(MAX_BATCH_IMAGES, len(rows), MAX_BATCH_IMAGES))
-    for batch_results in spread(
-        lambda batch: list(_read(model, labels, rows, batch, targets[batch], most, ways)), batches
+    for results in sharded_map(
+        lambda batch: list(_read_batch(model, labels, rows, batch, targets[batch], max_symbols, samples, seed)), batches
     ):
-        for symbols, probabilities, places, nats in batch_results:
-            yield ReadImage(symbols, probabilities, places), nats
+        yield from results
 
 
 @torch.inference_mode()
-def _read(
-    model: GlimpseReader,
-    labels: Classes,
-    rows: FrameRows,
-    batch: NDArray[np.int64],
-    targets: NDArray[np.int64],
-    most: int,
-    ways: PlaceDraws,
-) -> Iterator[tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.float32], float]]:
-    """Yield the three parts of a `ReadImage`, and the surprisal."""
-    frames, count = frames_of(rows, batch, device_of(model)), ways.count or 1
-    sources = [SeriesNoise(rows[row], 2, seed=ways.seed) for row in batch.tolist()]
+def _read_batch(
+    model: GlimpseReader, labels: Classes, rows: FrameRows, batch: NDArray[np.int64], targets: NDArray[np.int64],
+    max_symbols: int, samples: int, seed: int,
+) -> Iterator[ReadImage]:  # fmt: skip
+    frames, paths, length = frames_of(rows, batch, device_of(model)), samples or 1, targets.shape[1]
+    sources = [SeriesNoise(rows[row], 2, seed=seed) for row in batch.tolist()]
 
-    def noise() -> Tensor:
-        each = [source.draw(count * model.table.each) for source in sources]
-        return torch.from_numpy(np.stack(each)).to(frames.values.device).view(-1, model.table.each, 2)
+    def draw_noise() -> Tensor:
+        noise = np.stack([source.draw(paths * model.table.each) for source in sources])
+        return torch.from_numpy(noise).to(frames.values.device).view(-1, model.table.each, 2)
 
-    results = model.read(frames, least=targets.shape[1], most=most, ways=count, noise=noise if ways.count else None)
-    logp, places = (part.cpu().numpy() for part in results)
-    ids = logp.argmax(-1)
-    nats = -np.where(
-        targets < 0, 0, np.take_along_axis(logp[:, : targets.shape[1]], targets.clip(0)[..., None], 2)[..., 0]
-    )
-    for row, predicted in enumerate(ids.tolist()):
-        length = [*predicted, model.stop].index(model.stop)
-        symbols = tuple(labels.names[number] for number in predicted[:length])
-        probabilities = np.exp(logp[row, : length + 1].max(-1))
-        yield symbols, probabilities, places[row, : length + 1], float(nats[row].sum())
+    noise = draw_noise if samples else None
+    results = model.read(frames, min_symbols=length, max_symbols=max_symbols, paths=paths, noise=noise)
+    logp, places = (x.cpu().numpy() for x in results)
+    target_logp = np.take_along_axis(logp[:, :length], targets.clip(0)[..., None], 2)[..., 0]
+    nats = -np.where(targets < 0, 0, target_logp)
+    for row, predicted in enumerate(logp.argmax(-1).tolist()):
+        end = [*predicted, model.stop].index(model.stop)
+        symbols = tuple(labels.names[number] for number in predicted[:end])
+        probabilities = np.exp(logp[row, : end + 1].max(-1))
+        yield symbols, probabilities, places[row, : end + 1], float(nats[row].sum())
+
+
+class JudgedSymbols(NamedTuple):
+    """The gold symbols, the predicted symbols, and the surprisal of the gold symbols with the stop."""
+
+    gold: tuple[str, ...]
+    predicted: tuple[str, ...]
+    nats: float
+
+
+@dataclass(frozen=True)
+class SymbolScores(Scores):
+    """The scores of sequences of symbols."""
+
+    exact_match: float
+    """The share of sequences without an error, in percent."""
+    edit_rate: float
+    """The number of insertions, deletions and substitutions per gold symbol, in percent."""
+    nats_per_symbol: float
+    """The mean surprisal of gold symbols and stops; unknown symbols count 0."""
+    symbols: int
+    examples: int
+
+    def summary(self) -> str:
+        errors = f"exact match {self.exact_match:.2f} %, edit rate {self.edit_rate:.2f} %"
+        return f"{errors}, {self.nats_per_symbol:.4f} nats"
+
+
+def symbol_items(answers: Iterable[JudgedSymbols], unit: str) -> ScoredItems:
+    """Return the items of the scores, one for each sequence."""
+    rows = ItemRows()
+    for gold, predicted, nats in answers:
+        rows.append((gold == predicted, 1, edit_distance(predicted, gold), len(gold), nats, len(gold) + 1))
+    return rows.scored(unit, {
+        "exact_match": of_sums(lambda sums: 100 * sums[:, 0] / sums[:, 1]),
+        "edit_rate": of_sums(lambda sums: 100 * sums[:, 2] / sums[:, 3].clip(1)),
+        "nats_per_symbol": ratio(4, 5),
+    })  # fmt: skip
+
+
+def score_symbols(answers: Iterable[JudgedSymbols]) -> SymbolScores:
+    """Return the scores of all sequences. Raises EnsueError without sequences."""
+    items = symbol_items(answers, "series")
+    if not items.size:
+        raise EnsueError("no labeled series to score")
+    symbols = int(items.rows[:, 3].sum())
+    return SymbolScores(**items.compute(), symbols=symbols, examples=items.size)
 
 
 class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
-    """Images in batches with their symbols, judged by the share that is read without a mistake."""
+    """The training task of a reader in glimpses, validated by exact match."""
 
     judged_by = "exact_match"
 
     def __init__(
         self, train: LabeledSeries, valid: LabeledSeries | None, labels: Classes, recipe: GlimpsesRecipe
     ) -> None:
-        self.train, self.valid, self.labels, self.most = train, valid, labels, recipe.glimpses.most_symbols
+        self.train, self.valid, self.labels, self.max_symbols = train, valid, labels, recipe.glimpses.most_symbols
         self.targets = targets_of(labels, train.labels)
         super().__init__(train.lengths, recipe.train)
 
@@ -386,24 +401,25 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
         return model.loss(Frames(frames, None), targets), None
 
     def validate(self, model: GlimpseReader) -> SymbolScores | None:
-        return None if self.valid is None else score_reader(model, self.labels, self.valid, self.most)
+        return None if self.valid is None else score_reader(model, self.labels, self.valid, self.max_symbols)
 
 
-def score_reader(model: GlimpseReader, labels: Classes, data: LabeledSeries, most: int) -> SymbolScores:
+def score_reader(model: GlimpseReader, labels: Classes, data: LabeledSeries, max_symbols: int) -> SymbolScores:
     """Return the scores of a model on images with captions."""
     with evaluating(model):
-        answers = zip(data.labels, read_images(model, labels, data.rows, data.labels, most=most), strict=True)
-        return score_symbols(JudgedSymbols(right, image.symbols, nats) for right, (image, nats) in answers)
+        answers = read_images(model, labels, data.rows, data.labels, max_symbols=max_symbols)
+        pairs = zip(data.labels, answers, strict=True)
+        return score_symbols(JudgedSymbols(gold, symbols, nats) for gold, (symbols, _, _, nats) in pairs)
 
 
 class ImageData(LabeledSeriesData):
-    """Images with their captions."""
+    """The images of a recipe with their captions."""
 
     unit: ClassVar[str] = "images"
 
 
-class GlimpsesJob(LabelsJob[GlimpseReader, LabeledSeries]):
-    """Trains a model that reads images in glimpses."""
+class GlimpsesJob(LabelsJob[GlimpseReader]):
+    """The training job of a reader in glimpses."""
 
     counted_by: ClassVar[str] = "examples"
     recipe: GlimpsesRecipe
@@ -415,15 +431,15 @@ class GlimpsesJob(LabelsJob[GlimpseReader, LabeledSeries]):
         data = ImageData(recipe, run, labels_of=partial(caption_of, recipe=recipe), check=check)
         super().__init__(recipe, data)
         labels = Classes(sorted(self.split.train.label_counts))
-        self.parts = GlimpseParts(data.seen(), labels, data.rows) if run is None else run.parts
+        self.parts = GlimpseParts(data.statistics(), labels, data.rows) if run is None else run.parts
         self.task = ReadingInGlimpses(self.split.train, self.split.valid, self.parts.labels, recipe)
 
     def config(self) -> dict[str, Any]:
         return {"rows": self.parts.rows, **super().config()}
 
     def test(self, model: GlimpseReader) -> SymbolScores | None:
-        most = self.recipe.glimpses.most_symbols
-        return None if self.split.test is None else score_reader(model, self.parts.labels, self.split.test, most)
+        test, max_symbols = self.split.test, self.recipe.glimpses.most_symbols
+        return None if test is None else score_reader(model, self.parts.labels, test, max_symbols)
 
     @property
     def score_columns(self) -> dict[str, tuple[str, str]]:

@@ -1,6 +1,6 @@
 """A classifier of frames with onnxruntime and numpy.
 
-python predict.py FILE ...    prints name, labels and probability of each series, as `ensue predict` does
+python predict.py FILE ...    prints the name, labels and probability of each series, as `ensue predict` does
 """
 
 import sys
@@ -12,9 +12,9 @@ from ensue.text.labels import Classes
 classes = Classes.from_json(config["classes"])
 
 
-def predict(some):
-    """The probability of each label (series, labels) of a list of arrays (T, d)."""
-    (probabilities,) = model.run(["probabilities"], inputs(some))
+def predict(arrays):
+    """Return the probabilities (N, K) of the labels of N arrays (T, d)."""
+    (probabilities,) = model.run(["probabilities"], inputs(arrays))
     return probabilities
 
 
@@ -22,6 +22,6 @@ if __name__ == "__main__":
     sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
     for path in sys.argv[1:]:
         for name, frames in series(path):
-            (shares,) = predict([frames])
-            names = " ".join(classes.chosen(shares)) or "-"
-            print(f"{name}\t{names}\t{shares.max():.4f}")
+            (label_probabilities,) = predict([frames])
+            names = " ".join(classes.chosen(label_probabilities)) or "-"
+            print(f"{name}\t{names}\t{label_probabilities.max():.4f}")

@@ -12,10 +12,10 @@ from ensue.text.labels import Labels
 labels_of = Labels.from_json(config["labels"]).decode
 
 
-def predict(some):
-    """The labels of the frames of a list of arrays (T, d)."""
-    (tags,) = model.run(["tags"], inputs(some))
-    return [labels_of(row[: len(frames)]) for row, frames in zip(tags, some, strict=True)]
+def predict(arrays):
+    """Return the labels of the frames of each array (T, d)."""
+    (tags,) = model.run(["tags"], inputs(arrays))
+    return [labels_of(row[: len(frames)]) for row, frames in zip(tags, arrays, strict=True)]
 
 
 if __name__ == "__main__":

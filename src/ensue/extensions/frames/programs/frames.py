@@ -1,4 +1,4 @@
-"""Files as series of frames, and these as the inputs of the model."""
+"""Reading of files as series of frames, and conversion of series to a batch."""
 
 import json
 import sys
@@ -19,19 +19,17 @@ shape = Shape(**{**config["shape"], "columns": tuple(config["shape"]["columns"])
 
 
 def series(path):
-    """The name and the frames (T, d) of each series of a file, a folder or a table of paths, as `ensue predict` reads
-    them.
-    """
+    """Yield the name and the frames (T, d) of each series in a file, a folder or a table of paths."""
     try:
-        for one in FrameSource(path, reading, shape=shape):
-            yield one.name, one.frames
-    except DataError as mistake:
-        sys.exit(str(mistake))
+        for item in FrameSource(path, reading, shape=shape):
+            yield item.name, item.frames
+    except DataError as error:
+        sys.exit(str(error))
 
 
-def inputs(some):
-    """The inputs of the model for a list of series."""
-    found = np.zeros((len(some), max(map(len, some)), shape.width), np.float32)
-    for row, frames in zip(found, some, strict=True):
+def inputs(arrays):
+    """Return a batch of arrays (T, d)."""
+    padded = np.zeros((len(arrays), max(map(len, arrays)), shape.width), np.float32)
+    for row, frames in zip(padded, arrays, strict=True):
         row[: len(frames)] = frames
-    return {"frames": found, "lengths": np.array(list(map(len, some)), np.int64)}
+    return {"frames": padded, "lengths": np.array(list(map(len, arrays)), np.int64)}

@@ -1,1 +1,1 @@
-"""The base of the tasks of frames: features, data and pipelines."""
+"""The bases of the tasks of frames: features, data and pipelines."""

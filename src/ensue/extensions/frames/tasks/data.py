@@ -1,6 +1,4 @@
-"""Series in memory, with their labels and their noise, and the data set of a recipe that reads series."""
-
-from __future__ import annotations
+"""Labeled series, batches of series, reproducible noise, and the data set of a recipe that reads series."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -19,45 +17,44 @@ from ensue.errors import DataError
 from ensue.extensions.frames.data.series import FrameRows, Series, Vectors
 from ensue.extensions.frames.data.source import FrameSource
 from ensue.extensions.frames.recipe import FramesRecipe
-from ensue.extensions.frames.tasks.model import FrameParts, Frames, FramesSeen, LabeledFrameParts
+from ensue.extensions.frames.tasks.model import FrameParts, Frames, FrameStatistics, LabeledFrameParts
 from ensue.nn.draws import ALL_ROWS, RowSlice
-from ensue.runs.directory import RunDirectory
-from ensue.runs.origin import origins_for
-from ensue.tasks.contract.chunks import check_read, most_read
+from ensue.runs.directory import RunDirectory, origins_for
+from ensue.tasks.contract.chunks import check_num_units, max_positions
 from ensue.tasks.contract.data_set import DataSet, Split
-from ensue.tasks.contract.model import check_same_shape, fill, pairs_of
+from ensue.tasks.contract.job import check_same_shape, fill, pairs_of
 from ensue.tasks.contract.task import on_device
 
 
 class Hashed(ABC):
-    """Examples of numbers, which are divided and compared by the digests of these."""
+    """The base of data whose examples are arrays. Duplicates are found by digests of the arrays."""
 
     groups: Sequence[str]
-    """The group of each example; empty if the data have no groups."""
+    """The group of each example; empty for data without groups."""
 
     @property
     @abstractmethod
     def arrays(self) -> Iterable[Vectors]:
-        """The numbers of each example."""
+        """The array of each example."""
 
     @property
     def digests(self) -> list[bytes]:
         """The digest of each example."""
-        return [hashlib.sha256(numbers.tobytes()).digest() for numbers in self.arrays]
+        return [hashlib.sha256(array.tobytes()).digest() for array in self.arrays]
 
     @property
     def sources(self) -> Sequence[Hashable]:
-        """The group of each example; without groups its digest."""
+        """The group of each example, or the digest of each example for data without groups."""
         return self.groups or self.digests
 
-    def num_shared(self, other: Hashed) -> int:
-        """Return how many examples of `other` are in these data, too."""
+    def num_shared(self, other: "Hashed") -> int:
+        """Return the number of examples of `other` that are also in these data."""
         return sum(map({*self.digests}.__contains__, other.digests))
 
 
 @dataclass
 class LabeledSeries(Hashed):
-    """Series with their labels: of the series, or one for each frame."""
+    """Series with labels. A series has labels, or each frame of a series has a label."""
 
     rows: FrameRows
     labels: list[tuple[str, ...]]
@@ -70,7 +67,7 @@ class LabeledSeries(Hashed):
 
     @property
     def label_counts(self) -> Counter[str]:
-        """How often each label occurs."""
+        """The count of each label."""
         return Counter(label for labels in self.labels for label in labels)
 
     @property
@@ -84,11 +81,28 @@ class LabeledSeries(Hashed):
         """The number of frames of each series."""
         return self.rows.lengths
 
-    def select(self, rows: NDArray[np.int64]) -> LabeledSeries:
-        """Return the series in these rows."""
+    def select(self, rows: NDArray[np.int64]) -> "LabeledSeries":
+        """Return the series `rows`."""
         labels = [self.labels[row] for row in rows.tolist()]
         groups = [self.groups[row] for row in rows.tolist()] if self.groups else []
         return LabeledSeries(self.rows.select(rows), labels, groups)
+
+    def ends(self, fraction: float) -> "tuple[LabeledSeries, LabeledSeries] | None":
+        """Return all series without their last frames, and these ends; None if every end is empty.
+
+        The labels must be those of frames.
+        """
+        starts = self.lengths - np.rint(self.lengths * fraction).astype(np.int64)
+        halves = [np.split(self.rows[row], [start]) for row, start in enumerate(starts.tolist())]
+        pairs = [(labels[:start], labels[start:]) for labels, start in zip(self.labels, starts.tolist(), strict=True)]
+        nonempty = [[row for row in range(len(self)) if len(halves[row][half])] for half in (0, 1)]
+        if not all(nonempty):
+            return None
+        train, valid = (
+            LabeledSeries(FrameRows.of([halves[row][half] for row in rows]), [pairs[row][half] for row in rows])
+            for half, rows in enumerate(nonempty)
+        )
+        return train, valid
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -98,59 +112,56 @@ class LabeledSeries(Hashed):
 
 
 def frames_of(
-    rows: FrameRows, chosen: NDArray[np.int64] | Sequence[int], device: torch.device, row_slice: RowSlice = ALL_ROWS
+    rows: FrameRows, batch: NDArray[np.int64] | Sequence[int], device: torch.device, row_slice: RowSlice = ALL_ROWS
 ) -> Frames:
-    """Return a batch of series, cut."""
-    among = np.asarray(chosen, np.int64)
-    numbers = row_slice.of(among)
-    values, mask = rows.padded(numbers, among=among), rows.mask(numbers, among=among)
+    """Return the slice of a batch of series, with the padding of the complete batch."""
+    batch = np.asarray(batch, np.int64)
+    numbers = row_slice.of(batch)
+    values, mask = rows.padded(numbers, among=batch), rows.mask(numbers, among=batch)
     return Frames(on_device(values, device), None if mask is None else on_device(mask, device))
 
 
 def check_frames(series: Series, recipe: FramesRecipe) -> None:
-    """Raise DataError, with its file, if a series has more frames than a model of this recipe reads."""
+    """Raise DataError if a series has more frames than a model of this recipe reads."""
     path, line = series.place
-    check_read(
-        "a series of frames", len(series.frames), most_read(recipe.encoder, recipe.most_frames), recipe.encoder,
-        table="encoder", advice="cut it, or take longer steps", path=path, line=line or 0,
+    check_num_units(
+        "a series of frames", len(series.frames), max_positions(recipe.encoder, recipe.most_frames), recipe.encoder,
+        table="encoder", advice="shorten the series, or use longer steps", path=path, line=line or 0,
     )  # fmt: skip
 
 
 def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None:
-    """Raise DataError unless frames are rows of pixels with so many `colors`, which `key` of the recipe sets, and as
-    many as `rows` (0: any).
+    """Raise DataError unless the frames are `rows` (0: any number) rows of pixels with `colors` values each.
+
+    `key` is the key of the recipe that sets `colors`.
     """
     count, width = series.frames.shape
     if width % colors:
-        raise series.error(f"{series.name}: rows of {width:,} numbers are no pixels of {colors:,} numbers each ({key})")
+        raise series.error(f"rows of {width:,} numbers are not pixels of {colors:,} numbers each ({key})")
     if rows and count != rows:
-        raise series.error(
-            f"{series.name}: an image of {count:,} rows; expected {rows:,}, since all images have one size"
-        )
+        raise series.error(f"an image of {count:,} rows; expected {rows:,}, since all images have one size")
 
 
 class SeriesData(DataSet[LabeledSeries]):
-    """The series of a recipe, checked against the shape of the run that is resumed or from which training begins.
+    """The series of a recipe. Their shape must match the run that is resumed, or from which training begins.
 
     Args:
         recipe: The recipe.
-        run: The run that is resumed.
-        labels_of: Returns the labels of a series that are learned; raises DataError for a series without labels.
-        check: Raises DataError for a series that the model cannot read, given the rows of the first image (0: none
-            yet).
+        run: The run to resume.
+        labels_of: A function that returns the labels of a series. It raises DataError for missing labels.
+        check: A function that raises DataError for a series that the model cannot read. Its second argument is the
+            number of rows of the first image (0 for the first image).
+        has_ends: Whether the validation data of few series are their ends, instead of a complete series.
     """
 
     unit: ClassVar[str] = "series"
     has_classes: ClassVar[bool] = False
 
     def __init__(
-        self,
-        recipe: FramesRecipe,
-        run: RunDirectory | None = None,
-        *,
+        self, recipe: FramesRecipe, run: RunDirectory | None = None, *,
         labels_of: Callable[[Series], tuple[str, ...]] = lambda series: (),
-        check: Callable[[Series, int], None] = lambda series, rows: None,
-    ) -> None:
+        check: Callable[[Series, int], None] = lambda series, rows: None, has_ends: bool = False,
+    ) -> None:  # fmt: skip
         self.recipe, self.labels_of, self.check = recipe, labels_of, check
         data = recipe.data
         if not data.train:
@@ -159,19 +170,22 @@ class SeriesData(DataSet[LabeledSeries]):
         self.origins = origins_for(recipe.origins, run)
         for origin in self.origins:
             check_same_shape(recipe, origin, ("encoder", "directions"))
-        known = [origin.run.parts.seen.shape._replace(first=origin.path) for origin in self.origins]
+        known = [origin.run.parts.statistics.shape._replace(first=origin.path) for origin in self.origins]
         self.rows = 0 if run is None else getattr(run.parts, "rows", 0)
-        self.num_mixed, self.shape = 0, run.parts.seen.shape if run else next(iter(known), None)
+        self.num_mixed, self.shape = 0, run.parts.statistics.shape if run else next(iter(known), None)
         series = self.read(data.train, group=data.group)
         classes = series.classes if self.has_classes else None
-        self.split = Split.of(series, data, self.read, examples="series", classes=classes)
+        is_less_than_one = len(series) * data.valid_fraction < 1
+        has_ends &= is_less_than_one and data.division == "classes" and not data.group
+        parts = series.ends(data.valid_fraction) if has_ends else None
+        self.split = Split.of(series, data, self.read, examples="series", classes=classes, parts=parts)
 
     def labels_in_names(self, location: str) -> list[str]:
         source = FrameSource(location, self.recipe.reading())
-        return source.labels_in_names() if source.manifest is not None or any(self.split.train.labels) else []
+        return source.labels_in_names() if source.path_table is not None or any(self.split.train.labels) else []
 
     def read(self, location: str, *, group: str = "") -> LabeledSeries:
-        """Return the series of a location, checked against the shape of the series before."""
+        """Return the series of a location. Raises DataError if their shape differs from that of earlier series."""
         source = FrameSource(location, self.recipe.reading(), shape=self.shape)
         frames, labels, groups = [], [], []
         for series in source:
@@ -188,24 +202,25 @@ class SeriesData(DataSet[LabeledSeries]):
         self.shape = source.shape
         return LabeledSeries(FrameRows.of(frames), labels, groups)
 
-    def seen(self) -> FramesSeen:
+    def statistics(self) -> FrameStatistics:
         """Return the shape and the statistics of the training data."""
         assert self.shape is not None
-        return FramesSeen.of(self.shape, self.split.train.rows, normalize=self.recipe.features.normalize == "training")
+        normalize = self.recipe.features.normalize == "training"
+        return FrameStatistics.of(self.shape, self.split.train.rows, normalize=normalize)
 
     def amount(self, parts: FrameParts) -> str:
         train, valid = self.split.train, self.split.valid
-        held_out = f"{len(valid):,} for validation" if valid else "none for validation"
-        return f"{len(train):,} series, {train.lengths.sum():,} frames of {len(parts.seen.mean):,} features, {held_out}"
+        size = f"{len(train):,} series, {train.lengths.sum():,} frames of {len(parts.statistics.mean):,} features"
+        return f"{size}, {len(valid):,} for validation" if valid else f"{size}, no validation series"
 
     @property
     def notes(self) -> list[str]:
         mixed = [f"{self.num_mixed:,} recordings have several channels, which are mixed"] if self.num_mixed else []
-        return [*(f"begins from the layers of {origin.path}" for origin in self.origins), *mixed]
+        return [*(f"initialized from the layers of {origin.path}" for origin in self.origins), *mixed]
 
     @torch.no_grad()
     def inherit(self, model: nn.Module, parts: FrameParts) -> dict[str, Tensor | None]:
-        """Copy the layers of the run that `encoder.from` names. The head is new."""
+        """Copy the layers of the run `encoder.from` to the model, without the head."""
         return {
             name: fill(parameter, source)
             for origin in self.origins
@@ -225,15 +240,15 @@ class LabeledSeriesData(SeriesData):
 
     has_classes = True
     answers: ClassVar[None] = None
-    """No teacher labels series."""
-    kept: ClassVar[None] = None
-    """No labels of another run are kept."""
+    """None, since there are no teachers for series."""
+    extended: ClassVar[None] = None
+    """None, since models of other runs are not extended."""
 
     def soft_targets(self, labels: Any) -> None:
-        """No probabilities are learned in place of labels."""
+        """Return None, since series have no soft targets."""
 
-    def parts_of(self, run: RunDirectory) -> Any:
-        """Return the parts of a run that is resumed."""
+    def resumed_parts(self, run: RunDirectory) -> Any:
+        """Return the parts of a resumed run."""
         return run.parts
 
     def amount(self, parts: FrameParts) -> str:
@@ -242,8 +257,9 @@ class LabeledSeriesData(SeriesData):
 
 
 class SeriesNoise:
-    """Numbers from N(0, 1) for a series, `size` at each place: as many draws as are asked, the same ones whenever the
-    series is read with that seed.
+    """A stream of vectors (size,) from N(0, 1), whose seed is a digest of the frames of a series and `seed`.
+
+    With this noise, the scores and predictions of a series are reproducible, and do not depend on its batch.
     """
 
     def __init__(self, frames: Vectors, size: int, *, seed: int = 0) -> None:
@@ -251,12 +267,12 @@ class SeriesNoise:
         self._generator = np.random.default_rng(crc32(np.ascontiguousarray(frames).tobytes(), seed))
 
     def draw(self, length: int | None = None) -> Vectors:
-        """Return draws (length, size); by default for each frame."""
+        """Return the next vectors (length, size). The default of `length` is the number of frames."""
         return self._generator.standard_normal((self.length if length is None else length, self.size), np.float32)
 
 
 def noise_for(sources: list[SeriesNoise], length: int, device: torch.device) -> Tensor:
-    """Return a draw for the frames of each series (B, length, size), zeros at padding."""
+    """Return the next vectors (B, length, size) for the frames of each series; zeros at padding."""
     noise = np.zeros((len(sources), length, sources[0].size), np.float32)
     for row, source in zip(noise, sources, strict=True):
         row[: source.length] = source.draw()

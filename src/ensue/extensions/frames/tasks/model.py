@@ -1,6 +1,4 @@
-"""Features of frames, and what models of frames are built from: the shape of the training data, and their labels."""
-
-from __future__ import annotations
+"""Batches and features of frames, and the statistics and labels from which models of frames are built."""
 
 import math
 from dataclasses import dataclass
@@ -14,110 +12,104 @@ from torch import Tensor, nn
 from ensue.extensions.frames.data.series import FrameRows, moments
 from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.recipe import FrameFeatureSpecification, FramesRecipe
-from ensue.nn.draws import normal, uniform
-from ensue.nn.dropout import ElementDropout
+from ensue.nn.draws import ElementDropout, normal, uniform
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import DamagedError
 from ensue.stored import Bounds, Stored
-from ensue.tasks.contract.model import ModelParts
+from ensue.tasks.contract.job import ModelParts
 from ensue.text.labels import Classes
 
 
 class Frames(NamedTuple):
-    """A batch of series, a kind of `Positions`: `values`, NaN where they are missing, and a mask."""
+    """A batch of series, with the attributes of `Positions`. Missing values are NaN."""
 
     values: Float[Tensor, "B T d"]
     mask: Bool[Tensor, "B T"] | None
     subwords: None = None
 
-    def part(self, rows: slice) -> Self:
-        """Return the batch of some of its rows."""
+    def slice_rows(self, rows: slice) -> Self:
+        """Return rows of the batch."""
         return self._replace(values=self.values[rows], mask=None if self.mask is None else self.mask[rows])
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of rows and of places in each, (B, T)."""
+        """The number of rows and of positions, (B, T)."""
         return self.values.shape[0], self.values.shape[1]
 
     @property
     def num_real(self) -> int:
-        """The number of real frames."""
+        """The number of frames without padding."""
         return self.shape[0] * self.shape[1] if self.mask is None else int(self.mask.sum())
 
     @property
     def keys(self) -> Int[Tensor, "B T"]:
-        """Zeros: frames have no identity as words have."""
+        """Zeros (B, T), since frames have no ids, unlike words."""
         return torch.zeros(self.shape, dtype=torch.int64, device=self.values.device)
 
 
-KNOTS = 8
-"""Bands, evenly spaced, at which a filter is drawn; between them it is linear."""
+NUM_KNOTS = 8
+"""The number of evenly spaced knots of a random filter, which is linear between knots."""
 
 
 class FrameFeatures(nn.Module):
-    """`(x − mean) / deviation` of each feature of a frame, both (d,) and not trained; 0 where a value is missing."""
+    """Normalized features `(x − mean) / deviation` with a fixed mean and deviation (d,); 0 for missing values."""
 
     mean: Tensor
     deviation: Tensor
 
     def __init__(
-        self,
-        specification: FrameFeatureSpecification,
-        mean: Float[Tensor, " d"],
-        deviation: Float[Tensor, " d"],
-        *,
+        self, specification: FrameFeatureSpecification, mean: Float[Tensor, " d"], deviation: Float[Tensor, " d"], *,
         is_sound: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.specification, self.is_sound = specification, is_sound
         self.dropout = ElementDropout(specification.dropout)
         self.d_out = len(mean)
-        self.register_buffer("mean", mean.float(), persistent=False)  # the run has them in a file of their own
+        self.register_buffer("mean", mean.float(), persistent=False)  # they are in frames.json
         self.register_buffer("deviation", deviation.float(), persistent=False)
 
     def forward(self, frames: Frames) -> Float[Tensor, "B T d"]:
         """Return the features of a batch."""
-        return self.disturbed(self.normalized(frames.values))
+        return self.augmented(self.normalized(frames.values))
 
     def normalized(self, values: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
-        """Return the normalized features of frames, as they are without noise."""
+        """Return the normalized features without noise."""
         return ((values - self.mean) / self.deviation).nan_to_num(nan=0.0)
 
-    def disturbed(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
-        """Normalized features; in training the bands of sounds are moved and filtered, then come noise and dropout."""
+    def augmented(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
+        """Return normalized features, in training with random changes of sounds, noise and dropout."""
         table = self.specification
         if self.training and self.is_sound:
-            x = filtered(moved(x, shift=table.shift, stretch=table.stretch), table.filter)
+            x = filtered(warped(x, shift=table.shift, stretch=table.stretch), table.filter)
         if self.training and table.noise:
             x = x + table.noise * normal(x.shape, device=x.device)
-        features: Tensor = self.dropout(x)
-        return features
+        return self.dropout(x)
 
 
-def moved(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[Tensor, "B T d"]:
-    """Return feature j interpolated at j·exp(`stretch` u) + `shift` v, with u and v drawn from -1 to 1 per series."""
+def warped(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[Tensor, "B T d"]:
+    """Return features interpolated at j·exp(stretch u) + shift v for each band j, with u, v ~ U(-1, 1) by series."""
     if not (shift or stretch):
         return x
     rows, length, d = x.shape
     draws = 2 * uniform((rows, 2), device=x.device) - 1
-    places = torch.arange(d, device=x.device) * (stretch * draws[:, :1]).exp() + shift * draws[:, 1:]
-    places = places.clamp(0, d - 1).unsqueeze(1)
-    low = places.long()
-    before, behind = (x.gather(2, at.expand(rows, length, d)) for at in (low, (low + 1).clamp(max=d - 1)))
-    return before.lerp(behind, places - low)
+    bands = torch.arange(d, device=x.device) * (stretch * draws[:, :1]).exp() + shift * draws[:, 1:]
+    bands = bands.clamp(0, d - 1).unsqueeze(1)
+    low = bands.long()
+    lower, upper = (x.gather(2, index.expand(rows, length, d)) for index in (low, (low + 1).clamp(max=d - 1)))
+    return lower.lerp(upper, bands - low)
 
 
 def filtered(x: Float[Tensor, "B T d"], deviation: float) -> Float[Tensor, "B T d"]:
-    """Return the frames plus a smooth curve over the features per series, through normal draws of this deviation."""
+    """Return frames plus a piecewise linear curve over the bands for each series, with knots from N(0, deviation²)."""
     if not deviation:
         return x
-    curves = deviation * normal((len(x), 1, KNOTS), device=x.device)
+    curves = deviation * normal((len(x), 1, NUM_KNOTS), device=x.device)
     return x + F.interpolate(curves, x.shape[2], mode="linear", align_corners=True)
 
 
 @dataclass(frozen=True)
-class FramesSeen(Stored):
-    """The shape of the frames of the training data, and the `mean` and `deviation` of each of their features."""
+class FrameStatistics(Stored):
+    """The shape of the training data, and the mean and deviation of each feature."""
 
     kind: ClassVar[str] = "frames"
     shape: Shape
@@ -126,7 +118,7 @@ class FramesSeen(Stored):
 
     @classmethod
     def of(cls, shape: Shape, rows: FrameRows, *, normalize: bool) -> Self:
-        """Return shape and statistics of the training data; without `normalize` the mean is 0 and the deviation 1."""
+        """Return the shape and statistics of the training data. Without `normalize`, means are 0 and deviations 1."""
         if not normalize:
             return cls(shape, (0.0,) * shape.width, (1.0,) * shape.width)
         mean, deviation = moments([rows.values])
@@ -134,16 +126,12 @@ class FramesSeen(Stored):
 
     @classmethod
     def _restored(
-        cls,
-        rate: Annotated[float, Bounds(0, math.inf)],
-        is_sound: bool,
-        columns: tuple[str, ...],
-        mean: tuple[float, ...],
-        deviation: tuple[float, ...],
-    ) -> Self:
-        """Raise ValueError for lists of different lengths, and for a deviation that is none."""
+        cls, rate: Annotated[float, Bounds(0, math.inf)], is_sound: bool, columns: tuple[str, ...],
+        mean: tuple[float, ...], deviation: tuple[float, ...],
+    ) -> Self:  # fmt: skip
+        """Return the stored values. Raises ValueError for lists of different lengths and deviations of 0 or less."""
         if not mean or len(mean) != len(deviation) or len(columns) not in (0, len(mean)):
-            raise ValueError("mean, deviation and columns must be as long as each other")
+            raise ValueError("mean, deviation and columns must have the same length")
         if min(deviation) <= 0:
             raise ValueError(f"deviation: expected numbers above 0, found {min(deviation)}")
         return cls(Shape(len(mean), rate, columns, is_sound, "the training data"), mean, deviation)
@@ -158,17 +146,18 @@ class FramesSeen(Stored):
 
 @dataclass(frozen=True)
 class FrameParts(ModelParts):
-    """The parts that a model of frames is built from."""
+    """The shape and statistics from which a model of frames is built."""
 
-    seen: FramesSeen
+    statistics: FrameStatistics
 
     def features(self, recipe: FramesRecipe) -> FrameFeatures:
         """Return the features of the model."""
-        mean, deviation = (torch.tensor(part, dtype=torch.float64) for part in (self.seen.mean, self.seen.deviation))
-        return FrameFeatures(recipe.features, mean, deviation, is_sound=self.seen.shape.is_sound)
+        data = self.statistics
+        mean, deviation = (torch.tensor(row, dtype=torch.float64) for row in (data.mean, data.deviation))
+        return FrameFeatures(recipe.features, mean, deviation, is_sound=data.shape.is_sound)
 
     def files(self) -> dict[str, Any]:
-        return {"frames.json": self.seen.to_json()}
+        return {"frames.json": self.statistics.to_json()}
 
     def python(self, recipe: Any) -> list[str]:
         return ['print(model.predict(model.source("FILE")))']
@@ -176,27 +165,23 @@ class FrameParts(ModelParts):
 
 @dataclass(frozen=True)
 class LabeledFrameParts(FrameParts):
-    """The parts that a model that labels frames is built from."""
+    """The shape, statistics and labels from which a model with labels is built."""
 
     labels: Any
     labels_class: ClassVar[type[Any]] = Classes
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        return cls(read_frames_seen(run), run.read_json("labels.json", cls.labels_class.from_json))
+        return cls(read_frame_statistics(run), run.read_json("labels.json", cls.labels_class.from_json))
 
     def files(self) -> dict[str, Any]:
         return {**super().files(), "labels.json": self.labels.to_json()}
 
 
-def read_frames_seen(run: RunDirectory) -> FramesSeen:
-    """Return the shape and the statistics of the frames of a run.
-
-    Raises:
-        RunError: Their file is damaged.
-    """
-    seen = run.read_json("frames.json", FramesSeen.from_json)
+def read_frame_statistics(run: RunDirectory) -> FrameStatistics:
+    """Return the shape and statistics of the training data of a run. Raises RunError for a damaged file."""
+    statistics = run.read_json("frames.json", FrameStatistics.from_json)
     recipe: Any = run.recipe
-    if seen.shape.is_sound and seen.shape.width != recipe.features.bands:
-        raise DamagedError(f"{run.path / 'frames.json'}: not the model's: the recipe has {recipe.features.bands} bands")
-    return seen
+    if statistics.shape.is_sound and statistics.shape.width != recipe.features.bands:
+        raise DamagedError(f"{run.path / 'frames.json'}: expected {recipe.features.bands} bands, as in the recipe")
+    return statistics

@@ -1,29 +1,27 @@
-"""Reads series for a trained model: from files, from arrays of numbers, and in its export."""
-
-from __future__ import annotations
+"""The bases of the pipelines of frames, which read files and arrays, and describe models for exporters."""
 
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.arguments import check_texts
-from ensue.data.files import Location, one_location
+from ensue.data.files import Data, as_location
 from ensue.data.sources import is_stream
-from ensue.errors import DataError, EnsueError
-from ensue.extensions.frames.data.series import LogMel, Series, as_vectors
+from ensue.errors import DataError, EnsueError, check_texts
+from ensue.extensions.frames.data.series import Series, as_vectors
 from ensue.extensions.frames.data.sounds import framing, hann, log_mel, mel_triangles
 from ensue.extensions.frames.data.source import FrameSource
 from ensue.extensions.frames.page import SeriesView
 from ensue.extensions.frames.recipe import FramesRecipe
 from ensue.extensions.frames.tasks.data import check_frames
 from ensue.extensions.frames.tasks.model import FrameParts, Frames, LabeledFrameParts
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
 from ensue.tasks.contract.description import (
@@ -39,16 +37,16 @@ from ensue.tasks.contract.description import (
 from ensue.tasks.contract.pipeline import Predictor
 
 MAX_CHUNK_FRAMES, MAX_CHUNK_SERIES = 262_144, 4_096
-"""The most frames and series that are held and sorted by length."""
+"""The largest numbers of frames and series in a chunk. The series of a chunk are sorted by length."""
 PROGRAMS = "ensue.extensions.frames.programs"
-"""The package of the programs that read exported graphs."""
+"""The package of the programs for exported models."""
 NO_STREAM = "frames are read from a file, a folder, a glob or a table of paths, not from a stream"
 EXPECTED_INPUT = "arrays of numbers (T, d), or of the samples (n,) of sounds"
 
 
 def chunked(series: Iterable[Series]) -> Iterator[list[Series]]:
-    """Yield lists of series, so that a file of any length is read in constant memory."""
-    return chunks(series, lambda one: len(one.frames), most_words=MAX_CHUNK_FRAMES, most_items=MAX_CHUNK_SERIES)
+    """Yield chunks of a stream of series, so that memory does not grow with the stream."""
+    return chunks(series, lambda item: len(item.frames), chunk_words=MAX_CHUNK_FRAMES, chunk_items=MAX_CHUNK_SERIES)
 
 
 class FramesPipeline(Predictor):
@@ -60,7 +58,7 @@ class FramesPipeline(Predictor):
 
     def __init__(self, model: Any, parts: FrameParts, *, recipe: FramesRecipe, run: str | Path | None = None) -> None:
         super().__init__(model.eval())
-        self.recipe, self.run, self.parts, self.seen = recipe, run, parts, parts.seen
+        self.recipe, self.run, self.parts, self.statistics = recipe, run, parts, parts.statistics
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -68,61 +66,68 @@ class FramesPipeline(Predictor):
         recipe: Any = directory.recipe
         return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
 
-    def source(self, location: Location, *, encoding: str = "utf-8") -> FrameSource:
-        """Return the series of a file, folder, glob or table of paths, which have the shape of the training data."""
-        location = one_location(location, "the data")
-        return FrameSource(location, self.recipe.reading()._replace(encoding=encoding), shape=self.seen.shape)
+    def source(self, location: Data, *, encoding: str | None = None) -> FrameSource:
+        """Return the series of a location. Iteration raises DataError for another shape than in training.
+
+        Args:
+            location: A file, a folder, a glob or a table of paths.
+            encoding: The encoding of tables; by default that of the training data.
+        """
+        location = as_location(location, "the data")
+        encoding = self.reading(location, encoding)["encoding"]
+        reading = self.recipe.reading()._replace(encoding=encoding, may_lack_labels=True)
+        return FrameSource(location, reading, shape=self.statistics.shape)
 
     def _series_of(self, series: Iterable[Any]) -> Iterator[Series]:
-        """Yield the series of a caller.
-
-        Raises:
-            EnsueError: A series has numbers that the model does not read.
-        """
+        """Yield arrays or series as series. Raises EnsueError for values that the model cannot read."""
         check_texts(series, EXPECTED_INPUT)
-        for number, one in enumerate(series):
-            if isinstance(one, Series):
-                self._as_series(one.frames, one.name)
-            yield self._checked(one if isinstance(one, Series) else self._as_series(one, str(number)))
+        for number, item in enumerate(series):
+            if isinstance(item, Series):
+                self._as_series(item.frames, item.name)
+            yield self._checked(item if isinstance(item, Series) else self._as_series(item, str(number)))
 
     def only(self, series: Any) -> Series:
-        """Return the only series of a location, or a series in memory.
+        """Return the only series in a location, or an array as a series.
 
-        Raises:
-            EnsueError: There is another number of series.
+        Raises EnsueError if the location has no series, or several series.
         """
-        if not isinstance(series, str | Path):
-            (one,) = self._series_of([series])
-            return one
+        if not isinstance(series, str | Path | FrameSource):
+            return next(self._series_of([series]))
         if is_stream(str(series)):
             raise EnsueError(NO_STREAM)
-        some = list(islice(map(self._checked, self.source(series)), 2))
-        if not some:
-            raise DataError("no series in it", series)
-        if len(some) > 1 and some[0].name != some[1].name:
-            example = f"{series}[0]" if Path(series).is_file() else some[0].place[0]
-            raise DataError(f"several series in it; expected one, such as {example}", series)
-        return some[0]
+        source = series if isinstance(series, FrameSource) else self.source(series)
+        first, location = list(islice(map(self._checked, source), 2)), source.location
+        if not first:
+            raise DataError("no series in it", location)
+        if len(first) > 1 and first[0].name != first[1].name:
+            example = f"{location}[0]" if Path(location).is_file() else first[0].place[0]
+            raise DataError(f"several series in it; expected one, such as {example}", location)
+        return first[0]
 
     def series_view(self, series: Series) -> SeriesView:
-        """Return a series as a page shows it. Raises EnsueError for one that is too long."""
-        shape = self.seen.shape
+        """Return the view of a series for a page. Raises EnsueError for a series that is too long."""
+        shape = self.statistics.shape
         rate = 1 / self.recipe.features.step if shape.is_sound else series.rate or shape.rate
         names = tuple(f"band {band}" for band in range(shape.width)) if shape.is_sound else shape.columns
         return SeriesView.of(series, features=names, seconds=1 / rate if rate else 0.0)
 
+    def _inspection(self, view: SeriesView, sections: list[Section], facts: dict[str, str]) -> Inspection:
+        facts = {**self.facts(self.recipe.describe()), **facts, "frames": f"{len(view.frames):,}"}
+        return Inspection(clipped(view.series, MAX_TITLE_CHARACTERS), view, facts, sections)
+
     def each_json(self, texts: Sequence[Any]) -> Iterator[Any]:
-        for series in self._series_of(texts):  # which have their numbers as names
+        for series in self._series_of(texts):  # a single call names the series 0, 1 and so on
             yield from self.predict_json([series])
 
-    def inspect_texts(self, *texts: Any, **options: Any) -> Any:
-        """`inspect` of a location, perhaps followed by a target; or of frames, as the server has them."""
-        inspected: Any = self
-        is_place = any(isinstance(text, str) for text in texts)
-        return inspected.inspect(*texts, **options) if is_place else inspected.inspect(list(texts), **options)
+    def inspect_texts(self, *texts: Any, encoding: str | None = None, **options: Any) -> Any:
+        """Return the page of a location with an optional target, or of the frames of a series."""
+        pipeline: Any = self
+        if not any(isinstance(text, str) for text in texts):
+            return pipeline.inspect(list(texts), **options)
+        source = self.source(texts[0], encoding=encoding) if encoding else texts[0]
+        return pipeline.inspect(source, *texts[1:], **options)
 
     def _checked(self, series: Series) -> Series:
-        """Return the series after a check of its length."""
         check_frames(series, self.recipe)
         return series
 
@@ -131,30 +136,27 @@ class FramesPipeline(Predictor):
             values = as_vectors(np.asarray(numbers), "")
         except (ValueError, TypeError, DataError):
             raise EnsueError(f"series {name}: expected {EXPECTED_INPUT}") from None
-        shape = self.seen.shape
+        shape = self.statistics.shape
         if shape.is_sound and values.ndim == 1 and len(values):
             values = log_mel(self.recipe.reading().sound, values, round(shape.rate))
         if values.ndim != 2 or values.shape[1] != shape.width or not len(values):
             raise EnsueError(f"series {name}: numbers of the shape {values.shape}; expected (T, {shape.width})")
-        wrong = np.isinf(values) if self.recipe.data.missing == "mean" else ~np.isfinite(values)
-        if wrong.any():
-            raise EnsueError(f"series {name}: frame {int(np.argwhere(wrong)[0][0])} has a number that is not finite")
+        is_invalid = np.isinf(values) if self.recipe.data.missing == "mean" else ~np.isfinite(values)
+        if is_invalid.any():
+            frame = int(np.argwhere(is_invalid)[0][0])
+            raise EnsueError(f"series {name}: frame {frame} has a number that is not finite")
         return Series(name, values)
 
-    def _scored_series(self, location: Location, encoding: str) -> Iterator[Series]:
-        """Yield the series of a location, to be scored. Raises DataError for none."""
-        location, one = one_location(location), None
-        for one in self.source(location, encoding=encoding):
-            yield self._checked(one)
-        if one is None:
+    def _scored_series(self, location: Data, encoding: str) -> Iterator[Series]:
+        """Yield the series of a location. Raises DataError for a location without series."""
+        location, series = as_location(location), None
+        for series in self.source(location, encoding=encoding):
+            yield self._checked(series)
+        if series is None:
             raise DataError("no series in it", location)
 
     def _read(self, location: str, encoding: str, shard: Shard) -> Iterator[Series]:
-        """Return the series of a shard of a location for `ensue predict`, in chunks.
-
-        Raises:
-            EnsueError: The location is stdin, which names no format.
-        """
+        """Return the series in a shard of a location. Raises EnsueError for stdin."""
         if is_stream(location):
             raise EnsueError(NO_STREAM)
         source = self.source(location, encoding=encoding)
@@ -164,8 +166,11 @@ class FramesPipeline(Predictor):
         self, function: Callable[..., dict[str, Tensor]], output: Output, program: str, settings: Mapping[str, Any],
         data_set: Callable[[Any, Any], Any],
     ) -> ModelDescription:  # fmt: skip
-        """Return a description with one function of whole series: frames, NaN where a value is missing, and lengths."""
-        inputs = {"frames": self._frames_form, "lengths": TensorForm(("batch",), torch.int64)}
+        """Return a description with one function of frames (NaN for missing values) and lengths."""
+        inputs = {
+            "frames": TensorForm(("batch", "time", self.statistics.shape.width)),
+            "lengths": TensorForm(("batch",), torch.int64),
+        }  # fmt: skip
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
             return {"frames": self._sample_frames(batch, length), "lengths": sample_lengths(batch, length)}
@@ -177,46 +182,34 @@ class FramesPipeline(Predictor):
         )  # fmt: skip
 
     def _described_input(self) -> SeriesInput:
-        """Return what the model reads, for exporters."""
-        seen, reading = self.seen, self.recipe.reading()
+        statistics, reading = self.statistics, self.recipe.reading()
         columns = reading.series, reading.labels, reading.time, reading.group
-        sound = sound_features(reading.sound, round(seen.shape.rate)) if seen.shape.is_sound else None
+        sound, rate, features = reading.sound, round(statistics.shape.rate), None
+        if statistics.shape.is_sound:
+            size, step, points = framing(sound, rate)
+            bands = mel_triangles(sound.bands, points, rate, sound.lowest, sound.highest or rate / 2)
+            features = SoundFeatures(rate, size, step, points, sound.floor, sound.reach, hann(size), bands)
         return SeriesInput(
-            seen.mean, seen.deviation, seen.shape.columns, *columns, max_length=self.recipe.most_frames,
-            has_missing=reading.missing == "mean", sound=sound,
+            statistics.mean, statistics.deviation, statistics.shape.columns, *columns,
+            max_length=self.recipe.most_frames, has_missing=reading.missing == "mean", sound=features,
         )  # fmt: skip
 
-    @property
-    def _frames_form(self) -> TensorForm:
-        return TensorForm(("batch", "time", self.seen.shape.width))
-
     def _sample_frames(self, batch: int, length: int) -> Tensor:
-        """Return random frames (B, T, d) with the moments of the training data, some missing if the recipe allows."""
-        mean, deviation = (torch.tensor(part) for part in (self.seen.mean, self.seen.deviation))
+        """Return random frames (B, T, d) with the mean and deviation of the training data, and with missing values."""
+        mean, deviation = torch.tensor(self.statistics.mean), torch.tensor(self.statistics.deviation)
         values = torch.randn(batch, length, len(mean)) * deviation + mean
         if self.recipe.data.missing == "mean":
             values[torch.rand(values.shape) < 0.1] = torch.nan
         return values
 
     def _file_settings(self) -> dict[str, Any]:
-        """Return the settings with which the program of an export reads files."""
         reading = self.recipe.reading()
         sound = reading.sound._asdict()
-        return {"shape": self.seen.shape._asdict(), "reading": {**reading._asdict(), "sound": sound}}
+        return {"shape": self.statistics.shape._asdict(), "reading": {**reading._asdict(), "sound": sound}}
 
 
-class Answer(Protocol):
-    """The answer of a model to a series."""
-
-    @property
-    def line(self) -> str:
-        """The answer as a line, with tabs between its parts."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the answer as JSON values."""
-
-
-AnswerT = TypeVar("AnswerT", bound=Answer)
+AnswerT = TypeVar("AnswerT", bound=Any)
+"""The type of an answer, which has the property `line` (a line of text) and the method `as_json`."""
 
 
 class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
@@ -224,9 +217,9 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
 
     @abstractmethod
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[AnswerT]:
-        """Return the answers to a stream of series of any length, in order, in constant memory.
+        """Yield the answers to a stream of series, in order and in constant memory.
 
-        Without `in_full` the answers may lack what is in JSON alone.
+        If `in_full` is false, answers may lack fields that only the JSON output has.
         """
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
@@ -241,7 +234,7 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
 
 
 class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
-    """The base of the pipelines of models that give labels to frames."""
+    """The base of the pipelines of models with labels."""
 
     parts: LabeledFrameParts
 
@@ -255,12 +248,5 @@ class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
 
 
 def frames_from(frames: Tensor, lengths: Tensor) -> Frames:
-    """Return a batch as the model reads it."""
+    """Return a batch with the mask of these lengths."""
     return Frames(frames, mask_of(frames, lengths))
-
-
-def sound_features(sound: LogMel, rate: int) -> SoundFeatures:
-    """Return the log-mel features of sounds with this many samples per second, for exporters."""
-    size, step, points = framing(sound, rate)
-    bands = mel_triangles(sound.bands, points, rate, sound.lowest, sound.highest or rate / 2)
-    return SoundFeatures(rate, size, step, points, sound.floor, sound.reach, hann(size), bands)

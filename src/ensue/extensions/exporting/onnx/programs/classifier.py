@@ -1,13 +1,14 @@
 """A classifier with onnxruntime and numpy.
 
-python predict.py < texts    a text on each line, or a pair with a tab between; prints label and probability with
-                             each line, as `ensue predict` does; --at-least P gives no label that is less probable
+python predict.py < texts                   print the label and its probability for the text in each line; for models of
+                                            pairs, a line has two texts separated by a tab
+python predict.py --at-least P < texts      print only labels with a probability of at least P
 """
 
 import argparse
 import sys
 
-from words import config, inputs, model, say_unknown, split
+from words import config, inputs, model, split, warn_unknown
 
 from ensue.text.labels import Classes
 from ensue.text.tokens import shortened
@@ -16,12 +17,12 @@ classes = Classes.from_json(config["classes"])
 
 
 def read(text):
-    """The words of a text that the model reads."""
+    """Return the words of a text, shortened to the maximum that the model reads."""
     return shortened(split(text), config["most"], config["keep"])
 
 
 def predict(texts):
-    """The probability of each label (texts, labels); a text is a list of words, or two of them."""
+    """Return the probabilities (texts, labels). A text is a list of words, or a pair of lists for a model of pairs."""
     pairs = zip(*texts, strict=True) if config["pair"] else [texts]
     (probabilities,) = model.run(["probabilities"], inputs(*map(list, pairs)))
     return probabilities
@@ -29,18 +30,19 @@ def predict(texts):
 
 if __name__ == "__main__":
     for stream in (sys.stdin, sys.stdout):
-        stream.reconfigure(encoding="utf-8")  # whatever the locale
+        stream.reconfigure(encoding="utf-8")  # independent of the locale
     options = argparse.ArgumentParser(description="Labels texts, one on each line of the standard input.")
-    options.add_argument("--at-least", type=float, default=0, metavar="P", help="no label that is less probable")
-    least = options.parse_args().at_least
-    if not 0 <= least <= 1:
-        sys.exit(f"--at-least is {least}; expected a number from 0 to 1")
-    for line in sys.stdin:
-        body = line.rstrip("\r\n")
-        text = [read(part) for part in body.split("\t")[:2]] if config["pair"] else read(body)
-        (shares,) = predict([text])
-        labels = classes.chosen(shares, at_least=least)
+    options.add_argument("--at-least", type=float, default=0, metavar="P", help="the minimum probability of a label")
+    minimum = options.parse_args().at_least
+    if not 0 <= minimum <= 1:
+        sys.exit(f"--at-least is {minimum}; expected a number from 0 to 1")
+    for raw_line in sys.stdin:
+        line = raw_line.rstrip("\r\n")
+        text = [read(column) for column in line.split("\t")[:2]] if config["pair"] else read(line)
+        (probabilities,) = predict([text])
+        labels = classes.chosen(probabilities, at_least=minimum)
         names = ",".join(labels)
-        values = ",".join(f"{shares[classes.ids[label]]:.4f}" for label in labels) or f"{shares.max():.4f}"
-        print(f"{body}\t{names}\t{values}" if config["pair"] else f"{names}\t{values}\t{body}")
-    say_unknown()
+        values = [probabilities[classes.ids[label]] for label in labels] or [probabilities.max()]
+        values = ",".join(f"{value:.4f}" for value in values)
+        print(f"{line}\t{names}\t{values}" if config["pair"] else f"{names}\t{values}\t{line}")
+    warn_unknown()

@@ -1,8 +1,8 @@
 """A masked language model with onnxruntime, numpy and tokenizers.
 
-python predict.py < texts            a text on each line, with [MASK] in it; prints it filled, as `ensue predict` does
-python predict.py --embed < texts    the vector of each line as JSON, as `ensue embed --json` prints it; the only one
-                                     for a model that fills in nothing
+python predict.py < texts            print each line with the most probable token for each [MASK], like `ensue predict`;
+                                     a model without a masked head prints vectors
+python predict.py --embed < texts    print the vector of each line as JSON, like `ensue embed --json`
 """
 
 import json
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
 tokenizer = loaded("tokenizer.json")
 model = onnxruntime.InferenceSession(HERE / "model.onnx", providers=["CPUExecutionProvider"])
-MASK, most = "[MASK]", config["context"] - 2
+MASK, MAX_TOKENS = "[MASK]", config["context"] - 2
 POOLINGS = {"mean": lambda h: h.mean(0), "first": lambda h: h[0], "last": lambda h: h[-1], "max": lambda h: h.max(0)}
 
 
@@ -27,53 +27,55 @@ def encode(text):
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def first(text):
-    """The ids of the beginning of a text."""
+def encode_start(text):
+    """Return the ids of the beginning of a text, before which some tokenizers add a blank."""
     return encode(config["before"] + text) if text else []
 
 
 def read(ids, output):
-    """An output of the model for each of `ids` and what stands around them (tokens + 2, ...)."""
+    """Return an output of the model (tokens + 2, ...) for ids between the begin and end tokens."""
     framed = np.array([[config["begin"], *ids, config["end"]]], np.int64)
     return model.run([output], {"ids": framed, "lengths": np.array([framed.shape[1]])})[0][0]
 
 
 def fill(text):
-    """The text with the most probable token in place of each mask."""
-    parts = text.split(MASK)
-    lefts = [part.removesuffix(" ") if config["joins_blanks"] else part for part in parts[:-1]] + parts[-1:]
-    ids = first(lefts[0])
-    for part in lefts[1:]:
-        ids += [config["mask"], *encode(part)]
-    if len(parts) < 2 or len(ids) > most:
-        sys.exit(
-            f"a text of {len(ids):,} tokens with {len(parts) - 1} {MASK}; expected some, and up to {most:,} tokens"
-        )
+    """Return the text with the most probable token in place of each mask."""
+    segments = text.split(MASK)
+    inputs = [segment.removesuffix(" ") if config["joins_blanks"] else segment for segment in segments[:-1]]
+    inputs += segments[-1:]
+    ids = encode_start(inputs[0])
+    for segment in inputs[1:]:
+        ids += [config["mask"], *encode(segment)]
+    if len(segments) < 2 or len(ids) > MAX_TOKENS:
+        size = f"{len(ids):,} tokens with {len(segments) - 1} {MASK}"
+        sys.exit(f"a text of {size}; expected at least one {MASK} and up to {MAX_TOKENS:,} tokens")
     logits = read(ids, "logits")[1:-1][np.array(ids) == config["mask"]]
     logits[:, config["forbidden"]] = -np.inf
-    found = parts[0]
-    for id, part in zip(logits.argmax(1), parts[1:], strict=True):
+    result = segments[0]
+    for id, segment in zip(logits.argmax(1), segments[1:], strict=True):
         symbol = config["symbols"][id]
         if config["joins_blanks"] or not config["begins_word"][id]:
-            found = found.removesuffix(" ")
-        symbol = symbol if found else symbol.removeprefix(" ")
-        found += symbol.removeprefix(config["inside"]) + part
-    return found
+            result = result.removesuffix(" ")
+        symbol = symbol if result else symbol.removeprefix(" ")
+        result += symbol.removeprefix(config["inside"]) + segment
+    return result
 
 
 def embed(text):
-    """The vector of a text. A long one is read in windows; each token counts where it is farthest from their edges."""
-    ids, found = first(text), []
-    for _, begin, end, start, stop in text_windows(0, len(ids), most):
+    """Return the vector of a text. A long text is read in overlapping windows, and the vector of a token is taken from
+    the window in which it is farthest from the edges.
+    """
+    ids, vectors = encode_start(text), []
+    for _, begin, end, start, stop in text_windows(0, len(ids), MAX_TOKENS):
         h = read(ids[begin:end], "vectors")
-        found.append(h[(start and start - begin + 1) : stop - begin + 1 + (stop == len(ids))])
-    vector = POOLINGS[config["pooling"]](np.concatenate(found))
+        vectors.append(h[(start and start - begin + 1) : stop - begin + 1 + (stop == len(ids))])
+    vector = POOLINGS[config["pooling"]](np.concatenate(vectors))
     return vector / (np.linalg.norm(vector) or 1) if config["unit_length"] else vector
 
 
 if __name__ == "__main__":
     for stream in (sys.stdin, sys.stdout):
-        stream.reconfigure(encoding="utf-8")  # whatever the locale
+        stream.reconfigure(encoding="utf-8")  # independent of the locale
     for line in sys.stdin:
         text = line.rstrip("\r\n")
         if config["fills"] and sys.argv[1:] != ["--embed"]:

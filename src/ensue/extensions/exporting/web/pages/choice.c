@@ -1,8 +1,8 @@
-/* The labels that a classifier gives. */
-/* Whether several labels may be given. */
+/* The predicted labels of a classifier. */
+/* Whether the model is multi-label. */
 EXPORTED(is_multiple) int pageIsMultiple(void) { return IS_MULTIPLE; }
 
-/* What is said: how many words or frames were read, and the labels that are given, with the probabilities of all. */
+/* The output of a text or a series: its number of words or frames, its labels, and all probabilities. */
 typedef struct {
     int32_t read, given;
     uint32_t labels[NAME_LABELS];

@@ -1,12 +1,12 @@
 
 /** The labels of a text or a series. */
 export interface Choice {
-  /** The most probable of its labels; null if it has none. */
+  /** The most probable predicted label; null if there is none. */
   label: string | null;
-  /** How probable that label is; without a label, the probability of the most probable one. */
+  /** The probability of that label; without a label, the largest probability. */
   probability: number;
-  /** All labels that are given, the most probable first: one, or any number if the model gives several. */
+  /** All predicted labels, the most probable first: one, or any number for a multi-label model. */
   labels: string[];
-  /** The probability of every label, in the order of `Model.labels`. If one label is given, they sum to 1. */
+  /** The probability of each label, in the order of `Model.labels`. They sum to 1 unless the model is multi-label. */
   probabilities: number[];
 }

@@ -1,7 +1,7 @@
 
 const NUMBER = 4;  // bytes of a number
 
-/** The least probability of a label, of the options of a call. */
+/** The smallest probability of a label, from the options of a call. */
 function leastOf({ atLeast = 0, ...others } = {}) {
   const [unknown] = Object.keys(others);
   if (unknown) throw new TypeError(`no option "${unknown}"`);
@@ -9,12 +9,12 @@ function leastOf({ atLeast = 0, ...others } = {}) {
   return atLeast;
 }
 
-/** The bytes of what is said of so many texts or series. */
+/** The size in bytes of the outputs of so many texts or series. */
 function saidSize(count, labels) {
   return count * (2 + 2 * labels.length) * NUMBER;
 }
 
-/** What is said of so many, at a place: the choice of labels, and how many words or frames, as `parts` calls them, each has. */
+/** The outputs at an address: labels, probabilities, and the number of words or frames under the key `parts`. */
 function choicesAt(memory, place, count, labels, parts) {
   const size = 2 + 2 * labels.length, { buffer } = memory.functions.memory, found = [];
   const whole = new Int32Array(buffer, place, count * size), shares = new Float32Array(buffer, place, count * size);

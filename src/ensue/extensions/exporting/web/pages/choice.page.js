@@ -1,4 +1,4 @@
-/** Shows a bar for the probability of each label, the most probable first; of no answer none. */
+/** Shows a bar for the probability of each label, the most probable first; no bars without an answer. */
 function showBars(model, answer) {
   of("bars").hidden = !answer;
   if (!answer) return;

@@ -1,5 +1,5 @@
 
-const TOO_LONG = -7, TOGETHER = 64;  // a code of NAME.h; texts
+const TOO_LONG = -7, TOGETHER = 64;  // an error code of NAME.h; texts per call
 
 /** A classifier: the labels of texts, with the probabilities of all labels. */
 class Model {
@@ -16,7 +16,7 @@ class Model {
     this.isMultiple = functions.is_multiple() === 1;
   }
 
-  /** The labels of each text, as `ensue predict` gives them. No label is given that is less probable than `atLeast`. */
+  /** The labels of each text, as in `ensue predict`. Labels with a probability below `atLeast` are left out. */
   predict(texts, options) {
     if (!Array.isArray(texts)) throw new TypeError("the texts are no array");
     const atLeast = leastOf(options);
@@ -30,7 +30,7 @@ class Model {
     }
   }
 
-  /** Appends what is said of some texts, one behind the other. */
+  /** Appends the outputs of some texts. */
   #classify(parts, atLeast, work, found) {
     const memory = this.#memory, { functions } = memory, texts = parts.length / this.#texts;
     const each = saidSize(1, this.labels), said = memory.allocate(texts * each);
@@ -41,7 +41,7 @@ class Model {
         this.#enlarge(work, times * sumOf(sizes.slice(done * this.#texts, (done + 1) * this.#texts)));
         const at = [place + done * this.#texts * TEXT, texts - done, atLeast, said + done * each];
         const count = functions.classify(work.place, work.room, ...at);
-        if (count === TOO_LONG && times < 4) {  // very short words need more
+        if (count === TOO_LONG && times < 4) {  // very short words need more memory
           times = 4;
         } else {
           done += memory.check(count);
@@ -55,7 +55,7 @@ class Model {
     }
   }
 
-  /** Makes the memory of a call enough for so many bytes. */
+  /** Grows the memory of a call to so many bytes. */
   #enlarge(work, bytes) {
     const { functions } = this.#memory, size = functions.work_size(bytes) >>> 0;
     if (!size) throw new RangeError("a text is too long");

@@ -6,7 +6,7 @@ const EXAMPLES = {
 const areas = [of("text"), of("other")], shown = of("shown");
 let turn = 0, answers = [], at = -1;
 
-/** Lines with their answers, some after the others. */
+/** Yields lines with their outputs, in batches. */
 function* classified(model, lines) {
   for (let k = 0; k < lines.length; k += LINES) {
     const some = lines.slice(k, k + LINES), found = model.predict(some.map(({ parts }) => model.isPair ? parts : parts[0]));
@@ -14,7 +14,7 @@ function* classified(model, lines) {
   }
 }
 
-/** Classifies what is typed, and shows the line where that was. */
+/** Classifies the typed text and shows the line at the cursor. */
 async function read(model, area) {
   const mine = ++turn, start = performance.now(), found = [], lines = linesOf(areas.slice(0, model.isPair ? 2 : 1));
   checkLengths(lines);
@@ -28,7 +28,7 @@ async function read(model, area) {
   look(model, Math.max(0, found.findLastIndex(({ line }) => line <= here)));
 }
 
-/** Shows the probabilities of a text, and marks it. */
+/** Shows the probabilities of a text and marks its row. */
 function look(model, place) {
   mark(shown, at = place);
   const answer = answers[place];

@@ -1,4 +1,4 @@
-/* The function of a classifier of series. Behind what is said there has to be room for all probabilities once more. */
+/* The function of a classifier of series. The output needs room for all probabilities twice. */
 EXPORTED(classify)
 int pageClassify(void *work, size_t frames, const NAME_series *series, size_t count, double at_least, said *to) {
     float *all = (float *)(to + count);

@@ -11,7 +11,7 @@ class Model {
     Object.assign(this, { labels: labelsOf(memory), width, rate, secondsPerFrame, simd: isWide, isMultiple: memory.functions.is_multiple() === 1 });
   }
 
-  /** The labels of each series, as `ensue predict` gives them. No label is given that is less probable than `atLeast`. */
+  /** The labels of each series, as in `ensue predict`. Labels with a probability below `atLeast` are left out. */
   predict(series, options) {
     const memory = this.#memory, { functions } = memory, atLeast = leastOf(options);
     return this.#series.answers(series, (work, frames, place, counts) => {

@@ -1,13 +1,13 @@
-/** A tagger of frames, made by ensue. NAME.js has its weights inside, and needs nothing else. */
+/** A tagger of frames trained with ensue. NAME.js includes the weights and has no dependencies. */
 
-/** Neighbors with the same label, or a span of labels such as B-walk and I-walk. */
+/** A run of equal labels, or a span of labels such as B-walk and I-walk. */
 export interface Segment {
-  /** The label; of spans their class, such as walk. */
+  /** The label, or the class of a span, such as walk. */
   label: string;
-  /** Where it begins, and where the next frame begins: in seconds of a sound, else the number of the frame, from 0. */
+  /** Its begin and end (exclusive): seconds of a sound, otherwise frame numbers from 0 on. */
   begin: number;
   end: number;
-  /** The mean of the probabilities of its labels. */
+  /** The mean probability of its labels. */
   probability: number;
 }
 
@@ -15,9 +15,9 @@ export interface Segment {
 export interface Answer {
   /** The label of each frame. */
   labels: string[];
-  /** How probable each label is. */
+  /** The probability of each label. */
   probabilities: number[];
-  /** The segments, in their order. Frames outside of spans are in none. */
+  /** The segments in order, without frames outside of spans. */
   segments: Segment[];
 }
 
@@ -30,5 +30,5 @@ export interface Model extends FrameModel {
   classOf(label: string): string | null;
 }
 
-/** Reads the weights and compiles the code; with `simd` false, that without vector instructions. */
+/** Reads the weights and compiles the code; with `simd` false, the code without SIMD. */
 export function load(options?: { simd?: boolean }): Promise<Model>;

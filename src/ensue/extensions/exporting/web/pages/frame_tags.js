@@ -1,7 +1,7 @@
 
 const SHARE = 8;  // bytes of a probability
 
-/** A tagger of frames: the label of each frame and how probable it is, and the segments of the labels. */
+/** A tagger of frames: labels with their probabilities, and segments. */
 class Model {
   #memory;
   #series;
@@ -15,7 +15,7 @@ class Model {
     Object.assign(this, { labels, width, rate, secondsPerFrame, simd: isWide, hasSpans: this.#spans.areNamed });
   }
 
-  /** The labels of each series, as `ensue predict` gives them. */
+  /** The labels of each series, as in `ensue predict`. */
   predict(series) {
     const memory = this.#memory, { functions } = memory;
     return this.#series.answers(series, (work, frames, place, counts) => {
@@ -34,7 +34,7 @@ class Model {
     });
   }
 
-  /** The class of a label, without the letter of its scheme; null outside of spans. */
+  /** The class of a label without the letter of its scheme; null outside of spans. */
   classOf(label) {
     return this.#spans.classOf(label);
   }

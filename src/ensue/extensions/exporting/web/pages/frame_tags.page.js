@@ -1,7 +1,7 @@
-const SEGMENTS = 2000;  // that are drawn
+const SEGMENTS = 2000;  // the most points of the curve
 let segments = [], part = -1;
 
-/** Shows the segments of a series on a line and in a table, and how probable each label is. */
+/** Shows the segments of a series on a line and in a table, with the probabilities of the labels. */
 function paint(model, tones, answer) {
   of("one").hidden = !answer;
   segments = answer ? answer.segments.slice(0, SEGMENTS) : [];
@@ -31,7 +31,7 @@ function paint(model, tones, answer) {
   tellOf(model, answer, -1);
 }
 
-/** Tells of a segment, and marks it. */
+/** Describes and marks a segment. */
 function tellOf(model, answer, place) {
   part = place;
   for (const id of ["line", "parts"]) mark(of(id), place);

@@ -1,4 +1,4 @@
-/* Series of frames, and sounds that become such series. */
+/* Series of frames, and sounds. */
 _Static_assert(offsetof(NAME_series, count) == 4 && sizeof(NAME_series) == 8, "as frames.js writes them");
 
 EXPORTED(width) int pageWidth(void) { return NAME_WIDTH; }
@@ -6,7 +6,7 @@ EXPORTED(width) int pageWidth(void) { return NAME_WIDTH; }
 EXPORTED(work_size) size_t pageWorkSize(size_t frames) { return NAME_memory(frames); }
 
 #if D_WAVE
-/* How many samples a second has, and from a frame to the next. */
+/* The sampling rate, and the step between frames in samples. */
 EXPORTED(rate) int pageRate(void) { return NAME_RATE; }
 
 EXPORTED(frame_step) int pageFrameStep(void) { return FRAME_STEP; }

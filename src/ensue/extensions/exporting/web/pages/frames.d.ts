@@ -1,24 +1,24 @@
 
-/** Numbers: an array, or one with a type. NaN is a missing value. */
+/** An array or typed array of numbers. NaN is a missing value. */
 export type Numbers = number[] | Float32Array | Float64Array;
 
-/** A series: frames, each a row of numbers, or all numbers one behind the other. Of a model that reads sounds, samples
- * from -1 to 1 at `Model.rate`, the bytes of a WAV file, or rows of features. */
+/** A series: rows of numbers, or all numbers concatenated. For a model of sounds, samples from -1 to 1 at
+ * `Model.rate`, the bytes of a WAV file, or rows of features. */
 export type Series = Numbers[] | Numbers | Uint8Array | ArrayBuffer;
 
-/** What models of frames have. */
+/** The members of models of frames. */
 export interface FrameModel {
   readonly labels: string[];
-  /** The numbers of a frame. */
+  /** The numbers per frame. */
   readonly width: number;
-  /** The samples in a second of a sound; null if the model reads no sounds. */
+  /** The sampling rate in Hz; null if the model does not read sounds. */
   readonly rate: number | null;
-  /** The seconds from a frame of a sound to the next; null if the model reads no sounds. */
+  /** The step between frames in seconds; null if the model does not read sounds. */
   readonly secondsPerFrame: number | null;
-  /** Whether the code has vector instructions. */
+  /** Whether the code uses SIMD. */
   readonly simd: boolean;
-  /** The samples of a WAV file with whole numbers of 8 to 32 bits at `rate`; several channels are mixed. */
+  /** The samples of a PCM WAV file of 8 to 32 bits at `rate`, averaged over channels. */
   samples(file: Uint8Array | ArrayBuffer): Float32Array;
-  /** The features of a sound: `width` numbers for each frame, one frame behind the other. */
+  /** The features of a sound: `width` numbers per frame, concatenated. */
   frames(samples: Numbers): Float32Array;
 }

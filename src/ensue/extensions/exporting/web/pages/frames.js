@@ -1,7 +1,7 @@
 
-const SERIES = 8, REAL = 4, FRAMES_TOGETHER = 1 << 12, SERIES_TOGETHER = 256;  // bytes of a NAME_series and of a number; in a call
+const SERIES = 8, REAL = 4, FRAMES_TOGETHER = 1 << 12, SERIES_TOGETHER = 256;  // bytes of a NAME_series and of a number; frames and series per call
 
-/** Series of frames in the memory of the code, and the sounds that become such series. */
+/** Series of frames in the memory of WebAssembly, and the features of sounds. */
 class Series {
   #memory;
 
@@ -13,13 +13,13 @@ class Series {
     this.secondsPerFrame = this.rate && this.step / this.rate;
   }
 
-  /** When so many frames have passed: in seconds of a sound, else their number. */
+  /** The time of a frame: in seconds for sounds, otherwise its number. */
   timeOf(frames) {
     return this.rate ? frames * this.step / this.rate : frames;
   }
 
-  /** The answers for all series. `answer` gives those of some: of memory for so many frames, an array of NAME_series at a
-   * place, and the frames of each. */
+  /** Yields the outputs of all series. `answer` computes those of a batch from the memory size in frames, the
+   * address of an array of NAME_series, and the number of frames of each. */
   answers(list, answer) {
     if (!Array.isArray(list)) throw new TypeError("the series are no array");
     const found = [], work = { place: 0, room: 0 }, { functions } = this.#memory;
@@ -57,7 +57,7 @@ class Series {
     }
   }
 
-  /** The frames of a series in memory: their place and number. */
+  /** Puts the frames of a series into memory; returns address and number. */
   #put(one) {
     const isRows = Array.isArray(one) && typeof one[0] === "object";
     const numbers = isRows ? rowsOf(one, this.width) : isBytes(one) ? this.samples(one) : flatOf(one);
@@ -80,7 +80,7 @@ class Series {
     return size;
   }
 
-  /** The samples of a WAV file, from -1 to 1; several channels are mixed. */
+  /** The samples of a WAV file, from -1 to 1, averaged over channels. */
   samples(file) {
     if (!this.rate) throw new TypeError("bytes are a file of a sound, and the model reads no sounds");
     if (!isBytes(file)) throw new TypeError("a file is neither a Uint8Array nor an ArrayBuffer");
@@ -93,7 +93,7 @@ class Series {
     }
   }
 
-  /** The features of each frame of a sound, one frame behind the other. */
+  /** The features of each frame of a sound, concatenated. */
   frames(samples) {
     if (!this.rate) throw new TypeError("the model reads no sounds");
     const given = flatOf(samples), memory = this.#memory, { functions } = memory;
@@ -110,7 +110,7 @@ class Series {
     }
   }
 
-  /** So many numbers that a function writes. */
+  /** Returns numbers that a function writes. */
   #written(count, write) {
     const memory = this.#memory, to = memory.allocate(count * REAL);
     try {
@@ -126,7 +126,7 @@ function isBytes(given) {
   return given instanceof Uint8Array || given instanceof ArrayBuffer;
 }
 
-/** Numbers, one behind the other. */
+/** Concatenates numbers. */
 function flatOf(given) {
   if (given instanceof Float32Array) return given;
   if (!Array.isArray(given) && !(given instanceof Float64Array)) throw new TypeError("a series is neither numbers nor rows of them");
@@ -134,7 +134,7 @@ function flatOf(given) {
   return Float32Array.from(given);
 }
 
-/** The numbers of frames, one behind the other. */
+/** Concatenates the numbers of frames. */
 function rowsOf(frames, width) {
   const found = new Float32Array(frames.length * width);
   frames.forEach((frame, t) => {

@@ -1,23 +1,23 @@
-const MOST_FRAMES = 20_000, MOST_BYTES = 64 * 2 ** 20, MOST_SECONDS = 60;  // of a series; of a file; of a recording
+const MAX_FRAMES = 20_000, MAX_BYTES = 64 * 2 ** 20, MAX_SECONDS = 60;  // the most frames of a series, bytes of a file, seconds of a recording
 const table = JSON.parse(of("give").dataset.table), shown = of("shown");
 let turn = 0, answers = [], at = -1, isRecording = false, recorder = null;
 
-/** Throws for a series that would keep the page busy for long. */
+/** Throws for a series that would block the page. */
 function checkFrames(frames) {
-  if (frames > MOST_FRAMES) throw new RangeError(`a series has ${MOST_FRAMES.toLocaleString("en")} frames or fewer here; the module reads longer ones`);
+  if (frames > MAX_FRAMES) throw new RangeError(`a series has ${MAX_FRAMES.toLocaleString("en")} frames or fewer here; the module reads longer ones`);
 }
 
-/** What to do, and which labels there are. */
+/** The instructions and the labels. */
 function asking(model) {
   return `${model.rate ? "Choose or record a sound." : "Choose a file, or write numbers."} The labels are ${clipped(model.labels.join(", "), 300)}.`;
 }
 
-/** Rows of so many numbers. */
+/** Splits numbers into rows. */
 function inRows(numbers, width) {
   return Array.from({ length: numbers.length / width }, (_, t) => numbers.subarray(t * width, (t + 1) * width));
 }
 
-/** The samples of a sound. What C cannot read, the browser decodes, at the rate of the model. */
+/** The samples of a sound. The browser decodes and resamples files that C cannot read. */
 async function heard(model, bytes) {
   try {
     return { given: model.samples(bytes), note: "" };
@@ -35,7 +35,7 @@ async function heard(model, bytes) {
 
 /** The series in a file. */
 async function seriesOf(model, file) {
-  if (file.size > MOST_BYTES) throw new RangeError(`a file has ${MOST_BYTES / 2 ** 20} MiB or fewer here; the module reads larger ones`);
+  if (file.size > MAX_BYTES) throw new RangeError(`a file has ${MAX_BYTES / 2 ** 20} MiB or fewer here; the module reads larger ones`);
   const read = readerOf(file.name, model.width, table), bytes = new Uint8Array(await file.arrayBuffer());
   if (read) return read(bytes);
   if (!model.rate) throw new TypeError("no .npy, .csv, .tsv or idx file by its name");
@@ -44,7 +44,7 @@ async function seriesOf(model, file) {
   return [sound];
 }
 
-/** Series with their answers. */
+/** Yields series with their outputs. */
 function* answered(model, file, series) {
   for (const { name, place = "", given, note = "" } of series) {
     const [answer] = model.predict([given]), isSound = given instanceof Float32Array, count = isSound ? given.length / model.rate : given.length;
@@ -53,7 +53,7 @@ function* answered(model, file, series) {
   }
 }
 
-/** Answers the series of `sources`, each with a name and a function that gives them, and shows the first one. */
+/** Computes the outputs of `sources`, pairs of a name and a function that returns series, and shows the first one. */
 async function read(model, sources, show) {
   const mine = ++turn, start = performance.now(), found = [], failures = [];
   for (const { name, series } of sources) {
@@ -72,7 +72,7 @@ async function read(model, sources, show) {
   show(0);
 }
 
-/** Records until the button is pressed again, and gives the recording. */
+/** Records until the button is pressed again, and returns the recording. */
 async function recorded(button) {
   if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) throw new Error("this browser gives the page no microphone");
   const wishes = { channelCount: 1, echoCancellation: false, noiseSuppression: false, autoGainControl: false };
@@ -86,7 +86,7 @@ async function recorded(button) {
   const tick = () => {
     const seconds = Math.floor((performance.now() - begin) / 1000);
     button.textContent = `Stop (${seconds} s)`;
-    if (seconds >= MOST_SECONDS) recorder.stop();
+    if (seconds >= MAX_SECONDS) recorder.stop();
   };
   const clock = setInterval(tick, 500);
   recorder.start();
@@ -98,7 +98,7 @@ async function recorded(button) {
   return new File(pieces, "recording");
 }
 
-/** Reads what is given; `cells` are those of a row of the table, and `tell` shows an answer. */
+/** Starts the page; `cells` makes the cells of a table row, and `tell` shows an output. */
 function listen(model, cells, tell) {
   const show = place => {
     if (!place) showRows(answers, cells);

@@ -1,4 +1,4 @@
-/* The functions of a language model, with the tokens that they find at a place that the page knows. */
+/* The functions of a language model. Tokens are written to an array that JavaScript reads. */
 _Static_assert(offsetof(NAME_token, id) == 0 && offsetof(NAME_token, is_unknown) == 4, "as language.js reads them");
 _Static_assert(offsetof(NAME_token, begin) == 8 && offsetof(NAME_token, end) == 16, "as language.js reads them");
 _Static_assert(offsetof(NAME_token, nats) == 24 && offsetof(NAME_token, text) == 32, "as language.js reads them");
@@ -26,7 +26,7 @@ EXPORTED(feed) int pageFeed(NAME_state *state, const char *bytes, size_t count) 
     return NAME_feed(&model, state, bytes, count, &used, tokens, ROOM);
 }
 
-/* How many bytes the last `feed` has read. */
+/* The number of bytes that the last `feed` has read. */
 EXPORTED(used) size_t pageUsed(void) { return used; }
 
 EXPORTED(next)

@@ -1,75 +1,76 @@
-/** A language model of ensue. NAME.js has its weights inside, and needs nothing else. */
+/** A language model trained with ensue. NAME.js includes the weights and has no dependencies. */
 
 /** A token of a text. */
 export interface Token {
   id: number;
-  /** As it stands in the vocabulary. */
+  /** Its text in the vocabulary. */
   text: string;
-  /** The same in UTF-8; a byte or a subword may begin or end within a character. It belongs to the model: do not change it. */
+  /** The same in UTF-8; bytes and subwords may split a character. The array belongs to the model and must not be
+   * changed. */
   bytes: Uint8Array;
-  /** Whether the text is not in the vocabulary, so that `text` stands for it. */
+  /** Whether the text is not in the vocabulary; `text` is a placeholder. */
   isUnknown: boolean;
   /** Its surprisal, -log P(token | all tokens before it), in nats. */
   nats: number;
-  /** Where it begins and ends in what was read; of what is written, 0. */
+  /** Its begin and end in the text; 0 for generated tokens. */
   begin: number;
   end: number;
-  /** Of what is written: whether a blank stands before it. */
+  /** Whether a blank comes before this generated token. */
   blank: boolean;
 }
 
-/** How the next token is chosen. The order is: repetition penalty, temperature, top-k, top-p, min-p. */
+/** Options of sampling. The order is: repetition penalty, temperature, top-k, top-p, min-p. */
 export interface Sampling {
-  /** 1 as the model expects, below more cautious, above more varied; 0 takes the most probable token. */
+  /** 1: unchanged; lower values are more conservative, higher ones more random; 0 is greedy. */
   temperature?: number;
-  /** Keep so many of the most probable tokens. */
+  /** Keep this number of the most probable tokens. */
   topK?: number;
-  /** Keep the most probable tokens that reach this probability together, up to 1. */
+  /** Keep the most probable tokens up to this cumulative probability, at most 1. */
   topP?: number;
-  /** Keep tokens with this share of the largest probability, up to 1. */
+  /** Keep tokens with this fraction of the largest probability, at most 1. */
   minP?: number;
-  /** Above 1: make tokens that occurred before less probable. */
+  /** Values above 1 make repeated tokens less probable. */
   repetitionPenalty?: number;
 }
 
 export interface Writing extends Sampling {
-  /** 200 if nothing else is said. */
+  /** 200 by default. */
   maxTokens?: number;
-  /** From 0 to 2^63 - 1. The same seed writes the same text as `ensue generate --seed`. */
+  /** From 0 to 2^63 - 1. A seed gives the same text as `ensue generate --seed`. */
   seed?: number | bigint;
 }
 
-/** What a model has read. */
+/** The state of a text. */
 export interface State {
-  /** Reads on, a string or UTF-8 that is cut anywhere: the tokens that are complete. Their places count bytes. */
+  /** Reads a string, or UTF-8 that may be cut anywhere; returns the complete tokens. Their offsets count bytes. */
   feed(text: string | Uint8Array): Token[];
-  /** Ends the text: the tokens that were waiting for more. */
+  /** Ends the text; returns the tokens that were incomplete. */
   end(): Token[];
-  /** Draws the next token, and reads it. If a text was not ended, it is. */
+  /** Samples the next token and reads it; ends the text first. */
   next(sampling?: Sampling): Token;
-  /** Its bytes, from which `Model.restore` goes on, another day and elsewhere. */
+  /** Returns the bytes of the state, for `Model.restore` in any process. */
   save(): Uint8Array;
-  /** Gives its memory back. A state that is forgotten gives it back some time later. */
+  /** Frees the memory. The memory of an unreachable state is freed by garbage collection. */
   close(): void;
 }
 
 export interface Model {
   readonly vocabularySize: number;
-  /** Of a Transformer, the most tokens of a prompt; otherwise 0. */
+  /** The most tokens of a prompt of a Transformer; 0 for other models. */
   readonly context: number;
-  /** Whether the code has vector instructions. */
+  /** Whether the code uses SIMD. */
   readonly simd: boolean;
-  /** All tokens of a text; their places are those of the string. */
+  /** All tokens of a text; their offsets are of the string. */
   score(text: string): Token[];
-  /** The same, one by one, so that a page can pause between them. */
+  /** The same, one by one, so that a page can yield between them. */
   read(text: string): Generator<Token, void>;
-  /** The text that goes on from a prompt, in pieces. Without a seed it differs each time. */
+  /** Yields the continuation of a prompt. Without a seed the seed is random. */
   generate(prompt?: string, options?: Writing): Generator<string, void>;
-  /** The state before a text. */
+  /** Returns the initial state. */
   begin(seed?: number | bigint): State;
-  /** The state of which `State.save` gave the bytes. Throws for others. */
+  /** Returns the state with the bytes of `State.save`. Throws for other bytes. */
   restore(bytes: Uint8Array): State;
 }
 
-/** Reads the weights and compiles the code; with `simd` false, that without vector instructions. */
+/** Reads the weights and compiles the code; with `simd` false, the code without SIMD. */
 export function load(options?: { simd?: boolean }): Promise<Model>;

@@ -1,7 +1,7 @@
 
-const TOKEN = 48, PIECE = 4096;  // bytes of a token, and of what is fed at once
+const TOKEN = 48, PIECE = 4096;  // bytes of a token; bytes per call of `feed`
 
-/** A language model. What it reads is in states, so that many texts can be read by turns. */
+/** A language model. Its state is in `State` objects, so that texts can be read in any order. */
 class Model {
   #memory;
   #texts = new Map();
@@ -13,12 +13,12 @@ class Model {
     this.context = memory.functions.context();
   }
 
-  /** The state before a text. The same seed draws the same tokens, those of `ensue generate --seed`. */
+  /** Returns the initial state. A seed gives the same tokens as `ensue generate --seed`. */
   begin(seed = drawnSeed()) {
     return new State(this.#memory, this.#texts, place => this.#memory.functions.begin(place, wholeSeed(seed)));
   }
 
-  /** The state of which `state.save()` gave the bytes. */
+  /** Returns the state with the bytes of `state.save()`. */
   restore(bytes) {
     const { functions } = this.#memory, size = functions.state_size();
     if (!(bytes instanceof Uint8Array) || bytes.length !== size) this.#memory.check(BAD_STATE);
@@ -28,7 +28,7 @@ class Model {
     });
   }
 
-  /** The tokens of a text one by one, with their surprisals; `begin` and `end` are places in the string. */
+  /** Yields the tokens of a text with their surprisals; `begin` and `end` are offsets of the string. */
   *read(text) {
     const bytes = new TextEncoder().encode(checkedText(text)), places = placesOf(text, bytes.length);
     const state = this.begin(0);
@@ -43,12 +43,12 @@ class Model {
     }
   }
 
-  /** All tokens of a text, as `ensue score` prints them. */
+  /** Returns all tokens of a text, as in `ensue score`. */
   score(text) {
     return [...this.read(text)];
   }
 
-  /** The text that goes on from a prompt, in pieces, as `ensue generate` writes it. Without a seed it differs each time. */
+  /** Yields the continuation of a prompt, as `ensue generate`. Without a seed the seed is random. */
   *generate(prompt = "", { maxTokens = 200, seed = drawnSeed(), ...sampling } = {}) {
     const decoder = new TextDecoder("utf-8", { ignoreBOM: true }), state = this.begin(seed);
     try {
@@ -67,7 +67,7 @@ class Model {
 
 const BAD_STATE = -5;
 
-/** What a model has read. It is a value: `save` gives its bytes, from which another program can go on. */
+/** The state of a text. It is a value: `save` returns its bytes, which another process can restore. */
 class State {
   #memory;
   #texts;
@@ -85,17 +85,17 @@ class State {
     }
   }
 
-  /** Reads on: the tokens that are complete. `begin` and `end` count bytes since the state was begun. */
+  /** Returns the complete tokens. `begin` and `end` count bytes since the initial state. */
   feed(text) {
     return [...this.feeding(typeof text === "string" ? new TextEncoder().encode(text) : checkedBytes(text), false)];
   }
 
-  /** Ends the text: the tokens that were waiting for more. */
+  /** Ends the text; returns the tokens that were incomplete. */
   end() {
     return [...this.feeding(new Uint8Array(), true)];
   }
 
-  /** As `feed`, and then as `end` if `isLast`, token by token. All are read, or those that are asked for. */
+  /** Yields tokens as `feed`, and with `isLast` as `end`. All input is read, even if the iteration stops. */
   *feeding(bytes, isLast) {
     const { functions } = this.#memory;
     for (let at = 0; at < bytes.length; at += PIECE) {
@@ -116,7 +116,7 @@ class State {
     }
   }
 
-  /** Draws the next token, and reads it. */
+  /** Samples the next token and reads it. */
   next({ temperature = 1, topK = 0, topP = 0, minP = 0, repetitionPenalty = 0, ...others } = {}) {
     const [unknown] = Object.keys(others);
     if (unknown) throw new TypeError(`no option "${unknown}"`);
@@ -126,12 +126,12 @@ class State {
     return this.#tokens(1)[0];
   }
 
-  /** Its bytes. */
+  /** Returns the bytes of the state. */
   save() {
     return this.#memory.bytes(this.#checked, this.#memory.functions.state_size()).slice();
   }
 
-  /** Gives its memory back. A state that is forgotten gives it back some time later. */
+  /** Frees the memory. The memory of an unreachable state is freed by garbage collection. */
   close() {
     if (!this.#place) return;
     this.#memory.forgotten.unregister(this);

@@ -1,9 +1,9 @@
 
 const { token: unitName, length } = of("written").dataset;
-const SHOWN = 20000, EXAMPLE = 160;  // parts of a text in colors; characters
+const SHOWN = 20000, EXAMPLE = 160;  // the most colored parts; the most characters of an example
 const text = of("text"), unit = of("unit"), shown = of("shown"), told = of("told");
 
-/** Parts of a text with their nats: those of tokens that begin in the same part are added. */
+/** Splits a text into parts with the sum of the nats of the tokens that begin in each. */
 function partsOf(tokens, whole, by) {
   const ends = by === "word" ? [...whole.matchAll(/\s*\S+|\s+$/gu)].map(found => found.index + found[0].length) : null;
   const parts = [];
@@ -73,7 +73,7 @@ function paint(model) {
 
 let at = -1;
 
-/** Tells of a part, and marks it. */
+/** Describes and marks a part. */
 function look(place) {
   shown.querySelector(".on")?.classList.remove("on");
   at = place;

@@ -1,6 +1,6 @@
-const SHOWN = 2000;  // rows
+const SHOWN = 2000;  // the most rows
 
-/** Shows a row for each answer, with what `cells` gives: texts, and numbers as they are to be read. */
+/** Shows a row for each output, with the texts and numbers of `cells`. */
 function showRows(answers, cells) {
   of("all").hidden = answers.length < 2;
   of("shown").querySelector("tbody").replaceChildren(...answers.slice(0, SHOWN).map((answer, place) => {
@@ -12,14 +12,14 @@ function showRows(answers, cells) {
   }));
 }
 
-/** What was read, and in what time. */
+/** The amount of input and the time. */
 function speedOf(answers, what, start) {
   const taken = Math.round(performance.now() - start).toLocaleString("en");
   const cut = answers.length > SHOWN ? `; the first ${SHOWN.toLocaleString("en")} are shown` : "";
   return `${answers.length.toLocaleString("en")} ${what} in ${taken} ms${cut}`;
 }
 
-/** Marks a part that is looked at, and no other one. */
+/** Marks a part as the selected one. */
 function mark(shown, place) {
   shown.querySelector(".on")?.classList.remove("on");
   shown.querySelector(`[data-place="${place}"]`)?.classList.add("on");

@@ -1,4 +1,5 @@
-/* What each page calls: memory, and one model, whose weights the page puts there. Without files nothing is imported. */
+/* The common functions of all pages: memory, and one model with the weights that JavaScript puts there. Without
+ * files there are no imports. */
 #include "NAME.c"
 
 #include <stddef.h>
@@ -7,7 +8,7 @@
 
 static struct NAME_model model;
 
-/* Memory at a multiple of 64 bytes, or NULL. */
+/* Memory aligned to 64 bytes, or NULL. */
 EXPORTED(allocate) void *pageAllocate(size_t size) { return aligned_alloc(64, (size + 63) & ~(size_t)63); }
 
 EXPORTED(release) void pageRelease(void *memory) { free(memory); }

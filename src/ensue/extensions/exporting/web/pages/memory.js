@@ -5,10 +5,10 @@
 //
 // It runs in browsers, in workers, in Node, Deno and Bun. NAME.d.ts has the types, README.md has examples.
 
-const TEXT = 8, ENCODER = new TextEncoder();  // bytes of the place and size of a text
+const TEXT = 8, ENCODER = new TextEncoder();  // bytes of the address and size of a text
 
-/** Reads the weights and compiles the code. With `simd` false, code for processors without vector instructions is
- * taken, which has the same results; else it is taken where nothing else runs. */
+/** Reads the weights and compiles the code. With `simd` false, or without SIMD in the engine, it is the code without
+ * SIMD, which has the same results. */
 export async function load({ simd = true } = {}) {
   const wide = bytesOf(SIMD), isWide = simd && WebAssembly.validate(wide);
   const { instance } = await WebAssembly.instantiate(isWide ? wide : bytesOf(PLAIN));
@@ -24,7 +24,7 @@ function bytesOf(base64) {
   return found;
 }
 
-/** The functions of the C file, and the memory in which they work. */
+/** The functions of the C file, and their memory. */
 class Memory {
   constructor(functions) {
     this.functions = functions;
@@ -32,12 +32,12 @@ class Memory {
     this.forgotten = new FinalizationRegistry(place => functions.release(place));
   }
 
-  /** So many bytes at a place. They are valid until memory is allocated. */
+  /** A view of bytes at an address, valid until memory is allocated. */
   bytes(place, count) {
-    return new Uint8Array(this.functions.memory.buffer, place >>> 0, count);  // above 2 GiB it is given as a number below 0
+    return new Uint8Array(this.functions.memory.buffer, place >>> 0, count);  // addresses above 2 GiB are negative
   }
 
-  /** So many numbers of 32 bits at a place; valid as long as bytes. */
+  /** A view of 32-bit numbers at an address, valid until memory is allocated. */
   reals(place, count) {
     return new Float32Array(this.functions.memory.buffer, place >>> 0, count);
   }
@@ -52,7 +52,7 @@ class Memory {
     return place;
   }
 
-  /** Makes the memory of `work` enough for so many bytes; what stood there is lost. */
+  /** Grows the memory of `work` to so many bytes; the content is lost. */
   enlarge(work, size) {
     if (size <= work.room) return;
     if (work.room) this.functions.release(work.place);
@@ -67,7 +67,7 @@ class Memory {
     return place;
   }
 
-  /** Some texts in UTF-8 as an array of NAME_text, with their bytes behind it: its place, and the size of each. */
+  /** Puts texts in UTF-8 into memory as an array of NAME_text; returns its address and the size of each text. */
   putTexts(texts) {
     const begin = texts.length * TEXT, room = begin + texts.reduce((sum, text) => sum + 3 * text.length, 0);
     const place = this.allocate(room), bytes = this.bytes(place, room), { numbers } = this;
@@ -82,13 +82,13 @@ class Memory {
     return { place, sizes };
   }
 
-  /** Throws what a number below 0 says. */
+  /** Throws the description of an error code. */
   check(code) {
     if (code >= 0) return code;
     throw new Error(this.text(this.functions.message(code)));
   }
 
-  /** A text with a 0 at its end. */
+  /** Reads a zero-terminated text. */
   text(place) {
     const bytes = new Uint8Array(this.functions.memory.buffer);
     const begin = place >>> 0;
@@ -96,7 +96,7 @@ class Memory {
   }
 }
 
-/** A text that is read alone, or an array of `count` texts that are read together. */
+/** Returns one text, or an array of `count` texts, as an array. */
 function textsOf(given, count) {
   if (Array.isArray(given) !== count > 1) throw new TypeError(count > 1 ? `the ${count} texts are no array` : "the text is no string");
   const parts = count > 1 ? given : [given];
@@ -104,7 +104,7 @@ function textsOf(given, count) {
   return parts.map(checkedText);
 }
 
-/** The sum of some sizes. */
+/** Returns the sum of sizes. */
 function sumOf(sizes) {
   return sizes.reduce((sum, size) => sum + size, 0);
 }
@@ -114,7 +114,7 @@ function checkedText(text) {
   return text;
 }
 
-/** For each byte of a text in UTF-8, and its end, the place of its character in the string. */
+/** The index in the string of the character at each byte of its UTF-8, and of the end. */
 function placesOf(text, size) {
   const found = new Uint32Array(size + 1);
   let byte = 0, place = 0;

@@ -1,10 +1,10 @@
 
-// The page. Long work is cut into slices, so that it stays awake.
-const SLICE = 12, MOST_TYPED = 50_000;  // milliseconds; characters of a line
+// The page. Long computations are cut into slices, so that the page responds.
+const SLICE = 12, MAX_TYPED = 50_000;  // milliseconds per slice; maximum characters of a line
 const of = id => document.getElementById(id);
 const pause = () => new Promise(done => setTimeout(done));
 
-/** Calls `each` with all that an iterator gives, in slices, as long as `isWanted`. */
+/** Calls `each` with the values of an iterator, in slices, while `isWanted`. */
 async function slowly(iterator, each, isWanted) {
   for (let end = performance.now() + SLICE; isWanted();) {
     const { value, done } = iterator.next();
@@ -29,15 +29,15 @@ function element(name, content, kind = "") {
 
 const clipped = (text, most) => text.length > most ? text.slice(0, most) + " …" : text;
 
-/** The lines that are not empty, each with the same line of the other fields. */
+/** The nonempty lines, each with the same line of the other fields. */
 function linesOf(areas) {
   const columns = areas.map(area => area.value.split("\n")), count = Math.max(...columns.map(lines => lines.length));
   const all = Array.from({ length: count }, (_, line) => ({ line, parts: columns.map(lines => lines[line] ?? "") }));
   return all.filter(({ parts }) => parts.some(part => part.trim()));
 }
 
-/** Throws for a line that would keep the page busy for long. */
-function checkLengths(lines, most = MOST_TYPED) {
+/** Throws for a line that would block the page. */
+function checkLengths(lines, most = MAX_TYPED) {
   for (const { line, parts } of lines) {
     const size = parts.reduce((sum, part) => sum + part.length, 0);
     if (size > most) throw new RangeError(`line ${line + 1} has ${size.toLocaleString("en")} characters, and the page reads lines of at most ${most.toLocaleString("en")}; the module reads longer ones`);
@@ -49,7 +49,7 @@ function complain(error) {
   of("wrong").textContent = `This did not work: ${error.message}`;
 }
 
-/** Looks at parts with a place under the pointer, and by the arrow keys. */
+/** Selects parts by pointer and arrow keys. */
 function browse(shown, count, at, look) {
   for (const kind of ["mouseover", "click"]) shown.addEventListener(kind, event => {
     const part = event.target.closest("[data-place]");

@@ -1,8 +1,8 @@
 const KINDS = { u1: "Uint8", i1: "Int8", u2: "Uint16", i2: "Int16", u4: "Uint32", i4: "Int32", u8: "BigUint64", i8: "BigInt64", f4: "Float32", f8: "Float64", b1: "Uint8" };
 const MISSING = new Set(["", "nan", "na", "n/a", "null", "none", "?"]);
-const IDX = { 8: "u1", 9: "i1", 11: "i2", 12: "i4", 13: "f4", 14: "f8" };  // by the type in the head of a file
+const IDX = { 8: "u1", 9: "i1", 11: "i2", 12: "i4", 13: "f4", 14: "f8" };  // by the type in the header of a file
 
-/** The series of an array (frames, width) or (series, frames, width) that begins at a place. */
+/** Reads the series of an array (frames, width) or (series, frames, width) at an offset. */
 function* seriesOfArray(bytes, begin, kind, isLittle, sizes, width, scale = 1) {
   const [count, frames, each] = sizes.length === 1 ? [1, sizes[0], 1] : sizes.length === 2 ? [1, ...sizes] : sizes;
   if (each !== width) throw new RangeError(`frames have ${width} numbers, and these have ${each}`);
@@ -13,7 +13,7 @@ function* seriesOfArray(bytes, begin, kind, isLittle, sizes, width, scale = 1) {
   for (let n = 0; n < count; n++) yield { place: count > 1 ? `[${n}]` : "", given: inRows(Float32Array.from({ length: total }, (_, k) => at(n * total + k)), width) };
 }
 
-/** An array as numpy writes it: a dictionary of Python, then the numbers. */
+/** Reads an .npy file: a Python dictionary, then the data. */
 function seriesOfNpy(bytes, width) {
   const view = new DataView(bytes.buffer, bytes.byteOffset), from = bytes[6] > 1 ? 12 : 10;
   const isNpy = bytes.length >= from && [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59].every((byte, k) => bytes[k] === byte);
@@ -25,14 +25,15 @@ function seriesOfNpy(bytes, width) {
   return seriesOfArray(bytes, begin, kind, order !== ">", sizes, width);
 }
 
-/** Images (series, rows, columns) as MNIST has them: two zeros, the type, the dimensions, the sizes, the numbers. */
+/** Reads images (series, rows, columns) in MNIST's format: two zeros, the type, the number of dimensions, the shape,
+ * the data. */
 function seriesOfIdx(bytes, width) {
   const view = new DataView(bytes.buffer, bytes.byteOffset), kind = IDX[bytes[2]];
   if (bytes.length < 16 || bytes[0] || bytes[1] || bytes[3] !== 3 || !kind) throw new RangeError("the file is damaged, or no idx file of images");
   return seriesOfArray(bytes, 16, kind, false, [4, 8, 12].map(at => view.getUint32(at)), width, kind === "u1" ? 255 : 1);
 }
 
-/** The rows of a table that are not empty: their cells, without quotes and without blanks around them. */
+/** The nonempty rows of a table: their cells, without quotes and surrounding blanks. */
 function* rowsOfTable(text, delimiter) {
   const cell = delimiter === "\t" ? /()([^\t\n]*)/y : new RegExp(`(?:"((?:[^"]|"")*)"?)?([^${delimiter}\\n]*)`, "y");
   for (let at = 0; at < text.length;) {
@@ -48,14 +49,14 @@ function* rowsOfTable(text, delimiter) {
   }
 }
 
-/** The number in a cell; NaN if it is missing, undefined if it is none. */
+/** Parses a cell; NaN if it is missing, undefined if it is not a number. */
 function numberOf(cell) {
   if (MISSING.has(cell.toLowerCase())) return NaN;
   const number = Number(cell);
   return Number.isNaN(number) || /[xob]/i.test(cell) ? undefined : number;
 }
 
-/** The series of a table with the names of its columns in the first row; or `mayBeBare`, of numbers alone. */
+/** Reads the series of a table whose first row has column names; with `mayBeBare` also of numbers alone. */
 function* seriesOfTable(text, width, { names, series, others }, mayBeBare) {
   const delimiter = ["\t", ",", ";"].find(sign => text.split("\n", 1)[0].includes(sign)) ?? ",", rows = rowsOfTable(text, delimiter);
   const first = rows.next().value ?? [], isBare = mayBeBare && first.every(cell => numberOf(cell) !== undefined);
@@ -84,7 +85,7 @@ function* seriesOfTable(text, width, { names, series, others }, mayBeBare) {
   if (frames.length) yield { name, given: frames };
 }
 
-/** The series in a file, if its name says that it has series. */
+/** Reads the series of a file, by the suffix of its name. */
 function readerOf(name, width, table) {
   if (/idx[1-9]/.test(name)) return bytes => seriesOfIdx(bytes, width);
   if (/\.npy$/i.test(name)) return bytes => seriesOfNpy(bytes, width);

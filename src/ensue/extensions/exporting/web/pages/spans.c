@@ -1,7 +1,7 @@
 /* The spans of labels. */
 EXPORTED(has_spans) int pageHasSpans(void) { return HAS_SPANS; }
 
-/* What the letter of a label says by itself: 1 that a span begins, 2 that it ends, 3 both, 0 neither. */
+/* The meaning of a label's letter: 1 begins a span, 2 ends it, 3 both, 0 neither. */
 EXPORTED(sides) int pageSides(uint32_t id) {
 #if HAS_SPANS
     int letter = id ? (int)((id - 1) % LETTERS) : -2;

@@ -1,5 +1,5 @@
 
-/** The spans of labels. If these are of no spans, equal neighbors are one, unless each label is `apart`. */
+/** Returns the spans of labels. Labels without spans are merged with equal neighbors, unless `apart`. */
 class Spans {
   #sides;
   #outside;
@@ -11,13 +11,13 @@ class Spans {
     this.#sides = new Map(labels.map((label, id) => [label, this.areNamed || !apart ? functions.sides(id) : 3]));
   }
 
-  /** The class of a label, without the letter of its scheme; null outside of spans. */
+  /** The class of a label without the letter of its scheme; null outside of spans. */
   classOf(label) {
     if (!this.areNamed) return label;
     return label === this.#outside ? null : label.includes("-") ? label.slice(label.indexOf("-") + 1) : "";
   }
 
-  /** The spans of a sequence: class, first and last place. */
+  /** Returns class, first and last index of each span. */
   of(labels) {
     const found = [];
     let before = 0;

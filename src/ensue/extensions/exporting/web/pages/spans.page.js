@@ -6,7 +6,7 @@ function tonesOf(model) {
     .map((name, k) => [name, `oklch(${k % 2 ? 0.82 : 0.89} 0.09 ${(k * 137.5 + 60) % 360})`]));
 }
 
-/** Shows how much there is of each, the most first. */
+/** Shows the frequency of each class, in decreasing order. */
 function showCounts(tones, counts, written) {
   of("counts").replaceChildren(...[...counts].sort((one, other) => other[1] - one[1]).map(([name, count]) => {
     const item = element("li", element("span", nameOf(name), "chip"));

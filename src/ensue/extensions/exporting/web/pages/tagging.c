@@ -1,4 +1,4 @@
-/* The functions of a tagger. A page has the places of a word as they are here. */
+/* The functions of a tagger. The struct of a word has the same layout in JavaScript. */
 _Static_assert(offsetof(NAME_word, text) == 0 && offsetof(NAME_word, size) == 4, "as tagging.js reads them");
 _Static_assert(offsetof(NAME_word, ends) == 8 && offsetof(NAME_word, id) == 12, "as tagging.js reads them");
 _Static_assert(offsetof(NAME_word, probability) == 24 && sizeof(NAME_word) == 32, "as tagging.js reads them");

@@ -1,24 +1,24 @@
-/** A tagger of ensue. NAME.js has its weights inside, and needs nothing else. */
+/** A tagger trained with ensue. NAME.js includes the weights and has no dependencies. */
 
 /** A word of a sentence. */
 export interface Word {
   text: string;
   label: string;
-  /** How probable the label is. */
+  /** The probability of the label. */
   probability: number;
-  /** Where it begins and ends in the text; null of words that were given. */
+  /** Its begin and end in the text; null if the sentence was an array of words. */
   begin: number | null;
   end: number | null;
 }
 
-/** Words that belong together. */
+/** A span of words. */
 export interface Span {
-  /** Their class, such as PER of B-PER. */
+  /** Its class, such as PER of B-PER. */
   label: string;
-  /** The places of its first and last word in the sentence. */
+  /** The indices of its first and last word in the sentence. */
   first: number;
   last: number;
-  /** That of its least probable label. */
+  /** The smallest probability of its labels. */
   probability: number;
 }
 
@@ -26,15 +26,15 @@ export interface Model {
   readonly labels: string[];
   /** Whether labels are of spans, in a scheme such as IOB. */
   readonly hasSpans: boolean;
-  /** Whether the code has vector instructions. */
+  /** Whether the code uses SIMD. */
   readonly simd: boolean;
-  /** The words of each sentence. A string is cut into words; an array has the words. */
+  /** The words of each sentence. A string is split into words; an array already has words. */
   predict(texts: (string | string[])[]): Word[][];
-  /** The spans of a sentence; if labels are of no spans, each of its words. */
+  /** The spans of a sentence; for labels without spans, each word. */
   spans(words: Word[]): Span[];
   /** The class of a label, such as PER of B-PER; null outside of spans. */
   classOf(label: string): string | null;
 }
 
-/** Reads the weights and compiles the code; with `simd` false, that without vector instructions. */
+/** Reads the weights and compiles the code; with `simd` false, the code without SIMD. */
 export function load(options?: { simd?: boolean }): Promise<Model>;

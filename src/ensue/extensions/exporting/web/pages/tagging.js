@@ -1,7 +1,7 @@
 
-const WORD = 32, LEAST = 512, TOGETHER = 128, BYTES = 16;  // bytes; words of a session; sentences; bytes for a word of it
+const WORD = 32, MIN_WORDS = 512, TOGETHER = 128, BYTES = 16;  // bytes of a word; words of a session; sentences of a call; bytes of text per word
 
-/** A tagger: the words of texts, each with its label and how probable that is. */
+/** A tagger: words with labels and probabilities. */
 class Model {
   #memory;
   #spans;
@@ -16,7 +16,7 @@ class Model {
     this.hasSpans = this.#spans.areNamed;
   }
 
-  /** The words of each text, as `ensue predict` cuts and labels them. A text is a sentence: a string, or its words. */
+  /** The words of each text, as in `ensue predict`. A text is a sentence: a string, or an array of words. */
   predict(texts) {
     if (!Array.isArray(texts)) throw new TypeError("the texts are no array");
     const found = [];
@@ -24,13 +24,13 @@ class Model {
     return found;
   }
 
-  /** The spans of a sentence that `predict` gave; without spans in the labels, each word. */
+  /** The spans of a sentence of `predict`; for labels without spans, each word. */
   spans(words) {
     const leastOf = ({ first, last }) => words.slice(first, last + 1).reduce((least, word) => Math.min(least, word.probability), 1);
     return this.#spans.of(words.map(word => word.label)).map(span => ({ ...span, probability: leastOf(span) }));
   }
 
-  /** The class of a label, without the letter of its scheme; null outside of spans. */
+  /** The class of a label without the letter of its scheme; null outside of spans. */
   classOf(label) {
     return this.#spans.classOf(label);
   }
@@ -90,10 +90,10 @@ class Model {
     }
   }
 
-  /** A session for sentences of so many words. */
+  /** Grows the session for sentences of so many words. */
   #sessionOf(words) {
     if (words <= this.#room) return this.#session;
-    const { functions } = this.#memory, room = Math.max(words, LEAST), size = functions.session_size(room) >>> 0;
+    const { functions } = this.#memory, room = Math.max(words, MIN_WORDS), size = functions.session_size(room) >>> 0;
     if (!size) throw new RangeError("a sentence is too long");
     if (this.#room) functions.release(this.#session);
     this.#room = 0;
@@ -104,7 +104,7 @@ class Model {
   }
 }
 
-/** Words that are given, behind each other. */
+/** Puts words into memory. */
 function given(words) {
   if (!Array.isArray(words)) throw new TypeError("a text is neither a string nor an array of words");
   const pieces = words.map(word => new TextEncoder().encode(checkedText(word)));

@@ -2,7 +2,7 @@ const SHOWN = 20000, LINES = 64, EXAMPLE = "Anna Novak moved from Lima to Vienna
 const text = of("text"), shown = of("shown"), told = of("told");
 let turn = 0, words = [], whole = "", at = -1;
 
-/** The words of a text with their spans, some lines after the others. */
+/** Yields the words and spans of texts, in batches of lines. */
 function* labeled(model, lines) {
   for (let k = 0, offset = 0; k < lines.length; k += LINES) {
     const some = lines.slice(k, k + LINES), found = model.predict(some);
@@ -68,7 +68,7 @@ function paint(model) {
   look(-1);
 }
 
-/** Tells of a word, and marks it. */
+/** Describes and marks a word. */
 function look(place) {
   shown.querySelector(".on")?.classList.remove("on");
   at = place;

@@ -1,53 +1,53 @@
-/** An encoder–decoder of ensue. NAME.js has its weights inside, and needs nothing else. */
+/** An encoder-decoder trained with ensue. NAME.js includes the weights and has no dependencies. */
 
-/** A text; for a model that reads several texts together (`Model.numTexts`), an array of them. */
+/** A text; for a model of several texts (`Model.numTexts`), an array of texts. */
 export type Source = string | string[];
 
-/** How to search. */
+/** Options of beam search. */
 export interface Search {
-  /** Hypotheses that go on after each token, 1 to 32; 1: greedy. */
+  /** The beam size, 1 to 32; 1: greedy. */
   beams?: number;
-  /** The answers of a source, 1 to `beams`. */
+  /** The number of outputs of a source, 1 to `beams`. */
   nBest?: number;
-  /** Answers are ranked by ln P / length^lengthPenalty, with the end in their length; 0 to 10. */
+  /** Outputs are ranked by ln P / length^lengthPenalty; the length includes the end; 0 to 10. */
   lengthPenalty?: number;
-  /** The least and the most tokens of an answer. */
+  /** The least and the most tokens of an output. */
   minTokens?: number;
   maxTokens?: number;
-  /** No sequence of so many tokens comes twice; 0: any may. */
+  /** No n-gram of this length is repeated; 0: no restriction. */
   noRepeatNgram?: number;
 }
 
-/** A text that the model writes. */
+/** An output. */
 export interface Text {
   text: string;
   /** The probability of the whole text. */
   probability: number;
   /** Its logarithm, in nats. */
   logProbability: number;
-  /** What texts are ranked by. */
+  /** The score by which outputs are ranked. */
   score: number;
-  /** False if the text was cut at the most tokens, or if nothing could follow. */
+  /** False if the output was truncated, or if no token was allowed. */
   isComplete: boolean;
 }
 
-/** The best text for a source, with the next best ones, the best first. */
+/** The best output for a source, with the next best ones in order. */
 export interface Answer extends Text {
   others: Text[];
 }
 
 export interface Model {
-  /** How many texts are read together. */
+  /** The number of texts per source. */
   readonly numTexts: number;
-  /** The search of the run. */
+  /** The search options of the run. */
   readonly search: Required<Search>;
-  /** Whether the code has vector instructions. */
+  /** Whether the code uses SIMD. */
   readonly simd: boolean;
-  /** The answer to each source; what `search` does not say is as in the run. */
+  /** The output for each source; options that are missing in `search` are those of the run. */
   predict(sources: Source[], search?: Search): Answer[];
-  /** The answers one by one, for programs that show them as they come. */
+  /** The outputs one by one, for programs that show them as they are computed. */
   answers(sources: Source[], search?: Search): IterableIterator<Answer>;
 }
 
-/** Reads the weights and compiles the code; with `simd` false, that without vector instructions. */
+/** Reads the weights and compiles the code; with `simd` false, the code without SIMD. */
 export function load(options?: { simd?: boolean }): Promise<Model>;

@@ -1,8 +1,8 @@
 
-const ANSWER = 32, MOST_ANSWERS = 64, TOGETHER = 16, LEAST = 1024;  // bytes; answers of a call; sources; bytes of a session
-const PLACES = { beams: 0, nBest: 4, lengthPenalty: 8, minTokens: 16, maxTokens: 20, noRepeatNgram: 24 };  // of a search
+const ANSWER = 32, MAX_ANSWERS = 64, TOGETHER = 16, MIN_BYTES = 1024;  // bytes of an output; outputs and sources of a call; bytes of a session
+const PLACES = { beams: 0, nBest: 4, lengthPenalty: 8, minTokens: 16, maxTokens: 20, noRepeatNgram: 24 };  // bytes of a search
 
-/** An encoder–decoder: the text that it writes for a text. */
+/** An encoder-decoder: the output for a source. */
 class Model {
   #memory;
   #session = { place: 0, bytes: 0, tokens: 0 };
@@ -16,12 +16,12 @@ class Model {
       [name, name === "lengthPenalty" ? numbers.getFloat64(place + at, true) : numbers.getUint32(place + at, true)]));
   }
 
-  /** The answer to each source, as `ensue predict` gives it. */
+  /** The output for each source, as in `ensue predict`. */
   predict(sources, search = {}) {
     return [...this.answers(sources, search)];
   }
 
-  /** The answers one by one, some of them worked out together. */
+  /** The outputs one by one, computed in batches. */
   *answers(sources, search = {}) {
     if (!Array.isArray(sources)) throw new TypeError("the sources are no array");
     const how = this.#checked(search), all = sources.map(source => textsOf(source, this.numTexts));
@@ -32,7 +32,7 @@ class Model {
     }
   }
 
-  /** The search of the run, with changes. */
+  /** The search options of the run with changes. */
   #checked(changes) {
     for (const [name, value] of Object.entries(changes)) {
       if (!(name in PLACES)) throw new TypeError(`no option "${name}"`);
@@ -42,10 +42,10 @@ class Model {
     return { ...this.search, ...changes };
   }
 
-  /** The answers to the first ones of some sources, as many as C answers together. */
+  /** The outputs of the first sources, as many as one call computes. */
   #answered(sources, how) {
     const memory = this.#memory, { functions } = memory;
-    const place = memory.allocate(MOST_ANSWERS * ANSWER);
+    const place = memory.allocate(MAX_ANSWERS * ANSWER);
     let texts = 0, sizes;
     try {
       ({ place: texts, sizes } = memory.putTexts(sources.flat()));
@@ -67,7 +67,7 @@ class Model {
     }
   }
 
-  /** An answer, or null if there is none. */
+  /** An output, or null. */
   #read(place) {
     const { numbers } = this.#memory, text = numbers.getUint32(place, true);
     if (!text) return null;
@@ -78,11 +78,11 @@ class Model {
     };
   }
 
-  /** A session for sources of so many bytes and answers of so many tokens. */
+  /** Grows the session for sources of so many bytes and outputs of so many tokens. */
   #sessionOf(bytes, tokens) {
     const { functions } = this.#memory, held = this.#session;
     if (bytes <= held.bytes && tokens <= held.tokens) return held.place;
-    const room = [Math.max(bytes, held.bytes, LEAST), Math.max(tokens, held.tokens)], size = functions.session_size(...room) >>> 0;
+    const room = [Math.max(bytes, held.bytes, MIN_BYTES), Math.max(tokens, held.tokens)], size = functions.session_size(...room) >>> 0;
     if (!size) throw new RangeError("a text is too long, or maxTokens too large");
     if (held.place) functions.release(held.place);
     this.#session = { place: 0, bytes: 0, tokens: 0 };

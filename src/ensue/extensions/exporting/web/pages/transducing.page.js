@@ -1,14 +1,14 @@
-const SHOWN = 2000, MOST = 2000;  // rows; characters of a line, so that none takes longer than a second or two
+const SHOWN = 2000, MOST = 2000;  // the most rows; characters of a line, so that none takes longer than a second or two
 const areas = [...of("inputs").querySelectorAll("textarea")], shown = of("shown"), body = shown.querySelector("tbody");
 let turn = 0, answers = [], at = -1;
 
-/** The texts that are typed, with their answers. */
+/** Yields the typed texts with their outputs. */
 function* answered(model, lines, search) {
   const found = model.answers(lines.map(({ parts }) => model.numTexts > 1 ? parts : parts[0]), search);
   for (const line of lines) yield { ...found.next().value, ...line };
 }
 
-/** Answers what is typed, and shows the line where that was. */
+/** Computes the outputs of the typed text and shows the line at the cursor. */
 async function read(model, area) {
   const mine = ++turn, start = performance.now(), found = [], lines = linesOf(areas), [beams, nBest] = ["beams", "best"].map(id => of(id).valueAsNumber);
   checkLengths(lines, MOST);
@@ -32,7 +32,7 @@ async function read(model, area) {
   look(Math.max(0, found.findLastIndex(({ line }) => line <= here)));
 }
 
-/** Shows the answers for a text, and marks it. */
+/** Shows the outputs of a text and marks its row. */
 function look(place) {
   shown.querySelector(".on")?.classList.remove("on");
   at = place;

@@ -1,0 +1,164 @@
+"""Cache of examples: a text is read once, and its columns are stored in a file that is memory-mapped later.
+
+A file has a header, a JSON index, the arrays of all columns, each at a multiple of 64 bytes, and the checksums of all
+blocks of the arrays. Files are written atomically.
+"""
+
+import json
+import os
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.cache import cache_directory, json_digest, mark_used, put
+from ensue.data.compact_texts import Columns, Numbers, RaggedRows, StringColumn, Texts, slices_of
+from ensue.data.files import readable
+from ensue.data.mapped_file import BLOCK_BYTES, Checksums, MappedFile
+from ensue.errors import DataError
+from ensue.parsing import ParseError, parse_json
+from ensue.version import VERSION
+
+FORMAT = 3
+"""The version of the format. It increases if the format or the readers of files change."""
+MIN_CACHED_BYTES = 1 << 20
+"""Smaller files are not cached."""
+MAX_CHECKED_BYTES = 1 << 26
+"""Arrays with fewer bytes are verified when their file is opened, larger arrays block by block while they are read."""
+_MAGIC = b"ensuerow"
+_HEAD = struct.Struct("<8sIIQ")
+"""The magic bytes, the CRC-32 of the JSON, its size, and the size of the file."""
+_ALIGNMENT_BYTES = 64
+KINDS: dict[str, Any] = {"numbers": Numbers, "strings": StringColumn, "texts": Texts, "rows": RaggedRows}
+
+
+class CachedColumns(NamedTuple):
+    """Columns of examples, and JSON values that describe them (`facts`)."""
+
+    parts: Mapping[str, Columns | None]
+    """The columns of each part of the data, such as "train"; None for a part without examples."""
+    facts: dict[str, Any]
+    key: str = ""
+    """The cache key; "" if the examples are not cached."""
+
+
+def cached_if_large(key: Any, paths: Iterable[Path], read: Callable[[], CachedColumns]) -> CachedColumns:
+    """Return the result of `read`, from the cache if the files have at least `MIN_CACHED_BYTES`.
+
+    `key` is a JSON value that determines the result.
+    """
+    return read() if sum(map(_size, paths)) < MIN_CACHED_BYTES else cached(key, read)
+
+
+def cached(key: Any, read: Callable[[], CachedColumns]) -> CachedColumns:
+    """Return the result of `read` from the cache, where it is stored first if it is absent."""
+    name = _digest(key)
+    if (result := _open_cached(cache_directory() / f"{name}.rows", name)) is not None:
+        return result
+    computed = read()
+    try:
+        result = _open_cached(put(f"{name}.rows", partial(_write, computed)), name)
+    except OSError as error:
+        raise DataError(f"examples cannot be written ({error.strerror or error})", cache_directory()) from error
+    assert result is not None
+    return result
+
+
+def cached_array(key: Any, suffix: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    """Return the result of `make`, from the cache if possible. `key` is a JSON value that determines the result."""
+    name = _digest(key) + suffix
+    with suppress(OSError, ValueError, EOFError):
+        mark_used(cache_directory() / name)
+        return np.load(cache_directory() / name, allow_pickle=False)
+    computed = make()
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.save(file, computed)
+
+    with suppress(OSError):
+        put(name, write)
+    return computed
+
+
+def _digest(key: Any) -> str:
+    return json_digest([FORMAT, VERSION, sys.version_info[:2], key])
+
+
+def _size(path: Path) -> int:
+    with readable(path):
+        return path.stat().st_size if path.exists() else MIN_CACHED_BYTES
+
+
+def _write(result: CachedColumns, path: Path) -> None:
+    kinds, described, arrays = {kind: name for name, kind in KINDS.items()}, {}, []
+    for part, rows in result.parts.items():
+        columns: dict[str, Any] = {}
+        for name, column in ({} if rows is None else rows.columns).items():
+            named = column.arrays()
+            columns[name] = [kinds[type(column)], [[key, array.dtype.str, len(array)] for key, array in named.items()]]
+            arrays += [(column, array) for array in named.values()]
+        described[part] = columns
+    content = json.dumps({"facts": result.facts, "parts": described}).encode()
+    with path.open("wb") as file:
+        begin, sums = _aligned(_HEAD.size + len(content)), Checksums()
+        length = sum(_aligned(array.nbytes) for _, array in arrays)
+        size = begin + length + 4 * (length // BLOCK_BYTES + 1)
+        file.write((_HEAD.pack(_MAGIC, zlib.crc32(content), len(content), size) + content).ljust(begin, b"\0"))
+        for column, array in arrays:
+            for block in slices_of(len(array)):
+                sums.add(data := array[block].tobytes())
+                file.write(data)
+                column.release()
+            sums.add(padding := bytes(_aligned(array.nbytes) - array.nbytes))
+            file.write(padding)
+        file.write(sums.of_blocks())
+
+
+def _open_cached(path: Path, digest: str) -> CachedColumns | None:
+    try:
+        with path.open("rb") as file:
+            magic, crc, length, size = _HEAD.unpack(file.read(_HEAD.size))
+            if magic != _MAGIC or size != os.fstat(file.fileno()).st_size or length > size:
+                return None
+            content = file.read(length)
+            if crc != zlib.crc32(content):
+                return None
+            mapped = MappedFile(file, path)
+        mark_used(path)
+        index = parse_json(content)
+        at, parts = _aligned(_HEAD.size + length), {}
+        numbers = [array for columns in index["parts"].values() for _, arrays in columns.values() for array in arrays]
+        end = at + sum(_aligned(np.dtype(code).itemsize * count) for _, code, count in numbers)
+        mapped.checked_by(mapped.array("<u4", (end - at) // BLOCK_BYTES + 1, end), at)
+        for part, columns in index["parts"].items():
+            result: dict[str, Any] = {}
+            for name, (kind, described) in columns.items():
+                arrays = {}
+                for key, code, count in described:
+                    arrays[key] = mapped.array(code, count, at)
+                    if arrays[key].nbytes < MAX_CHECKED_BYTES or key not in ("ids", "numbers"):
+                        mapped.check(arrays[key])
+                    at += _aligned(arrays[key].nbytes)
+                result[name] = KINDS[kind].of(arrays, mapped)
+            parts[part] = Columns(result) if result else None
+            mapped.release()
+    except (OSError, struct.error, ParseError, DataError):
+        return None
+    known: dict[str, str] = {}
+    for column in (column for part in parts.values() if part is not None for column in part.columns.values()):
+        strings = column.words if isinstance(column, Texts) else column
+        if isinstance(strings, StringColumn):  # equal strings of several columns share one object
+            strings.values = [known.setdefault(value, value) for value in strings.values]
+    return CachedColumns(parts, index["facts"], digest)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

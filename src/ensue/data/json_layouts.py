@@ -1,0 +1,303 @@
+"""Conversion of JSON files with other layouts, and of tables with JSON in their cells, to one object for each example.
+
+Extensions define layouts (`JsonLayout`), which convert a document or each of its values. Without a layout, the examples
+of a document that spans several lines are its objects, or the objects in its only list, as in `{"data": [...]}`.
+"""
+
+import csv
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain, islice
+from typing import Any, ClassVar
+
+from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS, joined
+from ensue.data.json_array import array_chunks, begins_array, divide
+from ensue.data.row_files import ROWS, as_lines
+from ensue.errors import DataError, listed
+from ensue.extension import loadable_entries
+from ensue.parsing import MAX_DEPTH, ParseError, parse_json
+
+Row = dict[str, Any]
+_DECODER = json.JSONDecoder()
+_TEXT_KEYS = ("text", "sentence", "content", "tokens", "words", "document", "review")
+INCOMPLETE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+"""The errors of `JsonLayout.rows` for an incomplete value."""
+_CELL_STARTS = ('[{""', '{""', '[{"', '{"')
+"""The beginnings of JSON in a cell, with or without doubled quotes."""
+
+
+class JsonLayout(ABC):
+    """A layout of JSON. Each instance converts one file; `name` is its name in messages."""
+
+    what: ClassVar[str]
+    """The description of a value in messages, such as "a task of Label Studio"."""
+    is_document: ClassVar[bool] = False
+    """Whether the layout describes a document, or each value of an array and each line."""
+    is_table: ClassVar[bool] = False
+    """Whether the layout also describes rows of tables whose cells have no JSON."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+
+    @abstractmethod
+    def rows(self, value: Any) -> Iterable[Row] | None:
+        """Return the examples in a JSON value; None if the value has another layout.
+
+        Raises:
+            DataError: The layout is recognized, but unsupported.
+            KeyError, TypeError, ValueError, AttributeError, IndexError: The value is incomplete.
+        """
+
+    def rest(self) -> Iterable[Row]:
+        """Return the remaining examples after the last value, if the layout has stored some."""
+        return ()
+
+
+def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
+    """Yield the text of a JSON file; if the file is not an array or lines of examples, yield the examples as JSON
+    lines.
+
+    Args:
+        blocks: The text of the file.
+        name: The name of the file in messages.
+
+    Raises:
+        DataError: A value is incomplete or too long, or the file holds several lists of examples.
+    """
+    first = next(blocks, "")
+    text = first.removeprefix(MARK)
+    is_array, _ = begins_array(iter([text]))
+    read: list[str] = []
+    if is_array:
+        layout = _element_layout(_first_element(chain([text], _recorded(blocks, read)), name), name)
+        if layout is None:
+            yield from chain([first], read, blocks)
+            return
+        _, chunks = begins_array(chain([text], read, blocks))
+        texts = ((line, divide(part)[1].strip()) for line, part in array_chunks(chunks, name))
+        values = ((line, parse_json(text)) for line, text in texts if text)
+        yield from as_lines(_in_blocks(_convert_values(layout, values, name)))
+        return
+    if text.lstrip()[:1] not in ("[", "{"):
+        yield from chain([first], blocks)
+        return
+    while "\n" not in text and len(text) <= MAX_CHARACTERS and (block := next(blocks, "")):
+        first, text = first + block, text + block
+    line, is_line, behind = text.partition("\n")
+    value = parse_or_none(line)
+    layout = _element_layout(value, name) if is_line and behind.strip() else None
+    if layout is not None:
+        numbered = enumerate(_lines(chain([text], blocks), name), 1)
+        values = ((number, parse_json(each)) for number, each in numbered if each.strip())
+        yield from as_lines(_in_blocks(_convert_values(layout, values, name)))
+    elif isinstance(value, dict) and is_line and behind.strip():
+        yield from chain([first], blocks)
+    else:
+        yield from _document(first, blocks, name)
+
+
+def table_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
+    """Yield the text of a table, or its rows as a JSON array if its rows or cells have the layout of an extension."""
+    first = next(blocks, "")
+    text = first.removeprefix(MARK)
+    has_json = any(f"{sign}{start}" in text for sign in (',"', ';"', '\t"', "\t") for start in _CELL_STARTS)
+    delimiter = max(",;\t", key=text.partition("\n")[0].count)
+    read: list[str] = []
+    layout = None
+    with suppress(csv.Error, DataError, StopIteration):
+        _, row = next(_read_cells(_lines(chain([text], _recorded(blocks, read)), name), delimiter, name))
+        layout = _element_layout(row, name)
+    if layout is None or not (has_json or layout.is_table):
+        yield from chain([first], read, blocks)
+        return
+    values = _read_cells(_lines(chain([text], read, blocks), name), delimiter, name)
+    opening = "["
+    for lines in as_lines(_in_blocks(_convert_values(layout, values, name))):
+        yield opening + lines.rstrip("\n").replace("\n", ",\n")
+        opening = ",\n"
+    yield "]\n" if opening != "[" else ""
+
+
+def _recorded(blocks: Iterable[str], read: list[str]) -> Iterator[str]:
+    for block in blocks:
+        read.append(block)
+        yield block
+
+
+def _read_cells(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, Row]]:
+    """Yield the line of each row below the header, and its cells by column. Cells with JSON are parsed."""
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    header = next(reader, [])
+    while rows := _read(reader, name):
+        for number, row in rows:
+            if len(row) > len(header):
+                raise DataError(f"{len(row):,} columns; expected {len(header):,} as in line 1", name, number)
+            if row:
+                yield number, dict(zip(header, map(_value_of, row), strict=False))
+
+
+def _read(reader: Any, name: str) -> list[tuple[int, list[str]]]:
+    """Return the next rows with their first lines. The limit of the csv module for fields is raised meanwhile."""
+    rows, number, limit = [], reader.line_num + 1, csv.field_size_limit(MAX_CHARACTERS)
+    try:
+        for row in islice(reader, ROWS):
+            rows.append((number, row))
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(str(error), name, number) from None
+    finally:
+        csv.field_size_limit(limit)
+    return rows
+
+
+def _value_of(cell: str) -> Any:
+    return value if cell[:1] in ("[", "{") and (value := parse_or_none(cell)) is not None else cell
+
+
+def _lines(chunks: Iterable[str], name: str) -> Iterator[str]:
+    held, number = "", 1
+    for chunk in chunks:
+        *lines, held = (held + chunk).split("\n")
+        yield from (f"{line}\n" for line in lines)
+        number += len(lines)
+        if len(held) > MAX_CHARACTERS:
+            raise DataError(f"a line of more than {MAX_CHARACTERS:,} characters; expected a line end", name, number)
+    if held:
+        yield held
+
+
+def _document(first: str, blocks: Iterator[str], name: str) -> Iterator[str]:
+    """Read a document completely, and yield its examples; its text if it is not JSON."""
+    text = joined(chain([first], blocks), name)
+    values, sources = _parse_concatenated(text.removeprefix(MARK), name)
+    rows = None
+    if len(values) == 1:
+        rows = _convert(values[0], name)
+    elif layout := _element_layout(_first(values), name):
+        rows = _convert_values(layout, enumerate(values, 1), name)
+    width = max((len(value) for value in values if isinstance(value, dict)), default=0)
+    if rows is None and width > MAX_COLUMNS:
+        raise DataError(f"an object with {width:,} keys; expected at most {MAX_COLUMNS:,}", name)
+    if rows is not None:
+        yield from as_lines(_in_blocks(rows))
+    elif "\n" in text.strip() and values and all(isinstance(value, dict) for value in values):
+        yield "".join(source.replace("\r", " ").replace("\n", " ") + "\n" for source in sources)
+    else:
+        yield text
+
+
+def _parse_concatenated(text: str, name: str) -> tuple[list[Any], list[str]]:
+    """Return the concatenated JSON values of a text, and the text of each; two empty lists for other text.
+
+    Raises DataError for values that are nested too deeply.
+    """
+    values, sources, place = [], [], 0
+    try:
+        while place < len(text):
+            while place < len(text) and text[place] in " \t\r\n,":
+                place += 1
+            if place < len(text):
+                value, end = _DECODER.raw_decode(text, place)
+                values.append(value)
+                sources.append(text[place:end])
+                place = end
+    except ValueError:
+        return [], []
+    except RecursionError:
+        raise DataError(f"unsupported JSON: nested more than {MAX_DEPTH} deep", name) from None
+    return values, sources
+
+
+def _convert(value: Any, name: str) -> Iterable[Row] | None:
+    for layout in _layouts(name, is_document=True):
+        with suppress(*INCOMPLETE):
+            if (rows := layout.rows(value)) is not None:
+                return rows
+    if isinstance(value, list):
+        return _convert_list(value, name)
+    if isinstance(value, dict) and (element := _element_layout(value, name)):
+        return _convert_values(element, [(1, value)], name)
+    lists = {key: items for key, items in value.items() if _are_examples(items)} if isinstance(value, dict) else {}
+    if len(lists) > 1:
+        known = [key for key, items in lists.items()
+                 if _element_layout(_first(items), name) or _has_text(_first(items))]  # fmt: skip
+        lists = {key: lists[key] for key in known or lists}
+    if len(lists) > 1:
+        names = listed([f'"{key}"' for key in lists])
+        raise DataError(f"an object with several lists of examples, {names}; expected one list in a file", name)
+    if len(lists) == 1 and not _has_text(value):
+        return _convert_list(next(iter(lists.values())), name)
+    inner = [item for item in value.values() if isinstance(item, dict)] if isinstance(value, dict) else []
+    if isinstance(value, dict) and len(value) == len(inner) == 1:
+        return _convert(inner[0], name)
+    return None
+
+
+def _has_text(value: Any) -> bool:
+    return isinstance(value, dict) and any(isinstance(value.get(key), str | list) for key in _TEXT_KEYS)
+
+
+def _first(values: list[Any]) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
+def _are_examples(items: Any) -> bool:
+    return isinstance(items, list) and any(items) and all(isinstance(item, dict | list | None) for item in items)
+
+
+def _convert_list(values: list[Any], name: str) -> Iterable[Row] | None:
+    """Return the examples in a list of values; None if they are not objects and have no layout."""
+    if layout := _element_layout(_first(values), name):
+        return _convert_values(layout, enumerate(values, 1), name)
+    return values if all(isinstance(value, dict) for value in values) else None
+
+
+def _element_layout(value: Any, name: str) -> JsonLayout | None:
+    for layout in _layouts(name, is_document=False):
+        with suppress(*INCOMPLETE):
+            if layout.rows(value) is not None:
+                return type(layout)(name)
+    return None
+
+
+def _layouts(name: str, *, is_document: bool) -> list[JsonLayout]:
+    classes = loadable_entries("json_layout", JsonLayout).values()
+    return [layout(name) for layout in classes if layout.is_document == is_document]
+
+
+def _convert_values(layout: JsonLayout, values: Iterable[tuple[int, Any]], name: str) -> Iterator[Row]:
+    try:
+        number = 1
+        for number, value in values:
+            try:
+                rows = layout.rows(value) if value is not None else ()
+            except INCOMPLETE:
+                rows = None
+            if rows is None:
+                raise DataError(f"expected {layout.what}", name, number)
+            yield from rows
+        yield from layout.rest()
+    except ParseError as error:
+        raise DataError(str(error), name, number) from None
+
+
+def _in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    rows = iter(rows)
+    while block := list(islice(rows, ROWS)):
+        yield block
+
+
+def _first_element(chunks: Iterable[str], name: str) -> Any:
+    with suppress(DataError, ParseError):  # which reading will raise
+        for _, part in array_chunks(chunks, name):
+            return parse_json(divide(part)[1])
+    return None
+
+
+def parse_or_none(text: str) -> Any:
+    """Parse JSON; None for other text, whose error is raised when it is read."""
+    with suppress(ParseError):
+        return parse_json(text)
+    return None

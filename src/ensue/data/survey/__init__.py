@@ -1,1 +1,0 @@
-"""The numbers behind `ensue data`, and the format of the data. Nothing is printed here."""

@@ -1,0 +1,71 @@
+"""Readers of examples grouped by intent: files of chatbots, and the benchmark of Snips."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ensue.data.json_layouts import JsonLayout, Row
+from ensue.data.records.json_objects import LABEL_KEYS, SPAN_KEYS, TOKEN_KEYS
+from ensue.data.records.record import simplified
+
+_OTHER_NAMES = {"train", "training", "valid", "validation", "val", "dev", "test", "text", "texts", "sentence",
+                "sentences", *map(simplified, (*TOKEN_KEYS, *LABEL_KEYS, *SPAN_KEYS))}  # fmt: skip
+"""Keys of objects whose lists are not the texts of a label."""
+_MIN_TEXTS = 4
+
+
+class Intents(JsonLayout):
+    """A list of texts for each tag: {"intents": [{"tag": "greeting", "patterns": ["hi", "hello"]}]}."""
+
+    what = 'an object with "intents"'
+    is_document = True
+
+    def rows(self, value: Any) -> Iterable[Row] | None:
+        intents = value.get("intents") if isinstance(value, dict) else None
+        if not isinstance(intents, list) or not all(isinstance(intent["patterns"], list) for intent in intents):
+            return None
+        return [{"text": pattern, "label": intent["tag"]} for intent in intents for pattern in intent["patterns"]]
+
+
+class LabelsOfTexts(JsonLayout):
+    """A list of texts for each label, {"good": ["A fine day."], "bad": ["A dull day."]}, or a label for each text."""
+
+    what = "an object with texts by label"
+    is_document = True
+
+    def rows(self, value: Any) -> Iterable[Row] | None:
+        rows = [
+            {"text": entry, "label": key} if isinstance(entries, list) else {"text": key, "label": entry}
+            for key, entries in value.items()
+            for entry in (entries if isinstance(entries, list) else [entries])
+        ]
+        names = {*map(simplified, value)}
+        are_lists = {isinstance(entries, list) for entries in value.values()}
+        num_blanks = sum(row["text"].count(" ") for row in rows)
+        has_classes = len({row["label"] for row in rows}) > 1 and not any(" " in row["label"] for row in rows)
+        is_known = len(are_lists) == 1 and not names & _OTHER_NAMES and has_classes
+        return rows if is_known and len(rows) >= _MIN_TEXTS and num_blanks >= len(rows) else None
+
+
+class Snips(JsonLayout):
+    """Texts in segments; a segment with an entity is a span: {"Play": [{"data": [{"text": "U2", "entity": ...}]}]}."""
+
+    what = "an object of intents"
+    is_document = True
+
+    def rows(self, value: Any) -> Iterable[Row] | None:
+        try:
+            examples = [(intent, example["data"]) for intent, examples in value.items() for example in examples]
+            rows = [_joined(segments) | ({"intent": intent} if len(value) > 1 else {}) for intent, segments in examples]
+        except (KeyError, TypeError, AttributeError):
+            return None
+        return rows or None
+
+
+def _joined(segments: list[Row]) -> Row:
+    """Return the text of all segments, and its spans."""
+    text, spans = "", []
+    for segment in segments:
+        start, text = len(text), text + segment["text"]
+        if "entity" in segment:
+            spans.append({"start": start, "end": len(text), "label": segment["entity"]})
+    return {"text": text, "spans": spans}

@@ -1,0 +1,140 @@
+"""Readers of Label Studio exports: JSON, JSON-MIN, and CSV, which has the values of JSON-MIN in its cells.
+
+Sources: Label Studio, "Label Studio JSON format of annotated tasks" and "Export annotations".
+"""
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from ensue.data.json_layouts import JsonLayout, Row
+from ensue.notices import warn_once
+
+_NON_BMP = re.compile("[\U00010000-\U0010ffff]")
+"""Matches a character outside the Basic Multilingual Plane, which takes two code units of UTF-16."""
+READ_TYPES = ("labels", "choices", "textarea")
+"""The types of results that are read. Other types are relations, and regions of images and web pages."""
+_TASK_KEYS = {"annotations", "completions", "predictions"}
+"""The keys of a task beside its data; versions before 1.0 write "completions"."""
+_METADATA = ("annotation_id", "annotator", "created_at", "updated_at", "lead_time")
+_MAX_BUFFERED_TASKS = 1000
+"""The number of tasks that are buffered until a task has a span."""
+
+
+class Task(JsonLayout):
+    """A task with the choices, spans and texts of one annotation.
+
+    The annotation is marked as ground truth, or else it is the first annotation that is not canceled. A task is skipped
+    and counted if all its annotations are canceled.
+    """
+
+    what = "a task of Label Studio with data and annotations"
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self._num_canceled = 0
+        self._unread: Counter[str] = Counter()
+
+    def rows(self, value: Any) -> Iterable[Row] | None:
+        annotations, data = value.get("annotations", value.get("completions", [])), value["data"]
+        if not isinstance(annotations, list) or not isinstance(data, dict) or not value.keys() & _TASK_KEYS:
+            return None
+        valid = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
+        if annotations and not valid:
+            self._num_canceled += 1
+            return []
+        truth = [annotation for annotation in valid if annotation.get("ground_truth")]
+        annotation = (truth or valid or [{}])[0]
+        results = annotation.get("result")
+        self._unread.update(result["type"] for result in results or () if result["type"] not in READ_TYPES)
+        return [{**data, **_results(data, results)}]
+
+    def rest(self) -> Iterable[Row]:
+        if self._num_canceled:
+            skipped = f"tasks left out: {self._num_canceled:,}, without an annotation that is not canceled"
+            warn_once(f"rejected {self.name}", f"{self.name}: {skipped}")
+        if self._unread:
+            types = ", ".join(f"{count:,} of type {name}" for name, count in sorted(self._unread.items()))
+            skipped = f"results left out: {types}; ensue reads {', '.join(READ_TYPES)}"
+            warn_once(f"unread {self.name}", f"{self.name}: {skipped}")
+        return ()
+
+
+def _results(data: Row, results: list[Row] | None) -> Row:
+    """Return the results of an annotation as columns: labels, spans, and texts written by the annotator."""
+    choices: dict[str, list[str]] = {}
+    spans, texts = [], {}
+    for result in results or ():
+        value = result["value"] if result["type"] in READ_TYPES else {}
+        if result["type"] == "labels":
+            spans += _spans(value, data.get("text"))
+        elif result["type"] == "choices" and "start" not in value:
+            choices.setdefault(result["from_name"], []).extend(value["choices"])
+        elif result["type"] == "textarea":
+            texts[result["from_name"]] = "\n".join(value["text"])
+    named = {"label" if len(choices) == 1 else key: labels for key, labels in choices.items()}
+    row: Row = {key: labels[0] if len(labels) == 1 else labels for key, labels in named.items()} | texts
+    is_empty = results is not None and not row and all(result["type"] in READ_TYPES for result in results)
+    return row | ({"spans": spans} if spans or is_empty else {})
+
+
+class FlatTask(JsonLayout):
+    """A task of JSON-MIN or CSV. Its spans are returned under the key "spans".
+
+    The name of the column of spans is detected in the first task that has a span. Tasks before it are buffered.
+    """
+
+    what = "a task of Label Studio as in JSON-MIN"
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self._spans_key = ""
+        self._buffered: list[Row] = []
+
+    def rows(self, value: Any) -> Iterable[Row] | None:
+        if not {"annotation_id", "annotator"} <= value.keys():
+            return None
+        row = {key: _converted(item, value.get("text")) for key, item in value.items() if key not in _METADATA}
+        self._buffered.append(row)
+        self._spans_key = self._spans_key or next((key for key, item in row.items() if _are_spans(item)), "")
+        return self.rest() if self._spans_key or len(self._buffered) > _MAX_BUFFERED_TASKS else []
+
+    def rest(self) -> Iterable[Row]:
+        rows, self._buffered = self._buffered, []
+        if not self._spans_key:
+            return rows
+        return [{**row, "spans": spans} for row in rows for spans in [row.pop(self._spans_key, None) or []]]
+
+
+def _are_spans(item: Any) -> bool:
+    return isinstance(item, list) and bool(item) and isinstance(item[0], dict) and "start" in item[0]
+
+
+def _converted(item: Any, text: Any) -> Any:
+    if _are_spans(item):
+        return [part for span in item for part in _spans(span, text)]
+    if isinstance(item, dict) and item.keys() == {"choices"}:
+        return item["choices"]
+    return item
+
+
+def _spans(value: Row, text: Any) -> list[Row]:
+    """Return a span for each label, with its text and with offsets in characters. Label Studio may count in code units
+    of UTF-16.
+    """
+    start, end, content = value["start"], value["end"], value.get("text")
+    if isinstance(text, str) and content is not None and text[start:end] != content:
+        wide = _non_bmp_offsets(text)
+        first, last = (offset - bisect_left(wide, offset) for offset in (start, end))
+        if text[first:last] == content:
+            start, end = first, last
+    return [{"start": start, "end": end, "label": label, "text": content} for label in value["labels"]]
+
+
+@lru_cache(maxsize=1)
+def _non_bmp_offsets(text: str) -> list[int]:
+    """Return the offsets of the characters outside the BMP, in code units of UTF-16."""
+    return [match.start() + number for number, match in enumerate(_NON_BMP.finditer(text))]

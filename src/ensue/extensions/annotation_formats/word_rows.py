@@ -1,0 +1,52 @@
+"""Reader of tables with a word and the number of its sentence in each row, as in the data set NER of Kaggle."""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from ensue.data.json_layouts import JsonLayout, Row
+
+_SENTENCES = ("sentence", "sentenceid", "sentid", "sentenceidx", "sentenceno", "sentencenumber", "sentencenum", "sid")
+_WORDS = ("word", "words", "token", "tokens")
+_LABELS = ("tag", "tags", "label", "labels", "ner", "nertag", "nertags", "iob", "entity", "pos", "postag")
+_NUMBER = re.compile(r"(?:sent(?:ence)?\W*)?\d+(?:\.0)?", re.IGNORECASE)
+
+
+@lru_cache(maxsize=8)
+def _columns(keys: tuple[str, ...]) -> tuple[list[int], list[str]]:
+    """Return the columns of sentences, words and labels, if all exist, and the names of the columns of the result."""
+    indices = {re.sub(r"[\W_]", "", key.casefold()): index for index, key in enumerate(keys)}
+    columns = [
+        next((indices[name] for name in names if name in indices), -1) for names in (_SENTENCES, _WORDS, _LABELS)
+    ]
+    renamed = dict(zip(columns, ("", "tokens", "labels"), strict=True))
+    return [] if -1 in columns else columns, [renamed.get(index, key) for index, key in enumerate(keys)]
+
+
+class WordRow(JsonLayout):
+    """A row with a word, its label, and the number of its sentence; the number may be empty after the first word."""
+
+    what = "a row with a sentence, a word and a label"
+    is_table = True
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self._number, self._sentence = "", dict[str, list[str]]()
+
+    def rows(self, value: Any) -> Iterable[Row] | None:
+        columns, names = _columns(tuple(value))
+        cells = ["" if cell is None else str(cell).strip() for cell in value.values()]
+        number = cells[columns[0]] if columns else ""
+        if not columns or not (_NUMBER.fullmatch(number) if number else self._number):
+            return None
+        ended = self.rest() if number not in ("", self._number) else ()
+        self._number = number or self._number
+        for name, cell in zip(names, cells, strict=True) if cells[columns[1]] else ():
+            if name:
+                self._sentence.setdefault(name, []).append(cell)
+        return ended
+
+    def rest(self) -> Iterable[Row]:
+        sentence, self._sentence = self._sentence, {}
+        return [sentence] if sentence else []

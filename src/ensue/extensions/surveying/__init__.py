@@ -1,0 +1,9 @@
+"""`ensue data`, which shows statistics of data, their first error, and a command that trains on them."""
+
+from ensue.extension import Extension
+
+EXTENSION = Extension(
+    name="surveying",
+    commands={"data": "ensue.extensions.surveying.command:data"},
+    proposals={"data": "ensue.extensions.surveying.summary:proposal"},
+)

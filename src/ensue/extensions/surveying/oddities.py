@@ -1,0 +1,102 @@
+"""Notes on labels that look wrong, on texts that stand for missing values, and on outliers among lengths."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ensue.errors import distinct_names
+from ensue.extensions.surveying.counts import FileLine, Lengths
+
+NULLS = frozenset({"nan", "null", "none", "<na>", "n/a", "#n/a", "nat", "nil"})
+"""The words that programs write for a missing value, in lower case."""
+_MIN_COUNT_RATIO = 10
+"""The smallest ratio of the counts of two labels that are compared by letters."""
+_MIN_COMPARED_CHARACTERS, _MAX_COMPARED_CHARACTERS = 5, 60
+_MIN_COUNT, _MIN_LABELS = 5, 100
+"""A label with fewer than `_MIN_COUNT` examples is reported, if there are at least `_MIN_LABELS` labels in total."""
+_MAX_SHOWN_LABELS = 4
+_OUTLIER_RATIO, _MIN_OUTLIER_WORDS = 10, 20
+"""An outlier is longer than this ratio times the 95 % quantile, which counts as this number of words or more."""
+_EXPANDED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe", "æ": "ae", "ß": "ss"})
+
+
+def is_null(text: str) -> bool:
+    """Return whether a text or label stands for a missing value. The label "none" in lower case may be meant."""
+    return text.strip() != "none" and text.strip().casefold() in NULLS
+
+
+def similar_labels(counts: Counter[str]) -> dict[str, str]:
+    """Return the labels that look misspelled, mapped to similar labels that are more frequent.
+
+    Two labels are similar if they are equal except for case, accents and blanks. Two words are also similar if one
+    letter differs, and one count is at least `_MIN_COUNT_RATIO` times the other count. Labels of capitals, and very
+    short or long labels, do not count as words.
+    """
+    known: dict[str, str] = {}
+    similar = {}
+    for label, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        forms = _normalized_forms(label)
+        same = next((known[form] for form in forms if form in known), "")
+        is_word = _MIN_COMPARED_CHARACTERS <= len(label) <= _MAX_COMPARED_CHARACTERS and not label.isupper()
+        shortened = {form[:index] + form[index + 1 :] for form in forms if is_word for index in range(len(form))}
+        keys = {f"letter {form}" for form in [*forms, *shortened]} if is_word else set()
+        candidates = (known[key] for key in sorted(keys) if key in known)
+        near = next((other for other in candidates if _digits(other) == _digits(label)), "")
+        if same or (near and counts[near] >= _MIN_COUNT_RATIO * count):
+            similar[label] = same or near
+        for key in {*forms, *keys}:
+            known.setdefault(key, label)
+    return similar
+
+
+def _normalized_forms(label: str) -> list[str]:
+    folded = re.sub(r"[\s_-]|[.:,;]$", "", label.casefold())
+    plain = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
+    return list(dict.fromkeys([folded, plain, folded.translate(_EXPANDED)]))
+
+
+def _digits(label: str) -> list[str]:
+    return re.findall(r"\d", label)
+
+
+def label_notes(
+    counts: Counter[str], first: Mapping[str, FileLine], unit: str, *, separator: str, are_words: bool
+) -> Iterator[str]:
+    """Yield notes on suspicious labels, with the line where a label occurs first.
+
+    `unit` is the plural noun for labeled items, which are words if `are_words` is true. `separator` is the remedy for
+    labels that contain a separator.
+    """
+
+    def describe(labels: Sequence[str], predicate: str, detail: Callable[[str], str] = lambda label: "") -> str:
+        names = dict(zip(labels[:_MAX_SHOWN_LABELS], distinct_names(labels[:_MAX_SHOWN_LABELS]), strict=True))
+        examples = ", ".join(f"{names[label]} {counts[label]:,}{detail(label)}" for label in names)
+        place = f"; the first at {first[labels[0]]}" if labels[0] in first else ""
+        verb, _, rest = predicate.partition(" ")
+        verb = verb if len(labels) > 1 else {"have": "has"}.get(verb, f"{verb}s")
+        more = ", ..." if len(labels) > _MAX_SHOWN_LABELS else ""
+        return f"{len(labels):,} label{'s' if len(labels) > 1 else ''} {verb} {rest}: {examples}{more}{place}"
+
+    if similar := similar_labels(counts):
+        yield describe([*similar], "look misspelled", lambda x: f", similar to {distinct_names([similar[x]])[0]}")
+    if commas := [label for label in counts if re.search(r"\w[,;|#]\s*\w", label)]:
+        yield f"{describe(commas, 'have a comma or another separator inside')}; {separator}"
+    blanks = [label for label in counts if " " in label.strip()]
+    if blanks and (are_words or 2 * len(blanks) < len(counts)):
+        yield describe(blanks, "have a blank inside")
+    if nulls := [label for label in counts if is_null(label)]:
+        yield describe(nulls, "stand for a missing value")
+    if counts.total() >= _MIN_LABELS and (rare := [label for label, count in counts.items() if 1 < count < _MIN_COUNT]):
+        yield describe(rare, f"have fewer than {_MIN_COUNT} {unit}")
+
+
+def outlier(lengths: Lengths, unit: str, remedy: str) -> str:
+    """Return a note on the longest text if it is an outlier, else ""."""
+    length, place = lengths.longest
+    quantile = lengths.quantile(0.95)
+    if length <= (limit := _OUTLIER_RATIO * max(quantile, _MIN_OUTLIER_WORDS)):
+        return ""
+    return (
+        f"the longest {unit} has {length:,} words ({place}), and 95 % have at most {quantile:,}; {remedy.format(limit)}"
+    )

@@ -1,0 +1,336 @@
+"""The summary and the report of pairs of texts, such as translations."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from ensue.data.detection.format_table import ALIGNED
+from ensue.data.detection.kind import DetectedFormat
+from ensue.data.examples import Pair, PairLayout, PairSource
+from ensue.errors import DataError
+from ensue.extensions.surveying.counts import MAX_TEXTS, FileLine, Lengths, Occurrences, Repeats, Summary, fill
+from ensue.extensions.surveying.oddities import is_null, outlier
+from ensue.extensions.surveying.report import Report, counted, length_table, repeated
+from ensue.text.scripts import count_without_blanks, is_unsplit
+
+_MAX_ODD_SHOWN = 5
+_STEPS_PER_OCTAVE = 32
+"""The number of steps for each doubling in the logarithmic scale on which lengths are rounded."""
+_MIN_PAIRS = 20
+_MAX_DEVIATIONS = 6.0
+_MIN_FACTOR = 2.0
+_MAX_SPREAD = 4
+_WORD_FORMATS = ("cmudict", "sigmorphon")
+_MAX_TRANSDUCED_WORDS, _MIN_SUMMARIZED_WORDS, _MAX_SUMMARY_PERCENT = 2, 50, 50
+"""The bounds on mean lengths and on the median ratio, by which transducers and summarizers are proposed."""
+_FEW_PAIRS = 5_000
+"""The number of pairs below which an LSTM is proposed. It was measured with 1,500 pairs; the bound itself was not."""
+
+
+@dataclass
+class Side:
+    """The statistics of the sources of pairs, or of the targets. Words are separated by white space."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    lengths: Lengths = field(default_factory=Lengths)
+    characters: Lengths = field(default_factory=Lengths)
+    num_characters: int = 0
+    _without_blanks: int = 0
+
+    def feed(self, texts: Sequence[str], pair: Pair) -> None:
+        """Add the sources of a pair as one text, or a target."""
+        words = [word for text in texts for word in text.split()]
+        length = sum(map(len, texts))
+        self.words.update(words)
+        self.lengths.add(len(words), pair.path, pair.line)
+        self.characters.add(length)
+        self.num_characters += length
+        self._without_blanks += sum(map(count_without_blanks, texts))
+
+    @property
+    def has_no_blanks(self) -> bool:
+        """Whether the texts have no blanks between words, as in Chinese."""
+        return is_unsplit(self._without_blanks, self.num_characters, self.words.total())
+
+
+class Balance:
+    """The detection of pairs that look misaligned, by the lengths s of sources and t of targets in characters.
+
+    If targets are c times as long as sources, (t - c s) / sqrt(t + c s) has about the same spread at all lengths (Gale
+    & Church 1993). A pair is odd if this distance is more than six deviations from the median distance, and t is at
+    most half or at least twice c s. Deviations are estimated by the median absolute deviation. If the 5 % and 95 %
+    quantiles of t / s differ more than fourfold, as in summaries, then all pairs count as regular.
+    """
+
+    def __init__(self) -> None:
+        self.ratios = Lengths()
+        """The ratios of target to source in percent."""
+        self._counts: Counter[tuple[int, int]] = Counter()
+        self._sums = [0, 0]
+
+    def feed(self, source: int, target: int) -> None:
+        """Add a pair with these lengths."""
+        self.ratios.add(round(100 * target / max(1, source)))
+        self._counts[_step(source), _step(target)] += 1
+        self._sums[0] += source
+        self._sums[1] += target
+
+    def is_odd(self, source: int, target: int) -> bool:
+        """Return whether a pair of these lengths is odd. All pairs must be added before."""
+        low, high = self._bounds
+        expected = self._ratio * source
+        factor = max(target, expected) / max(1.0, min(target, expected))
+        return factor >= _MIN_FACTOR and not low <= self._distance(source, target) <= high
+
+    @property
+    def has_odd(self) -> bool:
+        """Whether any pair is odd, if lengths are rounded."""
+        return any(self.is_odd(round(_length(s)), round(_length(t))) for s, t in self._counts)
+
+    @property
+    def _ratio(self) -> float:
+        return self._sums[1] / max(1, self._sums[0])
+
+    def _distance(self, source: float, target: float) -> float:
+        expected = self._ratio * source
+        return (target - expected) / math.sqrt(max(1.0, target + expected))
+
+    @cached_property
+    def _bounds(self) -> tuple[float, float]:
+        low, high = (self.ratios.quantile(share) for share in (0.05, 0.95))
+        if len(self.ratios) < _MIN_PAIRS or high > _MAX_SPREAD * low:
+            return -math.inf, math.inf
+        distances = [(self._distance(_length(s), _length(t)), count) for (s, t), count in self._counts.items()]
+        middle = _median(distances)
+        spread = 1.4826 * _median([(abs(distance - middle), count) for distance, count in distances])
+        return middle - _MAX_DEVIATIONS * max(spread, 0.5), middle + _MAX_DEVIATIONS * max(spread, 0.5)
+
+
+class Overlap:
+    """The overlap of a test set and training data. The first `MAX_TEXTS` pairs of the test set are compared by hash."""
+
+    def __init__(self, location: str, test: Iterable[Pair]) -> None:
+        self.location = location
+        self._test = [
+            (FileLine(pair.path, pair.line), hash(pair.sources), [*map(hash, pair.targets)])
+            for pair in islice(test, MAX_TEXTS)
+        ]
+        self._sources = {source for _, source, _ in self._test}
+        self._targets = {target for _, _, targets in self._test for target in targets}
+        self._seen_sources: set[int] = set()
+        self._seen_targets: set[int] = set()
+        self._seen_pairs: set[tuple[int, int]] = set()
+
+    def feed(self, pair: Pair) -> None:
+        """Add a pair of the training data."""
+        source = hash(pair.sources)
+        targets = self._targets & {*map(hash, pair.targets)}
+        self._seen_targets |= targets
+        if source in self._sources:
+            self._seen_sources.add(source)
+            self._seen_pairs.update((source, target) for target in targets)
+
+    def __len__(self) -> int:
+        return len(self._test)
+
+    @property
+    def sources(self) -> list[FileLine]:
+        """The lines of the test pairs whose source is in the training data."""
+        return [place for place, source, _ in self._test if source in self._seen_sources]
+
+    @property
+    def num_targets(self) -> int:
+        """The number of test pairs with a target that is in the training data."""
+        return sum(not self._seen_targets.isdisjoint(targets) for _, _, targets in self._test)
+
+    @property
+    def num_pairs(self) -> int:
+        """The number of test pairs whose source is in the training data together with a target of the pair."""
+        return sum(any((source, target) in self._seen_pairs for target in targets) for _, source, targets in self._test)
+
+
+class OddPair(NamedTuple):
+    """A pair that looks misaligned, with its lengths in characters."""
+
+    place: FileLine
+    source: int
+    target: int
+
+    def __str__(self) -> str:
+        return f"{self.place} ({self.source:,} and {self.target:,})"
+
+
+@dataclass
+class PairSummary(Summary):
+    """The statistics of pairs."""
+
+    layout: PairLayout = field(default_factory=lambda: PairLayout(""))
+    source: Side = field(default_factory=Side)
+    target: Side = field(default_factory=Side)
+    balance: Balance = field(default_factory=Balance)
+    references: Lengths = field(default_factory=Lengths)
+    """The numbers of targets of each pair."""
+    repeats: Repeats = field(default_factory=Repeats)
+    """Repeated sources, with targets as labels."""
+    copies: Occurrences = field(default_factory=Occurrences)
+    """Pairs whose target is equal to the source."""
+    num_odd: int = 0
+    odd: list[OddPair] = field(default_factory=list)
+    """The first `_MAX_ODD_SHOWN` of `num_odd` pairs that look misaligned."""
+    overlap: Overlap | None = None
+    """The overlap with a test set, if any."""
+
+
+def survey_pairs(
+    detected: DetectedFormat, location: str, sources: Sequence[str], targets: Sequence[str], encoding: str, against: str
+) -> PairSummary:
+    """Return the summary of all pairs before the first invalid line.
+
+    Raises DataError if `against`, the location of a test set, cannot be read.
+    """
+    summary = PairSummary(detected, location, encoding)
+    columns: dict[str, Any] = {"sources": sources, "targets": targets}
+    try:
+        source = PairSource(location, format=detected.format, **columns, encoding=encoding, incomplete="count")
+    except DataError as error:
+        summary.error = error
+        return summary
+    summary.layout = source.layout
+    summary.num_files = 1 if detected.format == ALIGNED else len(source.files)
+    if against:
+        summary.overlap = Overlap(against, PairSource(against, like=source.layout, encoding=encoding))
+    fill(summary, source, partial(_feed, summary), "pair")
+    if not summary.error and summary.balance.has_odd:
+        _find_odd(summary, source)
+    return summary
+
+
+def _feed(summary: PairSummary, pair: Pair) -> None:
+    summary.size += 1
+    summary.source.feed(pair.sources, pair)
+    for target in pair.targets:
+        summary.target.feed([target], pair)
+    summary.references.add(len(pair.targets))
+    summary.balance.feed(*_lengths(pair))
+    summary.repeats.feed(pair.sources, pair.targets, pair.path, pair.line)
+    if any(target.strip() == " ".join(pair.sources).strip() for target in pair.targets):
+        summary.copies.add(pair.path, pair.line)
+    if any(map(is_null, (*pair.sources, *pair.targets))):
+        summary.null_texts.add(pair.path, pair.line)
+    if summary.overlap:
+        summary.overlap.feed(pair)
+
+
+def _find_odd(summary: PairSummary, source: PairSource) -> None:
+    for pair in source:
+        lengths = _lengths(pair)
+        if summary.balance.is_odd(*lengths):
+            summary.num_odd += 1
+            if len(summary.odd) < _MAX_ODD_SHOWN:
+                summary.odd.append(OddPair(FileLine(pair.path, pair.line), *lengths))
+
+
+def _lengths(pair: Pair) -> tuple[int, int]:
+    return sum(map(len, pair.sources)), len(pair.targets[0])
+
+
+def _step(length: int) -> int:
+    return round(_STEPS_PER_OCTAVE * math.log2(length + 1))
+
+
+def _length(step: int) -> float:
+    return float(2 ** (step / _STEPS_PER_OCTAVE) - 1)
+
+
+def _median(values: Sequence[tuple[float, int]]) -> float:
+    left = sum(count for _, count in values) / 2
+    for value, count in sorted(values):
+        left -= count
+        if left <= 0:
+            return value
+    return 0.0
+
+
+class PairReport(Report[PairSummary]):
+    """The report on pairs."""
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        summary = self.summary
+        header = " with a header" if summary.layout.header else ""
+        yield "taken for", f"{summary.detected.format}{header}: pairs of source and target ({summary.detected.sign})"
+        if not summary.size:
+            return
+        yield "read as", str(summary.layout).partition(", ")[2] or summary.layout.format
+        yield "pairs", f"{summary.size:,}"
+        counts = summary.references
+        if set(counts.counts) != {1}:
+            smallest, largest = counts.quantile(0), counts.quantile(1)
+            span = f"{smallest}" if smallest == largest else f"{smallest} to {largest}, {counts.mean:.2f} on average"
+            yield "references", f"{span} for each source"
+        for name, side in self._sides.items():
+            words = f"{side.words.total():,} words, {len(side.words):,} distinct"
+            yield name, f"{words}; {side.num_characters:,} characters"
+        low, median, high = (summary.balance.ratios.quantile(share) / 100 for share in (0.05, 0.5, 0.95))
+        span = f"{low:.2f} to {high:.2f} in 90 % of pairs"
+        yield "ratio", f"{median:.2f} characters of the target to one of the source, {span}"
+        if summary.incomplete:
+            yield "incomplete", summary.incomplete
+        if summary.copies.count:
+            yield "copies", str(summary.copies)
+        if sources := summary.repeats.texts:
+            yield "repeated", repeated(summary.repeats, counted(sources, "source"), "targets")
+        if summary.overlap is not None:
+            yield "overlap", _describe_overlap(summary.overlap)
+
+    def tables(self) -> Iterator[Table]:
+        if not self.summary.size:
+            return
+        words = {f"words in a {name}": side.lengths for name, side in self._sides.items()}
+        characters = {f"characters in a {name}": side.characters for name, side in self._sides.items()}
+        yield length_table(words | characters)
+
+    def notes(self) -> Iterator[str]:
+        yield from super().notes()
+        summary = self.summary
+        for name, side in self._sides.items():
+            if note := outlier(side.lengths, name, f"data.{name}_tokens truncates it"):
+                yield note
+        if summary.num_odd:
+            odd = ", ".join(map(str, summary.odd)) + (", ..." if summary.num_odd > len(summary.odd) else "")
+            look = counted(summary.num_odd, "pair looks", "pairs look")
+            yield f"{look} misaligned by the characters of source and target: {odd}"
+        if names := " and ".join(name for name, side in self._sides.items() if side.has_no_blanks):
+            yield f"the {names} has no blanks between words, so scores are by characters"
+
+    def recipe(self) -> tuple[str, str]:
+        source, target = self.summary.source, self.summary.target
+        length, median = max(source.lengths.mean, target.lengths.mean), self.summary.balance.ratios.quantile(0.5)
+        if self.summary.layout.format in _WORD_FORMATS or length <= _MAX_TRANSDUCED_WORDS:
+            return "transduce-lstm", "transducer"
+        if source.lengths.mean > _MIN_SUMMARIZED_WORDS and median < _MAX_SUMMARY_PERCENT:
+            return "summarize-pointer", "summarizer"
+        return "translate-lstm" if self.summary.size < _FEW_PAIRS else "translate-transformer", "translator"
+
+    def settings(self) -> Iterator[str]:
+        yield from super().settings()
+        for key in ("sources", "targets"):
+            if names := getattr(self.columns, key):
+                yield f"data.{key}={json.dumps(names.split(','), ensure_ascii=False)}"
+
+    @property
+    def _sides(self) -> dict[str, Side]:
+        return {"source": self.summary.source, "target": self.summary.target}
+
+
+def _describe_overlap(overlap: Overlap) -> str:
+    sources = overlap.sources
+    first = f" (the first at {sources[0]})" if sources else ""
+    numbers = f"sources {len(sources):,}{first}, targets {overlap.num_targets:,}, pairs {overlap.num_pairs:,}"
+    return f"of the {counted(len(overlap), 'pair')} in {overlap.location} are also in these data: {numbers}"

@@ -1,0 +1,117 @@
+"""The survey of data for `ensue data`, and the proposal of a command that trains on the data.
+
+Data are read once. Memory grows only with the numbers of distinct words, characters, labels and lengths.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ensue.data.decoding import checked_encoding
+from ensue.data.detection.kind import data_kind, detect
+from ensue.data.files import named_locations
+from ensue.errors import DataError, EnsueError, OverlapError
+from ensue.extensions.surveying.counts import Summary
+from ensue.extensions.surveying.documents import DocumentReport, DocumentSummary, survey_documents
+from ensue.extensions.surveying.pairs import PairReport, PairSummary, survey_pairs
+from ensue.extensions.surveying.plain import PlainReport, PlainSummary, survey_plain
+from ensue.extensions.surveying.report import Columns, Report
+from ensue.extensions.surveying.sentences import SentenceReport, SentenceSummary, SentenceSurvey
+
+REPORTS: dict[type[Summary], type[Report[Any]]] = {
+    SentenceSummary: SentenceReport, DocumentSummary: DocumentReport, PairSummary: PairReport,
+    PlainSummary: PlainReport,
+}  # fmt: skip
+_KINDS = {"sentences": "labeled sentences", "texts": "labeled texts", "text": "plain text"}
+
+
+def summarize(
+    location: str | Path, *, format: str = "", words: str = "", labels: str = "", sources: str = "", targets: str = "",
+    against: str = "", encoding: str = "utf-8",
+) -> Summary:  # fmt: skip
+    """Return the summary of all data before the first invalid line.
+
+    Args:
+        location: A file, a folder, a glob, or two files of pairs with a comma between them.
+        format: The format; "" to detect it.
+        words: The column or key of the words or of the text. For texts also several columns with commas between them:
+            two columns are a pair, and more columns are joined.
+        labels: The column or key of the labels.
+        sources: The columns of the sources of pairs, with commas between them.
+        targets: The columns of the targets of pairs, with commas between them.
+        against: The location of a test set of pairs whose overlap with the data is counted.
+        encoding: The encoding of text files.
+
+    Raises:
+        DataError: A file is missing or empty, or the format or encoding is unknown.
+    """
+    encoding = "utf-8" if checked_encoding(encoding) == "utf-8" else encoding
+    are_pairs = bool(sources or targets)
+    detected = detect(location, format=format, words=words, labels=labels, are_pairs=are_pairs, encoding=encoding)
+    if against and detected.kind != "pairs":
+        kind = _KINDS.get(detected.kind, detected.kind)
+        raise DataError(f"it is taken for {kind}; expected pairs for --against", location)
+    match detected.kind:
+        case "sentences":
+            arguments = detected, str(location), words, labels, encoding
+            try:
+                return SentenceSurvey(*arguments).summary
+            except OverlapError:
+                return SentenceSurvey(*arguments, nested=True).summary
+        case "texts":
+            return survey_documents(detected, str(location), words, labels, encoding)
+        case "pairs" | "text" if column := words or labels:
+            reason = "the data are pairs; --sources and --targets name columns"
+            if detected.kind == "text":
+                reason = "it is taken for plain text, without columns; --format sets another format"
+            raise DataError(f'no column "{column}": {reason}', location)
+        case "pairs":
+            return survey_pairs(detected, str(location), _names(sources), _names(targets), encoding, against)
+        case "text":
+            return survey_plain(detected, str(location), encoding)
+    return data_kind(detected.kind).survey(detected, str(location), words, labels, encoding)
+
+
+def _names(columns: str) -> list[str]:
+    return list(filter(None, columns.split(",")))
+
+
+def show_data(path: str, *, format: str | None, against: str = "", encoding: str, **columns: str) -> None:
+    """Print the report of data. Raises DataError after the report if the data have an error."""
+    try:
+        summary = summarize(path, format=format or "", against=against, encoding=encoding, **columns)
+    except DataError as error:
+        raise error.with_options() from None
+    print(_make_report(summary, Columns(**columns)).text(), end="", flush=True)  # flushed before the error on stderr
+    if summary.error:
+        raise summary.error.with_options()
+
+
+def _make_report(summary: Summary, columns: Columns) -> Report[Any]:
+    report_class = REPORTS.get(type(summary)) or data_kind(summary.detected.kind).report
+    return report_class(summary, columns)
+
+
+def proposal(location: str, out: str = "", more: Iterable[str] = ()) -> str:
+    """Return a sentence with the format of data and a command that trains on the data, with `more` arguments.
+
+    Raises EnsueError for data that cannot be read, or for which there is no recipe.
+    """
+    arguments = list(more)
+    settings = dict(text.removeprefix("data.").split("=", 1) for text in arguments if re.match(r"data\..*=", text))
+    keys = ("format", "words", "labels", "encoding")
+    options: dict[str, Any] = {key: settings[key].strip("\"'") for key in keys if key in settings}
+    detected, encoding = detect(location, **options), options.get("encoding", "utf-8")
+    is_plain = detected.kind == "text"
+    summary: Summary = PlainSummary(detected, location, encoding) if is_plain else summarize(location, **options)
+    if summary.error:
+        raise summary.error
+    report = _make_report(summary, Columns(words=options.get("words", ""), labels=options.get("labels", "")))
+    proposed = {setting.partition("=")[0] for setting in report.settings()} | {"data.words"}
+    pairs = zip(arguments[::2], arguments[1::2], strict=True)
+    arguments = [argument for pair in pairs if pair[1].partition("=")[0] not in proposed for argument in pair]
+    description = f"{named_locations(location)} is taken for {dict(report.facts())['taken for']}"
+    if not (command := report.command(out, arguments)).startswith("ensue train"):
+        raise EnsueError(f"{description}, from which nothing can be learned; `ensue data` shows more")
+    return f"{description}; try: {command}"

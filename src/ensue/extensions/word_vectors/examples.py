@@ -1,0 +1,169 @@
+"""Training examples of word vectors: words in context, with subsampling of frequent words.
+
+The examples depend only on the text, the seed and the step.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.compact_texts import Ragged
+from ensue.data.mapped_file import TokenFile
+from ensue.data.permutation import mix, random_numbers, shares
+from ensue.tasks.contract.task import Batch
+
+UNKNOWN, LINE_END = 0, 1
+"""The ids of a `WordTokenizer` that are not words. Ids of words follow."""
+_SUBSAMPLING, _WINDOW, _NOISE = range(3)  # each step has a stream of random numbers for each purpose
+TWO_32 = 1 << 32
+
+
+class Noise:
+    """A sampler of words by the alias method (Walker 1977).
+
+    The sampler has a column for each word c. A column yields c below its `threshold`, and the word `other[c]` above
+    the threshold. A draw uses one number of 64 bits: the upper half selects the column, and the lower half is compared
+    with the threshold. So probabilities are exact within 1/2³². The `weights` (V,) of the words are at least 0, and
+    their sum is positive.
+    """
+
+    def __init__(self, weights: NDArray[np.float64]) -> None:
+        shares = weights * (len(weights) / weights.sum())
+        threshold, other = np.ones(len(weights)), np.arange(len(weights))
+        small, large = (list(np.flatnonzero(mask)) for mask in (shares < 1, shares >= 1))
+        while small and large:
+            rare, frequent = small.pop(), large[-1]
+            threshold[rare], other[rare] = shares[rare], frequent
+            shares[frequent] -= 1 - shares[rare]
+            if shares[frequent] < 1:
+                small.append(large.pop())
+        for word in small:  # shares are now 1 up to rounding, so a threshold of 1 is right, except for weights of 0
+            if not weights[word]:
+                threshold[word], other[word] = 0, int(weights.argmax())
+        self.threshold = np.minimum(np.rint(threshold * TWO_32), TWO_32 - 1).astype(np.uint32)
+        self.other = other.astype(np.int32)
+
+    @property
+    def size(self) -> int:
+        """The number of columns and of words."""
+        return len(self.other)
+
+    def draw(self, key: int, places: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return the words at the positions `places` of the random stream `key`."""
+        numbers = random_numbers(key, places)
+        columns = ((numbers >> np.uint64(32)) * np.uint64(self.size) >> np.uint64(32)).astype(np.int64)
+        below = (numbers & np.uint64(TWO_32 - 1)) < self.threshold[columns]
+        return np.where(below, columns, self.other[columns]).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class WordExamples(Batch):
+    """The words `ids` (n,) of a segment of the text after subsampling.
+
+    The context of word i is the range [left[i], right[i]) without i. The rows of the batch are the words in the range
+    `centers`. `key` is the key of the random stream from which noise is drawn. `num_words` is the number of words in
+    the segment before subsampling.
+    """
+
+    shared: ClassVar[frozenset[str]] = frozenset({"ids", "left", "right"})
+    centers: range
+    ids: NDArray[np.int32]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    key: int
+    num_words: int
+
+    @property
+    def count(self) -> int:
+        """The number of words in the segment before subsampling."""
+        return self.num_words
+
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return all pairs of a center and a word in its context, as two arrays (p,) of positions in `ids`."""
+        inside = slice(self.centers.start, self.centers.stop)
+        left, right = self.left[inside].astype(np.int64), self.right[inside].astype(np.int64)
+        centers = np.repeat(np.arange(len(left)), right - left)
+        begins = np.cumsum(right - left) - (right - left)
+        others = np.arange(len(centers)) - begins[centers] + left[centers]
+        centers += self.centers.start
+        return centers[centers != others], others[centers != others]
+
+
+class WordContexts:
+    """The examples of all steps. A step has a segment of `words` tokens, and segments follow each other in the text.
+
+    `keep` (V,) are the probabilities of `keep_probabilities`. A context has up to b words on each side, with b drawn
+    from 1 to `window` for each word. Contexts end at line ends unless `across_lines` is true.
+    """
+
+    def __init__(
+        self, tokens: TokenFile, keep: NDArray[np.float64], *, words: int, window: int, across_lines: bool, seed: int
+    ) -> None:
+        self.tokens, self.keep, self.words = tokens, keep, words
+        self.window, self.across_lines, self.seed = window, across_lines, seed
+        self.steps_per_epoch = -(-len(tokens) // words)
+
+    def examples(self, step: int) -> WordExamples:
+        """Return the examples of a step, counted from 0 over all epochs."""
+        start = step % self.steps_per_epoch * self.words
+        ids = self.tokens.read(start, min(start + self.words, len(self.tokens)))
+        is_kept = self._uniform(step, _SUBSAMPLING, len(ids)) < self.keep[ids]
+        lines = np.zeros(len(ids), np.int64) if self.across_lines else np.cumsum(ids == LINE_END)
+        num_words = int(np.count_nonzero(ids != LINE_END))
+        ids, lines = ids[is_kept], lines[is_kept]
+        b = 1 + (self._uniform(step, _WINDOW, len(ids)) * self.window).astype(np.int64)
+        positions = np.arange(len(ids))
+        left = np.maximum(positions - b, np.searchsorted(lines, lines))
+        right = np.minimum(positions + b + 1, np.searchsorted(lines, lines, side="right"))
+        words, first, stop = (array.astype(np.int32) for array in (ids, left, right))
+        return WordExamples(range(len(ids)), words, first, stop, key=self._key(step, _NOISE), num_words=num_words)
+
+    def _key(self, step: int, purpose: int) -> int:
+        return mix(self.seed, step, purpose)
+
+    def _uniform(self, step: int, purpose: int, count: int) -> NDArray[np.float64]:
+        return shares(random_numbers(self._key(step, purpose), np.arange(count)))
+
+
+def keep_probabilities(counts: NDArray[np.int64], subsample: float) -> NDArray[np.float64]:
+    """Return the probability min(1, √(t/f) + t/f) that subsampling keeps a word, 0 for ids that are not words.
+
+    f is the word's share of the text, and t is `subsample` (0: no subsampling). The program word2vec has this rule;
+    the paper has √(t/f) (Mikolov et al. 2013).
+    """
+    counts = np.where(np.arange(len(counts)) > LINE_END, counts, 0)
+    if not subsample:
+        return (counts > 0).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = subsample * counts.sum() / counts
+        return np.where(counts > 0, np.minimum(np.sqrt(ratio) + ratio, 1), 0)
+
+
+Kind = Literal["cbow", "skip-gram"]
+
+
+@dataclass(frozen=True)
+class NegativeSampling:
+    """The settings of negative sampling.
+
+    `subwords` has the rows of each word's n-grams in the table of vectors; None without n-grams.
+    """
+
+    kind: Kind
+    window: int
+    negatives: int
+    noise: Noise
+    subwords: Ragged | None = None
+
+    def rows(self, word: int) -> NDArray[np.integer]:
+        """Return the rows of a word and its n-grams in the table of vectors. Their mean is the vector of the word."""
+        if self.subwords is None:
+            return np.array([word])
+        start, stop = self.subwords.starts[word : word + 2]
+        return np.concatenate([[word], self.subwords.values[start:stop]])
+
+    def places(self, centers: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the index in the noise's random stream for each pair; in CBOW, all pairs of a center share one."""
+        return centers if self.kind == "cbow" else centers * (2 * self.window + 1) + others - centers + self.window

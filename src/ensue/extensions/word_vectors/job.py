@@ -1,0 +1,156 @@
+"""The training job of word vectors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.judgments import Analogies, Questions, read_questions
+from ensue.data.sources import TextSource
+from ensue.errors import DataError, RecipeError
+from ensue.extension import find_entry
+from ensue.extensions.word_vectors.examples import (
+    LINE_END,
+    UNKNOWN,
+    NegativeSampling,
+    Noise,
+    WordContexts,
+    keep_probabilities,
+)
+from ensue.extensions.word_vectors.model import WordVectorParts
+from ensue.extensions.word_vectors.pair_counts import counted_pairs
+from ensue.extensions.word_vectors.pipeline import WordTable, table_of
+from ensue.extensions.word_vectors.recipe import CountedVectorsTable, SampledVectorsTable, WordVectorsRecipe
+from ensue.extensions.word_vectors.task import CountedTask, SampledTask
+from ensue.runs.directory import RunDirectory, origins_for
+from ensue.tasks.contract.job import Job
+from ensue.tasks.contract.task import Scores
+from ensue.tasks.texts.corpus import training_source
+
+BLOCK_TOKENS = 1 << 20
+"""The number of tokens that are counted at once."""
+
+
+class WordVectorsJob(Job[Any]):
+    """The training of word vectors by CBOW, skip-gram or GloVe."""
+
+    unit = "words"
+    recipe: WordVectorsRecipe
+    parts: WordVectorParts
+
+    def __init__(self, recipe: WordVectorsRecipe, run: RunDirectory | None = None) -> None:
+        data = recipe.data
+        if not isinstance(recipe.vectors, SampledVectorsTable | CountedVectorsTable):
+            kind = recipe.vectors.kind
+            raise RecipeError(f'vectors.kind "{kind}" cannot be trained; expected cbow, skip-gram or glove')
+        self.vectors = recipe.vectors
+        self.source = source = training_source(data)
+        self.origins = origins_for(recipe.origins, run)
+        self.recipe = recipe
+        coder = self._sense_coder(source) if self.origins else None
+        if run is not None:
+            tokenizer: Any = run.parts.tokenizer
+        elif coder is not None:
+            tokenizer = coder.named()
+        else:
+            tokenizer = trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
+        self.unit = "pairs" if recipe.vectors.kind == "glove" else "words"  # type: ignore[misc]  # GloVe only
+        self.parts, self.fingerprint = WordVectorParts(tokenizer), source.fingerprint()
+        self.tokens = tokenize(source, coder or tokenizer)
+        self.counts = self._count_ids()
+        valid, self._test = self._read_questions(data.valid), self._read_questions(data.test)
+        self.task = self._make_task(
+            (lambda model: self._score(model, valid, data.valid)) if valid else None,
+            "accuracy" if valid and isinstance(valid[0], Analogies) else "spearman",
+        )
+
+    def _sense_coder(self, source: TextSource) -> Any:
+        """Return the tokenizer that splits words into senses by the vectors of the run `senses.from`."""
+        make_coder: Any = find_entry("coder", "senses", Callable)  # type: ignore[arg-type]  # isinstance accepts it
+        if make_coder is None:
+            raise RecipeError("senses.from needs an extension that clusters senses of words; none is installed")
+        (origin,) = self.origins
+        return make_coder(source, origin, self.recipe)
+
+    def _read_questions(self, location: str) -> list[Questions]:
+        """Return the questions in a location; [] for "". Raises DataError if no question has only known words."""
+        if not location:
+            return []
+        questions = read_questions(location, encoding=self.recipe.data.encoding)
+        if not getattr(self.recipe.vectors, "longest_ngram", 0):
+            words = self.parts.tokenizer.vocabulary.symbols[LINE_END + 1 :]
+            WordTable(words, np.zeros((len(words), 1), np.float32)).check(questions, location)
+        return questions
+
+    def _count_ids(self) -> NDArray[np.int64]:
+        """Count the occurrences of each id (V,). Raises DataError if no line has two known words."""
+        data, counts, has_pair, previous = self.recipe.data, np.zeros(self._size, np.int64), False, LINE_END
+        for start in range(0, len(self.tokens), BLOCK_TOKENS):
+            ids = self.tokens.read(start, min(start + BLOCK_TOKENS, len(self.tokens)))
+            counts += np.bincount(ids, minlength=self._size)
+            ids = np.append(previous, ids[ids > (LINE_END if data.across_lines else UNKNOWN)])
+            has_pair |= bool(((ids[1:] > LINE_END) & (ids[:-1] > LINE_END)).any())
+            previous = int(ids[-1])
+        distinct = int(np.count_nonzero(counts[LINE_END + 1 :]))
+        if distinct < 2:
+            minimum = self.recipe.tokenizer.min_count
+            words = f"{distinct} word{'s' * (distinct != 1)} that occur{'s' * (distinct == 1)} {minimum} times or more"
+            raise DataError(f"nothing to learn: it has {words} (tokenizer.min_count); expected at least 2", data.train)
+        if not has_pair:
+            raise DataError("nothing to learn: no line has two known words; try data.across_lines = true", data.train)
+        return counts
+
+    @property
+    def _size(self) -> int:
+        return self.parts.vocabulary_size
+
+    def _make_task(self, questions: Callable[[Any], Scores] | None, judged_by: str) -> SampledTask | CountedTask:
+        tokenizer: Any = self.parts.tokenizer
+        table, train, across_lines = self.vectors, self.recipe.train, self.recipe.data.across_lines
+        if table.kind == "glove":
+            pairs = counted_pairs(self.source, tokenizer, window=table.window, across_lines=across_lines)
+            sizes = {"batch_size": train.batch_size, "words": len(self.tokens)}
+            weights: dict[str, Any] = {"largest_count": table.largest_count, "power": table.power}
+            return CountedTask(pairs, **sizes, **weights, questions=questions, judged_by=judged_by)
+        keep = keep_probabilities(self.counts, table.subsample)
+        sizes = {"words": train.batch_size, "window": table.window}
+        contexts = WordContexts(self.tokens, keep, **sizes, across_lines=across_lines, seed=train.seed)
+        is_word = (np.arange(self._size) > LINE_END) & (self.counts > 0)
+        noise = Noise(np.where(is_word, self.counts.astype(np.float64) ** table.noise_power, 0))
+        plan = NegativeSampling(table.kind, table.window, table.negatives, noise)
+        return SampledTask(contexts, plan, questions=questions, judged_by=judged_by)
+
+    def _score(self, model: Any, questions: list[Questions], location: str) -> Scores:
+        return table_of(model, self.parts.tokenizer, self.recipe.vectors).score(questions, location)
+
+    @property
+    def data(self) -> str:
+        words, known = len(self.tokens) - int(self.counts[LINE_END]), int(self.counts[LINE_END + 1 :].sum())
+        return f"{words:,} words, {known:,} of them in the vocabulary of {self._size - 2:,}"
+
+    @property
+    def notes(self) -> list[str]:
+        known, window = int(self.counts[LINE_END + 1 :].sum()), self.vectors.window
+        notes = [f"the text has {known:,} known words, fewer than a window of {window}"] if known <= window else []
+        for origin in self.origins:
+            new = self._size - origin.run.parts.vocabulary_size
+            notes.append(f"{new:,} vectors of second and further senses (senses.from {origin.path})")
+        return notes if self.recipe.data.valid else [*notes, "no validation data: the last vectors are kept"]
+
+    def config(self) -> dict[str, Any]:
+        return {"vocabulary_size": self._size}
+
+    def test(self, model: Any) -> Scores | None:
+        return self._score(model, self._test, self.recipe.data.test) if self._test else None
+
+    def about(self) -> str:
+        return f"of {self._size - 2:,} words"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        lines = ["| data | score | covered |", "|---|---|---|"]
+        for data, row in scores.items():
+            name, items = ("spearman", "pairs") if "spearman" in row else ("accuracy", "questions")
+            lines.append(f"| {data} | {name} {row[name]:.4f} | {row['covered']:,} of {row[items]:,} {items} |")
+        return lines

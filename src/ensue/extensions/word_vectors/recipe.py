@@ -1,0 +1,169 @@
+"""The recipe of word vectors."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ensue.models.specification import Path, Share, Table
+from ensue.recipe.tables import OPTIMIZER_KEYS, Count, DataRecipe, Recipe, Rows, TokenizerRecipe, TrainRecipe
+from ensue.tasks.entry import TaskEntry
+
+Size = Annotated[int, Field(ge=1, le=65_536)]
+Window = Annotated[int, Field(ge=1, le=1000)]
+Power = Annotated[float, Field(ge=0, le=2)]
+
+
+class StaticVectorsTable(Table):
+    """The table `[vectors]` of imported vectors. They are not trained."""
+
+    kind: Literal["static"]
+    d_words: Size = 100
+    """The size of a vector."""
+    shortest_ngram: Annotated[int, Field(ge=1, le=100)] = 3
+    """The length of the shortest n-grams, in characters."""
+    longest_ngram: Annotated[int, Field(ge=0, le=100)] = 0
+    """The length of the longest n-grams, in characters; 0: no n-grams."""
+    ngram_buckets: Annotated[int, Field(ge=1, le=1_000_000_000)] = 2_000_000
+    """The number of rows for n-grams. N-grams with the same hash modulo this number share a row."""
+    unit_length: bool = False
+    """Whether the vector of a text is divided by its length."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if 0 < self.longest_ngram < self.shortest_ngram:
+            raise ValueError(f"has a longest_ngram of {self.longest_ngram} below shortest_ngram {self.shortest_ngram}")
+        return self
+
+
+class SampledVectorsTable(StaticVectorsTable):
+    """The table `[vectors]` of CBOW and skip-gram with negative sampling."""
+
+    kind: Literal["cbow", "skip-gram"]  # type: ignore[assignment]  # in place of "static"
+    """cbow: a word is predicted from its context; skip-gram: each word of the context is predicted from the word."""
+    window: Window = 5
+    """The largest number of context words on each side; the number is drawn for each word, from 1."""
+    negatives: Annotated[int, Field(ge=1, le=100)] = 5
+    """The number of noise words for each predicted word."""
+    noise_power: Power = 0.75
+    """Noise words are drawn in proportion to count ** noise_power."""
+    subsample: Share = 1e-3
+    """t in the probability that a word with share f of the text is kept, min(1, √(t/f) + t/f); 0: no subsampling."""
+
+
+class CountedVectorsTable(Table):
+    """The table `[vectors]` of GloVe."""
+
+    kind: Literal["glove"]
+    d_words: Size = 100
+    """The size of a vector."""
+    window: Window = 10
+    """The number of context words on each side. A pair at a distance of n words has the count 1/n."""
+    largest_count: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 100.0
+    """Pairs with at least this count have the weight 1."""
+    power: Power = 0.75
+    """The exponent in the weight (count / largest_count) ** power of rarer pairs."""
+
+
+class DistilledVectorsTable(Table):
+    """The table `[vectors]` of vectors of single words that are computed by another run (`ensue distill`)."""
+
+    kind: Literal["distilled"]
+    d_words: Size = 256
+    """The size of a vector: the number of principal components of the other run's vectors."""
+    smoothing: Annotated[float, Field(ge=0, le=1)] = 1e-4
+    """a in the factor a / (a + p) of a vector, where p is the word's share of the text; 0: no factor."""
+    unit_length: bool = True
+    """Whether the vector of a text is divided by its length."""
+
+
+class WordsTable(TokenizerRecipe):
+    """The table `[tokenizer]` of word vectors."""
+
+    kind: Literal["words", "published"] = "words"
+    """The kind of token; published: the tokenizer of an imported model, which is not trained."""
+    min_count: Count = 5
+    """The smallest count of a word in the vocabulary. Rarer words have no vector, and are removed from contexts."""
+    splitter: Literal["whitespace", "simple"] = "simple"
+    """The rule that splits text into words."""
+
+
+class SensesTable(Table):
+    """The table `[senses]` of a run with a vector for each sense, a cluster of a word's uses (Huang et al. 2012)."""
+
+    origin: Path = Field(default="", alias="from")
+    """The run of word vectors by whose vectors the uses of words are clustered; "": one vector for each word."""
+    most: Annotated[int, Field(ge=2, le=100)] = 3
+    """The largest number of senses of a word."""
+    least: Share = 0.1
+    """The smallest share of a word's uses that forms a cluster."""
+    alike: Annotated[float, Field(gt=-1, le=1)] = 0.7
+    """Clusters whose centers have a higher cosine are merged."""
+    words: Count = 1_000
+    """The number of words that may have several senses: the most frequent words that subsampling never removes."""
+    window: Window = 5
+    """The number of context words on each side of a use. Their vectors form the vector of the use."""
+
+
+class WordVectorsData(DataRecipe):
+    """The table `[data]` of word vectors. `valid` and `test` are pairs of words with similarities, or analogies."""
+
+    valid_fraction: Annotated[float, Field(ge=0, le=0)] = 0.0
+    """Always 0, since vectors are scored by pairs or analogies."""
+    across_lines: bool = False
+    """Whether contexts cross line ends, as in texts with broken lines."""
+
+
+class WordVectorsTrain(TrainRecipe):
+    """The table `[train]` of word vectors."""
+
+    batch_size: Rows = 10_000
+    """The number of tokens, or of counted pairs, in a step."""
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.025
+    """The initial learning rate."""
+    warmup: Share = 0.0
+    """The share of the budget over which the learning rate rises from zero."""
+    validations: Annotated[int, Field(ge=1, le=1_000_000)] = 5
+    """The number of evenly spaced validations; fewer if they would take more than a tenth of `train.seconds`."""
+
+
+class WordVectorsRecipe(Recipe):
+    """The recipe of word vectors."""
+
+    what: ClassVar[str] = "table of word vectors"
+    reads: ClassVar[str] = "running text"
+
+    task: Literal["word-vectors"] = "word-vectors"
+    data: WordVectorsData = WordVectorsData()
+    tokenizer: WordsTable = WordsTable()
+    vectors: Annotated[
+        SampledVectorsTable | CountedVectorsTable | StaticVectorsTable | DistilledVectorsTable,
+        Field(discriminator="kind"),
+    ]
+    senses: SensesTable = SensesTable()
+    train: WordVectorsTrain
+
+    @model_validator(mode="after")
+    def _has_senses(self) -> Self:
+        has_ngrams = not isinstance(self.vectors, StaticVectorsTable) or self.vectors.longest_ngram
+        if self.senses.origin and has_ngrams:
+            raise ValueError("has senses.from, which is for cbow and skip-gram without n-grams")
+        return self
+
+    @property
+    def unused_keys(self) -> tuple[str, ...]:
+        return OPTIMIZER_KEYS
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return (self.senses.origin,) if self.senses.origin else ()
+
+    def describe(self) -> str:
+        return f"{self.vectors.kind} {self.vectors.d_words}"
+
+
+TASK = TaskEntry(
+    recipe=WordVectorsRecipe, pipeline_tag="feature-extraction",
+    parts="ensue.extensions.word_vectors.model:WordVectorParts", job="ensue.extensions.word_vectors.job:WordVectorsJob",
+    pipeline="ensue.extensions.word_vectors.pipeline:WordVectorsPipeline",
+    commands=("neighbors", "inspect", "embed", "evaluate", "export"), judged_by=("spearman", "accuracy"),
+)  # fmt: skip

@@ -1,0 +1,2 @@
+from ensue.extensions.estimators.sklearn import Tagger as Tagger
+from ensue.extensions.estimators.sklearn import TextClassifier as TextClassifier

@@ -1,0 +1,191 @@
+"""Law: what `predict --to FORMAT` writes is read back as training data with the predicted labels, or refused in a line.
+
+The law has every writer, every kind of tagger and every kind of input; `UNREADABLE` are formats that no task learns.
+"""
+
+import csv
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.data.sentences.source import SentenceSource
+from ensue.errors import DataError, EnsueError
+from ensue.extensions.annotation_formats import writers
+from ensue.library import load
+from ensue.text.label_columns import LabelColumns
+from ensue.text.schemes import overlapping_spans, spans
+from kept_runs.make import unpacked
+
+INPUTS = {
+    "a.txt": "😀 Anna Novak sees Lima.\r\n\r\n  the old house\nLima\x0b Anna\u2028Oslo é, \"Novak\"\n\tx\nAnna",
+    "mark.txt": "\ufeffAnna Novak sees Lima.\nthe old house\n",
+    "a.conll": "Anna O\nNovak O\n\nLima O\n",
+    "a.conllu": "# text = Anna.\n1\tAnna\t_\tX\t_\t_\t0\troot\t_\tSpaceAfter=No\n2\t.\t_\tX\t_\t_\t1\tx\t_\t_\n\n",
+    "a.jsonl": '{"id": 1, "text": "Anna Novak sees\\nLima.", "f": 1.5}\n{"id": 2, "text": "the old house", "x": "y"}\n',
+    "tokens.jsonl": '{"tokens": ["Anna", "New York", "."]}\n{"tokens": []}\n{"tokens": ["-DOCSTART-", "#"]}\n',
+    "a.csv": 'id,text,note\n1,"Anna Novak, sees\nLima.",x\n2,"the ""old"" house",y\n',
+    "a.tsv": "id\ttext\n1\tAnna Novak sees Lima.\n2\tthe old house\n",
+}  # fmt: skip
+NAMES = {
+    "brat": "out", "docbin": "o.spacy", "label-studio": "o.json", "conll": "o.conll", "conllu": "o.conllu",
+    "doccano": "o.jsonl", "prodigy": "o.jsonl", "jsonl": "o.jsonl",
+}  # fmt: skip
+UNREADABLE = {"csv"}
+"""A row for each span or tag, without the text around it."""
+SPANS = {"brat", "label-studio", "doccano", "prodigy", "jsonl"}
+"""Formats with spans in place of words."""
+REFUSALS = (
+    "--to brat annotates text files", "needs one label per word", "cannot be written", "cannot be read",
+    "has a blank or several", '"spans" must hold spans',
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def taggers(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("kept")
+    for name in ("tag-columns", "tag-nested"):
+        unpacked(name, folder)
+    kept = {path.parent.name: path.parent for path in folder.rglob("config.json")}
+    return {"names": runs / "names", "upos": runs / "upos"} | {
+        k: v for k, v in kept.items() if k in ("tag-columns", "tag-nested")
+    }
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in INPUTS.items():
+        Path(name).write_bytes(text.encode())
+
+
+Labeled = list[list[tuple[str, str]]]
+
+
+def labeled(pipeline: Any, sentences: Iterable[tuple[Sequence[str], Sequence[Any]]], to: str) -> Labeled:
+    """The labels of each sentence with the letters under them: of spans, or of words."""
+    result = []
+    for words, labels in sentences:
+        if words and (to in SPANS or (pipeline.labels.has_spans and (to != "docbin" or pipeline.nested))):
+            read = (overlapping_spans if pipeline.nested else spans)(labels)
+            result.append([(label, "".join("".join(words[a:b]).split())) for label, a, b in read])
+        elif words:
+            result.append([*zip(words, labels, strict=True)])
+    return result
+
+
+def answers(pipeline: Any, name: str, to: str) -> Labeled:
+    read = [(each.sentence.words, each.labels) for each in pipeline.label(pipeline.source(name))]
+    if to in SPANS and not pipeline.labels.has_spans:  # a span for each word
+        read = [(words, [f"B-{label}" for label in labels]) for words, labels in read]
+    return labeled(pipeline, read, to)
+
+
+def read_back(pipeline: Any, to: str) -> Labeled:
+    if to == "label-studio":  # as a person accepts them
+        tasks = json.loads(Path("o.json").read_text())
+        Path("o.json").write_text(json.dumps([{**task, "annotations": task["predictions"]} for task in tasks]))
+    scheme, splitter = pipeline.labels.scheme or "bio", pipeline.splitter
+    source = SentenceSource(NAMES[to], nested=pipeline.nested, scheme=scheme, splitter=splitter)
+    several = isinstance(pipeline.labels, LabelColumns)
+    column = pipeline.column(source.format) if to == "conllu" else None
+    width = len(next((each.columns for each in source if each.words), ""))
+    last = [str(number) for number in range(width - 2, width + 1)]  # of the three columns of the tagger
+    columns = pipeline.labels.names if several and to == "conllu" else last if several else [column]
+    read = [
+        (each.words, [*zip(*(source.format.labels(each, name) for name in columns), strict=True)]) for each in source
+    ]
+    return labeled(pipeline, [(words, [row if several else row[0] for row in rows]) for words, rows in read], to)
+
+
+def check(pipeline: Any, name: str, to: str) -> str:
+    """Return how the round trip fails; "" if the labels are the same, or one line says why there are none."""
+    shutil.rmtree("out", ignore_errors=True)
+    try:
+        writers.write_predictions(pipeline, name, Path(NAMES[to]), to=to, overwrite=True)
+        found = read_back(pipeline, to)
+    except EnsueError as error:
+        message = str(error)
+        return "" if "\n" not in message and any(each in message for each in REFUSALS) else message
+    expected = answers(pipeline, name, to)
+    return "" if found == expected else f"{found}\n{expected}"
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("to", NAMES)
+def test_labels_are_read_back(to: str, taggers: dict[str, Path]) -> None:
+    if to == "docbin":
+        pytest.importorskip("spacy")
+    wrong = {}
+    for kind, run in taggers.items():
+        pipeline = load(run, device="cpu")
+        for name in INPUTS:
+            if failure := check(pipeline, name, to):
+                wrong[kind, name] = failure
+    assert wrong == {}
+
+
+def test_a_writer_of_places_in_other_units_is_noticed(
+    taggers: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted bug: spans that are one character too far."""
+    pipeline = load(taggers["names"], device="cpu")
+    assert check(pipeline, "mark.txt", "doccano") == ""
+    with monkeypatch.context() as patch:
+        patch.setitem(writers.UNITS, "characters", lambda text: len(text) + 1)  # type: ignore[arg-type]
+        assert check(pipeline, "mark.txt", "doccano") != ""
+    writers.write_predictions(pipeline, "a.txt", Path("o.jsonl"), to="jsonl", offsets="bytes", overwrite=True)
+    with pytest.raises(DataError, match=r"offsets that are not characters"):
+        [*SentenceSource("o.jsonl")]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+@pytest.mark.parametrize("run", ["names", "topics"])
+def test_no_column_is_lost(run: str, name: str, runs: Path) -> None:
+    """The strings and numbers of a record stay beside its predictions, in CSV and in JSON."""
+    pipeline = load(runs / run, device="cpu")
+    rows = [*csv.DictReader("".join(writers.write_predictions(pipeline, name, to="csv")).splitlines(keepends=True))]
+    lines = "".join(writers.write_predictions(pipeline, name, to="doccano")).splitlines()
+    expected = {"a.csv": ("id", "note"), "a.tsv": ("id",), "a.jsonl": ("id", "f", "x")}[name]
+    assert rows
+    assert all({*expected} <= row.keys() for row in rows)
+    assert [str(json.loads(line)["id"]) for line in lines] == ["1", "2"]
+    if name == "a.csv":
+        assert rows[0]["note"] == "x"
+        assert ("line" not in rows[0]) or rows[0]["line"] == "2"
+    if run == "names":
+        assert rows[0]["text"] == "Anna Novak"
+
+
+@pytest.mark.parametrize("to", ["csv", *writers.FORMATS])
+@pytest.mark.parametrize("run", ["names", "topics"])
+def test_keys_of_the_output_keep_the_values_of_a_record(run: str, to: str, runs: Path) -> None:
+    """A record has all keys of all formats; the values stay, except for the texts and labels that are predicted."""
+    pipeline, keys = load(runs / run, device="cpu"), set[str]()
+    Path("a.jsonl").write_text('{"text": "Anna Novak", "label": "x"}\n')
+    for format in writers.FORMATS:
+        row = json.loads("".join(writers.write_predictions(pipeline, "a.jsonl", to=format)).strip("[]\n "))
+        keys |= {*row, *row.get("data", ()), *row.get("meta", ())}
+    mine = {key: f"mine {key}" for key in sorted(keys - {"text", "label", "labels", "spans"})}
+    Path("b.jsonl").write_text(json.dumps({"text": "Anna Novak"} | mine) + "\n")
+    output = "".join(writers.write_predictions(pipeline, "b.jsonl", to=to))
+    assert len(mine) >= 8
+    assert [value for value in mine.values() if value not in output] == []
+
+
+def test_a_key_that_comes_late_is_refused(runs: Path) -> None:
+    """A table has its header before its rows."""
+    rows = ['{"text": "Anna"}\n'] * 1001 + ['{"text": "Anna", "late": 1}\n']
+    Path("late.jsonl").write_text("".join(rows))
+    lines = writers.write_predictions(load(runs / "names", device="cpu"), "late.jsonl", to="csv")
+    with pytest.raises(EnsueError, match=r'late.jsonl:1002: the key "late"; expected a key of the first'):
+        list(lines)
+
+
+def test_a_table_without_a_text_is_refused(runs: Path) -> None:
+    Path("b.csv").write_text("a,b,c\nAnna sees,Lima is,the old\nthe old,house is,old too\n")
+    with pytest.raises(EnsueError, match=r"b.csv: a table in which no column is surely the text; expected one"):
+        load(runs / "names", device="cpu").source("b.csv")

@@ -1,0 +1,97 @@
+"""Notes of `ensue data` on labels that look wrong, by classes of them, and on texts far above the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from command_fixtures import Ensue
+from ensue.extensions.surveying.counts import FileLine
+from ensue.extensions.surveying.oddities import is_null, label_notes, similar_labels
+
+
+@pytest.mark.parametrize(
+    ("rare", "frequent"),
+    [
+        ("STÖRUNG", "Störung"),
+        ("Stoerung", "Störung"),
+        ("Storung", "Störung"),
+        ("Störun", "Störung"),
+        ("Störungg", "Störung"),
+        ("Störumg", "Störung"),
+        ("Störung.", "Störung"),
+        ("Categorie", "Catégorie"),
+        ("not-urgent", "not urgent"),
+        ("Straße", "Strasse"),
+        ("ｗｏｒｌｄ", "world"),
+    ],
+)
+def test_labels_that_look_alike(rare: str, frequent: str) -> None:
+    assert similar_labels(Counter({frequent: 200, rare: 16})) == {rare: frequent}
+
+
+@pytest.mark.parametrize(
+    ("rare", "frequent"),
+    [("Class1", "Class2"), ("cat", "car"), ("B-PER", "I-PER"), ("news", "world"), ("C#", "C++"), ("x" * 10**6, "y")],
+)
+def test_labels_that_are_others(rare: str, frequent: str) -> None:
+    assert similar_labels(Counter({frequent: 200, rare: 16})) == {}
+
+
+def test_only_rare_labels_are_near_by_a_letter() -> None:
+    assert similar_labels(Counter({"falling": 200, "calling": 150})) == {}
+
+
+@pytest.mark.parametrize(("text", "answer"), [("NaN", True), (" NULL ", True), ("None", True), ("none", False)])
+def test_what_stands_for_a_missing_value(text: str, answer: bool) -> None:
+    assert is_null(text) is answer
+
+
+def test_the_notes_name_first_lines() -> None:
+    counts = Counter({"pos": 90, "neg, The": 20, "NULL": 3})
+    first = {label: FileLine("x.tsv", line) for line, label in enumerate(counts, 1)}
+    assert list(label_notes(counts, first, "texts", separator="S", are_words=False)) == [
+        "1 label has a comma or another separator inside: neg, The 20; the first at x.tsv:2; S",
+        "1 label has a blank inside: neg, The 20; the first at x.tsv:2",
+        "1 label stands for a missing value: NULL 3; the first at x.tsv:3",
+        "1 label has fewer than 5 texts: NULL 3; the first at x.tsv:3",
+    ]
+
+
+def test_the_whole_file_is_counted(ensue: Ensue, tmp_path: Path) -> None:
+    rows = [f"{'pos' if n % 2 else 'neg'};a good film {n} of many\n" for n in range(60)]
+    rows[6:6] = [";\n", "neg;\n", ";text\n", f"neg;{'long ' * 900}\n", "neg;nan\n"]
+    path = tmp_path / "x.csv"
+    path.write_text("label;text\n" + "".join(rows))
+    said = ensue("data", path)
+    assert f"incomplete  3 rows: 2 without a label, 1 without a text, the first at {path}:8\n" in said.out
+    assert f"texts that stand for a missing value, such as nan: 1, the first at {path}:12\n" in said.out
+    assert (
+        f"the longest text has 900 words ({path}:11), and 95 % have at most 6; --set data.max_tokens=200 truncates it"
+        in said.out
+    )
+    assert said.out.endswith("--set data.incomplete=skip --out classifier\n")
+
+
+def test_a_file_without_blank_lines_is_one_sentence(ensue: Ensue, tmp_path: Path) -> None:
+    (tmp_path / "x.conll").write_text("Ann\tB-PER\nleft\tO\n" * 150)
+    assert (
+        "note: all 300 words are one sentence; a blank line ends a sentence\n"
+        in ensue("data", tmp_path / "x.conll").out
+    )
+
+
+@pytest.mark.parametrize("labels", ["B I O", "B_PER I_PER O", "PER-B PER-I O", "B-PER I-PER 0", "B:PER I:PER O"])
+def test_labels_that_look_like_spans(labels: str, ensue: Ensue, tmp_path: Path) -> None:
+    path = tmp_path / "x.conll"
+    path.write_text("".join(f"w{n}\t{label}\n" for n, label in enumerate(labels.split())) + "\n")
+    path.write_text(path.read_text() * 40)
+    assert "note: plain labels that look like spans: " in ensue("data", path).out
+
+
+def test_a_comma_behind_a_label_of_fasttext(ensue: Ensue, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("".join(f"__label__{n % 2},The film {n}\n" for n in range(40)))
+    said = ensue("data", tmp_path / "x.txt").out
+    assert f"inside: 0,The 20, 1,The 20; the first at {tmp_path}/x.txt:1; a blank ends a label\n" in said

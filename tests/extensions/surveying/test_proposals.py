@@ -1,0 +1,41 @@
+"""Notes and commands of `ensue data` for data that can be read in several ways."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ensue.extensions.surveying.report import Columns
+from ensue.extensions.surveying.summary import _make_report, summarize
+
+JUDGED = [{"text": f"day {n}", "label": "good", "answer": ("accept", "reject", "ignore")[n % 3]} for n in range(9)]
+ANSWERS = [{"id": n, "text": f"day {n}", "label": [f"der Tag Nummer {n} ist schön"]} for n in range(9)]
+LOCATIONS = ["LOC", "Loc."] * 2
+ARFF = "@relation demo\n@attribute x numeric\n@attribute class {a,b}\n@data\n" + "1.5,a\n2,b\n" * 9
+FILES: dict[str, tuple[str, str, Sequence[str]]] = {
+    "answers of Prodigy": ("".join(json.dumps(row) + "\n" for row in JUDGED), "a.jsonl", ["data.labels=answer"]),
+    "texts as labels": ("".join(json.dumps(row) + "\n" for row in ANSWERS), "a.jsonl",
+        ["note: most labels are texts that occur once; --sources text --targets label reads pairs"]),
+    "texts without blanks": ("".join(f"{'好坏'[n % 2]}\t今天的天气真的很不错{n}\n" for n in range(12)), "a.tsv",
+        ["note: texts have no blanks; data.splitter=characters", "--set data.splitter=characters"]),
+    "names in texts without blanks": (
+        "".join(json.dumps({"text": "我在北京工作", "spans": [[2, 4, "LOC"]]}) + "\n" for _ in range(3)), "a.jsonl",
+        ["note: 3 of 3 spans (100.0%) begin or end inside of a word, the first at", "--set data.splitter=characters"]),
+    "classes of spans": (
+        "".join(json.dumps({"text": "a b", "spans": [[0, 1, "LOC"], [2, 3, name]]}) + "\n" for name in LOCATIONS),
+        "a.jsonl", ["note: 1 label looks misspelled: Loc. 2, similar to LOC; the first at", "a.jsonl:2\n"]),
+    "numbers": ("  1.0e+00  2.5  -3\n" * 9, "a.txt", ["note: nearly all words are numbers; columns with commas"]),
+    "ARFF": (ARFF, "a.arff", ["note: an ARFF file; "]),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*rows left out")
+@pytest.mark.parametrize("name", FILES)
+def test_other_readings_are_named(tmp_path: Path, name: str) -> None:
+    content, file, expected = FILES[name]
+    (tmp_path / file).write_text(content)
+    report = _make_report(summarize(tmp_path / file), Columns())
+    assert report.summary.error is None
+    assert [words for words in expected if words not in report.text()] == []
+    assert bool(report.command()) == (name != "ARFF")

@@ -1,0 +1,112 @@
+"""The weights of n-grams are those of scikit-learn's logistic regression on the same features."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from ensue.data.division import fold_of_rows
+from ensue.models import ngram_bag
+from ensue.models.ngram_bag import NgramBag, PairBag, Solution, solve
+
+TEXTS, LABELS = 40, 3
+FOLDS = fold_of_rows(np.arange(TEXTS), 5, seed=1)
+Batches = list[tuple[Tensor, tuple[Tensor, ...]]]
+
+
+def draw(bag: NgramBag, *, texts: int = 1) -> tuple[Batches, np.ndarray[Any, Any]]:
+    """Return two batches of words, the later texts first and padded, and their features as a dense matrix."""
+    generator = torch.Generator().manual_seed(0)
+    words = [torch.randint(1, 12, (TEXTS, 7), generator=generator) for _ in range(texts)]
+    bag.weigh(torch.rand(bag.num_rows, generator=generator) + 0.5)
+    later, first = torch.arange(25, TEXTS), torch.arange(25)
+    padded = tuple(torch.nn.functional.pad(x[later], (0, 2)) for x in words)
+    batches = [(later, padded), (first, tuple(x[first] for x in words))]
+    dense = np.zeros((TEXTS, sum(map(len, bag.term_weights))))
+    for numbers, batch in batches:
+        for row, ids, values in zip(numbers, *bag.terms(*batch), strict=True):
+            np.add.at(dense[row], ids[ids > 0], values[ids > 0].detach())
+    return batches, dense
+
+
+@torch.no_grad()
+def scores_of(bag: NgramBag, batches: Batches) -> Tensor:
+    (later, padded), (first, batch) = batches
+    return torch.cat((bag(*batch), bag(*padded)))[torch.cat((first, later)).argsort()].double()
+
+
+def solved(bag: NgramBag, batches: Batches, targets: Any, *, weights: Tensor | None = None) -> Solution:
+    multiple = targets.ndim == 2
+    folds = torch.from_numpy(FOLDS)
+    return solve(bag, batches, torch.from_numpy(targets), folds, weights=weights, multiple=multiple)
+
+
+def check(bag: NgramBag, batches: Batches, dense: Any, classes: Any, weights: Tensor | None = None) -> Solution:
+    """Compare the scores of all texts, and of those left out by cross-validation, with scikit-learn's."""
+    solution = solved(bag, batches, classes, weights=weights)
+    balanced = None if weights is None else dict(enumerate(weights.tolist()))
+
+    def expected(rows: Any, scored: Any) -> Any:
+        model = LogisticRegression(C=solution.strength, tol=1e-9, solver="newton-cholesky", class_weight=balanced)
+        return model.fit(dense[rows], classes[rows]).decision_function(dense[scored])
+
+    scores, everything = scores_of(bag, batches), np.arange(TEXTS)
+    np.testing.assert_allclose(scores - scores.mean(1, keepdim=True), expected(everything, everything), atol=2e-3)
+    for fold in range(5):
+        logits = solution.logits[fold == FOLDS]
+        np.testing.assert_allclose(
+            logits - logits.mean(1, keepdim=True), expected(fold != FOLDS, fold == FOLDS), atol=2e-3
+        )
+    return solution
+
+
+def classes_of(dense: Any) -> Any:
+    """Return labels that depend on the features, and on noise."""
+    noise = np.random.default_rng(0)
+    return (dense @ noise.normal(size=(dense.shape[1], LABELS)) + noise.gumbel(size=(TEXTS, LABELS)) / 2).argmax(1)
+
+
+@pytest.fixture(autouse=True)
+def few_strengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ngram_bag, "STRENGTHS", (0.1, 1.0, 10.0, 100.0))
+
+
+def test_the_solution_is_the_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    bag = NgramBag(LABELS, buckets=64)
+    batches, dense = draw(bag)
+    solution = check(bag, batches, dense, classes_of(dense))
+    monkeypatch.setattr(ngram_bag, "STRENGTHS", (solution.strength * 10, solution.strength / 10))
+    assert solved(bag, batches, classes_of(dense)).loss > solution.loss
+
+
+def test_the_memory_of_a_chunk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of any number of texts give the same weights."""
+    bag = NgramBag(LABELS, buckets=64)
+    batches, dense = draw(bag)
+    solved(bag, batches, classes_of(dense))
+    weight = bag.weight.clone()
+    for elements in (1, 3_000):
+        monkeypatch.setattr(ngram_bag, "CHUNK_ELEMENTS", elements)
+        solved(bag, batches, classes_of(dense))
+        torch.testing.assert_close(bag.weight, weight, rtol=0, atol=1e-5)
+
+
+def test_classes_have_weights_and_pairs_overlaps() -> None:
+    bag = PairBag(LABELS, buckets=64)
+    batches, dense = draw(bag, texts=2)
+    assert dense.shape[1] == len(bag.weight) + 4
+    check(bag, batches, dense, classes_of(dense), weights=torch.tensor([0.5, 1.0, 2.0]))
+    assert bag.overlap.abs().sum() > 0
+
+
+def test_several_labels_are_independent() -> None:
+    bag = NgramBag(2, buckets=64)
+    batches, dense = draw(bag)
+    gold = np.stack([classes_of(dense) == 0, classes_of(dense) != 1], axis=1)
+    solution, scores = solved(bag, batches, gold), scores_of(bag, batches)
+    for label in range(2):
+        model = LogisticRegression(C=solution.strength, tol=1e-9, solver="newton-cholesky").fit(dense, gold[:, label])
+        np.testing.assert_allclose(scores[:, label], model.decision_function(dense), atol=2e-3)

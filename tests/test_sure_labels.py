@@ -1,0 +1,61 @@
+"""`at_least` of taggers: spans and tags that are less probable are left out, and nothing else changes."""
+
+from typing import Any
+
+import pytest
+
+from ensue.errors import EnsueError
+from ensue.library import load
+from kept_runs.make import unpacked
+
+TEXTS = ["Anna Novak sees Lima and the old house.", "A Bank of Peru sees Anna", ""]
+RUNS = ["tag-lstm-crf", "tag-lstm", "tag-nested", "tag-columns", "tag-transformer-crf"]
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def tagger(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp(request.param)
+    unpacked(request.param, folder)
+    return load(next(path.parent for path in folder.rglob("config.json")), device="cpu")
+
+
+def test_what_is_less_probable_is_left_out(tagger: Any) -> None:
+    every = tagger.predict(TEXTS, confidence=True)
+    shares = sorted(
+        share
+        for each in every
+        for share in (
+            each.span_probabilities
+            if each.has_spans
+            else [p for w in each for p in (w.confidence.values() if w.columns else [w.confidence])]
+        )
+    )
+    for least in [0.0, 1.0, *([shares[len(shares) // 2]] if shares else [])]:
+        for before, after in zip(every, tagger.predict(TEXTS, confidence=True, at_least=least), strict=True):
+            assert before.text == after.text
+            if before.has_spans:
+                kept = [span for span in before.spans if span.probability >= least]
+                assert [span[:4] for span in after.spans] == [span[:4] for span in kept]
+                assert after.span_probabilities == pytest.approx([span.probability for span in kept])
+                continue
+            for old, new in zip(before, after, strict=True):
+                pairs = old.confidence if old.columns else {"": old.confidence}
+                values = old.columns or {"": old.label}
+                expected = {name: value if pairs[name] >= least else "_" for name, value in values.items()}
+                assert (new.columns or {"": new.label}) == expected
+                assert new.confidence == old.confidence
+    assert [each.labels for each in tagger.predict(TEXTS, at_least=0.0)] == [each.labels for each in every]
+
+
+@pytest.mark.parametrize("value", [-0.1, 2])
+def test_a_share_is_from_0_to_1(tagger: Any, value: object) -> None:
+    with pytest.raises(EnsueError, match="at_least"):
+        tagger.predict(TEXTS, at_least=value)
+
+
+def test_both_settings_are_kept(tagger: Any) -> None:
+    assert (tagger.n_best, tagger.at_least) == (0, 0.0)
+    both = tagger.with_search(at_least=0.5).with_search(n_best=2)
+    assert (both.n_best, both.at_least) == (2, 0.5)
+    with pytest.raises(EnsueError, match="n_best"):
+        tagger.with_search(n_best=0)
