@@ -56,7 +56,7 @@ def answers(serve: Any, has_bad: bool) -> list[Answer]:
     bad = {"max_tokens": 9, "user": POISON, "logit_bias": {"7": 100}, "top_p": 0.5}
     found = client.all(PATH, [{"model": "lstm", "prompt": "The sea", **each} for each in [*good, *[bad] * has_bad]])
     assert service.admission.reserved == Resources()
-    assert client.post(PATH, {"model": "lstm", "max_tokens": 3}).status == 200
+    assert client.post(PATH, {"model": "lstm", "max_tokens": 3, "logit_bias": {"7": -100}}).status == 200
     return found
 
 
