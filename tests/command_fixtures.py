@@ -32,6 +32,11 @@ command = cache(typer.main.get_command)
 
 
 @pytest.fixture
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def ensue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Ensue]:
     """Run a command in this process, with bytes for its standard input."""
     threads = torch.get_num_threads()

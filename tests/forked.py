@@ -1,7 +1,5 @@
 """`ensue` in a process of its own that is forked from the tests': what is imported here is not imported once more."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

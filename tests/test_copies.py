@@ -3,8 +3,6 @@
 The tasks are those of the table, the pipelines those of the kept runs, with all commands that these have answers for.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import multiprocessing

@@ -28,17 +28,7 @@ from ensue.notices import Notice
 from ensue.recipe import Recipe, read_recipe, validate_recipe
 from ensue.training.run import train_run
 from page_data import RUNS, TEXT, tiny, write_data
-from pages import (
-    PAGES,
-    RECIPES_PAGE,
-    REPOSITORY,
-    Block,
-    blocks,
-    first_cells,
-    name_of,
-    pages,
-    prose,
-)
+from pages import PAGES, RECIPES_PAGE, REPOSITORY, Block, blocks, first_cells, name_of, pages, prose
 from training.tiny_texts import with_pictures
 
 RUN_HERE = {"data", "embed", "evaluate", "export", "generate", "inspect", "neighbors", "predict", "recipes", "score"}

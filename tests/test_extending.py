@@ -118,10 +118,7 @@ def test_the_page_does_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     said = re.search(r"command says: `(.*?)`", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert said
     needed = " ".join(said[1].split())
-    for words, message in (
-        (last, needed),
-        (["ensue", "predict", "odd"], needed.replace("run/recipe.toml", "odd")),
-    ):
+    for words, message in ((last, needed), (["ensue", "predict", "odd"], needed.replace("run/recipe.toml", "odd"))):
         done = environment.run(*words)
         assert (done.returncode, done.stderr.strip()) == (2, message)
 

@@ -4,8 +4,6 @@
 Only the lines are rounded up, to a thousand.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The published sizes of real data sets, and a model on one of them. Skipped where ../shared/data is absent."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Taggers and classifiers on real data, trained for a minute or less. Skipped where ../shared/data is absent."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from itertools import islice

@@ -19,17 +19,7 @@ from ensue.metrics.labeling import LabelingTally
 from ensue.metrics.scores import LanguageScores
 from ensue.recipe import Recipe, recipe_names
 from ensue.tasks import task_entry, task_names
-from pages import (
-    BENCHMARKS_PAGE,
-    PAGES,
-    RECIPES_PAGE,
-    REPOSITORY,
-    blocks,
-    first_cells,
-    name_of,
-    prose,
-    public,
-)
+from pages import BENCHMARKS_PAGE, PAGES, RECIPES_PAGE, REPOSITORY, blocks, first_cells, name_of, prose, public
 
 
 def test_every_recipe_is_listed_and_nothing_else() -> None:
@@ -46,10 +36,7 @@ def section(page: Path, heading: str) -> str:
 NUMBER = r"\d[\d,]*\.\d+|\d+,\d{3}"
 
 
-@pytest.mark.parametrize(
-    ("page", "heading"),
-    [("README.md", "Numbers beside peers"), ("docs/which-tool-when.md", "")],
-)
+@pytest.mark.parametrize(("page", "heading"), [("README.md", "Numbers beside peers"), ("docs/which-tool-when.md", "")])
 def test_numbers_of_the_first_pages_are_among_the_measurements(page: str, heading: str) -> None:
     """A new measurement has to change both pages."""
     path = REPOSITORY / page

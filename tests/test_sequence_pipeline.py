@@ -212,9 +212,7 @@ def test_few_sources_are_searched_together_with_a_wide_beam(
     rows: list[int] = []
     begin = task.begin
     monkeypatch.setattr(
-        task,
-        "begin",
-        lambda models, sources, found, **how: rows.append(len(found)) or begin(models, sources, found),
+        task, "begin", lambda models, sources, found, **how: rows.append(len(found)) or begin(models, sources, found)
     )
     monkeypatch.setattr(task, "MAX_HYPOTHESES", 20)
     assert [str(output) for output in pipeline.with_search(width=6).predict(some_sources(7))]

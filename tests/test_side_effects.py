@@ -3,8 +3,6 @@
 The names are those of `docs/api.md`. Methods are called on a kept run of each task, with all arguments of a list.
 """
 
-from __future__ import annotations
-
 import gc
 import inspect
 import locale

@@ -1,7 +1,5 @@
 """Values that are kept as JSON: what is written is read again, and what is none is one short line with its place."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Hide folders of ensue.extensions from imports, as if they had been taken away."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

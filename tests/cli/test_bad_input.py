@@ -14,12 +14,9 @@ from command_fixtures import SMALL, Ensue
 from ensue.errors import RunError
 from ensue.runs.directory import RunDirectory
 
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
 Refused = Callable[..., str]
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -45,10 +42,7 @@ def batched_two(arguments: list[str]) -> list[tuple[str, str]]:
         (b"", "bad.txt: the text is empty"),
         (b"too short", "the text has 8 tokens, but one segment needs 13"),
         (b"a" * 500, "bad.txt: nothing to learn: the text has 1 distinct symbol"),
-        (
-            "one line\ncaf\u00e9 noir\n".encode("latin-1") * 20,
-            "bad.txt:2: not UTF-8 (byte 0xe9 in column 4);",
-        ),
+        ("one line\ncaf\u00e9 noir\n".encode("latin-1") * 20, "bad.txt:2: not UTF-8 (byte 0xe9 in column 4);"),
         ("wide".encode("utf-16") * 20, "bad.txt:1: not UTF-8"),
         (bytes(range(128, 256)) * 9, "bad.txt:1: not UTF-8"),
     ],

@@ -14,13 +14,10 @@ from ensue.library import load
 from ensue.tasks import task_entry
 from training.tiny_texts import columns, documents, sentences, tsv
 
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
 Refused = Callable[..., str]
 SMALL = ["--set", "train.steps=2", "--set", "train.precision=float32", "--threads", "1", "--device", "cpu"]
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

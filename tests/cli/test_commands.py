@@ -24,12 +24,9 @@ from ensue.errors import EnsueError
 from ensue.recipe import read_recipe, recipe_names
 from training.tiny import some_slow
 
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
 ENTRY = "import ensue.cli; ensue.cli.main()"
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def test_help_lists_and_a_run_that_is_not_there_need_no_torch() -> None:

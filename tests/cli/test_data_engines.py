@@ -1,7 +1,5 @@
 """The programs of docs/many-runs.md for Ray Data and Spark, run where these are installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

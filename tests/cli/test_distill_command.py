@@ -28,16 +28,13 @@ from kept_runs.make import unpacked
 from training.tiny import run_tiny
 from training.tiny_texts import classifying, documents, first_word, pairs, tagging, tsv
 
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
 Refused = Callable[..., str]
 SMALL = [
     *("--set", "train.steps=3", "--set", "train.precision=float32", "--set", "train.validations=1"),
     *("--set", "head.ngram_buckets=500", "--threads", "1", "--device", "cpu"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def lines(path: str | Path) -> list[dict[str, Any]]:
@@ -232,14 +229,8 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
             ["told.jsonl", "classify-bag", "--train", "data.tsv"],
             "data.tsv:2: told.jsonl has no prediction for this text",
         ),
-        (
-            [own, "classify-bag", "--train", "data.tsv", "--out", "own", "--overwrite"],
-            "own: is the same as own",
-        ),
-        (
-            ["out.taught-train.jsonl", "classify-bag", "--train", "data.tsv"],
-            "train.jsonl: no such run",
-        ),
+        ([own, "classify-bag", "--train", "data.tsv", "--out", "own", "--overwrite"], "own: is the same as own"),
+        (["out.taught-train.jsonl", "classify-bag", "--train", "data.tsv"], "train.jsonl: no such run"),
         ([runs / "topics", "classify-bag", "--train", "data.tsv", "--out", "own"], "own: is there already"),
         (["none", "classify-bag", "--train", "data.tsv"], "none"),
         (["told.jsonl", "classify-bag", "--train", "data.tsv", "--test", "no.tsv"], "no.tsv: no such file"),

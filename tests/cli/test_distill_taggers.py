@@ -20,15 +20,12 @@ from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.training.run import begin_job
 from training.tiny_texts import columns, sentences, tagging
 
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
 Refused = Callable[..., str]
 SMALL = ["--set", "train.steps=3", "--set", "train.precision=float32", "--set", "train.validations=1"]
 TAGS = ["O", "B-PER", "I-PER", "E-PER", "S-PER"]
 POOL = [["Ann", "Lee", "left"], ["they", "saw", "Bo"]]
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def lines(path: str | Path) -> list[dict[str, Any]]:

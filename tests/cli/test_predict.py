@@ -18,15 +18,9 @@ from ensue.nn.layer import Recurrent
 from forgetting import forget_what_was_said
 from kept_runs.make import unpacked
 from training.tiny import seal
-from training.tiny_texts import (
-    columns,
-    conllu,
-    documents,
-    json_lines,
-    quoted_csv,
-    sentences,
-    tsv,
-)
+from training.tiny_texts import columns, conllu, documents, json_lines, quoted_csv, sentences, tsv
+
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 SMALL = [
     part
@@ -36,11 +30,6 @@ SMALL = [
     )
     for part in ("--set", setting)
 ] + ["--threads", "1", "--device", "cpu"]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def tags(run: Path, texts: list[list[str]]) -> list[list[str]]:

@@ -73,8 +73,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    ["evaluate RUN FILE", "predict RUN FILE", "choose RUN FILE --count 1", "compare RUN RUN --test FILE"],
+    "arguments", ["evaluate RUN FILE", "predict RUN FILE", "choose RUN FILE --count 1", "compare RUN RUN --test FILE"]
 )
 def test_the_encoding_of_a_run_is_the_default(arguments: str, run: Path, tmp_path: Path, ensue: Ensue) -> None:
     names = {"RUN": run, "FILE": table(tmp_path / "e.csv", "cp1252")}
@@ -141,11 +140,7 @@ def test_stdin_is_read_as_in_training_unless_it_is_utf_8(run: Path, ensue: Ensue
 
 
 @pytest.mark.parametrize(
-    "option",
-    [
-        ["--encoding", "cp1252", "--text", "Text", "--labels", "Kategorie"],
-        ["--set", "data.encoding=cp1252"],
-    ],
+    "option", [["--encoding", "cp1252", "--text", "Text", "--labels", "Kategorie"], ["--set", "data.encoding=cp1252"]]
 )
 def test_doubt_reads_data_with_the_settings(option: list[str], tmp_path: Path, ensue: Ensue) -> None:
     file = table(tmp_path / "t.csv", "cp1252")

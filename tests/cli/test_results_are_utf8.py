@@ -70,8 +70,7 @@ def test_a_locale_without_umlauts_changes_no_result(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "locale",
-    [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+    "locale", [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
 )
 def test_a_process_in_another_locale(locale: dict[str, str], trained: Path) -> None:
     done = subprocess.run(

@@ -3,8 +3,6 @@
 By all ways in which such rows are written. What is written back keeps them.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 By all ways in which such rows are read: sentences and texts, lines and arrays. What is written back keeps them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

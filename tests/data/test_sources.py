@@ -49,8 +49,7 @@ def test_damaged_compression_is_named(name: str, compress, cut: int, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("kibibytes", "noise", "refused"),
-    [(2049, 8000, True), (2047, 8000, False), (4096, 50_000, False)],
+    ("kibibytes", "noise", "refused"), [(2049, 8000, True), (2047, 8000, False), (4096, 50_000, False)]
 )
 def test_a_compression_bomb_is_refused(kibibytes: int, noise: int, refused: bool, tmp_path: Path) -> None:
     """Above 2 MiB and 100 to 1: the first is 200 to 1, the second small, the third 80 to 1."""

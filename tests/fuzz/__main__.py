@@ -1,7 +1,5 @@
 """`PYTHONPATH=tests python -m fuzz`: trains small models, runs the cases, says what was found; then status 1."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -4,8 +4,6 @@ Reading one may take `SECONDS` of processor time and `MIB` of memory for each me
 it is compressed.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

@@ -1,7 +1,5 @@
 """One case: a folder, what is run in it, and what may come of that."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

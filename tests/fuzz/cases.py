@@ -1,21 +1,10 @@
 """Which case a seed and a number make."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 
-from fuzz import (
-    bombs,
-    command_lines,
-    data_files,
-    exchanged_models,
-    frame_files,
-    odd_streams,
-    recipes,
-    run_directories,
-)
+from fuzz import bombs, command_lines, data_files, exchanged_models, frame_files, odd_streams, recipes, run_directories
 from fuzz.case import Case
 from fuzz.material import Material
 

@@ -1,7 +1,5 @@
 """Cases of command lines: every command and option that there is, with odd values and odd files."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 from random import Random
 from typing import Any
@@ -62,11 +60,7 @@ def promises_json(arguments: list[str]) -> bool:
     return "--json" in arguments and not {"--help", "-h", "--version"} & set(arguments)
 
 
-BOUNDS = {
-    "train": TINY,
-    "quickstart": ["--seconds", "1", "--threads", "1"],
-    "gradients": ["--steps", "1"],
-}
+BOUNDS = {"train": TINY, "quickstart": ["--seconds", "1", "--threads", "1"], "gradients": ["--steps", "1"]}
 """What keeps a command short."""
 
 AMOUNTS = ["1", "3", "0", "-1", "10" * 9, "9" * 30, "x", "", "1e3", "1_0", "nan"]

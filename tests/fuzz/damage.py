@@ -1,7 +1,5 @@
 """What befalls bytes and text: cut, doubled, swapped, spoiled, filled with what no one writes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 

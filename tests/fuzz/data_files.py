@@ -1,7 +1,5 @@
 """Cases of data: every format, damaged, in any encoding and compression, as file, folder, glob, pipe or nothing."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cases of models that are exchanged with other programs: published ones and vectors, spoiled, and runs that leave."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from random import Random

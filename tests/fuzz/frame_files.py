@@ -1,7 +1,5 @@
 """Cases of frames: files of every format, damaged or with wrong sizes, for readers, training and models."""
 
-from __future__ import annotations
-
 import io
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Small runs of the models that read frames, the data of each, and what they can be asked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What cases are made of: small data of every kind, and a small trained run of every kind of model."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import pkgutil

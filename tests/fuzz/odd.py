@@ -1,7 +1,5 @@
 """Odd values: numbers, words, names of files, encodings. All are short to write down."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

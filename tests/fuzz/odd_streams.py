@@ -1,7 +1,5 @@
 """Cases of streams: sane commands whose streams are full, closed, folders, terminals or half a pipe; and kills."""
 
-from __future__ import annotations
-
 import shutil
 from random import Random
 

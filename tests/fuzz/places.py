@@ -1,7 +1,5 @@
 """Where data may be: a file, a pipe, a folder, links, what is not a file at all; damaged, encoded and compressed."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import os

@@ -4,8 +4,6 @@ It never returns. Descriptors, limits and the streams of `sys` are made as a she
 the streams are flushed as Python does, with status 120 where that fails.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import faulthandler

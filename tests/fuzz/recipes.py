@@ -1,7 +1,5 @@
 """Cases of recipes: TOML with odd values, damaged TOML, and settings."""
 
-from __future__ import annotations
-
 import tomllib
 from functools import partial
 from pathlib import Path

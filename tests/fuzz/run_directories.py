@@ -1,7 +1,5 @@
 """Cases of run directories: files cut, altered, exchanged between runs, gone, or something else than files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Data as they are meant to be, of every format; small, and new in every case."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable

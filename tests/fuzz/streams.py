@@ -1,7 +1,5 @@
 """What may stand behind a descriptor of a command: files, pipes, terminals, full disks, nothing."""
 
-from __future__ import annotations
-
 import os
 import pty
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Runs cases, some at a time, each in a process of its own, and sees to it that every one of them ends."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

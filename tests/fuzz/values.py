@@ -1,7 +1,5 @@
 """Documents of tables and lists with something in them that does not belong there."""
 
-from __future__ import annotations
-
 import copy
 import json
 from random import Random

@@ -1,7 +1,5 @@
 """Whether a case ended as it may: well, or in one line and status 2, with its input as it was."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a command says, and whether that is what it said before."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

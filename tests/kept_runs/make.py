@@ -4,8 +4,6 @@
 archive is never made again: it says what an earlier version wrote and answered.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -76,11 +74,7 @@ TRANSLATES = [
     "evaluate {run} dev.en,dev.de --json",
 ]
 EMBEDS = ["embed {run} small.txt --json", "neighbors {run} sea --count 4 --json"]
-IN_CONTEXT = [
-    "embed {run} small.txt --json",
-    "score {run} small.txt --json",
-    "evaluate {run} small.txt --json",
-]
+IN_CONTEXT = ["embed {run} small.txt --json", "score {run} small.txt --json", "evaluate {run} small.txt --json"]
 FILLS = [
     "predict {run} masks.txt --json --n-best 3",
     "score {run} small.txt --json",
@@ -90,10 +84,7 @@ FILLS = [
 OF_DATA = ["predict {run} {data} --json", "evaluate {run} {data} --json"]
 OF_FEW = ["predict {run} few --json", "evaluate {run} few --json"]
 SERIES = ["score {run} few --json", "evaluate {run} few --json"]
-PUBLISHED = (
-    "export {run} --format huggingface --out published",
-    "import published --out again",
-)
+PUBLISHED = ("export {run} --format huggingface --out published", "import published --out again")
 SPANS = (
     '{"text": "Bank of Lima grew", "spans": [[0, 12, "ORG"], [8, 12, "LOC"]]}\n'
     '{"text": "News of Bank of Lima came", "spans": [[0, 20, "NP"], [8, 20, "NP"], [8, 20, "ORG"], [16, 20, "LOC"]]}\n'

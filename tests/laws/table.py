@@ -128,10 +128,7 @@ SUBJECTS = [
         lambda: Bidirectional(PeepholeLSTM(D, D_OUT), Zoneout(CoupledLSTM(D, D_OUT), hidden=0.5, cell=0.5)),
         is_slow=True,
     ),
-    Subject(
-        "variational recurrent",
-        lambda: VariationalRecurrent(GRU(10, D_OUT), d_x=3, d_latent=2, d_hidden=5),
-    ),
+    Subject("variational recurrent", lambda: VariationalRecurrent(GRU(10, D_OUT), d_x=3, d_latent=2, d_hidden=5)),
     Subject("post-norm block as in MPNet", lambda: post_block(is_causal=False, relative_buckets=4)),
     Subject("post-norm block as in DeBERTa", lambda: post_block(is_causal=False, relative_buckets=4, farthest=9)),
     Subject(

@@ -176,10 +176,7 @@ def test_calibration_by_hand() -> None:
 def test_a_bin_holds_its_upper_edge() -> None:
     """3/15 and 2.5/15 share a bin, so that right and wrong make up for each other; 3.5/15 is in the next."""
     low, edge, high = 2.5 / 15, 3 / 15, 3.5 / 15
-    for first, second, expected in (
-        (low, edge, abs(1 - low - edge) / 2),
-        (edge, high, ((1 - edge) + high) / 2),
-    ):
+    for first, second, expected in ((low, edge, abs(1 - low - edge) / 2), (edge, high, ((1 - edge) + high) / 2)):
         tally = ClassificationTally(["a"], multiple=True)
         tally.add(["a"], np.array([first]), [])
         tally.add([], np.array([second]), [])

@@ -1,7 +1,5 @@
 """Models that adapt to what they read, against equations written out in numpy and torch's own SGD."""
 
-from __future__ import annotations
-
 import copy
 from threading import Thread
 from typing import Any

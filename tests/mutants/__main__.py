@@ -1,7 +1,5 @@
 """Mutants of a fixed sample against the tests near them: PYTHONPATH=tests python -m mutants --help"""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

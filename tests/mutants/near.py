@@ -3,8 +3,6 @@
 Tests are named by what stands between `test_` and `.py`, wherever the file lies: after a move the same ones are run.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 GROUPS: dict[str, list[str]] = {

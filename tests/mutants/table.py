@@ -1,7 +1,5 @@
 """Thirty mutants of one line, each in a mechanism of its own, with the default tests that kill it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 
@@ -135,10 +133,7 @@ TABLE = {
         "test_outputs.py cli/test_outputs.py",
     ),
     "negative sampling": OneLine(
-        "extensions/word_vectors/task.py",
-        "drawn[drawn != target]",
-        "drawn",
-        "extensions/word_vectors",
+        "extensions/word_vectors/task.py", "drawn[drawn != target]", "drawn", "extensions/word_vectors"
     ),
     "texts worth a label": OneLine(
         "extensions/annotating/choice.py",

@@ -3,8 +3,6 @@
 The process that forks has imported what tests need from other packages, and nothing of `ensue`.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -65,21 +65,13 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
         lambda: lstm(x_of(), map_state(Tensor.double, lstm.init_state(B))),
     ),
     (ValueError, "LSTM.fold expects mask of (4, 10), found (4, 9)", lambda: lstm.fold(x_of(), mask=WHOLE[:, :9])),
-    (
-        TypeError,
-        "LSTM.forward expects mask in torch.bool, found torch.int64",
-        lambda: lstm(x_of(), mask=WHOLE.long()),
-    ),
+    (TypeError, "LSTM.forward expects mask in torch.bool, found torch.int64", lambda: lstm(x_of(), mask=WHOLE.long())),
     (
         ValueError,
         "LSTM.forward expects mask whose real positions come first, found others in row 2",
         lambda: lstm(x_of(), mask=with_gaps((2, 3))),
     ),
-    (
-        ValueError,
-        "LSTM.forward expects x of (rows, positions, 8), found (4, 10, 9)",
-        lambda: lstm(x_of(9)),
-    ),
+    (ValueError, "LSTM.forward expects x of (rows, positions, 8), found (4, 10, 9)", lambda: lstm(x_of(9))),
     (ValueError, "LSTM.step expects x of (rows, 8), found (4, 10, 8)", lambda: lstm.step(x_of())),
     (TypeError, "LSTM.forward expects x in torch.float32, found torch.int64", lambda: lstm(x_of(dtype=torch.long))),
     (TypeError, "LSTM.forward expects x on cpu, found meta", lambda: lstm(x_of(device="meta"))),

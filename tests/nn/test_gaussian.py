@@ -1,7 +1,5 @@
 """Normal distributions, against those of torch."""
 
-from __future__ import annotations
-
 import torch
 from torch.distributions import Normal, kl_divergence
 

@@ -5,18 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ensue.types import (
-    Loss,
-    Shared,
-    State,
-    compacted,
-    concatenate_rows,
-    detach,
-    hold,
-    leaves,
-    map_state,
-    select_rows,
-)
+from ensue.types import Loss, Shared, State, compacted, concatenate_rows, detach, hold, leaves, map_state, select_rows
 
 
 class Pair(NamedTuple):

@@ -92,10 +92,7 @@ def test_every_word_has_its_own_tokens(kind: str, tokenizers: dict[str, Tokenize
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("kind", ["characters", "bpe"])
 def test_no_sentence_depends_on_another(
-    kind: str,
-    encoder: str,
-    pipeline_of: Callable[[str, str], LanguagePipeline],
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, encoder: str, pipeline_of: Callable[[str, str], LanguagePipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = pipeline_of(kind, encoder)
     sentences = [WORDS, [], LONG, ["the"], ["", " "]]

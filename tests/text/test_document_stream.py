@@ -13,11 +13,7 @@ CODERS = {kind: MaskedTokenizer(train_tokenizer(kind, ["a b\nc"], max_size=300))
 
 @pytest.mark.parametrize(
     ("documents", "sentences", "expected"),
-    [
-        ("lines", False, "a b | c | a"),
-        ("blank-lines", False, "a b c | a"),
-        ("blank-lines", True, "a b | c # a"),
-    ],
+    [("lines", False, "a b | c | a"), ("blank-lines", False, "a b c | a"), ("blank-lines", True, "a b | c # a")],
 )
 @pytest.mark.parametrize("kind", CODERS)
 def test_marks_are_between_documents(kind: str, documents: str, sentences: bool, expected: str) -> None:

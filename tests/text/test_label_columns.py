@@ -27,11 +27,7 @@ from ensue.text.schemes import (
 )
 
 WORDS = ["Dogs", "bark", "loudly"]
-ROWS = [
-    ("NOUN", "Number=Plur", "dog"),
-    ("VERB", "Mood=Ind|Tense=Pres|VerbForm=Fin", "bark"),
-    ("ADV", "_", "loudly"),
-]
+ROWS = [("NOUN", "Number=Plur", "dog"), ("VERB", "Mood=Ind|Tense=Pres|VerbForm=Fin", "bark"), ("ADV", "_", "loudly")]
 
 
 def columns() -> LabelColumns:

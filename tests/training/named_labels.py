@@ -1,7 +1,5 @@
 """Data whose labels stand in names, and a check that a run notices their change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple

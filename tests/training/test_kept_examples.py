@@ -1,7 +1,5 @@
 """Examples that are mapped from the cache are those that were read, and the second start reads nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import tracemalloc

@@ -3,8 +3,6 @@
 The bytes of the files that are read stay as they were, and so does their order.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -15,10 +15,7 @@ NAMES = ["$1_$2", "$5^$", r"\frac{", "東京", "مرحبا", "a\nb", "😀"]
 
 
 def records(scores: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"kind": "train", "step": 1, "loss": 2.0},
-        {"kind": "valid", "step": 2, "scores": scores, "best": True},
-    ]
+    return [{"kind": "train", "step": 1, "loss": 2.0}, {"kind": "valid", "step": 2, "scores": scores, "best": True}]
 
 
 @pytest.mark.slow

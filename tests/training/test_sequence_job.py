@@ -139,11 +139,7 @@ def test_recurrent_decoders_agree_with_their_steps(name: str, corpus: Path, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("known", "train"),
-    [
-        (60, SOON | {"learning_rate": 0.05}),
-        (380, LEARNED | {"learning_rate": 0.02}),
-    ],
+    ("known", "train"), [(60, SOON | {"learning_rate": 0.05}), (380, LEARNED | {"learning_rate": 0.02})]
 )
 def test_unknown_words_are_copied(known: int, train: dict[str, Any], tmp_path: Path) -> None:
     """Names that training does not have come through, where the vocabulary has none of them."""

@@ -3,8 +3,6 @@
 The law goes over all forms in which a file has spans of characters. The oracle counts characters, and knows no words.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise

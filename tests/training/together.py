@@ -1,7 +1,5 @@
 """Runs in several processes, which are forked from the tests': what is imported here is not imported once more."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -58,11 +58,7 @@ def test_running_text_of_a_treebank(shared_data: Path) -> None:
         sentences += 1
         same += comment.removeprefix("# text = ") == surface.text
         words = {(token.start, token.end) for token in tokens(surface.text, "treebank")}
-        gold, result, both = (
-            gold + len(sentence.words),
-            result + len(words),
-            both + len(words & set(surface.offsets)),
-        )
+        gold, result, both = (gold + len(sentence.words), result + len(words), both + len(words & set(surface.offsets)))
     assert same == sentences == 2_001
     assert 2 * both / (gold + result) > 0.985
 

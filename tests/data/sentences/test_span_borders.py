@@ -1,7 +1,5 @@
 """Wrong offsets of spans are detected with their reason, in several languages."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

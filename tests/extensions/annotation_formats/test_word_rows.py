@@ -1,7 +1,5 @@
 """Tables with a word in each row: the number of the sentence in each row or in the first, in several encodings."""
 
-from __future__ import annotations
-
 import lzma
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models that read in both directions: what they read, what they predict, what they give, and how they are trained."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The vectors of ELMo's two reference programs, from their weights. Skipped where ../shared/data or h5py is absent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ensue.errors import EnsueError
-from ensue.extensions.bidirectional.word_uses import (
-    LabeledUse,
-    Senses,
-    WordUse,
-    best_cosine,
-    score_senses,
-    use_vectors,
-)
+from ensue.extensions.bidirectional.word_uses import LabeledUse, Senses, WordUse, best_cosine, score_senses, use_vectors
 
 VECTORS = {"river": (1.0, 0.0), "money": (0.0, 1.0), "bank": (0.0, 0.0)}
 

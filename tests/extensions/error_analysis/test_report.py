@@ -24,6 +24,8 @@ from forgetting import forget_what_was_said
 from kept_runs.make import unpacked
 from training.tiny_texts import columns, sentences
 
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
 DATA = {
     "tag-lstm-crf": "names.txt", "tag-nested": "spans.jsonl", "tag-lstm": "dev.conllu", "classify-bag": "topics.jsonl",
     "classify-lstm": "reviews.tsv",
@@ -38,11 +40,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in (*DATA, "tag-columns", "cut-lstm"):
         unpacked(name, folder)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in DATA])

@@ -211,10 +211,7 @@ def test_a_search_that_is_killed_twice_has_the_undisturbed_trials(recipe: Recipe
         return subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, env=os.environ)
 
     assert started("undisturbed").wait() == 0
-    for is_time in (
-        lambda n, last: n > 30 and '"op_code":7' in last,
-        lambda n, last: n > 70 and '"op_code":5' in last,
-    ):
+    for is_time in (lambda n, last: n > 30 and '"op_code":7' in last, lambda n, last: n > 70 and '"op_code":5' in last):
         process = started("killed")
         wait_until(tmp_path / "killed" / "journal.jsonl", is_time)
         process.send_signal(signal.SIGKILL)

@@ -1,7 +1,5 @@
 """Words of a user go into templates as they are, even if they are spelled like a key of a template."""
 
-from __future__ import annotations
-
 import csv
 import html
 import json
@@ -45,23 +43,7 @@ TEMPLATES = [
     path for path in Path(str(package_file("extensions/exporting"))).rglob("*.*") if path.suffix not in (".py", ".pyc")
 ]
 KEYS = sorted({key for path in TEMPLATES for key in re.findall("@[A-Z_]+@", path.read_text("utf-8"))})
-ODD = (
-    "NAME",
-    "UNAMED",
-    "%s",
-    "{}",
-    "{{x}}",
-    "*/",
-    "</script>",
-    "<b>",
-    '"',
-    "\\",
-    "??/",
-    "$x^$",
-    "'",
-    "[red]",
-    "_PART",
-)
+ODD = ("NAME", "UNAMED", "%s", "{}", "{{x}}", "*/", "</script>", "<b>", '"', "\\", "??/", "$x^$", "'", "[red]", "_PART")
 HOSTILE = (*KEYS, *ODD)
 """Columns, labels and words that a template, a comment, a string or markup would take for its own."""
 WORDS = TokenizerRecipe(kind="words", splitter="whitespace")

@@ -14,11 +14,7 @@ from ensue.extensions.frames.captioning.model import (
     build_captioner,
     doubly_stochastic_loss,
 )
-from ensue.extensions.frames.recipe import (
-    CaptionAttention,
-    FrameFeatureSpecification,
-    GridSpecification,
-)
+from ensue.extensions.frames.recipe import CaptionAttention, FrameFeatureSpecification, GridSpecification
 from ensue.extensions.frames.tasks.model import FrameFeatures
 from ensue.models.specification import (
     ONE_WAY,

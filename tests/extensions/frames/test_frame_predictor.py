@@ -21,11 +21,7 @@ from ensue.extensions.frames.frame_prediction.model import (
     VariationalReader,
     build_frame_predictor,
 )
-from ensue.extensions.frames.recipe import (
-    FrameFeatureSpecification,
-    LatentSpecification,
-    MixtureHeadSpecification,
-)
+from ensue.extensions.frames.recipe import FrameFeatureSpecification, LatentSpecification, MixtureHeadSpecification
 from ensue.extensions.frames.tasks.model import FrameFeatures, Frames
 from ensue.models.specification import Encoder, LSTMEncoder, NoEncoder
 from ensue.nn import LSTM, Bidirectional, MixtureHead

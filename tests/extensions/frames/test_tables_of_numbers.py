@@ -1,7 +1,5 @@
 """Tables of numbers and series: recognized by their columns, counted, and read in order; never taken for texts."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta

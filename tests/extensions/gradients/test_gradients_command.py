@@ -12,12 +12,9 @@ import pytest
 from command_fixtures import Ensue
 from ensue.console.reporter import Bar
 
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
 SMALL = ("--positions", 6, "--steps", 2, "--d-model", 8)
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.slow

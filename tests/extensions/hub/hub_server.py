@@ -1,7 +1,5 @@
 """A server on 127.0.0.1 that speaks the routes of the hub which huggingface_hub uses, and as a hub should not."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -474,10 +474,7 @@ def published_files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_a_published_model_is_imported_by_its_name(
-    hub: Hub,
-    tmp_path: Path,
-    ensue: Ensue,
-    monkeypatch: pytest.MonkeyPatch,
+    hub: Hub, tmp_path: Path, ensue: Ensue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = published_files(tmp_path / "bert")
     commit = hub.commit("they/bert", files)

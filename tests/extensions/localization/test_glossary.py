@@ -1,7 +1,5 @@
 """Glossaries: what an output must have and must not have is so in its text, whatever its tokens are."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

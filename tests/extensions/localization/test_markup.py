@@ -1,7 +1,5 @@
 """Markup that comes out again: each piece once, nested as it was, and the text of the output as it was."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Servers of small random models, in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

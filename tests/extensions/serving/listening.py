@@ -1,7 +1,5 @@
 """A server in a thread of this process, and raw connections to it."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

@@ -3,8 +3,6 @@
 `PYTHONPATH=tests python -m extensions.serving.phase_fuzzer RUN [SECONDS]` prints the table of docs/serving.md.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import socket

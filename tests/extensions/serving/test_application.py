@@ -83,14 +83,7 @@ def test_a_translator_takes_a_glossary_and_keeps_markup(serve: Any) -> None:
     assert [one.count(piece) for piece in ("<b>", "</b>", "{n}")] == [1, 1, 1]
     assert "ruhig" not in one + other
     assert "<b>" not in other
-    for wrong in (
-        [["sea"]],
-        [["sea", 1]],
-        "sea",
-        [["sea", "Meer"]] * 3,
-        [["sea", "x" * 257]],
-        [["sea", "See"]],
-    ):
+    for wrong in ([["sea"]], [["sea", 1]], "sea", [["sea", "Meer"]] * 3, [["sea", "x" * 257]], [["sea", "See"]]):
         found = refused(client.post("/v1/predict", asked | {"glossary": wrong}), 400, "invalid_value")
         assert found["param"] == "glossary"
     against = asked | {"glossary": [["sea", "Meer"], ["sea", "!Meer"]]}

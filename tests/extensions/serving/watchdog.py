@@ -1,7 +1,5 @@
 """How long an event loop is held up."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import time

@@ -17,13 +17,10 @@ from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.labeling.recipe import LabelingRecipe
 
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
+
 CONLL = "-DOCSTART- -X- O\n\nAnn NNP B-PER\nsaw VBD O\nNew NNP B-LOC\nYork NNP I-LOC\n\nIt PRP O\nrained VBD O\n\n"
 TABLE = "label\ttext\npos\tgood , good film\nneg\tdull film\npos\tgood , good film\n"
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def write(name: str, content: str | bytes) -> str:

@@ -1,7 +1,5 @@
 """Notes of `ensue data` on labels that look wrong, by classes of them, and on texts far above the rest."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

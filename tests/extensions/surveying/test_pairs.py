@@ -59,10 +59,7 @@ def test_pairs_have_no_labels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("source\ttarget\n", ": no pairs"),
-        (TABLE + "e\tf\tg\n", ":7: 3 columns; expected 2 as in line 1"),
-    ],
+    [("source\ttarget\n", ": no pairs"), (TABLE + "e\tf\tg\n", ":7: 3 columns; expected 2 as in line 1")],
 )
 def test_the_first_wrong_line_ends_it(tmp_path: Path, text: str, message: str) -> None:
     summary = survey(tmp_path / "x.tsv", text)

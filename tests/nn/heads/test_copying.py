@@ -214,11 +214,7 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
         "CopyingHead.init_state expects source_ids from 0 to 11, found 12",
         lambda: plain.init_state(B, MEMORY, IDS + 4),
     ),
-    (
-        TypeError,
-        "CopyingHead.forward expects state as CopyingState, found NoneType",
-        lambda: plain(OUTPUTS, None),
-    ),
+    (TypeError, "CopyingHead.forward expects state as CopyingState, found NoneType", lambda: plain(OUTPUTS, None)),
     (
         ValueError,
         "CopyingHead.nats expects targets of (3, 4), found (3, 3)",

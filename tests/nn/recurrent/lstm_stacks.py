@@ -30,10 +30,7 @@ def random_state(layer: SequenceLayer) -> State:
 
 
 def check(
-    layer: Layer,
-    written_out: Callable[[Layer, Tensor, State, list[int]], tuple[Tensor, list[Tensor]]],
-    *,
-    ragged: bool,
+    layer: Layer, written_out: Callable[[Layer, Tensor, State, list[int]], tuple[Tensor, list[Tensor]]], *, ragged: bool
 ) -> None:
     """Values, final states and all gradients are those of the oracle, a function of layer, x, state and lengths."""
     state = random_state(layer)

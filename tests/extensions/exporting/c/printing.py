@@ -1,7 +1,5 @@
 """The files of a model in C, without those of a run."""
 
-from __future__ import annotations
-
 from ensue.extensions.exporting.c.precision import F32
 from ensue.extensions.exporting.c.printing import Weights
 from ensue.extensions.exporting.c.writing import INTERFACES, assemble

@@ -17,17 +17,7 @@ from ensue.extensions.exporting.exporting import export_run
 from ensue.recipe.tables import TokenizerRecipe
 from training import tiny_pairs
 from training.tiny import run_tiny, tiny_recipe, words
-from training.tiny_texts import (
-    classifying,
-    columns,
-    documents,
-    fasttext,
-    pairs,
-    sentences,
-    tagging,
-    tsv,
-    vector_file,
-)
+from training.tiny_texts import classifying, columns, documents, fasttext, pairs, sentences, tagging, tsv, vector_file
 
 from .conftest import NEIGHBORS, Program, forget
 
