@@ -89,7 +89,7 @@ class Documents(Columns):
 
 @dataclass(frozen=True)
 class ReadDocuments:
-    """A function from documents to their words, for worker processes."""
+    """A picklable function that splits documents into words, for worker processes."""
 
     reader: classification.TextReader
     multiple: bool
@@ -124,13 +124,13 @@ class DocumentData(WordsData[Documents]):
         self.reader = classification.TextReader.of(recipe, self.num_texts, self.subwords)
         key = [self.fingerprint, recipe.max_words, self.reader.blanks]
         self.split = Split.cached(Documents, data, key, lambda: self._split(source))
-        self.answers = TeacherLabels(data.teacher, self._words_of) if data.teacher else None
-        if not recipe.features.vectors:  # otherwise the index of the vectors is not yet in the cache
+        self.answers = TeacherLabels(data.teacher, self._read_words) if data.teacher else None
+        if not recipe.features.vectors:  # with vectors, other ranks wait until the index of the vectors is cached
             process_group().release_local_ranks()
-        learned = [data for data in (self.split.train, self.split.valid) if data is not None]
-        self.multiple = any(bool((documents.labels.lengths != 1).any()) for documents in learned)
+        labeled = [documents for documents in (self.split.train, self.split.valid) if documents is not None]
+        self.multiple = any(bool((documents.labels.lengths != 1).any()) for documents in labeled)
 
-    def _words_of(self, answer: TeacherAnswer) -> tuple[tuple[str, ...], ...]:
+    def _read_words(self, answer: TeacherAnswer) -> tuple[tuple[str, ...], ...]:
         words = self.reader.read(Document(answer.texts, path=self.recipe.data.teacher)).words
         return tuple(map(tuple, words))
 
@@ -168,7 +168,7 @@ class DocumentData(WordsData[Documents]):
         return documents
 
     def parts(self, labels: Classes) -> classification.ClassifierParts:
-        """Return the parts of a new model. Raise DataError if no text has a word."""
+        """Return the vocabularies and labels of a new model. Raise DataError if no text has a word."""
         train = self.split.train
         if train.num_empty == len(train):
             raise DataError(f"nothing to learn: no text has a word ({self.layout})", self.recipe.data.train)

@@ -17,7 +17,7 @@ from ensue.text.labels import Classes
 def describe(
     pipeline: WordPipeline, labels: Classes, data: ClassificationData, data_set: Callable[[Any, Any], Any]
 ) -> ModelDescription:
-    """Return the description of a classifier. Its function reads all segments of a text in one call."""
+    """Return the description of a classifier. The described function reads all segments of a text in one call."""
     bag = pipeline.model.bag
     words = WordExportInputs(pipeline, keys=bag is not None)
 

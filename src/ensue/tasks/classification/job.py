@@ -39,13 +39,13 @@ class ClassificationJob(LabelsJob[Classifier]):
     final: ClassificationScores | None = None
     """The scores of the best weights on the validation data."""
     calibration: str = ""
-    """The effect of the temperature of probabilities, as a line of the card."""
+    """A line of the card: the temperature of the probabilities, and the calibration error."""
 
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None:
         data = self.data_class(recipe, run)
         super().__init__(recipe, data)
         self.is_new = run is None
-        self.parts = data.parts(self._classes(data)) if run is None else data.resumed_parts(run)
+        self.parts = data.parts(self._collect_labels(data)) if run is None else data.resumed_parts(run)
         train = data.encoded(self.split.train, self.parts)
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
         labels, balanced = self.parts.labels, recipe.head.class_weights == "balanced"
@@ -54,7 +54,7 @@ class ClassificationJob(LabelsJob[Classifier]):
         self.task = Classification(train, valid, labels, balanced=balanced, sizes=sizes, soft=soft, folds=folds)
 
     def _folds(self) -> NDArray[np.int64]:
-        """Return the fold of each text for `head.solver = "lbfgs"`. Raise an error for too many or too few texts."""
+        """Return the cross-validation fold of each text for `head.solver = "lbfgs"`, after checks of the data."""
         train, seed, problem = self.split.train, self.recipe.train.seed, ""
         if len(train) > MAX_TEXTS:
             problem = f"is for at most {MAX_TEXTS:,} texts, found {len(train):,}"
@@ -67,7 +67,7 @@ class ClassificationJob(LabelsJob[Classifier]):
             raise DataError("cross-validation needs at least two different texts or groups", self.recipe.data.train)
         return folds
 
-    def _classes(self, data: Any) -> Classes:
+    def _collect_labels(self, data: Any) -> Classes:
         train = data.split.train
         names = {*train.label_counts, *(() if data.answers is None else data.answers.names)}
         if len(names) < 2:
@@ -78,7 +78,7 @@ class ClassificationJob(LabelsJob[Classifier]):
 
     @property
     def notes(self) -> list[str]:
-        """Remarks on labels that occur once, and on the data."""
+        """Remarks on the data, the first on labels with a single text."""
         notes = [note for note in super().notes if note != NO_VALIDATION or self.task.folds is None]
         if rare := sorted(label for label, count in self.split.train.label_counts.items() if count == 1):
             count = f"{len(rare):,} labels" if len(rare) > 1 else "the label"
@@ -86,7 +86,7 @@ class ClassificationJob(LabelsJob[Classifier]):
         return notes
 
     def prepare(self, model: Classifier) -> None:
-        model.temperature = 1.0  # the run that is resumed may have another temperature; `finish` sets it again
+        model.temperature = 1.0  # a resumed run may have stored another temperature; `finish` fits a new one
         labels, train = self.parts.labels, self.task.train
         if model.bag is not None:
             assert isinstance(train, ClassifiedTexts)

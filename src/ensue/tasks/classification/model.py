@@ -28,7 +28,7 @@ def document_source(
     data: ClassificationData, location: Data | Lines, *, like: DocumentLayout | None = None,
     is_labeled: bool = True, labels: Collection[str] = (), group: str = "",
 ) -> DocumentSource:  # fmt: skip
-    """Return the texts of a file, with the columns of the recipe or of `like`, the layout of the training data."""
+    """Return the reader of a file of texts. Its columns are those of the recipe or of `like`, the training layout."""
     header = {"auto": None, "yes": True, "no": False}[data.header]
     choice = DocumentChoice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled, group)
     format = "" if data.format == "auto" else data.format
@@ -50,7 +50,9 @@ def check_document(document: Document, num_texts: int, *, multiple: bool) -> Non
 
 
 def describe_reading(data: ClassificationData, longer: str) -> str:
-    """Return a sentence about truncation and segments. `longer` names the texts that are longer than the limit."""
+    """Return a sentence about truncation and segments. `longer` is its beginning if texts are truncated, such as "3 of
+    9 texts are longer:"; "" if no text is truncated.
+    """
     if data.segment_tokens:
         return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
     if not data.max_tokens or not longer:
@@ -62,10 +64,10 @@ def describe_reading(data: ClassificationData, longer: str) -> str:
 
 
 class ReadTexts(NamedTuple):
-    """The words of a document."""
+    """The words of a document after truncation."""
 
     words: list[list[str]]
-    """The words of each text after truncation."""
+    """The words of each text."""
     is_cut: bool
     """Whether a text was truncated."""
     is_empty: bool
@@ -81,7 +83,7 @@ class TextReader:
     """The number of texts of a document."""
     splitter: str
     blanks: str | None = None
-    """The blanks of the first word of a text, if words include the blanks before them; None: words without blanks."""
+    """The blanks to put before the first word of a text; None: words do not include the blanks before them."""
 
     @classmethod
     def of(

@@ -30,7 +30,7 @@ MAX_WORD_CHARACTERS = 60
 def inspect_texts(
     model: Classifier, reads: Sequence[ReadWords], shown: Sequence[ShownText], labels: Classes, facts: Mapping[str, str]
 ) -> Inspection:
-    """Return the page about a text or a pair in a classifier; `facts` are entries about the model."""
+    """Return the page about a text or a pair in a classifier. `facts` are the values at the top of the page by name."""
     views = view_classifier(model, reads)
     colors = {name: color_of(name) for name in labels.names}
     threshold = labels.threshold if labels.multiple else None
@@ -48,8 +48,8 @@ def classifier_sections(
     columns = [WordColumns(view.words[:MAX_WORDS], key=key) for view, key in zip(views, keys, strict=True)]
     sections = [
         labels_section(views[0].probabilities, views[0].label, names, colors=colors, threshold=threshold),
-        _contributions(views, texts, keys, label),
-        *_integrated(views, texts, keys, label),
+        _contributions_section(views, texts, keys, label),
+        *_integrated_sections(views, texts, keys, label),
     ]
     mean = "The text is a weighted mean of its words’ states; the stronger a word’s color, the larger its weight."
     maximum = "The text has the maximum of each feature over all words; the color is the share of maxima at a word."
@@ -58,7 +58,7 @@ def classifier_sections(
         ("Max pooling", "maxima", maximum, [view.maxima for view in views]),
     ):
         if values := [weights for weights in of_views if weights is not None]:
-            shown = {"about": about, "texts": _weights(views, texts, keys, values, name)}
+            shown = {"about": about, "texts": _weigh_pooling(views, texts, keys, values, name)}
             sections.append(Section(title, "tasks/classification/sides.html", shown))
     names_of_texts = ["first text, ", "second text, "] if len(views) == 2 else [""]
     triples = zip(columns, views, names_of_texts, strict=True)
@@ -70,7 +70,7 @@ def labels_section(
     probabilities: NDArray[np.float32], label: int, names: Sequence[str], *, colors: Mapping[str, str],
     threshold: float | None, what: str = "text",
 ) -> Section:  # fmt: skip
-    """Return a section with a bar for each label, the most probable first; predicted labels have their color."""
+    """Return a section with a bar for each label of a `what`, the most probable first. Predicted labels have colors."""
     order = np.argsort(-probabilities, kind="stable")[:MAX_LABELS].tolist()
     rows = []
     for index, probability in zip(order, probabilities[order].tolist(), strict=True):
@@ -81,60 +81,60 @@ def labels_section(
     return Section("Labels", "tasks/classification/labels.html", shown)
 
 
-def _contributions(
+def _contributions_section(
     views: Sequence[ClassifierView], texts: Sequence[ShownText], keys: Sequence[str], label: str
 ) -> Section:
     effects = [effect for view in views for effect in view.contributions]
     maximum = max((abs(effect.log_odds) for effect in effects), default=0.0)
     triples = zip(views, texts, keys, strict=True)
-    shown = [weighted_text(text, _strengths(view, label, maximum), key=key) for view, text, key in triples]
-    together, halves = max(len(effect.group) for effect in effects), _ranked(views, keys, label)
+    shown = [weighted_text(text, _weigh_contributions(view, label, maximum), key=key) for view, text, key in triples]
+    together, halves = max(len(effect.group) for effect in effects), _rank_words(views, keys, label)
     content = {"label": label, "most": maximum, "texts": shown, "together": together, "halves": halves}
     return Section(f"What each word does for “{label}”", "tasks/classification/contributions.html", content)
 
 
-def _integrated(
+def _integrated_sections(
     views: Sequence[ClassifierView], texts: Sequence[ShownText], keys: Sequence[str], label: str
 ) -> list[Section]:
     integrated = [view.integrated for view in views if view.integrated is not None]
     if len(integrated) < len(views):
         return []
     maximum = max((float(np.abs(sums.shares).max(initial=0.0)) for sums in integrated), default=0.0)
-    weights = [_shares(view.words, sums, maximum) for view, sums in zip(views, integrated, strict=True)]
+    weights = [_weigh_integrated(view.words, sums, maximum) for view, sums in zip(views, integrated, strict=True)]
     triples = zip(texts, weights, keys, strict=True)
     shown = [weighted_text(text, of_words, key=key) for text, of_words, key in triples]
     content = {"label": label, "most": maximum, "sums": integrated, "texts": shown}
     return [Section("Integrated gradients", "tasks/classification/integrated.html", content)]
 
 
-def _weight(strength: float, maximum: float, title: str, *, is_unknown: bool = False) -> Weight:
+def _make_weight(strength: float, maximum: float, title: str, *, is_unknown: bool = False) -> Weight:
     kind = "for" if strength > 0 else "against"
     return Weight(abs(strength) / maximum if maximum else 0.0, kind, title, is_unknown)
 
 
-def _shares(words: Sequence[str], integrated: Integrated, maximum: float) -> list[Weight]:
+def _weigh_integrated(words: Sequence[str], integrated: Integrated, maximum: float) -> list[Weight]:
     pairs = zip(words, integrated.shares.tolist(), strict=True)
-    return [_weight(share, maximum, f"{_clipped(word)}: {signed(share, 4)}") for word, share in pairs]
+    return [_make_weight(share, maximum, f"{_clip_word(word)}: {signed(share, 4)}") for word, share in pairs]
 
 
-def _strengths(view: ClassifierView, label: str, maximum: float) -> list[Weight]:
+def _weigh_contributions(view: ClassifierView, label: str, maximum: float) -> list[Weight]:
     weights = []
     for group, probability, log_odds in view.contributions:
         effect = f"without it P({label}) = {probability:.4f}, log-odds {signed(-log_odds, 4)}"
         for word in group:
             is_unknown = not view.is_known[word]
-            title = f"{_clipped(view.words[word])}{' (unknown word)' * is_unknown}: {effect}"
-            weights.append(_weight(log_odds, maximum, title, is_unknown=is_unknown))
+            title = f"{_clip_word(view.words[word])}{' (unknown word)' * is_unknown}: {effect}"
+            weights.append(_make_weight(log_odds, maximum, title, is_unknown=is_unknown))
     return weights
 
 
-def _clipped(word: str) -> str:
+def _clip_word(word: str) -> str:
     return clipped(word, MAX_WORD_CHARACTERS)
 
 
-def _ranked(views: Sequence[ClassifierView], keys: Sequence[str], label: str) -> list[tuple[str, list[Any]]]:
-    """Return the words with the largest effects for and against the label: the mark of the first word, the words, and
-    their effect.
+def _rank_words(views: Sequence[ClassifierView], keys: Sequence[str], label: str) -> list[tuple[str, list[Any]]]:
+    """Return lists of the words with the largest effects for and against the label: (anchor on the page, words, effect)
+    for each group of words.
     """
     effects = [
         (f"{key}{effect.group[0]}", " ".join(view.words[effect.group.start : effect.group.stop]), effect)
@@ -148,7 +148,7 @@ def _ranked(views: Sequence[ClassifierView], keys: Sequence[str], label: str) ->
     ]
 
 
-def _weights(
+def _weigh_pooling(
     views: Sequence[ClassifierView], texts: Sequence[ShownText], keys: Sequence[str],
     values: Sequence[NDArray[np.float64]], name: str,
 ) -> list[Markup]:  # fmt: skip
@@ -156,7 +156,7 @@ def _weights(
     for view, text, key, weights in zip(views, texts, keys, values, strict=True):
         maximum = float(weights.max(initial=0.0))
         marked = [
-            Weight(float(weight) / maximum, "weight", f"{_clipped(word)}: {name} {plain(100 * float(weight))} %")
+            Weight(float(weight) / maximum, "weight", f"{_clip_word(word)}: {name} {plain(100 * float(weight))} %")
             for word, weight in zip(view.words, weights, strict=True)
         ]
         shown.append(weighted_text(text, marked, key=key))

@@ -82,7 +82,7 @@ class Classified(Shown):
 
 
 class Choosing:
-    """A mixin of classifiers that predict only labels with a probability of at least `at_least`."""
+    """A mixin for classifiers that predict only labels with a probability of at least `at_least`."""
 
     at_least: float = 0.0
 
@@ -93,7 +93,7 @@ class Choosing:
 
 
 def colored(text: str, labels: Sequence[str], shares: dict[str, float]) -> str:
-    """Return a line with the labels of a text in their colors, then the text."""
+    """Return a line for a terminal: the labels of a text on colored backgrounds, then the text."""
     line = Text()
     for label in labels or ("-",):
         share = f" {shares[label]:.2f}" if labels else ""
@@ -103,7 +103,7 @@ def colored(text: str, labels: Sequence[str], shares: dict[str, float]) -> str:
 
 
 CHUNK_TEXTS, CHUNK_WORDS = 4_096, 262_144
-"""A chunk ends at this number of texts or words. The texts of a chunk are sorted by length."""
+"""The numbers of texts and of words at which a chunk ends. The texts of a chunk are sorted by length."""
 
 
 ReadDocument = tuple[Document, list[list[str]]]
@@ -209,18 +209,18 @@ class ClassificationPipeline(Choosing, WordPipeline):
     def evaluate(
         self, location: Data, *, format: str = "", encoding: str = "utf-8", progress: bool | Reporter | None = None
     ) -> ClassificationScores:
-        """Return the scores on labeled texts. Raise DataError for several labels if the model predicts one label.
-        `progress` is as for `predict`.
+        """Return the scores on labeled texts. Raise DataError for a text with several labels if the model predicts
+        single labels. `progress` is as for `predict`.
         """
         return tally_of(self.labels).scores_of(pair for _, pair in self.label_pairs(location, format, encoding))
 
     def scored_items(self, location: Data, *, format: str = "", encoding: str = "utf-8") -> ScoredItems:
-        return tally_of(self.labels).items_of((p for _, p in self.label_pairs(location, format, encoding)), "texts")
+        return tally_of(self.labels).items_of((x for _, x in self.label_pairs(location, format, encoding)), "texts")
 
     def label_pairs(
         self, location: Data, format: str | None, encoding: str
     ) -> Iterator[tuple[LabelsOfDocument, LabelPair]]:
-        """Yield the answers to labeled texts with the correct labels. Raise DataError if there is no text."""
+        """Yield the prediction for each labeled text, with the correct labels. Raise DataError if there is no text."""
         location = as_location(location, "the data")
         answer = None
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):

@@ -44,12 +44,12 @@ class ClassificationData(DividedData):
     splitter: Splitter = "simple"
     """The splitter of text into words."""
     max_tokens: LengthOrZero = 0
-    """Longer texts are truncated to this many words (for a pair, each text); 0: no truncation."""
+    """The number of words to which longer texts are truncated, for a pair each text; 0: no truncation."""
     keep: Literal["start", "end", "both"] = "start"
     """The words that truncation keeps: at the start, at the end, or half of them at both ends."""
     segment_tokens: LengthOrZero = 0
-    """Texts are read in segments of this many words, with carried state; needs `directions.bidirectional = false`. 0:
-    no segments.
+    """The number of words of the segments in which texts are read, with carried state; 0: no segments. Segments need
+    `directions.bidirectional = false`.
     """
 
 
@@ -69,9 +69,9 @@ class ClassificationRecipe(WordsRecipe):
 
     @model_validator(mode="after")
     def _check_solver(self) -> Self:
-        head = self.head  # ratios as weights depend on the labels of the texts that cross-validation leaves out
-        misfits = head.pooling, not head.ngrams, head.dropout_ngrams, head.label_smoothing, head.ngram_weights != "idf"
-        if self.has_own_update and (any(misfits) or self.train.steps != 1):
+        head = self.head  # ngram_weights = "ratio" would use the labels of held-out texts in cross-validation
+        errors = head.pooling, not head.ngrams, head.dropout_ngrams, head.label_smoothing, head.ngram_weights != "idf"
+        if self.has_own_update and (any(errors) or self.train.steps != 1):
             needs = 'ngrams, ngram_weights = "idf", pooling = [], no dropout, no smoothing and train.steps = 1'
             raise ValueError(f'has head.solver = "lbfgs", which needs {needs}')
         return self

@@ -80,7 +80,7 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
     ) -> None:  # fmt: skip
         self.train, self.valid, self.labels, self.folds = train, valid, labels, folds
         self.cross_validated: NDArray[np.float32] | None = None
-        """The probabilities (N, K) of each training text by a model without it, after `update`."""
+        """After `update`, the probabilities (N, K) from cross-validation: a text's model is trained on other folds."""
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
         label_targets: NDArray[Any] = (labels.matrix if labels.multiple else labels.places)(train.labels)
         self.shares = shares = labels.shares(label_targets)
@@ -114,7 +114,7 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         return Loss(solution.loss, len(self.targets)), None
 
     def validate(self, model: Classifier) -> ClassificationScores | None:
-        """Return the scores on the validation data, for several labels with the best threshold on these data."""
+        """Return the scores on validation data or from cross-validation, with the best threshold for several labels."""
         if self.valid is not None:
             probabilities, gold = classify(model, self.valid), self.valid.labels
         elif self.cross_validated is not None:
@@ -160,13 +160,13 @@ def classify_words(
 
     def logits(rows: NDArray[np.int64]) -> Tensor:
         pooled = []
-        for table, texts, layers_of_text, pieces in zip(forms, words, contextual, subwords_of, strict=True):
-            real, numbers = texts.mask(rows), on_device(texts.padded(rows), device)
+        for table, texts, layers_of_text, subwords_of_text in zip(forms, words, contextual, subwords_of, strict=True):
+            array, indices = texts.mask(rows), on_device(texts.padded(rows), device)
             layers = [vectors.batch(rows, device) for vectors in layers_of_text]
-            x = model.features.in_place(table.vectors, numbers, numbers.new_zeros(*numbers.shape, 0), layers)
-            mask = None if real is None else on_device(real, device)
-            batch = None if pieces is None else pieces.batch(rows, device)
-            pooled.append(model.pooled(x, table.keys[numbers], mask, batch))
+            x = model.features.in_place(table.vectors, indices, indices.new_zeros(*indices.shape, 0), layers)
+            mask = None if array is None else on_device(array, device)
+            batch = None if subwords_of_text is None else subwords_of_text.batch(rows, device)
+            pooled.append(model.pooled(x, table.keys[indices], mask, batch))
         return model.logits_of(pooled)
 
     return probabilities_of(model, words_of(words), logits)
@@ -185,16 +185,16 @@ def weigh_ngrams(
 
 
 def keys_of(texts: ClassifiedTexts) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
-    """Yield batches of similar length: the numbers of texts (B,), and the keys of the words (B, T) of each text."""
+    """Yield batches of similar length: the indices (B,) of texts, and for each text of a pair the word keys (B, T)."""
     for rows in by_length(texts.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
         yield torch.from_numpy(rows), tuple(torch.from_numpy(encoded.keys(rows)) for encoded in texts.texts)
 
 
 def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_]) -> Tensor:
-    """Return the number of texts (G, K) with each n-gram, a row of the bag, and each label."""
+    """Return the number of texts (G, K) that have both an n-gram and a label, for the G rows of the bag."""
     counts, width = torch.zeros(bag.num_rows, labels.shape[1], dtype=torch.int32), labels.shape[1]
-    for numbers, keys in keys_of(texts):
-        rows, rows_of_ngrams = numbers.numpy(), bag.ngrams(*keys)
+    for indices, keys in keys_of(texts):
+        rows, rows_of_ngrams = indices.numpy(), bag.ngrams(*keys)
         for label in np.flatnonzero(labels[rows].any(0)):
             cells = width * rows_of_ngrams[torch.from_numpy(labels[rows, label])].flatten() + label
             counts.view(-1).index_add_(0, cells, torch.ones(len(cells), dtype=torch.int32))
@@ -204,11 +204,11 @@ def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_
 def score_classifier(
     probabilities: NDArray[np.float32], gold: Sequence[tuple[str, ...]], labels: Classes
 ) -> ClassificationScores:
-    """Return the scores from the probabilities (N, K) of labels. Raise EnsueError if there is no text."""
+    """Return the scores of the probabilities (N, K) of labels. Raise EnsueError if there is no text."""
     if not len(gold):
         raise EnsueError("there is nothing to score: no labeled text")
-    pairs = zip(gold, probabilities, strict=True)
-    return tally_of(labels).scores_of(LabelPair(names, shares, labels.chosen(shares)) for names, shares in pairs)
+    rows = zip(gold, probabilities, strict=True)
+    return tally_of(labels).scores_of(LabelPair(correct, row, labels.chosen(row)) for correct, row in rows)
 
 
 def with_best_threshold(

@@ -22,7 +22,7 @@ MAX_VARIANT_WORDS = 400_000
 MAX_BATCH_WORDS = 16_384
 """The maximum number of words in a batch of variants."""
 INTEGRAL_POSITIONS, MIN_INTEGRAL_POINTS = 4_096, 48
-"""The approximate number of words that are read for integrated gradients, and the minimum number of points."""
+"""The approximate number of words times interpolation points of integrated gradients, and the minimum of points."""
 
 
 class Contribution(NamedTuple):
@@ -47,7 +47,7 @@ class ClassifierView:
     """The most probable label."""
     probabilities: NDArray[np.float32]
     contributions: list[Contribution]
-    """The effects on the label: of single words, or of groups of words in long texts."""
+    """The effects of single words on the label; in long texts, of groups of words."""
     attention: NDArray[np.float64] | None
     """The weights (T,) of attention pooling; None for a model without it."""
     maxima: NDArray[np.float64] | None
@@ -77,7 +77,7 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
                 is_known=read.is_known(),
                 label=label,
                 probabilities=probabilities.cpu().numpy(),
-                contributions=_contributions(model, read, pooled, side=side, logits=logits, label=label),
+                contributions=_measure_contributions(model, read, pooled, side=side, logits=logits, label=label),
                 attention=attention_weights(model, reading),
                 maxima=maxima_of(model, reading),
                 traces=[] if model.pooling is None else traces_of(model.layers, reading.x),
@@ -112,7 +112,7 @@ def groups_of(length: int) -> list[range]:
     return [range(start, min(start + size, length)) for start in range(0, length, size)]
 
 
-def _contributions(
+def _measure_contributions(
     model: Classifier, read: ReadWords, pooled: Sequence[Pooled], *, side: int, logits: Tensor, label: int
 ) -> list[Contribution]:
     groups, contributions = groups_of(len(read)), list[Contribution]()
@@ -141,7 +141,7 @@ def log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
     return logits[:, label] - others.logsumexp(1)
 
 
-def _slots(model: Classifier, reading: ReadFeatures) -> tuple[Tensor, slice]:
+def _pooling_input(model: Classifier, reading: ReadFeatures) -> tuple[Tensor, slice]:
     """Return the input of the pooling (1, S, d), and the slice of its words."""
     if isinstance(model.layers, SubwordEncoder):
         assert reading.subwords is not None
@@ -152,10 +152,10 @@ def _slots(model: Classifier, reading: ReadFeatures) -> tuple[Tensor, slice]:
 
 def attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
     """Return the weights (T,) of attention pooling; None for a model without it."""
-    pooling = _pooling(model, AttentionPooling)
+    pooling = _find_pooling(model, AttentionPooling)
     if pooling is None or model.is_joint:
         return None
-    h, of_words = _slots(model, reading)
+    h, of_words = _pooling_input(model, reading)
     with watch(pooling, "scores") as seen:
         pooling(h)
     weights: NDArray[np.float64] = exact(seen["scores"][0][0]).softmax(0).cpu().numpy()
@@ -166,13 +166,13 @@ def maxima_of(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] |
     """Return the share (T,) of features whose maximum is at each word, at the first of equal maxima; None for a model
     without max pooling.
     """
-    if _pooling(model, MaxPooling) is None or model.is_joint:
+    if _find_pooling(model, MaxPooling) is None or model.is_joint:
         return None
-    slots, of_words = _slots(model, reading)
+    slots, of_words = _pooling_input(model, reading)
     h: NDArray[np.float32] = slots[0].cpu().numpy()
     shares: NDArray[np.float64] = np.bincount(h.argmax(0), minlength=len(h)) / h.shape[1]
     return shares[of_words]
 
 
-def _pooling(model: Classifier, kind: type[Pooling]) -> Pooling | None:
+def _find_pooling(model: Classifier, kind: type[Pooling]) -> Pooling | None:
     return next((module for module in model.modules() if isinstance(module, kind)), None)
