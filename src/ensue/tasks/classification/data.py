@@ -131,8 +131,7 @@ class DocumentData(WordsData[Documents]):
         self.multiple = any(bool((documents.labels.lengths != 1).any()) for documents in labeled)
 
     def _read_words(self, answer: TeacherAnswer) -> tuple[tuple[str, ...], ...]:
-        words = self.reader.read(Document(answer.texts, path=self.recipe.data.teacher)).words
-        return tuple(map(tuple, words))
+        return tuple(map(tuple, self.reader.read(Document(answer.texts, path=self.recipe.data.teacher)).words))
 
     def soft_targets(self, labels: Classes) -> NDArray[np.float32] | None:
         """Return the probability of each label of the training texts (N, K); None without a teacher."""

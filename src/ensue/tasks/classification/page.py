@@ -133,9 +133,7 @@ def _clip_word(word: str) -> str:
 
 
 def _rank_words(views: Sequence[ClassifierView], keys: Sequence[str], label: str) -> list[tuple[str, list[Any]]]:
-    """Return lists of the words with the largest effects for and against the label: (anchor on the page, words, effect)
-    for each group of words.
-    """
+    """Return titled lists of the words with the largest effects: (anchor on the page, words, effect) for each group."""
     effects = [
         (f"{key}{effect.group[0]}", " ".join(view.words[effect.group.start : effect.group.stop]), effect)
         for view, key in zip(views, keys, strict=True)

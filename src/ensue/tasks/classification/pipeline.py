@@ -175,7 +175,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
         Raises:
             DataError: A document has the wrong number of texts.
         """
-        return self._answered(
+        return self._answer_chunks(
             lambda: self._chunks(documents), shard,
             lambda chunk: [words for texts in _by_side(chunk) for words in texts], self._classify_chunk,
         )  # fmt: skip
@@ -235,10 +235,10 @@ class ClassificationPipeline(Choosing, WordPipeline):
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
         source, batches = self._open_batches(location, format, encoding)
-        lines = self._lines(source, batches, as_json=as_json, color=color, shard=shard)
+        lines = self._write_lines(source, batches, as_json=as_json, color=color, shard=shard)
         return lines if as_json else source.as_one(lines, begins=shard.number == 1)
 
-    def _lines(
+    def _write_lines(
         self, source: DocumentSource, batches: Iterable[Iterable[Document]], *, as_json: bool, color: bool, shard: Shard
     ) -> Iterator[str]:
         num_empty = num_unknown = 0

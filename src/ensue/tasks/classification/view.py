@@ -163,9 +163,7 @@ def attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.fl
 
 
 def maxima_of(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
-    """Return the share (T,) of features whose maximum is at each word, at the first of equal maxima; None for a model
-    without max pooling.
-    """
+    """Return the share (T,) of features whose first maximum is at each word; None for a model without max pooling."""
     if _find_pooling(model, MaxPooling) is None or model.is_joint:
         return None
     slots, of_words = _pooling_input(model, reading)

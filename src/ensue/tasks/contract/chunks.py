@@ -121,7 +121,6 @@ def with_progress(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return `predict` or `evaluate` of a pipeline with an argument `progress` (see `report_progress`). A function
     `progress` is an argument of the method.
     """
-
     first = list(signature(method).parameters)[1]
 
     @wraps(method)

@@ -380,9 +380,7 @@ def label_table(per_label: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def draw_confusion(labels: list[str], counts: list[list[int]], path: Path, *, title: str) -> None:
-    """Draw a confusion matrix: a row for each correct label, a column for each predicted label. The color of a cell is
-    its share of the row.
-    """
+    """Draw a confusion matrix: rows are correct labels, columns are predicted labels, colors are shares of a row."""
     matrix = np.array(counts)
     shown = np.sort(np.argsort(-matrix.sum(1), kind="stable")[:MAX_DRAWN_LABELS])
     matrix, names = matrix[np.ix_(shown, shown)], distinct_names([labels[row] for row in shown], MAX_NAME_CHARACTERS)

@@ -221,7 +221,7 @@ class Predictor(Pipeline):
                 raise DataError(str(error), stream_name(location), number) from None
             yield (json.dumps(answer, ensure_ascii=False) if as_json else self.line_of(text, answer)) + "\n"
 
-    def _opened(self, location: str, *, format: str | None, encoding: str, is_labeled: bool = False) -> Any:
+    def _open_source(self, location: str, *, format: str | None, encoding: str, is_labeled: bool = False) -> Any:
         if not is_stream(location):
             return self.source(location, format=format, encoding=encoding, is_labeled=is_labeled)
         format = format or (self.typed if is_typed(location) and not is_labeled else None)

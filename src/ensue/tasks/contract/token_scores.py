@@ -89,9 +89,7 @@ BLOCK_TOKENS = 64
 
 
 def pieces(chunks: Iterable[str]) -> Iterator[str]:
-    """Yield pieces of about 400 characters. Pieces end at boundaries of tokens of any tokenizer, so that the pieces are
-    the same for every model.
-    """
+    """Yield pieces of about 400 characters. A piece ends at a boundary of tokens that all tokenizers have in common."""
     for chunk in chunks:
         start = 0
         while start < len(chunk):

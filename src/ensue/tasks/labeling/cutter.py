@@ -1,4 +1,4 @@
-"""The pipeline of a cutter, which splits raw text into sentences, tokens and words, and of a cutter with a tagger."""
+"""The pipeline of a cutter, which splits raw text into sentences, tokens and words; a cutter combined with a tagger."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -61,7 +61,7 @@ class CutterPipeline(LabelingPipeline):
         ]
 
     def cut(self, paragraphs: Iterable[Sentence], *, shard: Shard = WHOLE) -> Iterator[NumberedSentence]:
-        """Yield the sentences of a stream of paragraphs, in constant memory."""
+        """Yield the sentences of a stream of paragraphs, or of a shard of the stream, in constant memory."""
         paragraph, number = -1, 0
         for answer in self.label(paragraphs, shard=shard):
             if answer.sentence.document != paragraph:
@@ -83,15 +83,15 @@ class CutterPipeline(LabelingPipeline):
 
     def evaluate(self, data: Data, *, encoding: str = "utf-8") -> RawTextScores:  # type: ignore[override]
         """Return the scores on the raw text of a treebank, computed as in the CoNLL 2018 shared task."""
-        gold = _treebank(data, encoding)
-        return raw_text_scores(_analyzed(gold), _analyzed(self.recut(gold)), with_tags=False)
+        gold = _read_treebank(data, encoding)
+        return raw_text_scores(_analyze(gold), _analyze(self.recut(gold)), with_tags=False)
 
     def recut(self, gold: Sequence[Sentence]) -> Iterator[Sentence]:
         """Yield the sentences that the model predicts for the raw text of the sentences of a treebank."""
         return self.read_cut(self.source(Lines([running_text(gold)], "")))
 
     def read_cut(self, paragraphs: Iterable[Sentence], *, shard: Shard = WHOLE) -> Iterator[Sentence]:
-        """Yield the sentences of `cut` as the input of a tagger."""
+        """Yield the sentences into which `cut` splits paragraphs, in the class that a tagger reads."""
         return Conllu().read(Lines((numbered.conllu() for numbered in self.cut(paragraphs, shard=shard)), ""))
 
     def before(self, tagger: Pipeline) -> "CutterAndTagger":
@@ -111,7 +111,7 @@ class CutterPipeline(LabelingPipeline):
 
 
 class CutterAndTagger:
-    """A cutter and a tagger of the words that the cutter returns: from raw text to CoNLL-U."""
+    """A cutter, and a tagger of the words that the cutter returns. The input is raw text, the output is CoNLL-U."""
 
     def __init__(self, cutter: CutterPipeline, tagger: LabelingPipeline) -> None:
         self.cutter, self.tagger = cutter, tagger
@@ -125,11 +125,11 @@ class CutterAndTagger:
 
     def predict(self, texts: Iterable[str], *, confidence: bool = False) -> Answers[list[TaggedSentence]]:
         """Return the tagged sentences of each text."""
-        plain, answers = Conllu(), Answers[list[TaggedSentence]]()
+        conllu, answers = Conllu(), Answers[list[TaggedSentence]]()
         for text in checked_texts(texts, "texts", are_lists=False):
             sentences = self.cutter.read_cut(self.cutter.source(Lines([text], "")))
             labeled = self.tagger.label(sentences, confidence=confidence)
-            answers.append(Answers(self.tagger.tagged(answer, plain) for answer in labeled))
+            answers.append(Answers(self.tagger.tagged(answer, conllu) for answer in labeled))
         return answers
 
     @reading_as_in_training
@@ -138,19 +138,19 @@ class CutterAndTagger:
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
         """Yield the sentences in CoNLL-U, or a JSON object for each sentence."""
-        plain, sentences = Conllu(), self.cutter.read_cut(self.cutter.paragraphs(location, encoding), shard=shard)
+        conllu, sentences = Conllu(), self.cutter.read_cut(self.cutter.paragraphs(location, encoding), shard=shard)
         for answer in self.tagger.label(sentences, confidence=as_json):
             if as_json:
-                yield (json.dumps(self.tagger.tagged(answer, plain).as_json(), ensure_ascii=False) + "\n")
+                yield (json.dumps(self.tagger.tagged(answer, conllu).as_json(), ensure_ascii=False) + "\n")
             else:
-                yield self.tagger.written(answer, plain)
+                yield self.tagger.written(answer, conllu)
 
     @reading_as_in_training
     def evaluate(self, data: Data, *, encoding: str = "utf-8") -> RawTextScores:
         """Return the scores on the raw text of a treebank, computed as in the CoNLL 2018 shared task."""
-        gold, plain = _treebank(data, encoding), Conllu()
-        lines = (self.tagger.written(answer, plain) for answer in self.tagger.label(self.cutter.recut(gold)))
-        return raw_text_scores(_analyzed(gold), _analyzed(plain.read(Lines(lines, ""))))
+        gold, conllu = _read_treebank(data, encoding), Conllu()
+        lines = (self.tagger.written(answer, conllu) for answer in self.tagger.label(self.cutter.recut(gold)))
+        return raw_text_scores(_analyze(gold), _analyze(conllu.read(Lines(lines, ""))))
 
     def protocol(self, scores: RawTextScores) -> str:
         """Return a sentence on how `evaluate` computed the scores."""
@@ -167,11 +167,11 @@ class CutterAndTagger:
         return self.tagger.lacking(least=least)
 
 
-def _treebank(location: Data, encoding: str) -> list[Sentence]:
+def _read_treebank(location: Data, encoding: str) -> list[Sentence]:
     return list(SentenceSource(location, format=Conllu.name, encoding=encoding))
 
 
-def _analyzed(sentences: Iterable[Sentence]) -> list[list[AnalyzedToken]]:
+def _analyze(sentences: Iterable[Sentence]) -> list[list[AnalyzedToken]]:
     analyzed = []
     for sentence in sentences:
         rows = zip(sentence.words, *(sentence.column(name) for name in _COLUMNS), strict=True)

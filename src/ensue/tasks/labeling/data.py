@@ -36,14 +36,14 @@ class WordLabels(Sequence[list[Any]]):
     def __init__(self, columns: Sequence[Texts], *, several: bool) -> None:
         self.columns, self.several = columns, several
 
-    def _by_word(self, values: Sequence[Sequence[str]]) -> list[Any]:
+    def _group_by_word(self, values: Sequence[Sequence[str]]) -> list[Any]:
         return list(zip(*values, strict=True)) if self.several else list(values[0])
 
     def __getitem__(self, row: int) -> list[Any]:  # type: ignore[override]  # slices are not supported
-        return self._by_word([column[row] for column in self.columns])
+        return self._group_by_word([column[row] for column in self.columns])
 
     def __iter__(self) -> Iterator[list[Any]]:
-        return map(self._by_word, zip(*self.columns, strict=True))
+        return map(self._group_by_word, zip(*self.columns, strict=True))
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -81,29 +81,29 @@ class Sentences(Columns):
     @property
     def labels(self) -> WordLabels:
         """The labels of each sentence."""
-        columns = self._named("label ")
+        columns = self._select_columns("label ")
         return WordLabels(list(columns.values()), several="" not in columns)
 
     @property
     def misaligned(self) -> Sequence[Mapping[str, Sequence[Span]]]:
         """For each sentence, the spans of each column that begin or end inside of a word; empty without such spans."""
-        columns = self._named("misaligned ")
+        columns = self._select_columns("misaligned ")
         if not self.num_misaligned:
             return []
         rows = zip(*columns.values(), strict=True)
-        return [dict(zip(columns, (list(map(_span, spans)) for spans in row), strict=True)) for row in rows]
+        return [dict(zip(columns, (list(map(_parse_span, spans)) for spans in row), strict=True)) for row in rows]
 
     @property
     def num_misaligned(self) -> int:
         """The number of spans that begin or end inside of a word."""
-        return sum(len(column.words) for column in self._named("misaligned ").values())
+        return sum(len(column.words) for column in self._select_columns("misaligned ").values())
 
     @property
     def values(self) -> dict[str, Texts]:
         """The other columns that the model reads."""
-        return self._named("column ")
+        return self._select_columns("column ")
 
-    def _named(self, prefix: str) -> dict[str, Texts]:
+    def _select_columns(self, prefix: str) -> dict[str, Texts]:
         return {name[len(prefix) :]: column for name, column in self.columns.items() if name.startswith(prefix)}
 
     @property
@@ -133,14 +133,14 @@ class Sentences(Columns):
         return f"{len(self):,} sentences, {len(self.texts.words):,} words"
 
 
-def _span(text: str) -> Span:
+def _parse_span(text: str) -> Span:
     start, end, label = text.split(" ", 2)
     return Span(label, int(start), int(end))
 
 
 @dataclass(frozen=True)
 class ReadSentences:
-    """A picklable function from passages to columns."""
+    """A picklable function that stores passages as columns."""
 
     format: Format
     labels: Sequence[str]
@@ -171,7 +171,7 @@ class ReadSentences:
 
 
 def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iterator[list[Sentence]]:
-    """Yield passages: lists of sentences for one input. Raise DataError for a sentence that is too long."""
+    """Yield passages: lists of sentences that are read together. Raise DataError for a sentence that is too long."""
 
     def checked(sentence: Sentence) -> Sentence:
         recipe.check_length(len(sentence.words), sentence.source.name, sentence.line)
@@ -214,7 +214,7 @@ def labels_in(learned_scheme: str, names: Sequence[str], scheme: Scheme | None) 
 
 
 def with_tags(labels: Labels, tags: Iterable[str]) -> Labels:
-    """Return the labels, extended by labels for tags whose classes are new."""
+    """Return the labels, extended by labels for those `tags` whose class no label has."""
     classes = {position(name).label for name in labels.names}
     new = {tag for tag in tags if labels.scheme is None or position(tag).label not in classes}
     names = new if labels.scheme is None else {name for tag in new for name in convert([tag], labels.scheme)}
@@ -227,7 +227,7 @@ def best_tags(rows: Sequence[Distribution]) -> list[str]:
 
 
 def check_tags(answers: TeacherLabels, labels: Labels) -> None:
-    """Raise DataError unless the teacher has tags of the student, in the same scheme."""
+    """Raise DataError unless all tags of the teacher are tags of the student, in the same scheme."""
     unknown = sorted(answers.names - labels.tags.ids.keys())
     detector = SchemeDetector(max_broken=1.0)
     for rows in answers.means.values():
@@ -280,14 +280,16 @@ class SentenceData(WordsData[Sentences]):
         split = Split.of(sentences, data, self.read, examples="sentences", drawn=False)
         if self.recipe.tuning.rehearse:
             split.notes.insert(0, self._rehearse(split, detectors))
-        split.facts["learned"] = {name: self._learned(name, split.train, detectors) for name in self.columns or [""]}
+        split.facts["learned"] = {
+            name: self._collect_learned(name, split.train, detectors) for name in self.columns or [""]
+        }
         if data.nested:
             split.notes += self._remove_deep_layers(split)
         if any(data_set.num_misaligned for data_set in (sentences, split.valid, split.test) if data_set is not None):
-            split.notes += filter(None, map(self._note_on_borders, dict.fromkeys((data.train, data.valid, data.test))))
+            split.notes += filter(None, map(self._describe_borders, dict.fromkeys((data.train, data.valid, data.test))))
         return split
 
-    def _note_on_borders(self, location: str) -> str:
+    def _describe_borders(self, location: str) -> str:
         """Return a remark on spans of a file that begin or end inside of words; "" if there are few."""
         if not location:
             return ""
@@ -351,7 +353,7 @@ class SentenceData(WordsData[Sentences]):
         added_spans = ", ".join(f"{count:,} of {label}" for label, count in sorted(counts.items())) or "none"
         return f"spans of {origin.path}, put into the training and validation data: {added_spans}"
 
-    def _learned(self, name: str, train: Sentences, detectors: Mapping[str, SchemeDetector]) -> list[list[Any]]:
+    def _collect_learned(self, name: str, train: Sentences, detectors: Mapping[str, SchemeDetector]) -> list[list[Any]]:
         """Return the arguments (kind, key, names, scheme) of the labels to learn from a column, as JSON values."""
         path = self.recipe.data.train
         if self.recipe.data.nested:
@@ -401,7 +403,7 @@ class SentenceData(WordsData[Sentences]):
         return self.answers.soft_targets(train.texts, targets, train.texts.starts[:-1], labels.tags.ids)
 
     def parts(self, labels: TaggerLabels) -> TaggerParts:
-        """Return the parts of a new model."""
+        """Return the vocabularies and labels of a new model."""
         train = self.split.train
         columns = {name: column.words.values for name, column in train.values.items()}
         lexicon, vectors = self.lexicon(self.recipe, train.texts.words.counts(), columns=columns)

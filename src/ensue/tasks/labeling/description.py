@@ -1,4 +1,4 @@
-"""The description of a tagger for exporters: a function that returns the best tags of sentences, and emissions."""
+"""The description of a tagger for exporters: a function that returns the best tags and the emissions of sentences."""
 
 from collections.abc import Callable
 from typing import Any

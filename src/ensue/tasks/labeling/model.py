@@ -1,4 +1,4 @@
-"""The parts of a tagger: its lexicon and its labels."""
+"""The stored parts of a tagger: its lexicon and its labels."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -79,7 +79,7 @@ class TagsView:
 
 @dataclass(frozen=True)
 class TaggerView(TagsView):
-    """A sentence in a tagger. The last three fields have values for the first words."""
+    """A sentence in a tagger. The last three fields have values for the first words only."""
 
     words: tuple[str, ...]
     parts: list[list[Part]]
@@ -98,7 +98,7 @@ def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_wo
     emissions = model.emissions(x, keys, None, subwords)
     view = view_tags(model, x, emissions, tags)
     parts = read.parts()
-    effects, letters = _effects(model, read, parts, emissions[0], view.path, num_words)
+    effects, letters = _measure_effects(model, read, parts, emissions[0], view.path, num_words)
     characters = characters_of(read.features, read, len(effects))
     words = read.words
     return TaggerView(**vars(view), words=words, parts=parts, effects=effects, letters=letters, characters=characters)
@@ -111,12 +111,12 @@ def view_tags(model: Tagger, x: Tensor, emissions: Tensor, tags: tuple[str, ...]
     return TagsView(
         tags=tags, emissions=emissions[0].cpu().numpy(), path=model.head.best(emissions, None)[0].cpu().numpy(),
         marginals=model.head.marginals(emissions, None)[0].cpu().numpy(), tables=tables,
-        paths=[] if tables is None else _best_paths(model.head.scores(emissions), tables),
+        paths=[] if tables is None else _find_best_paths(model.head.scores(emissions), tables),
         traces=traces_of(model.layers, x), attention=attention_of(model.layers, x),
     )  # fmt: skip
 
 
-def _best_paths(scores: Tensor, tables: ChainScores) -> list[TagPath]:
+def _find_best_paths(scores: Tensor, tables: ChainScores) -> list[TagPath]:
     chain = [torch.from_numpy(table).to(scores.device) for table in tables]
     best, totals = k_best(scores, *chain, k=NUM_PATHS)
     log_total = float(log_partition(scores, *chain)[0])
@@ -128,7 +128,7 @@ def _best_paths(scores: Tensor, tables: ChainScores) -> list[TagPath]:
     return paths
 
 
-def _effects(
+def _measure_effects(
     model: Tagger, read: ReadWords, parts: list[list[Part]], emissions: Tensor, path: NDArray[np.int64], num_words: int
 ) -> tuple[list[list[Effect]], list[list[Effect]]]:
     """Return the effects of the features and of the letters of each word."""
@@ -158,7 +158,7 @@ def _effects(
 MAX_WORDS = 60
 """The maximum number of words in the drawings."""
 MAX_TAGS = 25
-"""The maximum number of tags in the drawings, unless the best path has more."""
+"""The maximum number of tags in the drawings; more are drawn if the best path has more."""
 MAX_CHANGES = 12
 """The maximum number of listed words at which a path differs from the best path."""
 PREFIXES = "BIMELSUW"
@@ -172,15 +172,15 @@ NUM_BEST_TAGS = 3
 def inspect_sentence(
     model: Tagger, read: ReadWords, labels: Labels, surface: Surface, facts: Mapping[str, str]
 ) -> Inspection:
-    """Return the page about a sentence in a tagger; `facts` are entries about the model."""
+    """Return the page about a sentence in a tagger. `facts` are the values at the top of the page by name."""
     view = view_tagger(model, read, labels.tags.symbols, num_words=MAX_WORDS)
-    shown = _labeled(labels, view, surface)
+    shown = _add_labels(labels, view, surface)
     colors = {mark.label: color_of(mark.label) for mark in shown.marks}
     sections = tagger_sections(view, shown, colors=colors, has_spans=labels.has_spans)
     return Inspection(clipped(shown.text, MAX_TITLE_CHARACTERS), view, facts, sections)
 
 
-def _labeled(labels: Labels, view: TaggerView, surface: Surface) -> ShownText:
+def _add_labels(labels: Labels, view: TaggerView, surface: Surface) -> ShownText:
     names = labels.decode(view.path.tolist())
     marks = [Mark(place, place + 1, label) for place, label in enumerate(names)]
     if labels.has_spans:
@@ -204,15 +204,17 @@ def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, s
 def path_sections(
     view: TagsView, columns: WordColumns, names: Sequence[str], *, has_spans: bool, unit: str = "word"
 ) -> list[Section]:
-    """Return sections with emissions, transitions and the best paths. `names` are the names of all positions, and
-    `columns` are the first positions, which are drawn.
+    """Return sections with emissions, transitions and the best paths. `names` are the names of all positions. Only the
+    first positions, `columns`, are drawn.
     """
     tags = drawn_tags(view, len(columns), has_spans=has_spans)
-    lattice = _lattice(view, columns, tags, unit)
+    lattice = _draw_lattice(view, columns, tags, unit)
     sections = [Section("Emission scores and the best path", "tasks/labeling/lattice.html", lattice)]
     if view.tables is not None:
-        sections.append(Section("Transition scores", "tasks/labeling/transitions.html", _transitions(view, tags)))
-        sections.append(Section("The best paths", "tasks/labeling/paths.html", {"paths": _paths(view, names)}))
+        sections.append(
+            Section("Transition scores", "tasks/labeling/transitions.html", _tabulate_transitions(view, tags))
+        )
+        sections.append(Section("The best paths", "tasks/labeling/paths.html", {"paths": _list_paths(view, names)}))
     return sections
 
 
@@ -229,32 +231,30 @@ def drawn_tags(view: TagsView, num_words: int, *, has_spans: bool) -> list[int]:
     return sorted(drawn, key=order)
 
 
-def _lattice(view: TagsView, columns: WordColumns, tags: Sequence[int], unit: str) -> dict[str, Any]:
-    """Return the values of the drawing of tags × words with the best path, and the next best tag of each word."""
+def _draw_lattice(view: TagsView, columns: WordColumns, tags: Sequence[int], unit: str) -> dict[str, Any]:
+    """Return the values of a drawing of tags × words with the best path and with the next best tag of each word."""
     count, emissions = len(columns), view.emissions[: len(columns)][:, tags]
     return {
         "columns": columns, "unit": unit, "names": [view.tags[tag] for tag in tags], "emissions": emissions.tolist(),
         "marginals": view.marginals[:count][:, tags].tolist(), "most": float(np.abs(emissions).max()),
         "rows": [tags.index(tag) for tag in view.path[:count].tolist()],
-        "next": [_second_tag(view, column) for column in range(count)],
+        "next": [_find_second_tag(view, column) for column in range(count)],
         "notes": [cut(len(view.path), count, f"{unit}s"), cut(len(view.tags), len(tags), "tags", "most probable")],
     }  # fmt: skip
 
 
-def _second_tag(view: TagsView, column: int) -> tuple[str, float] | None:
+def _find_second_tag(view: TagsView, column: int) -> tuple[str, float] | None:
     """Return the most probable tag that is not on the best path, with its probability."""
-    tags = (tag for tag in _by_probability(view, column) if tag != view.path[column])
+    tags = (tag for tag in _sort_tags(view, column) if tag != view.path[column])
     return next(((view.tags[tag], float(view.marginals[column, tag])) for tag in tags), None)
 
 
-def _by_probability(view: TagsView, column: int) -> list[int]:
+def _sort_tags(view: TagsView, column: int) -> list[int]:
     return np.argsort(-view.marginals[column], kind="stable").tolist()
 
 
-def _transitions(view: TagsView, tags: Sequence[int]) -> dict[str, Any]:
-    """Return a table of scores from the tag of a row to the tag of a column. The first row is the start, and the last
-    column is the end.
-    """
+def _tabulate_transitions(view: TagsView, tags: Sequence[int]) -> dict[str, Any]:
+    """Return a table of scores from the tag of a row (the first: start) to the tag of a column (the last: end)."""
     assert view.tables is not None
     start, pairs, end = view.tables
     scores = np.full((len(tags) + 1, len(tags) + 1), np.nan)
@@ -264,12 +264,12 @@ def _transitions(view: TagsView, tags: Sequence[int]) -> dict[str, Any]:
     return {
         "rows": ["start", *names], "ends": [*names, "end"],
         "cells": [(i, j, None if np.isinf(table[i][j]) else table[i][j]) for i, j in cells],
-        "most": float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)), "used": _used(view, tags),
+        "most": float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)), "used": _find_used_cells(view, tags),
         "note": cut(len(view.tags), len(tags), "tags", "most probable"),
     }  # fmt: skip
 
 
-def _used(view: TagsView, tags: Sequence[int]) -> set[tuple[int, int]]:
+def _find_used_cells(view: TagsView, tags: Sequence[int]) -> set[tuple[int, int]]:
     """Return the cells of the table of transitions that are on the best path."""
     rows = {tag: row for row, tag in enumerate(tags)}
     used = {(rows[a] + 1, rows[b]) for a, b in pairwise(view.path.tolist()) if a in rows and b in rows}
@@ -277,7 +277,7 @@ def _used(view: TagsView, tags: Sequence[int]) -> set[tuple[int, int]]:
     return used | {(0, rows[first])} | ({(rows[last] + 1, len(tags))} if last in rows else set())
 
 
-def _paths(view: TagsView, names: Sequence[str]) -> list[tuple[TagPath, list[tuple[int, str, str, str]], int]]:
+def _list_paths(view: TagsView, names: Sequence[str]) -> list[tuple[TagPath, list[tuple[int, str, str, str]], int]]:
     """Return each path with its first changes (position, name, best tag, tag), and the number of further changes."""
     rows, best = [], view.paths[0].tags
     for path in view.paths:
@@ -291,7 +291,7 @@ def words_section(view: TaggerView) -> Section:
     """Return the section with a row for each word: its best tags, its features and their effects."""
     rows = []
     for n, (word, parts, effects) in enumerate(zip(view.words, view.parts, view.effects, strict=False)):
-        best = [(view.tags[tag], float(view.marginals[n, tag])) for tag in _by_probability(view, n)[:NUM_BEST_TAGS]]
+        best = [(view.tags[tag], float(view.marginals[n, tag])) for tag in _sort_tags(view, n)[:NUM_BEST_TAGS]]
         rows.append((word, best, int(view.path[n]), list(zip(parts, effects, strict=True))))
     shown = {
         "kinds": list(dict.fromkeys(part.kind for parts in view.parts for part in parts)),

@@ -46,7 +46,7 @@ from ensue.text.scripts import MAX_SPLIT, count_without_blanks
 from ensue.text.tokens import tokens
 
 CHUNK_WORDS = 32_768
-"""The number of words in a chunk, whose sentences are sorted by length. Memory does not depend on the file's size."""
+"""The number of words at which a chunk ends. The sentences of a chunk are sorted by length."""
 
 
 class LabelsOfSentence(NamedTuple):
@@ -96,9 +96,9 @@ class LabelingPipeline(WordPipeline):
         if n_best is not None or at_least is not None:
             return self.with_search(n_best=n_best, at_least=at_least).predict(texts, confidence=confidence)
         texts = checked_texts(texts, "texts, or of lists of words")
-        sentences, surfaces = zip(*map(self._read, texts), strict=True) if texts else ((), ())
+        sentences, surfaces = zip(*map(self._read_text, texts), strict=True) if texts else ((), ())
         answers = self.label(sentences, confidence=confidence)
-        return Answers(map(self._tagged, answers, surfaces))
+        return Answers(map(self._make_tagged, answers, surfaces))
 
     def predict_json(self, texts: Sequence[str | Sequence[str]]) -> list[Any]:
         return [answer.as_json() for answer in self.predict(texts, confidence=True)]
@@ -116,7 +116,7 @@ class LabelingPipeline(WordPipeline):
         Raises:
             EnsueError: The text has no words, too many words, or lacks an input column of the model.
         """
-        sentence, surface = (text, joined(text.words)) if isinstance(text, Sentence) else self._read(text)
+        sentence, surface = (text, joined(text.words)) if isinstance(text, Sentence) else self._read_text(text)
         columns = list(self.reader.lexicon.columns)
         if missing := [name for name in columns if name not in sentence.columns]:
             raise EnsueError(
@@ -124,9 +124,9 @@ class LabelingPipeline(WordPipeline):
             )
         labels = self.labels
         if not isinstance(labels, Labels):
-            found = ", ".join(labels.names) if isinstance(labels, LabelColumns) else "spans that may overlap"
+            actual = ", ".join(labels.names) if isinstance(labels, LabelColumns) else "spans that may overlap"
             remedy = "ensue predict --json shows the probability of each label and each span"
-            raise EnsueError(f"inspect supports taggers with one label column; this one has {found}; {remedy}")
+            raise EnsueError(f"inspect supports taggers with one label column; this one has {actual}; {remedy}")
         (read,) = self.read_words([sentence.words], {name: sentence.column(name) for name in columns})
         facts = self.facts(encoder=self.recipe.describe(), head=self.recipe.head.kind) | {"words": f"{len(read):,}"}
         return inspect_sentence(self.model, read, labels, surface, facts)
@@ -147,14 +147,14 @@ class LabelingPipeline(WordPipeline):
         def num_words(passage: list[Sentence]) -> int:
             return sum(len(sentence.words) + 1 for sentence in passage)  # sentences may be empty
 
-        return self._answered(
-            lambda: chunks(self._passages(sentences), num_words, chunk_words=CHUNK_WORDS),
+        return self._answer_chunks(
+            lambda: chunks(self._group_passages(sentences), num_words, chunk_words=CHUNK_WORDS),
             shard,
             lambda chunk: [sentence.words for passage in chunk for sentence in passage],
             lambda chunk, forms, words: self._label_chunk(chunk, forms, words, confidence, of),
         )
 
-    def _passages(self, sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
+    def _group_passages(self, sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
         if self.recipe.data.context_words:
             yield from read_passages(sentences, self.recipe)
             return
@@ -172,7 +172,7 @@ class LabelingPipeline(WordPipeline):
         self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8",
         is_labeled: bool = False,
     ) -> SentenceSource:  # fmt: skip
-        """Return the sentences of a file, with the columns of the training data."""
+        """Return the reader of the sentences of a file, with the columns of the training data."""
         like = self.config.get("format") if is_labeled else None
         made, nested = self.format, self.nested
         source = SentenceSource(
@@ -201,8 +201,8 @@ class LabelingPipeline(WordPipeline):
         return column if isinstance(column, str) and column else None
 
     def written(self, answer: LabelsOfSentence, format: Format) -> str:
-        """Return the record of a sentence in a format, with the predicted labels in the label column. A file with fewer
-        columns than the training data has no label column. Then the labels are appended.
+        """Return the record of a sentence in a format, with the predicted labels in the label column. If a sentence has
+        fewer columns than the training data, the labels are a new last column.
         """
         if isinstance(self.labels, LabelColumns):
             return format.write_columns(answer.sentence, answer.labels, self.labels.names)
@@ -217,7 +217,7 @@ class LabelingPipeline(WordPipeline):
     ) -> LabelingScores:  # fmt: skip
         """Return the scores on a file of labeled sentences; `format` None: detected. `progress` is as for `predict`.
 
-        `errors` is a file for the errors, as in `report`, which exists only with `overwrite`.
+        `errors` is a file to which wrong predictions are written, as by `report`; `overwrite` replaces such a file.
         """
         if errors is not None:
             pipeline: Any = self
@@ -234,7 +234,7 @@ class LabelingPipeline(WordPipeline):
     def label_pairs(
         self, data: Data, format: str | None, encoding: str, *, confidence: bool = True
     ) -> Iterator[tuple[LabelsOfSentence, LabelPair]]:
-        """Yield the answers to labeled sentences with the correct labels. Raise EnsueError if no word has a label."""
+        """Yield the prediction for each labeled sentence, with the correct labels. Raise EnsueError without words."""
         data = as_location(data, "the data")
         source = self.source(data, format=format, encoding=encoding, is_labeled=True)
         columns: Mapping[str, str | None] = {"": self.column(source.format)}
@@ -260,13 +260,13 @@ class LabelingPipeline(WordPipeline):
         color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
         source, batches = self._open_batches(location, format, encoding)
-        lines = self._lines(source, batches, as_json=as_json, color=color, shard=shard)
+        lines = self._write_lines(source, batches, as_json=as_json, color=color, shard=shard)
         if as_json or self.n_best:
             return lines
         files: LabeledFiles = source.files
         return files.as_one(lines, are_objects=source.format.name == "json", begins=shard.number == 1)
 
-    def _lines(
+    def _write_lines(
         self, source: SentenceSource, batches: Iterable[Iterable[Sentence]], *, as_json: bool, color: bool, shard: Shard
     ) -> Iterator[str]:
         for answer in chain.from_iterable(self.label(batch, confidence=as_json, shard=shard) for batch in batches):
@@ -293,9 +293,9 @@ class LabelingPipeline(WordPipeline):
 
     def sentence(self, text: str | Sequence[str], plain: Format) -> Sentence:
         """Return a text, or a list of words, as a `Sentence`. A text is split into words by the splitter of `plain`."""
-        return self._read(text, plain.splitter)[0]
+        return self._read_text(text, plain.splitter)[0]
 
-    def _read(self, text: str | Sequence[str], splitter: str | None = None) -> tuple[Sentence, Surface]:
+    def _read_text(self, text: str | Sequence[str], splitter: str | None = None) -> tuple[Sentence, Surface]:
         if not isinstance(text, str):
             if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
                 raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")
@@ -311,9 +311,9 @@ class LabelingPipeline(WordPipeline):
     def tagged(self, answer: LabelsOfSentence, format: Format) -> TaggedSentence:
         """Return a `TaggedSentence` with the offsets of words in the text of `format`."""
         sentence = answer.sentence
-        return self._tagged(answer, format.surface(sentence) if sentence.line else joined(sentence.words))
+        return self._make_tagged(answer, format.surface(sentence) if sentence.line else joined(sentence.words))
 
-    def _tagged(self, answer: LabelsOfSentence, surface: Surface) -> TaggedSentence:
+    def _make_tagged(self, answer: LabelsOfSentence, surface: Surface) -> TaggedSentence:
         sentence = answer.sentence
         words = zip(sentence.words, answer.labels, surface.offsets, strict=True)
         if isinstance(self.labels, LabelColumns):
@@ -330,14 +330,14 @@ class LabelingPipeline(WordPipeline):
     ) -> Iterator[LabelsOfSentence]:  # fmt: skip
         confidence = confidence or self.n_best > 0 or self.at_least > 0
         chunk = [sentence for passage in passages for sentence in passage]
-        columns = self._columns(chunk, words)
+        columns = self._encode_columns(chunk, words)
         texts = [[word for sentence in passage for word in sentence.words] for passage in passages]
         unsplit = sum(len(word) > MAX_SPLIT < count_without_blanks(word) for text in texts for word in text)
         self.reader.lacking.add(UNSPLIT, unsplit, len(words.values))
         contextual = self.contextual.computed(texts) if self.contextual.origins else ()
         subwords = None if self.subwords is None else self.subwords.texts(texts)
         if len(chunk) == 1 and len(chunk[0].words):
-            emissions = self._emissions_of_one(forms, words, columns, contextual, subwords)
+            emissions = self._compute_emissions(forms, words, columns, contextual, subwords)
             path, posterior = self.model.head.one(emissions, with_posterior=confidence)
             yield self._answer(chunk[0], path, posterior, of)
             return
@@ -379,7 +379,7 @@ class LabelingPipeline(WordPipeline):
         return [*self.labels.in_scheme(write([span for span, p in pairs if p >= self.at_least], len(labels), "bio"))]
 
     @torch.inference_mode()
-    def _emissions_of_one(
+    def _compute_emissions(
         self, forms: FormTable, words: Ragged, columns: Sequence[Ragged], contextual: Sequence[WordLayers],
         subwords: SubwordTexts | None,
     ) -> NDArray[np.float32]:  # fmt: skip
@@ -394,7 +394,7 @@ class LabelingPipeline(WordPipeline):
         batch = None if subwords is None else subwords.batch(row, device)
         return self.model.emissions(x, forms.keys[numbers], None, batch)[0].cpu().numpy()
 
-    def _columns(self, chunk: list[Sentence], words: Ragged) -> list[Ragged]:
+    def _encode_columns(self, chunk: list[Sentence], words: Ragged) -> list[Ragged]:
         """Return the ids of the values of input columns. Raise DataError for a sentence without columns."""
         values = []
         for name in self.reader.lexicon.columns:

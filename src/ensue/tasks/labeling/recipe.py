@@ -39,10 +39,10 @@ class LabelingData(DividedData):
     splitter: Splitter = "treebank"
     """The splitter of running text into words, for prediction and for data with text."""
     context_words: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Consecutive sentences of a document are read together, up to this many words; 0: each sentence is read alone."""
+    """The maximum number of words of consecutive sentences that are read together; 0: each sentence is read alone."""
 
     @model_validator(mode="after")
-    def _one_column(self) -> Self:
+    def _check_columns(self) -> Self:
         if self.nested and self.label_columns:
             raise ValueError("has nested for several columns of labels; expected one column of spans")
         if self.teacher and (self.nested or self.label_columns):
@@ -61,7 +61,7 @@ class LabelingData(DividedData):
 
     @field_validator("labels", mode="after")
     @classmethod
-    def _once(cls, labels: str | list[str]) -> str | list[str]:
+    def _check_unique(cls, labels: str | list[str]) -> str | list[str]:
         if isinstance(labels, list) and len({*labels}) < len(labels):
             raise ValueError("names a column twice")
         return labels

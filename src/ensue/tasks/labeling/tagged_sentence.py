@@ -44,11 +44,11 @@ class Confidence(NamedTuple):
         if isinstance(labels, Labels):
             span_probabilities = posterior.spans(*labels.span_tags(sentence)).tolist()
         elif isinstance(labels, NestedLabels) and sentence:
-            span_probabilities = _nested_spans(labels, sentence, posterior)
+            span_probabilities = _nested_span_probabilities(labels, sentence, posterior)
         return cls(shares, span_probabilities, paths)
 
 
-def _nested_spans(labels: NestedLabels, sentence: Sequence[str], posterior: Posterior) -> list[float]:
+def _nested_span_probabilities(labels: NestedLabels, sentence: Sequence[str], posterior: Posterior) -> list[float]:
     """Return the probability of each span: that at least one layer of its class has the span."""
     labeled = labels.spans(sentence)
     absent = np.ones(len(labeled))
@@ -82,7 +82,7 @@ class LabeledWord(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the word as JSON values; `confidence` is missing unless `predict` computes probabilities."""
-        share = {} if self.confidence is None else {"confidence": _rounded(self.confidence)}
+        share = {} if self.confidence is None else {"confidence": _round(self.confidence)}
         labels = self.columns or {"label": self.label}
         return {"text": self.text, **labels, "start": self.start, "end": self.end, **share}
 
@@ -154,13 +154,13 @@ class TaggedSentence:
         if any(word.columns for word in self.words):
             rows = [word.columns or {} for word in self.words]
             labels = {"columns": {name: [row[name] for row in rows] for name in rows[0]}}
-        return {"probability": _rounded(self.probability), **labels, **self._spans_json()}
+        return {"probability": _round(self.probability), **labels, **self._spans_json()}
 
     def _spans_json(self) -> dict[str, Any]:
         if not self.has_spans:
             return {}
         rows = [span._asdict() for span in self.spans]
-        probabilities = [{"probability": _rounded(share)} for share in self.span_probabilities] or [{}] * len(rows)
+        probabilities = [{"probability": _round(share)} for share in self.span_probabilities] or [{}] * len(rows)
         plain = [{name: value for name, value in span.items() if name != "probability"} for span in rows]
         return {"spans": [span | share for span, share in zip(plain, probabilities, strict=True)]}
 
@@ -173,17 +173,17 @@ class TaggedSentence:
     def __repr__(self) -> str:
         if not self.has_spans:
             return " ".join(map(repr, self.words))
-        return self._marked(lambda span: "[", lambda span: f" {span.label}]", str)
+        return self._insert_marks(lambda span: "[", lambda span: f" {span.label}]", str)
 
     def _repr_html_(self) -> str:
-        paths = (f"<li>{path.probability:.4f} {path._in_colors()}</li>" for path in self.paths)
+        paths = (f"<li>{path.probability:.4f} {path._color()}</li>" for path in self.paths)
         items = f"<ol>{''.join(paths)}</ol>" if self.paths else ""
-        return f'<div style="line-height:2.2">{self._in_colors()}{items}</div>'
+        return f'<div style="line-height:2.2">{self._color()}{items}</div>'
 
-    def _in_colors(self) -> str:
-        return self._marked(_opening, _closing, html.escape, "</span>")
+    def _color(self) -> str:
+        return self._insert_marks(_opening_tag, _closing_tag, html.escape, "</span>")
 
-    def _marked(
+    def _insert_marks(
         self, opening: Callable[[Item], str], closing: Callable[[Item], str], escape: Callable[[str], str],
         interruption: str = "",
     ) -> str:  # fmt: skip
@@ -209,20 +209,20 @@ class TaggedSentence:
 Item = LabeledSpan | LabeledWord
 
 
-def _opening(item: Item) -> str:
+def _opening_tag(item: Item) -> str:
     share = item.probability if isinstance(item, LabeledSpan) else item.confidence
     title = f' title="{share:.4f}"' if isinstance(share, float) else ""
     style = f"background:{color_of(item.label)};color:#1c1e21;border-radius:5px;padding:.14em .3em"
     return f'<span style="{style}"{title}>'
 
 
-def _closing(item: Item) -> str:
+def _closing_tag(item: Item) -> str:
     label = " ".join((getattr(item, "columns", None) or {"": item.label}).values())
     return f' <sub style="opacity:.75">{html.escape(label)}</sub></span>'
 
 
-def _rounded(share: Any) -> Any:
-    return {name: round(one, 6) for name, one in share.items()} if isinstance(share, dict) else round(share, 6)
+def _round(number: Any) -> Any:
+    return {name: round(value, 6) for name, value in number.items()} if isinstance(number, dict) else round(number, 6)
 
 
 def format_paths(tagged: TaggedSentence) -> str:

@@ -154,8 +154,8 @@ def tag_rows(
         sentences = rows
         if not passages.are_sentences:
             places = passages.places(rows)
-            sentences, within = places.numbers, placed(places, device)
-            emissions, mask = emissions.flatten(0, 1)[within.places], within.mask
+            sentences, device_places = places.numbers, placed(places, device)
+            emissions, mask = emissions.flatten(0, 1)[device_places.places], device_places.mask
         lengths = passages.sentences.lengths[sentences].tolist()
         posteriors_of_batch = model.head.posteriors(emissions, lengths) if with_posteriors else []
         return sentences, model.head.best(emissions, mask).cpu().numpy(), posteriors_of_batch
@@ -176,7 +176,7 @@ def placed(places: Places, device: torch.device) -> SentencePlaces:
 
 
 CHUNK_SENTENCES = 1_000
-"""The number of sentences that are read or encoded together."""
+"""The number of sentences that are read, or encoded, at once."""
 
 
 class LabelPair(NamedTuple):

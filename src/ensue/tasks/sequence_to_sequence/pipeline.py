@@ -186,7 +186,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = WHOLE
     ) -> Iterator[str]:
         """Yield the lines of `ensue predict`: an output for each source, in order. The location "-" is stdin."""
-        source = self._opened(location, format=format, encoding=encoding, is_labeled=False)
+        source = self._open_source(location, format=format, encoding=encoding, is_labeled=False)
         aligner = self.aligned if as_json else None
         return output_lines(self, source, typed=is_typed(location), aligner=aligner, shard=shard)
 
@@ -194,7 +194,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         self, location: str, *, encoding: str = "utf-8", as_json: bool = False, format: str | None = None
     ) -> Iterator[str]:
         """Yield the lines of `ensue score`: a line for each pair. The location "-" is stdin."""
-        source = self._opened(location, format=format, encoding=encoding, is_labeled=True)
+        source = self._open_source(location, format=format, encoding=encoding, is_labeled=True)
         return score_lines(self, source, as_json=as_json)
 
     def evaluate(

@@ -98,7 +98,7 @@ class TeacherLabels:
         for answer in read_teacher_answers(path, of_words=of_words):
             by_text.setdefault(key(answer), []).append(answer.probabilities)
         self.path = path
-        self.means = {text: list(map(_mean, zip(*rows, strict=True))) for text, rows in by_text.items()}
+        self.means = {text: list(map(_average, zip(*rows, strict=True))) for text, rows in by_text.items()}
         self.names = {name for rows in self.means.values() for row in rows for name in row}
 
     def soft_targets(
@@ -122,7 +122,7 @@ class TeacherLabels:
         return len(self.means)
 
 
-def _mean(rows: Sequence[Distribution]) -> Distribution:
+def _average(rows: Sequence[Distribution]) -> Distribution:
     if len(rows) == 1:
         return rows[0]
     return {name: sum(row.get(name, 0.0) for row in rows) / len(rows) for name in set().union(*rows)}
@@ -171,7 +171,7 @@ class WordsData(DataSet[DataT], Generic[DataT]):
         return lexicon, pretrained.vectors
 
     def resumed_parts(self, run: RunDirectory) -> Any:
-        """Return the model parts of a run that is resumed."""
+        """Return the vocabularies and labels of a run that is resumed."""
         return with_vectors(run.parts, run, self.recipe.features.vectors)
 
     def lines(self) -> list[str]:
@@ -196,7 +196,7 @@ class WordsData(DataSet[DataT], Generic[DataT]):
 
 
 class EncodedTexts:
-    """Encoded texts.
+    """Texts as indices of word forms. Each distinct form is encoded once.
 
     Attributes:
         words: For each text, the indices of its words in `forms`.

@@ -79,9 +79,9 @@ class WordExportInputs:
         self.pipeline = pipeline
         self.suffixes = SUFFIXES[: pipeline.num_texts]
         self.model = WithOrigins(pipeline.model, pipeline.contextual)
-        self.tuned = None if pipeline.subwords is None else _tuned(pipeline.subwords, pipeline.model.layers)
+        self.tuned = None if pipeline.subwords is None else _make_encoder(pipeline.subwords, pipeline.model.layers)
         self.origins = OriginExportInputs(pipeline.contextual, first=self.tuned is not None)
-        self.forms = _form_inputs(pipeline, keys=keys)
+        self.forms = _list_form_inputs(pipeline, keys=keys)
         self.encoders = ([] if self.tuned is None else [self.tuned]) + self.origins.encoders
         """The encoders that read subwords: the fine-tuned layers, and the runs whose layers are features."""
         self.tokenizers, self.programs = tokenizers_of(self.encoders), ("words", *programs_of(self.encoders))
@@ -132,7 +132,7 @@ class WordExportInputs:
         numbers = self.numbers(inputs, suffix)
         columns = inputs.get("columns", numbers.unsqueeze(-1)[..., :0])
         contextual = self.origins.layers(module, inputs, suffix)
-        return features.in_place(features.form_vectors(_forms_of(inputs)), numbers, columns, contextual)
+        return features.in_place(features.form_vectors(_collect_forms(inputs)), numbers, columns, contextual)
 
     def slots(self, module: WithOrigins, inputs: Mapping[str, Tensor]) -> Tensor:
         """Return the outputs (B, T, d) of fine-tuned layers for words, with a vector for the text if texts have one."""
@@ -163,7 +163,7 @@ class WordExportInputs:
         return {"lexicon": lexicon, "splitter": self.pipeline.splitter, "blanks": blanks, "readers": readers}
 
 
-def _tuned(reader: SubwordReader, layers: SubwordEncoder) -> SubwordExportEncoder:
+def _make_encoder(reader: SubwordReader, layers: SubwordEncoder) -> SubwordExportEncoder:
     def read(model: Any, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
         return [model.layers.vectors(ids, mask, segments)]
 
@@ -174,7 +174,7 @@ def _tuned(reader: SubwordReader, layers: SubwordEncoder) -> SubwordExportEncode
     )  # fmt: skip
 
 
-def _form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorForm]:
+def _list_form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorForm]:
     features = pipeline.model.features
     sizes: dict[str, tuple[int | str, ...]] = {
         "characters": ("words", "letters"), "affixes": ("words", 2 * pipeline.reader.lexicon.longest_affix)
@@ -187,7 +187,7 @@ def _form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorForm]
     return {name: TensorForm(sizes.get(name, ("words",)), torch.int64) for name in FORM_INPUTS if is_used[name]}
 
 
-def _forms_of(inputs: Mapping[str, Tensor]) -> EncodedForms:
+def _collect_forms(inputs: Mapping[str, Tensor]) -> EncodedForms:
     """Return the distinct words, with zeros for features that the model lacks."""
     like = next((inputs[name] for name in FORM_INPUTS if name in inputs), inputs["lengths"][:1])
     zeros = torch.zeros(like.shape[0], dtype=torch.int64, device=like.device)

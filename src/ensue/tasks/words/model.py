@@ -1,4 +1,4 @@
-"""Parts of the models of taggers and classifiers, and fine-tuning of an encoder or a model from another run."""
+"""The stored parts of taggers and classifiers, and fine-tuning of an encoder or a model from another run."""
 
 from collections.abc import Collection, Sequence
 from copy import copy
@@ -111,8 +111,8 @@ class FineTunedEncoder:
 
     @torch.no_grad()
     def inherit(self, encoder: SubwordEncoder) -> dict[str, Tensor | None]:
-        """Copy the weights of the origin into the layers. New tokens get the mean of the origin's embeddings. Return
-        `Job.inherited`.
+        """Copy the weights of the origin into the layers. New tokens get the mean of the origin's embeddings. Return a
+        mask of the inherited rows for each parameter (`Job.inherited`).
         """
         inherited = {} if self.previous is None else self.previous.inherit(encoder)
         origin = self.origin.run.model(torch.device("cpu"))
@@ -147,10 +147,10 @@ class ExtendedModel:
     def labels(self, new: Any) -> Any:
         """Return the labels of the run and the labels `new`. Raise RecipeError if their kinds or schemes differ."""
         old: Any = self.origin.run.parts.labels
-        both = old.union(new) if type(old) is type(new) else None
-        if both is None:
+        union = old.union(new) if type(old) is type(new) else None
+        if union is None:
             raise RecipeError(f"tuning.keep_labels: {self.origin.path} has {old!r}, which do not match {new!r}")
-        return both
+        return union
 
     def ratios(self, bag: NgramBag) -> Tensor:
         """Return the ratios of the n-grams of the run, and the ratios of `bag` for other n-grams."""
@@ -160,7 +160,7 @@ class ExtendedModel:
 
     @torch.no_grad()
     def inherit(self, model: Any, labels: Labels | Classes) -> dict[str, Tensor | None]:
-        """Copy all weights of the run; rows of labels are matched by name. Return `Job.inherited`."""
+        """Copy all weights of the run; rows of labels are matched by name. Return masks as in `Job.inherited`."""
         origin = self.origin.run.model(torch.device("cpu"))
         origin_rows = torch.from_numpy(shared_rows(labels.symbols, self.origin.run.parts.labels.symbols))
         known, inherited = origin_rows >= 0, dict[str, Tensor | None]()
@@ -184,15 +184,15 @@ def _inherit_bag(bag: NgramBag, origin: NgramBag, origin_rows: Tensor) -> dict[s
     """Copy the weights of n-grams and labels that both bags have."""
     known = origin_rows >= 0
     rows, old_rows = (torch.arange(b.num_rows) if b.place is None else b.place.long() for b in (bag, origin))
-    both = (rows > 0) & (old_rows > 0)
+    is_shared = (rows > 0) & (old_rows > 0)
     new = bag.weight.new_zeros(len(bag.weight), len(origin.bias))
-    new[rows[both]] = origin.weight[old_rows[both]]
+    new[rows[is_shared]] = origin.weight[old_rows[is_shared]]
     bag.weight[:, known] = new[:, origin_rows[known]]
     bag.bias[known] = origin.bias[origin_rows[known]]
     if isinstance(bag, PairBag) and isinstance(origin, PairBag):
         bag.overlap[:, known] = origin.overlap[:, origin_rows[known]]
     inherited = torch.zeros(len(bag.weight), dtype=torch.bool)
-    inherited[rows[both]] = True
+    inherited[rows[is_shared]] = True
     return {"bag.weight": inherited, "bag.bias": known}
 
 
@@ -211,7 +211,7 @@ class WordsConfig(ContextualConfig):
 
 @dataclass(frozen=True)
 class WordParts(ModelParts):
-    """The parts of a model that reads words."""
+    """The vocabularies, labels and sizes from which a model that reads words is built."""
 
     lexicon: Lexicon
     pretrained: Tensor | None

@@ -52,7 +52,7 @@ MAX_FLOAT16 = float(np.finfo(np.float16).max)
 
 Float16Array = NDArray[np.float16]
 ProgressCallback = Callable[[str, float], None]
-"""A function of a description of the work and of the completed share of the work."""
+"""A function of a description of the work and of its completed share."""
 
 
 class WordLayers(ABC):
@@ -150,7 +150,7 @@ class ContextualFeatures:
     def of(cls, features: ContextualSpecification, origins: Sequence[Origin], device: torch.device) -> Self:
         """Return the features of the runs in `features.contextual` of a recipe."""
         by_path = {origin.path: origin for origin in origins}
-        return cls(_origin_vectors(by_path[path], features, device) for path in features.contextual)
+        return cls(_load_origin_vectors(by_path[path], features, device) for path in features.contextual)
 
     @classmethod
     def within(cls, run: RunDirectory, device: torch.device) -> Self:
@@ -289,7 +289,7 @@ def to_float16(vectors: NDArray[np.float32]) -> Float16Array:
     return vectors.clip(-MAX_FLOAT16, MAX_FLOAT16).astype(np.float16)
 
 
-def _origin_vectors(origin: Origin, features: ContextualSpecification, device: torch.device) -> OriginVectors:
+def _load_origin_vectors(origin: Origin, features: ContextualSpecification, device: torch.device) -> OriginVectors:
     entry = origin.run.entry
     if not issubclass(entry.pipeline_class, ContextualPipeline):
         kinds = [other.what for other in task_entries() if issubclass(other.pipeline_class, ContextualPipeline)]
@@ -355,10 +355,10 @@ class WordPipeline(Predictor):
 
     def _open_batches(self, location: str, format: str | None, encoding: str) -> tuple[Any, Iterable[Iterable[Any]]]:
         """Return the source of a location, and its texts in batches: one text from a terminal, or all texts."""
-        source = self._opened(location, format=format, encoding=encoding)
+        source = self._open_source(location, format=format, encoding=encoding)
         return source, ([text] for text in source) if is_typed(location) else [source]
 
-    def _answered(
+    def _answer_chunks(
         self, chunks: Callable[[], Iterator[T]], shard: Shard, words_of: Callable[[T], list[Sequence[str]]],
         answers: Callable[[T, FormTable, Ragged], Iterator[AnswerT]],
     ) -> Iterator[AnswerT]:  # fmt: skip
@@ -393,20 +393,20 @@ class WordPipeline(Predictor):
             if len(words) > MAX_PAGE_WORDS:
                 raise EnsueError(f"the text has {len(words):,} words; at most {MAX_PAGE_WORDS:,} can be inspected")
         features, lexicon = self.reader.memory.read([word for words in texts for word in words])
-        device, norms, read = device_of(self.model), self._norms(texts), []
+        device, norms, read = device_of(self.model), self._compute_norms(texts), []
         for side, words in enumerate(texts):
             computed = zip(self.contextual.origins, self.contextual.computed([words]), strict=True)
             layers = {run.path: vectors.batch(np.zeros(1, np.int64), device) for run, vectors in computed}
             read.append(
                 ReadWords(
-                    features, lexicon, words, columns, contextual=layers, subwords=self._variants(texts, side),
+                    features, lexicon, words, columns, contextual=layers, subwords=self._read_variants(texts, side),
                     norms=norms[side], device=device,
                 )
             )  # fmt: skip
         return read
 
     @torch.inference_mode()
-    def _norms(self, texts: Sequence[Sequence[str]]) -> list[list[float]]:
+    def _compute_norms(self, texts: Sequence[Sequence[str]]) -> list[list[float]]:
         """Return the norms of the outputs of fine-tuned layers for the words of each text."""
         if self.subwords is None:
             return [[] for _ in texts]
@@ -415,7 +415,7 @@ class WordPipeline(Predictor):
         starts = [sum(map(len, texts[:side])) for side in range(len(texts))]
         return [lengths[start : start + len(text)] for start, text in zip(starts, texts, strict=True)]
 
-    def _variants(
+    def _read_variants(
         self, texts: Sequence[Sequence[str]], side: int
     ) -> Callable[[Sequence[Sequence[str | None]]], Subwords] | None:
         """Return a function from variants of the text at `side` to subwords; None without fine-tuned layers."""

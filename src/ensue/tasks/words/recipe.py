@@ -16,9 +16,9 @@ class TextsTrain(TrainRecipe):
     """The table `[train]` of a task that reads texts as words."""
 
     batch_size: Rows = 64
-    """At most this many texts go into a batch."""
+    """The maximum number of texts in a batch."""
     batch_tokens: Rows = 1_000
-    """At most this many words go into a batch, unless one text alone is longer."""
+    """The maximum number of words in a batch, unless one text alone is longer."""
     adversarial: Annotated[float, Field(ge=0, le=100)] = 0.0
     """The norm of adversarial perturbations of word vectors, as a multiple of their mean norm, in a second pass over
     each batch; 0: none (Miyato et al. 2017).
@@ -29,14 +29,14 @@ class WordsTuning(TuningRecipe):
     """The table `[tuning]` of a task that reads texts as words."""
 
     keep_labels: bool = False
-    """The model begins from all weights of `encoder.from`, a run of the same task; new labels are added."""
+    """Whether the model begins from all weights of `encoder.from`, a run of the same task; new labels are added."""
 
 
 class WordsRecipe(Recipe):
-    """A recipe of a task that reads texts as words. A limit on the length of texts keeps memory at about a gigabyte."""
+    """A recipe of a task that reads texts as words. Limits on the length of texts bound memory to about a gigabyte."""
 
     unit: ClassVar[str]
-    """The name of an input and of its elements for messages, such as "a sentence of words"."""
+    """An input and its elements in messages, such as "a sentence of words"."""
     max_recurrent_words: ClassVar[int]
     """The maximum number of words of an input for layers without attention."""
     too_long: ClassVar[str]
@@ -70,7 +70,7 @@ class WordsRecipe(Recipe):
         )  # fmt: skip
 
     @model_validator(mode="after")
-    def _keeps(self) -> Self:
+    def _check_tuning(self) -> Self:
         if self.tuning.rehearse and not self.tuning.keep_labels:
             raise ValueError("has tuning.rehearse, which requires tuning.keep_labels")
         if self.tuning.keep_labels and not getattr(self.encoder, "origin", ""):
@@ -83,7 +83,7 @@ class WordsRecipe(Recipe):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_origin(cls, document: Any) -> Any:
+    def _use_origin_layers(cls, document: Any) -> Any:
         """Replace the layers of the document by the layers of `encoder.from`, without vectors of words by default."""
         encoder = document.get("encoder") if isinstance(document, dict) else None
         tuning = document.get("tuning") if isinstance(document, dict) else None

@@ -21,8 +21,8 @@ MAX_CACHED_WORDS, MAX_CACHED_CHARACTERS = 1 << 17, 32
 
 
 class SubwordRow(NamedTuple):
-    """A window over the subwords of a text. The vector of slot `slots[i]`, which is a word, is the sum of the outputs
-    at positions `places[i]`, times `weights[i]`.
+    """A window over the subwords of a text. For each i, the output at position `places[i]` times `weights[i]` is added
+    to the vector of slot `slots[i]`. The slots of a text are its words, and its text vector if it has one.
     """
 
     ids: Ids
@@ -33,8 +33,13 @@ class SubwordRow(NamedTuple):
 
 
 class SubwordReader:
-    """A thread-safe reader of words as subwords. `pooling` is "first", "last" or "mean". `has_text_vector` is whether
-    texts have vectors, too. `with_blanks` is whether words include the blanks before them, so that none are added.
+    """A thread-safe splitter of words into subwords.
+
+    Args:
+        framing: The tokenizer of a language model, and the tokens around a window.
+        pooling: Whether the vector of a word is that of its "first" or "last" subword, or the "mean".
+        has_text_vector: Whether a text also has a vector.
+        with_blanks: Whether words include the blanks before them, so that no blanks are added.
     """
 
     def __init__(self, framing: Framing, *, pooling: str, has_text_vector: bool, with_blanks: bool = False) -> None:
@@ -48,7 +53,7 @@ class SubwordReader:
         self._cache: dict[str, Ids] = {}
 
     def pieces(self, words: Sequence[str], *, first: bool = False) -> list[Ids]:
-        """Return the subwords of each word; `first` words begin a text, and other words follow a word."""
+        """Return the subwords of each word. `first` is whether the words are the first words of texts."""
         if len(self._cache) > MAX_CACHED_WORDS:
             self._cache = {}
         cache, encode = self._cache, self.framing.encode
@@ -73,11 +78,11 @@ class SubwordReader:
 
     def variants(self, texts: Sequence[Sequence[Sequence[str | None]]], device: torch.device) -> Subwords:
         """Return the batch of rows of one or two texts, in which a word that is None is unknown."""
-        unread = np.array(self.framing.unknown, np.int64)
+        unknown = np.array(self.framing.unknown, np.int64)
 
         def split(words: Sequence[str | None]) -> list[Ids]:
             first = (
-                self.pieces([word], first=not n)[0] if word is not None else unread for n, word in enumerate(words)
+                self.pieces([word], first=not n)[0] if word is not None else unknown for n, word in enumerate(words)
             )
             return list(first)
 
@@ -85,7 +90,7 @@ class SubwordReader:
 
     def batch(self, rows: Sequence[Sequence[Sequence[Ids]]], device: torch.device) -> Subwords:
         """Return the batch of rows. A row has one or two texts, and a text is a list of the subwords of its words."""
-        windows_of_rows = [self._windows(texts) for texts in rows]
+        windows_of_rows = [self._split_windows(texts) for texts in rows]
         windows = [window for of_row in windows_of_rows for window in of_row]
         extra = int(self.has_text_vector)
         counts = np.array([sum(map(len, texts)) + extra for texts in rows])
@@ -127,7 +132,7 @@ class SubwordReader:
         """The slot of the first word."""
         return int(self.has_text_vector and not self.framing.is_causal)
 
-    def _windows(self, texts: Sequence[Sequence[Ids]]) -> list[SubwordRow]:
+    def _split_windows(self, texts: Sequence[Sequence[Ids]]) -> list[SubwordRow]:
         """Return the windows over a row of one or two texts."""
         begin, end = len(self.framing.begin), len(self.framing.end)
         body, segments, places, slots, weights = self._join(texts)
@@ -164,7 +169,7 @@ class SubwordReader:
                 size += len(between)
                 segments.append(np.zeros(len(between), np.int64))
             counts = np.array([len(ids) for ids in text], np.int64)
-            text_places, words, text_weights = self._pooled_places(counts)
+            text_places, words, text_weights = self._find_places(counts)
             places.append(text_places + size)
             slots.append(words + num_words)
             weights.append(text_weights)
@@ -174,7 +179,7 @@ class SubwordReader:
         body_ids, body_segments, all_places, all_slots = map(np.concatenate, (body, segments, places, slots))
         return body_ids, body_segments, all_places, all_slots, np.concatenate(weights)
 
-    def _pooled_places(self, counts: Ids) -> tuple[Ids, Ids, NDArray[np.float32]]:
+    def _find_places(self, counts: Ids) -> tuple[Ids, Ids, NDArray[np.float32]]:
         """Return the positions of the subwords that are pooled, the indices of their words, and their weights."""
         ends, words = np.cumsum(counts), np.flatnonzero(counts)
         match self.pooling:
@@ -194,7 +199,7 @@ class SubwordTexts:
         self.forms = [column.words.values for column in texts]
         self.pieces = [reader.pieces(forms) for forms in self.forms]
         self.words = [column.ragged for column in texts]
-        if len(texts) > 1:  # an error about a long pair comes before the run begins
+        if len(texts) > 1:  # check here, so that the error about a long pair comes before training
             sizes = [self._sizes(*column) for column in zip(self.pieces, self.words, strict=True)]
             reader.check_pair(int(np.sum(sizes, axis=0).max(initial=0)) + len(reader.framing.between))
 
@@ -206,7 +211,7 @@ class SubwordTexts:
         return np.diff(ends[words.starts])
 
     def joined(self, firsts: Ids) -> Self:
-        """Return texts, of which text n is the concatenation of the texts from `firsts[n]` to `firsts[n + 1]`."""
+        """Return concatenated texts: text n joins the texts from `firsts[n]` to `firsts[n + 1]` (exclusive)."""
         return changed(self, words=[words.joined(firsts) for words in self.words])
 
     def batch(self, rows: Ids, device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Subwords:
