@@ -44,7 +44,7 @@ from ensue.text.labels import Classes
 
 
 class ClassifiedSeriesData(LabeledSeriesData):
-    """The data of a classifier, in which a series has labels."""
+    """The data of a classifier: series with one label or several labels for the complete series."""
 
     one: ClassVar[str] = "series"
     read_as = ""
@@ -66,7 +66,7 @@ class ClassifiedSeriesData(LabeledSeriesData):
 
 
 def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str, ...]:
-    """Return the labels of a series. Raises DataError for different labels of frames and a wrong number of labels."""
+    """Return the labels of a series. Raises DataError if its frames have different labels, or their number is wrong."""
     names = tuple(dict.fromkeys(series.labels))
     if len(names) > 1:
         problem = f"the frames have {len(names):,} labels ({listed(names, 3)})"
@@ -92,7 +92,7 @@ class ClassifiedFrames(NamedTuple):
         return self.rows.lengths
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> tuple[Frames]:
-        """Return the slice of a batch of the series `rows`."""
+        """Return a slice of the batch of the series `rows`."""
         return (frames_of(self.rows, rows, device, row_slice),)
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
@@ -160,7 +160,7 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
         A series is an array (T, d), an element of `source`, or the samples (n,) of a sound at the rate of the training
         data.
         """
-        return Answers(self.answers(self._series_of(texts)))
+        return Answers(self.answers(self._to_series(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
         for item, labels, probabilities in self.classify(series):
@@ -175,28 +175,28 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
                 yield LabelsOfSeries(item, self.labels.chosen(shares, at_least=self.at_least), shares)
 
     def inspect(self, series: Any) -> Inspection:
-        """Return the page of a series, which may be the path of a file, or a series as for `predict`."""
+        """Return the page of a series, given by the path of a file or as for `predict`."""
         view, labels = view_series(self.model, self.series_view(self.only(series))), self.labels
         threshold = labels.threshold if labels.multiple else None
         colors = {name: color_of(name) for name in labels.names}
         sections = series_sections(view, labels.names, colors=colors, threshold=threshold)
-        return self._inspection(view, sections, {"head": " + ".join(self.recipe.head.pooling)})
+        return self._make_inspection(view, sections, {"head": " + ".join(self.recipe.head.pooling)})
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> ClassificationScores:
         """Return the scores on labeled series. Raises DataError for a series without a label."""
-        return tally_of(self.labels).scores_of(self._judged(location, encoding))
+        return tally_of(self.labels).scores_of(self._judge(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return tally_of(self.labels).items_of(self._judged(location, encoding), "series")
+        return tally_of(self.labels).items_of(self._judge(location, encoding), "series")
 
-    def _judged(self, location: Data, encoding: str) -> Iterator[LabelPair]:
-        for answer in self.classify(self._scored_series(location, encoding)):
+    def _judge(self, location: Data, encoding: str) -> Iterator[LabelPair]:
+        for answer in self.classify(self._read_labeled(location, encoding)):
             labels = class_labels(answer.series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
             yield LabelPair(labels, answer.probabilities, self.labels.chosen(answer.probabilities))
 
     def describe(self) -> ModelDescription:
         settings, output = {"classes": self.labels.to_json()}, ClassOutput(self.labels)
-        return self._description(_classify, output, "frame_classifier", settings, ClassifiedSeriesData)
+        return self._make_description(_classify, output, "frame_classifier", settings, ClassifiedSeriesData)
 
 
 def _classify(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
@@ -205,7 +205,7 @@ def _classify(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str, T
 
 
 MAX_INTEGRATED_FRAMES = 2_000
-"""The largest number of frames for integrated gradients, which take half a minute for longer series."""
+"""The largest number of frames for integrated gradients, which would take half a minute or more for longer series."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class FrameClassifierView(SeriesView):
     attention: NDArray[np.float64] | None
     """The weights (T,) of attention pooling; None for other poolings."""
     maxima: NDArray[np.float64] | None
-    """The share (T,) of outputs whose maximum is at the frame; None without max pooling."""
+    """The share (T,) of the outputs of the layers whose maximum is at the frame; None without max pooling."""
     traces: list[Trace]
     heads: list[Attention] | None
     """The attention of the layers; None for long series."""
@@ -234,7 +234,7 @@ def view_series(model: Classifier, series: SeriesView) -> FrameClassifierView:
         pooled = model.pooled(reading.x, reading.keys, None)
         probabilities = model.probabilities(model.logits_of([pooled]))[0]
     label = int(probabilities.argmax())
-    gradients = _gradients(model, reading, label)
+    gradients = _compute_gradients(model, reading, label)
     is_long = len(series.frames) > MAX_INTEGRATED_FRAMES
     integrated = None if is_long else integrated_of(model, reading, [pooled], 0, label)
     with torch.inference_mode():
@@ -245,7 +245,7 @@ def view_series(model: Classifier, series: SeriesView) -> FrameClassifierView:
         )  # fmt: skip
 
 
-def _gradients(model: Classifier, reading: ReadFeatures, label: int) -> NDArray[np.float64]:
+def _compute_gradients(model: Classifier, reading: ReadFeatures, label: int) -> NDArray[np.float64]:
     pooling, layers = model.pooling, model.layers
     assert pooling is not None
     assert isinstance(layers, SequenceLayer)  # frames have no subwords
@@ -258,8 +258,8 @@ def _gradients(model: Classifier, reading: ReadFeatures, label: int) -> NDArray[
 
 
 GRADIENTS = (
-    "The gradient of the log-odds of “{}” by the normalized features of a frame, times these features. The mean of the "
-    "training data and missing values are 0. Warm bars are evidence for the label, cool bars against it."
+    "The gradient of the log-odds of “{}” by the normalized features of a frame, times these features. A normalized "
+    "feature is 0 if it is missing or equal to its mean. Warm bars are evidence for the label, cool bars against it."
 )
 ATTENTION = "The vector of the series is a weighted mean of the outputs at its frames. The weights sum to 1."
 MAXIMA = (
@@ -271,7 +271,7 @@ MAXIMA = (
 def series_sections(
     view: FrameClassifierView, names: Sequence[str], *, colors: Mapping[str, str], threshold: float | None
 ) -> list[Section]:
-    """Return the sections of the page. `threshold` is the threshold of several labels; None for a single label."""
+    """Return the sections of the page. `threshold` is that of predicted labels; None if a series has one label."""
     columns, label = view.columns, names[view.label]
     sections = [
         series_section(view, columns),

@@ -93,16 +93,14 @@ class TaggedFrames:
         return Passages(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Frames:
-        """Return the slice of a batch of the series `passages`."""
+        """Return a slice of the batch of the series `passages`."""
         return frames_of(self.rows, passages, device, row_slice)
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """Return the tags (T,) of each series."""
         return self.tagged(model)[0]
 
-    def tagged(
-        self, model: Tagger, *, with_posteriors: bool = False
-    ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
+    def tagged(self, model: Tagger, with_posteriors: bool = False) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
         """Return the tags (T,) of each series and, if requested, the posterior distributions of paths."""
         device = device_of(model)
 
@@ -180,7 +178,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         Raises:
             EnsueError: The model cannot read a series.
         """
-        return Answers(self.answers(self._series_of(texts), in_full=confidence))
+        return Answers(self.answers(self._to_series(texts), in_full=confidence))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[TaggedSeries]:
         return (answer for _, answer in self.label(series, confidence=in_full))
@@ -201,25 +199,25 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
                 yield item, TaggedSeries(item.name, tuple(labels), tuple(probabilities.labels), frame_spans)
 
     def inspect(self, series: Any) -> Inspection:
-        """Return the page of a series, which may be the path of a file, or a series as for `predict`."""
+        """Return the page of a series, given by the path of a file or as for `predict`."""
         view = view_series(self.model, self.series_view(self.only(series)), self.labels)
         sections = series_sections(view, has_spans=self.labels.has_spans)
-        return self._inspection(view, sections, {"head": self.recipe.head.kind})
+        return self._make_inspection(view, sections, {"head": self.recipe.head.kind})
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> LabelingScores:
         """Return the scores on labeled series. Raises DataError for a series without a label for each frame."""
-        return tally_of(self.labels).scores_of(self._judged(location, encoding))
+        return tally_of(self.labels).scores_of(self._judge(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return tally_of(self.labels).items_of(self._judged(location, encoding), "series")
+        return tally_of(self.labels).items_of(self._judge(location, encoding), "series")
 
-    def _judged(self, location: Data, encoding: str) -> Iterator[LabelPair]:
-        for item, answer in self.label(self._scored_series(location, encoding)):
+    def _judge(self, location: Data, encoding: str) -> Iterator[LabelPair]:
+        for item, answer in self.label(self._read_labeled(location, encoding)):
             yield LabelPair.of(self.labels, frame_labels(item), list(answer.labels))
 
     def describe(self) -> ModelDescription:
         settings, output = tag_settings(self.model.head, self.labels), TagOutput(self.labels)
-        return self._description(_tag, output, "frame_tagger", settings, TaggedSeriesData)
+        return self._make_description(_tag, output, "frame_tagger", settings, TaggedSeriesData)
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"

@@ -23,7 +23,7 @@ TOTAL_WIDTH, MIN_FRAME_WIDTH, MAX_FRAME_WIDTH = 1_000, 3, 44
 MIN_WIDTH_WITH_GAPS = 18
 """The smallest width in pixels of frames that are separated by gaps."""
 NUMBER_STEPS, MIN_NUMBER_WIDTH = (1, 2, 5, 10, 20, 50), 40
-"""The possible distances between frames with numbers, and the width of a number in pixels."""
+"""The possible distances between numbered frames, and the smallest distance in pixels between two numbers."""
 
 
 class FrameColumns(WordColumns):
@@ -69,9 +69,9 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 MAX_ROW_HEIGHT, MAX_MAP_HEIGHT = 18, 220
-"""The largest height of a row in a heat map, and of all rows unless rows have one pixel, in pixels."""
+"""The largest heights of a row and of a heat map in pixels. Rows of one pixel may make a map higher."""
 MAX_NAMED_ROWS = 12
-"""The largest number of rows whose names are all shown, and of values in the title of a frame."""
+"""The largest number of rows of a map for which all names, and all values in titles of frames, are shown."""
 BAR_HEIGHT = 110
 MAX_IMAGE_SIDE = 360
 """The largest width or height of an image in pixels."""
@@ -95,9 +95,9 @@ def feature_map(
     names = list(enumerate(rows)) if len(rows) <= MAX_NAMED_ROWS else [(0, rows[0]), (len(rows) - 1, rows[-1])]
     return drawn(
         "extensions/frames/map.html", columns=columns, height=row_height * len(rows), name=name,
-        address=data_address(_colored(shown, low, high, signed=signed).transpose(1, 0, 2)[::-1]),
+        address=data_address(_color(shown, low, high, signed=signed).transpose(1, 0, 2)[::-1]),
         names=[(row, row_height * (len(rows) - index - 0.5)) for index, row in names],
-        titles=_titles(shown, columns, rows), low=low, high=high, signed=signed,
+        titles=_make_titles(shown, columns, rows), low=low, high=high, signed=signed,
     )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what:
 def labels_over_time(
     rows: Mapping[str, Sequence[str]], columns: FrameColumns, *, colors: Mapping[str, str], name: str
 ) -> Markup:
-    """Return rows of labels, which have a label for each frame. Equal neighboring labels are merged."""
+    """Return a drawing with a row of labels over time for each of `rows`. Equal neighboring labels are merged."""
     rows_of_segments = []
     for labels in rows.values():
         segments, start = [], 0
@@ -148,15 +148,15 @@ def upright(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: s
     return drawn("extensions/frames/upright.html", columns=columns, address=data_address(shown), name=name, **sizes)
 
 
-def _colored(values: NDArray[Any], low: float, high: float, *, signed: bool) -> NDArray[np.float32]:
+def _color(values: NDArray[Any], low: float, high: float, *, signed: bool) -> NDArray[np.float32]:
     scale = COOL_TO_WARM if signed else PALE_TO_DARK
     levels = np.linspace(low, high if high > low else low + 1, len(scale))
     colors = np.stack([np.interp(values, levels, channel) for channel in scale.T], axis=-1)
     return np.where(np.isfinite(values)[..., None], colors, MISSING_COLOR).astype(np.float32)
 
 
-def _titles(values: NDArray[Any], columns: FrameColumns, rows: Sequence[str]) -> list[str]:
-    """Return a title for each frame, with all values, or with the smallest and the largest value of many."""
+def _make_titles(values: NDArray[Any], columns: FrameColumns, rows: Sequence[str]) -> list[str]:
+    """Return a title for each frame, with all values, or with the smallest and the largest of many values."""
     titles = []
     for word, numbers in zip(columns.words, values, strict=True):
         chosen = list(range(len(rows)))

@@ -57,8 +57,8 @@ class FrameFeatureSpecification(Table):
     floor: Annotated[float, Field(gt=0, le=1)] = 1e-6
     """For sounds: the smallest energy of a band, for samples from -1 to 1."""
     top_db: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """For sounds: the range of features in decibels below the largest feature of a recording, which is subtracted; 0:
-    features are absolute.
+    """For sounds: the range of features in decibels. The largest feature of a recording is subtracted, and features
+    below the range are set to its lower end. 0: features are absolute.
     """
     shift: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """For sounds, in training: the largest shift of a recording in bands, which imitates other lengths of the vocal
@@ -150,7 +150,7 @@ class GlimpseSpecification(Table):
     size: Side = 16
     """The side of a patch in pixels."""
     scales: Annotated[int, Field(ge=1, le=10)] = 2
-    """The number of patches of a glimpse, which have the same size. The resolution is halved from patch to patch."""
+    """The number of patches of a glimpse. Each patch covers twice the side of the previous patch, in as many pixels."""
     each: Number = 2
     """The number of glimpses for each symbol."""
     convolutions: list[Size] = Field(default=[16, 32])
@@ -162,7 +162,7 @@ class GlimpseSpecification(Table):
     deviation: Annotated[float, Field(gt=0, le=2)] = 0.06
     """The deviation σ of the random places in training. Prediction takes the mean."""
     samples: Number = 1
-    """The number of paths through each image in a training step. The other paths are a baseline of a path."""
+    """The number of paths through each image in a training step. The baseline of a path is the mean of the others."""
     relative: bool = True
     """Whether places are predicted relative to the previous place."""
     start: Place = Field(default=[0.0, 0.0])
@@ -232,9 +232,10 @@ class FramesTrain(TrainRecipe):
 
 
 class FramesRecipe(Recipe):
-    """The base of recipes that read series of frames. The bound on their length keeps memory at about a gigabyte."""
+    """The base of recipes that read series of frames."""
 
     most_frames: ClassVar[int] = 100_000
+    """The largest number of frames of a series, so that memory stays at about a gigabyte."""
 
     data: FramesData = FramesData()
     features: FrameFeatureSpecification = FrameFeatureSpecification()
@@ -287,7 +288,7 @@ class OneWayRecipe(FramesRecipe):
     directions: Directions = ONE_WAY
 
     @model_validator(mode="after")
-    def _reads_one_way(self) -> Self:
+    def _check_directions(self) -> Self:
         if self.directions.bidirectional:
             raise ValueError(f"has directions.bidirectional, but a {self.what} reads from left to right")
         return self
@@ -305,7 +306,7 @@ class FramePredictionRecipe(OneWayRecipe):
     train: FramePredictionTrain
 
     @model_validator(mode="after")
-    def _fits_latent(self) -> Self:
+    def _check_latent(self) -> Self:
         if self.latent.kind == "vrnn" and not isinstance(self.encoder, RecurrentEncoder):
             raise ValueError(f'has latent.kind "vrnn", which needs a recurrent encoder, not {self.encoder.kind}')
         return self
@@ -413,7 +414,7 @@ class DrawingRecipe(Recipe):
 
     @model_validator(mode="after")
     def _check_dropout(self) -> Self:
-        """Raise ValueError for dropout with one mask for a sequence, since cells are run by `step` alone."""
+        """Raise ValueError for dropout with one mask per sequence, which `step` of a cell does not support."""
         for name in ("encoder", "decoder"):
             cells = getattr(self, name)
             if cells.dropout_kind == "variational":
@@ -447,7 +448,7 @@ class GlimpsesRecipe(OneWayRecipe):
     glimpses: GlimpseSpecification = GlimpseSpecification()
 
     @model_validator(mode="after")
-    def _has_a_state(self) -> Self:
+    def _check_encoder(self) -> Self:
         if self.encoder.kind == "none":
             raise ValueError(f'has encoder.kind "none", but a {self.what} needs recurrent layers')
         return self

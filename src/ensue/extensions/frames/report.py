@@ -71,9 +71,9 @@ class FrameSummary(Summary):
     lengths: Lengths = field(default_factory=Lengths)
     """The lengths of series in frames."""
     labels: Counter[str] = field(default_factory=Counter)
-    """The counts of labels of series."""
+    """The number of series with each label."""
     frame_labels: Counter[str] = field(default_factory=Counter)
-    """The counts of labels of frames."""
+    """The number of frames with each label."""
     per_frame: bool = False
     """Whether the frames of a series have different labels."""
     num_unlabeled: int = 0
@@ -91,7 +91,9 @@ class FrameSummary(Summary):
 
 
 def survey_frames(detected: DetectedFormat, location: str, labels: str, encoding: str) -> FrameSummary:
-    """Return the summary of all series before the first invalid series."""
+    """Return the summary of the series before the first invalid one. Gaps in time split series, or are ignored if the
+    split series are short.
+    """
     layout = layout_of(first_rows(files_of(location)[0], encoding)) or TableLayout()
     layout, defaults = layout._replace(labels=labels or layout.labels), SeriesOptions()
     reading = SeriesOptions(
@@ -161,7 +163,7 @@ class FrameReport(Report[FrameSummary]):
         elif summary.labels:
             yield label_table("series", summary.labels, summary.size)
         if summary.ranges is not None:
-            yield _range_table(summary.ranges, summary.columns)
+            yield _make_range_table(summary.ranges, summary.columns)
 
     def notes(self) -> Iterator[str]:
         summary = self.summary
@@ -193,7 +195,7 @@ class FrameReport(Report[FrameSummary]):
             yield "data.missing=mean"
 
 
-def _range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
+def _make_range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
     """Return a table with a row for each feature, or with a single row for features without names."""
     table = table_of("feature", "smallest", "mean", "deviation", "largest", "missing")
     mean, deviation = ranges.mean, ranges.deviation

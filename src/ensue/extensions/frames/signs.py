@@ -1,4 +1,4 @@
-"""Detection of series of frames, by the suffix of the first file or by the columns of a table."""
+"""Detection of series of frames by the suffix of the first file, or by the columns of a table."""
 
 import json
 import math
@@ -65,11 +65,11 @@ _ORDER_NAMES = {
 _TEXT_NAMES = {*(name for group in TEXTS for name in group), "word", "words", "token", "tokens", "form", "lemma"}
 _MAX_CLASSES = 50
 _MIN_VALUES = 12
-"""The smallest number of values for which a row counts as a series."""
+"""The smallest number of values for which a row of a table is detected as a series."""
 
 
 class TableLayout(NamedTuple):
-    """The columns of a table of frames by their meaning; "" for a missing column, () for all other columns."""
+    """The columns of a table of frames by their meaning; "" for a missing column. Features (): all other columns."""
 
     time: str = ""
     labels: str = ""
@@ -78,7 +78,7 @@ class TableLayout(NamedTuple):
     rows: Literal["frames", "series"] = "frames"
 
     def settings(self) -> Iterator[str]:
-        """Yield the settings with which the table is read, unless they are defaults."""
+        """Yield the settings of a recipe that reads the table, without default settings."""
         columns = (("time", self.time, "time"), ("labels", self.labels, "label"), ("series", self.series, SERIES))
         yield from ["data.rows=series"] if self.rows == "series" else []
         yield from (f"data.{key}={toml_value(name)}" for key, name, default in columns if name not in ("", default))
@@ -119,11 +119,11 @@ def first_rows(path: Path, encoding: str) -> list[list[str]]:
 
 
 def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
-    """Return the layout of a table by its first rows; None for tables with columns of text, or with few numbers."""
+    """Return the layout of a table by its first rows; None for tables with columns of text, or without features."""
     if len(rows) < 3:
         return None
     if is_mostly_numbers(rows[0]):
-        return _layout_without_header(list(zip(*rows, strict=True)))
+        return _find_layout_without_header(list(zip(*rows, strict=True)))
     columns = {name: [row[column] for row in rows[1:]] for column, name in enumerate(rows[0]) if name}
     numbers = [name for name, cells in columns.items() if _are_numbers(cells)]
     words = [name for name in columns if name not in numbers and any(columns[name])]
@@ -146,7 +146,7 @@ def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
     return TableLayout(time, labels, series, () if is_all else tuple(features)) if features else None
 
 
-def _layout_without_header(columns: list[tuple[str, ...]]) -> TableLayout | None:
+def _find_layout_without_header(columns: list[tuple[str, ...]]) -> TableLayout | None:
     others = [column for column in columns if not _are_numbers(column)]
     if len(others) > 1 or not all(_are_classes("", column) for column in others):
         return None
@@ -169,7 +169,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _are_classes(name: str, cells: Sequence[str]) -> bool:
-    """Return whether cells may be labels, which are few, short, and integers if they are numbers."""
+    """Return whether cells may be labels: they are few and short, and any numbers are integers."""
     distinct = {cell for cell in cells if cell}
     are_few = 2 * len(distinct) <= len(cells) and len(distinct) <= _MAX_CLASSES
     is_long = sum(cell.count(" ") for cell in distinct) > 2 * len(distinct)
@@ -195,7 +195,7 @@ def _find_label(columns: Mapping[str, Sequence[str]], names: Sequence[str]) -> s
 
 
 def _find_values(numbers: Sequence[str], labels: str) -> tuple[str, ...]:
-    """Return the columns whose names end in a number and have the most frequent stem, such as x1, x2 and x3."""
+    """Return the columns whose names are a stem and a number, such as x1, x2 and x3, with the most frequent stem."""
     stems = {name: name.rstrip("0123456789") for name in numbers if name != labels and name[-1].isdecimal()}
     stem = max(stems.values(), key=[*stems.values()].count, default="")
     return tuple(name for name in stems if stems[name] == stem)
@@ -206,23 +206,21 @@ def _find_time(
     series: Sequence[str],
 ) -> str:  # fmt: skip
     for date, clock in product(times, clocks):
-        if (
-            date_format_of([" ".join(cells).strip() for cells in zip(columns[date], columns[clock], strict=True)])
-            != _NO_DATE
-        ):
+        moments = [" ".join(cells).strip() for cells in zip(columns[date], columns[clock], strict=True)]
+        if date_format_of(moments) != _NO_DATE:
             return f"{date},{clock}"
     named = [name for name in numbers if simplified(name).startswith(_TIME_NAMES) or simplified(name) in _ORDER_NAMES]
     for name in filter(columns.__contains__, ("time", *times, *named)):
-        moments = list(zip(series or [""] * len(columns[name]), columns[name], strict=True))
+        pairs = list(zip(series or [""] * len(columns[name]), columns[name], strict=True))
         is_certain = simplified(name) in _TIME_NAMES or name not in named or not all(map(_is_number, columns[name]))
-        is_ordered = is_certain or all(a != b or number_of(x) <= number_of(y) for (a, x), (b, y) in pairwise(moments))
-        if is_ordered and 2 * len(set(moments)) > len(moments):
+        is_ordered = is_certain or all(a != b or number_of(x) <= number_of(y) for (a, x), (b, y) in pairwise(pairs))
+        if is_ordered and 2 * len(set(pairs)) > len(pairs):
             return name
     return ""
 
 
 def time_columns(time: str, names: Collection[str]) -> list[str]:
-    """Return the column of times; two columns for a date and a clock time with a comma between their names."""
+    """Return the column of times, or if `time` has a comma the columns of dates and of clock times."""
     return [time] if time in names else time.split(",")
 
 
@@ -246,7 +244,7 @@ def is_mostly_numbers(cells: Sequence[str]) -> bool:
 def date_format_of(cells: Sequence[str]) -> str:
     """Return the `strptime` format of dates; "" for ISO 8601 and for numbers.
 
-    If several formats match, as for 1/2/2024, the result is the format with the shortest time between first and last.
+    If several formats match, as for 1/2/2024, the result is the format with the smallest range of dates.
     """
     cells = [cell for cell in cells if cell.lower() not in MISSING_CELLS]
     if cells and all(map(_COMPACT_DATE.fullmatch, cells)):

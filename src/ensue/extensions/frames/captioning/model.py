@@ -47,7 +47,7 @@ from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.types import Loss, Memory, State
 
 BASELINE_SCALE = 50.0
-"""The factor from a parameter to the baseline, by which the baseline learns faster than the weights."""
+"""The baseline divided by its parameter. With this factor the baseline learns faster than the weights."""
 
 
 def doubly_stochastic_loss(
@@ -97,8 +97,8 @@ class HardAttentionLoss(nn.Module):
 class Captioner(TextModel):
     """A captioner of images or other series of frames (Xu et al. 2015).
 
-    The memory of the decoder is `encoder(grid(source(x)))`, without a grid `encoder(source(x))`. `doubly_stochastic` is
-    the weight of `doubly_stochastic_loss`. `drawn` is the loss of hard attention.
+    The memory of the decoder is `encoder(grid(source(x)))`, or `encoder(source(x))` without a grid. The attribute
+    `doubly_stochastic` is the weight of `doubly_stochastic_loss`, and `drawn` is the loss of hard attention, if any.
     """
 
     source: FrameFeatures
@@ -138,7 +138,7 @@ class Captioner(TextModel):
     def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
         """Return the sum of the targets' surprisal and the weighted `doubly_stochastic_loss`.
 
-        The gradient is also that of the loss of hard attention, whose value is not added.
+        The loss of hard attention contributes to the gradient, but not to the value.
         """
         if not (self.doubly_stochastic or self.drawn is not None):
             return super()._loss(inputs, targets, state, mask)
@@ -203,12 +203,12 @@ class CaptioningConfig(Config):
     rows: SizeOrZero
     """The number of rows of an image; 0 if the source is not an image."""
     ratio: Annotated[float, Field(gt=0, lt=1e9)]
-    """A number of tokens per frame that few training captions exceed."""
+    """The number of tokens per frame, as the limit of the search. Few training captions exceed this ratio."""
 
 
 @dataclass(frozen=True)
 class CaptionerParts(FrameParts):
-    """The parts of a captioner."""
+    """The shape, statistics and tokenizer from which a captioner is built."""
 
     config: ClassVar[type[Config]] = CaptioningConfig
     target: TokenizerWithSpecials
@@ -243,7 +243,10 @@ class Captioned(NamedTuple):
 
 
 def captions_of(series: Series, separator: str) -> tuple[str, ...]:
-    """Return the captions of a series, split at the separator. Raises DataError for missing and empty captions."""
+    """Return the captions of a series. Raises DataError for a missing or an empty caption.
+
+    Captions are separated by `separator`; "": a series has one caption.
+    """
     if series.per_frame:
         raise series.error("a label for each frame; expected a caption of the series")
     if not series.labels:

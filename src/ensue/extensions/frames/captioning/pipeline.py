@@ -55,7 +55,7 @@ from ensue.text.tokenizers import train_tokenizer
 
 @dataclass(frozen=True)
 class CaptionView(OutputView):
-    """The view of a caption. The columns of its alignment are the cells of `grid`, row by row, or the frames."""
+    """The view of a caption. The columns of `alignment` are the cells of `grid`, row by row, or frames of a series."""
 
     series: str
     image: NDArray[np.float32] | None
@@ -63,7 +63,7 @@ class CaptionView(OutputView):
     grid: tuple[int, int] | None
     """The numbers of rows and columns of the grid."""
     gates: NDArray[np.float64] | None
-    """β (T,); None for a decoder without a gate."""
+    """The gate β (T,) of each token; None for a decoder without a gate."""
 
 
 MAX_WIDTH, MAX_HEIGHT = 300, 220
@@ -160,16 +160,16 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
                 check_caption(item.series, len(target), recipe)
         return self.sources([item for item, _ in items]), Ragged.of(ids)
 
-    def _checked(self, series: Series) -> Series:
-        check_readable(super()._checked(series), self.parts.rows, self.recipe)
+    def _check_series(self, series: Series) -> Series:
+        check_readable(super()._check_series(series), self.parts.rows, self.recipe)
         return series
 
     def predict(self, texts: Iterable[Any]) -> Answers[Output]:
         """Return the caption of each image. Images are arrays (rows, columns · colors), or elements of `source`."""
-        return Answers(output for _, output in self.answers(map(Captioned, self._series_of(texts))))
+        return Answers(output for _, output in self.answers(map(Captioned, self._to_series(texts))))
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
-        return [self._json(item, output) for item, output in self.answers(map(Captioned, self._series_of(texts)))]
+        return [self._json(item, output) for item, output in self.answers(map(Captioned, self._to_series(texts)))]
 
     def _json(self, item: Captioned, output: Output) -> dict[str, Any]:
         values = {"series": item.series.name, **output.as_json()}
@@ -191,7 +191,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def score(self, image: Any, caption: str) -> float:
         """Return the surprisal -ln P(caption | image) in nats, which includes the end token."""
-        (series,) = self._series_of([image])
+        (series,) = self._to_series([image])
         ((_, _, nats, _),) = self.surprisal([Captioned(series, (caption,))])
         return nats
 
@@ -201,30 +201,30 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
         """Yield the lines of `ensue score`: nats, number of tokens and caption, or JSON objects."""
-        for item, text, nats, tokens in self.surprisal(self._captioned(location, encoding)):
+        for item, text, nats, tokens in self.surprisal(self._read_captioned(location, encoding)):
             if as_json:
                 values = {"series": item.series.name, "target": text, "nats": round(nats, 6), "tokens": tokens}
                 yield json.dumps(values, ensure_ascii=False)
             else:
                 yield f"{nats:.4f}\t{tokens}\t{on_one_line(text)}"
 
-    def _captioned(self, location: Data, encoding: str) -> Iterator[Captioned]:
+    def _read_captioned(self, location: Data, encoding: str) -> Iterator[Captioned]:
         """Yield images with their captions. Neighboring series with the same name and file are one image."""
-        series = self._scored_series(location, encoding)
+        series = self._read_labeled(location, encoding)
         for _, group in groupby(series, key=lambda image: (image.name, image.place)):
             rows = list(group)
             captions = (captions_of(image, self.recipe.data.separator) for image in rows)
             yield Captioned(rows[0], tuple(chain.from_iterable(captions)))
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8", compare: Self | None = None) -> GenerationScores:
-        """Return the scores of captions, with a significance test of the difference to the pipeline `compare`."""
-        return self.score_pairs(list(self._captioned(location, encoding)), compare=compare)
+        """Return the scores of predicted captions, with a significance test of the difference to `compare`, if any."""
+        return self.score_pairs(list(self._read_captioned(location, encoding)), compare=compare)
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return self.items_scored(list(self._captioned(location, encoding)))
+        return self.items_scored(list(self._read_captioned(location, encoding)))
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
-        """Return the page of an image (a path or an array), with the attention for its caption or for `target`."""
+        """Return the page of an image, a path or an array, with the attention for `target` or the predicted caption."""
         series = self.only(image)
         sources, symbol = self.sources([Captioned(series)]), partial(symbol_of, self.target)
         if target is None:
@@ -304,7 +304,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         """Return the predicted and the gold captions of the first validation images, for the log."""
         if self.split.valid is None:
             return ""
-        items = list(islice(_captioned_images(self.split.valid), self.recipe.train.samples))
+        items = list(islice(_group_captions(self.split.valid), self.recipe.train.samples))
         with evaluating(model):
             answers = list(self.pipeline(model).with_search(width=1).answers(items))
         return sample_lines((item.series.name, output.text, item.targets[0]) for item, output in answers)
@@ -318,7 +318,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
 
     def test(self, model: TextModel) -> GenerationScores | None:
         test = self.split.test
-        return None if test is None else self.pipeline(model).score_pairs(list(_captioned_images(test)))
+        return None if test is None else self.pipeline(model).score_pairs(list(_group_captions(test)))
 
     @property
     def data(self) -> str:
@@ -332,7 +332,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         return score_table(scores)
 
 
-def _captioned_images(data: LabeledSeries) -> Iterator[Captioned]:
+def _group_captions(data: LabeledSeries) -> Iterator[Captioned]:
     """Yield images with their captions. Equal neighboring rows are one image with several captions."""
     for number, (_, group) in enumerate(groupby(range(len(data)), data.digests.__getitem__), 1):
         rows = list(group)

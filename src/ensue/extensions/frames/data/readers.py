@@ -152,7 +152,7 @@ def content_of(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] 
 
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 LABEL_FILE_NAMES = (("images", "labels"), ("idx3", "idx1"))
-"""Replacements in the name of a file of images, which give the name of its file of labels."""
+"""Replacements by which the name of a file of images becomes the name of its file of labels."""
 GRAY_MODES = {"1", "L", "LA", "La"}
 COLOR_MODES = {"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"}
 
@@ -229,7 +229,7 @@ MIN_GAP_STEPS = 1.5
 
 
 _STAMPED = re.compile(r"\(([^()]*),([^(),]*)\)")
-"""Matches (time,value) in a .ts file."""
+"""Matches `(time,value)` in a `.ts` file."""
 
 
 class GapError(DataError):
@@ -264,7 +264,7 @@ def read_table(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     """Yield the series of a table in the order of their first rows. Without a column of series the table is one series.
 
     The rows of a series need not be adjacent, and are sorted by time. Raises DataError for a cell that is not a number,
-    and for a gap in time.
+    and for a gap in time if `data.gaps` is "refuse".
     """
     if reading.rows == "series":
         yield from _read_series_rows(path, reading)
@@ -300,12 +300,12 @@ def _open_table(
 def _split_at_gaps(
     name: str, frames: list[Frame], header: Header, reading: SeriesOptions, path: Path
 ) -> Iterator[Series]:
-    """Yield the series of some rows; several series if `data.gaps` is "split" and there are gaps in time."""
+    """Yield rows as one series, or as several series if `data.gaps` is "split" and there are gaps in time."""
     times = [frame.time for frame in frames if frame.time is not None]
     if any(after < before for before, after in pairwise(times)):
         warn_once(f"unsorted {path}", f"{path}: rows are sorted by time, and so are labels of frames in answers")
         frames, times = sorted(frames, key=lambda frame: frame.time or 0.0), sorted(times)
-    rate = _constant_rate(frames, path) if reading.gaps == "refuse" else 0.0
+    rate = _measure_rate(frames, path) if reading.gaps == "refuse" else 0.0
     ends = [0, len(frames)]
     if len(times) > 1 and reading.gaps == "split":
         steps = np.diff(times)
@@ -321,7 +321,7 @@ def _split_at_gaps(
 
 
 def _read_series_rows(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """Yield the series of a table with a series in each row, without missing values at the end of the series."""
+    """Yield the series of a table with a series in each row. Missing values at the end of a row are padding."""
     sample, rows, numbers = _open_table(path, reading)
     first = sample[0] if sample else []
     is_header = not signs.is_mostly_numbers(first)
@@ -334,13 +334,13 @@ def _read_series_rows(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     features = [column for column in features if column not in (label, series, group)]
     for count, (line, cells) in enumerate(islice(rows, is_header, None)):
         values = [[numbers.parse(cells[column], names[column], line)] for column in features]
-        frames = _without_padding(values, path, line)
-        labels = () if label is None or not cells[label] else (_class_name(cells[label]),)
+        frames = _drop_padding(values, path, line)
+        labels = () if label is None or not cells[label] else (_format_class(cells[label]),)
         name, group_name = ("" if column is None else cells[column] for column in (series, group))
         yield Series(name or f"{path.name}[{count}]", frames, labels, place=(str(path), line), group=group_name)
 
 
-def _without_padding(values: Sequence[Sequence[float]], path: Path, line: int) -> Vectors:
+def _drop_padding(values: Sequence[Sequence[float]], path: Path, line: int) -> Vectors:
     """Return frames without missing frames at the end."""
     present = np.flatnonzero(~np.isnan(np.array(values)).all(1))
     if not len(present):
@@ -348,7 +348,7 @@ def _without_padding(values: Sequence[Sequence[float]], path: Path, line: int) -
     return as_vectors(np.array(values[: int(present[-1]) + 1]), str(path))
 
 
-def _class_name(cell: str) -> str:
+def _format_class(cell: str) -> str:
     """Return a label; a whole number is written without decimals, such as 1 for 1.0000000e+00."""
     with suppress(ValueError, OverflowError):
         return str(int(float(cell))) if float(cell).is_integer() else cell
@@ -389,7 +389,7 @@ def read_ts(path: Path, reading: SeriesOptions) -> Iterator[Series]:
         if len({len(column) for column in columns}) != 1:
             lengths = ", ".join(str(len(column)) for column in columns) or "no values"
             raise DataError(f"dimensions of {lengths}; expected values of one length before the label", path, line)
-        frames = _without_padding([*zip(*columns, strict=True)], path, line)
+        frames = _drop_padding([*zip(*columns, strict=True)], path, line)
         yield Series(f"{path.name}[{count}]", frames, (label,) if label else (), rate=rate, place=(str(path), line))
         count += 1
     if "@data" not in head:
@@ -397,7 +397,7 @@ def read_ts(path: Path, reading: SeriesOptions) -> Iterator[Series]:
 
 
 def _unstamp(dimensions: Sequence[str], reading: SeriesOptions, path: Path, line: int) -> tuple[list[list[str]], float]:
-    """Return the values of dimensions such as (0,1.5),(1,2.5), and the number of frames per second."""
+    """Return the values in dimensions of `(time,value)`, such as 1.5 and 2.5 in (0,1.5),(1,2.5), and their rate."""
     if invalid := next((dimension for dimension in dimensions if _STAMPED.sub("", dimension).strip(", ")), ""):
         raise DataError(f'expected (time,value), found "{invalid:.40}"', path, line)
     stamps = [_STAMPED.findall(dimension) for dimension in dimensions]
@@ -406,12 +406,12 @@ def _unstamp(dimensions: Sequence[str], reading: SeriesOptions, path: Path, line
         raise DataError("the times of two dimensions differ; expected equal times", path, line)
     date_format = signs.date_format_of(times[0])
     frames = [Frame(line, "", "", _parse_time(time, date_format, path, line), [], "", time) for time in times[0]]
-    rate = _constant_rate(frames, path) if reading.gaps == "refuse" else 0.0
+    rate = _measure_rate(frames, path) if reading.gaps == "refuse" else 0.0
     return [[value for _, value in stamp] for stamp in stamps], rate
 
 
 def _check_columns(reading: SeriesOptions, defaults: Mapping[str, str], names: Sequence[str], path: Path) -> None:
-    """Raise DataError if a column that is set in the recipe, unlike its default, is missing in the table."""
+    """Raise DataError if a column is missing in the table, unless its name in the recipe is the default."""
     times = signs.time_columns(reading.time, names)
     optional = {reading.labels, *times} if reading.may_lack_labels else set()
     required = [column for column, default in defaults.items() if column != default and column not in optional]
@@ -423,24 +423,23 @@ def _check_columns(reading: SeriesOptions, defaults: Mapping[str, str], names: S
 
 def _read_header(rows: list[list[str]], reading: SeriesOptions, path: Path) -> Header:
     names = rows[0] if rows else []
-    named = [name for name in names if name]  # a column without a name has the numbers of the rows
+    named = [name for name in names if name]  # the column without a name numbers the rows, as written by pandas
     if not named or signs.is_mostly_numbers(names):
         advice = _suggest_settings(rows, "write a first row such as time,value,label")
         raise DataError(f"the first row has no names of columns; {advice}", path, 1)
     if len(set(named)) < len(named):
         raise DataError("the first row repeats a name; expected distinct column names", path, 1)
     times = signs.time_columns(reading.time, names)
-    _check_columns(
-        reading, {reading.series: signs.SERIES, reading.labels: "label"} | dict.fromkeys(times, "time"), names, path
-    )
+    defaults = {reading.series: signs.SERIES, reading.labels: "label"} | dict.fromkeys(times, "time")
+    _check_columns(reading, defaults, names, path)
     columns = {name: column for column, name in enumerate(names)}
     special = reading.series, reading.labels, reading.group, *times
     series, label, group, *time = map(columns.get, special)
     features = [columns[name] for name in reading.features or named if name not in special]
     if not features:
         raise DataError("no column of features", path, 1)
-    place = tuple([column for column in time if column is not None])
-    return Header(series, label, place, group, features, tuple(names[column] for column in features))
+    times_columns = tuple([column for column in time if column is not None])
+    return Header(series, label, times_columns, group, features, tuple(names[column] for column in features))
 
 
 def _read_frame(line: int, cells: list[str], header: Header, numbers: "_NumberParser", date_format: str) -> Frame:
@@ -507,8 +506,8 @@ def _parse_time(cell: str, date_format: str, path: Path, line: int) -> float:
         raise DataError(problem, path, line) from None
 
 
-def _constant_rate(frames: list[Frame], path: Path) -> float:
-    """Return the frames per second by the column of time; 0 for a single frame. Raises GapError for uneven times."""
+def _measure_rate(frames: list[Frame], path: Path) -> float:
+    """Return the frames per second, by the times of frames; 0 for a single frame. Raises GapError for uneven times."""
     times = [frame.time for frame in frames if frame.time is not None]
     if len(times) < 2:
         return 0.0

@@ -53,7 +53,7 @@ class SeriesOptions(NamedTuple):
     gaps: Literal["refuse", "split", "ignore"] = "refuse"
     features: tuple[str, ...] = ()
     may_lack_labels: bool = False
-    """Whether a table without the columns of labels and times is valid, as in prediction."""
+    """Whether a table may lack the columns of labels and times, as in prediction."""
 
 
 class Series(NamedTuple):
@@ -79,7 +79,7 @@ class Series(NamedTuple):
     """The group, such as a speaker; "" if unknown."""
 
     def named_group(self, name: str) -> str:
-        """Return the group. Raises DataError without a group, if `name` is the value of `data.group`."""
+        """Return the group. Raises DataError, which has the `name` of the column of groups, for an unknown group."""
         if not self.group:
             advice = "data.group names a column of a table of paths or of frames, or a part of data.pattern in braces"
             raise self.error(f'no group "{name}"; {advice}')
@@ -131,7 +131,7 @@ class FrameRows:
         return FrameRows(self.values, np.append(np.concatenate(starts), self.starts[-1]))
 
     def padded(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Vectors:
-        """Return a batch (B, T, d) of the series `rows`, padded with zeros to the longest series of `among`."""
+        """Return the series `rows` of the batch `among` (default: `rows`) as (B, T, d), padded with zeros."""
         indices, mask = side_by_side(self.starts, self.lengths, rows, among=among)
         if not indices.size:
             return np.zeros((*indices.shape, self.values.shape[1]), np.float32)
@@ -140,7 +140,7 @@ class FrameRows:
         return padded
 
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
-        """Return the mask of `padded`, True at frames; None if all series of `among` have one length."""
+        """Return the mask of `padded`, True at frames; None if all series of `among` have the same length."""
         return real_places(self.lengths, rows, among=among)
 
     def __getitem__(self, row: int) -> Vectors:
@@ -151,7 +151,7 @@ class FrameRows:
 
 
 CHUNK_FRAMES = 65_536
-"""The number of frames that are summed at once; a bound on memory."""
+"""The number of frames that are summed at once, which bounds the memory."""
 
 
 def moments(series: Iterable[Vectors]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -1,7 +1,7 @@
 """Reader of WAV files with integer samples of 8, 16, 24 or 32 bits, as log-mel frames. Channels are averaged.
 
-The features are energies in bands of frequency (Davis & Mermelstein 1980). Frame t has the N samples from t·S on, times
-a Hann window. P is the power spectrum of the frame, padded to K ≥ N samples, and W are the triangular filters of the
+The features are energies in frequency bands (Davis & Mermelstein 1980). Frame t is a Hann window times N samples from
+sample t·S on. P is the power spectrum of the frame, padded to K ≥ N samples, and W are the triangular filters of the
 bands. The features are `log max(W P, floor)`. With `top_db`, the largest feature of a sound is subtracted.
 """
 

@@ -1,6 +1,6 @@
 """Reader of the series in a file, a folder, a glob or a table of paths, with checks of width, rate and values.
 
-Labels are in the file of a series, or come from a table of paths, a pattern of file names, or the names of folders.
+Labels are read from the file of a series, a table of paths, a pattern of file names, or the names of folders.
 """
 
 import hashlib
@@ -77,7 +77,7 @@ def compile_pattern(pattern: str, group: str = "") -> re.Pattern[str]:
 
 
 def label_by_folder(paths: Sequence[Path], folder: Path) -> Iterator[LabeledPath]:
-    """Yield files with the names of their subfolders as labels; without labels if a file is in no subfolder."""
+    """Yield files with the names of their subfolders as labels; without labels unless each file is in a subfolder."""
     names = [path.relative_to(folder).parts if path.is_relative_to(folder) else () for path in paths]
     are_classes = all(len(parts) > 1 for parts in names)
     for path, parts in zip(paths, names, strict=True):
@@ -95,7 +95,7 @@ NUMBERED = re.compile(r"(.+)\[([0-9]{1,15})\]")
 
 
 class Shape(NamedTuple):
-    """The properties that all series have in common, and the name of the first series, for messages."""
+    """The properties that all series of a location must have in common."""
 
     width: int
     """The number of features."""
@@ -103,6 +103,7 @@ class Shape(NamedTuple):
     columns: tuple[str, ...]
     is_sound: bool
     first: str
+    """The name of the first series, or of the training data, for messages."""
 
 
 class FrameSource:
@@ -153,8 +154,8 @@ class FrameSource:
     def labels_in_names(self) -> list[str]:
         """Return the values by which a cache identifies the labels.
 
-        The values are the digest of the files in a table of paths; for other locations, the labels and groups in names,
-        and the digest of the label files of idx files.
+        For a table of paths the value is the digest of its files. For other locations the values are the labels and
+        groups in names, and the digest of the label files of idx files.
         """
         if self._members:
             return [name for member in self._members for name in member.labels_in_names()]
@@ -184,9 +185,8 @@ class FrameSource:
         frames = series.frames
         if not frames.size:
             raise series.error("a series without frames")
-        shape = self.shape = self.shape or Shape(
-            frames.shape[1], series.rate, series.columns, series.channels > 0, series.name
-        )
+        first = Shape(frames.shape[1], series.rate, series.columns, series.channels > 0, series.name)
+        shape = self.shape = self.shape or first
         if frames.shape[1] != shape.width:
             has_colors = 3 * min(frames.shape[1], shape.width) == max(frames.shape[1], shape.width)
             note = ": perhaps color images and gray images" if has_colors and len(frames) > 1 else ""
@@ -195,8 +195,7 @@ class FrameSource:
         if shape.columns and series.columns and series.columns != shape.columns:
             raise series.error(f"columns {', '.join(series.columns)}; expected {', '.join(shape.columns)}")
         if shape.rate and series.rate and abs(series.rate - shape.rate) > readers.MAX_STEP_ERROR * shape.rate:
-            expected = f"expected {shape.rate:,g}, as in {shape.first}"
-            raise series.error(f"a rate of {series.rate:,g}; {expected}")
+            raise series.error(f"a rate of {series.rate:,g}; expected {shape.rate:,g}, as in {shape.first}")
         _check_numbers(series, self.reading)
         return series
 
@@ -223,7 +222,7 @@ def _check_numbers(series: Series, reading: SeriesOptions) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """Return the key of a file's reader in `READERS`, by the name of the file. Raises DataError for an unknown name."""
+    """Return the key of a file's reader in `READERS`, by the file's name. Raises DataError for an unknown suffix."""
     if kind := frames_in(path) or ("table" if suffix(path.name) in FRAME_TABLES else ""):
         return kind
     known = ", ".join([*FRAME_SUFFIXES, *sorted(FRAME_TABLES)])

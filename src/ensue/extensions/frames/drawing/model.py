@@ -35,11 +35,11 @@ from ensue.tasks.contract.task import NamedScores, Task, TensorBatch, on_device
 from ensue.types import Loss, State
 
 MIN_PIXEL = 1e-2
-"""The smallest distance from 0 and 1 of the probability of a pixel on the first canvas."""
+"""The smallest probability of a pixel on the first canvas; 1 - MIN_PIXEL is the largest."""
 
 
 class ImageSize(NamedTuple):
-    """The sizes H, W and P of an image (H, P·W), whose P color planes stand side by side."""
+    """The numbers H of rows, W of columns and P of colors of an image (H, P·W) with P color planes side by side."""
 
     rows: int
     columns: int
@@ -67,7 +67,7 @@ class ImageReader(nn.Module):
         self.d_out = 2 * size.pixels
 
     def forward(self, images: Float[Tensor, "B H 2PW"], h: Float[Tensor, "B d"]) -> Float[Tensor, "B d_out"]:
-        """Return features of x and x̂, which stand side by side in `images`."""
+        """Return features of x and x̂, which are side by side in `images`."""
         return images.flatten(1)
 
 
@@ -93,7 +93,7 @@ class WindowReader(nn.Module):
         self.d_out = 2 * size.colors * window**2
 
     def forward(self, images: Float[Tensor, "B H 2PW"], h: Float[Tensor, "B d"]) -> Float[Tensor, "B d_out"]:
-        """Return features of x and x̂, which stand side by side in `images`."""
+        """Return features of x and x̂, which are side by side in `images`."""
         return self.window(h).read(images)
 
 
@@ -177,7 +177,7 @@ class Painter(nn.Module):
         return state._replace(canvas=self.canvas(state.canvas + self.writer(h)), h=h, decoder=decoder)
 
     def canvases(self, noise: Float[Tensor, "B T d_latent"]) -> Float[Tensor, "B T H PW"]:
-        """Return the probabilities of the pixels after each stroke, for z = `noise` from the prior N(0, 1)."""
+        """Return the probabilities of the pixels after each stroke, for latent vectors z = `noise` from N(0, 1)."""
         state = self._begin(len(noise))
         canvases = []
         for z in noise.unbind(1):
@@ -206,7 +206,7 @@ Pixels = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Images(Hashed):
-    """Images (N, H, P·W) with values from 0 to 1, whose P color planes stand side by side."""
+    """Images (N, H, P·W) with values from 0 to 1, whose P color planes are side by side."""
 
     pixels: Pixels
     size: ImageSize
@@ -245,7 +245,7 @@ def read_images(
 def images_of(
     series: Iterable[Series], *, colors: int, size: ImageSize | None = None, group: str = ""
 ) -> Images | None:
-    """Return series as images; None without series. Raises DataError as `read_images` does."""
+    """Return series as images, or None if there are no series. Raises DataError like `read_images`."""
     pixels: list[Pixels] = []
     groups: list[str] = []
     first = "the training data"
@@ -254,14 +254,14 @@ def images_of(
             rows, width = image.frames.shape
             check_image(image, colors=colors, key="canvas.colors")
             size, first = ImageSize(rows, width // colors, colors), image.name
-        pixels.append(_color_planes(image, size, first))
+        pixels.append(_to_color_planes(image, size, first))
         if group:
             groups.append(image.named_group(group))
     return None if size is None or not pixels else Images(np.stack(pixels), size, tuple(groups))
 
 
-def _color_planes(series: Series, size: ImageSize, first: str) -> Pixels:
-    """Return the pixels of an image. Raises DataError for other series, another size, and values outside of 0 to 1."""
+def _to_color_planes(series: Series, size: ImageSize, first: str) -> Pixels:
+    """Return the color planes of an image. Raises DataError for a sound, another size, and values outside of 0 to 1."""
     values = series.frames
     if series.channels:
         raise series.error("a sound; expected images")
@@ -285,7 +285,7 @@ def drawn_pixels(pixels: Pixels, generator: np.random.Generator) -> Pixels:
 
 
 def binarized(images: Images, method: str) -> Images:
-    """Return binary images by a value of `data.binarize`. Random pixels depend only on the number of the image."""
+    """Return images binarized by a method, a value of `data.binarize`. Each image has the random numbers of its row."""
     if method == "none":
         return images
     if method == "threshold":
@@ -295,7 +295,7 @@ def binarized(images: Images, method: str) -> Images:
 
 
 MAX_BATCH_ROWS = 250
-"""The largest number of rows in a batch of scoring; a row is a draw of z for an image."""
+"""The largest number of rows in a batch of scoring. A row is an image with a sample of z."""
 
 
 class Drawing(Task[Painter, TensorBatch]):
@@ -340,7 +340,7 @@ def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedSco
 
     @torch.inference_mode()
     def score(batch: range) -> Tensor:
-        """Return the reconstruction, the divergence and the weight of each row (3, B)."""
+        """Return the reconstruction, the divergence and the weight (3, B) of each row."""
         x = on_device(images.pixels[np.array(batch) // draws], device)
         bound: Bound = model(x, noise_of(model, batch, device))
         return torch.stack([bound.reconstruction, bound.divergence.sum(1), bound.weight]).double().cpu()

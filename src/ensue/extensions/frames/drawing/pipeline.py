@@ -28,7 +28,7 @@ from ensue.tasks.contract.task import NamedScores, on_device
 
 
 class PlacedWindow(NamedTuple):
-    """A window of filters: the center and the extent of the grid in pixels, σ of the filters, and the intensity γ."""
+    """A window of filters: the center and the side of the grid in pixels, σ of the filters, and the intensity γ."""
 
     row: float
     column: float
@@ -63,14 +63,14 @@ def view_painting(model: drawing.Painter, pixels: drawing.Pixels) -> PaintingVie
     with watch(model, *taps) as recorded:
         bound = model(on_device(pixels[None], device), drawing.noise_of(model, range(1), device))
     canvases = torch.cat(recorded["canvas"]).sigmoid().cpu().numpy()
-    modules = {"reader": model.reader, "writer": model.writer}
-    read, written = (_windows(module, recorded.get(f"{name}.window.five", [])) for name, module in modules.items())
+    read = _place_windows(model.reader, recorded.get("reader.window.five", []))
+    written = _place_windows(model.writer, recorded.get("writer.window.five", []))
     divergence, reconstruction = bound.divergence[0].cpu().numpy(), float(bound.reconstruction)
     image, canvases = drawing.as_colors(pixels[None], model.size)[0], drawing.as_colors(canvases, model.size)
     return PaintingView(image, canvases, read, written, divergence, reconstruction)
 
 
-def _windows(module: torch.nn.Module, parameters: list[Tensor]) -> list[PlacedWindow]:
+def _place_windows(module: torch.nn.Module, parameters: list[Tensor]) -> list[PlacedWindow]:
     """Return the windows of a reader or writer for the five parameters of each step."""
     if not isinstance(module, drawing.WindowReader | drawing.WindowWriter) or not parameters:
         return []
@@ -82,7 +82,7 @@ def _windows(module: torch.nn.Module, parameters: list[Tensor]) -> list[PlacedWi
 
 MAX_SHOWN_GLIMPSES = 64
 MAX_IMAGE_PIXELS = 120
-"""The length of the longer side of a drawing in pixels."""
+"""The longer side of an image on the page, in pixels."""
 
 
 class Frame(NamedTuple):
@@ -112,9 +112,9 @@ def painting_sections(view: PaintingView, number: int) -> list[Section]:
     glimpses = [
         Glimpse(
             float(view.divergence[time]),
-            _frame(view.read[time], rows, columns) if view.read else None,
+            _frame_window(view.read[time], rows, columns) if view.read else None,
             data_address(view.canvases[time]),
-            _frame(view.written[time], rows, columns) if view.written else None,
+            _frame_window(view.written[time], rows, columns) if view.written else None,
         )
         for time in range(count)
     ]
@@ -126,10 +126,10 @@ def painting_sections(view: PaintingView, number: int) -> list[Section]:
     return [Section(f"Image {number}, by glimpse", "extensions/frames/drawing/glimpses.html", numbers)]
 
 
-def _frame(window: PlacedWindow, rows: int, columns: int) -> Frame:
+def _frame_window(window: PlacedWindow, rows: int, columns: int) -> Frame:
     half, line = window.reach / 2 + window.deviation, min(2.0, max(0.3, window.deviation / 2))
     title = (
-        f"middle at row {window.row:.1f}, column {window.column:.1f}; reach {window.reach:.1f}, "
+        f"center at row {window.row:.1f}, column {window.column:.1f}; side {window.reach:.1f}, "
         f"σ {window.deviation:.2f}, γ {window.intensity:.2f}"
     )
     (left, right), (top, bottom) = (
@@ -141,7 +141,7 @@ def _frame(window: PlacedWindow, rows: int, columns: int) -> Frame:
 
 MAX_BATCH_SAMPLES = 100
 MAX_DRAWS = 100_000
-"""The largest number of samples, and of draws of z for an image."""
+"""The largest number of generated images, and of samples of z for an image in scoring."""
 MAX_SHOWN_IMAGES = 4
 
 
@@ -162,28 +162,27 @@ class DrawingPipeline(Pipeline):
         return cls(directory.model(device), recipe=recipe, run=directory.path)
 
     def paint(self, samples: int = 1, *, seed: int = 0) -> NDArray[np.float32]:
-        """Return samples, as probabilities of pixels after each stroke.
+        """Generate images, and return the probabilities of their pixels after each stroke.
 
         Args:
-            samples: The number of samples.
-            seed: The seed. A sample depends only on its number and the seed.
+            samples: The number of images.
+            seed: The seed. An image depends only on its number and the seed.
 
         Returns:
             An array (samples, T, rows, columns), or (samples, T, rows, columns, colors) for several colors.
         """
-        return self._canvases(samples, seed, range(self.model.glimpses))
+        return self._paint_canvases(samples, seed, range(self.model.glimpses))
 
     @torch.inference_mode()
-    def _canvases(self, samples: int, seed: int, strokes: Sequence[int]) -> NDArray[np.float32]:
+    def _paint_canvases(self, samples: int, seed: int, strokes: Sequence[int]) -> NDArray[np.float32]:
         check_whole("samples", samples, 1, MAX_DRAWS)
         check_whole("seed", seed, 0, 2**63 - 1)
         size, device = self.model.size, device_of(self.model)
         check_generated(samples * len(strokes) * size.pixels)
         batches = []
         for first in range(0, samples, MAX_BATCH_SAMPLES):
-            noise = drawing.noise_of(
-                self.model, range(first, min(first + MAX_BATCH_SAMPLES, samples)), device, seed=seed
-            )
+            numbers = range(first, min(first + MAX_BATCH_SAMPLES, samples))
+            noise = drawing.noise_of(self.model, numbers, device, seed=seed)
             batches.append(self.model.canvases(noise)[:, list(strokes)].cpu().numpy())
         canvases = drawing.as_colors(np.concatenate(batches).reshape(-1, *size.shape), size)
         canvases = canvases.reshape(samples, -1, *canvases.shape[1:])
@@ -199,7 +198,7 @@ class DrawingPipeline(Pipeline):
             out: The file, whose suffix determines the format.
             samples: The number of images.
             frames: The number of canvases for each sample, in a row of tiles or in the animation.
-            seed: The seed of the draws.
+            seed: The seed of the images; None for a random seed.
             overwrite: Whether a file that ensue did not write may be replaced.
 
         Returns:
@@ -219,7 +218,7 @@ class DrawingPipeline(Pipeline):
         strokes: int = self.model.glimpses
         count = min(frames or (strokes if is_animated(Path(out)) else 1), strokes)
         shown = [math.ceil((number + 1) * strokes / count) - 1 for number in range(count)]  # evenly spaced
-        return draw_canvases(Path(out), self._canvases(samples, seed, shown))
+        return draw_canvases(Path(out), self._paint_canvases(samples, seed, shown))
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8", draws: int = 1) -> NamedScores:
         """Return the bound in nats per image; with several `draws` of z also the bound by importance sampling."""
@@ -236,20 +235,19 @@ class DrawingPipeline(Pipeline):
 
     def inspect(self, images: Any, *, encoding: str | None = None) -> Inspection:
         """Return the page of the first images in a location, or in a list of arrays (rows, columns · colors)."""
-        shown = drawing.binarized(self._images(images, encoding), self.recipe.data.binarize)
+        shown = drawing.binarized(self._read_images(images, encoding), self.recipe.data.binarize)
         views = [view_painting(self.model, pixels) for pixels in shown.pixels]
         title = clipped(str(images), MAX_TITLE_CHARACTERS) if isinstance(images, str | Path) else "images"
         sections = [section for number, view in enumerate(views) for section in painting_sections(view, number + 1)]
         return Inspection(title, views, self.facts(self.recipe.describe()), sections)
 
-    def _images(self, images: Any, encoding: str | None) -> drawing.Images:
+    def _read_images(self, images: Any, encoding: str | None) -> drawing.Images:
         """Return the first images of a location or a list. Raises EnsueError for other values."""
         size: drawing.ImageSize = self.model.size
         if isinstance(images, str | Path):
             encoding = self.reading(images, encoding)["encoding"]
-            return drawing.read_images(
-                str(images), colors=size.colors, encoding=encoding, size=size, limit=MAX_SHOWN_IMAGES
-            )
+            options: dict[str, Any] = {"colors": size.colors, "size": size, "limit": MAX_SHOWN_IMAGES}
+            return drawing.read_images(str(images), encoding=encoding, **options)
         try:
             arrays = [as_vectors(np.asarray(image), "") for image in images[:MAX_SHOWN_IMAGES]]
             series = [Series(f"image {number}", array.reshape(len(array), -1)) for number, array in enumerate(arrays)]
@@ -274,9 +272,9 @@ class DrawingPipeline(Pipeline):
 STILL = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tiff")
 ANIMATED = (".gif", ".apng")
 ANIMATION_SECONDS, LAST_FRAME_SECONDS = 4.0, 2.0
-"""The duration of an animation without its last frame, and the duration of the last frame."""
+"""The duration of all frames of an animation but the last, and the duration of the last frame."""
 PIXEL_SIDE = 3
-"""The side of a square in the picture that shows a pixel of the image."""
+"""The side of a pixel of an image, in pixels of the picture."""
 
 
 def is_animated(path: Path) -> bool:

@@ -47,10 +47,10 @@ class Read(NamedTuple):
 
 
 class FrameReader(nn.Module, ABC):
-    """The base of networks that read frames and return features of the next frame.
+    """The base of networks that read frames and return features for the prediction of the next frame.
 
     `forward` reads complete series. In generation, `open` returns features for the next frame, with latent variables
-    from their prior, and `close` reads the frame that was sampled.
+    from their prior, and `close` reads the frame that was sampled from the prediction.
     """
 
     d_out: int
@@ -85,7 +85,7 @@ class FrameReader(nn.Module, ABC):
 
     @abstractmethod
     def open(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Tensor, ReaderState]:
-        """Return features for the next frame (B, d_out), and an argument for `close`."""
+        """Return features (B, d_out) for the next frame, and the argument `opened` of `close`."""
 
     @abstractmethod
     def close(self, x: Float[Tensor, "B d"], opened: ReaderState) -> ReaderState:
@@ -100,7 +100,7 @@ class PlainState(NamedTuple):
 
 
 class PlainReader(FrameReader):
-    """A reader without latent variables, `h_t = layers(x_{t-1})`, with zeros for x_0.
+    """A reader without latent variables, `h_t = layers(x_{t-1})`, where x_0 is zeros.
 
     Raises ValueError for layers that are not causal.
     """
@@ -116,7 +116,7 @@ class PlainReader(FrameReader):
         return self._read(x, augmented, noise, zeros, zeros, mask)
 
     def _read(self, x: Tensor, augmented: Tensor, z: Tensor, kl: Tensor, ratio: Tensor, mask: Tensor | None) -> Read:
-        decoded, state = self.layers(torch.cat((_shifted(augmented), z), dim=-1), mask=mask)
+        decoded, state = self.layers(torch.cat((_shift(augmented), z), dim=-1), mask=mask)
         last = x[:, -1] if mask is None else x[torch.arange(len(x), device=x.device), mask.sum(1) - 1]
         return Read(decoded, kl, ratio, PlainState(last, state))
 
@@ -159,7 +159,7 @@ class StochasticReader(PlainReader):
 
     def from_prior(self, x: Tensor, noise: Tensor, draws: Tensor) -> Tensor:
         count, length, _ = draws.shape
-        before, z, state = _shifted(x), self._posterior(x).at(noise), self.layers.init_state(1)
+        before, z, state = _shift(x), self._posterior(x).at(noise), self.layers.init_state(1)
         first = torch.zeros(count, dtype=torch.int64, device=x.device)
         features = []
         for t in range(length):
@@ -200,7 +200,7 @@ class VariationalReader(FrameReader):
         return self.layer.after(x, *opened)
 
 
-def _shifted(x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
+def _shift(x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
     return torch.cat((x.new_zeros(len(x), 1, x.shape[2]), x[:, :-1]), dim=1)
 
 
@@ -258,15 +258,15 @@ class FramePredictor(nn.Module):
     def expected(
         self, frames: Frames, noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
     ) -> Mixture:
-        """Return the distributions (N, S) of the first S normalized frames, given the earlier frames.
+        """Return the distributions (N, S) of the first S normalized frames, each given the earlier frames.
 
-        Latent variables have N samples from their prior.
+        There is a distribution for each of N samples of the latent variables from their prior.
         """
         x = self.features.normalized(frames.values)
         return self.head(self.reader.from_prior(x, noise, draws))
 
     def next(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Mixture, ReaderState]:
-        """Return the distribution of the next normalized frame, and an argument for `reader.close`."""
+        """Return the distribution of the next normalized frame, and the argument `opened` of `reader.close`."""
         decoded, opened = self.reader.open(noise, state)
         return self.head(decoded), opened
 
@@ -309,7 +309,7 @@ class SeriesNats(NamedTuple):
 
 @torch.inference_mode()
 def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[SeriesNats]:
-    """Return the nats of each series, with `draws` samples of the latent variables."""
+    """Return the surprisal of each series, with `draws` samples of the latent variables."""
     device = device_of(model)
     nats_by_row: dict[int, SeriesNats] = {}
 
@@ -377,7 +377,7 @@ class FrameScores(Scores):
 
 
 def scores_of(nats: Iterable[SeriesNats], *, d_latent: int, draws: int = 1) -> FrameScores:
-    """Return the scores of a stream of series with these nats."""
+    """Return the scores of all series in a stream, by their surprisal."""
     total, frames, series, divergence, importance = 0.0, 0, 0, 0.0, 0.0
     for item in nats:
         total, frames, series = total + float(item.frames.sum()), frames + len(item.frames), series + 1
@@ -394,18 +394,18 @@ Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @torch.inference_mode()
 def free_running(
-    model: FramePredictor, begin: Vectors, *, frames: int, samples: int, temperature: float, seed: int | None
+    model: FramePredictor, prompt: Vectors, *, frames: int, samples: int, temperature: float, seed: int | None
 ) -> NDArray[np.float32]:
-    """Return sampled frames (samples, frames, d) that continue the series `begin` (T, d), which may be empty."""
+    """Return sampled frames (samples, frames, d) that continue the series `prompt` (T, d), which may be empty."""
     device = device_of(model)
     generator = torch.Generator(device)
     generator.seed() if seed is None else generator.manual_seed(int(seed))
-    series = np.empty((samples, frames, begin.shape[1]), np.float32)
+    series = np.empty((samples, frames, prompt.shape[1]), np.float32)
     scale, shift = (x.cpu().numpy() for x in (model.features.deviation, model.features.mean))
     with evaluating(model):
         state = model.reader.init_state(samples)
-        if len(begin):
-            state = _state_after(model, FrameRows.of([begin]), [0])
+        if len(prompt):
+            state = _read_frames(model, FrameRows.of([prompt]), [0])
             state = select_rows(state, torch.zeros(samples, dtype=torch.int64, device=device))
         for number in range(frames):
             noise = torch.randn(samples, model.d_latent, generator=generator, device=device)
@@ -418,13 +418,13 @@ def free_running(
 
 @torch.inference_mode()
 def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
-    """Return the mean and the deviation (N, d) of the frame after each series, over samples of latent variables."""
+    """Return the mean and the deviation (N, d) of the next frame of each series, over samples of latent variables."""
     device, draws = device_of(model), PRIOR_DRAWS if model.d_latent else 1
     shape = len(rows), rows.values.shape[1]
     means, deviations = np.empty(shape), np.empty(shape)
     with evaluating(model):
         for batch in by_length(rows.lengths, batch_size=MAX_BATCH_SERIES, batch_tokens=MAX_BATCH_FRAMES):
-            state = _state_after(model, rows, batch.tolist())
+            state = _read_frames(model, rows, batch.tolist())
             noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in batch], axis=1)
             moments = [model.next(torch.from_numpy(sample).to(device), state)[0].moments() for sample in noise]
             stacked = map(torch.stack, zip(*moments, strict=True))
@@ -432,7 +432,7 @@ def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
     return means, deviations
 
 
-def _state_after(model: FramePredictor, rows: FrameRows, batch: list[int]) -> ReaderState:
+def _read_frames(model: FramePredictor, rows: FrameRows, batch: list[int]) -> ReaderState:
     frames = frames_of(rows, batch, device_of(model))
     sources = [SeriesNoise(rows[row], model.d_latent) for row in batch]
     return model.read(frames, noise_for(sources, frames.shape[1], frames.values.device))
@@ -453,7 +453,7 @@ MAX_DRAWN_CURVES, MAX_DRAWN_SERIES = 8, 24
 
 
 def draw_series(path: Path, series: Sequence[Vectors], *, prompt_frames: int, columns: Sequence[str] = ()) -> str:
-    """Draw at most MAX_DRAWN_SERIES series, with a line after the prompt; return a phrase like "24 of 30 series"."""
+    """Draw up to MAX_DRAWN_SERIES series, with a line after the prompt, and return a phrase like "24 of 30 series"."""
     shown = series[:MAX_DRAWN_SERIES]
     low, high = min(float(frames.min()) for frames in shown), max(float(frames.max()) for frames in shown)
     with picture(path, (7, 0.6 + 1.2 * len(shown))) as figure:

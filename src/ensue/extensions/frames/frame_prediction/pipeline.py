@@ -52,13 +52,13 @@ class FramePredictorView(SeriesView):
     """
 
     nats: NDArray[np.float64]
-    """The result (T,) of `score`."""
+    """The surprisal (T,) of the frames in nats, as `score` returns it."""
     divergence: NDArray[np.float64] | None
     """The KL term (T,) of `nats`; None without latent variables."""
     mean: NDArray[np.float64]
-    """(S, d), in the units of the file."""
+    """The means (S, d), in the units of the file."""
     deviation: NDArray[np.float64]
-    """(S, d), in the units of the file."""
+    """The standard deviations (S, d), in the units of the file."""
     weights: NDArray[np.float64] | None
     """The weights (S, K) of a mixture; None for a single component."""
 
@@ -87,8 +87,8 @@ BOUND = (
     "−log p of each frame, given latent variables from the posterior, and the KL divergence of the posterior from the "
     "prior. Their sum is a bound on −log p."
 )
-EXPECTED = "The predicted distribution of each frame given the frames before it, and the frame."
-FROM_THE_PRIOR = " The latent variables are drawn from their prior, since the frame is not known to the prediction."
+EXPECTED = "Each frame, and its predicted distribution given the earlier frames."
+FROM_THE_PRIOR = " The latent variables are drawn from their prior, since the posterior depends on the predicted frame."
 
 
 def series_sections(view: FramePredictorView) -> list[Section]:
@@ -171,17 +171,17 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
             prompt: A series that all samples continue: an array (T, d), or an element of `source`.
             frames: The number of frames after the prompt.
             samples: The number of series.
-            temperature: A factor of the deviations; 0 takes the mean of the component with the largest weight.
+            temperature: A factor of the standard deviations; 0: the mean of the component with the largest weight.
             seed: The seed of the samples; None for a random seed.
 
         Raises:
             EnsueError: An argument is out of range.
         """
-        begin = None if prompt is None else next(self._series_of([prompt]))
-        return self._generate(begin, frames, samples, temperature, seed)
+        first = None if prompt is None else next(self._to_series([prompt]))
+        return self._generate(first, frames, samples, temperature, seed)
 
     def _generate(
-        self, begin: Series | None, frames: int, samples: int, temperature: float, seed: int | None
+        self, prompt: Series | None, frames: int, samples: int, temperature: float, seed: int | None
     ) -> list[Vectors]:
         check_whole("frames", frames, 1, MAX_FRAMES)
         check_whole("samples", samples, 1, MAX_SAMPLES)
@@ -190,11 +190,11 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
             raise EnsueError(f"temperature is {temperature}; expected a number of at least 0")
         if seed is not None:
             check_whole("seed", seed, 0, (1 << 63) - 1)
-        length = frames + (len(begin.frames) if begin else 0)
+        length = frames + (len(prompt.frames) if prompt else 0)
         if length > (limit := max_positions(self.recipe.encoder, 2 * MAX_FRAMES)):
             raise EnsueError(f"{length:,} frames; this model ({self.recipe.encoder.kind}) reads up to {limit:,}")
         check_generated(samples * length * len(self.statistics.mean))
-        prefix = np.zeros((0, len(self.statistics.mean)), np.float32) if begin is None else begin.frames
+        prefix = np.zeros((0, len(self.statistics.mean)), np.float32) if prompt is None else prompt.frames
         sampled = frame_prediction.free_running(
             self.model, prefix, frames=frames, samples=samples, temperature=temperature, seed=seed
         )
@@ -204,7 +204,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         self, out: Path, *, prompt: str = "", frames: int = 100, samples: int = 1, temperature: float = 1.0,
         seed: int | None = None, overwrite: bool = False,
     ) -> str:  # fmt: skip
-        """Write the result of `generate` to a .npz, .npy or .csv file or a picture; return a line for the user.
+        """Write the series that `generate` returns to a .npz, .npy or .csv file or a picture; return a line of text.
 
         `prompt` is a file with one series. Raises EnsueError if `out` exists and ensue did not write this file, unless
         `overwrite` is true.
@@ -213,14 +213,13 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         path, shape = Path(out), self.statistics.shape
         check_writable(path, others=frame_prediction.PICTURES)
         check_outputs([self.run or "", prompt], files=[path], overwrite=overwrite)
-        begin = self.only(prompt) if prompt else None
-        series = self._generate(begin, frames, samples, temperature, seed)
-        amount, prompt_frames = f"{samples:,} series", len(begin.frames) if begin else 0
+        prefix = self.only(prompt) if prompt else None
+        series = self._generate(prefix, frames, samples, temperature, seed)
+        amount, prompt_frames = f"{samples:,} series", len(prefix.frames) if prefix else 0
         with written(path) as partial:
             if path.suffix in frame_prediction.PICTURES:
-                amount = frame_prediction.draw_series(
-                    partial, series, prompt_frames=prompt_frames, columns=shape.columns
-                )
+                names = shape.columns
+                amount = frame_prediction.draw_series(partial, series, prompt_frames=prompt_frames, columns=names)
             else:
                 partial.write_bytes(content_of(path, series, columns=shape.columns, rate=shape.rate))
         return f"wrote {amount} of {len(series[0]):,} frames to {out}"
@@ -231,7 +230,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         A series is an array (T, d), an element of `source`, or the samples (n,) of a sound at the rate of the training
         data.
         """
-        return Answers(self.answers(self._series_of(texts)))
+        return Answers(self.answers(self._to_series(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[NextFrame]:
         return self.expect(series)
@@ -244,16 +243,16 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
                 yield NextFrame(item.name, mean, deviation)
 
     def inspect(self, series: Any) -> Inspection:
-        """Return the page of a series, which may be the path of a file, or a series as for `predict`."""
+        """Return the page of a series, given by the path of a file or as for `predict`."""
         view, recipe = view_series(self.model, self.series_view(self.only(series))), self.recipe
         facts = {"latent variables": f"{recipe.latent.kind}, {recipe.latent.size}"} if self.model.d_latent else {}
         facts |= {"components": f"{recipe.head.components}"} if recipe.head.components > 1 else {}
         facts |= {"nats per frame": plain(float(view.nats.mean()), 4)}
-        return self._inspection(view, series_sections(view), facts)
+        return self._make_inspection(view, series_sections(view), facts)
 
     def score(self, series: Any) -> NDArray[np.float64]:
         """Return the nats (T,) of the frames of a series; with latent variables an upper bound."""
-        ((_, nats),) = self._score_series(self._series_of([series]))
+        ((_, nats),) = self._score_series(self._to_series([series]))
         return nats.frames
 
     def score_json(self, text: Any) -> Any:
@@ -283,11 +282,11 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
             EnsueError: `draws` is out of range.
         """
         check_whole("draws", draws, 1, MAX_DRAWS)
-        nats = (nats for _, nats in self._score_series(self._scored_series(location, encoding), draws=draws))
+        nats = (nats for _, nats in self._score_series(self._read_labeled(location, encoding), draws=draws))
         return frame_prediction.scores_of(nats, d_latent=self.model.d_latent, draws=draws)
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        nats = (nats.frames for _, nats in self._score_series(self._scored_series(location, encoding)))
+        nats = (nats.frames for _, nats in self._score_series(self._read_labeled(location, encoding)))
         rows = ItemRows((frames.sum(), len(frames)) for frames in nats)
         return rows.scored("series", {"nats_per_frame": ratio(0, 1)})
 
@@ -302,7 +301,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         if self.model.d_latent:
             kind = self.recipe.latent.kind
             raise EnsueError(f"{self.run}: a model with latent variables ({kind}) cannot be exported")
-        layers = _layers(self.model)
+        layers = _get_layers(self.model)
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
             _, state = layers(self.model.features.normalized(self._sample_frames(batch, 2)))
@@ -311,10 +310,10 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         frames = description.TensorForm(("batch", "time", self.statistics.shape.width))
         inputs = {"frames": frames, **description.state_forms(layers.init_state(2))}
         function = description.TensorFunction("model", _next, inputs, sample)
-        settings = {**self._file_settings(), "mean": list(self.statistics.mean)}
+        settings = {**self._make_file_settings(), "mean": list(self.statistics.mean)}
         programs = f"{PROGRAMS}.frame_predictor", f"{PROGRAMS}.frames"
         return description.ModelDescription(
-            self._described_input(), description.VectorOutput(), self.model, (function,), self.model, programs, settings
+            self._describe_input(), description.VectorOutput(), self.model, (function,), self.model, programs, settings
         )
 
     def __repr__(self) -> str:
@@ -324,8 +323,8 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
 
 
 def _next(model: frame_prediction.FramePredictor, frames: Tensor, **state: Any) -> dict[str, Tensor]:
-    """Return the mixture of the frame after each frame (B, T), in the units of the file."""
-    layers, features = _layers(model), model.features
+    """Return the mixture that predicts the next frame, for each frame (B, T), in the units of the file."""
+    layers, features = _get_layers(model), model.features
     h, after = layers(features.normalized(frames), description.state_from(layers.init_state(1), state))
     log_weights, (mean, log_deviation) = model.head.of(model.head.projection(h))
     return {
@@ -334,7 +333,7 @@ def _next(model: frame_prediction.FramePredictor, frames: Tensor, **state: Any) 
     }  # fmt: skip
 
 
-def _layers(model: frame_prediction.FramePredictor) -> Any:
+def _get_layers(model: frame_prediction.FramePredictor) -> Any:
     reader = model.reader
     assert isinstance(reader, frame_prediction.PlainReader)
     return reader.layers

@@ -37,24 +37,24 @@ from ensue.text.labels import Classes
 from ensue.types import Loss, State, select_rows
 
 PLACE_SCALE = 0.02
-"""The factor of E(r²). With a small factor, places change slowly at first, so that symbols can be learned."""
+"""The factor of E(r²). With a small factor, places change slowly in early training, while symbols are learned."""
 
 
 class GlimpseState(NamedTuple):
-    """The state of R = B · M paths between two glimpses. M paths lead through each of B images."""
+    """The state of R = B · M paths between two glimpses, with M paths of glimpses through each of B images."""
 
     features: Float[Tensor, "R d"]
     """r¹, the output of the layer that reads glimpses."""
     plan: Float[Tensor, "R d"]
     """r², the output of the layer that determines the next place."""
     means: Float[Tensor, "R 2"]
-    """The means of the last places."""
+    """The mean of each path's last place."""
     reader: State
     planner: State
 
 
 class SymbolRead(NamedTuple):
-    """A symbol on R paths: the logits of the symbols and of the stop (the last one), and the N glimpses before it."""
+    """A symbol on R paths: logits (the last logit is that of the stop), and the N glimpses before the symbol."""
 
     logits: Float[Tensor, "R K"]
     places: Float[Tensor, "R N 2"]
@@ -112,7 +112,7 @@ class GlimpseReader(nn.Module):
     def symbol(
         self, images: Float[Tensor, "B C H W"], state: GlimpseState, noise: Float[Tensor, "R N 2"] | None = None
     ) -> tuple[SymbolRead, GlimpseState]:
-        """Return the next symbol and state. Places are means, plus σ times `noise` from N(0, 1), unless None."""
+        """Return the next symbol and state. Places are means plus σ times `noise` from N(0, 1); None: no noise."""
         glimpses = []
         for n in range(self.table.each):
             means = self.mean_place(state)
@@ -137,7 +137,7 @@ class GlimpseReader(nn.Module):
     def forward(
         self, images: Float[Tensor, "B C H W"], lengths: list[int], noise: Float[Tensor, "B M S N 2"]
     ) -> ReadSymbols:
-        """Return the symbols of images. The descending `lengths` are the numbers of symbols, with the stop."""
+        """Return the symbols of images. `lengths` are the numbers of symbols with the stop, in descending order."""
         paths, symbols = noise.shape[1], []
         state = self.begin(images, paths)
         for number in range(lengths[0]):
@@ -151,7 +151,7 @@ class GlimpseReader(nn.Module):
         return ReadSymbols(*(x.float() if x.dtype is torch.bfloat16 else x for x in tensors))
 
     def loss(self, frames: Frames, targets: Int[Tensor, "B S"]) -> Loss:
-        """Return the bound on the surprisal of symbols and stop, summed over images. -1 is the padding of `targets`."""
+        """Return the bound on the surprisal of symbols and stop, summed over images. `targets` are padded with -1."""
         table, images = self.table, self.images(frames)
         shape = (len(images), table.samples, targets.shape[1], table.each, 2)
         noise = normal(shape, dtype=images.dtype, device=images.device)
@@ -174,7 +174,7 @@ class GlimpseReader(nn.Module):
             noise: A function that returns the noise (B · paths, N, 2) of the next symbol; None for places at means.
 
         Returns:
-            The log-probabilities of symbols and stop, as means over paths, and the places of the first path.
+            The logarithms of mean probabilities of symbols and stop over paths, and the places of the first path.
         """
         images = self.images(frames)
         steps: list[tuple[Tensor, Tensor]] = []
@@ -258,7 +258,7 @@ ReadImage = tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.float32], flo
 
 
 def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
-    """Return the symbols of an image. Raises DataError unless there is one caption, which is not too long."""
+    """Return the symbols of an image. Raises DataError unless there is a single caption with not too many symbols."""
     captions = tuple(dict.fromkeys(series.labels))
     symbols = tuple(captions[0].split(recipe.data.separator or None)) if len(captions) == 1 else ()
     if not symbols:
@@ -295,9 +295,9 @@ def read_images(
     model: GlimpseReader, labels: Classes, rows: FrameRows, captions: Sequence[tuple[str, ...]], *, max_symbols: int,
     samples: int = 0, seed: int = 0,
 ) -> Iterator[ReadImage]:  # fmt: skip
-    """Yield the results of reading images. The surprisal is that of the caption with the stop.
+    """Yield the result of each image. Its last element is the surprisal of the caption with the stop.
 
-    Probabilities are means over `samples` random paths of glimpses. With 0 samples, places are means.
+    Probabilities are means over `samples` random paths of glimpses. With 0 samples, the only path has the mean places.
     """
     targets = targets_of(labels, captions)
     batches = np.split(np.arange(len(rows)), range(MAX_BATCH_IMAGES, len(rows), MAX_BATCH_IMAGES))

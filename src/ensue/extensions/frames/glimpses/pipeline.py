@@ -117,8 +117,8 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
     recipe: GlimpsesRecipe
     parts: GlimpseParts
 
-    def _checked(self, series: Series) -> Series:
-        check_glimpsed(super()._checked(series), self.parts.rows, self.recipe)
+    def _check_series(self, series: Series) -> Series:
+        check_glimpsed(super()._check_series(series), self.parts.rows, self.recipe)
         return series
 
     def predict(self, texts: Iterable[Any], *, samples: int = 0, seed: int = 0) -> Answers[ReadSeries]:
@@ -126,7 +126,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
 
         Args:
             texts: Images, as arrays (rows, columns · colors) or elements of `source`.
-            samples: The number of random paths over which probabilities are averaged; 0: one path, of mean places.
+            samples: The number of random paths over which probabilities are averaged; 0: a single path of mean places.
             seed: The seed of the random paths, which also depend on the pixels of the image.
 
         Raises:
@@ -134,7 +134,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         """
         check_whole("samples", samples, least=0, most=MAX_SAMPLES)
         check_whole("seed", seed, least=0, most=(1 << 32) - 1)
-        return Answers(answer for _, answer, _ in self.read(self._series_of(texts), samples=samples, seed=seed))
+        return Answers(answer for _, answer, _ in self.read(self._to_series(texts), samples=samples, seed=seed))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ReadSeries]:
         return (answer for _, answer, _ in self.read(series))
@@ -142,7 +142,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
     def read(
         self, series: Iterable[Series], *, with_captions: bool = False, samples: int = 0, seed: int = 0
     ) -> Iterator[tuple[Series, ReadSeries, float]]:
-        """Yield a stream of images with the predicted symbols and, if captions are read, the surprisal of captions."""
+        """Yield images with predicted symbols and, if `with_captions` is true, the surprisal of their captions."""
         options = {"max_symbols": self.recipe.glimpses.most_symbols, "samples": samples, "seed": seed}
         for chunk in chunked(series):
             captions = [caption_of(image, self.recipe) if with_captions else () for image in chunk]
@@ -157,13 +157,13 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> SymbolScores:
         """Return the scores on images with captions. Raises DataError for an image without a caption."""
-        return score_symbols(self._judged(location, encoding))
+        return score_symbols(self._judge(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return symbol_items(self._judged(location, encoding), "series")
+        return symbol_items(self._judge(location, encoding), "series")
 
-    def _judged(self, location: Data, encoding: str) -> Iterator[JudgedSymbols]:
-        for image, answer, nats in self.read(self._scored_series(location, encoding), with_captions=True):
+    def _judge(self, location: Data, encoding: str) -> Iterator[JudgedSymbols]:
+        for image, answer, nats in self.read(self._read_labeled(location, encoding), with_captions=True):
             yield JudgedSymbols(caption_of(image, self.recipe), answer.symbols, nats)
 
     def inspect_texts(self, *texts: Any, encoding: str | None = None, **options: Any) -> Inspection:
@@ -176,7 +176,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         """Return the page with the glimpses of the first images in a location, or in a list as for `predict`."""
         source = self.source(images) if isinstance(images, str | Path) else images
         is_location = isinstance(source, FrameSource)
-        series = map(self._checked, source) if is_location else self._series_of(images)
+        series = map(self._check_series, source) if is_location else self._to_series(images)
         answers = [(image, answer) for image, answer, _ in self.read(islice(series, MAX_SHOWN_IMAGES + 1))]
         if not answers:
             raise DataError("no series in it", source.location if is_location else None)

@@ -44,7 +44,7 @@ class Hashed(ABC):
 
     @property
     def sources(self) -> Sequence[Hashable]:
-        """The group of each example, or the digest of each example for data without groups."""
+        """The group of each example, or for data without groups the digest of each example."""
         return self.groups or self.digests
 
     def num_shared(self, other: "Hashed") -> int:
@@ -54,7 +54,7 @@ class Hashed(ABC):
 
 @dataclass
 class LabeledSeries(Hashed):
-    """Series with labels. A series has labels, or each frame of a series has a label."""
+    """Series with labels, either of the complete series or of each frame."""
 
     rows: FrameRows
     labels: list[tuple[str, ...]]
@@ -88,18 +88,15 @@ class LabeledSeries(Hashed):
         return LabeledSeries(self.rows.select(rows), labels, groups)
 
     def ends(self, fraction: float) -> "tuple[LabeledSeries, LabeledSeries] | None":
-        """Return all series without their last frames, and these ends; None if every end is empty.
-
-        The labels must be those of frames.
-        """
+        """Split off the last frames of each series with labels of frames; None if all beginnings or ends are empty."""
         starts = self.lengths - np.rint(self.lengths * fraction).astype(np.int64)
         halves = [np.split(self.rows[row], [start]) for row, start in enumerate(starts.tolist())]
-        pairs = [(labels[:start], labels[start:]) for labels, start in zip(self.labels, starts.tolist(), strict=True)]
+        labels = [(names[:start], names[start:]) for names, start in zip(self.labels, starts.tolist(), strict=True)]
         nonempty = [[row for row in range(len(self)) if len(halves[row][half])] for half in (0, 1)]
         if not all(nonempty):
             return None
         train, valid = (
-            LabeledSeries(FrameRows.of([halves[row][half] for row in rows]), [pairs[row][half] for row in rows])
+            LabeledSeries(FrameRows.of([halves[row][half] for row in rows]), [labels[row][half] for row in rows])
             for half, rows in enumerate(nonempty)
         )
         return train, valid
@@ -114,7 +111,7 @@ class LabeledSeries(Hashed):
 def frames_of(
     rows: FrameRows, batch: NDArray[np.int64] | Sequence[int], device: torch.device, row_slice: RowSlice = ALL_ROWS
 ) -> Frames:
-    """Return the slice of a batch of series, with the padding of the complete batch."""
+    """Return a slice of a batch of series, padded to the longest series of the complete batch."""
     batch = np.asarray(batch, np.int64)
     numbers = row_slice.of(batch)
     values, mask = rows.padded(numbers, among=batch), rows.mask(numbers, among=batch)
@@ -131,9 +128,9 @@ def check_frames(series: Series, recipe: FramesRecipe) -> None:
 
 
 def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None:
-    """Raise DataError unless the frames are `rows` (0: any number) rows of pixels with `colors` values each.
+    """Raise DataError unless the frames are `rows` rows (0: any number) of pixels with `colors` values.
 
-    `key` is the key of the recipe that sets `colors`.
+    `key` is the key of the recipe that sets `colors`, for the message.
     """
     count, width = series.frames.shape
     if width % colors:
@@ -143,7 +140,7 @@ def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None
 
 
 class SeriesData(DataSet[LabeledSeries]):
-    """The series of a recipe. Their shape must match the run that is resumed, or from which training begins.
+    """The series of a recipe. Their shape must match the resumed run, or the run whose layers initialize the model.
 
     Args:
         recipe: The recipe.
@@ -151,7 +148,7 @@ class SeriesData(DataSet[LabeledSeries]):
         labels_of: A function that returns the labels of a series. It raises DataError for missing labels.
         check: A function that raises DataError for a series that the model cannot read. Its second argument is the
             number of rows of the first image (0 for the first image).
-        has_ends: Whether the validation data of few series are their ends, instead of a complete series.
+        has_ends: Whether to validate on the ends of series, if a validation set of complete series would be empty.
     """
 
     unit: ClassVar[str] = "series"
@@ -177,8 +174,8 @@ class SeriesData(DataSet[LabeledSeries]):
         classes = series.classes if self.has_classes else None
         is_less_than_one = len(series) * data.valid_fraction < 1
         has_ends &= is_less_than_one and data.division == "classes" and not data.group
-        parts = series.ends(data.valid_fraction) if has_ends else None
-        self.split = Split.of(series, data, self.read, examples="series", classes=classes, parts=parts)
+        halves = series.ends(data.valid_fraction) if has_ends else None
+        self.split = Split.of(series, data, self.read, examples="series", classes=classes, parts=halves)
 
     def labels_in_names(self, location: str) -> list[str]:
         source = FrameSource(location, self.recipe.reading())
@@ -220,7 +217,7 @@ class SeriesData(DataSet[LabeledSeries]):
 
     @torch.no_grad()
     def inherit(self, model: nn.Module, parts: FrameParts) -> dict[str, Tensor | None]:
-        """Copy the layers of the run `encoder.from` to the model, without the head."""
+        """Copy the layers, without the head, of the run in `encoder.from` to the model."""
         return {
             name: fill(parameter, source)
             for origin in self.origins
@@ -257,9 +254,9 @@ class LabeledSeriesData(SeriesData):
 
 
 class SeriesNoise:
-    """A stream of vectors (size,) from N(0, 1), whose seed is a digest of the frames of a series and `seed`.
+    """A generator of vectors (size,) from N(0, 1), seeded by `seed` and a digest of the frames of a series.
 
-    With this noise, the scores and predictions of a series are reproducible, and do not depend on its batch.
+    With this noise, the scores and predictions of a series are reproducible and do not depend on its batch.
     """
 
     def __init__(self, frames: Vectors, size: int, *, seed: int = 0) -> None:
@@ -267,12 +264,12 @@ class SeriesNoise:
         self._generator = np.random.default_rng(crc32(np.ascontiguousarray(frames).tobytes(), seed))
 
     def draw(self, length: int | None = None) -> Vectors:
-        """Return the next vectors (length, size). The default of `length` is the number of frames."""
+        """Return the next vectors (length, size); by default one for each frame."""
         return self._generator.standard_normal((self.length if length is None else length, self.size), np.float32)
 
 
 def noise_for(sources: list[SeriesNoise], length: int, device: torch.device) -> Tensor:
-    """Return the next vectors (B, length, size) for the frames of each series; zeros at padding."""
+    """Return the next vectors (B, length, size) of each generator, one for each frame; zeros at padding."""
     noise = np.zeros((len(sources), length, sources[0].size), np.float32)
     for row, source in zip(noise, sources, strict=True):
         row[: source.length] = source.draw()

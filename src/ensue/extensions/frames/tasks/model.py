@@ -1,4 +1,4 @@
-"""Batches and features of frames, and the statistics and labels from which models of frames are built."""
+"""Batches and features of frames, and the files from which models of frames are built: statistics and labels."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from ensue.text.labels import Classes
 
 
 class Frames(NamedTuple):
-    """A batch of series, with the attributes of `Positions`. Missing values are NaN."""
+    """A batch of series, with the attributes of `Positions`, a batch of words. Missing values are NaN."""
 
     values: Float[Tensor, "B T d"]
     mask: Bool[Tensor, "B T"] | None
@@ -52,7 +52,7 @@ NUM_KNOTS = 8
 
 
 class FrameFeatures(nn.Module):
-    """Normalized features `(x − mean) / deviation` with a fixed mean and deviation (d,); 0 for missing values."""
+    """A layer that normalizes features, `(x − mean) / deviation`, by constants (d,). Missing values become 0."""
 
     mean: Tensor
     deviation: Tensor
@@ -65,7 +65,7 @@ class FrameFeatures(nn.Module):
         self.specification, self.is_sound = specification, is_sound
         self.dropout = ElementDropout(specification.dropout)
         self.d_out = len(mean)
-        self.register_buffer("mean", mean.float(), persistent=False)  # they are in frames.json
+        self.register_buffer("mean", mean.float(), persistent=False)  # mean and deviation are saved in frames.json
         self.register_buffer("deviation", deviation.float(), persistent=False)
 
     def forward(self, frames: Frames) -> Float[Tensor, "B T d"]:
@@ -77,7 +77,7 @@ class FrameFeatures(nn.Module):
         return ((values - self.mean) / self.deviation).nan_to_num(nan=0.0)
 
     def augmented(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
-        """Return normalized features, in training with random changes of sounds, noise and dropout."""
+        """Return normalized features; in training with noise, dropout, and for sounds random changes of the bands."""
         table = self.specification
         if self.training and self.is_sound:
             x = filtered(warped(x, shift=table.shift, stretch=table.stretch), table.filter)
@@ -87,7 +87,10 @@ class FrameFeatures(nn.Module):
 
 
 def warped(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[Tensor, "B T d"]:
-    """Return features interpolated at j·exp(stretch u) + shift v for each band j, with u, v ~ U(-1, 1) by series."""
+    """Return features with the axis of bands stretched and shifted at random, equally for all frames of a series.
+
+    The value of band j is interpolated at j·exp(stretch u) + shift v, with u, v ~ U(-1, 1) for each series.
+    """
     if not (shift or stretch):
         return x
     rows, length, d = x.shape
@@ -100,7 +103,7 @@ def warped(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[
 
 
 def filtered(x: Float[Tensor, "B T d"], deviation: float) -> Float[Tensor, "B T d"]:
-    """Return frames plus a piecewise linear curve over the bands for each series, with knots from N(0, deviation²)."""
+    """Return features plus a curve over the bands for each series, linear between knots from N(0, deviation²)."""
     if not deviation:
         return x
     curves = deviation * normal((len(x), 1, NUM_KNOTS), device=x.device)

@@ -67,7 +67,7 @@ class FramesPipeline(Predictor):
         return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
 
     def source(self, location: Data, *, encoding: str | None = None) -> FrameSource:
-        """Return the series of a location. Iteration raises DataError for another shape than in training.
+        """Return the series of a location. Iteration raises DataError for a series of another shape than in training.
 
         Args:
             location: A file, a folder, a glob or a table of paths.
@@ -78,25 +78,25 @@ class FramesPipeline(Predictor):
         reading = self.recipe.reading()._replace(encoding=encoding, may_lack_labels=True)
         return FrameSource(location, reading, shape=self.statistics.shape)
 
-    def _series_of(self, series: Iterable[Any]) -> Iterator[Series]:
-        """Yield arrays or series as series. Raises EnsueError for values that the model cannot read."""
+    def _to_series(self, series: Iterable[Any]) -> Iterator[Series]:
+        """Convert arrays to series; series are unchanged. Raises EnsueError for values that the model cannot read."""
         check_texts(series, EXPECTED_INPUT)
         for number, item in enumerate(series):
             if isinstance(item, Series):
-                self._as_series(item.frames, item.name)
-            yield self._checked(item if isinstance(item, Series) else self._as_series(item, str(number)))
+                self._array_to_series(item.frames, item.name)
+            yield self._check_series(item if isinstance(item, Series) else self._array_to_series(item, str(number)))
 
     def only(self, series: Any) -> Series:
-        """Return the only series in a location, or an array as a series.
+        """Return the series of a location with a single series, or an array as a series.
 
-        Raises EnsueError if the location has no series, or several series.
+        Raises EnsueError for a location without series, or with several series.
         """
         if not isinstance(series, str | Path | FrameSource):
-            return next(self._series_of([series]))
+            return next(self._to_series([series]))
         if is_stream(str(series)):
             raise EnsueError(NO_STREAM)
         source = series if isinstance(series, FrameSource) else self.source(series)
-        first, location = list(islice(map(self._checked, source), 2)), source.location
+        first, location = list(islice(map(self._check_series, source), 2)), source.location
         if not first:
             raise DataError("no series in it", location)
         if len(first) > 1 and first[0].name != first[1].name:
@@ -111,12 +111,12 @@ class FramesPipeline(Predictor):
         names = tuple(f"band {band}" for band in range(shape.width)) if shape.is_sound else shape.columns
         return SeriesView.of(series, features=names, seconds=1 / rate if rate else 0.0)
 
-    def _inspection(self, view: SeriesView, sections: list[Section], facts: dict[str, str]) -> Inspection:
+    def _make_inspection(self, view: SeriesView, sections: list[Section], facts: dict[str, str]) -> Inspection:
         facts = {**self.facts(self.recipe.describe()), **facts, "frames": f"{len(view.frames):,}"}
         return Inspection(clipped(view.series, MAX_TITLE_CHARACTERS), view, facts, sections)
 
     def each_json(self, texts: Sequence[Any]) -> Iterator[Any]:
-        for series in self._series_of(texts):  # a single call names the series 0, 1 and so on
+        for series in self._to_series(texts):  # converted in a single call, which numbers the series from 0
             yield from self.predict_json([series])
 
     def inspect_texts(self, *texts: Any, encoding: str | None = None, **options: Any) -> Any:
@@ -127,11 +127,11 @@ class FramesPipeline(Predictor):
         source = self.source(texts[0], encoding=encoding) if encoding else texts[0]
         return pipeline.inspect(source, *texts[1:], **options)
 
-    def _checked(self, series: Series) -> Series:
+    def _check_series(self, series: Series) -> Series:
         check_frames(series, self.recipe)
         return series
 
-    def _as_series(self, numbers: Any, name: str) -> Series:
+    def _array_to_series(self, numbers: Any, name: str) -> Series:
         try:
             values = as_vectors(np.asarray(numbers), "")
         except (ValueError, TypeError, DataError):
@@ -147,26 +147,26 @@ class FramesPipeline(Predictor):
             raise EnsueError(f"series {name}: frame {frame} has a number that is not finite")
         return Series(name, values)
 
-    def _scored_series(self, location: Data, encoding: str) -> Iterator[Series]:
-        """Yield the series of a location. Raises DataError for a location without series."""
+    def _read_labeled(self, location: Data, encoding: str) -> Iterator[Series]:
+        """Yield the series of a location, to score them. Raises DataError for a location without series."""
         location, series = as_location(location), None
         for series in self.source(location, encoding=encoding):
-            yield self._checked(series)
+            yield self._check_series(series)
         if series is None:
             raise DataError("no series in it", location)
 
     def _read(self, location: str, encoding: str, shard: Shard) -> Iterator[Series]:
-        """Return the series in a shard of a location. Raises EnsueError for stdin."""
+        """Return the series of a shard of a location. Raises EnsueError for stdin."""
         if is_stream(location):
             raise EnsueError(NO_STREAM)
         source = self.source(location, encoding=encoding)
-        return chain.from_iterable(shard.items(lambda: chunked(map(self._checked, source))))
+        return chain.from_iterable(shard.items(lambda: chunked(map(self._check_series, source))))
 
-    def _description(
+    def _make_description(
         self, function: Callable[..., dict[str, Tensor]], output: Output, program: str, settings: Mapping[str, Any],
         data_set: Callable[[Any, Any], Any],
     ) -> ModelDescription:  # fmt: skip
-        """Return a description with one function of frames (NaN for missing values) and lengths."""
+        """Return a description whose single function takes frames, with NaN for missing values, and lengths."""
         inputs = {
             "frames": TensorForm(("batch", "time", self.statistics.shape.width)),
             "lengths": TensorForm(("batch",), torch.int64),
@@ -176,12 +176,12 @@ class FramesPipeline(Predictor):
             return {"frames": self._sample_frames(batch, length), "lengths": sample_lengths(batch, length)}
 
         return ModelDescription(
-            self._described_input(), output, self.model, (TensorFunction("model", function, inputs, sample),),
-            self.model, (f"{PROGRAMS}.{program}", f"{PROGRAMS}.frames"), {**self._file_settings(), **settings},
+            self._describe_input(), output, self.model, (TensorFunction("model", function, inputs, sample),),
+            self.model, (f"{PROGRAMS}.{program}", f"{PROGRAMS}.frames"), {**self._make_file_settings(), **settings},
             data_set=data_set,
         )  # fmt: skip
 
-    def _described_input(self) -> SeriesInput:
+    def _describe_input(self) -> SeriesInput:
         statistics, reading = self.statistics, self.recipe.reading()
         columns = reading.series, reading.labels, reading.time, reading.group
         sound, rate, features = reading.sound, round(statistics.shape.rate), None
@@ -202,14 +202,14 @@ class FramesPipeline(Predictor):
             values[torch.rand(values.shape) < 0.1] = torch.nan
         return values
 
-    def _file_settings(self) -> dict[str, Any]:
+    def _make_file_settings(self) -> dict[str, Any]:
         reading = self.recipe.reading()
         sound = reading.sound._asdict()
         return {"shape": self.statistics.shape._asdict(), "reading": {**reading._asdict(), "sound": sound}}
 
 
 AnswerT = TypeVar("AnswerT", bound=Any)
-"""The type of an answer, which has the property `line` (a line of text) and the method `as_json`."""
+"""The type of an answer, with the property `line` (a line of text) and the method `as_json`."""
 
 
 class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
@@ -223,7 +223,7 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
         """
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
-        return [answer.as_json() for answer in self.answers(self._series_of(texts))]
+        return [answer.as_json() for answer in self.answers(self._to_series(texts))]
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
