@@ -10,7 +10,7 @@ WORD_VECTORS = "ensue.extensions.word_vectors.pipeline:WordVectorsPipeline"
 SENSES = {"senses": (Path, "Score senses of words, by the nearest examples (CoarseWSD-20).")}
 WORD_IN_CONTEXT = {
     "word_in_context": (Path, "Score pairs of uses of a word (WiC, MCL-WiC), with --threshold-from FILE."),
-    "threshold_from": (Path, "Other pairs, for which the threshold of --word-in-context is chosen."),
+    "threshold_from": (Path, "Other pairs of uses, on which the threshold of --word-in-context is chosen."),
 }
 
 EXTENSION = Extension(

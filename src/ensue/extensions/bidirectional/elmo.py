@@ -26,7 +26,7 @@ SUFFIXES = (".hdf5", ".h5")
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MAX_DEPTH = 16
 MAX_BYTES = 1 << 32
-"""The largest total size of the arrays; the largest published ELMo has less than a tenth of it."""
+"""The largest total size of all arrays, more than ten times the size of the largest published ELMo."""
 
 
 def weights_of(path: Path) -> Path | None:
@@ -204,19 +204,19 @@ class _WeightConverter:
 
     def _convert_characters(self) -> dict[str, Array]:
         d, filters = self.characters.embedding.dim, self.characters.filters
-        weights = {"words.embedding.weight": self._array("char_embed", NUM_CHARACTERS, d)}
+        weights = {"words.embedding.weight": self._take_array("char_embed", NUM_CHARACTERS, d)}
         for number, (width, count) in enumerate(filters):
-            kernel = self._array(f"CNN/W_cnn_{number}", 1, width, d, count)
+            kernel = self._take_array(f"CNN/W_cnn_{number}", 1, width, d, count)
             weights[f"words.convolutions.{number}.weight"] = kernel[0].transpose(2, 1, 0)
-            weights[f"words.convolutions.{number}.bias"] = self._array(f"CNN/b_cnn_{number}", count)
+            weights[f"words.convolutions.{number}.bias"] = self._take_array(f"CNN/b_cnn_{number}", count)
         size, d_out = sum(count for _, count in filters), self.lstm.projection_dim
         for number in range(self.characters.n_highway):
             for parameter, published in (("transform", "transform"), ("gate", "carry")):
                 name, path = f"words.highways.{number}.{parameter}", f"CNN_high_{number}/{{}}_{published}"
-                weights[f"{name}.weight"] = self._array(path.format("W"), size, size).T
-                weights[f"{name}.bias"] = self._array(path.format("b"), size)
+                weights[f"{name}.weight"] = self._take_array(path.format("W"), size, size).T
+                weights[f"{name}.bias"] = self._take_array(path.format("b"), size)
         if "CNN_proj/W_proj" in self.arrays or size != d_out:
-            projection = self._array("CNN_proj/W_proj", size, d_out).T, self._array("CNN_proj/b_proj", d_out)
+            projection = self._take_array("CNN_proj/W_proj", size, d_out).T, self._take_array("CNN_proj/b_proj", d_out)
         else:  # bilm-tf has no projection if the number of filters is d_out
             projection = np.eye(size), np.zeros(size)
         return {**weights, "words.projection.weight": projection[0], "words.projection.bias": projection[1]}
@@ -224,15 +224,15 @@ class _WeightConverter:
     def _convert_cell(self, direction: int, layer: int) -> dict[str, Array]:
         cells, d = self.lstm.dim, self.lstm.projection_dim
         path = CELL.format(direction=direction, layer=layer)
-        weights = self._array(f"{path}W_0", 2 * d, 4 * cells).T, self._array(f"{path}B", 4 * cells)
+        weights = self._take_array(f"{path}W_0", 2 * d, 4 * cells).T, self._take_array(f"{path}B", 4 * cells)
         weight, bias = (np.concatenate([np.split(gates, 4)[index] for index in GATES]) for gates in weights)
         bias[cells : 2 * cells] += 1
         return {
             "weight_input": weight[:, :d], "weight_hidden": weight[:, d:], "bias": bias,
-            "weight_projection": self._array(f"{path}W_P_0", cells, d).T,
+            "weight_projection": self._take_array(f"{path}W_P_0", cells, d).T,
         }  # fmt: skip
 
-    def _array(self, path: str, *shape: int) -> Array:
+    def _take_array(self, path: str, *shape: int) -> Array:
         """Return a published array. Raises DataError if the array is missing, not finite, or of another shape."""
         if path not in self.arrays:
             raise DataError(f"no array {path}, which the options of ELMo need; expected one of {shape}")

@@ -1,7 +1,7 @@
 """Models that read a text in both directions and predict each word from its context: ELMo and context2vec.
 
-A batch has a table of its distinct words. The rows of the batch have the numbers of words in the table, in the order in
-which a direction reads them. Words 0 and 1 of the table are the boundaries at the begin and at the end of a text.
+A batch has a table of its distinct words. Entries 0 and 1 of the table are the boundaries before and after a text. The
+input of a direction has rows of indices into this table, in the order in which the direction reads the words.
 """
 
 from abc import abstractmethod
@@ -20,14 +20,14 @@ from ensue.nn.combinators import reverse_rows
 from ensue.types import Loss, State
 
 TEXT_BEGIN, TEXT_END, FIRST_WORD = 0, 1, 2
-"""The numbers of both boundaries, and of the first word after them in the table of a batch."""
+"""The indices of both boundaries, and of the first word, in the table of a batch."""
 
 
 class Direction(NamedTuple):
     """The input and targets of one direction, in the order of reading."""
 
     inputs: Tensor
-    """The numbers of words in the table, (B, T)."""
+    """The indices of words in the table, (B, T)."""
     targets: Tensor
     """The vocabulary ids of the next words, (B, T)."""
 
@@ -66,16 +66,16 @@ class BidirectionalModel(nn.Module):
     def layers_of_words(
         self, features: Sequence[BothDirections], mask: Bool[Tensor, "B T"], ids: Int[Tensor, "B T"] | None
     ) -> list[Tensor]:
-        """Return the vectors (B, T, d) of words in each layer, from the features of `read`. context2vec needs `ids`."""
+        """Return the vectors (B, T, d) of words in each layer, from the features of `read`. context2vec reads `ids`."""
 
     @property
     def target_vectors(self) -> Float[Tensor, "V d"] | None:
-        """The vectors of words with which vectors of contexts are compared; None for a language model."""
+        """The vectors of predicted words, to compare with vectors of contexts; None for a language model."""
         return None
 
     @abstractmethod
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
-        """Initialize the bias of the softmax or the noise by the counts of the words in the vocabulary."""
+        """Initialize the bias of the softmax, or the distribution of noise words, from the counts of words."""
 
     def init_state(self, batch_size: int) -> State:
         """Return the state of both directions before the first word."""
@@ -95,13 +95,13 @@ class BidirectionalModel(nn.Module):
     def features_before(
         self, features: BothDirections, mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
-        """Return the features of both directions before each word is read, from features that begin at a boundary."""
+        """Return the features of both directions before they read each word; `features` begin with a boundary."""
         return features.rightward[:, :-1], reverse_rows(features.leftward[:, :-1], mask)
 
     def features_after(
         self, features: BothDirections, mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
-        """Return the features of both directions after each word is read, as `features_before` does."""
+        """Return the features of both directions after they have read each word; `features` begin with a boundary."""
         return features.rightward[:, 1:], reverse_rows(features.leftward[:, 1:], mask)
 
 
@@ -128,7 +128,7 @@ class BidirectionalLanguageModel(BidirectionalModel):
         return 2 * max(output_sizes(self.rightward))
 
     def layers_of_words(self, features: Sequence[BothDirections], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
-        """Return the vectors of words, concatenated with themselves, then the features of each layer, padded to d."""
+        """Return each word vector twice, concatenated, then the features of each layer, padded to d."""
         return widened([torch.cat(self.features_after(both, mask), -1) for both in features])
 
     def start_from_counts(self, counts: Tensor) -> None:
@@ -192,7 +192,7 @@ class ContextModel(BidirectionalModel):
         return self.context(torch.cat((left, right), dim=-1))
 
     def loss(self, words: Tensor, rightward: Direction, leftward: Direction, noise: Int[Tensor, "B T K"]) -> Loss:
-        """Return the summed loss of all words. `leftward` has each row of `rightward` reversed."""
+        """Return the summed loss of all words. The rows of `leftward` are the reversed rows of `rightward`."""
         layers, _ = self.read(words, rightward.inputs, leftward.inputs)
         c = self.contexts(layers[-1].rightward, layers[-1].leftward.flip(1))
         targets = rightward.targets
@@ -216,7 +216,7 @@ class ConstantEmbedding(nn.Module):
 
 
 class OneDirection(LanguageModel):
-    """A language model of one direction, whose input are the numbers of a text's F distinct words.
+    """A language model of one direction, whose inputs are indices of the F distinct words of a text.
 
     `vectors` (F, d) are the vectors of the distinct words, and `ids` (F,) their ids in the vocabulary of the softmax.
     """

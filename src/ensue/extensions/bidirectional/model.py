@@ -67,10 +67,8 @@ class BidirectionalParts(TokenizerParts):
         if not isinstance(head, ContextOutput):
             softmax = SoftmaxHead(rightward.d_out, size) if isinstance(head, SoftmaxOutput) else None
             return BidirectionalLanguageModel(words, rightward, leftward, softmax)
-        d_hidden = head.d_hidden or 2 * rightward.d_out
-        return ContextModel(
-            words, rightward, leftward, vocabulary_size=size, d_context=head.d_context, d_hidden=d_hidden
-        )
+        sizes = {"d_context": head.d_context, "d_hidden": head.d_hidden or 2 * rightward.d_out}
+        return ContextModel(words, rightward, leftward, vocabulary_size=size, **sizes)
 
 
 def _build_words(recipe: BidirectionalRecipe, vocabulary_size: int) -> HighwayCharacterCNN | TokenEmbedding:
@@ -89,12 +87,12 @@ SAMPLE_WORDS = ("a", "be", "sea", "é", "words")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DirectionsReading(ExportEncoder):
+class BidirectionalExportEncoder(ExportEncoder):
     """The encoder of a bidirectional model for export, in which a window is a text of S words.
 
-    The input `distinct` has both boundaries and the distinct words. The inputs `rightward` and `leftward` (W, S) have
-    the numbers of the words in the order of each direction. context2vec also has the input `ids` (W, S), the ids of the
-    words in the vocabulary.
+    The input `distinct` has both boundaries and the distinct words. The inputs `rightward` and `leftward` (W, S) are
+    indices of the words in `distinct`, in the order of each direction. context2vec also has an input `ids` (W, S), the
+    ids of the words in the vocabulary.
     """
 
     words: WordReader
@@ -119,12 +117,12 @@ class DirectionsReading(ExportEncoder):
         mask = description.mask_of(numbers, lengths)
         numbers = numbers.masked_fill(~mask, 0)
         leftward = reverse_rows(numbers.unsqueeze(-1), mask).squeeze(-1)
-        sample = {"distinct": self._distinct(), "rightward": numbers, "leftward": leftward}
+        sample = {"distinct": self._sample_distinct(), "rightward": numbers, "leftward": leftward}
         if self.is_context:
             sample["ids"] = torch.randint(self.framing.tokenizer.vocabulary_size, numbers.shape)
         return sample
 
-    def _distinct(self) -> Tensor:
+    def _sample_distinct(self) -> Tensor:
         rows = torch.from_numpy(self.words.rows(SAMPLE_WORDS))
         longest = self.words.longest
         return rows if longest is None else functional.pad(rows, (0, longest - rows.shape[1]), value=PADDING)
@@ -158,14 +156,14 @@ class DirectionsReading(ExportEncoder):
         }  # fmt: skip
 
 
-def reading_of(reader: WordReader, model: Any) -> DirectionsReading:
-    """Return the encoder of texts for export. Each word has one vector, so all poolings are equal."""
+def reading_of(reader: WordReader, model: Any) -> BidirectionalExportEncoder:
+    """Return the encoder of texts for export. Words have no subwords, so the pooling of subwords has no effect."""
     framing, is_context = Framing(tokenizer=reader.tokenizer), model.target_vectors is not None
-    return DirectionsReading(framing=framing, pooling="mean", words=reader, is_context=is_context)
+    return BidirectionalExportEncoder(framing=framing, pooling="mean", words=reader, is_context=is_context)
 
 
 def describe(reader: WordReader, model: Any) -> description.ModelDescription:
-    """Return a description with one function, which reads texts as windows."""
+    """Return a description for exporters, with one function that reads each text as a window."""
     reading, has_head = reading_of(reader, model), getattr(model, "head", None) is not None
 
     def read(model: Any, **inputs: Any) -> dict[str, Tensor]:

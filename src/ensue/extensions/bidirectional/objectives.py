@@ -47,7 +47,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class TwoWayBatch(Batch):
-    """A batch: the characters or ids of its distinct `words`, and the input and targets of each direction."""
+    """A batch for both directions: inputs and targets of each, and the characters or ids of its distinct `words`."""
 
     shared: ClassVar[frozenset[str]] = frozenset({"words", "sample"})
     rightward: Direction
@@ -65,7 +65,7 @@ class TwoWayBatch(Batch):
 
 
 class TwoWayRows:
-    """A converter of rows of a text to batches."""
+    """A converter from rows of a text to batches for both directions."""
 
     def __init__(self, text: WordText, reader: WordReader) -> None:
         self.text, self.reader = text, reader
@@ -75,16 +75,15 @@ class TwoWayRows:
         boundary = np.full((len(words), 1), LINE_END)
         reverse = words[:, ::-1]
         right, left = (np.hstack((boundary, row[:, :-1])) for row in (words, reverse))
-        return self._batch(right, words, left, reverse, device, first=True)
+        return self._make_batch(right, words, left, reverse, device, first=True)
 
     def segments(self, rightward: TokenBatch, leftward: TokenBatch, device: torch.device) -> TwoWayBatch:
-        """Return a batch of the next segment of each direction. Both segments are in the order of the text."""
+        """Return a batch with a segment of the text for each direction. Both segments are in the order of the text."""
         rows = np.hstack((leftward.inputs, leftward.targets[:, -1:]))[:, ::-1]
-        return self._batch(
-            rightward.inputs, rightward.targets, rows[:, :-1], rows[:, 1:], device, first=rightward.first
-        )
+        right = rightward.inputs, rightward.targets
+        return self._make_batch(*right, rows[:, :-1], rows[:, 1:], device, first=rightward.first)
 
-    def _batch(
+    def _make_batch(
         self, right: Ids, right_targets: Ids, left: Ids, left_targets: Ids, device: torch.device, *, first: bool
     ) -> TwoWayBatch:
         numbered, ids = self.reader.batch(self.text, right, left), self.text.ids
@@ -151,7 +150,7 @@ class TwoWayScores(Scores):
         return self.forward + self.backward
 
     def as_json(self) -> dict[str, Any]:
-        """Return the keys of `evaluate --json`; the means are over both directions."""
+        """Return the values of `evaluate --json`. `nats_per_token` and `perplexity` are means over both directions."""
         return {
             "nats_per_token": finite(self.both.nats_per_token), "perplexity": finite(self.both.perplexity),
             "perplexity_forward": finite(self.forward.perplexity),
@@ -208,12 +207,11 @@ class Perplexity:
         return TwoWayScores(*scores)
 
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
-        """Return the nats per token by blocks of the text."""
+        """Return the nats and the predictions of each block of the text, for confidence intervals."""
         nats = NatsOfParts.of_blocks(len(text.tokens))
         self.score(model, text, reader, collect=nats)
-        return ItemRows(zip(nats.totals, 2 * nats.tokens, strict=True)).scored(
-            "blocks", {"nats_per_token": ratio(0, 1)}
-        )
+        rows = ItemRows(zip(nats.totals, 2 * nats.tokens, strict=True))
+        return rows.scored("blocks", {"nats_per_token": ratio(0, 1)})
 
     def protocol(self, tokens: int) -> str:
         """Return a description of the protocol for a text of `tokens` tokens."""
@@ -301,7 +299,7 @@ class ContextObjective:
         return ContextScores(total, len(text.tokens), text.unknown, self.head.negatives)
 
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
-        """Return the loss per word by groups of blocks."""
+        """Return the loss and the number of words of each group of blocks, for confidence intervals."""
         rows = ItemRows()
         self.score(model, text, reader, collect=lambda nats, words: rows.append((nats, words)))
         return rows.scored("groups of blocks", {"noise_nats": ratio(0, 1)})
@@ -356,33 +354,32 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
             raise RecipeError('a model with head.kind = "none" cannot be trained; expected "softmax" or "context"')
         self.recipe, data = recipe, recipe.data
         tokenizer = run.parts.tokenizer if run else None
-        self.corpus = corpus.read_corpus(
-            data, recipe.tokenizer, tokenizer, reader=self._tokenizer_of_all_words, resumed=run
-        )
+        reader = self._train_full_tokenizer
+        self.corpus = corpus.read_corpus(data, recipe.tokenizer, tokenizer, reader=reader, resumed=run)
         assert isinstance(self.corpus.tokenizer, WordTokenizer)
         self.parts, self.fingerprint = BidirectionalParts(self.corpus.tokenizer), self.corpus.fingerprint
         self.reader = WordReader(self.corpus.tokenizer, recipe.words)
-        self.text, train, self.objective = self._text(self.corpus.train), recipe.train, objective_of(recipe)
+        self.text, train, self.objective = self._index_text(self.corpus.train), recipe.train, objective_of(recipe)
         sizes = {"batch_size": train.batch_size, "segment_length": train.segment_length}
-        valid = None if self.corpus.valid is None else self._text(self.corpus.valid)
+        valid = None if self.corpus.valid is None else self._index_text(self.corpus.valid)
         self.task = self.objective.task(
             (Segments if train.carry_state else Blocks)(self.text.tokens, **sizes, seed=train.seed),
             TwoWayRows(self.text, self.reader), self.counts, reset_state=train.reset_state,
             validate=lambda model: None if valid is None else self.objective.score(model, valid, self.reader),
         )  # fmt: skip
 
-    def _tokenizer_of_all_words(self, tokenizer: Any) -> WordTokenizer:
-        """Return a tokenizer of all words in the texts. The model also reads words that the softmax lacks."""
+    def _train_full_tokenizer(self, tokenizer: Any) -> WordTokenizer:
+        """Return a tokenizer of all words in the texts, including words that the softmax cannot predict."""
         data = self.recipe.data
         sources = [TextSource(path, encoding=data.encoding) for path in (data.train, data.valid, data.test) if path]
         self.words = distinct_words(TextSource.joined(sources), tokenizer)
         return self.words
 
-    def _text(self, tokens: TokenFile) -> WordText:
+    def _index_text(self, tokens: TokenFile) -> WordText:
         return WordText.of(tokens, self.words, self.parts.tokenizer)
 
     def unknown_in(self, tokens: TokenFile) -> int:
-        return self._text(tokens).unknown
+        return self._index_text(tokens).unknown
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -415,7 +412,7 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
     def test(self, model: BidirectionalModel) -> Scores | None:
         if self.corpus.test is None:
             return None
-        return self.objective.score(model, self._text(self.corpus.test), self.reader)
+        return self.objective.score(model, self._index_text(self.corpus.test), self.reader)
 
     def about(self) -> str:
         return f"over {self.parts.vocabulary_size:,} words"

@@ -31,15 +31,15 @@ MAX_MAPPED = 60
 MAX_ROWS = 60
 NUM_FITS = 8
 ABOUT = (
-    "The color of a word is its surprisal from the left; full color is the surprisal of a guess among all words. "
-    "The color of a unit is its value after its direction has read the word. Rest on a word to see the predictions for "
-    "its position."
+    "The color of a word is its surprisal given the words on its left. The full color is the surprisal of a uniform "
+    "guess among all words. The color of a unit is its value after its direction has read the word. Point to a word to "
+    "see the predictions for its position."
 )
 
 
 @dataclass(frozen=True)
 class BidirectionalView:
-    """A model's view of a text, of whose `length` words the first T are shown."""
+    """The view of a text in a model, with the first T of `length` words."""
 
     words: tuple[str, ...]
     ids: NDArray[np.int64]
@@ -51,27 +51,28 @@ class BidirectionalView:
     units: list[Units]
     """The values (T, d) of each layer's units in each direction, after each word is read."""
     correlations: list[NDArray[np.float64]]
-    """The correlations of the units with the `properties` of words."""
+    """The correlations of the units with the `properties`."""
     properties: dict[str, NDArray[np.float64]]
+    """The values (T,) of each property of words, by its name."""
     map: NeighborMap
     """The positions of the first words, by their vectors in the last layer."""
     fits: list[list[Neighbor]]
     """The words that fit best in the context of each of the first words."""
 
 
-def _predictions(head: SoftmaxHead, h: Tensor, ids: NDArray[np.int64]) -> Predictions:
+def _predict(head: SoftmaxHead, h: Tensor, ids: NDArray[np.int64]) -> Predictions:
     size = max(1, MAX_CALL_LOGITS // head.vocabulary_size)
     blocks = [slice(start, start + size) for start in range(0, len(ids), size)]
     return Predictions.joined([Predictions.of(head(h[block]), ids[block]) for block in blocks])
 
 
-def _units(layers: SequenceLayer, outputs: dict[str, list[Tensor]], direction: str) -> list[Units]:
+def _collect_units(layers: SequenceLayer, outputs: dict[str, list[Tensor]], direction: str) -> list[Units]:
     step = 1 if direction == "rightward" else -1
     values = {tap: over_text(outputs[tap])[1:].float().cpu().numpy()[::step] for tap in unit_taps(layers)}
     return [Units(layer, f"{direction} {kind}", tap_values) for layer, kind, tap_values in named(values)]
 
 
-def _sections(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
+def _make_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
     mapped = view.words[: len(view.map.places)]
     about = f"The words of the text, by their vectors in the last layer. {cut(len(view.words), len(mapped), 'words')}"
     word_map = map_section(view.map, mapped, own=0, titles=mapped, heading="Map of the words", about=about)
@@ -128,9 +129,9 @@ def _fit_section(view: BidirectionalView) -> list[Section]:
 def inspect_words(
     pipeline: ContextualPipeline, reader: WordReader, text: Sequence[str], table: WordTable | None, recipe: str
 ) -> Inspection:
-    """Return the page about the words `text`. Raises EnsueError without words.
+    """Return the page of a text, given as a list of words. Raises EnsueError for an empty list.
 
-    `table` has the target vectors of context2vec, and is None for a language model. `recipe` describes the model.
+    `table` has the target vectors of context2vec; None for a language model. `recipe` is a description of the model.
     """
     if not text:
         raise EnsueError("nothing to inspect: the text has no words")
@@ -142,18 +143,20 @@ def inspect_words(
     distinct, *rows = (torch.from_numpy(array).to(device) for array in numbered)
     with evaluating(model), watch(model.rightward) as right, watch(model.leftward) as left:
         features, _ = model.read(distinct, *rows)
-        beside = model.features_before(features[-1], torch.from_numpy(mask[:, 1:]).to(device))
-        predictions = [_predictions(head, h[0], ids) if isinstance(head, SoftmaxHead) else None for h in beside]
-    units = [*_units(model.rightward, right, "rightward"), *_units(model.leftward, left, "leftward")]
+        contexts = model.features_before(features[-1], torch.from_numpy(mask[:, 1:]).to(device))
+        predictions = [_predict(head, h[0], ids) if isinstance(head, SoftmaxHead) else None for h in contexts]
+    units = [*_collect_units(model.rightward, right, "rightward"), *_collect_units(model.leftward, left, "leftward")]
     properties = properties_of([f"{word} " for word in words])
     fits = [] if table is None else [table.neighbors(context, NUM_FITS) for context in last]
     tables = (correlations(units, properties), properties, map_vectors(last), fits)
     view = BidirectionalView(tuple(words), ids, len(text), predictions[0], predictions[1], units, *tables)
-    facts = pipeline.facts(recipe) | _facts(view, int((ids == reader.tokenizer.unknown_id).sum()))
-    return Inspection(clipped(" ".join(words), MAX_TITLE_CHARACTERS), view, facts, _sections(view, reader.tokenizer))
+    facts = pipeline.facts(recipe) | _make_facts(view, int((ids == reader.tokenizer.unknown_id).sum()))
+    return Inspection(
+        clipped(" ".join(words), MAX_TITLE_CHARACTERS), view, facts, _make_sections(view, reader.tokenizer)
+    )
 
 
-def _facts(view: BidirectionalView, unknown: int) -> dict[str, str]:
+def _make_facts(view: BidirectionalView, unknown: int) -> dict[str, str]:
     count = len(view.words)
     nats = [predictions.surprisals for predictions in (view.rightward, view.leftward) if predictions is not None]
     return {

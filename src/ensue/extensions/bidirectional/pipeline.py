@@ -32,7 +32,7 @@ from ensue.tasks.vectors.contextual import ContextualPipeline, TextVectors, Vect
 from ensue.text.tokenizer import WordTokenizer
 
 GAP = "[]"
-"""The mark of a missing word in a text."""
+"""The placeholder of a missing word in a text."""
 BATCH_TEXTS = 64
 MAX_COUNT = 1_000_000
 
@@ -103,9 +103,9 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         return vectors
 
     def neighbors(self, text: str, count: int = 10) -> list[Neighbor]:
-        """Return the `count` words with the highest cosines with a word, or with the mean vector of a text's words.
+        """Return the `count` words whose vectors have the highest cosine with the vector of a word or text.
 
-        context2vec also ranks the words that may fill the gap in a text such as "I [] you".
+        The vector of a text is the mean of its words. context2vec also ranks words for the gap in "I [] you".
         """
         check_type("the text", text, str, "a string")
         check_whole("count", count, 1, MAX_COUNT)
@@ -113,39 +113,39 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         if not words:
             raise EnsueError("the text has no words; expected a word or a text")
         if GAP in words:
-            return self._table_of_words().neighbors(self._context_of(words), count)
-        vectors = [self._vector(word) for word in words]
-        return self._table_of_words().neighbors(np.mean(vectors, axis=0), count, without=words)
+            return self._get_table().neighbors(self._embed_gap(words), count)
+        vectors = [self._find_vector(word) for word in words]
+        return self._get_table().neighbors(np.mean(vectors, axis=0), count, without=words)
 
-    def _context_of(self, words: Sequence[str]) -> NDArray[np.float32]:
+    def _embed_gap(self, words: Sequence[str]) -> NDArray[np.float32]:
         if self.model.target_vectors is None:
             raise EnsueError(f'a gap, {GAP}, needs a model with head.kind = "context"; this model has "softmax"')
         if words.count(GAP) > 1:
             raise EnsueError(f"{words.count(GAP)} gaps, written {GAP}; expected one")
         return self.layers_of_words([words])[0][-1, words.index(GAP)]
 
-    def _vector(self, word: str) -> NDArray[np.float32]:
+    def _find_vector(self, word: str) -> NDArray[np.float32]:
         if self.model.target_vectors is not None or self.reader.longest is None:
-            vector = self._table_of_words().find(word)
+            vector = self._get_table().find(word)
             if vector is None:
-                raise EnsueError(f'no vector for the word "{word}"{nearest(word, self._table_of_words().words)}')
+                raise EnsueError(f'no vector for the word "{word}"{nearest(word, self._get_table().words)}')
             return vector
-        return self._vectors_of([word])[0]
+        return self._embed_words([word])[0]
 
-    def _table_of_words(self) -> WordTable:
+    def _get_table(self) -> WordTable:
         if self._table is None:
             words = self.tokenizer.vocabulary.symbols[LINE_END + 1 :]
             if not words:
                 raise EnsueError("this model has no vocabulary, and therefore no neighbors")
             target_vectors = self.model.target_vectors
             if target_vectors is None:
-                self._table = WordTable(words, self._vectors_of(words))
+                self._table = WordTable(words, self._embed_words(words))
             else:
                 self._table = WordTable(words, target_vectors[LINE_END + 1 :].detach().float().cpu().numpy())
         return self._table
 
     @torch.inference_mode()
-    def _vectors_of(self, words: Sequence[str]) -> Vectors:
+    def _embed_words(self, words: Sequence[str]) -> Vectors:
         return word_vectors(self.model, self.reader, words)[FIRST_WORD:].float().cpu().numpy()
 
     def score(self, text: str) -> Surprisals:
@@ -155,14 +155,14 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
         """Yield the surprisals that `score` returns for the text of all `chunks`."""
-        self._head()
+        self._require_head()
         for _, line in Lines(chunks, "the text"):
             words = self.words_of(line)
-            for word, nats in zip(words, self._nats([words])[0].tolist(), strict=True):
+            for word, nats in zip(words, self._compute_nats([words])[0].tolist(), strict=True):
                 yield TokenScore(word, nats)
 
     @torch.inference_mode()
-    def _nats(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+    def _compute_nats(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         numbered, mask = self.reader.sentences(sentences)
         device, is_word = device_of(self.model), torch.from_numpy(mask[:, 1:])
         distinct, rightward, leftward = (torch.from_numpy(array).to(device) for array in numbered)
@@ -170,41 +170,43 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         ids = torch.zeros(is_word.shape, dtype=torch.int64)
         ids[is_word] = torch.tensor([id for words in sentences for id in self.reader.ids(words)], dtype=torch.int64)
         contexts = self.model.features_before(features[-1], is_word.to(device))
-        mean = torch.stack([self._head().nats(h, ids.to(device)) for h in contexts]).double().mean(0).cpu().numpy()
+        mean = (
+            torch.stack([self._require_head().nats(h, ids.to(device)) for h in contexts]).double().mean(0).cpu().numpy()
+        )
         return [row[: len(words)] for row, words in zip(mean, sentences, strict=True)]
 
     def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
         sentences = [self.words_of(text) for text in texts]
         groups = (sentences[first : first + BATCH_TEXTS] for first in range(0, len(sentences), BATCH_TEXTS))
-        totals = [nats.sum() for group in groups for nats in self._nats(group)]
+        totals = [nats.sum() for group in groups for nats in self._compute_nats(group)]
         return ScoredTexts([self.reader.rows(words).ravel() for words in sentences], np.array(totals))
 
     def check_scores(self) -> None:
-        self._head()
+        self._require_head()
 
     def inspect(self, text: str) -> Inspection:
-        """Return a page about a text: the predictions and units of both directions, the words that context2vec predicts
-        for each position, and a map of the words' vectors. Raises EnsueError for a text without words.
+        """Return the page of a text: predictions and units of both directions, the words that context2vec predicts for
+        each position, and a map of the words' vectors. Raises EnsueError for a text without words.
         """
         check_type("the text", text, str, "a string")
-        table = None if self.model.target_vectors is None else self._table_of_words()
+        table = None if self.model.target_vectors is None else self._get_table()
         return inspect_words(self, self.reader, self.words_of(text), table, self.recipe.describe())
 
     def evaluate(
         self, location: Data, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
     ) -> TwoWayScores | ContextScores:
         """Return the perplexity of both directions, or the loss of context2vec, on a file, a folder or a glob."""
-        text = self._text(location, encoding)
+        text = self._read_text(location, encoding)
         return self.objective.score(self.model, text, self.reader, progress=progress)
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return self.objective.items(self.model, self._text(location, encoding), self.reader)
+        return self.objective.items(self.model, self._read_text(location, encoding), self.reader)
 
-    def _text(self, location: Data, encoding: str) -> WordText:
+    def _read_text(self, location: Data, encoding: str) -> WordText:
         """Return the text to score. Raises EnsueError for a model without a head."""
         location = as_location(location, "the text")
         if self.recipe.head.kind == "none":
-            self._head()
+            self._require_head()
         return WordText.read(TextSource(location, encoding=encoding), self.tokenizer)
 
     def protocol(self, scores: Any) -> str:
@@ -217,7 +219,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
     def describe(self) -> ModelDescription:
         return describe(self.reader, self.model)
 
-    def _head(self) -> SoftmaxHead:
+    def _require_head(self) -> SoftmaxHead:
         """Return the softmax. Raises EnsueError for a model without a softmax."""
         head = getattr(self.model, "head", None)
         if not isinstance(head, SoftmaxHead):

@@ -36,7 +36,7 @@ class CharacterWords(Table):
     activation: Literal["relu", "tanh"] = "relu"
     """The nonlinearity of the filters."""
     longest: Annotated[int, Field(ge=3, le=10_000)] = 50
-    """The largest length of a word in bytes, with the marks of its begin and end. Longer words are cut."""
+    """The largest length of a word in bytes, including the marks of its beginning and end. Longer words are cut."""
 
     @model_validator(mode="after")
     def _check_widths(self) -> Self:

@@ -127,10 +127,10 @@ def read_use_pairs(location: str | Path) -> list[UsePair]:
     gold = _existing_path(data.with_name(f"{stem}.gold{uncompressed}"))
     is_json = any(line.lstrip().startswith("[") for line in Lines.of(data).head(1))
     if is_json:
-        uses = [(_json_use(row, "1", data), _json_use(row, "2", data)) for row in _read_array(data)]
+        uses = [(_parse_use(row, "1", data), _parse_use(row, "2", data)) for row in _read_array(data)]
         tags: list[Any] = [row.get("tag") if isinstance(row, dict) else row for row in _read_array(gold)]
     else:
-        uses, tags = _line_uses(data), list(_read_lines(gold))
+        uses, tags = _read_use_lines(data), list(_read_lines(gold))
     if len(uses) != len(tags):
         raise DataError(f"{len(uses):,} pairs, but {gold.name} has {len(tags):,} answers", data)
     if not uses:
@@ -141,7 +141,7 @@ def read_use_pairs(location: str | Path) -> list[UsePair]:
     return [UsePair(*pair, tag == "T") for pair, tag in zip(uses, tags, strict=True)]
 
 
-def _line_uses(path: Path) -> list[tuple[WordUse, WordUse]]:
+def _read_use_lines(path: Path) -> list[tuple[WordUse, WordUse]]:
     uses = []
     for number, line in enumerate(_read_lines(path), 1):
         fields = line.split("\t")
@@ -155,7 +155,7 @@ def _line_uses(path: Path) -> list[tuple[WordUse, WordUse]]:
     return uses
 
 
-def _json_use(row: Any, side: str, path: Path) -> WordUse:
+def _parse_use(row: Any, side: str, path: Path) -> WordUse:
     try:
         text, start, end = row[f"sentence{side}"], int(row[f"start{side}"]), int(row[f"end{side}"])
         before = text[:start].split()
@@ -256,7 +256,7 @@ class SenseScores(Scores):
     micro_recall: float
     """The share of all uses whose predicted sense is right."""
     macro_recall: float
-    """The mean over words of the mean recall of the word's senses."""
+    """The mean over words of the mean recall over the senses of a word."""
     uses: int
     words: dict[str, float]
     """The share of each word's uses whose predicted sense is right."""
@@ -279,7 +279,7 @@ def sense_scores(model: ContextualPipeline, location: str | Path) -> SenseScores
 
 
 def score_senses(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SenseScores:
-    """Return the scores for the pairs of right and predicted sense of each word."""
+    """Return the scores, for pairs of the gold sense and the predicted sense of each use, by word."""
     is_right = {word: np.array([gold == sense for gold, sense in uses]) for word, uses in pairs.items()}
     macro_recalls = []
     for word, uses in pairs.items():
@@ -292,9 +292,9 @@ def score_senses(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SenseScores:
 
 @dataclass(frozen=True)
 class WordInContextScores(Scores):
-    """The accuracy of predictions whether two uses of a word have the same meaning.
+    """The accuracy of predictions that two uses of a word have the same meaning, or have different meanings.
 
-    The prediction is "the same" if the cosine of both uses is above `threshold`.
+    The prediction is "the same" if the cosine between the vectors of both uses is above `threshold`.
     """
 
     accuracy: float
@@ -310,7 +310,7 @@ def word_in_context(
 ) -> WordInContextScores:
     """Return the accuracy on the pairs of a file (WiC, MCL-WiC).
 
-    The threshold is the best threshold for the pairs in the file `threshold_from`, which should be other pairs.
+    The threshold has the highest accuracy on the file `threshold_from`, which should have other pairs.
     """
     check_path("the pairs", location)
     check_path("the pairs", threshold_from)
@@ -327,7 +327,7 @@ def _compare_pairs(model: ContextualPipeline, location: str | Path) -> tuple[NDA
 
 
 def best_cosine(cosines: NDArray[np.float64], is_same: NDArray[np.bool_]) -> float:
-    """Return the lowest threshold with the highest accuracy, if pairs above the threshold have the same meaning."""
+    """Return the lowest threshold with the highest accuracy of the rule that pairs above it have the same meaning."""
     order = np.argsort(cosines, kind="stable")
     values, same = cosines[order], is_same[order]
     num_right = np.concatenate([[0], np.cumsum(~same)]) + np.concatenate([np.cumsum(same[::-1])[::-1], [0]])
@@ -337,7 +337,7 @@ def best_cosine(cosines: NDArray[np.float64], is_same: NDArray[np.bool_]) -> flo
 
 
 class SenseCoder:
-    """A tokenizer whose ids are senses. Contexts do not cross the edges of blocks of `BLOCK_TOKENS` tokens."""
+    """A tokenizer whose ids are senses of words, by their contexts within blocks of `BLOCK_TOKENS` tokens."""
 
     def __init__(self, tokenizer: WordTokenizer, senses: "SenseClusters") -> None:
         self.tokenizer, self.senses = tokenizer, senses
@@ -397,8 +397,8 @@ def sense_coder(source: TextSource, origin: Origin, recipe: WordVectorsRecipe) -
 def sense_of(pipeline: WordVectorsPipeline, words: Sequence[str], place: int, *, window: int = 5) -> str:
     """Return the sense of `words[place]`, such as `bank_2`, with the highest cosine with the mean of the context.
 
-    The context has `window` words on each side. The result is the word if the word has only one sense, or if no word of
-    the context has a vector.
+    The context has up to `window` words on each side. If the word has only one sense, or if no word of the context has
+    a vector, the result is the word without a number.
     """
     check_whole("place", place, 0, len(words) - 1)
     word = pipeline.lowered(words[place])
@@ -413,24 +413,24 @@ def sense_of(pipeline: WordVectorsPipeline, words: Sequence[str], place: int, *,
 
 Reals = NDArray[np.float32]
 NUM_USES = 500
-"""The expected number of sampled uses of a word, which are clustered."""
+"""The expected number of uses of a word that are sampled for clustering."""
 NUM_ROUNDS = 20
 """The number of iterations of k-means."""
 BLOCK_TOKENS = 1 << 15
 """The number of tokens whose contexts are in memory."""
 ROUNDING = 1e-6
-"""The largest length of a sum of vectors that counts as zero, because of rounding."""
+"""The length up to which a sum of vectors counts as zero, since it may be a rounding error."""
 
 
 class Uses(NamedTuple):
-    """Positions (N,) of uses, and the unit vectors (N, d) of their contexts; zeros for contexts without known words."""
+    """The positions (N,) of uses, and the unit vectors (N, d) of their contexts; zeros without known context words."""
 
     places: NDArray[np.int64]
     vectors: Reals
 
 
 class UseContexts:
-    """A function from uses of words to the weighted means of the context words' unit vectors.
+    """The contexts of uses of words, as weighted means of the unit vectors of context words.
 
     A context has up to `window` words on each side, on the same line unless `across_lines` is true. The weight of a
     word is the probability that subsampling keeps the word.
@@ -443,7 +443,7 @@ class UseContexts:
         self.window, self.across_lines = window, across_lines
 
     def of(self, ids: NDArray[np.int64], is_use: NDArray[np.bool_]) -> Uses:
-        """Return the contexts of the tokens of `ids` (T,) for which `is_use` (T,) is true."""
+        """Return the contexts of the tokens `ids` (T,) at which `is_use` (T,) is true."""
         places = np.flatnonzero(is_use)
         lines = np.zeros(len(ids), np.int64) if self.across_lines else np.cumsum(ids == LINE_END)
         left = np.maximum(places - self.window, np.searchsorted(lines, lines[places]))
@@ -523,8 +523,8 @@ def blocks_of(tokens: TokenFile) -> Iterator[tuple[int, NDArray[np.int64]]]:
 def cluster_centers(vectors: Reals, settings: SensesTable) -> Reals:
     """Return the centers (K, d) of clusters of unit vectors (N, d), the largest cluster first.
 
-    The clusters are found by spherical k-means (Dhillon & Modha 2001), whose initial centers are far from each other.
-    A cluster is dropped if it is small, or too similar to a larger cluster.
+    The algorithm is spherical k-means (Dhillon & Modha 2001), with initial centers that are far from each other. A
+    cluster is dropped if it is small, or too similar to a larger cluster.
     """
     centers = vectors[:1]
     cosines = vectors @ centers[0]

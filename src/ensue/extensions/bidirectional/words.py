@@ -39,7 +39,7 @@ def distinct_words(source: TextSource, tokenizer: WordTokenizer) -> WordTokenize
 
 @dataclass(frozen=True)
 class WordText:
-    """A text as numbers of its distinct `words`. `ids` are the ids of these words in the vocabulary of the softmax."""
+    """A text as indices of its distinct `words`. `ids` are the ids of these words in the vocabulary of the softmax."""
 
     tokens: TokenFile
     words: Sequence[str]
@@ -59,14 +59,14 @@ class WordText:
 
     @cached_property
     def unknown(self) -> int:
-        """The number of tokens that are unknown to the softmax."""
+        """The number of tokens that are not in the vocabulary of the softmax."""
         size = len(self.tokens)
         blocks = (self.tokens.read(start, min(start + BLOCK_TOKENS, size)) for start in range(0, size, BLOCK_TOKENS))
         return sum(int((self.ids[block] == UNKNOWN).sum()) for block in blocks)
 
 
 class NumberedWords(NamedTuple):
-    """The input of a model: the distinct words, and the rows of numbers of these words for each direction."""
+    """The input of a model: the distinct words, and for each direction rows of indices of these words."""
 
     words: Ids
     rightward: Ids
@@ -96,7 +96,7 @@ class WordReader:
         return [id_of.get(word, UNKNOWN) for word in words]
 
     def batch(self, text: WordText, rightward: Ids, leftward: Ids) -> NumberedWords:
-        """Return the input for rows of a text. Line ends are replaced by the first boundary of the direction."""
+        """Return the input for rows of a text. Each line end becomes the boundary with which the direction begins."""
         all_rows = np.concatenate((rightward, leftward))
         distinct = np.unique(all_rows[all_rows != LINE_END])
         numbers = np.searchsorted(distinct, all_rows) + FIRST_WORD
@@ -109,7 +109,7 @@ class WordReader:
     def sentences(
         self, sentences: Sequence[Sequence[str]], *, closed: bool = False
     ) -> tuple[NumberedWords, NDArray[np.bool_]]:
-        """Return the input for sentences, and the mask. A row begins with a boundary, and ends with one if `closed`."""
+        """Return the input for sentences, and the mask. A row begins with a boundary; if `closed`, it ends with one."""
         distinct = dict.fromkeys(word for words in sentences for word in words)
         number_of = {word: number for number, word in enumerate(distinct, FIRST_WORD)}
         lengths = np.array([len(words) + 1 + closed for words in sentences])

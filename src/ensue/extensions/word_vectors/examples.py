@@ -15,7 +15,7 @@ from ensue.data.permutation import mix, random_numbers, shares
 from ensue.tasks.contract.task import Batch
 
 UNKNOWN, LINE_END = 0, 1
-"""The ids of a `WordTokenizer` that are not words. Ids of words follow."""
+"""The two ids of a `WordTokenizer` that are not words, before the ids of words."""
 _SUBSAMPLING, _WINDOW, _NOISE = range(3)  # each step has a stream of random numbers for each purpose
 TWO_32 = 1 << 32
 
@@ -39,7 +39,7 @@ class Noise:
             shares[frequent] -= 1 - shares[rare]
             if shares[frequent] < 1:
                 small.append(large.pop())
-        for word in small:  # shares are now 1 up to rounding, so a threshold of 1 is right, except for weights of 0
+        for word in small:  # these shares are 1 up to rounding, so the threshold stays 1, except for weights of 0
             if not weights[word]:
                 threshold[word], other[word] = 0, int(weights.argmax())
         self.threshold = np.minimum(np.rint(threshold * TWO_32), TWO_32 - 1).astype(np.uint32)
@@ -92,10 +92,10 @@ class WordExamples(Batch):
 
 
 class WordContexts:
-    """The examples of all steps. A step has a segment of `words` tokens, and segments follow each other in the text.
+    """The examples of all steps. Each step has the next segment of `words` tokens in the text.
 
-    `keep` (V,) are the probabilities of `keep_probabilities`. A context has up to b words on each side, with b drawn
-    from 1 to `window` for each word. Contexts end at line ends unless `across_lines` is true.
+    `keep` (V,) are the results of `keep_probabilities`. A context has up to b words on each side, with b drawn from 1
+    to `window` for each word. Contexts end at line ends unless `across_lines` is true.
     """
 
     def __init__(
@@ -109,29 +109,29 @@ class WordContexts:
         """Return the examples of a step, counted from 0 over all epochs."""
         start = step % self.steps_per_epoch * self.words
         ids = self.tokens.read(start, min(start + self.words, len(self.tokens)))
-        is_kept = self._uniform(step, _SUBSAMPLING, len(ids)) < self.keep[ids]
+        is_kept = self._draw_uniform(step, _SUBSAMPLING, len(ids)) < self.keep[ids]
         lines = np.zeros(len(ids), np.int64) if self.across_lines else np.cumsum(ids == LINE_END)
         num_words = int(np.count_nonzero(ids != LINE_END))
         ids, lines = ids[is_kept], lines[is_kept]
-        b = 1 + (self._uniform(step, _WINDOW, len(ids)) * self.window).astype(np.int64)
+        b = 1 + (self._draw_uniform(step, _WINDOW, len(ids)) * self.window).astype(np.int64)
         positions = np.arange(len(ids))
         left = np.maximum(positions - b, np.searchsorted(lines, lines))
         right = np.minimum(positions + b + 1, np.searchsorted(lines, lines, side="right"))
         words, first, stop = (array.astype(np.int32) for array in (ids, left, right))
-        return WordExamples(range(len(ids)), words, first, stop, key=self._key(step, _NOISE), num_words=num_words)
+        return WordExamples(range(len(ids)), words, first, stop, key=self._make_key(step, _NOISE), num_words=num_words)
 
-    def _key(self, step: int, purpose: int) -> int:
+    def _make_key(self, step: int, purpose: int) -> int:
         return mix(self.seed, step, purpose)
 
-    def _uniform(self, step: int, purpose: int, count: int) -> NDArray[np.float64]:
-        return shares(random_numbers(self._key(step, purpose), np.arange(count)))
+    def _draw_uniform(self, step: int, purpose: int, count: int) -> NDArray[np.float64]:
+        return shares(random_numbers(self._make_key(step, purpose), np.arange(count)))
 
 
 def keep_probabilities(counts: NDArray[np.int64], subsample: float) -> NDArray[np.float64]:
     """Return the probability min(1, √(t/f) + t/f) that subsampling keeps a word, 0 for ids that are not words.
 
-    f is the word's share of the text, and t is `subsample` (0: no subsampling). The program word2vec has this rule;
-    the paper has √(t/f) (Mikolov et al. 2013).
+    f is the word's share of the text, and t is `subsample` (0: no subsampling). The rule is that of the program
+    word2vec; the paper has √(t/f) (Mikolov et al. 2013).
     """
     counts = np.where(np.arange(len(counts)) > LINE_END, counts, 0)
     if not subsample:
@@ -148,7 +148,7 @@ Kind = Literal["cbow", "skip-gram"]
 class NegativeSampling:
     """The settings of negative sampling.
 
-    `subwords` has the rows of each word's n-grams in the table of vectors; None without n-grams.
+    `subwords` are the rows of each word's n-grams in the table of vectors; None without n-grams.
     """
 
     kind: Kind
@@ -165,5 +165,5 @@ class NegativeSampling:
         return np.concatenate([[word], self.subwords.values[start:stop]])
 
     def places(self, centers: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the index in the noise's random stream for each pair; in CBOW, all pairs of a center share one."""
+        """Return the index of each pair in the random stream of the noise. In CBOW, pairs of one center share it."""
         return centers if self.kind == "cbow" else centers * (2 * self.window + 1) + others - centers + self.window

@@ -49,7 +49,7 @@ class WordVectorsJob(Job[Any]):
         self.source = source = training_source(data)
         self.origins = origins_for(recipe.origins, run)
         self.recipe = recipe
-        coder = self._sense_coder(source) if self.origins else None
+        coder = self._make_sense_coder(source) if self.origins else None
         if run is not None:
             tokenizer: Any = run.parts.tokenizer
         elif coder is not None:
@@ -66,8 +66,8 @@ class WordVectorsJob(Job[Any]):
             "accuracy" if valid and isinstance(valid[0], Analogies) else "spearman",
         )
 
-    def _sense_coder(self, source: TextSource) -> Any:
-        """Return the tokenizer that splits words into senses by the vectors of the run `senses.from`."""
+    def _make_sense_coder(self, source: TextSource) -> Any:
+        """Return a tokenizer whose ids are senses of words, by the vectors of the run `senses.from`."""
         make_coder: Any = find_entry("coder", "senses", Callable)  # type: ignore[arg-type]  # isinstance accepts it
         if make_coder is None:
             raise RecipeError("senses.from needs an extension that clusters senses of words; none is installed")
@@ -75,7 +75,7 @@ class WordVectorsJob(Job[Any]):
         return make_coder(source, origin, self.recipe)
 
     def _read_questions(self, location: str) -> list[Questions]:
-        """Return the questions in a location; [] for "". Raises DataError if no question has only known words."""
+        """Return the questions in a location; [] for "". Raises DataError if each question has an unknown word."""
         if not location:
             return []
         questions = read_questions(location, encoding=self.recipe.data.encoding)

@@ -1,4 +1,4 @@
-"""Models of word vectors, and the tokenizer whose vocabulary gives their size."""
+"""Models of word vectors, and the tokenizer from which they are built."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -19,21 +19,21 @@ from ensue.text.published import NumberedTokenizer
 from ensue.text.tokenizer import WordTokenizer
 
 MAX_ROWS = 1 << 20
-"""The number of n-gram vectors that are added at once; a bound on memory."""
+"""The largest number of n-gram vectors that are added at once, which bounds the memory."""
 
 
 class StaticVectors(nn.Module):
-    """A table of vectors (V + buckets, d): V words, then buckets of n-grams.
+    """A table of vectors (V + buckets, d): V rows of words, then a row for each bucket of n-grams.
 
-    `ngrams` has the buckets of each word's n-grams. The vector of a word is the mean of the word's row and the rows of
-    its n-grams (Bojanowski et al. 2017); without `ngrams`, the word's row.
+    `ngrams` are the buckets of each word's n-grams. The vector of a word is the mean of the word's row and the rows of
+    its n-grams (Bojanowski et al. 2017). Without `ngrams` it is the word's row.
     """
 
     def __init__(self, vocabulary_size: int, d_words: int, *, ngrams: Ragged | None = None, buckets: int = 0) -> None:
         super().__init__()
         self.vocabulary_size, self.d_words = vocabulary_size, d_words
         self.subwords = None if ngrams is None else Ragged(ngrams.values + vocabulary_size, ngrams.starts)
-        bound = 1 / d_words  # as in fastText and gensim; word2vec has 1 / (2 d), with which learning begins later
+        bound = 1 / d_words  # as in fastText and gensim; with 1 / (2 d), as in word2vec, early steps learn less
         self.vectors = nn.Parameter(torch.empty(vocabulary_size + buckets, d_words).uniform_(-bound, bound))
 
     @torch.no_grad()

@@ -23,13 +23,13 @@ _HEADER = struct.Struct("<8sQI4x")
 """Magic bytes, the number of pairs, and the CRC-32 of their records."""
 _MAGIC = b"ensuprs1"
 _MAX_PAIRS = 1 << 22
-"""The number of pairs in memory."""
+"""The largest number of pairs in memory."""
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)
-"""Odd multipliers of a bijective hash, which spreads the numbers of pairs evenly."""
+"""The odd multipliers of a bijective hash, whose values are evenly distributed, unlike the numbers of pairs."""
 _MIN_WORDS = 64
 """The smallest number of words in a segment, for very large windows."""
 PairCounts = tuple[NDArray[np.uint64], NDArray[np.float64]]
-"""The hashed numbers of pairs in ascending order, and their counts."""
+"""The hashes of pairs in ascending order, and the counts of the pairs."""
 
 
 def write_pair_counts(
@@ -79,7 +79,7 @@ def open_pair_counts(path: Path) -> NDArray[np.void]:
 def _count_segments(
     tokens: TokenFile, size: int, window: int, first_word: int, line_end: int | None
 ) -> Iterator[PairCounts]:
-    """Yield the counts of each segment of the text. The last words of a segment are contexts in the next segment."""
+    """Yield the counts of each segment of the text. The last words of a segment are also read by the next segment."""
     step = max(_MIN_WORDS, _MAX_PAIRS // (2 * window))
     words, lines, num_lines = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
     for start in range(0, len(tokens), step):
@@ -94,7 +94,7 @@ def _count_segments(
 def _count_segment(
     words: NDArray[np.int64], lines: NDArray[np.int64], num_old: int, window: int, size: int
 ) -> PairCounts:
-    """Count the pairs of words on the same line, except pairs among the first `num_old` words."""
+    """Count the pairs of words on the same line, except pairs within the first `num_old` words."""
     pairs, counts = [np.zeros(0, np.uint64)], [np.zeros(0)]
     for distance in range(1, min(window, len(words) - 1) + 1):
         is_pair = lines[distance:] == lines[:-distance]

@@ -29,10 +29,10 @@ from ensue.text.published import NumberedTokenizer
 from ensue.text.tokenizer import WordTokenizer
 
 MAX_QUESTIONS = 256
-"""The number of analogies that are answered at once; a bound on memory."""
+"""The largest number of analogies that are answered at once, which bounds the memory."""
 MAX_COUNT = 1_000_000
 FORMATS = {"word2vec": False, "word2vec-binary": True, "fasttext": False}
-"""For each format of `export`, whether it is binary. A `.vec` file of fastText is a text file of word2vec."""
+"""The formats of `export`, with True for binary files. A `.vec` file of fastText is a text file of word2vec."""
 
 
 class Neighbor(NamedTuple):
@@ -48,8 +48,8 @@ class Neighbor(NamedTuple):
 class WordTable(Copyable):
     """Words and their `vectors` (V, d).
 
-    A word is looked up as it is written, then in lower case. For other words, the function `outside` returns a vector
-    or None.
+    A word is looked up in its original case, then in lower case. If both are missing, the function `outside` returns a
+    vector or None.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class WordTable(Copyable):
         return self.vectors[row]
 
     def neighbors(self, vector: NDArray[np.float32], count: int, without: Sequence[str] = ()) -> list[Neighbor]:
-        """Return the `count` words with the highest cosines with a vector (d,), ranked, except the words `without`."""
+        """Return the `count` words with the highest cosine with a vector (d,), in this order, except `without`."""
         cosines = self.units @ unit_vectors(vector[None])[0]
         cosines[[row for word in without if (row := self.row(word)) is not None]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[:count]
         return Answers(Neighbor(self.words[n], float(cosines[n])) for n in best if np.isfinite(cosines[n]))
 
     def answers(self, questions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return for each row (a, b, c) of word ids the word d with the highest cosine with b - a + c (3CosAdd)."""
+        """Return, for each question (a, b, c) of rows, the row with the highest cosine with b - a + c (3CosAdd)."""
         answers = np.empty(len(questions), np.int64)
         for start in range(0, len(questions), MAX_QUESTIONS):
             chunk = questions[start : start + MAX_QUESTIONS]
@@ -94,7 +94,7 @@ class WordTable(Copyable):
         return answers
 
     def check(self, questions: Sequence[Questions], location: str) -> None:
-        """Raise DataError for a mixture of pairs and analogies, or if no question has a vector for all its words."""
+        """Raise DataError for a mixture of pairs and analogies, or if each question has a word without a vector."""
         kinds = {type(file): file.name for file in questions}
         if len(kinds) > 1:
             pairs, analogies = kinds[Similarities], kinds[Analogies]
@@ -103,12 +103,12 @@ class WordTable(Copyable):
             raise DataError("no word of these questions has a vector; are they in another language or case?", location)
 
     def score(self, questions: Sequence[Questions], location: str) -> SimilarityScores | AnalogyScores:
-        """Return the scores on the questions of a location. Raises as `check` does."""
+        """Return the scores on the questions of a location. Raises DataError like `check`."""
         self.check(questions, location)
         files = [file for file in questions if isinstance(file, Similarities)]
         if not files:
-            return self._analogy_scores([file for file in questions if isinstance(file, Analogies)])
-        scores = {file.name: self._similarity_scores(file) for file in files}
+            return self._score_analogies([file for file in questions if isinstance(file, Analogies)])
+        scores = {file.name: self._score_pairs(file) for file in files}
         if len(scores) == 1:
             return scores[files[0].name]
         mean = sum(score.spearman for score in scores.values()) / len(scores)
@@ -116,12 +116,12 @@ class WordTable(Copyable):
         return SimilarityScores(mean, covered, pairs, scores)
 
     def scored_items(self, questions: Sequence[Questions], location: str) -> ScoredItems | None:
-        """Return the score of each question; None for several files of pairs. Raises as `check` does."""
+        """Return the score of each question; None for several files of pairs. Raises DataError like `check`."""
         self.check(questions, location)
         files = [file for file in questions if isinstance(file, Similarities)]
         if files:
-            rows = zip(self._cosines(files[0]), files[0].scores, strict=True)
-            return ItemRows(rows).scored("pairs", {"spearman": _spearman_of_samples}) if len(files) == 1 else None
+            rows = zip(self._compare(files[0]), files[0].scores, strict=True)
+            return ItemRows(rows).scored("pairs", {"spearman": _correlate_samples}) if len(files) == 1 else None
         sections = (section for file in questions if isinstance(file, Analogies) for section in file.sections.values())
         answers = ItemRows(row for section in sections for row in zip(*self._answer(section), strict=True))
         return answers.scored("analogies", {"accuracy": ratio(1, 0)})
@@ -131,13 +131,13 @@ class WordTable(Copyable):
         look_up = self.find if isinstance(file, Similarities) else self.row
         return all(look_up(word) is not None for word in words)
 
-    def _similarity_scores(self, file: Similarities) -> SimilarityScores:
-        cosines = self._cosines(file)
+    def _score_pairs(self, file: Similarities) -> SimilarityScores:
+        cosines = self._compare(file)
         covered = ~np.isnan(cosines)
         rho = spearman(cosines[covered], np.array(file.scores)[covered]) if covered.any() else 0.0
         return SimilarityScores(rho, int(covered.sum()), len(file.pairs))
 
-    def _cosines(self, file: Similarities) -> NDArray[np.float64]:
+    def _compare(self, file: Similarities) -> NDArray[np.float64]:
         cosines = np.full(len(file.pairs), np.nan)
         for number, (first, second) in enumerate(file.pairs):
             a, b = self.find(first), self.find(second)
@@ -146,7 +146,7 @@ class WordTable(Copyable):
                 cosines[number] = float(unit_a @ unit_b)
         return cosines
 
-    def _analogy_scores(self, files: Sequence[Analogies]) -> AnalogyScores:
+    def _score_analogies(self, files: Sequence[Analogies]) -> AnalogyScores:
         sections: dict[str, AnalogyScores] = {}
         for name, questions in (item for file in files for item in file.sections.items()):
             is_covered, is_right = self._answer(questions)
@@ -165,8 +165,8 @@ class WordTable(Copyable):
         return is_covered, is_right
 
 
-def _spearman_of_samples(rows: Numbers, counts: NDArray[np.int64]) -> Numbers:
-    """Return the rank correlation of each bootstrap sample of pairs (cosine, judgment), without pairs of cosine NaN."""
+def _correlate_samples(rows: Numbers, counts: NDArray[np.int64]) -> Numbers:
+    """Return the rank correlation of each bootstrap sample of pairs (cosine, judgment); cosines of NaN are left out."""
     covered = ~np.isnan(rows[:, 0])
     samples = (rows[covered].repeat(count[covered], axis=0) for count in counts)
     return np.array([spearman(sample[:, 0], sample[:, 1]) if len(sample) else 0.0 for sample in samples])
@@ -176,11 +176,11 @@ def table_of(model: Any, tokenizer: WordTokenizer | NumberedTokenizer, table: An
     """Return the words of a model with their vectors. Other words get vectors from n-grams or subwords, if any."""
     words, vectors = tokenizer.vocabulary.symbols[LINE_END + 1 :], model.of_words()[LINE_END + 1 :].numpy()
     if isinstance(tokenizer, NumberedTokenizer):  # unlike lambdas, partial functions can be pickled
-        return WordTable(words, vectors, partial(_mean_of_subwords, vectors, tokenizer))
-    return WordTable(words, vectors, None if model.subwords is None else partial(_vector_of_ngrams, model, table))
+        return WordTable(words, vectors, partial(_average_subwords, vectors, tokenizer))
+    return WordTable(words, vectors, None if model.subwords is None else partial(_average_ngrams, model, table))
 
 
-def _mean_of_subwords(
+def _average_subwords(
     vectors: NDArray[np.float32], tokenizer: NumberedTokenizer, word: str
 ) -> NDArray[np.float32] | None:
     ids = tokenizer.encode(word)
@@ -188,7 +188,7 @@ def _mean_of_subwords(
     return rows.mean(0) if len(rows) else None
 
 
-def _vector_of_ngrams(model: Any, table: Any, word: str) -> NDArray[np.float32]:
+def _average_ngrams(model: Any, table: Any, word: str) -> NDArray[np.float32]:
     return model.of_ngrams(ngram_rows([word], table).values).numpy()
 
 
@@ -238,7 +238,7 @@ class WordVectorsPipeline(TextVectors):
         """
         texts = checked_texts(texts, "texts", are_lists=False)
         pool = pooling_of(pooling)
-        vectors = np.stack([self._zeros(), *(self._pooled(text, pool) for text in texts)])[1:]
+        vectors = np.stack([self._zeros(), *(self._pool_words(text, pool) for text in texts)])[1:]
         return unit_vectors(vectors) if self.unit_length else vectors
 
     def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
@@ -248,7 +248,7 @@ class WordVectorsPipeline(TextVectors):
         return [np.stack([zero, *(zero if v is None else v for v in row)])[1:] for row in rows]
 
     def neighbors(self, text: str, count: int = 10) -> list[Neighbor]:
-        """Return the `count` words with the highest cosines with a word, or with the mean vector of a text."""
+        """Return the `count` words whose vectors have the highest cosine with the vector of a word or text."""
         check_type("the text", text, str, "a string")
         check_whole("count", count, 1, MAX_COUNT)
         words = self.words_of(text)
@@ -258,7 +258,7 @@ class WordVectorsPipeline(TextVectors):
         return self.table.neighbors(vectors[0], count, without=words)
 
     def inspect(self, text: str, *, count: int = 40) -> Inspection:
-        """Return a page with a map of the `count` nearest neighbors of a text's words. Raises as `neighbors` does."""
+        """Return the page with a map of the `count` nearest neighbors of a text. Raises EnsueError like `neighbors`."""
         near = [neighbor.word for neighbor in self.neighbors(text, count)]
         known = list(dict.fromkeys(word for word in self.words_of(text) if self.table.find(word) is not None))
         vectors = np.stack([self.vector(word) for word in (*known, *near)])
@@ -291,7 +291,7 @@ class WordVectorsPipeline(TextVectors):
         return f"3CosAdd over {len(self.words):,} words, on {scores.covered:,} of {scores.questions:,} questions"
 
     def export(self, path: str | Path, format: str = "word2vec", *, overwrite: bool = False) -> None:
-        """Write the vectors for gensim, fastText and others. With `overwrite`, a foreign file may be replaced."""
+        """Write the vectors for gensim, fastText and others. `overwrite` allows to replace a file of other programs."""
         check_path("the file", path)
         if format not in FORMATS:
             raise EnsueError(f'no format "{format}"{nearest(format, FORMATS)}; known: {", ".join(FORMATS)}')
@@ -310,7 +310,7 @@ class WordVectorsPipeline(TextVectors):
         """Return the word in lower case if training lowercased words."""
         return word.lower() if self.tokenizer.lowercase else word
 
-    def _pooled(self, text: str, pool: Callable[[Vectors], Vectors]) -> Vectors:
+    def _pool_words(self, text: str, pool: Callable[[Vectors], Vectors]) -> Vectors:
         vectors = [vector for word in self.words_of(text) if (vector := self.table.find(word)) is not None]
         return pool(np.stack(vectors)) if vectors else self._zeros()
 

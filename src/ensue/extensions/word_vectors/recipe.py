@@ -29,7 +29,7 @@ class StaticVectorsTable(Table):
     """Whether the vector of a text is divided by its length."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_lengths(self) -> Self:
         if 0 < self.longest_ngram < self.shortest_ngram:
             raise ValueError(f"has a longest_ngram of {self.longest_ngram} below shortest_ngram {self.shortest_ngram}")
         return self
@@ -143,7 +143,7 @@ class WordVectorsRecipe(Recipe):
     train: WordVectorsTrain
 
     @model_validator(mode="after")
-    def _has_senses(self) -> Self:
+    def _check_senses(self) -> Self:
         has_ngrams = not isinstance(self.vectors, StaticVectorsTable) or self.vectors.longest_ngram
         if self.senses.origin and has_ngrams:
             raise ValueError("has senses.from, which is for cbow and skip-gram without n-grams")

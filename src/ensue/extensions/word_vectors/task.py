@@ -3,7 +3,7 @@
     J = Σ_ij f(X_ij) (w_i·c_j + b_i + a_j - log X_ij)² / 2,   f(x) = min(1, (x / largest_count)^power)
 
 GloVe uses AdaGrad with an update for each pair (Pennington et al. 2014). The state between steps has the sums of
-squared gradients. The sums begin at 1, as in the published program. They are updated in place, since they are as large
+squared gradients, which begin at 1, as in the published program. The sums are updated in place, since they are as large
 as the vectors.
 """
 
@@ -75,7 +75,7 @@ def _update_skip_gram(
 def _update_outputs(
     plan: NegativeSampling, key: int, example: int, h: Reals, target: int, outputs: Reals, rate: float
 ) -> tuple[float, Reals]:
-    """Update the output vectors; return the loss and the step of h. Noise equal to the target is skipped."""
+    """Update the output vectors; return the loss and the update of h. Noise words equal to the target are skipped."""
     drawn = plan.noise.draw(key, example * plan.negatives + np.arange(plan.negatives))
     words = np.concatenate([[target], drawn[drawn != target]])
     is_target = np.arange(len(words)) == 0
@@ -123,7 +123,7 @@ class CompiledSampling:
         if not plan.noise.size == len(plan.noise.threshold) == words:
             raise ValueError(f"noise: expected {words} words, found {plan.noise.size}")
         _check_values("noise", plan.noise.other, words)
-        self._subwords = _checked_subwords(plan.subwords, words, rows)
+        self._subwords = _copy_subwords(plan.subwords, words, rows)
 
     def sample(self, examples: WordExamples, vectors: Tensor, outputs: Tensor, rate: float) -> float:
         """Update the tables in place; return the sum of the losses before each update, in nats.
@@ -148,9 +148,8 @@ class CompiledSampling:
             *(ctypes.c_void_p(array.data_ptr()) for array in self._noise),
         ]
         numbers = ctypes.c_uint64(plan.noise.size), ctypes.c_uint64(examples.key), ctypes.c_int64(plan.window)
-        return _sum_over_threads(
-            centers, lambda *bounds: self._function(*bounds, *arrays, *tensors, *numbers, ctypes.c_double(rate))
-        )
+        arguments = *arrays, *tensors, *numbers, ctypes.c_double(rate)
+        return _sum_over_threads(centers, lambda *bounds: self._function(*bounds, *arguments))
 
 
 def step_on_counts(
@@ -173,13 +172,12 @@ def step_on_counts(
         ctypes.c_void_p(address("a table", tensor, dtype, size))
         for tensor, size in zip([*tables, *squares], sizes * 2, strict=True)
     ]
-    return _sum_over_threads(
-        range(len(batch[0])), lambda *bounds: compiled.glove(*bounds, *arrays, ctypes.c_double(rate))
-    )
+    rows = range(len(batch[0]))
+    return _sum_over_threads(rows, lambda *bounds: compiled.glove(*bounds, *arrays, ctypes.c_double(rate)))
 
 
 def _sum_over_threads(rows: range, update: Any) -> float:
-    """Return the sum of `update(start, stop)` over disjoint parts of the range `rows`, one for each thread."""
+    """Split the range `rows` among threads, and return the sum of `update(start, stop)` over the subranges."""
     sums = [0.0] * torch.get_num_threads()
 
     def add(start: int, stop: int, thread: int) -> None:
@@ -190,7 +188,7 @@ def _sum_over_threads(rows: range, update: Any) -> float:
     return sum(sums)
 
 
-def _checked_subwords(subwords: Ragged | None, words: int, rows: int) -> tuple[Tensor, Tensor] | tuple[None, None]:
+def _copy_subwords(subwords: Ragged | None, words: int, rows: int) -> tuple[Tensor, Tensor] | tuple[None, None]:
     if subwords is None:
         return None, None
     starts = subwords.starts
@@ -222,7 +220,7 @@ NO_COMPILER = (
 class SampledTask(Task[SampledVectors, WordExamples]):
     """The training task of negative sampling on `contexts`.
 
-    `questions` returns the validation scores of a model; without `questions`, the last weights are the result.
+    `questions` returns the validation scores of a model; if it is None, the result of the run is the last weights.
     """
 
     def __init__(
@@ -234,7 +232,7 @@ class SampledTask(Task[SampledVectors, WordExamples]):
         self.tokens_per_step = len(contexts.tokens) / contexts.steps_per_epoch
         self._compiled: CompiledSampling | None = None
 
-    def _plan(self, model: SampledVectors) -> NegativeSampling:
+    def _complete_plan(self, model: SampledVectors) -> NegativeSampling:
         if self.plan.subwords is not model.subwords:
             self.plan = replace(self.plan, subwords=model.subwords)
         return self.plan
@@ -249,16 +247,18 @@ class SampledTask(Task[SampledVectors, WordExamples]):
         if functions(model.d_words, self.plan.negatives, vectors.dtype):
             if self._compiled is None:
                 sizes = {"words": model.vocabulary_size, "rows": len(vectors), "dimension": vectors.shape[1]}
-                self._compiled = CompiledSampling(self._plan(model), **sizes, dtype=vectors.dtype)
+                self._compiled = CompiledSampling(self._complete_plan(model), **sizes, dtype=vectors.dtype)
             nats = self._compiled.sample(examples, vectors, outputs, learning_rate)
         else:
             warn_once("word vectors", NO_COMPILER)
-            nats = sample_in_numpy(self._plan(model), examples, vectors.numpy(), outputs.numpy(), learning_rate)
+            nats = sample_in_numpy(
+                self._complete_plan(model), examples, vectors.numpy(), outputs.numpy(), learning_rate
+            )
         return Loss(torch.tensor(nats), max(1, examples.count)), None
 
     def loss(self, model: SampledVectors, batch: WordExamples, state: State) -> tuple[Loss, State]:
-        """Return the loss of all examples at the current weights, in nats. In `update`, each example changes them."""
-        plan, (centers, others) = self._plan(model), batch.pairs()
+        """Return the loss of all examples at the current weights, in nats. `update` changes them at each example."""
+        plan, (centers, others) = self._complete_plan(model), batch.pairs()
         if not len(centers):
             return Loss(model.vectors.sum() * 0, max(1, batch.count)), None
         targets, pairs = batch.ids[others], plan.places(centers, others)
@@ -268,7 +268,7 @@ class SampledTask(Task[SampledVectors, WordExamples]):
             targets, indices, pairs = batch.ids[centers[first]], np.arange(len(first)), centers[first]
         else:
             inputs, indices = Ragged(batch.ids, np.arange(len(batch.ids) + 1)), centers
-        h = self._means(model, inputs)[torch.from_numpy(indices)]
+        h = self._average_rows(model, inputs)[torch.from_numpy(indices)]
         drawn = plan.noise.draw(batch.key, pairs[:, None] * plan.negatives + np.arange(plan.negatives))
         is_noise = torch.from_numpy(drawn != targets[:, None])
         positive = (model.outputs[torch.from_numpy(targets).long()] * h).sum(1)
@@ -276,8 +276,8 @@ class SampledTask(Task[SampledVectors, WordExamples]):
         total = -F.logsigmoid(positive).sum() - (F.logsigmoid(-negative) * is_noise).sum()
         return Loss(total, max(1, batch.count)), None
 
-    def _means(self, model: SampledVectors, words: Ragged) -> Tensor:
-        """Return the mean vector of each list of words, over the table's rows of all words and n-grams in the list."""
+    def _average_rows(self, model: SampledVectors, words: Ragged) -> Tensor:
+        """Return the mean vector of each list of words, over the rows of all words and their n-grams."""
         rows = [np.concatenate([self.plan.rows(word) for word in words.values[a:b]]) for a, b in pairwise(words.starts)]
         offsets = torch.from_numpy(np.cumsum([0, *map(len, rows)])[:-1])
         return F.embedding_bag(torch.from_numpy(np.concatenate(rows)).long(), model.vectors, offsets, mode="mean")
@@ -347,7 +347,7 @@ class CountedTask(Task[CountedVectors, Counts]):
         return Loss(torch.tensor(loss), batch.count), squares
 
     def loss(self, model: CountedVectors, batch: Counts, state: State) -> tuple[Loss, State]:
-        """Return the loss of all pairs at the current weights. In `update`, each pair changes the weights."""
+        """Return the loss of all pairs at the current weights. `update` changes them at each pair."""
         i, j = (torch.from_numpy(array).long() for array in (batch.words, batch.contexts))
         products = (model.vectors[i] * model.contexts[j]).sum(1) + model.biases[i] + model.context_biases[j]
         differences = products - torch.from_numpy(batch.logarithms)

@@ -1,29 +1,25 @@
-/* The updates of word vectors by negative sampling, and of GloVe. Compiled after engine/kernels.h and
- * engine/functions.h, for DIMENSION numbers in a vector and NEGATIVES noise words for an example.
+/* Updates of word vectors by negative sampling and by GloVe. This file is compiled after engine/kernels.h and
+ * engine/functions.h, with vectors of DIMENSION numbers and NEGATIVES noise words per example.
  *
- * Lengths known to the compiler make each loop over a vector a few instructions. The caller has checked all sizes, and
- * that every id is a row. Threads may work on the same vectors at once, without locks (Recht et al. 2011). */
+ * Both are constants, so that the compiler can unroll the loops over a vector. The caller checks all sizes and that ids
+ * are rows of the tables. Threads update the same vectors without locks (Hogwild, Recht et al. 2011). */
 enum { D = DIMENSION, K = NEGATIVES };
 
-/* Words of running text from which examples are made: word i has the context [left[i], right[i]) without i. */
-typedef struct {
-    const int32_t *ids, *left, *right;
-} text;
-
-/* The rows of word w: w itself, and its n-grams rows[starts[w]] to rows[starts[w + 1] - 1]; `starts` may be NULL. */
+/* The rows of word w in the table of vectors are w and, for its n-grams, rows[starts[w]] to rows[starts[w + 1] - 1].
+ * `starts` is NULL without n-grams. */
 typedef struct {
     const int32_t *rows;
     const int64_t *starts;
 } subwords;
 
-/* Words drawn in proportion to their weights (Walker 1977): column c is the word c below its threshold, else another. */
+/* The alias method (Walker 1977): column c yields word c below its threshold, and word other[c] above the threshold. */
 typedef struct {
     const uint32_t *threshold;
     const int32_t *other;
     uint64_t size, key;
 } noise;
 
-/* What a step adds up: nats, as the logarithm of a product of probabilities, which is taken now and then. */
+/* The loss is nats - log(product). Logarithms are slow, so `product` collects probabilities until it is tiny. */
 typedef struct {
     double nats, product;
 } loss;
@@ -36,7 +32,8 @@ INLINE uint64_t random_number(uint64_t key, uint64_t place) {
     return z ^ (z >> 31);
 }
 
-INLINE int32_t drawn(const noise *from, uint64_t place) {
+/* Return the noise word at index `place` of the random stream. */
+INLINE int32_t draw_word(const noise *from, uint64_t place) {
     uint64_t number = random_number(from->key, place), column = ((number >> 32) * from->size) >> 32;
     return (uint32_t)number < from->threshold[column] ? (int32_t)column : from->other[column];
 }
@@ -64,14 +61,14 @@ INLINE void count_loss(loss *sum, real probability) {
     }
 }
 
-/* One example: `h` has to tell `target` from K noise words. Moves the vectors of these words against the gradient, and
- * writes what h has to move by. A word of noise that is the target does not count. */
-INLINE void learn(const real *h, int32_t target, const noise *from, uint64_t place, real rate, real *outputs, real *move,
-                  loss *sum) {
+/* One example: the logistic regression of `target` against K noise words, given `h`. Updates the output vectors of all
+ * words, and writes the update of h to `move`. A noise word that equals the target is ignored. */
+INLINE void update_outputs(const real *h, int32_t target, const noise *from, uint64_t place, real rate, real *outputs,
+                           real *move, loss *sum) {
     real *words[K + 1], error[K + 1], scores[K + 1];
     int counts[K + 1];
     for (int k = 0; k <= K; k++) {
-        int32_t word = k ? drawn(from, place * K + k - 1) : target;
+        int32_t word = k ? draw_word(from, place * K + k - 1) : target;
         counts[k] = !k || word != target;
         words[k] = outputs + (int64_t)word * D;
     }
@@ -79,7 +76,7 @@ INLINE void learn(const real *h, int32_t target, const noise *from, uint64_t pla
         scores[k] = dot(h, words[k]);
 #pragma omp simd
     for (int k = 0; k <= K; k++) {
-        real wrong = sigmoid_(k ? scores[k] : -scores[k]); /* the probability of the other answer */
+        real wrong = sigmoid_(k ? scores[k] : -scores[k]); /* the probability of the wrong class */
         error[k] = counts[k] ? (k ? -wrong : wrong) : 0;
     }
     for (int k = 0; k <= K; k++)
@@ -92,8 +89,8 @@ INLINE void learn(const real *h, int32_t target, const noise *from, uint64_t pla
         add(words[k], h, rate * error[k]);
 }
 
-/* h += scale * the sum of the rows of `word`; returns how many they are. */
-INLINE int64_t read_rows(real *h, const real *vectors, int32_t word, const subwords *parts) {
+/* Add the rows of `word` to h, and return the number of these rows. */
+INLINE int64_t add_rows(real *h, const real *vectors, int32_t word, const subwords *parts) {
     add(h, vectors + (int64_t)word * D, 1);
     if (!parts->starts)
         return 1;
@@ -103,6 +100,7 @@ INLINE int64_t read_rows(real *h, const real *vectors, int32_t word, const subwo
     return 1 + last - first;
 }
 
+/* Add `move` to each row of `word`. */
 INLINE void move_rows(const real *move, real *vectors, int32_t word, const subwords *parts) {
     add(vectors + (int64_t)word * D, move, 1);
     if (!parts->starts)
@@ -119,7 +117,7 @@ INLINE void divide(real *h, int64_t count) {
 
 INLINE double nats(const loss *sum) { return sum->nats - log(sum->product); }
 
-/* The mean of the context's rows has to tell the word; each of these rows then moves by the whole step. */
+/* CBOW: the mean of the rows of the context predicts the word. As in word2vec, each row gets the full update. */
 PUBLIC double cbow(int64_t first, int64_t last, const int32_t *ids, const int32_t *left, const int32_t *right,
                    real *vectors, real *outputs, const int32_t *rows, const int64_t *starts, const uint32_t *threshold,
                    const int32_t *other, uint64_t size, uint64_t key, int64_t window, double rate) {
@@ -131,11 +129,11 @@ PUBLIC double cbow(int64_t first, int64_t last, const int32_t *ids, const int32_
         int64_t count = 0;
         for (int32_t j = left[i]; j < right[i]; j++)
             if (j != i)
-                count += read_rows(h, vectors, ids[j], &parts);
+                count += add_rows(h, vectors, ids[j], &parts);
         if (!count)
             continue;
         divide(h, count);
-        learn(h, ids[i], &from, (uint64_t)i, (real)rate, outputs, move, &sum);
+        update_outputs(h, ids[i], &from, (uint64_t)i, (real)rate, outputs, move, &sum);
         for (int32_t j = left[i]; j < right[i]; j++)
             if (j != i)
                 move_rows(move, vectors, ids[j], &parts);
@@ -143,7 +141,7 @@ PUBLIC double cbow(int64_t first, int64_t last, const int32_t *ids, const int32_
     return nats(&sum);
 }
 
-/* The mean of the word's rows has to tell each word of the context, one after another. */
+/* Skip-gram: the mean of the rows of a word predicts each word of its context, one after another. */
 PUBLIC double skip_gram(int64_t first, int64_t last, const int32_t *ids, const int32_t *left, const int32_t *right,
                  real *vectors, real *outputs, const int32_t *rows, const int64_t *starts, const uint32_t *threshold,
                  const int32_t *other, uint64_t size, uint64_t key, int64_t window, double rate) {
@@ -154,11 +152,11 @@ PUBLIC double skip_gram(int64_t first, int64_t last, const int32_t *ids, const i
         real h[D] = {0}, move[D], total[D] = {0};
         if (right[i] - left[i] < 2)
             continue;
-        divide(h, read_rows(h, vectors, ids[i], &parts));
+        divide(h, add_rows(h, vectors, ids[i], &parts));
         for (int32_t j = left[i]; j < right[i]; j++)
             if (j != i) {
                 uint64_t place = (uint64_t)i * (2 * window + 1) + (uint64_t)(j - i + window);
-                learn(h, ids[j], &from, place, (real)rate, outputs, move, &sum);
+                update_outputs(h, ids[j], &from, place, (real)rate, outputs, move, &sum);
                 add(h, move, 1);
                 add(total, move, 1);
             }
@@ -167,13 +165,13 @@ PUBLIC double skip_gram(int64_t first, int64_t last, const int32_t *ids, const i
     return nats(&sum);
 }
 
-/* GloVe (Pennington et al. 2014): for each count of a pair, a step of AdaGrad on (w·c + b + a - log count)² · weight / 2.
- * `squares` are the sums of squares, of the same sizes as the vectors and biases that they belong to. */
-INLINE void step_by(real *at, real *square, real gradient) {
-    *at -= gradient / sqrt_(*square);
+/* AdaGrad: `square` is the sum of the squared gradients of `parameter`. */
+INLINE void step_by(real *parameter, real *square, real gradient) {
+    *parameter -= gradient / sqrt_(*square);
     *square += gradient * gradient;
 }
 
+/* GloVe (Pennington et al. 2014): an AdaGrad step for each pair on the loss (w·c + b + a - log count)² · weight / 2. */
 PUBLIC double glove(int64_t first, int64_t last, const int32_t *of, const int32_t *near, const float *logarithm,
              const float *weight, real *vectors, real *contexts, real *biases, real *context_biases,
              real *vector_squares, real *context_squares, real *bias_squares, real *context_bias_squares, double rate) {
@@ -186,9 +184,9 @@ PUBLIC double glove(int64_t first, int64_t last, const int32_t *of, const int32_
         sum += 0.5 * error * difference;
 #pragma omp simd
         for (int j = 0; j < D; j++) {
-            real at_w = g * c[j], at_c = g * w[j];
-            step_by(w + j, w2 + j, at_w);
-            step_by(c + j, c2 + j, at_c);
+            real gradient_w = g * c[j], gradient_c = g * w[j];
+            step_by(w + j, w2 + j, gradient_w);
+            step_by(c + j, c2 + j, gradient_c);
         }
         step_by(biases + a, bias_squares + a, g);
         step_by(context_biases + b, context_bias_squares + b, g);

@@ -6,7 +6,7 @@ from subwords import loaded
 from ensue.text.character_ngrams import BOUNDARIES, PADDING, word_characters
 
 FIRST_WORD = 2
-"""The number of the first distinct word, after both boundaries."""
+"""The index of the first distinct word, after both boundaries."""
 
 
 class WordReader:
