@@ -141,6 +141,8 @@ def test_pairs_and_single_texts_are_not_taken_for_each_other(runs: Path, tmp_pat
         single.predict([("salt", "oven")])
     with pytest.raises(DataError, match="the model reads pairs of texts; found 1: 'salt'"):
         pair.predict(["salt"])
+    with pytest.raises(DataError, match="the model reads pairs of texts; found 3"):
+        pair.predict([("a", "b", "c")])  # type: ignore[list-item]
     assert pair.predict([("salt", "oven")])[0].texts == ("salt", "oven")
     (tmp_path / "lines.txt").write_text(first_word(documents(20)))
     with pytest.raises(DataError, match=r"lines.txt:1: the model reads pairs of texts; found 1"):
@@ -155,13 +157,6 @@ def test_several_labels_where_the_model_gives_one(runs: Path, tmp_path: Path) ->
     with pytest.raises(DataError, match=r"several.txt:2: several labels \(music, sports\)"):
         loaded(runs / "lstm").evaluate(path)
     assert loaded(runs / "several").evaluate(path).examples == 2
-
-
-def test_what_is_no_list_of_texts(runs: Path) -> None:
-    with pytest.raises(EnsueError, match=r"predict takes a list of texts"):
-        loaded(runs / "lstm").predict("salt")
-    assert loaded(runs / "lstm").predict([]) == []
-    assert len(loaded(runs / "lstm").predict(text for text in ("salt", "oven"))) == 2
 
 
 def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:

@@ -231,13 +231,6 @@ def test_words_that_are_given_are_not_cut_again(runs: Path) -> None:
     assert [answer.text[word.start : word.end] for word in answer] == words
 
 
-def test_what_is_no_list_of_texts(runs: Path) -> None:
-    with pytest.raises(EnsueError, match=r"predict takes a list of texts; for a single text: predict\(\[text\]\)"):
-        loaded(runs / "crf").predict("Anna sees it")
-    assert loaded(runs / "crf").predict([]) == []
-    assert len(loaded(runs / "crf").predict(text for text in ("a", "b"))) == 2
-
-
 def test_probabilities_that_were_not_computed_are_in_no_json(runs: Path) -> None:
     for run in ("crf", "plain"):
         shown = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue.errors import DataError, RecipeError
+from ensue.errors import RecipeError
 from ensue.tasks.contract.data_set import draw_confusion
 from training.classifiers import TEXTS, assert_same_scores, load
 from training.resuming import At, Killed, assert_resumes, die, interrupt
@@ -27,7 +27,6 @@ from training.tiny_texts import (
     first_word,
     folders,
     json_lines,
-    pairs,
     quoted_csv,
     tsv,
 )
@@ -74,28 +73,6 @@ def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoder", some_slow(ENCODERS, "transformer"))
-def test_every_encoder_learns(encoder: str, topics: Path, tmp_path: Path) -> None:
-    listener = Listener()
-    slowly = {"learning_rate": 0.02, "steps": 60} if encoder == "transformer" else {}
-    recipe = classifying(topics, encoder=encoder, **{"steps": 30} | slowly)
-    run_tiny(recipe, tmp_path / "run", reporter=listener)
-    losses = [report.loss for report in listener.steps]
-    assert sum(losses[-3:]) < 0.7 * sum(losses[:3])
-    assert load(tmp_path / "run").evaluate(topics).accuracy > 0.9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pooling", some_slow(["last", "mean", "max", "attention", ALL_POOLINGS], ALL_POOLINGS))
-def test_every_pooling_learns_alone_and_together(pooling: str, topics: Path, tmp_path: Path) -> None:
-    recipe = classifying(topics, encoder="gru", head={"pooling": pooling.split(), "d_hidden": 32}, steps=30)
-    run_tiny(recipe, tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    assert pipeline.model.head[1].in_features == 16 * len(pooling.split())
-    assert pipeline.evaluate(topics).accuracy > 0.8
-
-
-@pytest.mark.slow
 def test_a_run_whose_bag_has_all_rows_goes_on(topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As earlier runs have."""
     recipe = classifying(topics, encoder="none", head={"pooling": [], "ngrams": 2, "ngram_buckets": 4096})
@@ -107,14 +84,6 @@ def test_a_run_whose_bag_has_all_rows_goes_on(topics: Path, tmp_path: Path, monk
     old, new = (load(tmp_path / name) for name in ("old", "new"))
     assert len(old.model.bag.weight) == 4096 > len(new.model.bag.weight)
     assert_same_scores(old.evaluate(topics).as_json(), new.evaluate(topics).as_json())
-
-
-@pytest.mark.slow
-def test_a_bag_of_ngrams_learns_alone_and_beside_an_encoder(topics: Path, tmp_path: Path) -> None:
-    bag = {"ngrams": 2, "ngram_buckets": 4096}
-    for name, head in (("alone", {"pooling": []}), ("beside", {})):
-        run_tiny(classifying(topics, encoder="none", head=bag | head), tmp_path / name)
-        assert load(tmp_path / name).evaluate(topics).accuracy > 0.9
 
 
 def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_path: Path) -> None:
@@ -184,25 +153,6 @@ def test_pairs_are_compared_by_their_ngrams(weights: str, tmp_path: Path) -> Non
             assert alone.probabilities == pytest.approx(found.probabilities, rel=1e-4)
     first, _ = pipeline.inspect(asked[0]).view
     assert [part.log_odds > 0 for part in first.contributions] == [False, True]
-
-
-@pytest.mark.slow
-def test_pairs_are_read_as_pairs(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.tsv"
-    path.write_text(pairs(80))
-    outcome = run_tiny(classifying(path, steps=5), tmp_path / "run")
-    assert outcome.valid is not None
-    pipeline = load(tmp_path / "run")
-    assert pipeline.model.pair
-    first, second, twice = pipeline.predict(
-        [("salt and oven", "the choir"), ("the choir", "salt and oven"), ("the choir", "the choir")]
-    )
-    assert first.texts == ("salt and oven", "the choir")
-    assert len({first.probability, second.probability, twice.probability}) == 3
-    for wrong, found in ((["salt"], "1"), ([("salt",)], "1"), ([("a", "b", "c")], "3")):
-        with pytest.raises(DataError, match=rf"the model reads pairs of texts; found {found}"):
-            pipeline.predict(wrong)  # type: ignore[arg-type]
-    assert pipeline.evaluate(path).examples == 80
 
 
 @pytest.mark.slow

@@ -179,15 +179,6 @@ def test_the_average_of_illegal_transitions_is_illegal(names: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_another_column_of_conllu_is_a_feature(tmp_path: Path) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text(conllu(TAGGED))
-    features = {"columns": ["upos", "feats.Length"], "d_words": 0}
-    run_tiny(tagging(path, encoder="none", data={"labels": "xpos"}, features=features, steps=40), tmp_path / "run")
-    assert load(tmp_path / "run").evaluate(path).accuracy == 1.0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("characters", some_slow(["lstm", "cnn"], "cnn"))
 def test_characters_affixes_and_shapes_see_words_that_were_never_read(characters: str, tmp_path: Path) -> None:
     """The label is the ending; the words of use are all new."""

@@ -34,7 +34,7 @@ from extensions.exporting.c.carried import (
 )
 from extensions.exporting.c.classifiers import KINDS, SIGNS, classifier, written
 
-needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
 TOO_LONG, NO_TAB = -7, -8
 Texts = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join) | st.text(max_size=20)
 
@@ -110,8 +110,6 @@ def check(both: Any, *texts: bytes, close: float = CLOSE) -> None:
         assert tuple(carried.chosen(shares)) == answer.labels
 
 
-@pytest.mark.slow
-@needs_compiler
 @given(one=Texts, other=Texts)
 @settings(max_examples=80, deadline=None)
 @example(one="", other="")
@@ -121,8 +119,6 @@ def test_texts_have_the_probabilities_of_ensue(both: Any, one: str, other: str) 
     check(both, *(text.encode("utf-8", "replace") for text in (one, other)[: both[1].texts]))
 
 
-@pytest.mark.slow
-@needs_compiler
 @pytest.mark.parametrize(("kind", "precision"), [("both_ways", "int8"), ("pair_of_layers", "int8"), ("pair", "f16")])
 def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
     pipeline = classifier(**KINDS[kind])
@@ -137,8 +133,6 @@ def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision
         check((pipeline, carried), *(text.encode() for text in texts[: carried.texts]), close=NEAR[precision])
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_sums_over_very_many_words_are_exact(tmp_path: Path) -> None:
     layers = {"kind": "gru", "d_model": 6, "bidirectional": False}
     pipeline = classifier(ngrams=0, model=layers, features={"d_words": 3}, head={"pooling": ["mean"]})
@@ -148,8 +142,6 @@ def test_sums_over_very_many_words_are_exact(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, list(answer.probabilities.values()), atol=1e-6)
 
 
-@pytest.mark.slow
-@needs_compiler
 @given(
     st.binary(max_size=40),
     st.lists(st.sampled_from([b"\xe2\x82", b"\xac", b"\xf0\x9f", b"sea ", b"\xc0"])).map(b"".join),
@@ -159,8 +151,6 @@ def test_what_is_not_utf8_is_read_as_python_replaces_it(both: Any, one: bytes, o
     check(both, *(one, other)[: both[1].texts])
 
 
-@pytest.mark.slow
-@needs_compiler
 @given(st.lists(Texts, max_size=5), st.booleans(), st.lists(st.integers(0, 500), max_size=9))
 @settings(max_examples=25, deadline=None)
 @example(["", "x" * 500, "a " * 200, "sea"], False, [499, 501])
@@ -175,8 +165,6 @@ def test_any_cut_of_the_bytes_gives_the_same(both: Any, texts: list[str], is_mar
     assert [(code, shares, read) if code >= 0 else code for code, read, shares in found] == expected
 
 
-@pytest.mark.slow
-@needs_compiler
 @given(st.lists(st.integers(0, 20), min_size=5, max_size=5), st.sampled_from([0, 0.35, 0.4, 0.45, 1]))
 @settings(max_examples=80, deadline=None)
 def test_the_labels_are_those_that_ensue_chooses(both: Any, shares: list[int], at_least: float) -> None:
@@ -185,8 +173,6 @@ def test_the_labels_are_those_that_ensue_chooses(both: Any, shares: list[int], a
     assert tuple(carried.chosen(given.tolist(), at_least)) == pipeline.labels.chosen(given, at_least=at_least)
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_threads_share_a_model(both: Any) -> None:
     texts = [[" ".join(SIGNS[k % 7 : k % 23]).encode()] * both[1].texts for k in range(200)]
     alone = [both[1].classified(*some) for some in texts]
@@ -194,8 +180,6 @@ def test_threads_share_a_model(both: Any) -> None:
         assert list(threads.map(lambda some: both[1].classified(*some), texts)) == alone
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_what_is_wrong_is_a_number_below_zero(both: Any, tmp_path: Path) -> None:
     _, carried = both
     texts = [b"the sea"] * carried.texts
@@ -230,8 +214,6 @@ def test_what_is_wrong_is_a_number_below_zero(both: Any, tmp_path: Path) -> None
     assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "wrong").encode()) == DAMAGED
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     pipeline = classifier()
     with torch.no_grad():
@@ -239,10 +221,8 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     assert CarriedClassifier(pipeline, tmp_path, "nan").classified(b"sea")[0] == NUMBERS_FAIL
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty or new
 @pytest.mark.parametrize("kind", KINDS)
-@needs_compiler
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
     pipeline = classifier(**KINDS[kind])
     files = written(pipeline, "sea", embed=kind in ("one", "pair"))
@@ -275,10 +255,3 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
     tab = b"\t" * (pipeline.num_texts - 1)
     for text in ODD_TEXTS:
         said(text if not tab else b"".join(line + tab + line + b"\n" for line in text.split(b"\n")))
-
-
-def test_what_cannot_be_printed_is_refused() -> None:
-    attention = {"kind": "transformer", "d_model": 4, "num_heads": 2}
-    pipeline = classifier(model=attention, features={"d_words": 4}, head={"pooling": ["mean"]})
-    with pytest.raises(ValueError, match="its layers are not recurrent"):
-        written(pipeline, "model")

@@ -38,8 +38,6 @@ from extensions.exporting.c.framed import (
     wav,
     written,
 )
-from extensions.frames.small_frames import frame_classifier
-from inspection.small import TRANSFORMER
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
 NOT_FINITE, NO_SOUND, OTHER_RATE = -8, -9, -10
@@ -247,8 +245,3 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
         (odd / "table.csv").write_text(f"path\n{name}\ntable.csv\n")
         said(f"odd/{name}")
         said("odd/table.csv")
-
-
-def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="its layers are not recurrent"):
-        written(frame_classifier(encoder=TRANSFORMER), "model")

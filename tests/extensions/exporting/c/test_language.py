@@ -2,7 +2,6 @@
 
 import ctypes
 import json
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ensue.errors import ContextError
-from ensue.extensions.exporting.c import writing
-from ensue.extensions.exporting.c.printing import LANES, Weights, checksum
-from ensue.extensions.exporting.c.writing import identifier
 from ensue.models.language_model import LanguageModel
 from ensue.nn import Recurrent, SoftmaxHead, TokenEmbedding
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -40,10 +36,9 @@ from extensions.exporting.c.carried import (
     put,
 )
 from extensions.exporting.c.models import KINDS, MIXED, SAMPLINGS, TRANSFORMER, pipeline, written
-from language_pipelines import TEXT, pipeline_of
-from layer_tables import layers
+from language_pipelines import TEXT
 
-needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
 SPELLED = st.text(st.sampled_from("ab<unk>'’-.,31 \n\té“”¿\u0663\U0001f600\u2028"), max_size=60)
 
 
@@ -65,15 +60,11 @@ def check_num_units(model: LanguagePipeline, carried: Carried, text: str, *piece
     np.testing.assert_allclose([token.nats for token in found], nats, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_a_text_has_the_tokens_and_the_nats_of_ensue(both: tuple[LanguagePipeline, Carried]) -> None:
     check_num_units(*both, MIXED * 5, (MIXED * 5).encode())
     check_num_units(*both, "", b"")
 
 
-@pytest.mark.slow
-@needs_compiler
 @given(text=SPELLED | st.text(max_size=30), cuts=st.lists(st.integers(0, 99), max_size=8))
 @settings(max_examples=50, deadline=None)
 def test_any_cut_of_the_bytes_gives_the_same(
@@ -89,8 +80,6 @@ def test_any_cut_of_the_bytes_gives_the_same(
             assert token.id == 0 or token.text == shown or (token.text, shown) == (b"<eos>", b"\n")
 
 
-@pytest.mark.slow
-@needs_compiler
 @given(
     st.binary(max_size=40)
     | st.lists(st.sampled_from([b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\xed\xa0", b"a", b"\xc0"])).map(b"".join)
@@ -102,8 +91,6 @@ def test_what_is_not_utf8_is_read_as_python_replaces_it(both: tuple[LanguagePipe
     assert all(0 <= token.begin <= token.end <= len(text) for token in found)
 
 
-@pytest.mark.slow
-@needs_compiler
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
 def test_a_seed_draws_the_samples_of_ensue(both: tuple[LanguagePipeline, Carried], sampling: dict[str, Any]) -> None:
     model, carried = both
@@ -113,8 +100,6 @@ def test_a_seed_draws_the_samples_of_ensue(both: tuple[LanguagePipeline, Carried
         assert carried.written(prompt, count, seed, **sampling).decode("utf-8", "replace") == expected
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_a_state_is_a_value(both: tuple[LanguagePipeline, Carried]) -> None:
     _, carried = both
     text = MIXED.encode()
@@ -127,8 +112,6 @@ def test_a_state_is_a_value(both: tuple[LanguagePipeline, Carried]) -> None:
         assert before + [t for piece in (text[cut:], None) for t in carried.feed(loaded, piece)] == carried.read(text)
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, Carried], tmp_path: Path) -> None:
     model, carried = both
     content = Path(carried.path.decode()).read_bytes()
@@ -158,8 +141,6 @@ def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, Carr
     assert model.tokenizer.vocabulary_size > 1
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     model = pipeline("characters")
     with torch.no_grad():
@@ -169,8 +150,6 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     assert carried.call("next", carried.model, carried.begun(), None, ctypes.byref(token)) == NUMBERS_FAIL
 
 
-@pytest.mark.slow
-@needs_compiler
 @pytest.mark.parametrize(("number", "kind"), list(enumerate([*KINDS, "bpe", "transformer"])))
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
     model, embed = made(kind), kind in ("bytes", "words")
@@ -196,7 +175,6 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
         said(text)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_halves_of_a_processor_leave_floats_as_they_are(compiler: str, tmp_path: Path) -> None:
     """With them gcc's own C evaluates by method 16, which the program took for wider floats."""
@@ -224,8 +202,6 @@ class Leaky(Recurrent):
         return h * h.abs().sum(1, keepdim=True), h
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_a_cell_of_a_guest_and_tied_vectors(tmp_path: Path) -> None:
     tokenizer = train_tokenizer("characters", [TEXT])
     embedding = TokenEmbedding(tokenizer.vocabulary_size, 6, scale=1.5)
@@ -247,8 +223,6 @@ TABLES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.slow
-@needs_compiler
 @pytest.mark.parametrize("table", TABLES, ids=str)
 def test_windows_of_a_transformer_are_those_of_ensue(table: dict[str, Any], tmp_path: Path) -> None:
     """Also where a prompt is as long as a window, and what is longer is refused as there."""
@@ -264,46 +238,3 @@ def test_windows_of_a_transformer_are_those_of_ensue(table: dict[str, Any], tmp_
     assert carried.call("next", carried.model, state, None, ctypes.byref(token)) == TOO_LONG
     with pytest.raises(ContextError):
         next(model.generate(TEXT[: context + 1]))
-
-
-def test_the_checksum_is_that_of_whole_numbers() -> None:
-    weights = Weights()
-    assert [weights.add(torch.arange(3)), weights.add(b"abcde")] == [0, 16]
-    numbers = weights.padded_content()
-    assert len(numbers) == LANES
-    sums, prime, most = [0] * LANES, 0x9E3779B97F4A7C15, (1 << 64) - 1
-    for place, number in enumerate(numbers.tolist()):
-        lane = place % LANES
-        sums[lane] = ((sums[lane] ^ number) * prime + (sums[lane] >> 29)) & most
-    found = len(numbers)
-    for part in sums:
-        found = ((found ^ part) * prime + (found >> 29)) & most
-    assert checksum(numbers) == found
-
-
-def test_a_name_is_none_that_the_files_have_already() -> None:
-    pieces = [path.read_text() for path in Path(writing.__file__).parent.glob("*.[ch]")]
-    code = re.sub(r"/\*.*?\*/", "", "".join(pieces), flags=re.S)
-    ends = set(re.findall(r"\bNAME(_\w+)", code))
-    words = {word for word in re.findall(r"[A-Za-z]\w*", code) if not word.startswith("NAME_")}
-    inside = {word.removesuffix(end) for word in words for end in ends if word.endswith(end)}
-    headers = set(re.findall(r"#include <(\w+)\.h>", code))
-    others = {"example", "Example", "Makefile", "makefile", "clean", "all", "help", "install", "m"}
-    assert {"utf8", "string"} <= inside | headers
-    for name in inside | headers | others:
-        assert identifier(Path("folder", name)) == f"model_{name}"
-    found = [identifier(Path(name)) for name in ("a-b.c", "int", "7 é", "/", "examples")]
-    assert found == ["a_b_c", "int", "model_7__", "model_", "examples"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "table", "reason"),
-    [
-        ("wordpiece", {}, "unsupported tokenizer wordpiece"),
-        ("characters", {"kind": "transformer", "window": 3}, r"Window.* has a separate state"),
-    ],
-)
-def test_what_cannot_be_printed_is_refused(kind: str, table: dict[str, Any], reason: str) -> None:
-    found = pipeline_of(kind, layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 8, **table}))
-    with pytest.raises(ValueError, match=reason):
-        written(found.model, found.tokenizer, "model")

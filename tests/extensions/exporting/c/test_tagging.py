@@ -36,10 +36,9 @@ from extensions.exporting.c.carried import (
     rounded,
 )
 from extensions.exporting.c.taggers import MODELS, TEXTS, WORDS, pipeline_of, sentences_of, written
-from inspection.small import TRANSFORMER, tagger
 
 TOO_LONG, BYTES = -7, 16
-needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
 
 
 class CWord(ctypes.Structure):
@@ -125,16 +124,12 @@ def check_labels(
         np.testing.assert_allclose([p for _, p in ours], [word.confidence for word in theirs], rtol=close, atol=close)
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_the_labels_and_probabilities_of_ensue(both: tuple[LabelingPipeline, Carried]) -> None:
     check_labels(both, sentences_of(1))
     check_labels(both, sentences_of(2), room=1000)
     check_labels(both, [["Sea"]])
 
 
-@pytest.mark.slow
-@needs_compiler
 @pytest.mark.parametrize(("kind", "precision"), [("cnn", "int8"), ("lstm", "int8"), ("vectors", "f16")])
 def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
     made = pipeline_of(kind)
@@ -146,16 +141,12 @@ def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision
     assert [word.confidence for one in before for word in one] != [word.confidence for one in after for word in one]
 
 
-@pytest.mark.slow
-@needs_compiler
 @given(st.lists(st.lists(st.sampled_from(WORDS) | st.text(max_size=6), min_size=1, max_size=9), min_size=1, max_size=4))
 @settings(max_examples=15, deadline=None)
 def test_any_words(both: tuple[LabelingPipeline, Carried], sentences: list[list[str]]) -> None:
     check_labels(both, sentences)
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_a_sentence_has_the_same_numbers_beside_any_others(both: tuple[LabelingPipeline, Carried]) -> None:
     sentences = sentences_of(3, count=3 * ROWS)
     together = both[1].labeled(sentences, room=500)
@@ -168,8 +159,6 @@ def test_a_sentence_has_the_same_numbers_beside_any_others(both: tuple[LabelingP
         assert [(word.label.decode(), word.probability) for word in words] == alone
 
 
-@pytest.mark.slow
-@needs_compiler
 @given(st.lists(st.sampled_from(TEXTS), max_size=5), st.booleans(), st.lists(st.integers(0, 900), max_size=9))
 @settings(max_examples=15, deadline=None)
 def test_any_cut_of_the_bytes_gives_the_same(
@@ -183,8 +172,6 @@ def test_any_cut_of_the_bytes_gives_the_same(
     assert both[1].fed([b"a b c\nx\n"], 2)[0] == TOO_LONG
 
 
-@pytest.mark.slow
-@needs_compiler
 @pytest.mark.parametrize("splitter", ["treebank", "simple", "whitespace", "characters"])
 def test_texts_have_the_words_of_ensue(splitter: str, tmp_path: Path) -> None:
     made = pipeline_of("plain").with_splitter(splitter)
@@ -194,8 +181,6 @@ def test_texts_have_the_words_of_ensue(splitter: str, tmp_path: Path) -> None:
         assert carried.words(text) == [word.text for word in expected]
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     made = pipeline_of("plain")
     carried = Carried(put(written(made, "tag"), tmp_path), "tag")
@@ -232,8 +217,6 @@ def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     assert len({message(code) for code in range(-7, 0)}) == 7
 
 
-@pytest.mark.slow
-@needs_compiler
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(["spans", "cnn", "vectors", "lstm"])))
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
     made = pipeline_of(kind)
@@ -255,21 +238,6 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
         said(text)
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"model": {"kind": "none"}}, "its layers are not recurrent"),
-        ({"model": TRANSFORMER}, "its layers are not recurrent"),
-        ({"columns": {"pos": ["X"]}}, 'it reads the column "pos" of the data'),
-    ],
-)
-def test_what_cannot_be_exported_is_refused(changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        written(tagger(**changes), "model")
-
-
-@pytest.mark.slow
-@needs_compiler
 def test_a_tagger_of_a_treebank_from_end_to_end(shared_data: Path, tmp_path: Path) -> None:
     """Words, affixes, shapes and characters, a CRF; development data, an epoch; every label of the test data."""
     dev, test = (shared_data / "ud_english_ewt" / f"en_ewt-ud-{part}.conllu.xz" for part in ("dev", "test"))

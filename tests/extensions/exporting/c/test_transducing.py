@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from ensue.data.examples import Pair
 from ensue.extensions.exporting.c.transducing import BEAMS, ROWS
-from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.task import mean_surprisals
 from extensions.exporting.c.carried import (
@@ -31,9 +30,8 @@ from extensions.exporting.c.carried import (
 )
 from extensions.exporting.c.transducers import KINDS, LEMMAS, files_of, transducer
 
-needs_compiler = pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
 TOO_LONG = -7
-TRANSFORMER = {"kind": "transformer", "d_model": 8, "num_layers": 1}
 Text = st.lists(st.sampled_from([*LEMMAS, "V", "PST", ";", "|", " ", "\u3000", "\n", "?", "\u0663"]), max_size=9).map(
     "".join
 ) | st.text(max_size=12)
@@ -132,8 +130,6 @@ SEARCHES: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
-@needs_compiler
 @settings(max_examples=8, deadline=None)
 @given(sources=st.lists(st.tuples(Text, Text), min_size=1, max_size=20), search=st.sampled_from(SEARCHES))
 @example(sources=[("", "")], search=SEARCHES[2])
@@ -176,8 +172,6 @@ def log_probability(pipeline: SequencePipeline, source: tuple[str, ...], text: s
     return -float(nats[0].double()[: None if is_complete else -1].sum())
 
 
-@pytest.mark.slow
-@needs_compiler
 @pytest.mark.parametrize(("kind", "precision"), [("additive", "int8"), ("bilinear", "f16")])
 def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
     pipeline = transducer(**KINDS[kind])
@@ -193,8 +187,6 @@ def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision
     assert before != of_ensue(pipeline, texts)
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     carried = CarriedTransducer(transducer(names=[2]), tmp_path, "some")
     texts, sizes = (b"w\xc3\xa4hlen\xff", b"V;PST"), (ctypes.c_size_t(1_000_001), ctypes.c_size_t(5))
@@ -221,8 +213,6 @@ def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     assert carried.call("transduce", None, carried.session, None, sizes[1], None, carried.answers) == ARGUMENT
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_bytes_that_are_not_utf8_may_count_as_three(tmp_path: Path) -> None:
     carried = CarriedTransducer(transducer(**KINDS["bytes"]), tmp_path, "some")
     texts = (b"go", b"\xff" * 30, b"V")
@@ -231,8 +221,6 @@ def test_bytes_that_are_not_utf8_may_count_as_three(tmp_path: Path) -> None:
     assert carried.code((b"", b"\xff" * 99, b""), session=carried.begun(99, 14)) == TOO_LONG
 
 
-@pytest.mark.slow
-@needs_compiler
 def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     pipeline = transducer()
     with torch.no_grad():
@@ -240,10 +228,8 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     assert CarriedTransducer(pipeline, tmp_path, "some").code(("go",)) == NUMBERS_FAIL
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty
 @pytest.mark.parametrize("kind", ["heads", "bytes", "words"])
-@needs_compiler
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
     pipeline = transducer(**KINDS[kind])
     said = Example(files_of(pipeline, "some", embed=True), tmp_path, COMPILERS[-1])
@@ -275,13 +261,3 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
     ):
         parts = [line.replace(b"\t", b" ") for line in one.split(b"\n")]
         said(b"".join(b"\t".join([line] * 3) + b"\n" for line in parts), "--beams", "2")
-
-
-def test_what_cannot_be_printed_is_refused() -> None:
-    for changes, message in (
-        ({"source": TokenizerRecipe(kind="bpe", lowercase=True)}, "lowercasing is unsupported"),
-        ({"decoder": TRANSFORMER, "attention": {"kind": "scaled-dot"}}, "its decoder is not recurrent"),
-        ({"search": {"beams": 33}}, "its search has 33 beams, and C at most 32"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            files_of(transducer(**changes), "model")

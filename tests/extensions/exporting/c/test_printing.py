@@ -1,0 +1,85 @@
+"""What is printed as C without a compiler: checksums, names, and one line for each model that is unsupported."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from ensue.extensions.exporting.c import writing
+from ensue.extensions.exporting.c.printing import LANES, Weights, checksum
+from ensue.extensions.exporting.c.writing import identifier
+from ensue.recipe.tables import TokenizerRecipe
+from extensions.exporting.c import classifiers, framed, models, taggers
+from extensions.exporting.c.transducers import files_of, transducer
+from extensions.frames.small_frames import frame_classifier
+from inspection.small import TRANSFORMER, tagger
+from language_pipelines import pipeline_of
+from layer_tables import layers
+
+SMALL = {"kind": "transformer", "d_model": 4, "num_heads": 2}
+
+
+def test_the_checksum_is_that_of_whole_numbers() -> None:
+    weights = Weights()
+    assert [weights.add(torch.arange(3)), weights.add(b"abcde")] == [0, 16]
+    numbers = weights.padded_content()
+    assert len(numbers) == LANES
+    sums, prime, most = [0] * LANES, 0x9E3779B97F4A7C15, (1 << 64) - 1
+    for place, number in enumerate(numbers.tolist()):
+        lane = place % LANES
+        sums[lane] = ((sums[lane] ^ number) * prime + (sums[lane] >> 29)) & most
+    found = len(numbers)
+    for part in sums:
+        found = ((found ^ part) * prime + (found >> 29)) & most
+    assert checksum(numbers) == found
+
+
+def test_a_name_is_none_that_the_files_have_already() -> None:
+    pieces = [path.read_text() for path in Path(writing.__file__).parent.glob("*.[ch]")]
+    code = re.sub(r"/\*.*?\*/", "", "".join(pieces), flags=re.S)
+    ends = set(re.findall(r"\bNAME(_\w+)", code))
+    words = {word for word in re.findall(r"[A-Za-z]\w*", code) if not word.startswith("NAME_")}
+    inside = {word.removesuffix(end) for word in words for end in ends if word.endswith(end)}
+    headers = set(re.findall(r"#include <(\w+)\.h>", code))
+    others = {"example", "Example", "Makefile", "makefile", "clean", "all", "help", "install", "m"}
+    assert {"utf8", "string"} <= inside | headers
+    for name in inside | headers | others:
+        assert identifier(Path("folder", name)) == f"model_{name}"
+    found = [identifier(Path(name)) for name in ("a-b.c", "int", "7 é", "/", "examples")]
+    assert found == ["a_b_c", "int", "model_7__", "model_", "examples"]
+
+
+def language(tokenizer: str, **table: object) -> dict[str, bytes]:
+    found = pipeline_of(tokenizer, layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 8, **table}))
+    return models.written(found.model, found.tokenizer, "model")
+
+
+def classifier() -> dict[str, bytes]:
+    pipeline = classifiers.classifier(model=SMALL, features={"d_words": 4}, head={"pooling": ["mean"]})
+    return classifiers.written(pipeline, "model")
+
+
+def translator(**changes: object) -> dict[str, bytes]:
+    return files_of(transducer(**changes), "model")
+
+
+@pytest.mark.parametrize(
+    ("export", "reason"),
+    [
+        (lambda: language("wordpiece"), "unsupported tokenizer wordpiece"),
+        (lambda: language("characters", kind="transformer", window=3), r"Window.* has a separate state"),
+        (classifier, "its layers are not recurrent"),
+        (lambda: taggers.written(tagger(model={"kind": "none"}), "model"), "its layers are not recurrent"),
+        (lambda: taggers.written(tagger(model=TRANSFORMER), "model"), "its layers are not recurrent"),
+        (lambda: taggers.written(tagger(columns={"pos": ["X"]}), "model"), 'it reads the column "pos" of the data'),
+        (lambda: translator(source=TokenizerRecipe(kind="bpe", lowercase=True)), "lowercasing is unsupported"),
+        (lambda: translator(decoder=SMALL, attention={"kind": "scaled-dot"}), "its decoder is not recurrent"),
+        (lambda: translator(search={"beams": 33}), "its search has 33 beams, and C at most 32"),
+        (lambda: framed.written(frame_classifier(encoder=TRANSFORMER), "model"), "its layers are not recurrent"),
+    ],
+)
+def test_what_is_unsupported_is_refused(export: Callable[[], object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        export()
