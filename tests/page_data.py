@@ -19,16 +19,9 @@ from ensue.text.schemes import Span, encode
 TEXT = "The sea was calm. Nobody spoke, and the sea was calm again; so it began.\n"
 PAIR = '{"sentence_good": "The sea was calm.", "sentence_bad": "The sea were calm."}\n'
 LINES = {
-    "book": 60,
-    "shakespeare": 60,
-    "chapter": 80,
-    "diary": 10,
-    "notes": 10,
-    "letters": 10,
-    "new": 10,
-    "old": 10,
+    "book": 60, "shakespeare": 60, "chapter": 80, "diary": 10, "notes": 10, "letters": 10, "new": 10, "old": 10,
     "letters/first": 60,
-}
+}  # fmt: skip
 
 PEOPLE, PLACES = ("Anna/NNP Novak/NNP", "Boris/NNP", "Carla/NNP Quist/NNP"), ("Lima/NNP", "Oslo/NNP Bay/NNP")
 NUMBER = dict.fromkeys(("NNP", "NN", "VBZ"), "Number=Sing")
@@ -180,15 +173,11 @@ def labeled_sentences() -> dict[str, str]:
     nested = json.dumps({"text": "Bank of Lima grew", "spans": [[0, 12, "ORG"], [8, 12, "LOC"]]}) + "\n"
     parts = {"train": tagged, "dev": tagged[::3], "test": tagged[1::3]}
     return {
-        "names.txt": "\n".join(map(columns, tagged)),
-        "test.txt": "\n".join(map(columns, parts["test"])),
-        "valid.txt": "\n".join(map(columns, parts["dev"])),
-        "new.txt": "Anna Novak sees Lima.\n",
-        "organizations.txt": "Lima NNP B-ORG\nBay NNP I-ORG\ngrew VBD O\n" * 2,
-        "spans.jsonl": nested * 20,
-        "dev.jsonl": nested,
-        "new.jsonl": '{"text": "Bank of Oslo grew"}\n',
-    } | {f"{name}.conllu": "".join(map(conllu, part)) for name, part in parts.items()}
+        "names.txt": "\n".join(map(columns, tagged)), "test.txt": "\n".join(map(columns, parts["test"])),
+        "valid.txt": "\n".join(map(columns, parts["dev"])), "new.txt": "Anna Novak sees Lima.\n",
+        "organizations.txt": "Lima NNP B-ORG\nBay NNP I-ORG\ngrew VBD O\n" * 2, "spans.jsonl": nested * 20,
+        "dev.jsonl": nested, "new.jsonl": '{"text": "Bank of Oslo grew"}\n',
+    } | {f"{name}.conllu": "".join(map(conllu, part)) for name, part in parts.items()}  # fmt: skip
 
 
 def sentences() -> Iterator[Tagged]:

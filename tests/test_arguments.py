@@ -88,15 +88,11 @@ def test_what_is_no_text(value: Any, language: LanguagePipeline) -> None:
 @pytest.mark.parametrize(
     ("name", "values"),
     {
-        "max_tokens": [-1, 10**14, "5", 2.5, None, True, HUGE],
-        "seed": [-1, 2**70, "5", 1.5, HUGE],
-        "temperature": [-1, NAN, float("inf"), "5", None, HUGE],
-        "top_k": [0, "5", 1.5],
-        "top_p": [0, 2, NAN, "5"],
-        "min_p": [-1, 2, NAN, "5"],
-        "repetition_penalty": [0, NAN, "5", None],
+        "max_tokens": [-1, 10**14, "5", 2.5, None, True, HUGE], "seed": [-1, 2**70, "5", 1.5, HUGE],
+        "temperature": [-1, NAN, float("inf"), "5", None, HUGE], "top_k": [0, "5", 1.5], "top_p": [0, 2, NAN, "5"],
+        "min_p": [-1, 2, NAN, "5"], "repetition_penalty": [0, NAN, "5", None],
     }.items(),
-)
+)  # fmt: skip
 def test_options_of_generate(name: str, values: list[Any], language: LanguagePipeline) -> None:
     for value in values:
         refused(lambda v: language.generate("a", **{name: v}), value, f"^{name} is ")

@@ -208,14 +208,11 @@ def test_a_file_comes_out_as_it_went_in_but_for_the_labels(runs: Path, tmp_path:
     ]
     expected = [Topical(d.text, [label]) for d, label in zip(texts, right, strict=True)]
     for name, of in (
-        ("a.tsv", tsv),
-        ("b.txt", fasttext),
-        ("c.txt", first_word),
-        ("d.jsonl", json_lines),
+        ("a.tsv", tsv), ("b.txt", fasttext), ("c.txt", first_word), ("d.jsonl", json_lines),
         ("e.tsv", lambda texts: tsv(texts).replace("\n", "\r\n")),
         ("f.tsv", lambda texts: tsv(texts).removesuffix("\n")),
         ("g.txt", lambda texts: fasttext(texts).replace("\n", "\n\n").removesuffix("\n")),
-    ):
+    ):  # fmt: skip
         path = tmp_path / name
         path.write_text(of(wrong), newline="")
         # the label before a text is not known to be one by its looks

@@ -11,19 +11,8 @@ from source_imports import SOURCE, circles, imports, modules
 
 FLOORS = [
     [
-        "extension",
-        "outputs",
-        "types",
-        "version",
-        "private_folder",
-        "cache",
-        "notices",
-        "stored",
-        "parsing",
-        "processor",
-        "ranks",
-        "interruption",
-        "errors",
+        "extension", "outputs", "types", "version", "private_folder", "cache", "notices", "stored", "parsing",
+        "processor", "ranks", "interruption", "errors",
     ],
     ["TASKS"],
     ["text"],
@@ -41,17 +30,13 @@ FLOORS = [
     ["library", "testing", "trackers"],
     ["__main__", "cli", "console", "quickstart"],
     ["extensions"],
-]
+]  # fmt: skip
 """From the ground up. On a floor, one door leads on: what stands to the left may read what stands to its right."""
 ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for part in reversed(floor))}
 ROOMS = {
     "data": [["records"], ["detection"], ["corpus", "sentences", "examples"]],
     "tasks": [
-        ["contract"],
-        [""],
-        ["texts"],
-        ["vectors"],
-        ["words"],
+        ["contract"], [""], ["texts"], ["vectors"], ["words"],
         ["language_modeling", "labeling", "classification", "sequence_to_sequence", "masked_language_modeling"],
     ],
 }  # fmt: skip

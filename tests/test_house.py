@@ -26,15 +26,12 @@ def test_a_folder_lies_above_what_it_imports(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
-            "__init__.py": "",
-            "types.py": "",
-            "nn/lstm.py": "from ensue.types import State",
-            "models/text.py": "from ensue.nn import lstm",
-            "text/words.py": "",
+            "__init__.py": "", "types.py": "", "nn/lstm.py": "from ensue.types import State",
+            "models/text.py": "from ensue.nn import lstm", "text/words.py": "",
             "extensions/frames/data.py": "from ensue.models import text",
             "extensions/exporting/c.py": "from ensue.extensions.frames import data",
         },
-    )
+    )  # fmt: skip
     house = HOUSE["house"](tmp_path)
     assert house.layers == [["nn", "text"], ["models"]]
     assert house.extensions == {"exporting": ["frames"], "frames": []}

@@ -72,13 +72,10 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("data.train=my text.txt", "my text.txt"),
-        ('data.train="quoted"', "quoted"),
-        ("data.train=~/a=b.txt", "~/a=b.txt"),
-        ("data.train=", ""),
-        ("data.train=é.txt", "é.txt"),
+        ("data.train=my text.txt", "my text.txt"), ('data.train="quoted"', "quoted"),
+        ("data.train=~/a=b.txt", "~/a=b.txt"), ("data.train=", ""), ("data.train=é.txt", "é.txt"),
     ],
-)
+)  # fmt: skip
 def test_a_setting_is_toml_or_a_bare_word(setting: str, value: str) -> None:
     assert read_recipe("char-lstm", [setting]).data.train == value
 

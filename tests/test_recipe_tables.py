@@ -135,13 +135,10 @@ def test_keys_of_another_task_are_refused(task: str) -> None:
     ("task", "sentence"),
     [
         ("labelling", 'no task "labelling"; did you mean "labeling"?; known: language-modeling, labeling, classif'),
-        ("tagging", 'no task "tagging"'),
-        ("", 'no task ""'),
-        (3, 'no task "3"'),
-        (["labeling"], "no task "),
+        ("tagging", 'no task "tagging"'), ("", 'no task ""'), (3, 'no task "3"'), (["labeling"], "no task "),
         ({"labeling": 1}, "no task "),
     ],
-)
+)  # fmt: skip
 def test_a_task_that_there_is_not(task: Any, sentence: str) -> None:
     assert mistake(document("labeling") | {"task": task}).startswith(f"mine: {sentence}")
 

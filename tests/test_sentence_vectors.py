@@ -27,22 +27,15 @@ from training.tiny import run_tiny
 from training.tiny_masked import ENCODER, TRAIN
 
 LINES = [
-    "a red cat\ta crimson cat",
-    "the blue sea\tthe azure sea",
-    "one dog\ta single dog",
-    "green hills\thills of green",
-]
+    "a red cat\ta crimson cat", "the blue sea\tthe azure sea", "one dog\ta single dog", "green hills\thills of green",
+]  # fmt: skip
 
 
 def recipe_for(path: Path, **tables: Any) -> Any:
     document = {
-        "task": "sentence-vectors",
-        "tokenizer": {"max_size": 200},
-        "encoder": ENCODER,
-        "data": {"train": str(path)} | tables.pop("data", {}),
-        "train": TRAIN | tables.pop("train", {}),
-        **tables,
-    }
+        "task": "sentence-vectors", "tokenizer": {"max_size": 200}, "encoder": ENCODER,
+        "data": {"train": str(path)} | tables.pop("data", {}), "train": TRAIN | tables.pop("train", {}), **tables,
+    }  # fmt: skip
     return validate_recipe(document, where="tiny")
 
 

@@ -20,20 +20,11 @@ DAY = 24 * 3600
 ALL = len(cache.KINDS)
 HEX = "0123456789abcdef" * 2
 OF_OTHERS = {
-    f"{HEX}.ids": b"no ids of ours",
-    f"{HEX}.json": b'{"name": "a report"}',
-    f"{HEX}.txt": b"",
-    f"{HEX[:-1]}.json": b'{"kind": "words"}',
-    f"{HEX.upper()}.json": b'{"kind": "words"}',
-    "notes.txt": b"",
-    "python.txt": b"",
-    "profile.json": b'{"format":1}',
-    "cells/a.so": b"",
-    f"cells/{HEX}.so": b"",
-    "machines/mine.json": b'{"format":1}',
-    f"other/{HEX}.0123456789abcdef.so": b"",
-    "a.partial": b"",
-}
+    f"{HEX}.ids": b"no ids of ours", f"{HEX}.json": b'{"name": "a report"}', f"{HEX}.txt": b"",
+    f"{HEX[:-1]}.json": b'{"kind": "words"}', f"{HEX.upper()}.json": b'{"kind": "words"}', "notes.txt": b"",
+    "python.txt": b"", "profile.json": b'{"format":1}', "cells/a.so": b"", f"cells/{HEX}.so": b"",
+    "machines/mine.json": b'{"format":1}', f"other/{HEX}.0123456789abcdef.so": b"", "a.partial": b"",
+}  # fmt: skip
 
 
 @pytest.fixture

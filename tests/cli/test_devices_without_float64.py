@@ -73,13 +73,10 @@ NAMES = ["predict RUN names.txt --json", "evaluate RUN names.txt", "inspect RUN 
 MOODS = ["predict RUN new.tsv --json", "inspect RUN calm --out page.html"]
 CHARACTERS = {"features.characters": "lstm"}
 USES: dict[str, tuple[str, list[str]]] = {
-    "char-lstm": ("book.txt", LANGUAGE),
-    "char-transformer": ("book.txt", LANGUAGE),
-    "tag-lstm-crf": ("names.txt", NAMES),
-    "tag-transformer-crf": ("names.txt", NAMES),
-    "classify-lstm": ("reviews.tsv", MOODS),
-    "classify-bag": ("topics.jsonl", ["evaluate RUN topics.jsonl"]),
-}
+    "char-lstm": ("book.txt", LANGUAGE), "char-transformer": ("book.txt", LANGUAGE),
+    "tag-lstm-crf": ("names.txt", NAMES), "tag-transformer-crf": ("names.txt", NAMES),
+    "classify-lstm": ("reviews.tsv", MOODS), "classify-bag": ("topics.jsonl", ["evaluate RUN topics.jsonl"]),
+}  # fmt: skip
 """Recipe, data, and what is done with the model."""
 
 

@@ -350,16 +350,9 @@ def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: R
     chosen = [word for word in teacher.words if word.isalpha()]
     Path("pool.txt").write_text("".join(f"{word.title()} {chosen[0]} .\n" for word in chosen))
     make = [
-        "distill",
-        "vectors-skipgram",
-        "vectors-static",
-        "--pool",
-        "pool.txt",
-        "--out",
-        "out",
-        "--set",
+        "distill", "vectors-skipgram", "vectors-static", "--pool", "pool.txt", "--out", "out", "--set",
         "vectors.d_words=3",
-    ]
+    ]  # fmt: skip
     said = ensue(*make)
     assert said.status == 0, said.err
     assert f"3 principal components of {len(chosen) + 1} word vectors" in said.err + said.out

@@ -68,12 +68,8 @@ def test_raw_text_from_stdin_is_words_with_labels(ensue: Ensue, runs: Path) -> N
     (first, third) = tags(runs / "names", [["Anna", "Novak", "sees", "Lima", "."], ["the", "house"]])
     lines = [f"{w}\t{t}" for w, t in zip(["Anna", "Novak", "sees", "Lima", "."], first, strict=True)]
     assert said.out.splitlines() == [
-        *lines,
-        "",
-        "",
-        *(f"{w}\t{t}" for w, t in zip(["the", "house"], third, strict=True)),
-        "",
-    ]
+        *lines, "", "", *(f"{w}\t{t}" for w, t in zip(["the", "house"], third, strict=True)), "",
+    ]  # fmt: skip
     assert ensue("predict", runs / "names", "-", stdin=b"Anna Novak sees Lima.\n\nthe house\n").out == said.out
     assert ensue("predict", runs / "names", stdin=b"").out == ""
 

@@ -152,17 +152,11 @@ def test_doubt_reads_data_with_the_settings(option: list[str], tmp_path: Path, e
 @pytest.mark.parametrize(
     "command",
     [
-        "doubt FILE",
-        "train classify-bag --train FILE --out OUT",
-        "evaluate RUN FILE",
-        "predict RUN FILE",
-        "data FILE",
-        "prepare classify-bag --train FILE",
-        "quickstart FILE --out OUT",
-        "choose RUN FILE --count 1",
+        "doubt FILE", "train classify-bag --train FILE --out OUT", "evaluate RUN FILE", "predict RUN FILE",
+        "data FILE", "prepare classify-bag --train FILE", "quickstart FILE --out OUT", "choose RUN FILE --count 1",
         "embed RUN FILE",
     ],
-)
+)  # fmt: skip
 def test_an_unknown_encoding_is_one_line(command: str, run: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
     names = {"RUN": run, "FILE": table(tmp_path / "t.csv", "cp1252"), "OUT": tmp_path / "out"}
     arguments = [names.get(each, each) for each in command.split()]

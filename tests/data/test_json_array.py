@@ -25,12 +25,8 @@ VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(st.sam
 TEXTS = [{"id": 1, "text": "a fine, long\u2028film", "label": "good"}, {"text": 'a {bad]} "one"', "label": "bad"}]
 NAMES = [{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}, {"text": "Bo ran", "spans": [[0, 2, "PER"]]}]
 FORMS: list[dict[str, Any]] = [
-    {},
-    {"indent": 2},
-    {"separators": (",", ":")},
-    {"indent": "\t", "ensure_ascii": False},
-    {"ensure_ascii": False},
-]
+    {}, {"indent": 2}, {"separators": (",", ":")}, {"indent": "\t", "ensure_ascii": False}, {"ensure_ascii": False},
+]  # fmt: skip
 
 
 def saved(path: Path, items: list[dict[str, Any]], form: dict[str, Any]) -> str:

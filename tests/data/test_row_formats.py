@@ -148,13 +148,10 @@ HOSTILE: dict[str, tuple[str, str, str, str]] = {
     "spans across lines": ("a.ann", *reversed(crossing(30_000)), ""),
     "spans in pieces": ("a.ann", *reversed(in_pieces(20_000)), "overlaps that of line 1"),
     "spans of a browser": (
-        "a.json",
-        tasks("😀" + "a" * 10**6, [region(2 * n, 2 * n + 1, "b", "A") for n in range(1, 10_000)]),
-        "",
-        "",
+        "a.json", tasks("😀" + "a" * 10**6, [region(2 * n, 2 * n + 1, "b", "A") for n in range(1, 10_000)]), "", "",
     ),
     "spans of all": ("a.json", tasks("a" * 10**6, [region(n, 10**6, "b", "A") for n in range(30_000)]), "", ""),
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow

@@ -56,15 +56,9 @@ def test_no_line_end_at_the_end(tmp_path: Path) -> None:
 
 def test_words_that_are_hard_to_read(tmp_path: Path) -> None:
     rows = [
-        ". . . 1 2 3",
-        " 7 8 9",
-        "3.5 1 1 1",
-        "a\u00a0b 2 2 2",
-        "\u2028\x85 3 3 3",
-        "2 4 4 4",
-        "of 9 9 9",
+        ". . . 1 2 3", " 7 8 9", "3.5 1 1 1", "a\u00a0b 2 2 2", "\u2028\x85 3 3 3", "2 4 4 4", "of 9 9 9",
         "e\u0301 5 5 5",
-    ]
+    ]  # fmt: skip
     data = (TEXT + "\n".join(rows)).encode() + b"\nclich\xe9 1 1 1\n"
     words, matrix = read_vectors(written(tmp_path, data))
     assert words == ["the", "of", ",", ". . .", "3.5", "a\u00a0b", "\u2028\x85", "2", "e\u0301"]

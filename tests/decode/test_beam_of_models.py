@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.decode.beam import beam_search
-from ensue.decode.generation import Ensemble, generate_ids
-from ensue.decode.sampling import Sampling
+from ensue.decode.generation import Ensemble
 from ensue.decode.search import BeamSearch, Hypothesis
 from ensue.errors import EnsueError
 from ensue.nn import LSTM, AttentionalLayer, MultiHeadCrossAttention, SequenceLayer, Stack, Transformer
@@ -135,24 +134,6 @@ def test_what_is_shared_is_not_left_behind_when_inputs_are_done(monkeypatch: pyt
     assert texts[0] == 5
     assert texts == sorted(texts, reverse=True)
     assert texts[-1] == 1
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_width_1_is_greedy_sampling(name: str) -> None:
-    model = MODELS[name](3)
-    columns = generate_ids(
-        model, [[]] * 5, max_tokens=9, start_id=START, end_id=END, sampling=Sampling(temperature=0),
-        state=model.init_state(5, batch([0, 1, 2, 3, 4])),
-    )  # fmt: skip
-    rows = torch.stack(list(columns), 1).tolist()
-    for row, (one,) in zip(rows, found_by(model, [0, 1, 2, 3, 4], BeamSearch(1, max_tokens=9)), strict=True):
-        assert list(one.ids) == row[: row.index(END)] if END in row else row
-
-
-def test_an_ensemble_of_a_model_with_itself_is_the_model() -> None:
-    model = transformer(4)
-    for found, wanted in zip(found_by(Ensemble([model] * 3), [0, 2, 3]), found_by(model, [0, 2, 3]), strict=True):
-        assert_same(found, wanted)
 
 
 def test_an_ensemble_has_the_mean_of_probabilities() -> None:

@@ -50,17 +50,8 @@ class Passes(c_passes.CompiledPasses):
         options = [option for option in c_library.FLAGS if option not in ("-march=native", "-shared", "-fPIC")]
         defines = [f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", f"-DPASSES={','.join(sources)}"]
         command = [
-            *ARM_COMPILERS[compiler],
-            *STRICT,
-            *options,
-            *defines,
-            "-x",
-            "c",
-            "-",
-            "-o",
-            str(self._program),
-            "-lm",
-        ]
+            *ARM_COMPILERS[compiler], *STRICT, *options, *defines, "-x", "c", "-", "-o", str(self._program), "-lm",
+        ]  # fmt: skip
         caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(cache))
         whole = "\n".join([*headers, text, driver]).encode()
         done = subprocess.run(command, input=whole, env=os.environ | caches, capture_output=True, check=False)

@@ -48,15 +48,9 @@ void single_gemm(int64_t m, int64_t n, int64_t k, const real *A, int64_t row_a, 
 MAP(exp) MAP(sigmoid) MAP(tanh) MAP(log) MAP(erf)
 """
 FLAGS = [
-    "-O3",
-    "-march=native",
-    "-std=gnu11",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-shared",
+    "-O3", "-march=native", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared",
     "-fPIC",
-]
+]  # fmt: skip
 TARGET = [option for option in os.environ.get("ENSUE_CFLAGS", "").split() if option.startswith("-march=")]
 """The processor that a process of `test_processors.py` compiles for."""
 FLOATS = {"float": np.float32, "double": np.float64}
@@ -285,12 +279,9 @@ def test_nan_is_not_rounded_to_infinity(bf16: Kernels) -> None:
 
 
 FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "exp": np.exp,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "tanh": np.tanh,
-    "log": np.log,
+    "exp": np.exp, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "tanh": np.tanh, "log": np.log,
     "erf": np.vectorize(math.erf),
-}
+}  # fmt: skip
 
 
 def grid(dtype: type) -> np.ndarray:

@@ -15,43 +15,25 @@ from ensue.engine import Execution, executing
 
 Leaf = Callable[[Written, Tensor, Tensor, Tensor], Tensor]
 LEAVES: dict[str, Leaf] = {
-    "x": lambda p, x, a, b: x,
-    "a": lambda p, x, a, b: a,
-    "b": lambda p, x, a, b: b,
-    "v": lambda p, x, a, b: p.v + 0 * a,
-    "0.3": lambda p, x, a, b: torch.full_like(a, 0.3),
-}
+    "x": lambda p, x, a, b: x, "a": lambda p, x, a, b: a, "b": lambda p, x, a, b: b,
+    "v": lambda p, x, a, b: p.v + 0 * a, "0.3": lambda p, x, a, b: torch.full_like(a, 0.3),
+}  # fmt: skip
 UNARY: dict[str, Callable[[Written, Tensor], Tensor]] = {
-    "tanh": lambda p, e: torch.tanh(e),
-    "sigmoid": lambda p, e: torch.sigmoid(e),
-    "relu": lambda p, e: torch.relu(e),
-    "sin": lambda p, e: torch.sin(e),
-    "exp": lambda p, e: torch.exp(torch.tanh(e)),
-    "log": lambda p, e: torch.log(2 + torch.sin(e)),
-    "sqrt": lambda p, e: torch.sqrt(2 + torch.sin(e)),
-    "rsqrt": lambda p, e: torch.rsqrt(2 + torch.sin(e)),
-    "erf": lambda p, e: torch.erf(e),
-    "softplus": lambda p, e: F.softplus(e),
-    "minus": lambda p, e: 1 - e,
-    "W": lambda p, e: e @ p.W,
-    "W.t": lambda p, e: F.linear(e, p.W, p.u),
-    "norm": lambda p, e: F.layer_norm(e, (D,), p.v, p.u),
-    "sum": lambda p, e: p.u * e.sum(-1, keepdim=True),
-    "mean": lambda p, e: e - e.mean(-1, keepdim=True),
-    "u": lambda p, e: e * p.u,
-    "roll": lambda p, e: torch.cat((e[:, 2:], e[:, :2]), -1),
+    "tanh": lambda p, e: torch.tanh(e), "sigmoid": lambda p, e: torch.sigmoid(e), "relu": lambda p, e: torch.relu(e),
+    "sin": lambda p, e: torch.sin(e), "exp": lambda p, e: torch.exp(torch.tanh(e)),
+    "log": lambda p, e: torch.log(2 + torch.sin(e)), "sqrt": lambda p, e: torch.sqrt(2 + torch.sin(e)),
+    "rsqrt": lambda p, e: torch.rsqrt(2 + torch.sin(e)), "erf": lambda p, e: torch.erf(e),
+    "softplus": lambda p, e: F.softplus(e), "minus": lambda p, e: 1 - e, "W": lambda p, e: e @ p.W,
+    "W.t": lambda p, e: F.linear(e, p.W, p.u), "norm": lambda p, e: F.layer_norm(e, (D,), p.v, p.u),
+    "sum": lambda p, e: p.u * e.sum(-1, keepdim=True), "mean": lambda p, e: e - e.mean(-1, keepdim=True),
+    "u": lambda p, e: e * p.u, "roll": lambda p, e: torch.cat((e[:, 2:], e[:, :2]), -1),
     "halves": lambda p, e: torch.cat((e, -e), -1).split([3, D + 1, 1], -1)[1][:, 1:],
-}
+}  # fmt: skip
 BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "div": lambda e, f: e / (2 + torch.sin(f)),
-    "max": torch.maximum,
-    "min": torch.minimum,
-    "cat": lambda e, f: torch.cat((e[:, 3:], f[:, :3]), -1),
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": lambda e, f: e / (2 + torch.sin(f)),
+    "max": torch.maximum, "min": torch.minimum, "cat": lambda e, f: torch.cat((e[:, 3:], f[:, :3]), -1),
     "dot": lambda e, f: e * (e * f).sum(-1, keepdim=True),
-}
+}  # fmt: skip
 
 
 def grown(tree: object, *args: object) -> Tensor:

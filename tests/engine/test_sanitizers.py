@@ -73,15 +73,8 @@ def test_what_is_written_behind_an_end_is_found(sanitized: dict[str, str]) -> No
 @pytest.mark.parametrize("names", FILES, ids=["cells", "others"])
 def test_the_engine_has_no_fault(names: tuple[str, ...], sanitized: dict[str, str]) -> None:
     command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:xdist",
-        "--rootdir",
-        str(TESTS.parent),
+        sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(TESTS.parent),
         *(str(TESTS / name) for name in names),
-    ]
+    ]  # fmt: skip
     ended = subprocess.run(command, env=sanitized, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]

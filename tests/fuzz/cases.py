@@ -9,15 +9,10 @@ from fuzz.case import Case
 from fuzz.material import Material
 
 KINDS: dict[str, Callable[[Random, Case, Material], None]] = {
-    "data": data_files.arrange,
-    "recipe": recipes.arrange,
-    "run": run_directories.arrange,
-    "command": command_lines.arrange,
-    "stream": odd_streams.arrange,
-    "exchange": exchanged_models.arrange,
-    "frames": frame_files.arrange,
-    "bomb": bombs.arrange,
-}
+    "data": data_files.arrange, "recipe": recipes.arrange, "run": run_directories.arrange,
+    "command": command_lines.arrange, "stream": odd_streams.arrange, "exchange": exchanged_models.arrange,
+    "frames": frame_files.arrange, "bomb": bombs.arrange,
+}  # fmt: skip
 TURNS = ["data", "run", "data", "command", "run", "data", "recipe", "data", "command", "run"] * 3
 TURNS[8] = "stream"
 TURNS[11] = "exchange"

@@ -134,18 +134,12 @@ def _value(choose: Random, case: Case, material: Material, command: str, paramet
         return choose.choice(VALUES[parameter.name])
     data, path = str(material.run(choose).data), partial(_path, choose, case)
     special = {
-        "train": [path, lambda: data, lambda: data],
-        "valid": [path, lambda: data],
-        "test": [path, lambda: data],
-        "settings": [partial(setting, choose)],
-        "compare": [partial(_run, choose, case, material, command)],
-        "others": [partial(_run, choose, case, material, command)],
-        "encoding": [partial(odd.encoding, choose)],
-        "out": [path, *[partial(str, place) for place in OUT]],
-        "int": [partial(odd.numeral, choose), lambda: "1"],
-        "float": [partial(odd.numeral, choose), lambda: "0.5"],
-        "Path": [path],
-    }
+        "train": [path, lambda: data, lambda: data], "valid": [path, lambda: data], "test": [path, lambda: data],
+        "settings": [partial(setting, choose)], "compare": [partial(_run, choose, case, material, command)],
+        "others": [partial(_run, choose, case, material, command)], "encoding": [partial(odd.encoding, choose)],
+        "out": [path, *[partial(str, place) for place in OUT]], "int": [partial(odd.numeral, choose), lambda: "1"],
+        "float": [partial(odd.numeral, choose), lambda: "0.5"], "Path": [path],
+    }  # fmt: skip
     values = special.get(parameter.name) or special.get(parameter.bare_type()) or [partial(odd.string, choose)]
     return choose.choice(values)()
 

@@ -117,24 +117,16 @@ def _nowhere(choose: Random, case: Case, path: Path, content: bytes) -> str:
 
 
 PLACES = {
-    "file": _file,
-    "pipe": _piped,
-    "folder": _in_folder,
-    "classes": _in_class_folders,
-    "thing": _thing,
-    "link": _linked,
-    "nowhere": _nowhere,
-}
+    "file": _file, "pipe": _piped, "folder": _in_folder, "classes": _in_class_folders, "thing": _thing,
+    "link": _linked, "nowhere": _nowhere,
+}  # fmt: skip
 
 
 THINGS: dict[str, Callable[[Path], None]] = {
-    "itself": lambda path: path.symlink_to(path.name),
-    "its folder": lambda path: path.symlink_to("."),
-    "broken": lambda path: path.symlink_to("nothing"),
-    "device": lambda path: path.symlink_to("/dev/zero"),
-    "fifo": os.mkfifo,
-    "empty": lambda path: path.mkdir(),
-}
+    "itself": lambda path: path.symlink_to(path.name), "its folder": lambda path: path.symlink_to("."),
+    "broken": lambda path: path.symlink_to("nothing"), "device": lambda path: path.symlink_to("/dev/zero"),
+    "fifo": os.mkfifo, "empty": lambda path: path.mkdir(),
+}  # fmt: skip
 """What is not a file."""
 
 

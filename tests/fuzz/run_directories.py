@@ -47,12 +47,9 @@ def questions(run: Run) -> list[list[str]]:
     if run.task == LANGUAGE_MODELS:
         write = ["generate", "run", "--max-tokens", "5", "--seed", "1"]
         return [
-            write,
-            [*write, "--prompt", "the cat"],
-            ["score", "run", str(run.data)],
-            ["evaluate", "run", str(run.data)],
-            ["inspect", "run", "the cat"],
-        ]
+            write, [*write, "--prompt", "the cat"], ["score", "run", str(run.data)],
+            ["evaluate", "run", str(run.data)], ["inspect", "run", "the cat"],
+        ]  # fmt: skip
     if run.task == MASKED:
         asked = [[command, "run", str(run.data)] for command in ("embed", "evaluate", "score")]
         return [*asked, ["inspect", "run", "the [MASK]"]]

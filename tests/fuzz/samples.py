@@ -154,14 +154,10 @@ def _running(choose: Random) -> str:
 
 SAMPLES = {
     "sentences": [
-        (".txt", partial(_tagged, columns)),
-        (".conll", partial(_tagged, partial(columns, separator="\t"))),
-        (".conllu", partial(_tagged, conllu)),
-        (".jsonl", partial(_tagged, json_tokens)),
-        (".jsonl", partial(_tagged, json_spans)),
-        (".conll", _any_scheme),
-        (".json", partial(_tagged_array, json_tokens)),
-        (".json", partial(_tagged_array, json_spans)),
+        (".txt", partial(_tagged, columns)), (".conll", partial(_tagged, partial(columns, separator="\t"))),
+        (".conllu", partial(_tagged, conllu)), (".jsonl", partial(_tagged, json_tokens)),
+        (".jsonl", partial(_tagged, json_spans)), (".conll", _any_scheme),
+        (".json", partial(_tagged_array, json_tokens)), (".json", partial(_tagged_array, json_spans)),
     ],
     "texts": [
         (".tsv", partial(_topical, tsv)),
@@ -189,4 +185,4 @@ SAMPLES = {
     ],
     "questions": [(".tsv", similarities), (".txt", analogies)],
     "vectors": [(".txt", glove), (".vec", word2vec), (".bin", binary_vectors)],
-}
+}  # fmt: skip

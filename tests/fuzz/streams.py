@@ -81,15 +81,9 @@ def _talk(master: int, said: bytes) -> None:
 
 
 OPENERS: dict[str, Callable[[Case, int], None]] = {
-    "file": _file,
-    "closed": _closed,
-    "full": _full,
-    "null": _null,
-    "other way": _other_way,
-    "gone": _gone,
-    "leaving": _leaving,
-    "terminal": _terminal,
-}
+    "file": _file, "closed": _closed, "full": _full, "null": _null, "other way": _other_way, "gone": _gone,
+    "leaving": _leaving, "terminal": _terminal,
+}  # fmt: skip
 
 
 def _put(opened: int, descriptor: int) -> None:

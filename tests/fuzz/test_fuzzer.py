@@ -76,16 +76,9 @@ def unheard() -> None:
 
 
 PLANTED: dict[Callable[[], None], str] = {
-    wrong: "KeyError",
-    os.abort: "signal 6",
-    kept_waiting: "hang",
-    greedy: "memory",
-    silent: "no line",
-    talkative: "2 lines",
-    destructive: "changed",
-    careless: "left over",
-    unheard: "OSError",
-}
+    wrong: "KeyError", os.abort: "signal 6", kept_waiting: "hang", greedy: "memory", silent: "no line",
+    talkative: "2 lines", destructive: "changed", careless: "left over", unheard: "OSError",
+}  # fmt: skip
 
 
 def found_bugs(folder: Path, bugs: list[Callable[[], None]]) -> dict[str, str]:

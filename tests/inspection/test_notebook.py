@@ -37,15 +37,11 @@ EVIL = '<script>alert("x")</script>'
 WORDS = (LabeledWord(EVIL, "B-PER", 0, len(EVIL), 0.5),)
 CLASSIFIED = Classified((EVIL,), (EVIL,), {EVIL: 0.7, "b": 0.3})
 VALUES = [
-    Answers([CLASSIFIED]),
-    CLASSIFIED,
-    Answers([TaggedSentence(EVIL, WORDS, has_spans=True)]),
-    Answers([Continuation(EVIL, 1.5)]),
-    Answers([FilledText(EVIL, ((Fill(EVIL, 0.5),),))]),
-    FilledText(EVIL, ((Fill(EVIL, 0.5),),)),
-    Answers([Output(EVIL, -1.0, -2.0, others=(Output("b", -2.0, -4.0),))]),
+    Answers([CLASSIFIED]), CLASSIFIED, Answers([TaggedSentence(EVIL, WORDS, has_spans=True)]),
+    Answers([Continuation(EVIL, 1.5)]), Answers([FilledText(EVIL, ((Fill(EVIL, 0.5),),))]),
+    FilledText(EVIL, ((Fill(EVIL, 0.5),),)), Answers([Output(EVIL, -1.0, -2.0, others=(Output("b", -2.0, -4.0),))]),
     Surprisals([TokenScore(EVIL, 2.0), TokenScore(" b", 1.0)]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)

@@ -68,17 +68,11 @@ def test_each_is_described() -> None:
 @pytest.mark.parametrize(
     ("found", "is_alike"),
     [
-        ('{"nats": 4.248706}', True),
-        ('{"nats": 4.248709}', True),
-        ('{"nats": 4.248806}', False),
-        ('{"nats": 4}', False),
-        ('{"bits": 4.248706}', False),
-        ('{"nats": 4.248706}, 3', False),
-        ('{"text": "a", "nats": 4.248706}', True),
-        ('{"other": "a", "nats": 4.248706}', False),
-        ("", False),
+        ('{"nats": 4.248706}', True), ('{"nats": 4.248709}', True), ('{"nats": 4.248806}', False),
+        ('{"nats": 4}', False), ('{"bits": 4.248706}', False), ('{"nats": 4.248706}, 3', False),
+        ('{"text": "a", "nats": 4.248706}', True), ('{"other": "a", "nats": 4.248706}', False), ("", False),
     ],
-)
+)  # fmt: skip
 def test_another_answer_is_noticed(found: str, is_alike: bool) -> None:
     assert are_alike(found, '{"nats": 4.248706}') == is_alike
 

@@ -73,13 +73,10 @@ def test_edit_distance_is_the_recursion(a: str, b: str, times: int) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("猫が座っています。", True),
-        ("猫 が 座っ て い ます 。", False),
-        ("the cat", False),
-        ("", False),
+        ("猫が座っています。", True), ("猫 が 座っ て い ます 。", False), ("the cat", False), ("", False),
         ("แมวนั่งอยู่", True),
     ],
-)
+)  # fmt: skip
 def test_scripts_without_blanks(text: str, expected: bool) -> None:
     assert are_unsplit([text]) == expected
 

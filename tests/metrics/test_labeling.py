@@ -74,11 +74,8 @@ def test_as_conlleval_prints_it() -> None:
     found = scores(*columns(BROKEN))
     assert (found.tokens, found.sentences) == (11, 2)
     assert [f"{100 * share:.2f}" for share in (found.accuracy, found.precision, found.recall, found.f1)] == [
-        "54.55",
-        "42.86",
-        "50.00",
-        "46.15",
-    ]
+        "54.55", "42.86", "50.00", "46.15",
+    ]  # fmt: skip
     assert {
         label: (f"{100 * one.precision:.2f} {100 * one.recall:.2f} {100 * one.f1:.2f}", one.support, one.predicted)
         for label, one in found.per_label.items()
@@ -181,12 +178,8 @@ def test_as_json() -> None:
     read = json.loads(json.dumps(content, allow_nan=False))
     assert read == content
     assert read["per_label"]["PER"] == {
-        "precision": pytest.approx(2 / 3),
-        "recall": 1.0,
-        "f1": pytest.approx(0.8),
-        "support": 2,
-        "predicted": 3,
-    }
+        "precision": pytest.approx(2 / 3), "recall": 1.0, "f1": pytest.approx(0.8), "support": 2, "predicted": 3,
+    }  # fmt: skip
     assert read["confusion"][0] == {"gold": "B-LOC", "predicted": "I-LOC", "count": 1}
     assert read["unknown_labels"] == {"LOC": 2, "ORG": 1, "MISC": 1}
 

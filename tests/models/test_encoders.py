@@ -55,27 +55,11 @@ D_IN = 5
 MERGES = ["concatenate", "sum", "product", "mean"]
 READERS = [name for name in ENCODERS if name != "none"]
 CELLS = {
-    "elman": Elman,
-    "lstm": LSTM,
-    "peephole": PeepholeLSTM,
-    "coupled": CoupledLSTM,
-    "layer-norm": LayerNormLSTM,
-    "projected": ProjectedLSTM,
-    "gru": GRU,
-    "clockwork": Clockwork,
-    "depth-gated": DepthGatedLSTM,
-    "grid": GridLSTM,
-    "mingru": MinGRU,
-    "minlstm": MinLSTM,
-    "lru": LRU,
-    "mogrifier": MogrifierLSTM,
-    "lem": LEM,
-    "slstm": SLSTM,
-    "mlstm": MLSTM,
-    "gated-deltanet": GatedDeltaNet,
-    "rwkv7": RWKV7,
-    "qrnn": QRNN,
-}
+    "elman": Elman, "lstm": LSTM, "peephole": PeepholeLSTM, "coupled": CoupledLSTM, "layer-norm": LayerNormLSTM,
+    "projected": ProjectedLSTM, "gru": GRU, "clockwork": Clockwork, "depth-gated": DepthGatedLSTM, "grid": GridLSTM,
+    "mingru": MinGRU, "minlstm": MinLSTM, "lru": LRU, "mogrifier": MogrifierLSTM, "lem": LEM, "slstm": SLSTM,
+    "mlstm": MLSTM, "gated-deltanet": GatedDeltaNet, "rwkv7": RWKV7, "qrnn": QRNN,
+}  # fmt: skip
 RECURRENT, STACKS = list(CELLS), ["depth-gated", "grid"]
 WITH_A_CELL = ["lstm", "peephole", "coupled", "layer-norm", "projected"]
 HELD = ["elman", "gru", *WITH_A_CELL]

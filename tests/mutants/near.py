@@ -6,29 +6,15 @@ Tests are named by what stands between `test_` and `.py`, wherever the file lies
 from pathlib import Path
 
 GROUPS: dict[str, list[str]] = {
-    "engine": ["engine"],
-    "nn": ["nn", "testing"],
-    "decode": ["decode"],
-    "data": ["data"],
-    "metrics": ["metrics"],
-    "runs": ["runs", "training", "trackers"],
-    "models": ["models"],
-    "text": ["text"],
-    "tasks": ["tasks"],
-    "inspection": ["inspection"],
-    "exchange": ["extensions/exporting", "extensions/importing", "extensions/hub"],
-    "serving": ["extensions/serving"],
-    "annotating": ["extensions/annotating"],
-    "experiments": ["extensions/experiments", "extensions/estimators"],
-    "frames": ["extensions/frames"],
-    "bidirectional": ["extensions/bidirectional"],
-    "localization": ["extensions/localization"],
-    "surveying": ["extensions/surveying"],
-    "extensions": ["extensions"],
-    "recipe": ["recipe", "recipes"],
-    "cli": ["cli", "console"],
-    "rest": ["."],
-}
+    "engine": ["engine"], "nn": ["nn", "testing"], "decode": ["decode"], "data": ["data"], "metrics": ["metrics"],
+    "runs": ["runs", "training", "trackers"], "models": ["models"], "text": ["text"], "tasks": ["tasks"],
+    "inspection": ["inspection"], "exchange": ["extensions/exporting", "extensions/importing", "extensions/hub"],
+    "serving": ["extensions/serving"], "annotating": ["extensions/annotating"],
+    "experiments": ["extensions/experiments", "extensions/estimators"], "frames": ["extensions/frames"],
+    "bidirectional": ["extensions/bidirectional"], "localization": ["extensions/localization"],
+    "surveying": ["extensions/surveying"], "extensions": ["extensions"], "recipe": ["recipe", "recipes"],
+    "cli": ["cli", "console"], "rest": ["."],
+}  # fmt: skip
 """Folders of src/ensue; a file belongs to the first group that has it, and the last one has all."""
 
 WHOLE: dict[str, list[str]] = {
@@ -82,28 +68,17 @@ WHOLE: dict[str, list[str]] = {
 """The tests of a group, run for each of its files after those that are nearer to it."""
 
 OWN: dict[str, list[str]] = {
-    "scores": ["scores", "feedback", "cross_attention"],
-    "attentional": ["attentional", "feedback"],
-    "context": ["attentional"],
-    "cross": ["cross_attention", "copying"],
-    "feedback": ["feedback"],
-    "multi_head": ["attention_against_torch", "states"],
-    "border": ["borders", "border", "border_cases"],
-    "chain": ["chain", "crf"],
-    "crf": ["crf", "tag_heads"],
-    "dropout": ["dropout", "encoders"],
-    "embeddings": ["encoders", "word_features"],
-    "gru": ["hand_worked", "recurrent_against_torch"],
-    "initialization": ["recurrent_against_torch", "encoders"],
-    "layer": ["states", "recurrent_against_torch", "taps"],
-    "linear_recurrence": ["minimal", "scan"],
-    "lstm": ["hand_worked", "recurrent_against_torch"],
-    "positions": ["attention_against_torch", "states"],
-    "products": ["bf16_kernels"],
-    "lstm_stacks": ["depth_gated", "grid"],
-    "softmax": ["linear_cross_entropy", "encoders"],
+    "scores": ["scores", "feedback", "cross_attention"], "attentional": ["attentional", "feedback"],
+    "context": ["attentional"], "cross": ["cross_attention", "copying"], "feedback": ["feedback"],
+    "multi_head": ["attention_against_torch", "states"], "border": ["borders", "border", "border_cases"],
+    "chain": ["chain", "crf"], "crf": ["crf", "tag_heads"], "dropout": ["dropout", "encoders"],
+    "embeddings": ["encoders", "word_features"], "gru": ["hand_worked", "recurrent_against_torch"],
+    "initialization": ["recurrent_against_torch", "encoders"], "layer": ["states", "recurrent_against_torch", "taps"],
+    "linear_recurrence": ["minimal", "scan"], "lstm": ["hand_worked", "recurrent_against_torch"],
+    "positions": ["attention_against_torch", "states"], "products": ["bf16_kernels"],
+    "lstm_stacks": ["depth_gated", "grid"], "softmax": ["linear_cross_entropy", "encoders"],
     "transformer": ["attention_against_torch"],
-}
+}  # fmt: skip
 """Tests of a file, before those that have its name and those of its group."""
 
 

@@ -30,14 +30,11 @@ from training.tiny import some_slow
 
 D, B, T = 4, 2, 5
 LAYERS = {
-    "lstm": lambda: LSTM(D, D),
-    "gru after": lambda: GRU(D, D),
-    "gru before": lambda: GRU(D, D, reset="before"),
-    "elman": lambda: Elman(D, D),
-    "window": lambda: Window(D, D, size=2),
+    "lstm": lambda: LSTM(D, D), "gru after": lambda: GRU(D, D), "gru before": lambda: GRU(D, D, reset="before"),
+    "elman": lambda: Elman(D, D), "window": lambda: Window(D, D, size=2),
     "attention": lambda: MultiHeadAttention(D, num_heads=2),
     "transformer": lambda: Transformer(D, num_heads=2, num_layers=2, positions="rotary"),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

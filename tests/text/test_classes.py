@@ -29,13 +29,10 @@ def test_the_most_probable_label() -> None:
 @pytest.mark.parametrize(
     ("threshold", "expected"),
     [
-        (0.5, ("owl", "dog")),
-        (0.25, ("owl", "dog", "cat")),
-        (0.75, ("owl",)),
-        (0.7500001, ()),
+        (0.5, ("owl", "dog")), (0.25, ("owl", "dog", "cat")), (0.75, ("owl",)), (0.7500001, ()),
         (0.0, ("owl", "dog", "cat")),
     ],
-)
+)  # fmt: skip
 def test_all_labels_from_the_threshold_on_the_most_probable_first(threshold: float, expected: tuple[str, ...]) -> None:
     classes = Classes(NAMES, multiple=True, threshold=threshold)
     assert classes.chosen(probabilities(0.25, 0.5, 0.75)) == expected

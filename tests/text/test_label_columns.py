@@ -50,15 +50,11 @@ def test_a_script_makes_its_result_of_its_form(form: str, result: str) -> None:
 @pytest.mark.parametrize(
     ("form", "lemma", "script"),
     [
-        ("dogs", "dog", "lower-0+-1+"),
-        ("Books", "book", "lower-0+-1+"),
-        ("London", "London", "keep-0+-0+"),
-        ("LONDON", "London", "title-0+-0+"),
-        ("geliebt", "lieben", "lower-2+-1+en"),
-        ("is", "be", "=be"),
+        ("dogs", "dog", "lower-0+-1+"), ("Books", "book", "lower-0+-1+"), ("London", "London", "keep-0+-0+"),
+        ("LONDON", "London", "title-0+-0+"), ("geliebt", "lieben", "lower-2+-1+en"), ("is", "be", "=be"),
         ("IBM's", "IBM", "keep-0+-2+"),
     ],
-)
+)  # fmt: skip
 def test_scripts_by_hand(form: str, lemma: str, script: str) -> None:
     assert edit_script(form, lemma) == script
 

@@ -12,27 +12,20 @@ from ensue.text.lexicon import MAX_CHARACTERS_READ, Lexicon, WordForms, shape
 
 COUNTS = {"Janet": 3, "janet": 1, "back": 5, "bills": 1, "the": 9, "The": 4, "1984": 2, "2001": 2, "Ö": 1}
 EVERYTHING: dict[str, Any] = {
-    "characters": True,
-    "longest_affix": 3,
-    "shapes": True,
-    "columns": {"pos": ["VERB", "NOUN", "VERB"], "lemma": []},
+    "characters": True, "longest_affix": 3, "shapes": True, "columns": {"pos": ["VERB", "NOUN", "VERB"], "lemma": []},
     "vectors": ["The", "the", "Back"],
-}
+}  # fmt: skip
 letters = st.sampled_from("aAbB12٣-'é😀\u200d\u0301 \x00")
 forms = st.lists(st.text(letters, max_size=2 * MAX_CHARACTERS_READ + 3) | st.text(max_size=5), max_size=12)
 options = st.fixed_dictionaries(
     {
-        "min_count": st.integers(1, 3),
-        "max_size": st.none() | st.integers(1, 5),
-        "lowercase": st.booleans(),
-        "fold_digits": st.booleans(),
-        "characters": st.booleans(),
-        "longest_affix": st.integers(0, 3),
+        "min_count": st.integers(1, 3), "max_size": st.none() | st.integers(1, 5), "lowercase": st.booleans(),
+        "fold_digits": st.booleans(), "characters": st.booleans(), "longest_affix": st.integers(0, 3),
         "shapes": st.booleans(),
         "columns": st.dictionaries(st.text(max_size=3), st.lists(st.text(max_size=3), max_size=3), max_size=2),
         "vectors": st.none() | st.lists(st.text(max_size=3), unique=True, max_size=3),
     }
-)
+)  # fmt: skip
 
 
 def folded(form: str, *, lowercase: bool, fold_digits: bool) -> str:
@@ -129,13 +122,10 @@ def test_of_a_very_long_word_both_ends_are_read() -> None:
 @pytest.mark.parametrize(
     ("form", "affixes"),
     [
-        ("Janet", "j- ja- jan- -t -et -net"),
-        ("B2B4", "b- b0- b0b- -0 -b0 -0b0"),
-        ("it", "i- it- it- -t -it -it"),
-        ("é", "é- é- é- -é -é -é"),
-        ("", "- - - - - -"),
+        ("Janet", "j- ja- jan- -t -et -net"), ("B2B4", "b- b0- b0b- -0 -b0 -0b0"), ("it", "i- it- it- -t -it -it"),
+        ("é", "é- é- é- -é -é -é"), ("", "- - - - - -"),
     ],
-)
+)  # fmt: skip
 def test_affixes(form: str, affixes: str) -> None:
     """A word that is shorter than an affix is one whole."""
     lexicon = Lexicon.train({}, longest_affix=3)

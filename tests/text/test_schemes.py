@@ -153,11 +153,8 @@ def test_legal_transitions_by_hand() -> None:
     start, pairs, end = legal_transitions(["O", "B-X", "I-X", "I-Y"], "bio")
     assert start.tolist() == [True, True, False, False]
     assert pairs.tolist() == [
-        [True, True, False, False],
-        [True, True, True, False],
-        [True, True, True, False],
-        [True, True, False, True],
-    ]
+        [True, True, False, False], [True, True, True, False], [True, True, True, False], [True, True, False, True],
+    ]  # fmt: skip
     assert end.tolist() == [True, True, True, True]
     start, pairs, end = legal_transitions([], "bio")
     assert (start.shape, pairs.shape, end.shape) == ((0,), (0, 0), (0,))

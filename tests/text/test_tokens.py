@@ -13,27 +13,10 @@ from ensue.text.tokens import SPLITTERS, Token, tokens
 from training.tiny import some_slow
 
 GRAPHEMES = [
-    "a",
-    "7",
-    "!",
-    "'",
-    "ש",
-    "文",
-    "e\u0301",
-    "!\u0301\u0302",
-    "क\u094d\u200dष",
-    "न\u093e",
-    "👍",
-    "👍\U0001f3fd",
-    "👨\u200d👩\u200d👧\u200d👦",
-    "🏳\ufe0f\u200d🌈",
-    "🧑\U0001f3fd\u200d🚀",
-    "❤\ufe0f",
-    "1\ufe0f\u20e3",
-    "🇩🇪",
-    "🇫🇷",
+    "a", "7", "!", "'", "ש", "文", "e\u0301", "!\u0301\u0302", "क\u094d\u200dष", "न\u093e", "👍", "👍\U0001f3fd",
+    "👨\u200d👩\u200d👧\u200d👦", "🏳\ufe0f\u200d🌈", "🧑\U0001f3fd\u200d🚀", "❤\ufe0f", "1\ufe0f\u20e3", "🇩🇪", "🇫🇷",
     "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",
-]
+]  # fmt: skip
 """What a reader sees as one character, spelled with the code points that make it."""
 
 
@@ -95,14 +78,11 @@ def test_treebank(text: str, expected: str) -> None:
     ("text", "expected"),
     [
         ("Le résumé arrivé, n'est-ce pas?", "Le résumé arrivé , n'est - ce pas ?"),
-        ("यह एक किताब है", "यह एक किताब है"),
-        ("كِتَابٌ جديد", "كِتَابٌ جديد"),
-        ("Việt Nam", "Việt Nam"),
-        ("می\u200cخواهم", "می\u200cخواهم"),
-        ("क्\u200dषेत्र", "क्\u200dषेत्र"),
+        ("यह एक किताब है", "यह एक किताब है"), ("كِتَابٌ جديد", "كِتَابٌ جديد"), ("Việt Nam", "Việt Nam"),
+        ("می\u200cخواهم", "می\u200cخواهم"), ("क्\u200dषेत्र", "क्\u200dषेत्र"),
         ("❤\ufe0fx 1\ufe0f\u20e3", "❤\ufe0f x 1\ufe0f\u20e3"),
     ],
-)
+)  # fmt: skip
 def test_marks_are_in_the_words_of_their_letters(text: str, expected: str) -> None:
     for form in ("NFC", "NFD"):
         words = [token.text for token in tokens(unicodedata.normalize(form, text), "treebank")]  # type: ignore[arg-type]

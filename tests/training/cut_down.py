@@ -48,10 +48,7 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "fasttext": {"vectors.subsample": 0.0, "vectors.ngram_buckets": 50},
     "bag": {"head.ngram_buckets": 500},
     "elmo": {
-        "train.segment_length": 8,
-        "encoder.d_cell": 11,
-        "words.filters": [[1, 3], [2, 4]],
-        "words.d_character": 5,
+        "train.segment_length": 8, "encoder.d_cell": 11, "words.filters": [[1, 3], [2, 4]], "words.d_character": 5,
         "head.sampled": 7,
     },
     "context2vec": {"train.segment_length": 8, "words.d_words": 6, "head.d_context": 5, "head.d_hidden": 7},
@@ -66,15 +63,11 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
         "glimpses.view_convolutions": [2],
     },
     "caption": {
-        "train.samples": 0,
-        "tokens.d_embedding": 8,
-        "decoder.d_model": 8,
-        "grid.channels": [4],
-        "grid.halvings": 1,
+        "train.samples": 0, "tokens.d_embedding": 8, "decoder.d_model": 8, "grid.channels": [4], "grid.halvings": 1,
     },
     "vrnn": {"latent.size": 3, "latent.d_hidden": 5},
     "storn": {"latent.size": 3},
-}
+}  # fmt: skip
 """By the parts of a recipe's name."""
 
 

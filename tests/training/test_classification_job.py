@@ -44,14 +44,11 @@ def written(write: Callable[[list[Topical]], str], name: str) -> Callable[[Path]
 
 
 FORMATS: dict[str, Callable[[Path], Path]] = {
-    "tsv": written(tsv, "a.tsv"),
-    "csv": written(quoted_csv, "a.csv"),
-    "json": written(json_lines, "a.jsonl"),
-    "fasttext": written(fasttext, "a.txt"),
-    "first-word": written(first_word, "a.txt"),
+    "tsv": written(tsv, "a.tsv"), "csv": written(quoted_csv, "a.csv"), "json": written(json_lines, "a.jsonl"),
+    "fasttext": written(fasttext, "a.txt"), "first-word": written(first_word, "a.txt"),
     "class-files": lambda folder: class_files(TEXTS, folder / "texts"),
     "folders": lambda folder: folders(TEXTS, folder / "texts"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow

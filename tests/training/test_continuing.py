@@ -125,16 +125,8 @@ def test_other_data_of_the_same_name_are_not_read(
 
 def test_one_command_and_one_function(command_line: Ensue, folder: Path, tmp_path: Path) -> None:
     command = (
-        "train",
-        "--from",
-        folder / "old",
-        "--train",
-        folder / "new.tsv",
-        "--threads",
-        1,
-        "--set",
-        "train.steps=9",
-    )
+        "train", "--from", folder / "old", "--train", folder / "new.tsv", "--threads", 1, "--set", "train.steps=9",
+    )  # fmt: skip
     assert command_line(*command, "--out", tmp_path / "more").status == 0
     more = ensue.train(from_run=folder / "old", train=folder / "new.tsv", out=tmp_path / "same", threads=1,
                        settings={"train.steps": 9})  # fmt: skip

@@ -189,13 +189,9 @@ def test_a_damaged_file_is_made_anew(case: Case) -> None:
     expected = facts(job(case))
     content, number = kept_file().read_bytes(), len(kept_files())
     for damaged in (
-        content[:-1],
-        b"",
-        content[:40] + b"x" + content[41:],
-        b"x" + content[1:],
-        content[:-200] + bytes([content[-200] ^ 1]) + content[-199:],
-        content.replace(b'["', b"[[", 1),
-    ):
+        content[:-1], b"", content[:40] + b"x" + content[41:], b"x" + content[1:],
+        content[:-200] + bytes([content[-200] ^ 1]) + content[-199:], content.replace(b'["', b"[[", 1),
+    ):  # fmt: skip
         kept_file().write_bytes(damaged)
         assert facts(job(case)) == expected
         assert kept_file().read_bytes() == content

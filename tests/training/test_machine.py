@@ -77,13 +77,10 @@ def test_the_fastest_by_a_margin_over_what_is_plainer(
 def test_what_is_given_is_not_chosen() -> None:
     profile = profile_of(
         {
-            DEFAULT_MODE: 10,
-            ComputeMode(precision="bfloat16"): 6,
-            ComputeMode(threads=2): 7,
-            FAST: 4,
+            DEFAULT_MODE: 10, ComputeMode(precision="bfloat16"): 6, ComputeMode(threads=2): 7, FAST: 4,
             ComputeMode(threads=4): 90,
         }
-    )
+    )  # fmt: skip
     assert profile.best("narrow", precision="float32") == ComputeMode(threads=2)
     assert profile.best("narrow", threads=1) == ComputeMode(precision="bfloat16")
     assert profile.best("narrow", precision="float32", threads=1) == DEFAULT_MODE
@@ -95,20 +92,12 @@ def test_what_is_given_is_not_chosen() -> None:
 @pytest.mark.parametrize(
     ("recipe", "vocabulary", "workload"),
     [
-        ("char-lstm", 65, "narrow"),
-        ("char-lstm-large", 65, "wide"),
-        ("char-grid", 65, "narrow"),
-        ("word-lstm", 10_000, "words"),
-        ("word-window", 10_000, "words"),
-        ("char-transformer", 65, "attention"),
-        ("bpe-transformer", 2048, "attention"),
-        ("tag-lstm-crf", 0, "reader"),
-        ("tag-transformer-crf", 0, "attention"),
-        ("classify-lstm", 0, "reader"),
-        ("classify-bag", 0, "bag"),
-        ("classify-pairs", 0, "bag"),
+        ("char-lstm", 65, "narrow"), ("char-lstm-large", 65, "wide"), ("char-grid", 65, "narrow"),
+        ("word-lstm", 10_000, "words"), ("word-window", 10_000, "words"), ("char-transformer", 65, "attention"),
+        ("bpe-transformer", 2048, "attention"), ("tag-lstm-crf", 0, "reader"), ("tag-transformer-crf", 0, "attention"),
+        ("classify-lstm", 0, "reader"), ("classify-bag", 0, "bag"), ("classify-pairs", 0, "bag"),
     ],
-)
+)  # fmt: skip
 def test_a_recipe_has_a_workload_of_its_kind_and_size(recipe: str, vocabulary: int, workload: Workload) -> None:
     assert nearest_workload(read_recipe(recipe), vocabulary) == workload
 

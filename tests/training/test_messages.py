@@ -56,14 +56,10 @@ def test_other_values_are_not_sent(value: Any) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        b"",
-        b"\0" * 8,
-        pickle.dumps([1]),
-        pack_message([1])[:-3],
-        b"\2" + b"\0" * 7 + b"[1" + pack_message(1)[9:],
+        b"", b"\0" * 8, pickle.dumps([1]), pack_message([1])[:-3], b"\2" + b"\0" * 7 + b"[1" + pack_message(1)[9:],
         b"\xff" * 20,
     ],
-)
+)  # fmt: skip
 def test_other_bytes_are_refused_in_one_line(message: bytes) -> None:
     with pytest.raises(TrainingError, match=r"invalid message from another process \(\w+\)"):
         unpack_message(message)

@@ -18,16 +18,8 @@ from training.tiny import kept, words
 
 pytestmark = pytest.mark.slow
 RESTARTS = (
-    "-m",
-    "torch.distributed.run",
-    "--standalone",
-    "--nproc-per-node",
-    "2",
-    "--max-restarts",
-    "9",
-    "-m",
-    "ensue",
-)
+    "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "9", "-m", "ensue",
+)  # fmt: skip
 
 
 @pytest.fixture

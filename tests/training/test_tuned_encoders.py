@@ -94,12 +94,8 @@ def test_words_have_the_vectors_that_the_origin_gives(name: str, pooling: str, o
     encoder = tuned.build().eval()
     tuned.inherit(encoder)
     sentences = [
-        ["Janet", "will"],
-        ["a", "\x00", "b"] * 20,
-        ["zzz"],
-        [s for t in TAGGED[:5] for s in t.words],
-        ["\x00"],
-    ]
+        ["Janet", "will"], ["a", "\x00", "b"] * 20, ["zzz"], [s for t in TAGGED[:5] for s in t.words], ["\x00"],
+    ]  # fmt: skip
     subwords = tuned.reader(has_text_vector=False).texts(sentences)
     with torch.inference_mode():
         found = encoder(subwords.batch(np.arange(len(sentences)), CPU)).numpy()
@@ -293,10 +289,7 @@ def test_the_next_subwords_are_learned_too(origins: dict[str, Path], data: Path)
         ("labeling", "", {"encoder": {"kind": "origin"}}, RecipeError, "encoder.from is missing: the directory of a"),
         ("labeling", "nowhere", {}, EnsueError, "nowhere: no such run directory"),
         (
-            "labeling",
-            "tagger",
-            {},
-            RecipeError,
+            "labeling", "tagger", {}, RecipeError,
             "is a tagger, whose layers cannot be tuned; expected a .*, or a model that began from such a model",
         ),
         ("classification", "masked", {"encoder": {"language_loss": 0.5}}, RecipeError, "reads from left to right"),
@@ -306,7 +299,7 @@ def test_the_next_subwords_are_learned_too(origins: dict[str, Path], data: Path)
         ("classification", "words", {"data": {"segment_tokens": 3}}, RecipeError, "segment_tokens excludes encoder"),
         ("pairs", "masked", {}, DataError, "a pair of .* subwords; this model reads up to 16: cut the texts, or train"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_one_line(
     task: str, origin: str, tables: dict[str, Any], error: type[Exception], message: str, origins: dict[str, Path],
     data: Path, tmp_path: Path,

@@ -19,13 +19,10 @@ PAIRS: dict[str, Any] = {"data": {"next_sentence": True}, "input": {"segments": 
 def masked_recipe(path: Path, *, train: dict[str, Any] | None = None, **tables: Any) -> MaskedLanguageModelingRecipe:
     """A recipe for the text in `path`; the keywords change tables."""
     document: dict[str, Any] = {
-        "task": "masked-language-modeling",
-        "tokenizer": {"max_size": 300} | tables.pop("tokenizer", {}),
-        "encoder": ENCODER | tables.pop("encoder", {}),
-        "train": TRAIN | (train or {}),
-        "data": {"train": str(path)} | tables.pop("data", {}),
-        **tables,
-    }
+        "task": "masked-language-modeling", "tokenizer": {"max_size": 300} | tables.pop("tokenizer", {}),
+        "encoder": ENCODER | tables.pop("encoder", {}), "train": TRAIN | (train or {}),
+        "data": {"train": str(path)} | tables.pop("data", {}), **tables,
+    }  # fmt: skip
     recipe = validate_recipe(document, where="tiny")
     assert isinstance(recipe, MaskedLanguageModelingRecipe)
     return recipe

@@ -19,13 +19,10 @@ from layer_tables import layer_tables
 from training.tiny import Recorder, run_tiny
 
 PARTS_OF_SPEECH = {
-    "DET": ["the", "a", "some", "this"],
-    "ADJ": ["old", "red", "quiet", "small", "warm"],
+    "DET": ["the", "a", "some", "this"], "ADJ": ["old", "red", "quiet", "small", "warm"],
     "NOUN": ["house", "river", "bird", "train", "letter", "garden"],
-    "VERB": ["sees", "finds", "likes", "leaves", "paints"],
-    "ADV": ["often", "never", "slowly"],
-    "PROPN": [],
-}
+    "VERB": ["sees", "finds", "likes", "leaves", "paints"], "ADV": ["often", "never", "slowly"], "PROPN": [],
+}  # fmt: skip
 NAMES = {
     "PER": (["Anna", "Boris", "Carla"], ["Maria", "Pavel"], ["Novak", "Ortiz", "Quist"]),
     "LOC": (["Lima", "Oslo", "Quito"], ["Bay", "Hill"], ["North", "South"]),
@@ -220,13 +217,9 @@ def _document(task: str, train: Path, encoder: str | dict[str, Any], changes: di
     if {"epochs", "tokens", "seconds"} & changes.keys():
         del table["steps"]
     return {
-        "task": task,
-        "data": {"train": str(train), "valid_fraction": 0.2} | data,
-        "features": FEATURES | features,
-        **layer_tables(ENCODERS[encoder] if isinstance(encoder, str) else encoder),
-        "head": head,
-        "train": table,
-    }
+        "task": task, "data": {"train": str(train), "valid_fraction": 0.2} | data, "features": FEATURES | features,
+        **layer_tables(ENCODERS[encoder] if isinstance(encoder, str) else encoder), "head": head, "train": table,
+    }  # fmt: skip
 
 
 PICTURES = {"training.run.draw_curve": draw_curve, "tasks.contract.data_set.draw_confusion": draw_confusion}
@@ -246,12 +239,9 @@ def with_pictures(patch: pytest.MonkeyPatch) -> None:
 def labelers(folder: Path) -> Path:
     """The folder with finished runs (names, upos, topics, several, pairs) and the data that they are made from."""
     data = {
-        "names.txt": columns(sentences(120)),
-        "upos.conllu": conllu(sentences(120)),
-        "topics.tsv": tsv(documents(120)),
-        "several.txt": fasttext(documents(120, most_labels=3)),
-        "pairs.tsv": pairs(60),
-    }
+        "names.txt": columns(sentences(120)), "upos.conllu": conllu(sentences(120)), "topics.tsv": tsv(documents(120)),
+        "several.txt": fasttext(documents(120, most_labels=3)), "pairs.tsv": pairs(60),
+    }  # fmt: skip
     for name, content in data.items():
         (folder / name).write_text(content)
     recipes = [
@@ -316,11 +306,8 @@ TREEBANK = """# newpar
 def cutting(train: Path) -> Any:
     return validate_recipe(
         {
-            "task": "cutting",
-            "data": {"train": str(train), "valid": str(train)},
-            "features": FEATURES,
-            "encoder": {"kind": "lstm", "d_model": 16},
-            "train": TRAIN | {"steps": 60, "batch_tokens": 400},
+            "task": "cutting", "data": {"train": str(train), "valid": str(train)}, "features": FEATURES,
+            "encoder": {"kind": "lstm", "d_model": 16}, "train": TRAIN | {"steps": 60, "batch_tokens": 400},
         },
         where="x",
-    )
+    )  # fmt: skip

@@ -118,16 +118,12 @@ def test_another_text_range_encoding_or_tokenizer_is_another_entry(source: TextS
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda data: data[:-5],
-        lambda data: data + b"\0",
-        lambda data: data[:10],
-        lambda data: b"",
-        lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:],
-        lambda data: b"x" * len(data),
+        lambda data: data[:-5], lambda data: data + b"\0", lambda data: data[:10], lambda data: b"",
+        lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:], lambda data: b"x" * len(data),
         lambda data: data[:8] + b"\x03" + data[9:],
     ],
     ids=["cut", "longer", "cut in the header", "empty", "a bit flipped", "overwritten", "wrong item size"],
-)
+)  # fmt: skip
 def test_a_damaged_entry_is_made_anew(damage, source: TextSource, tokenizer: Tokenizer) -> None:
     expected = ids_of(tokenize(source, tokenizer))
     (entry,) = cache_directory().iterdir()

@@ -22,30 +22,18 @@ CONLLU = "# text = a\n1\ta" + "\t_" * 8 + "\n\n"
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("x.conllu", "", "conllu"),
-        ("x.CONLLU.xz", "anything", "conllu"),
-        ("x.jsonl", "", "json"),
-        ("x.json.gz", "", "json"),
-        ("x.conll", "a O\n", "columns"),
-        ("x.conll", CONLLU, "conllu"),
-        ("x.bmes", "a\n", "columns"),
-        ("stdin", CONLLU, "conllu"),
+        ("x.conllu", "", "conllu"), ("x.CONLLU.xz", "anything", "conllu"), ("x.jsonl", "", "json"),
+        ("x.json.gz", "", "json"), ("x.conll", "a O\n", "columns"), ("x.conll", CONLLU, "conllu"),
+        ("x.bmes", "a\n", "columns"), ("stdin", CONLLU, "conllu"),
         ("stdin", CONLLU.replace("\n1\t", "\n1-2\ta" + "\t_" * 8 + "\n1\t"), "conllu"),
-        ("x.txt", '\n {"tokens": []}\n', "json"),
-        ("x.txt", "a NN O\nb NN O\n\nc NN O\n", "columns"),
-        ("x.txt", "a O\n\nb O\nc O\n", "columns"),
-        ("x.tsv", "a b\tO\nc\tO\n", "columns"),
-        ("x.txt", "a\nb\n\nc\n", "columns"),
-        ("x.txt", "-DOCSTART- O\n\nb O\n", "columns"),
-        ("x.txt", "a O\n" * 200, "columns"),
-        ("x.txt", "Janet will back the bill\nShe did\n", "text"),
-        ("x.txt", "Janet will back the bill\n", "text"),
-        ("x.txt", "Janet\n\nBill\n\n", "text"),
-        ("x.txt", "two words\nand more\n", "text"),
-        ("x.txt", "", "text"),
-        ("x", "\n\n", "text"),
+        ("x.txt", '\n {"tokens": []}\n', "json"), ("x.txt", "a NN O\nb NN O\n\nc NN O\n", "columns"),
+        ("x.txt", "a O\n\nb O\nc O\n", "columns"), ("x.tsv", "a b\tO\nc\tO\n", "columns"),
+        ("x.txt", "a\nb\n\nc\n", "columns"), ("x.txt", "-DOCSTART- O\n\nb O\n", "columns"),
+        ("x.txt", "a O\n" * 200, "columns"), ("x.txt", "Janet will back the bill\nShe did\n", "text"),
+        ("x.txt", "Janet will back the bill\n", "text"), ("x.txt", "Janet\n\nBill\n\n", "text"),
+        ("x.txt", "two words\nand more\n", "text"), ("x.txt", "", "text"), ("x", "\n\n", "text"),
     ],
-)
+)  # fmt: skip
 def test_formats_of_sentences(name: str, text: str, expected: str) -> None:
     lines = Lines([text], name)
     assert sentence_format(lines) == expected
@@ -55,20 +43,12 @@ def test_formats_of_sentences(name: str, text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("x.tsv", "a", "tsv"),
-        ("x.CSV.xz", "a", "csv"),
-        ("x.jsonl.gz", "a", "json"),
-        ("x.ft", "a", "fasttext"),
-        ("x.txt", '\n {"a": 1}', "json"),
-        ("stsa.train", "1 a b\n0 c d\n1 e\n", "first-word"),
-        ("x", "__label__1 a b\n", "fasttext"),
-        ("x", "a b __label__1\n", "fasttext"),
-        ("x", "a\tb\n\nc\td\n", "tsv"),
-        ("x", "a\tb\nc d\n", ""),
-        ("x", "the day\nof all\ndays\n", ""),
-        ("x", "", ""),
+        ("x.tsv", "a", "tsv"), ("x.CSV.xz", "a", "csv"), ("x.jsonl.gz", "a", "json"), ("x.ft", "a", "fasttext"),
+        ("x.txt", '\n {"a": 1}', "json"), ("stsa.train", "1 a b\n0 c d\n1 e\n", "first-word"),
+        ("x", "__label__1 a b\n", "fasttext"), ("x", "a b __label__1\n", "fasttext"), ("x", "a\tb\n\nc\td\n", "tsv"),
+        ("x", "a\tb\nc d\n", ""), ("x", "the day\nof all\ndays\n", ""), ("x", "", ""),
     ],
-)
+)  # fmt: skip
 def test_formats_of_texts(name: str, text: str, expected: str) -> None:
     assert text_format(Lines([text], name), is_labeled=True) == expected
 

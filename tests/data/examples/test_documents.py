@@ -76,12 +76,8 @@ def test_every_format_gives_the_same_documents(tmp_path: Path, name: str, compre
 
 def test_a_folder_for_each_class(tmp_path: Path) -> None:
     for name, text in {
-        "b/2.txt": "two\nlines\n",
-        "a/x.txt.xz": "one",
-        "b/10.txt.gz": "",
-        "a/.x": "",
-        ".git/y": "",
-    }.items():
+        "b/2.txt": "two\nlines\n", "a/x.txt.xz": "one", "b/10.txt.gz": "", "a/.x": "", ".git/y": "",
+    }.items():  # fmt: skip
         written(tmp_path, name, text)
     written(tmp_path, "README", "not a class")
     source = DocumentSource(tmp_path)
@@ -98,11 +94,8 @@ def test_plain_lines_are_texts_also_where_they_are_empty(tmp_path: Path) -> None
     path = written(tmp_path, "x.txt", "one\tnice day\n\nraw \u2028 separator\x85\r\nlast")
     result = documents(path, DocumentChoice(is_labeled=False))
     assert [document.texts for document in result] == [
-        ("one\tnice day",),
-        ("",),
-        ("raw \u2028 separator\x85",),
-        ("last",),
-    ]
+        ("one\tnice day",), ("",), ("raw \u2028 separator\x85",), ("last",),
+    ]  # fmt: skip
     assert [document.line for document in result] == [1, 2, 3, 4]
 
 

@@ -137,14 +137,10 @@ def test_nothing_has_no_sources() -> None:
 @pytest.mark.parametrize(
     ("opening", "more"),
     [
-        ("", "a\tb\n"),
-        ("source,target\n", 'a,"b\n"\n'),
-        ("", '{"source": "a", "target": "b"}\n'),
-        ("[", '{"source": "a", "target": "b"},\n'),
-        ("", "IN: a OUT: b\n"),
-        ("", "A  AH0\n"),
+        ("", "a\tb\n"), ("source,target\n", 'a,"b\n"\n'), ("", '{"source": "a", "target": "b"}\n'),
+        ("[", '{"source": "a", "target": "b"},\n'), ("", "IN: a OUT: b\n"), ("", "A  AH0\n"),
     ],
-)
+)  # fmt: skip
 def test_pairs_are_read_as_they_come_and_not_held(opening: str, more: str) -> None:
     name = "a.csv" if opening.startswith("source") else "stdin"
     pairs = PairSource(Lines(chain([opening + more], repeat(more * 100)), name))

@@ -21,29 +21,12 @@ LINE = TEXT.map(lambda text: text.replace("\n", " ").replace("\r", " ").replace(
 SIGNS = st.sampled_from(
     [
         *(
-            "a",
-            " ",
-            "\t",
-            "\n",
-            "\r\n",
-            ",",
-            ";",
-            '"',
-            "{",
-            "}",
-            "[",
-            "]",
-            ":",
-            "\\",
-            "\0",
-            "IN:",
-            " OUT: ",
-            "AH0",
+            "a", " ", "\t", "\n", "\r\n", ",", ";", '"', "{", "}", "[", "]", ":", "\\", "\0", "IN:", " OUT: ", "AH0",
             "1",
         ),
         *('"source"', '"target"', "source", "target", "V;PST", "é", "語", "&amp;", "<!--", "-->", "<![CDATA["),
     ]
-)
+)  # fmt: skip
 
 
 def sides(text: str, name: str, **options: str) -> Iterator[tuple[str, ...]]:

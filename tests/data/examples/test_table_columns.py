@@ -200,13 +200,8 @@ def test_a_header_with_a_name_twice_is_a_header() -> None:
     assert chosen == (True, Column(3, "Label"), (Column(2),), False, None, ())
     others = [["n", "n", "Text", "Label"], *([str(n), str(n), *row[:1], row[2]] for n, row in enumerate(REPEATED[1:]))]
     assert find_columns(others, DocumentChoice(), "x") == (
-        True,
-        Column(4, "Label"),
-        (Column(3, "Text"),),
-        False,
-        None,
-        (),
-    )
+        True, Column(4, "Label"), (Column(3, "Text"),), False, None, (),
+    )  # fmt: skip
     unknown = [["Notiz", "Notiz", "Art"], *REPEATED[1:]]
     with pytest.raises(DataError, match='2 columns are named "Notiz"'):
         find_columns(unknown, DocumentChoice(), "x")

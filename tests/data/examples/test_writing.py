@@ -78,18 +78,10 @@ def rewritten(
         ("a\tb\r\n\nc", DocumentLayout("plain"), [("x",), ("y", "z"), ("x\ty",)], "x\ta\tb\r\ny,z\t\nx y\tc"),
     ],
     ids=[
-        "tsv",
-        "csv",
-        "json",
-        "json, several",
-        "json, new",
-        "fasttext",
-        "fasttext, behind",
-        "first-word",
-        "tab",
+        "tsv", "csv", "json", "json, several", "json, new", "fasttext", "fasttext, behind", "first-word", "tab",
         "plain",
     ],
-)
+)  # fmt: skip
 def test_the_label_is_put_in_and_all_else_is_untouched(
     text: str, layout: DocumentLayout, labels: list[tuple[str, ...]], expected: str
 ) -> None:

@@ -105,11 +105,8 @@ def test_documents() -> None:
     text = f"a O\n\n{start}\n{start}\nb O\n\nc O\n{start}d O\n\n{start}"
     sentences = read(text)
     assert [(sentence.words, sentence.document) for sentence in sentences] == [
-        (("a",), 0),
-        (("b",), 1),
-        (("c",), 1),
-        (("d",), 2),
-    ]
+        (("a",), 0), (("b",), 1), (("c",), 1), (("d",), 2),
+    ]  # fmt: skip
     assert [sentence.line for sentence in sentences] == [1, 7, 9, 11]
     assert written(sentences, [["O"]] * 4) == text
     assert read(start + "\na O\n")[0].document == 0

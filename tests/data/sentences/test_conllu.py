@@ -106,12 +106,8 @@ def test_keys() -> None:
     assert first.column("misc.NER") == ("_", "_", "_", "_", "B-LOC", "_")
     assert first.column("feats.Number") == ("Plur", "Plur", "_", "Sing", "Sing", "_")
     assert [name for name in first.columns if "." in name] == [
-        "feats.Case",
-        "feats.Mood",
-        "feats.Number",
-        "misc.NER",
-        "misc.SpaceAfter",
-    ]
+        "feats.Case", "feats.Mood", "feats.Number", "misc.NER", "misc.SpaceAfter",
+    ]  # fmt: skip
     assert second.column("feats.Number") == ("_", "_", "_")
 
 

@@ -82,11 +82,8 @@ def test_folders(tmp_path: Path, name: str) -> None:
         sentences = list(source)
         assert [sentence.words for sentence in sentences] == [("a", "b"), ("ü", "d"), ("#",), ("f",)]
         assert [(Path(sentence.source.name).name, sentence.line) for sentence in sentences] == [
-            ("a.bio", 1),
-            (name, 1),
-            (name, 4),
-            ("c.bio", 2),
-        ]
+            ("a.bio", 1), (name, 1), (name, 4), ("c.bio", 2),
+        ]  # fmt: skip
     output = "".join(source.format.write(sentence, ["X"] * len(sentence.words)) for sentence in sentences)
     assert output == "a X\nb X\n\nü X\nd X\n\n# X\n\n\nf X\n"
 

@@ -21,14 +21,9 @@ from kept_runs.make import unpacked
 WORDS = {"pos": ["good", "great", "fine", "lovely", "nice"], "neg": ["bad", "awful", "poor", "ugly", "sad"]}
 SMALL = ["head.ngram_buckets=500", "train.epochs=3"]
 QUICK = [
-    "features.d_words=16",
-    "encoder.d_model=16",
-    "train.epochs=12",
-    "train.batch_tokens=80",
-    "train.learning_rate=0.01",
-    "train.validations=1",
-    "features.affixes=0",
-]
+    "features.d_words=16", "encoder.d_model=16", "train.epochs=12", "train.batch_tokens=80",
+    "train.learning_rate=0.01", "train.validations=1", "features.affixes=0",
+]  # fmt: skip
 WRONG = {7, 50, 120}
 
 

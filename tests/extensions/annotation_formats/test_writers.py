@@ -18,12 +18,8 @@ from kept_runs.make import unpacked
 
 TEXTS = {"a.txt": "😀 Anna Novak sees Lima.\r\n\r\n  the old house\n", "below/b.txt": "Lima\nAnna é sees Anna"}
 WRITTEN = {
-    "conll": "x.conll",
-    "conllu": "x.conllu",
-    "doccano": "x.jsonl",
-    "prodigy": "x.jsonl",
-    "label-studio": "x.json",
-}
+    "conll": "x.conll", "conllu": "x.conllu", "doccano": "x.jsonl", "prodigy": "x.jsonl", "label-studio": "x.json",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

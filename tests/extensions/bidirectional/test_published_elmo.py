@@ -12,15 +12,10 @@ from ensue.extensions.bidirectional.pipeline import BidirectionalPipeline
 
 OPTIONS: dict[str, Any] = {
     "lstm": {
-        "dim": 5,
-        "projection_dim": 4,
-        "n_layers": 2,
-        "cell_clip": 3,
-        "proj_clip": 3,
-        "use_skip_connections": True,
+        "dim": 5, "projection_dim": 4, "n_layers": 2, "cell_clip": 3, "proj_clip": 3, "use_skip_connections": True,
     },
     "char_cnn": {"embedding": {"dim": 3}, "filters": [[1, 2], [2, 3]], "n_highway": 1, "max_characters_per_token": 50},
-}
+}  # fmt: skip
 
 
 def published() -> dict[str, np.ndarray[Any, Any]]:

@@ -17,12 +17,9 @@ from ensue.extensions.bidirectional.word_uses import (
 )
 
 FILES = {
-    "classes_map.txt": '{"0": "river", "1": "money"}',
-    "train.data.txt": "1\tthe bank was wet\n2\the robbed banks\n",
-    "train.gold.txt": "0\n1\n",
-    "test.data.txt": "0\tbank\n",
-    "test.gold.txt": "0\n",
-}
+    "classes_map.txt": '{"0": "river", "1": "money"}', "train.data.txt": "1\tthe bank was wet\n2\the robbed banks\n",
+    "train.gold.txt": "0\n1\n", "test.data.txt": "0\tbank\n", "test.gold.txt": "0\n",
+}  # fmt: skip
 
 
 def word_folder(folder: Path) -> Path:

@@ -119,16 +119,11 @@ def test_changes_are_those_of_the_answers(runs: Path, tmp_path: Path, run: str, 
 @pytest.mark.parametrize(
     ("text", "name", "limit", "holds"),
     [
-        ("f1 >= 0.9", "f1", 0.9, True),
-        ("F1>=.9", "f1", 0.9, True),
-        ("f1 > 90 %", "f1", 0.9, False),
-        ("lost <= 0.5 %", "lost", 0.005, False),
-        ("lost<1%", "lost", 0.01, False),
-        ("won >= 1e-2", "won", 0.01, True),
-        ("nats per token < 3", "nats_per_token", 3.0, True),
-        ("difference >= -0.1", "difference", -0.1, True),
+        ("f1 >= 0.9", "f1", 0.9, True), ("F1>=.9", "f1", 0.9, True), ("f1 > 90 %", "f1", 0.9, False),
+        ("lost <= 0.5 %", "lost", 0.005, False), ("lost<1%", "lost", 0.01, False), ("won >= 1e-2", "won", 0.01, True),
+        ("nats per token < 3", "nats_per_token", 3.0, True), ("difference >= -0.1", "difference", -0.1, True),
     ],
-)
+)  # fmt: skip
 def test_bounds(text: str, name: str, limit: float, *, holds: bool) -> None:
     values = {"f1": 0.9, "lost": 0.01, "won": 0.5, "nats_per_token": 2.0, "difference": 0.0}
     bound = Bound.read(text).of(values)

@@ -150,12 +150,8 @@ def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="several series in it; expected one, such as"):
         model.generate_into(tmp_path / "a.npz", prompt=str(file))
     for wrong in (
-        {"frames": 0},
-        {"samples": 0},
-        {"temperature": -1},
-        {"seed": -1},
-        {"frames": 10**6, "samples": 10**4},
-    ):
+        {"frames": 0}, {"samples": 0}, {"temperature": -1}, {"seed": -1}, {"frames": 10**6, "samples": 10**4},
+    ):  # fmt: skip
         with pytest.raises(EnsueError):
             model.generate(**wrong)
     with pytest.raises(EnsueError, match=r"expected \(T, 2\)"):

@@ -262,13 +262,9 @@ def test_a_server_chooses_no_path(hub: Hub, pushed: str, tmp_path: Path) -> None
     files = dict(hub.commits["me/tagger"][-1][1])
     manifest = json.loads(files["manifest.json"])
     odd = (
-        "../../x",
-        "/etc/x",
-        "origins/../../x",
-        "origins/0/../../manifest.json",
-        "code.py",
+        "../../x", "/etc/x", "origins/../../x", "origins/0/../../manifest.json", "code.py",
         "origins/00000/manifest.json",
-    )
+    )  # fmt: skip
     manifest["files"] |= dict.fromkeys(odd, manifest["files"]["labels.json"])
     hub.commit("me/odd", {**files, "manifest.json": json.dumps(manifest).encode(), "code.py": files["labels.json"]})
     hub.requests.clear()

@@ -149,12 +149,8 @@ def test_the_tables_of_model2vec(tmp_path: Path, newer: bool) -> None:
         expected = expected / max(np.linalg.norm(expected), 1e-9) if newer else expected
         np.testing.assert_allclose(found, expected, atol=1e-6)
     for mapping in (
-        np.full(size, -1),
-        np.full(size, 9),
-        np.zeros(size - 1, int),
-        np.zeros(size),
-        np.zeros((size, 1), int),
-    ):
+        np.full(size, -1), np.full(size, 9), np.zeros(size - 1, int), np.zeros(size), np.zeros((size, 1), int),
+    ):  # fmt: skip
         save_file({"embeddings": tensors["embeddings"][:9], "mapping": mapping}, tmp_path / "model.safetensors")
         with pytest.raises(DataError, match="no vectors of these pieces"):
             import_run(tmp_path, tmp_path.with_name(f"{tmp_path.name}-runs") / "wrong")

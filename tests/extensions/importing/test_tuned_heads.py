@@ -163,13 +163,10 @@ def log_odds(probabilities: Any) -> Any:
 @pytest.mark.parametrize(
     ("origin", "data", "head"),
     [
-        ("published", "topics.tsv", {}),
-        ("published", "topics.tsv", TANH),
-        ("published", "pairs.tsv", TANH),
-        ("ours", "pairs.tsv", {}),
-        ("single", "pairs.tsv", {}),
+        ("published", "topics.tsv", {}), ("published", "topics.tsv", TANH), ("published", "pairs.tsv", TANH),
+        ("ours", "pairs.tsv", {}), ("single", "pairs.tsv", {}),
     ],
-)
+)  # fmt: skip
 def test_a_classifier_is_theirs(origin: str, data: str, head: dict[str, Any], folder: Path, tmp_path: Path) -> None:
     table = {"max_tokens": 3} if data == "pairs.tsv" else {}
     pipeline = tuned(

@@ -31,18 +31,12 @@ def required(glossary: Sequence[tuple[str, str]], source: str) -> list[str]:
 @pytest.mark.parametrize(
     ("term", "source", "is_found"),
     [
-        ("bank", "The bank.", True),
-        ("bank", "Bank robbers", True),
-        ("bank", "two banks", False),
-        ("bank", "embankment", False),
-        ("Bank", "Bankhaus", False),
-        ("Bank", "the bank", False),
-        ("river bank", "the river  bank", True),
-        ("C++", "in C++17", True),
-        ("", "anything", True),
+        ("bank", "The bank.", True), ("bank", "Bank robbers", True), ("bank", "two banks", False),
+        ("bank", "embankment", False), ("Bank", "Bankhaus", False), ("Bank", "the bank", False),
+        ("river bank", "the river  bank", True), ("C++", "in C++17", True), ("", "anything", True),
         ("銀行", "大銀行は", True),
     ],
-)
+)  # fmt: skip
 def test_where_a_term_is_for(term: str, source: str, is_found: bool) -> None:
     assert required([(term, "Ufer")], source) == ["Ufer"] * is_found
 

@@ -74,11 +74,8 @@ def test_the_answer_is_that_of_the_api(sea: Client) -> None:
     assert found["id"].startswith("cmpl-")
     (choice,) = found["choices"]
     assert (choice["index"], len(choice["text"]), choice["finish_reason"], choice["logprobs"]) == (
-        0,
-        12,
-        "length",
-        None,
-    )
+        0, 12, "length", None,
+    )  # fmt: skip
     assert found["usage"] == {"prompt_tokens": 7, "completion_tokens": 12, "total_tokens": 19}
     assert written(sea)["choices"] == found["choices"]
     assert written(sea, seed=4)["choices"] != found["choices"]

@@ -13,19 +13,11 @@ from ensue.extensions.surveying.oddities import is_null, label_notes, similar_la
 @pytest.mark.parametrize(
     ("rare", "frequent"),
     [
-        ("STÖRUNG", "Störung"),
-        ("Stoerung", "Störung"),
-        ("Storung", "Störung"),
-        ("Störun", "Störung"),
-        ("Störungg", "Störung"),
-        ("Störumg", "Störung"),
-        ("Störung.", "Störung"),
-        ("Categorie", "Catégorie"),
-        ("not-urgent", "not urgent"),
-        ("Straße", "Strasse"),
-        ("ｗｏｒｌｄ", "world"),
+        ("STÖRUNG", "Störung"), ("Stoerung", "Störung"), ("Storung", "Störung"), ("Störun", "Störung"),
+        ("Störungg", "Störung"), ("Störumg", "Störung"), ("Störung.", "Störung"), ("Categorie", "Catégorie"),
+        ("not-urgent", "not urgent"), ("Straße", "Strasse"), ("ｗｏｒｌｄ", "world"),
     ],
-)
+)  # fmt: skip
 def test_labels_that_look_alike(rare: str, frequent: str) -> None:
     assert similar_labels(Counter({frequent: 200, rare: 16})) == {rare: frequent}
 

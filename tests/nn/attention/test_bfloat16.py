@@ -11,15 +11,9 @@ from ensue.types import Memory, State
 from laws.table import SUBJECTS
 
 NAMES = (
-    "attention rotary",
-    "post-norm block both ways",
-    "pre-norm decoder block",
-    "dot attention",
-    "bilinear attention",
-    "additive attention",
-    "attentional layer",
-    "input feeding by heads",
-)
+    "attention rotary", "post-norm block both ways", "pre-norm decoder block", "dot attention", "bilinear attention",
+    "additive attention", "attentional layer", "input feeding by heads",
+)  # fmt: skip
 
 
 def begun(layer: SequenceLayer, memory: Memory | None, dtype: torch.dtype) -> State:

@@ -69,16 +69,9 @@ def frames(kind: str) -> Callable[[str], tuple[FILES, Given]]:
 
 
 MODELS: dict[str, Callable[[str], tuple[FILES, Given]]] = {
-    "characters": language("characters"),
-    "transformer": language("words"),
-    "tagger": tagger("layers"),
-    "tagger with a CRF": tagger("crf"),
-    "tagger of letters": tagger("cnn"),
-    "classifier": classifier("both_ways"),
-    "classifier of pairs": classifier("pair_of_layers"),
-    "transducer": transducer("additive"),
-    "transducer with heads": transducer("heads"),
-    "frames": frames("one"),
-    "sounds": frames("sounds"),
+    "characters": language("characters"), "transformer": language("words"), "tagger": tagger("layers"),
+    "tagger with a CRF": tagger("crf"), "tagger of letters": tagger("cnn"), "classifier": classifier("both_ways"),
+    "classifier of pairs": classifier("pair_of_layers"), "transducer": transducer("additive"),
+    "transducer with heads": transducer("heads"), "frames": frames("one"), "sounds": frames("sounds"),
     "tags of frames": frames("crf"),
-}
+}  # fmt: skip

@@ -232,13 +232,8 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
     if pipeline.num_texts == 2:
         assert said(b"a\tb\n\n", code=2) == b"sea: line 2 has no tab between its two texts\n"
     texts = [
-        "The sea was calm.",
-        "",
-        "ΟΔΟΣ don't 12 99",
-        "new",
-        "\u0130 e\u0301 \U0001f600 the the sea sea",
-        "x" * 9000,
-    ]
+        "The sea was calm.", "", "ΟΔΟΣ don't 12 99", "new", "\u0130 e\u0301 \U0001f600 the the sea sea", "x" * 9000,
+    ]  # fmt: skip
     if pipeline.num_texts == 2:
         (tmp_path / "texts.tsv").write_text(
             "sentence1\tsentence2\n" + "".join(f"{text}\t{texts[0]} new\n" for text in texts)

@@ -182,12 +182,9 @@ def model_in_c() -> list[str]:
     head = "#include <stdint.h>\ntypedef struct NAME_model NAME_model;\n"
     unused = "UNUSED static const uint32_t *(*const used)(const NAME_model *, size_t) = words32;\n"
     return [
-        head,
-        read_template("prelude.h"),
-        math_functions(),
-        read_template("weights.h").partition("enum { LANES")[0],
+        head, read_template("prelude.h"), math_functions(), read_template("weights.h").partition("enum { LANES")[0],
         unused,
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["softmax", "viterbi", "crf"])

@@ -194,12 +194,8 @@ def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     assert carried.call("session_size", *sizes) == carried.call("session_size", sizes[1], sizes[0]) == 0
     assert carried.call("begin", carried.model, carried.session, *sizes) == ARGUMENT
     for changes in (
-        {"beams": 0},
-        {"beams": BEAMS + 1},
-        {"n_best": 6},
-        {"length_penalty": float("nan")},
-        {"max_tokens": 0},
-    ):
+        {"beams": 0}, {"beams": BEAMS + 1}, {"n_best": 6}, {"length_penalty": float("nan")}, {"max_tokens": 0},
+    ):  # fmt: skip
         assert carried.code(texts, search=carried.usual(**changes)) == ARGUMENT
     assert carried.code(texts, search=carried.usual(min_tokens=15)) == ARGUMENT
     assert carried.code(texts, session=carried.begun(12, 14)) == TOO_LONG
@@ -250,14 +246,7 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
         assert said(b"", *options.split(), code=2).startswith(b"usage: some ")
     assert said(b"\n" * 64 + b"a\n", code=2) == b"some: line 65: expected 3 texts with tabs between them\n"
     for one in (
-        b"",
-        ODD_BYTES[:2000],
-        b"\0" * 99,
-        b"x" * 9_000,
-        b"\n" * 99,
-        b"\xef\xbb\xbfgo",
-        b"\xf0\x9f",
-        b"\xff" * 1020,
-    ):
+        b"", ODD_BYTES[:2000], b"\0" * 99, b"x" * 9_000, b"\n" * 99, b"\xef\xbb\xbfgo", b"\xf0\x9f", b"\xff" * 1020,
+    ):  # fmt: skip
         parts = [line.replace(b"\t", b" ") for line in one.split(b"\n")]
         said(b"".join(b"\t".join([line] * 3) + b"\n" for line in parts), "--beams", "2")

@@ -283,15 +283,12 @@ TRANSLATORS: dict[str, dict[str, Any]] = {
     "input feeding": {"encoder": LSTM, "decoder": LSTM, "attention": {"kind": "additive", "feeding": True}},
     "no attention": {"encoder": LSTM, "decoder": {"kind": "gru", "d_model": 16}, "attention": {"kind": "none"}},
     "copying": {
-        "encoder": LSTM,
-        "decoder": LSTM,
-        "head": {"copying": True},
-        "tokenizer": {"kind": "words", "max_size": 9},
+        "encoder": LSTM, "decoder": LSTM, "head": {"copying": True}, "tokenizer": {"kind": "words", "max_size": 9},
     },
     "coverage": {"encoder": LSTM, "decoder": LSTM, "head": {"copying": True, "coverage": 1.0}},
     "one text": {"encoder": None},
     "subwords": {"tokenizer": {"kind": "bpe", "max_size": 300}, "search": {"beams": 2, "no_repeat_ngram": 2}},
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow

@@ -250,13 +250,9 @@ def both_ways(folder: Path, out: Path, words: str, head: str) -> Any:
         "encoder": {"kind": "projected" if head == "softmax" else "lstm", "d_model": 6, "num_layers": 2},
         "head": HEADS[head],
         "train": {
-            **FEW,
-            "batch_size": 4,
-            "segment_length": 8,
-            "precision": "float32",
-            "carry_state": head != "context",
+            **FEW, "batch_size": 4, "segment_length": 8, "precision": "float32", "carry_state": head != "context",
         },
-    }
+    }  # fmt: skip
     run_tiny(validate_recipe(document, where="both ways"), out)
     return ensue.load(out, device="cpu")
 
