@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from command_fixtures import Ensue
-from ensue.extensions.experiments.comparison import _common_data, _recipe_differences, _without_common_data, compare
+from ensue.extensions.experiments.comparison import _compare_recipes, _explain_missing_data, _find_common_data, compare
 from ensue.library import load
 from ensue.recipe import read_recipe
 from ensue.runs.directory import RunDirectory
@@ -53,13 +53,13 @@ def test_common_data_are_the_test_data_or_else_the_validation_data() -> None:
             recipe=SimpleNamespace(data=data), config={"held_out": {"valid": held_out or None}, "text": text}
         )
 
-    assert _common_data([run("t", "v"), run("t", "other")]) == "t"
-    assert _common_data([run("t", "v"), run("", "v")]) == "v"
-    assert _common_data([run("", "v"), run("", "other")]) == ""
-    assert _common_data([run("", "v", held_out="1"), run("", "./v", held_out="1")]) == "v"
-    assert "no data in common" in _without_common_data([run("", "", "1"), run("", "", "2")])
-    assert "no data in common" in _without_common_data([run("", "v", "1"), run("", "", "1")])
-    assert "held out the same share of s.txt" in _without_common_data([run("", "", "1"), run("", "", "1")])
+    assert _find_common_data([run("t", "v"), run("t", "other")]) == "t"
+    assert _find_common_data([run("t", "v"), run("", "v")]) == "v"
+    assert _find_common_data([run("", "v"), run("", "other")]) == ""
+    assert _find_common_data([run("", "v", held_out="1"), run("", "./v", held_out="1")]) == "v"
+    assert "no data in common" in _explain_missing_data([run("", "", "1"), run("", "", "2")])
+    assert "no data in common" in _explain_missing_data([run("", "v", "1"), run("", "", "1")])
+    assert "held out the same share of s.txt" in _explain_missing_data([run("", "", "1"), run("", "", "1")])
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_runs_that_cannot_be_compared(refused: Refused, trained: Path, runs: Pat
 
 def test_keys_of_other_kinds_of_layers_are_no_differences() -> None:
     recipes = [read_recipe("char-lstm"), read_recipe("char-transformer", {"train.seconds": 7})]
-    rows = _recipe_differences(recipes)
+    rows = _compare_recipes(recipes)
     assert rows["encoder.kind"] == ["lstm", "transformer"]
     assert rows["train.seconds"][1] == 7
     assert not [key for key, row in rows.items() if key.startswith("encoder.") and None in row]

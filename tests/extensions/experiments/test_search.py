@@ -16,7 +16,7 @@ import tomli_w
 
 from ensue.errors import EnsueError, RunError
 from ensue.extensions.experiments.search.search import Study, TrialResult, begin, draw, format_value, search
-from ensue.extensions.experiments.search.space import Choice, Range, Space, _range, read_space
+from ensue.extensions.experiments.search.space import Choice, Range, Space, _read_range, read_space
 from ensue.recipe import Recipe, read_recipe
 from training.tiny import tiny_recipe, words
 
@@ -126,7 +126,7 @@ def test_values_are_suggested_by_the_type_of_the_range(values: Range | Choice, e
 
 
 def test_a_step_may_be_the_whole_range() -> None:
-    assert _range({"low": 1, "high": 3, "step": 2}, "k") == Range(1, 3, step=2)
+    assert _read_range({"low": 1, "high": 3, "step": 2}, "k") == Range(1, 3, step=2)
 
 
 def trials_of(folder: Path) -> list[Any]:

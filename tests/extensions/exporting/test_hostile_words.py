@@ -21,9 +21,9 @@ from ensue.extensions.exporting.c.writing import INTERFACES, fill_template
 from ensue.extensions.exporting.web.writing import PAGES
 from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
-from ensue.extensions.hub.pushing import _card_body
+from ensue.extensions.hub.pushing import _make_card_text
 from ensue.extensions.hub.repository import Repository
-from ensue.extensions.serving.routes import _message
+from ensue.extensions.serving.routes import _hide_paths
 from ensue.inspection.page import drawn
 from ensue.models.build_text import build_language_model
 from ensue.recipe.tables import TokenizerRecipe
@@ -146,13 +146,13 @@ def test_a_key_in_a_value_stays() -> None:
 
 def test_a_pushed_card_has_the_names_of_files_as_they_are() -> None:
     names = {"/data/a": "/data/b", "/data/b": "\\1 c"}
-    assert _card_body("x `/data/a` `/data/b`", Path("/run"), Repository("me/x"), names) == "x `/data/b` `\\1 c`"
+    assert _make_card_text("x `/data/a` `/data/b`", Path("/run"), Repository("me/x"), names) == "x `/data/b` `\\1 c`"
 
 
 def test_a_message_of_a_server_has_the_words_of_a_text() -> None:
     model: Any = SimpleNamespace(name="model", pipeline=SimpleNamespace(run="a"))
-    assert _message(EnsueError('no vector for the word "banana"'), model) == 'no vector for the word "banana"'
-    assert _message(EnsueError('a: reads "a", not banana/a'), model) == 'model: reads "a", not banana/a'
+    assert _hide_paths(EnsueError('no vector for the word "banana"'), model) == 'no vector for the word "banana"'
+    assert _hide_paths(EnsueError('a: reads "a", not banana/a'), model) == 'model: reads "a", not banana/a'
 
 
 def test_scores_have_the_names_of_columns(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ensue.decode.search import BeamSearch, Hypothesis
 from ensue.errors import DataError, EnsueError
-from ensue.extensions.localization.glossary import Demands, Glossary, Term
+from ensue.extensions.localization.glossary import Constraints, Glossary, Term
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.text.tokenizers import train_tokenizer
 
@@ -19,9 +19,9 @@ def side(kind: str) -> TokenizerWithSpecials:
     return TokenizerWithSpecials(train_tokenizer(kind, [TEXT], min_count=1))
 
 
-def demands(glossary: Sequence[tuple[str, str]], source: str, kind: str = "words", **of_input: int) -> Demands:
+def demands(glossary: Sequence[tuple[str, str]], source: str, kind: str = "words", **of_input: int) -> Constraints:
     limits = {"limit": 20, "max_tokens": 50} | of_input
-    return Glossary.of(list(glossary), side(kind)).demands([source], BeamSearch(), **limits)
+    return Glossary.of(list(glossary), side(kind)).constraints([source], BeamSearch(), **limits)
 
 
 def required(glossary: Sequence[tuple[str, str]], source: str) -> list[str]:
@@ -80,7 +80,7 @@ def learned(pair: tuple[str, str], text: str, kind: str) -> list[str]:
     writer = side(kind)
     found = demands([pair], "the bank", kind)
     before = set(found.forbidden)
-    found.learn([said(writer, text)], writer.decode)
+    found.update([said(writer, text)], writer.decode)
     return sorted("".join(map(writer.symbol, phrase)) for phrase in found.forbidden - before)
 
 
@@ -95,10 +95,10 @@ def test_tokens_that_are_the_fault_are_forbidden() -> None:
 def test_a_required_phrase_that_has_a_forbidden_one_in_it() -> None:
     found = demands([("", "!Bank"), ("", "Bankhaus")], "x", "characters")
     writer = side("characters")
-    assert not found.learn([said(writer, "das Bankhaus")], writer.decode)
+    assert not found.update([said(writer, "das Bankhaus")], writer.decode)
     assert found.unmet("das Bankhaus") == ()
     assert found.unmet("die Bank") == ("!Bank", "Bankhaus")
-    assert found.learn([said(writer, "die Bank")], writer.decode)
+    assert found.update([said(writer, "die Bank")], writer.decode)
     assert found.required == (tuple(writer.encode("Bankhaus").tolist()),)
     assert (found.width(5, 80), found.width(100, 80), found.limit) == (45, 100, 28)
 
@@ -106,7 +106,7 @@ def test_a_required_phrase_that_has_a_forbidden_one_in_it() -> None:
 def test_demands_that_cost_least_come_first() -> None:
     """By the mean over all tokens the longer output would: -12 / 9 against -9 / 5."""
     found, texts = demands([("", "Ufer")], "x"), {4: "am Ufer", 8: "am am. Ufer", 3: "am Uferweg"}
-    found.learn([Hypothesis((1, 2, 3, 4), -0.5, -2.5)], lambda ids: "am")
+    found.update([Hypothesis((1, 2, 3, 4), -0.5, -2.5)], lambda ids: "am")
     appended, inside = Hypothesis((1,) * 8, -12 / 9, -12.0), Hypothesis((1,) * 4, -9 / 5, -9.0)
     cut, lacking = inside._replace(is_complete=False), Hypothesis((1,) * 3, -0.5, -2.0)
     ranked = found.ranked([lacking, cut, appended, inside], lambda ids: texts[len(ids)])

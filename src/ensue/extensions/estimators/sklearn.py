@@ -42,13 +42,13 @@ SETTING_PREFIX = "settings__"
 class Estimator(BaseEstimator):  # type: ignore[misc]
     """The base of `TextClassifier` and `Tagger`, which train a recipe in a run directory.
 
-    A key of the recipe is the parameter `settings__KEY`, as in the grid `{"settings__train.steps": [100, 300]}`. A
+    The parameter `settings__KEY` sets a key of the recipe, as in the grid `{"settings__train.steps": [100, 300]}`. A
     pickle contains the files of the fitted run.
 
     Args:
         recipe: The name of a recipe or a TOML file; "": the default of the class.
         settings: Changes of the recipe.
-        out: The run directory, which `fit` replaces; default: a temporary folder, which is removed with the estimator.
+        out: The run directory, which `fit` replaces; default: a temporary folder, which is deleted with the estimator.
         random_state: The seed; None: the seed of the recipe.
         device: The device, as for `ensue.train`.
         threads: CPU threads, as for `ensue.train`.
@@ -57,7 +57,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     _kind: type[Pipeline]
     _recipe: str
     _remove: Callable[[], Any] = staticmethod(lambda: None)
-    """A function that removes the temporary folder of the last fit."""
+    """The function that removes the temporary folder of the last call of `fit`."""
     model_: Any
     _archive: Path
     """A copy of the fitted run for pickles, since the run directory may be overwritten."""
@@ -139,16 +139,16 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def fit(self, X: Iterable[Any], y: ArrayLike) -> Self:
         """Train the recipe. Raises ValueError if X and y do not match, and EnsueError for unusable data."""
-        texts, labels = _texts(X), np.asarray(y)
+        texts, labels = _check_texts(X), np.asarray(y)
         if labels.ndim != 1 or len(labels) != len(texts):
             raise ValueError(f"y has one label for each text: expected ({len(texts)},), found {labels.shape}")
         for place, label in enumerate(labels.tolist()):
             if label is None or label != label:  # noqa: PLR0124 (NaN, NaT)
                 raise ValueError(f"y has one label for each text: number {place} is {label}")
         self.classes_ = np.unique(labels)
-        names = _names(self.classes_)
+        names = _name_classes(self.classes_)
         self._train(
-            {**_example(text), "label": names[index]}
+            {**_make_example(text), "label": names[index]}
             for text, index in zip(texts, np.searchsorted(self.classes_, labels), strict=True)
         )
         return self
@@ -156,8 +156,8 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def predict_proba(self, X: Iterable[Any]) -> NDArray[np.float64]:
         """Return the probabilities (n, K) of `classes_`; 0 for a class that occurs only in validation texts."""
         check_is_fitted(self, "model_")
-        names = _names(self.classes_)
-        rows = [[text.probabilities.get(name, 0.0) for name in names] for text in self.model_.predict(_texts(X))]
+        names = _name_classes(self.classes_)
+        rows = [[text.probabilities.get(name, 0.0) for name in names] for text in self.model_.predict(_check_texts(X))]
         shares = np.array(rows, dtype=np.float64).reshape(-1, len(names))
         totals = shares.sum(1, keepdims=True)
         np.divide(shares, totals, out=shares, where=totals > 0)
@@ -219,8 +219,8 @@ class Tagger(Estimator):
         return float(np.mean([predicted == label for predicted, label in pairs]))
 
 
-def _texts(X: Iterable[Any]) -> list[Any]:
-    """Return a list of strings or pairs. Raises ValueError for anything else."""
+def _check_texts(X: Iterable[Any]) -> list[Any]:
+    """Return the texts as a list of strings and pairs of strings. Raises ValueError for other values."""
     if isinstance(X, str):
         raise ValueError("X: expected a list of texts, found one string")
     if names := column_names(X):
@@ -232,12 +232,12 @@ def _texts(X: Iterable[Any]) -> list[Any]:
     return texts
 
 
-def _example(text: str | tuple[str, str]) -> dict[str, str]:
+def _make_example(text: str | tuple[str, str]) -> dict[str, str]:
     return {"text": text} if isinstance(text, str) else {"sentence1": text[0], "sentence2": text[1]}
 
 
-def _names(classes: NDArray[Any]) -> list[str]:
-    """Return the names of the classes in the run, stripped. Raises ValueError if two are equal."""
+def _name_classes(classes: NDArray[Any]) -> list[str]:
+    """Return the names of the classes in the run, without surrounding blanks. Raises ValueError for equal names."""
     names = [str(label).strip() for label in classes.tolist()]
     if len({*names}) < len(names):
         raise ValueError(f"two labels have the same name: {', '.join(names):.200}")

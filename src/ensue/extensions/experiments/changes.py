@@ -18,7 +18,7 @@ from ensue.text.schemes import Span
 MAX_SHOWN = 20
 """The maximum number of changed answers in a comparison."""
 MAX_EXACT = 1_000
-"""The maximum number of changed answers for the exact test; for more, chi-square with a continuity correction."""
+"""The maximum number of changed answers for the exact test. The test of more is chi-square, with a correction."""
 
 
 class Change(NamedTuple):
@@ -40,7 +40,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """The numbers of answers that became wrong (`lost`) or right (`won`), McNemar's test, and the likeliest changes."""
+    """The numbers of answers that became wrong (`lost`) or right (`won`), McNemar's test, and the surest changes."""
 
     unit: str
     items: int
@@ -76,11 +76,11 @@ def mcnemar(lost: int, won: int) -> tuple[float, str]:
 
 
 Item = tuple[bool, bool, Change]
-"""Whether the old answer is right, whether the new answer is right, and both answers."""
+"""Whether the old answer is correct, whether the new answer is correct, and both answers."""
 
 
 def changes(old: Any, new: Any, location: str, **options: Any) -> Changes:
-    """Return the changed answers of two pipelines, which have the same class, one of `COMPARED`."""
+    """Return the changed answers of two pipelines of the same class, a key of `COMPARED`."""
     unit, items_of = COMPARED[type(new)]
     counts, total, changed = {"lost": 0, "won": 0}, 0, list[Change]()
     for was_right, is_right, change in items_of(old, new, location, **options):
@@ -95,7 +95,7 @@ def changes(old: Any, new: Any, location: str, **options: Any) -> Changes:
     return Changes(unit, total, **counts, p=p, test=test, most_certain=most_certain)
 
 
-def _text_items(
+def _compare_texts(
     old: ClassificationPipeline, new: ClassificationPipeline, location: str, **options: Any
 ) -> Iterator[Item]:
     answers = (pipeline.classify(pipeline.source(location, **options)) for pipeline in (old, new))
@@ -111,7 +111,7 @@ def _text_items(
         yield labels[1] == labels[0], labels[2] == labels[0], Change.of(place, shown, probability, text)
 
 
-def _sentence_items(old: LabelingPipeline, new: LabelingPipeline, location: str, **options: Any) -> Iterator[Item]:
+def _compare_sentences(old: LabelingPipeline, new: LabelingPipeline, location: str, **options: Any) -> Iterator[Item]:
     source = new.source(location, is_labeled=True, **options)
     columns = new.labels.names if isinstance(new.labels, LabelColumns) else [new.column(source.format)]
     _check_same(*((type(x.labels), getattr(x.labels, "names", None) if columns[1:] else 0) for x in (old, new)))
@@ -127,19 +127,19 @@ def _sentence_items(old: LabelingPipeline, new: LabelingPipeline, location: str,
         if isinstance(new.labels, LabelColumns) or not new.labels.has_spans:
             for word, row in enumerate(zip(*labels, strict=True)):
                 shown = ("/".join(label) if isinstance(label, tuple | list) else label for label in row)
-                change = Change.of(place, shown, certain[word], _in_context(sentence.words, word, word + 1))
+                change = Change.of(place, shown, certain[word], _show_in_context(sentence.words, word, word + 1))
                 yield row[1] == row[0], row[2] == row[0], change
             continue
         gold, before, after = spans = [new.labels.spans(row) for row in labels]
         for span in sorted({*gold, *before, *after}, key=lambda span: span[1:]):
             probability = confidence.spans[after.index(span)] if span in after else min(certain[span.start : span.end])
             shown = (_describe_span(span, row, sentence.words) for row in spans)
-            change = Change.of(place, shown, probability, _in_context(sentence.words, span.start, span.end))
+            change = Change.of(place, shown, probability, _show_in_context(sentence.words, span.start, span.end))
             yield (span in before) == (span in gold), (span in after) == (span in gold), change
 
 
 COMPARED: Mapping[type, tuple[str, Callable[..., Iterator[Item]]]] = {
-    ClassificationPipeline: ("texts", _text_items), LabelingPipeline: ("spans", _sentence_items),
+    ClassificationPipeline: ("texts", _compare_texts), LabelingPipeline: ("spans", _compare_sentences),
 }  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def _describe_span(span: Span, spans: Sequence[Span], words: Sequence[str]) -> s
     return " ".join(f"{other.label} [{' '.join(words[other.start : other.end])}]" for other in overlapping) or "-"
 
 
-def _in_context(words: Sequence[str], start: int, end: int) -> str:
+def _show_in_context(words: Sequence[str], start: int, end: int) -> str:
     return " ".join([*words[max(0, start - 5) : start], f"[{' '.join(words[start:end])}]", *words[end : end + 5]])
 
 
@@ -167,7 +167,7 @@ BOUND = re.compile(
 
 
 class Bound(NamedTuple):
-    """A bound on a score of the last run, or on the share of answers that the last run lost or won."""
+    """A bound on a score of the last run, or on its share of answers that became wrong ("lost") or right ("won")."""
 
     text: str
     name: str

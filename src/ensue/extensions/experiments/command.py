@@ -63,8 +63,8 @@ def compare(
         list[str] | None,
         Option(
             metavar="BOUND",
-            help='A bound on the last run, "f1 >= 0.9" or "lost <= 0.5 %"; if it fails, the exit status is 1; may be '
-            "repeated.",
+            help='A bound on a score of the last run, "f1 >= 0.9" or "lost <= 0.5 %"; if it fails, the exit status is '
+            "1; may be repeated.",
         ),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,

@@ -9,7 +9,8 @@ from typing import Any
 
 from ensue.data.files import Data, as_location, locations_in
 from ensue.errors import DataError, EnsueError, RunError, listed
-from ensue.extensions.experiments.changes import COMPARED, Bound, Changes, changes
+from ensue.extensions.experiments.changes import COMPARED, Bound, Changes
+from ensue.extensions.experiments.changes import changes as count_changes
 from ensue.inspection.notebook import Shown, table_section
 from ensue.inspection.page import Section
 from ensue.library import load
@@ -25,7 +26,7 @@ NOTES = ("about", "source", "measured")
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run in a comparison. `differences` has the run's scores minus the scores of the first run."""
+    """A run in a comparison. `differences` are the run's scores minus the scores of the first run."""
 
     run: str
     model: str
@@ -51,8 +52,8 @@ class ComparedRun:
 class Comparison(Shown):
     """A comparison of runs of one task.
 
-    `data` is the location of the data on which the runs were scored, and `items` describes the items that the bootstrap
-    resamples. `recipes` has the keys in which the recipes differ, with the value of each run.
+    `data` is the location of the data on which the runs were scored. `items` describes the items that the bootstrap
+    resamples. `recipes` maps each key in which the recipes differ to the value of each run.
     """
 
     what: str
@@ -71,18 +72,18 @@ class Comparison(Shown):
         return {**vars(self), "runs": runs, "resamples": RESAMPLES, "notes": list(self.notes), "bounds": bounds}
 
     def tables(self) -> Iterator[tuple[str, list[list[str]]]]:
-        """Yield titles, and tables whose first row has the names of the columns."""
+        """Yield tables with their titles. The first row of a table has the names of the columns."""
         runs = self.runs
         names = list(dict.fromkeys(name for run in runs for name in run.scores))
         scores = f"scored on `{self.data}`." if self.data else "with the scores of their logs."
-        head = ["run", "model", "parameters", "MB", "steps", "training (s)", *map(_words, names)]
-        yield f"{len(runs)} runs, each a {self.what}, {scores}", [head, *(_row(run, names) for run in runs)]
+        head = ["run", "model", "parameters", "MB", "steps", "training (s)", *map(_format_name, names)]
+        yield f"{len(runs)} runs, each a {self.what}, {scores}", [head, *(_format_row(run, names) for run in runs)]
         if any(run.differences for run in runs):
             title = (
                 f"Differences to `{runs[0].run}`, with 95 % confidence intervals and p-values: paired bootstrap, "
                 f"{RESAMPLES:,} samples of {self.items}."
             )
-            yield title, [["run", "score", "difference", "95 %", "p"], *_differences(runs)]
+            yield title, [["run", "score", "difference", "95 %", "p"], *_format_differences(runs)]
         for run in runs:
             if run.changes is not None:
                 rows = [[*each[:5], f"{each.probability:.3f}", each.text] for each in run.changes.most_certain]
@@ -101,7 +102,7 @@ class Comparison(Shown):
         return notes + [section for title, rows in tables for section in table_section(rows, title or "Recipes")]
 
     def plot(self, score: str = "", *, ax: Any = None) -> Any:
-        """Draw a score of each run, with the 95 % confidence interval of its difference to the first run, if tested.
+        """Draw a score of each run, with the 95 % confidence interval if the difference to the first run is tested.
 
         Args:
             score: The name of a score; default: the first score that all runs have.
@@ -153,11 +154,11 @@ def compare(
     for bound in require:
         Bound.read(bound)
     directories = [RunDirectory(run) for run in runs]
-    _check(directories, format)
+    _check_runs(directories, format)
     options = {"encoding": encoding, "format": format}
     recipes = [directory.recipe for directory in directories]
     requested = as_location(test, "test")
-    data = requested or _common_data(directories)
+    data = requested or _find_common_data(directories)
     notes: list[str] = []
     scored = _score(directories, data, notes, is_requested=bool(requested), device=device, **options)
     first = scored[0][1]
@@ -166,10 +167,10 @@ def compare(
         for run, items in scored[1:]
     ]
     if first is not None and directories[0].entry.pipeline_class in COMPARED:
-        old, *others = (load(each.path, device=device) for each in directories)
+        old, *others = (load(directory.path, device=device) for directory in directories)
         try:
-            changed = [changes(old, new, data, **old.reading(data, **options)) for new in others]
-            compared = [replace(run, changes=each) for run, each in zip(compared, changed, strict=True)]
+            changed = [count_changes(old, new, data, **old.reading(data, **options)) for new in others]
+            compared = [replace(run, changes=changes) for run, changes in zip(compared, changed, strict=True)]
         except EnsueError as error:
             notes.append(str(error))
     if first is not None and not all(run.differences for run in compared):
@@ -177,15 +178,16 @@ def compare(
     values = compared[-1].scores | ({} if (last := compared[-1].changes) is None else last.shares)
     if first is not None and not {Bound.read(bound).name for bound in require} <= {*values, "lost", "won"}:
         last_pipeline = load(directories[-1].path, device=device)
-        values = _numbers(last_pipeline.evaluate(data, **last_pipeline.reading(data, **options)).as_json()) | values
+        scores = last_pipeline.evaluate(data, **last_pipeline.reading(data, **options))
+        values = _select_numbers(scores.as_json()) | values
     return Comparison(
         directories[0].entry.what, data if first is not None or scored[0][0].scoring_seconds is not None else "",
         "" if first is None else f"{first.size:,} {first.unit}", (scored[0][0], *compared),
-        _recipe_differences(recipes), tuple(notes), tuple(Bound.read(bound).of(values) for bound in require),
+        _compare_recipes(recipes), tuple(notes), tuple(Bound.read(bound).of(values) for bound in require),
     )  # fmt: skip
 
 
-def _check(directories: Sequence[RunDirectory], format: str) -> None:
+def _check_runs(directories: Sequence[RunDirectory], format: str) -> None:
     if len(directories) < 2:
         raise EnsueError("expected two or more runs")
     first = directories[0]
@@ -197,8 +199,8 @@ def _check(directories: Sequence[RunDirectory], format: str) -> None:
             raise RunError(f"{other.path}: {tasks}; expected runs of the same task")
 
 
-def _common_data(directories: Sequence[RunDirectory]) -> str:
-    """Return the test data that all runs have, by fingerprint or path, else their common validation data, else ""."""
+def _find_common_data(directories: Sequence[RunDirectory]) -> str:
+    """Return the test data that all runs share, by path or fingerprint, else shared validation data, else ""."""
     for name in ("test", "valid"):
         paths = [getattr(directory.recipe.data, name) for directory in directories]
         digests = {directory.config.get("held_out", {}).get(name) for directory in directories}
@@ -207,11 +209,11 @@ def _common_data(directories: Sequence[RunDirectory]) -> str:
     return ""
 
 
-def _without_common_data(directories: Sequence[RunDirectory]) -> str:
-    """Return a note that says why differences are not tested."""
+def _explain_missing_data(directories: Sequence[RunDirectory]) -> str:
+    """Return a note with the reason why differences are not tested."""
     data = [directory.recipe.data for directory in directories]
     held_out = {(directory.config.get("text"), directory.recipe.data.valid_fraction) for directory in directories}
-    if len(held_out) == 1 and not any(each.valid or each.test for each in data):
+    if len(held_out) == 1 and not any(table.valid or table.test for table in data):
         return (
             f"all runs held out the same share of {data[0].train} for validation, and the scores are those of their "
             "logs; --test DATA names data that are scored now, with tests of the differences"
@@ -224,39 +226,39 @@ def _score(
 ) -> list[tuple[ComparedRun, ScoredItems | None]]:
     if data:
         try:
-            return [_read(directory, data, notes, device=device, **options) for directory in directories]
+            return [_score_run(directory, data, notes, device=device, **options) for directory in directories]
         except DataError as error:
             if is_requested:
                 raise
             notes[:] = [f"the data of the recipes cannot be scored ({error}); --test names other data"]
     else:
-        notes.append(_without_common_data(directories))
+        notes.append(_explain_missing_data(directories))
     return [
-        (_facts(directory, load(directory.path, device=device), _logged_scores(directory)), None)
+        (_describe_run(directory, load(directory.path, device=device), _read_logged_scores(directory)), None)
         for directory in directories
     ]
 
 
-def _read(
+def _score_run(
     directory: RunDirectory, data: str, notes: list[str], *, device: str, **options: Any
 ) -> tuple[ComparedRun, ScoredItems | None]:
     """Return a run with its scores on the data, and the statistics of the scored items."""
     pipeline = load(directory.path, device=device)
-    learned, scored = ({*map(abspath, locations_in(where))} for where in (directory.recipe.data.train, data))
-    if both := sorted(learned & scored):
-        notes.append(f"{directory.argument} was trained on {listed([*map(relpath, both)])}, so its scores are too good")
+    train, test = ({*map(abspath, locations_in(where))} for where in (directory.recipe.data.train, data))
+    if files := listed([*map(relpath, sorted(train & test))]):
+        notes.append(f"{directory.argument} was trained on {files}, so its scores are too good")
     options = pipeline.reading(data, **options)
     start = time.perf_counter()
     items: ScoredItems | None = pipeline.scored_items(data, **options)
     if items is None:
-        scores = _numbers(pipeline.evaluate(data, **options).as_json())
+        scores = _select_numbers(pipeline.evaluate(data, **options).as_json())
     else:
         scores = items.compute()
         notes += [f"{directory.argument}: {remark}" for remark in items.remarks]
-    return _facts(directory, pipeline, scores, time.perf_counter() - start), items
+    return _describe_run(directory, pipeline, scores, time.perf_counter() - start), items
 
 
-def _facts(
+def _describe_run(
     directory: RunDirectory, pipeline: Any, scores: dict[str, float], scoring_seconds: float | None = None
 ) -> ComparedRun:
     records = MetricsLog(directory.metrics).records()
@@ -268,21 +270,21 @@ def _facts(
     )  # fmt: skip
 
 
-def _logged_scores(directory: RunDirectory) -> dict[str, float]:
-    """Return the scores in the log of a run: those of the test data, else the best of the validation data."""
+def _read_logged_scores(directory: RunDirectory) -> dict[str, float]:
+    """Return the scores in the log of a run: the test scores, else the validation scores of the best weights."""
     records = MetricsLog(directory.metrics).records()
     best: list[dict[str, Any]] = [record for record in records if record["kind"] == "valid" and record["best"]]
     tested = [record for record in records if record["kind"] == "test"]
-    return _numbers((tested or best)[-1]["scores"]) if tested or best else {}
+    return _select_numbers((tested or best)[-1]["scores"]) if tested or best else {}
 
 
-def _numbers(scores: dict[str, Any]) -> dict[str, float]:
-    """Return the scores that are means and shares; integers are counts."""
+def _select_numbers(scores: dict[str, Any]) -> dict[str, float]:
+    """Return the scores that are means or shares, which are floats; integers are counts."""
     return {name: value for name, value in scores.items() if isinstance(value, float)}
 
 
-def _recipe_differences(recipes: Sequence[Recipe]) -> dict[str, list[Any]]:
-    """Return the values of each differing key, without the keys that only one of several kinds of a table has."""
+def _compare_recipes(recipes: Sequence[Recipe]) -> dict[str, list[Any]]:
+    """Return the values of each differing key. If the kinds of a table differ, keys of a single kind are left out."""
     values = [recipe.values() for recipe in recipes]
     keys = dict.fromkeys(key for flat in values for key in flat if key not in NOTES)
     rows = {key: [flat.get(key) for flat in values] for key in keys}
@@ -291,21 +293,21 @@ def _recipe_differences(recipes: Sequence[Recipe]) -> dict[str, list[Any]]:
     return {key: row for key, row in differing.items() if None not in row or not key.startswith((*kinds,))}
 
 
-def _row(run: ComparedRun, names: Sequence[str]) -> list[str]:
+def _format_row(run: ComparedRun, names: Sequence[str]) -> list[str]:
     numbers = [f"{run.parameters:,}", f"{run.bytes / 1e6:.2f}", f"{run.steps:,}", f"{run.training_seconds:,.1f}"]
-    return [f"`{run.run}`", run.model, *numbers, *(_number(run.scores.get(name)) for name in names)]
+    return [f"`{run.run}`", run.model, *numbers, *(_format_number(run.scores.get(name)) for name in names)]
 
 
-def _differences(runs: Sequence[ComparedRun]) -> Iterator[list[str]]:
+def _format_differences(runs: Sequence[ComparedRun]) -> Iterator[list[str]]:
     for run in runs:
         for name, difference in run.differences.items():
             interval = f"{difference.low:+.4f} to {difference.high:+.4f}"
-            yield [f"`{run.run}`", _words(name), f"{difference.value:+.4f}", interval, f"{difference.p:.3f}"]
+            yield [f"`{run.run}`", _format_name(name), f"{difference.value:+.4f}", interval, f"{difference.p:.3f}"]
 
 
-def _words(name: str) -> str:
+def _format_name(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.4f}" if abs(value) < 1000 else f"{value:,.1f}"

@@ -17,7 +17,7 @@ from ensue.trackers.tracker import Record, Tracker, numbers
 
 
 class CsvFile(Tracker):
-    """`RUN/metrics.csv`: a row for each record, a column for each number. The file is complete at any time."""
+    """A tracker with the file `RUN/metrics.csv`, always complete: a row for each record, a column for each number."""
 
     name = "csv"
     path: Path
@@ -42,7 +42,7 @@ class CsvFile(Tracker):
 
 
 class TensorBoard(Tracker):
-    """`RUN/tensorboard`: scalars by step, and samples as text. Resuming a run writes it again from the log."""
+    """A tracker that writes scalars and samples to `RUN/tensorboard`, and rewrites them if the run is resumed."""
 
     name = "tensorboard"
     package = "tensorboardX"

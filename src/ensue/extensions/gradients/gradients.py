@@ -1,6 +1,6 @@
 """The norm of the total derivative ∂loss/∂h_t at each position of a recurrent layer, with a plot and a table.
 
-A sequence of the copy task has a few symbols, many blanks, and a cue for each symbol, at which the model must repeat
+A sequence of the copy task has a few symbols, many blanks, and a cue for each symbol. At the cues the model must repeat
 the symbols (Hochreiter & Schmidhuber 1997, Arjovsky et al. 2016). Guessing costs log(NUM_SYMBOLS) nats per symbol.
 """
 
@@ -32,7 +32,7 @@ from ensue.training.device import restore_process
 
 NUM_SYMBOLS = 8
 MAX_COPIED = 3
-"""The number of symbols to remember, if a sequence has room for so many before the cues."""
+"""The number of symbols to remember; fewer in a sequence with fewer positions before the cues."""
 D_INPUT = NUM_SYMBOLS + 2
 """The width of the one-hot vectors of symbols, blank and cue."""
 BATCH_SIZE = 16
@@ -79,8 +79,8 @@ def train_copier(
 ) -> None:
     """Train by Adam with clipped gradients, and call `stepped` with the number and the loss of each step.
 
-    The length of the sequences of a step is log-uniform up to `positions`, since gradients vanish less in short
-    sequences. Raises TrainingError if the loss is not finite.
+    Each step draws a length, log-uniform up to `positions`, since gradients vanish less in short sequences. Raises
+    TrainingError if the loss is not finite.
     """
     optimizer = torch.optim.Adam(copier.parameters(), lr=LEARNING_RATE)
     min_length = min(MAX_COPIED, positions)
@@ -116,7 +116,7 @@ RECURRENT_ENCODERS = [
 """The names of the encoders with a recurrent state."""
 DEFAULT_ENCODERS = ("elman", "lstm", "gru", "clockwork", "mingru")
 STATE_TAPS = dict.fromkeys(("lru", "mlstm", "gated-deltanet", "rwkv7", "qrnn"), "*cell")
-"""The taps of encoders whose next step reads the cell, and not h, which is at the tap `*hidden`."""
+"""The taps of the recurrent state in encoders whose recurrent state is not h, at the tap `*hidden`."""
 NUM_ROWS = 32
 """The number of examples over which norms are averaged."""
 Norms: TypeAlias = tuple[float, ...]
@@ -160,10 +160,10 @@ def state_gradients(
         total = loss(y).sum()
     if not layer.is_causal or any([h_t.dim() for h_t in states] != [2] * x.shape[1] for states in recorded.values()):
         raise EnsueError(f"{type(layer).__name__} has no state that is carried from position to position")
-    return torch.stack([_squared_norms(total, states) for states in recorded.values()]).sum(0).sqrt()
+    return torch.stack([_square_norms(total, states) for states in recorded.values()]).sum(0).sqrt()
 
 
-def _squared_norms(total: Tensor, states: list[Tensor]) -> Tensor:
+def _square_norms(total: Tensor, states: list[Tensor]) -> Tensor:
     """Return the squared norms (B, T) of ∂total/∂h_t, which are 0 for a state that does not affect the loss."""
     gradients = torch.autograd.grad(total, states, retain_graph=True, allow_unused=True, materialize_grads=True)
     return torch.stack([gradient.square().sum(-1) for gradient in gradients], dim=1)
@@ -219,7 +219,7 @@ def encoder_gradients(
 
 
 def _measure_norms(copier: Copier, encoder: str, examples: Examples) -> Norms:
-    """Return the gradient norms, computed in float64, since they would underflow in float32."""
+    """Return the gradient norms. They are computed in float64, since small norms would underflow in float32."""
     double = copy.deepcopy(copier).double()
     tap = STATE_TAPS.get(encoder, "*hidden")
     norms = state_gradients(double.layer, examples.x.double(), lambda y: double.losses(y, examples.symbols), tap=tap)
@@ -259,18 +259,18 @@ def draw_gradients(gradients: Sequence[EncoderGradients], path: Path, *, steps: 
 def _draw_lines(axes: Any, names: Sequence[str], lines: Sequence[Norms], limits: tuple[float, float]) -> None:
     for number, norms in enumerate(lines):
         back = [max(norm, limits[0] / 100) for norm in reversed(norms)]
-        axes.plot(range(len(back)), back, linewidth=1.6, **_line_style(number))
+        axes.plot(range(len(back)), back, linewidth=1.6, **_choose_style(number))
     axes.grid(alpha=0.25)
     axes.set_xlim(0, max(1, len(lines[0]) - 1))
     axes.spines[["top", "right"]].set_visible(False)
     low, high = map(math.log, limits)
     heights = [(math.log(max(norms[0], limits[0])) - low) / (high - low) for norms in lines]  # 0 bottom, 1 top
     for number, height in enumerate(spread_labels(heights)):
-        style = {"color": _line_style(number)["color"], "fontsize": 9, "fontweight": "bold", "va": "center"}
+        style = {"color": _choose_style(number)["color"], "fontsize": 9, "fontweight": "bold", "va": "center"}
         axes.text(1.02, height, names[number], transform=axes.transAxes, **style)
 
 
-def _line_style(number: int) -> dict[str, str]:
+def _choose_style(number: int) -> dict[str, str]:
     return {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[number // len(COLORS) % len(DASHES)]}
 
 
@@ -320,7 +320,7 @@ def show_gradients(
 
 
 def _measure_with_bar(name: str, bar: Bar, *, steps: int, **settings: int) -> EncoderGradients:
-    """Return the gradients of an encoder, with a progress bar during training and a line after it."""
+    """Return the gradients of an encoder. Show a progress bar during training, and print a line after training."""
 
     def stepped(step: int, loss: float) -> None:
         if step < steps:  # the line after training reports the last step

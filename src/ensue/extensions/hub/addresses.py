@@ -23,7 +23,7 @@ class HubScheme(Scheme):
     how_to_write = "`ensue push RUN NAME` uploads a run"
 
     def local_run(self, address: str) -> Path:
-        """Download the files of the manifest that are not cached, and return the folder of the commit in the cache."""
+        """Download the files of a run that are not cached, and return the folder of its commit in the cache."""
         repository = Repository.parse(address)
         folder = repository.file(MANIFEST, max_bytes=MAX_MANIFEST_BYTES).parent
         _download_run(repository._replace(revision=folder.name), folder, "")
@@ -39,7 +39,7 @@ class HubScheme(Scheme):
         return repository.rpartition("--")[2] if is_cached else ""
 
     def load_dataset(self, address: str) -> tuple[Any, str]:
-        """Return a split of a data set, and the name of the split. `hf:FOLDER` reads a folder of `save_to_disk`.
+        """Return a split of a data set, and the name of the split. `hf:FOLDER` is a folder written by `save_to_disk`.
 
         Raises:
             DataError: The data set is not on this machine, is damaged, or lacks the configuration or split.

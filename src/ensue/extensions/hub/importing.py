@@ -19,9 +19,9 @@ MAX_WEIGHT_BYTES = 1 << 40
 
 
 def import_repository(path: Path) -> Imported | None:
-    """Download and import the model of an address `hf:`; return None for any other path.
+    """Download and import the model of an address `hf:`; return None for another path.
 
-    All files are of one commit. The weights are downloaded last, so a cache with weights has the other files, too.
+    All files are of one commit. Weights are downloaded last, so a cache that has the weights has all other files.
     """
     if not path.as_posix().startswith(PREFIX):
         return None

@@ -1,4 +1,4 @@
-"""Upload of runs to the Hugging Face Hub, without local paths and quoted data, and with a model card."""
+"""Upload of runs to the Hugging Face Hub with a model card, and without local paths and samples of the data."""
 
 import ast
 import copy
@@ -39,7 +39,7 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
     Args:
         run: The run directory.
         name: The repository of the hub, OWNER/NAME.
-        license: The license for the metadata of the card, such as "mit". Metadata in the run's README.md have priority.
+        license: The license for the metadata of the card, such as "mit". Metadata in the run's README.md override it.
         language: The language for the metadata of the card, such as "en".
         private: Whether a new repository is private.
 
@@ -65,11 +65,11 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
         text = source.card or f"# {source.path.name}\n\nA {source.recipe.what} ({source.recipe.describe()}).\n"
         with repository.errors_in_one_line("README.md"):
             card = hub.ModelCard(text)
-        metadata = _card_metadata(hub, source, repository, license=license, language=language)
+        metadata = _make_metadata(hub, source, repository, license=license, language=language)
         card.data = hub.ModelCardData(**{**metadata, **card.data.to_dict()})
         if not card.data.license:
             raise RunError(f"{source.path}: no license in the model card; expected --license, such as mit")
-        card.text = "\n" + _card_body(card.text, source.path, repository, names)
+        card.text = "\n" + _make_card_text(card.text, source.path, repository, names)
         write_text(target / "README.md", str(card))
         files = sorted(path for path in target.rglob("*") if path.is_file())
         with repository.errors_in_one_line():
@@ -90,7 +90,7 @@ def license_of(run: str | Path) -> str:
 
 
 def _shorten_paths(run: RunDirectory) -> dict[str, str]:
-    """Shorten local paths in a copied run and in its origins. Returns the new names by the paths."""
+    """Shorten local paths in a copied run and in its origins. Returns the short names by path."""
     config, names = copy.deepcopy(run.config), {}
     for number, origin in enumerate(config.get("origins", [])):
         _shorten_paths(RunDirectory(run.origins / str(number)))
@@ -104,7 +104,7 @@ def _shorten_paths(run: RunDirectory) -> dict[str, str]:
 
 
 def _shorten_values(value: Any, key: str, names: dict[str, str]) -> Any:
-    """Return a value of a recipe with shortened paths, which are added to `names`."""
+    """Return a value of a recipe with shortened paths, and add their short names to `names`."""
     match value:
         case dict():
             return {inner: _shorten_values(item, inner, names) for inner, item in value.items() if item is not None}
@@ -120,13 +120,13 @@ def _shorten_values(value: Any, key: str, names: dict[str, str]) -> Any:
 
 
 def _shorten(path: str, names: dict[str, str]) -> str:
-    """Return the last component of a path, and add the path to `names`. Addresses of the hub stay."""
+    """Return the last component of a path, and add it to `names`. Addresses of the hub are unchanged."""
     if path.startswith(PREFIX) or not (name := PureWindowsPath(path).name):
         return path
     return names.setdefault(path, name)
 
 
-def _card_metadata(
+def _make_metadata(
     hub: Any, run: RunDirectory, repository: Repository, *, license: str, language: str
 ) -> dict[str, Any]:
     """Return the metadata of a card: the task, the license, and the scores of the best and of the final model."""
@@ -151,8 +151,8 @@ def _card_metadata(
     }  # fmt: skip
 
 
-def _card_body(text: str, run: Path, repository: Repository, names: Mapping[str, str]) -> str:
-    """Return the text of a card for the hub: without samples, and with the repository in place of local paths."""
+def _make_card_text(text: str, run: Path, repository: Repository, names: Mapping[str, str]) -> str:
+    """Return the text of a card for the hub, in which samples are removed, and the repository replaces local paths."""
     location, title = str(repository), repository.name.rpartition("/")[2]
     text = re.sub(r"^# .*\n", lambda _: f"# {title}\n", text.lstrip("\n"), count=1)
     text = re.sub(r"^## Sample\n.*?(?=^## |\Z)", "", text, flags=re.M | re.S)
@@ -164,13 +164,13 @@ def _card_body(text: str, run: Path, repository: Repository, names: Mapping[str,
     text = _LOAD_LINE.sub(lambda _: f"model = ensue.load({location!r})", text)
     blocks = text.split("```")
     for path in paths:
-        quoted = re.escape(shlex.quote(path))  # replaced in commands only: in prose, a short path may be a word
+        quoted = re.escape(shlex.quote(path))  # replaced only in commands, since in prose a short path may be a word
         for number in (n for n in range(1, len(blocks), 2) if not blocks[n].startswith("python")):
             block = re.sub(rf"(?<= ){quoted}/recipe\.toml(?=\s)", "recipe.toml", blocks[number])
             blocks[number] = re.sub(rf"(?<= ){quoted}(?=\s)", lambda _: location, block)
     text = re.sub(r"^## Use\n", lambda match: f"{match[0]}\n{INSTALLATION}\n", "```".join(blocks), flags=re.M)
     replacements = {**names, **dict.fromkeys(paths, location)}
-    patterns = (  # a name without a slash may be a word of the text, so it is replaced between backticks only
+    patterns = (  # a name without a slash may be a word of the text, so it is replaced only between backticks
         (r"(?<!\w){}" if {*old} & {*"/\\"} and old.strip("/\\.") else "(?<=`){}(?=`)").format(re.escape(old))
         for old in sorted(replacements, key=len, reverse=True)
     )

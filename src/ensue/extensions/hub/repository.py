@@ -74,7 +74,7 @@ class Repository(NamedTuple):
             try:
                 head = hub.get_hf_file_metadata(hub.hf_hub_url(self.name, name, revision=self.revision))
             except (hub.errors.HfHubHTTPError.__bases__[0], OSError) as error:  # HTTPError of requests or httpx
-                if cached is None or _http_status(error) not in (None, *range(500, 600)):
+                if cached is None or _find_status(error) not in (None, *range(500, 600)):
                     raise
                 problem, commit = _describe_error(error), cached.parent.name
                 warn_once(f"hub {self}", f"{self}: {problem}; using the cached files of the commit {commit}")
@@ -97,9 +97,9 @@ class Repository(NamedTuple):
             os.environ[_OFFLINE_VARIABLE] = "0"  # only during the import
         stay_offline()
         hub = import_module("huggingface_hub")
-        for module in ("constants", "errors", "utils"):  # otherwise they would be imported at their first use
+        for module in ("constants", "errors", "utils"):  # huggingface_hub imports these modules lazily
             import_module(f"huggingface_hub.{module}")
-        if is_unset:  # a command that uploads does not allow downloads
+        if is_unset:  # uploads are allowed without the variable, and downloads are not
             os.environ[_OFFLINE_VARIABLE] = "1"
         hub.utils.logging.set_verbosity_error()
         if not (sys.stderr and sys.stderr.isatty()):
@@ -119,19 +119,19 @@ class Repository(NamedTuple):
         except errors.RevisionNotFoundError:
             raise RunError(f'{PREFIX}{self.name}: no revision "{self.revision}"') from None
         except Exception as error:  # malformed responses raise errors of many types
-            if isinstance(error, errors.EntryNotFoundError) and _http_status(error) is not None:
+            if isinstance(error, errors.EntryNotFoundError) and _find_status(error) is not None:
                 raise MissingFileError(f"{self}: no {name or 'such file'} in the repository") from None
             raise RunError(f"{self}: {f'{name}: ' * bool(name)}{_describe_error(error)}") from None
 
 
-def _http_status(error: BaseException) -> int | None:
+def _find_status(error: BaseException) -> int | None:
     return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def _describe_error(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
-    if (status := _http_status(error)) in (401, 403, 404):
+    if (status := _find_status(error)) in (401, 403, 404):
         return f"not found, or access denied (status {status}): authenticate with HF_TOKEN or `hf auth login`"
     if status is not None:
         return f"the hub answered with status {status}"

@@ -373,11 +373,11 @@ def modern_layout(recipe: Any) -> list[ParameterMapping]:
     for index, mapping in enumerate(mappings):
         for half, name in enumerate((".feedforward.0.", ".feedforward.factor.")):
             if name in mapping.native:
-                mappings[index] = mapping._replace(conversion=_half_of(mapping.conversion, half))
+                mappings[index] = mapping._replace(conversion=_take_half(mapping.conversion, half))
     return mappings + heads(recipe, "head.dense", "head.norm", "decoder.bias", has_bias=False)
 
 
-def _half_of(conversion: Conversion, half: int) -> Conversion:
+def _take_half(conversion: Conversion, half: int) -> Conversion:
     return Conversion(lambda published: conversion.read(published).chunk(2)[half].clone())
 
 

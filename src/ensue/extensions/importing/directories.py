@@ -78,9 +78,9 @@ UNSUPPORTED = ("qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3",
 """Model types of decoders with unsupported biases, norms or positions."""
 MASKED, CAUSAL = "masked-language-modeling", "language-modeling"
 MAX_PADDING_ROWS = 128
-"""The maximum number of embedding rows without a token, which some models have for alignment.
+"""The maximum number of embedding rows without a token. Some models have such rows for alignment.
 
-In small models the maximum is an eighth of the tokens. With more rows, the tokenizer belongs to another model.
+For small vocabularies the maximum is an eighth of the tokens. More rows mean that the tokenizer is of another model.
 """
 
 

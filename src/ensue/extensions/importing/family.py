@@ -19,8 +19,8 @@ from ensue.models.specification import TransformerEncoder
 class Conversion(NamedTuple):
     """A pair of functions: `read` converts published tensors to a native parameter, and `write` does the reverse.
 
-    The second argument of `write` is the number of published tensors. A conversion without `write` is not injective,
-    so that models with it can only be imported.
+    The second argument of `write` is the number of published tensors. A conversion without `write` is not injective, so
+    its models can be imported, but not exported.
     """
 
     read: Callable[[Sequence[Tensor]], Tensor]
@@ -49,7 +49,7 @@ class ParameterMapping(NamedTuple):
 
 
 class BlockNames(NamedTuple):
-    """The names of a block's layers in a published model."""
+    """The names of a block's layers in a published model. `first` and `second` are the feed-forward layers."""
 
     attention_in: tuple[str, ...]
     attention_out: str
@@ -62,7 +62,7 @@ class BlockNames(NamedTuple):
 
 
 def layer(native: str, *names: str, conversion: Conversion = PLAIN, has_bias: bool = True) -> list[ParameterMapping]:
-    """Return the mappings of a layer's weight, with `conversion`, and of its bias. A missing bias becomes 0."""
+    """Return the mappings of a layer's weight, with `conversion`, and of its bias, which is 0 without `has_bias`."""
     bias = JOINED if conversion is JOINED else PLAIN
     weights = tuple(f"{name}.weight" for name in names)
     zeros = Conversion(lambda tensors: (weight := conversion.read(tensors)).view(len(weight), -1)[:, 0] * 0)
@@ -78,7 +78,7 @@ def blocks(
     encoder: TransformerEncoder, prefix: str, names: BlockNames, *, conversion: Conversion = PLAIN,
     native_prefix: str = "layers.layers", attention: Conversion | None = None, has_bias: bool = True,
 ) -> list[ParameterMapping]:  # fmt: skip
-    """Return the mappings of all blocks. `{}` in `prefix` is the number of a block; `attention` converts Q, K and V."""
+    """Return the mappings of all blocks. `{}` in `prefix` is the number of a block. `attention` converts Q, K and V."""
     first, mappings = first_block(encoder), []
     attention = attention or (JOINED if len(names.attention_in) > 1 else conversion)
     weight_and_bias = slice(1 if encoder.norm_kind == "rms" else 2)
@@ -102,9 +102,9 @@ def first_block(encoder: TransformerEncoder) -> int:
 
 
 def rotary_pairs(encoder: TransformerEncoder) -> Tensor:
-    """Return for each native feature of a head its published index.
+    """Return the published index of each native feature of a head.
 
-    The two features that are rotated together are neighbors in native heads, and in the two halves of published heads.
+    Two features that are rotated together are neighbors in native heads. In published heads, each half has one of them.
     """
     d = encoder.d_model // encoder.num_heads
     num_rotated = int(d * encoder.rotary_share) // 2 * 2
@@ -244,32 +244,32 @@ class Family:
     """A family of published models."""
 
     prefix: str
-    """A prefix of tensor names that only some files have."""
+    """A prefix that tensor names have in some files, and lack in others."""
     is_masked: bool
     """Whether the models are masked language models, and not causal language models."""
     recipe_tables: Callable[[Configuration, Set[str]], dict[str, Any]]
-    """A function from the configuration and the names of the tensors to the tables of the recipe."""
+    """The function that returns the tables of the recipe, for a configuration and the names of the tensors."""
     layout: Callable[[Any], list[ParameterMapping]]
-    """A function from the recipe to the mappings of its parameters."""
+    """The function that returns the mappings of the parameters, for a recipe."""
     unused: tuple[str, ...] = ()
     """Suffixes of the names of tensors that are ignored, such as buffers and copies of tied tensors."""
     renamed: tuple[tuple[str, str], ...] = ()
-    """Prefixes of tensor names in the files of other programs, and their replacements."""
+    """The prefixes of tensor names in some files, and their replacements."""
     tied: str = ""
-    """The name of the softmax matrix, a copy of the token embedding that only some files have."""
+    """The name of the softmax matrix. Some files have this copy of the token embedding."""
 
     def rename_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the tensors by their current names: without prefix, `weight` for `gamma`, `bias` for `beta`."""
-        return {self._current_name(name): tensor for name, tensor in tensors.items()}
+        return {self._rename(name): tensor for name, tensor in tensors.items()}
 
-    def _current_name(self, name: str) -> str:
+    def _rename(self, name: str) -> str:
         name = re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name.removeprefix(self.prefix)))
         for old, new in self.renamed:
             name = new + name.removeprefix(old) if name.startswith(old) else name
         return name
 
     def note_unused(self, tensors: Iterable[str], layout: Sequence[ParameterMapping]) -> list[str]:
-        """Return a note with the names of tensors that are neither imported nor known to be irrelevant."""
+        """Return a note with the names of tensors that are neither imported nor in `unused`; [] if there are none."""
         used = {name for mapping in layout for name in mapping.published}
         ignored = (*self.unused, *([self.tied] if self.tied else []))
         unused = sorted(name for name in tensors if name not in used and not name.endswith(ignored))

@@ -1,8 +1,8 @@
 """Families of causal language models: GPT (Radford et al. 2018), GPT-2 (Radford et al. 2019), GPT-NeoX (Black et al.
 2022) and Llama (Touvron et al. 2023).
 
-GPT and GPT-2 store matrices as [in, out]. GPT-NeoX and Llama rotate the features (i, i + d/2) of a head together, and
-ensue the features (2i, 2i + 1). Language models of ensue with rotary positions are exported as GPT-NeoX.
+GPT and GPT-2 store matrices as [in, out]. GPT-NeoX and Llama rotate the features i and i + d/2 of a head together, and
+ensue rotates the features 2i and 2i + 1. Language models of ensue with rotary positions are exported as GPT-NeoX.
 """
 
 from collections.abc import Sequence, Set
@@ -38,7 +38,7 @@ KEYS = EncoderKeys(
     "n_embd", "n_layer", "n_head", "n_inner", "n_positions", "layer_norm_epsilon", "resid_pdrop", "attn_pdrop"
 )
 TENSORS = {"pre": ("wte.weight", "wpe.weight"), "post": ("tokens_embed.weight", "positions_embed.weight")}
-"""The names of token and position embeddings: "pre" in GPT-2, which has pre-norm layers, and "post" in GPT."""
+"""The names of token and position embeddings in GPT-2, which has pre-norm layers, and in GPT (post-norm)."""
 
 
 def recipe_tables(norm: str, config: Configuration, names: Set[str]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def layout(recipe: Any) -> list[ParameterMapping]:
     return mappings
 
 
-def _family(norm: str) -> Family:
+def _make_family(norm: str) -> Family:
     return Family(
         prefix="transformer.", is_masked=False, recipe_tables=partial(recipe_tables, norm),
         layout=lambda recipe: [*layout(recipe), *untied_softmax(recipe, "lm_head.weight")],
@@ -84,11 +84,11 @@ def _family(norm: str) -> Family:
     )  # fmt: skip
 
 
-GPT, GPT2 = _family("post"), _family("pre")
+GPT, GPT2 = _make_family("post"), _make_family("pre")
 
 
 def check_gpt(encoder: TransformerEncoder, path: Path) -> None:
-    """Raise EnsueError for post-norm layers that GPT, in contrast to GPT-2, cannot have."""
+    """Raise EnsueError for an activation or a feed-forward size that GPT, unlike GPT-2, cannot have."""
     if encoder.activation == "gelu" or (encoder.d_feedforward or 4 * encoder.d_model) != 4 * encoder.d_model:
         raise EnsueError(
             f"{path}: GPT, the published shape with norm = post, has encoder.activation = gelu-tanh or relu and "
@@ -116,13 +116,13 @@ NEOX_KEYS = EncoderKeys(dropout="hidden_dropout", dropout_attention="attention_d
 
 def neox_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     config.expect("attention_bias", True)
-    return _rotary_tables(
+    return _make_rotary_tables(
         config, 0.25, config.tied(False, "embed_out.weight", names), **NEOX_KEYS.read(config, epsilon=1e-5),
         activation=config.activation("hidden_act", "gelu"), parallel=config.content.get("use_parallel_residual", True),
     )  # fmt: skip
 
 
-def _rotary_tables(config: Configuration, fraction: float, tied: dict[str, Any], **encoder: Any) -> dict[str, Any]:
+def _make_rotary_tables(config: Configuration, fraction: float, tied: dict[str, Any], **encoder: Any) -> dict[str, Any]:
     """Return the tables of a model with rotary positions; `fraction` is the default share of rotated features."""
     tokens = {"d_embedding": encoder["d_model"], **tied}
     return {"tokens": tokens, "encoder": encoder | config.rotary(fraction)}
@@ -184,7 +184,7 @@ def llama_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     for name, *values in (("attention_bias", False), ("mlp_bias", False), ("sliding_window", None)):
         config.expect(name, *values)
     config.expect("head_dim", None, config.positive_int("hidden_size") // config.positive_int("num_attention_heads"))
-    return _rotary_tables(
+    return _make_rotary_tables(
         config, 1.0, config.tied(False, "lm_head.weight", names), norm_kind="rms", gated=True,
         activation=config.activation("hidden_act", "silu"), **LLAMA_KEYS.read(config, epsilon=1e-6) | {"dropout": 0.0},
     )  # fmt: skip

@@ -44,7 +44,7 @@ NAMES = BlockNames(
 MAX_LENGTH_RATIO = 3.0
 """The maximum number of output tokens per source token, the default of marian-decoder."""
 IMPOSSIBLE_BIAS = -1e4
-"""The bias of tokens that must not be generated, for which their probability is 0 in float32."""
+"""The bias of tokens that must not be generated. Their probability is then 0 in float32."""
 END, PADDING = "</s>", "<pad>"
 NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5
 """Types of SentencePiece pieces."""
@@ -77,8 +77,8 @@ def recipe_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
 
 
 def layout(recipe: Any) -> list[ParameterMapping]:
-    """Return the mappings of the layers. Features are reordered for the native order of sines and cosines."""
-    order, mappings = _feature_order(recipe), list[ParameterMapping]()
+    """Return the mappings of the layers. Features are reordered, since native positions have another order of sines."""
+    order, mappings = _order_features(recipe), list[ParameterMapping]()
     for side in ("encoder", "decoder"):
         encoder, native = getattr(recipe, side), f"{side}.layers"
         mappings += blocks(encoder, f"{side}.layers.{{}}.", NAMES, native_prefix=native)
@@ -94,10 +94,10 @@ def layout(recipe: Any) -> list[ParameterMapping]:
     return [_reorder(mapping, order) for mapping in mappings]
 
 
-def _feature_order(recipe: Any) -> Tensor:
+def _order_features(recipe: Any) -> Tensor:
     """Return the published index of each native feature.
 
-    Published position vectors have all sines before all cosines, and native position vectors (sine, cosine) pairs.
+    Published position vectors have all sines before all cosines. Native position vectors have pairs (sine, cosine).
     """
     return torch.arange(recipe.tokens.d_embedding).view(2, -1).t().flatten()
 
@@ -136,7 +136,7 @@ def import_marian(directory: Path, config: Configuration) -> Imported:
     kind = {"kind": "published"}
     document = {"task": TASK, "tokenizer": kind, "target_tokenizer": kind}
     recipe = recipe_of(document | MARIAN.recipe_tables(config, tensors.keys()), directory)
-    vectors = Conversion(lambda published: _select_rows(published[0], ids, 0.0)[:, _feature_order(recipe)])
+    vectors = Conversion(lambda published: _select_rows(published[0], ids, 0.0)[:, _order_features(recipe)])
     biases = Conversion(lambda published: _select_rows(published[0].flatten(), ids, IMPOSSIBLE_BIAS))
     tokens = [
         ParameterMapping("source.weight", ("shared.weight",), vectors),
@@ -168,7 +168,7 @@ def _read_vocabulary(path: Path, config: Configuration) -> tuple[list[int], list
 
 
 def _select_rows(published: Tensor, ids: list[int], fill_value: float) -> Tensor:
-    """Return the rows of the ids, and rows with the fill value for the special tokens that Marian does not have."""
+    """Return the rows of the ids, then rows of `fill_value` for the special tokens that Marian lacks."""
     if len(published) != len(ids):
         raise IndexError
     return torch.cat([published[ids], published.new_full((len(SPECIAL) - 2, *published.shape[1:]), fill_value)])

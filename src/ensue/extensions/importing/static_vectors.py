@@ -58,14 +58,14 @@ class _BinaryReader:
     def read_size(self, layout: str) -> int:
         (size,) = self.unpack(layout)
         if size < 0:
-            raise self.damaged(f"a size of {size:,}")
+            raise self.make_error(f"a size of {size:,}")
         return int(size)
 
     def read_word(self) -> bytes:
         """Read until a zero byte."""
         end = self.data.find(b"\0", self.offset)
         if end < 0:
-            raise self.damaged("a word without an end")
+            raise self.make_error("a word without an end")
         word = self.data[self.offset : end]
         self.offset = end + 1
         return word
@@ -73,14 +73,14 @@ class _BinaryReader:
     def check_size(self, count: int) -> None:
         """Raise DataError if the file has fewer than `count` bytes left."""
         if self.offset + count > len(self.data):
-            raise self.damaged(f"{count:,} bytes expected from byte {self.offset:,} on, of {len(self.data):,}")
+            raise self.make_error(f"{count:,} bytes expected from byte {self.offset:,} on, of {len(self.data):,}")
 
-    def damaged(self, problem: str) -> DataError:
+    def make_error(self, problem: str) -> DataError:
         return DataError(f"truncated or damaged: {problem}", self.path)
 
 
 def read_fasttext(path: Path) -> FastText:
-    """Read a fastText model. Sizes in the file are checked against the size of the file before vectors are read.
+    """Read a fastText model. The sizes in its header are checked against the size of the file.
 
     Raises DataError for a truncated or damaged file, a quantized model, another version, and a classifier.
     """
@@ -98,7 +98,7 @@ def read_fasttext(path: Path) -> FastText:
     rows, dimension = file.read_size("q"), file.read_size("q")
     buckets = arguments["bucket"] if arguments["maxn"] else 0
     if dimension != arguments["dim"] or rows not in (len(words) + buckets, len(words) + arguments["bucket"]):
-        raise file.damaged(f"{rows:,} × {dimension:,} numbers for {len(words):,} words of {arguments['dim']:,}")
+        raise file.make_error(f"{rows:,} × {dimension:,} numbers for {len(words):,} words of {arguments['dim']:,}")
     file.check_size(4 * rows * dimension)
     vectors = np.frombuffer(file.data, "<f4", rows * dimension, file.offset).reshape(rows, dimension)
     return FastText(arguments, words, vectors[: len(words) + buckets])
@@ -135,7 +135,7 @@ END = b"</s>"
 
 
 def import_vectors(path: Path) -> Imported:
-    """Import a file of word vectors. Raises DataError for another kind of file, or a damaged one."""
+    """Import a file of word vectors. Raises DataError for other files and for damaged files."""
     if path.suffix not in (".gz", ".xz"):
         with path.open("rb") as file:
             head = file.read(64)
@@ -155,7 +155,7 @@ def import_vectors(path: Path) -> Imported:
 
 
 def import_model2vec(directory: Path, config: Configuration) -> Imported:
-    """Import a directory of model2vec (Tulkens & van Dongen 2024): subword vectors, whose mean is a text's vector.
+    """Import a directory of model2vec (Tulkens & van Dongen 2024). The vector of a text is the mean over its subwords.
 
     Raises DataError for missing, damaged or unsupported files.
     """
@@ -205,7 +205,7 @@ def _import_fasttext(path: Path, model: FastText) -> Imported:
         "ngram_buckets": max(1, arguments["bucket"]),
     }  # fmt: skip
     if arguments["maxn"] and END in model.words:
-        # The native vector of a word is the mean of its row and its n-grams. With this row, the mean is END's vector.
+        # END has no n-grams in fastText. With this row, the mean of its row and its n-grams is its published vector.
         hashes, _ = ngram_hashes([END.decode()], table["shortest_ngram"], arguments["maxn"])
         ngrams = buckets[torch.from_numpy((hashes % arguments["bucket"]).astype(np.int64))]
         row = tokenizer.vocabulary.ids[END.decode()]

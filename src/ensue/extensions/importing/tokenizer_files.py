@@ -21,7 +21,7 @@ MASKED_TOKENS = {
     MASK: (("mask_token",), ("[MASK]", "<mask>")),
     UNKNOWN: (("unk_token",), ("[UNK]", "<unk>")),
 }
-"""The special tokens of a masked language model, each with its keys in tokenizer_config.json, and its default names."""
+"""The special tokens of a masked language model, with their keys in tokenizer_config.json, and their default names."""
 CAUSAL_TOKENS = {START: (("bos_token", "eos_token"), ("<|endoftext|>",)), UNKNOWN: (("unk_token",), ("<unk>",))}
 """The special tokens of a causal language model."""
 _CONVERSION = 'AutoTokenizer.from_pretrained("{0}").save_pretrained("{0}")'
@@ -52,11 +52,11 @@ def read_tokenizer(directory: Path, *, is_masked: bool) -> Tokenizer:
 
 
 def _build_tokenizer(content: dict[str, Any], config: Mapping[str, str], *, is_masked: bool) -> Tokenizer:
-    if is_masked and (symbols := _wordpiece_symbols(content)) is not None:
+    if is_masked and (symbols := _read_wordpiece(content)) is not None:
         return WordPieceTokenizer(symbols, lowercase=content["normalizer"]["lowercase"])
     library = library_tokenizer(content)
-    special = _special_tokens(library.get_vocab(), config, MASKED_TOKENS if is_masked else CAUSAL_TOKENS)
-    if missing := next((use for use in MASKED_TOKENS if is_masked and use not in special and use != UNKNOWN), None):
+    special = _find_special_tokens(library.get_vocab(), config, MASKED_TOKENS if is_masked else CAUSAL_TOKENS)
+    if missing := next((role for role in MASKED_TOKENS if is_masked and role not in special and role != UNKNOWN), None):
         raise ValueError(f"no special token for {missing}")
     if is_byte_level(content):
         return SubwordTokenizer(library, special=special or {START: "Ċ"})
@@ -71,20 +71,20 @@ def _read_config(directory: Path) -> dict[str, Any]:
     return {key: value.get("content") if isinstance(value, dict) else value for key, value in config.items()}
 
 
-def _special_tokens(
-    vocabulary: Mapping[str, int], config: Mapping[str, str], uses: Mapping[str, tuple[Sequence[str], Sequence[str]]]
+def _find_special_tokens(
+    vocabulary: Mapping[str, int], config: Mapping[str, str], roles: Mapping[str, tuple[Sequence[str], Sequence[str]]]
 ) -> dict[str, str]:
-    """Return the published token for each use: the first name in the vocabulary."""
+    """Return the published token for each special token of ensue: the first of its names in the vocabulary."""
     tokens = {}
-    for use, (keys, defaults) in uses.items():
+    for role, (keys, defaults) in roles.items():
         names = [*(config.get(key) for key in keys), *defaults]
         token = next((name for name in names if isinstance(name, str) and name in vocabulary), None)
         if token is not None:
-            tokens[use] = token
+            tokens[role] = token
     return tokens
 
 
-def _wordpiece_symbols(content: Mapping[str, Any]) -> list[str] | None:
+def _read_wordpiece(content: Mapping[str, Any]) -> list[str] | None:
     """Return the vocabulary of a `tokenizer.json`; None if it is not equivalent to a WordPiece tokenizer of ensue."""
     model, normalizer = content.get("model") or {}, content.get("normalizer") or {}
     is_equivalent = (
@@ -137,6 +137,6 @@ def _convert_merges(directory: Path) -> dict[str, Any]:
     tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = library.decoders.ByteLevel()
     vocabulary = tokenizer.get_vocab()
-    special = {name for uses in (MASKED_TOKENS, CAUSAL_TOKENS) for _, names in uses.values() for name in names}
+    special = {name for roles in (MASKED_TOKENS, CAUSAL_TOKENS) for _, names in roles.values() for name in names}
     tokenizer.add_special_tokens([name for name in sorted(special) if name in vocabulary])
     return json.loads(tokenizer.to_str())

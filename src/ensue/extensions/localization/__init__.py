@@ -5,7 +5,7 @@ from pathlib import Path
 from ensue.extension import Extension, PipelineMethod
 
 GLOSSARY_HELP = (
-    "Lines of SOURCE, tab, TARGET: a source with SOURCE has an output with TARGET; with !TARGET: without TARGET."
+    "A file with lines SOURCE, tab, TARGET: if a text contains SOURCE, its output must contain TARGET (!TARGET: not)."
 )
 MARKUP_HELP = "Copy tags and placeholders of the source into the output, by alignment."
 

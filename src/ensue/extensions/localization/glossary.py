@@ -1,8 +1,8 @@
 """Glossaries: words that an output must or must not contain if its source contains certain words.
 
-Beam search constrains phrases of tokens, but a term is required or forbidden as whole words of the text, whatever their
-tokens are. So the search begins without constraints, and the text of each hypothesis is checked. If a text violates
-terms, the search is repeated with required and forbidden phrases of tokens that are derived from the violations.
+Beam search constrains phrases of tokens, but a term constrains whole words, whose tokens depend on the text. So the
+search begins without constraints, and the text of each hypothesis is checked. If a text violates terms, the search is
+repeated with required and forbidden phrases of tokens, which are derived from the violations.
 """
 
 import re
@@ -27,7 +27,7 @@ from ensue.text.special_tokens import TokenizerWithSpecials
 
 _WORD = re.compile(r"\w+")
 NOT = "!"
-"""The sign before a forbidden target."""
+"""The prefix of a forbidden target."""
 GlossaryLike = str | Path | Sequence[tuple[str, str]]
 """A path, or pairs of source and target."""
 
@@ -50,7 +50,7 @@ class Term:
 
     @property
     def first_word(self) -> str:
-        """The folded first word of the source, by which terms are indexed; "" if it may be inside another word."""
+        """The folded first word of the source, the key of the index; "" if this word may be inside another word."""
         word = _WORD.match(fold(self.source))
         if word is None or count_without_blanks(self.source[0]):
             return ""
@@ -72,7 +72,7 @@ class Term:
 
 
 def fold(text: str) -> str:
-    """Return a normal form for comparison: equal for any two texts that match under `re.IGNORECASE`."""
+    """Return a normal form for comparison. Texts that are equal under `re.IGNORECASE` have the same form."""
     return text.replace("İ", "i").upper().casefold()
 
 
@@ -91,7 +91,7 @@ def whole_word_pattern(words: str, *, any_case: bool = False) -> re.Pattern[str]
 
 
 class Glossary:
-    """A list of terms, with an index for finding the terms that apply to a source.
+    """A list of terms, with an index by which the terms that apply to a source are looked up.
 
     Raises DataError for an invalid line, and for a required target with unknown tokens.
     """
@@ -123,7 +123,7 @@ class Glossary:
         numbers = sorted(number for word in words for number in self._by_first_word.get(word, ()))
         return [self.terms[number] for number in numbers if self.terms[number].applies_to(texts)]
 
-    def demands(self, texts: Sequence[str], search: BeamSearch, *, limit: int, max_tokens: int) -> "Demands":
+    def constraints(self, texts: Sequence[str], search: BeamSearch, *, limit: int, max_tokens: int) -> "Constraints":
         """Return the constraints on the output of a source.
 
         Args:
@@ -149,16 +149,16 @@ class Glossary:
                 f'{longest.where}: with "{longest.target}" an output has {min_tokens} tokens or more; '
                 f"the maximum is {max_tokens}"
             )
-        demands = Demands(terms, limit, max_tokens, has_character_tokens=self.has_character_tokens)
+        constraints = Constraints(terms, limit, max_tokens, has_character_tokens=self.has_character_tokens)
         for term in required:
             try:
                 search.for_input(max_tokens=min(max_tokens, limit + min_tokens), required=(term.ids,))
             except EnsueError as error:
                 raise EnsueError(f'{term.where}: "{term.target}" cannot be required: {error}') from None
-        return demands
+        return constraints
 
 
-class Demands:
+class Constraints:
     """The constraints on the output of a source: its terms, and the required and forbidden phrases of the search."""
 
     def __init__(self, terms: Sequence[Term], limit: int, max_tokens: int, *, has_character_tokens: bool) -> None:
@@ -175,7 +175,7 @@ class Demands:
         return min(self.max_tokens, self.default_limit + min_length(self.required))
 
     def width(self, default: int, max_width: int) -> int:
-        """Return the beam width: `default` times the number of possible counts of required tokens, from 0 to all."""
+        """Return the beam width: `default` hypotheses for each number of required tokens that an output may have."""
         return max(default, min(max_width, default * (1 + sum(map(len, self.required))) * self.width_factor))
 
     def unmet(self, text: str) -> tuple[str, ...]:
@@ -185,8 +185,8 @@ class Demands:
     def ranked(self, hypotheses: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str]) -> list[Hypothesis]:
         """Return the hypotheses sorted by the number of violated terms, completeness, and cost.
 
-        The cost is the sum over tokens of the mean log-probability without constraints minus their log-probability. A
-        mean over tokens would favor long outputs, in which an improbable required word weighs less.
+        The cost is Σ_t (m - log p_t), where m is the mean log-probability of a token without constraints. A mean over
+        tokens would favor long outputs, since it reduces the cost of an improbable required word.
         """
 
         def order(hypothesis: Hypothesis) -> tuple[int, bool, float]:
@@ -195,11 +195,11 @@ class Demands:
 
         return sorted(hypotheses, key=order)
 
-    def learn(self, best: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str], *, n_best: int = 1) -> bool:
-        """Add phrases for the terms that hypotheses violate, unless the first `n_best` violate none.
+    def update(self, best: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str], *, n_best: int = 1) -> bool:
+        """Add phrases for the terms that hypotheses violate, unless the first `n_best` hypotheses violate none.
 
         The beam width is doubled if the best hypothesis lacks phrases that are already required. Returns whether a
-        phrase or the width has changed, so that the search has to be repeated.
+        phrase or the width has changed, so that the search must be repeated.
         """
         before = self.required, len(self.forbidden), self.width_factor
         if not self.required:  # the hypotheses are unconstrained
@@ -233,7 +233,7 @@ class Demands:
             first = next(index for index, end in enumerate(ends) if end > match.start())
             last = next(index for index, end in enumerate(ends, 1) if end >= match.end())
             if self.has_character_tokens or self._is_in_required(tuple(ids[first:last])):
-                first, last = max(0, first - 1), last + 1  # with its neighbors: inside other words, it stays allowed
+                first, last = max(0, first - 1), last + 1  # with neighbors, so the phrase is allowed inside other words
             self._forbid_phrase(tuple(ids[first:last]))
 
     def _is_in_required(self, phrase: Phrase) -> bool:
@@ -297,7 +297,7 @@ class GlossaryAdapter(WriterAdapter):
     def __init__(self, glossary: Glossary) -> None:
         self.glossary = glossary
         self.counts = Counter[str]()
-        """The numbers of all outputs and of outputs that violate a term."""
+        """The number of all outputs ("all"), and of outputs that violate a term ("lacking")."""
 
     def warning(self) -> str:
         if not (lacking := self.counts["lacking"]):
@@ -308,37 +308,38 @@ class GlossaryAdapter(WriterAdapter):
     def written(self, writer: Writer[Any], items: Sequence[Any]) -> list[Output]:
         limits = writer.limits(writer.sources(items))
         max_tokens = min(writer.search.max_tokens, writer.max_output_tokens or writer.search.max_tokens)
-        demands = [
-            self.glossary.demands(writer.texts_of(item), writer.search, limit=limit, max_tokens=max_tokens)
+        constraints = [
+            self.glossary.constraints(writer.texts_of(item), writer.search, limit=limit, max_tokens=max_tokens)
             for item, limit in zip(items, limits, strict=True)
         ]
-        hypotheses = _search_until_met(writer, items, demands)
-        return [self._output(writer, *row) for row in zip(items, demands, hypotheses, strict=True)]
+        hypotheses = _search(writer, items, constraints)
+        return [self._write(writer, *row) for row in zip(items, constraints, hypotheses, strict=True)]
 
-    def _output(self, writer: Writer[Any], item: Any, demands: Demands, hypotheses: list[Hypothesis]) -> Output:
+    def _write(self, writer: Writer[Any], item: Any, constraints: Constraints, hypotheses: list[Hypothesis]) -> Output:
         best = writer.output(item, hypotheses)
-        outputs = [replace(output, lacks=demands.unmet(output.text)) for output in (best, *best.others)]
+        outputs = [replace(output, lacks=constraints.unmet(output.text)) for output in (best, *best.others)]
         first, *others = sorted(outputs, key=lambda output: bool(output.lacks))
         self.counts.update(all=1, lacking=int(bool(first.lacks)))
         return replace(first, others=tuple(others))
 
 
-def _search_until_met(writer: Writer[Any], items: Sequence[Any], demands: Sequence[Demands]) -> list[list[Hypothesis]]:
-    """Return the best hypotheses of each source, after repeated searches for sources whose constraints change."""
+def _search(writer: Writer[Any], items: Sequence[Any], constraints: Sequence[Constraints]) -> list[list[Hypothesis]]:
+    """Return the best hypotheses of each source. The search is repeated for sources whose constraints have changed."""
     best: list[list[Hypothesis]] = [[] for _ in items]
     decodes = [partial(writer.decoded, item=item) for item in items]
     rows, search = list(range(len(items))), writer.search
     for _ in range(MAX_SEARCHES):
-        settings = {n: (demands[n].width(search.width, MAX_BEAM_WIDTH), bool(demands[n].required)) for n in rows}
+        widths = {row: constraints[row].width(search.width, MAX_BEAM_WIDTH) for row in rows}
+        settings = {row: (width, bool(constraints[row].required)) for row, width in widths.items()}
         for width, is_constrained in sorted(set(settings.values())):
             batch = [row for row in rows if settings[row] == (width, is_constrained)]
             searched = outputs(
                 writer.models, writer.sources([items[row] for row in batch]),
                 replace(search, width=width, n_best=width if is_constrained else search.n_best), target=writer.target,
-                limits=[demands[row].limit for row in batch],
-                constraints=[(demands[row].required, demands[row].forbidden) for row in batch],
+                limits=[constraints[row].limit for row in batch],
+                constraints=[(constraints[row].required, constraints[row].forbidden) for row in batch],
             )  # fmt: skip
             for row, hypotheses in zip(batch, searched, strict=True):
-                best[row] = demands[row].ranked(hypotheses, decodes[row]) if is_constrained else hypotheses
-        rows = [row for row in rows if demands[row].learn(best[row], decodes[row], n_best=search.n_best)]
+                best[row] = constraints[row].ranked(hypotheses, decodes[row]) if is_constrained else hypotheses
+        rows = [row for row in rows if constraints[row].update(best[row], decodes[row], n_best=search.n_best)]
     return [hypotheses[: search.n_best] for hypotheses in best]

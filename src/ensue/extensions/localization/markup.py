@@ -1,6 +1,6 @@
 """Tags and placeholders of a source: removed before translation, and inserted into the output.
 
-A unit is a word or a punctuation mark, with its span in the plain text. Markup is a tree of nodes: a pair of tags is a
+A unit is the span of a word or a punctuation mark in the plain text. Markup is a tree of nodes: a pair of tags is a
 `Node` with the units between the tags, and a single tag or placeholder is a `Node` without units. In the output, the
 units of a child are within the units of its parent, and siblings do not overlap, so that tags stay nested.
 """
@@ -39,7 +39,7 @@ _TAG = re.compile(rf"<(/?)({_NAME})[^<>]*?(/?)>")
 _UNIT = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 _WORD = re.compile(r"\w")
 MAX_NESTED_TAGS = 64
-"""Tags that are nested deeper are not paired."""
+"""The maximum depth of nested tags. Tags at a greater depth are not paired."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Node:
         return self.begin + "".join(child.without_text() for child in self.children) + self.end
 
 
-class Marked(NamedTuple):
+class MarkedText(NamedTuple):
     """A text with markup, its plain text, the units of the plain text, and the root of the markup."""
 
     text: str
@@ -72,7 +72,7 @@ class Marked(NamedTuple):
     root: Node
 
     def with_output(self, output: str, links: Sequence[int | None]) -> str:
-        """Insert the markup into an output. `links` has the source unit of each output unit (`units_of`), or None."""
+        """Insert the markup into an output. `links` are the source units of the output units; None for no unit."""
         if not self.units:
             return self.text
         if not (spans := units_of(output)):
@@ -87,8 +87,8 @@ def units_of(text: str) -> list[Span]:
     return [match.span() for match in _UNIT.finditer(text)]
 
 
-def split_markup(text: str) -> Marked:
-    """Split a text into plain text and markup. Words around a placeholder or two tags are separated by a space."""
+def split_markup(text: str) -> MarkedText:
+    """Split a text into plain text and markup. A placeholder, or two adjacent tags, between words becomes a space."""
     matches = list(MARKUP.finditer(text))
     partner = _pair_tags([match[0] for match in matches])
     plain, units, root = "", list[Span](), Node()
@@ -117,11 +117,11 @@ def split_markup(text: str) -> Marked:
         if other is not None:
             open_nodes.append(node)
     root.last = len(units)
-    return Marked(text, plain, units, root)
+    return MarkedText(text, plain, units, root)
 
 
 def _adjust_spaces(plain: str, segment: str, *, separates: bool) -> tuple[str, str]:
-    """Return the plain text and the next segment, with the right spaces between them after the markup is removed."""
+    """Return the plain text and the next segment, with the spaces between them that the text has without markup."""
     if not plain:
         return "", segment.lstrip()
     if plain[-1].isspace():
@@ -155,7 +155,7 @@ def _pair_tags(tags: Sequence[str]) -> list[int | None]:
 
 
 class _MarkedOutput:
-    """An output into which markup is inserted. `are_words` has for each source unit whether it is a word."""
+    """An output into which markup is inserted. `are_words` is True for each source unit that is a word."""
 
     def __init__(
         self, text: str, spans: Sequence[Span], links: Sequence[int | None], are_words: Sequence[bool]
@@ -165,7 +165,7 @@ class _MarkedOutput:
 
     def render(self, node: Node, low: int, high: int) -> str:
         """Return the text of the output units [low, high) with the children of a node inserted."""
-        ranges = self._ranges_of_children(node, low, high)
+        ranges = self._find_ranges(node, low, high)
         singles: dict[tuple[int, bool], list[str]] = {}
         for child in node.children:
             check_interrupted()
@@ -190,8 +190,8 @@ class _MarkedOutput:
                 strings.append(self.text[slice(*self.spans[unit])])
                 unit += 1
 
-    def _ranges_of_children(self, parent: Node, low: int, high: int) -> dict[int, tuple[Node, Span]]:
-        """Return each child with its output units, the run with the most linked units minus units linked elsewhere."""
+    def _find_ranges(self, parent: Node, low: int, high: int) -> dict[int, tuple[Node, Span]]:
+        """Return each child with its run of output units, which maximizes its linked units minus units of others."""
         ranges: dict[int, tuple[Node, Span]] = {}
         children = [child for child in parent.children if child.first < child.last]
         taken = set[int]()
@@ -205,7 +205,7 @@ class _MarkedOutput:
             window = range(units[0], units[-1] + 1) if units else range(0)
             weights = {unit: 0 if self.links[unit] is None else -1 for unit in window}
             weights |= dict.fromkeys(units, 1) | dict.fromkeys(taken & weights.keys(), low - high)
-            first, last = _best_run(list(weights.values()))
+            first, last = _find_best_run(list(weights.values()))
             if first == last:  # no linked units: take the nearest unit
                 gap, follows = self._find_gap(child, parent, low, high, [])
                 first = min(gap - follows, high - 1)
@@ -225,7 +225,7 @@ class _MarkedOutput:
         return self.links[unit] is None and unit not in taken
 
     def _find_gap(self, child: Node, parent: Node, low: int, high: int, siblings: Sequence[Span]) -> tuple[int, bool]:
-        """Return the output unit before which a node without units is inserted, and whether it follows a unit closely.
+        """Return the output unit before which a node without units is inserted, and whether it follows another unit.
 
         The node is inserted beside the output unit that is linked to the nearest source unit. If two source units are
         equally near, a word has priority over a punctuation mark.
@@ -255,15 +255,15 @@ class _MarkedOutput:
                 gap = last if follows else first
         if gap in (low, high):
             follows = gap == high
-        elif self.spans[gap - 1][1] == self.spans[gap][0]:  # a punctuation mark stays at its word
+        elif self.spans[gap - 1][1] == self.spans[gap][0]:  # a punctuation mark is attached to its word
             follows = True
         return gap, follows
 
     def _add_spaces(self, child: Node, gap: int, *, follows: bool) -> str:
-        """Return the markup of a node with spaces that keep it apart from the output text.
+        """Return the markup of a node with spaces between the markup and the output text.
 
-        On the attached side, there is a space if the source has a space, or if the output has a letter and the source
-        has none. On any side, there is a space if the markup would merge with the text into other markup.
+        Between the node and the unit beside which it is inserted, there is a space if the source has a space, or if the
+        output has a letter and the source has none. There is also a space if text and markup would form other markup.
         """
         tags, offset = child.without_text(), self.spans[gap - 1][1] if follows else self.spans[gap][0]
         before, after = self.text[max(0, offset - 1) : offset], self.text[offset : offset + 1]
@@ -276,8 +276,8 @@ class _MarkedOutput:
         return " " * merges_before + spaced + " " * (MARKUP.findall(spaced + after) != expected)
 
 
-def _best_run(weights: Sequence[int]) -> Span:
-    """Return the first of the shortest runs with the largest sum; an empty run if no sum is above 0."""
+def _find_best_run(weights: Sequence[int]) -> Span:
+    """Return the run with the largest sum, the shortest and then the first of several; (0, 0) if no sum is above 0."""
     sums = [0, *accumulate(weights)]
     best, run, first = 0, (0, 0), 0
     for last, total in enumerate(sums):
@@ -304,7 +304,7 @@ def link_units(
     ends = [end for _, end in source_units]
     nearest = [bisect_right(ends, first) for first, _ in source_tokens]
     owners = [
-        unit if unit < len(source_units) and _overlap(source_units[unit], token) else None
+        unit if unit < len(source_units) and _measure_overlap(source_units[unit], token) else None
         for unit, token in zip(nearest, source_tokens, strict=True)
     ]
     links: list[int | None] = []
@@ -316,14 +316,14 @@ def link_units(
             if tokens[number][0] >= unit[1]:
                 break
             owner = owners[places[number]] if places[number] < len(owners) else None
-            if owner is not None and (common := _overlap(unit, tokens[number])):
+            if owner is not None and (common := _measure_overlap(unit, tokens[number])):
                 votes[owner] += common
         links.append(max(votes, key=lambda owner: votes[owner]) if votes else None)
-    return _with_unlinked(links, len(source_units))
+    return _link_neighbors(links, len(source_units))
 
 
-def _with_unlinked(links: list[int | None], count: int) -> list[int | None]:
-    """Link source units without output unit to an output unit of their neighbor, if the neighbor has several.
+def _link_neighbors(links: list[int | None], count: int) -> list[int | None]:
+    """Link each unlinked source unit to an output unit beside those of its neighbors, without unlinking a neighbor.
 
     For example, the output tokens of an article and its noun may both attend to the noun in the source.
     """
@@ -342,7 +342,7 @@ def _with_unlinked(links: list[int | None], count: int) -> list[int | None]:
     return links
 
 
-def _overlap(span: Span, other: Span) -> int:
+def _measure_overlap(span: Span, other: Span) -> int:
     return max(0, min(span[1], other[1]) - max(span[0], other[0]))
 
 
@@ -376,13 +376,13 @@ class MarkupAdapter(WriterAdapter):
         outputs = [(row, output) for row, first in enumerate(best) for output in (first, *first.others)]
         alignments = writer.aligned([(pairs[row], output) for row, output in outputs])
         with_markup = (
-            replace(output, text=_insert_markup(writer, marked[row], output, alignment))
+            replace(output, text=_add_markup(writer, marked[row], output, alignment))
             for (row, output), alignment in zip(outputs, alignments, strict=True)
         )
         return [replace(next(with_markup), others=tuple(islice(with_markup, len(first.others)))) for first in best]
 
 
-def _insert_markup(writer: SequencePipeline, source: Marked, output: Output, alignment: TokenAlignment | None) -> str:
+def _add_markup(writer: SequencePipeline, source: MarkedText, output: Output, alignment: TokenAlignment | None) -> str:
     """Return the text of an output with the markup of its source, by the alignment of their tokens."""
     units = units_of(output.text)
     if alignment is None:

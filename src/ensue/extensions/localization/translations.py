@@ -30,9 +30,8 @@ _BETWEEN_WORDS = re.compile(r"(?<=\w)\0+(?=\w)")
 class XmlReader(ABC):
     """A parser of a file with the root element `root`. Subclasses append to `items`.
 
-    While `text` is a list, characters are appended to `text`, except inside the elements `codes`, which contain codes
-    of another format, such as HTML tags. A placeholder between words (`x`, `ph`), such as a line break, becomes a
-    space.
+    While `text` is a list, characters are appended to it, except inside the elements `codes`, which contain markup of
+    another format, such as HTML tags. A placeholder between words (`x`, `ph`), such as a line break, becomes a space.
     """
 
     root: ClassVar[str]
@@ -44,9 +43,9 @@ class XmlReader(ABC):
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._characters
-        self.parser.EntityDeclHandler = self._declared
-        self.parser.SkippedEntityHandler = self._skipped
+        self.parser.CharacterDataHandler = self._add_characters
+        self.parser.EntityDeclHandler = self._refuse_declaration
+        self.parser.SkippedEntityHandler = self._refuse_entity
         self.depth = self.hidden = self.size = self.fed = 0
         self.text: list[str] | None = None
         self.items: list[Any] = []
@@ -99,17 +98,17 @@ class XmlReader(ABC):
         self.hidden -= tag in self.codes
         self.closed(tag)
 
-    def _characters(self, data: str) -> None:
+    def _add_characters(self, data: str) -> None:
         if self.text is not None and not self.hidden:
             self.text.append(data)
             self.size += len(data)
             if self.size > MAX_CHARACTERS:
                 raise self.error(f"a unit of more than {MAX_CHARACTERS:,} characters")
 
-    def _declared(self, *declaration: object) -> None:
+    def _refuse_declaration(self, *declaration: object) -> None:
         raise self.error(f"an entity is declared ({str(declaration[0])[:40]}); entities are not expanded")
 
-    def _skipped(self, entity: str, is_parameter: bool) -> None:
+    def _refuse_entity(self, entity: str, is_parameter: bool) -> None:
         if not is_parameter:
             raise self.error(f"unknown entity &{entity[:40]};")
 
@@ -117,7 +116,7 @@ class XmlReader(ABC):
 _ENCODING = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']([\w.:-]+)["']""")
 _OPENING = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*(?:<!DOCTYPE\s+tmx\b[^>]*>\s*)?<tmx\b", re.DOTALL)
 _MAX_OPENING_ROWS, _MAX_OPENING_CHARACTERS = 10, 1 << 12
-_MIN_BLOCK_CHARACTERS = 1 << 20  # large, since expat scans a comment that spans blocks from its start for each block
+_MIN_BLOCK_CHARACTERS = 1 << 20  # large, since for each further block, expat scans an open comment from its start
 _MAX_DETECTION_UNITS = 100
 
 
@@ -147,7 +146,7 @@ class Tmx(PairFormat):
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
         head = [line for _, line in sample(lines)]
         languages: dict[str, None] = {}
-        for unit in islice(_units(head, lines.name, is_complete=False), _MAX_DETECTION_UNITS):
+        for unit in islice(_iterate_units(head, lines.name, is_complete=False), _MAX_DETECTION_UNITS):
             languages.update(dict.fromkeys(language for language, _ in unit.texts))
             if len(languages) > 1 and not (choice.sources or choice.targets):
                 break
@@ -164,7 +163,7 @@ class Tmx(PairFormat):
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
         languages = [column.name for column in (*layout.sources, *layout.targets)]
         has_any = False
-        for unit in _units((line for _, line in lines), lines.name):
+        for unit in _iterate_units((line for _, line in lines), lines.name):
             texts = [[text for language, text in unit.texts if _matches(language, name)] for name in languages]
             if all(texts):
                 has_any = True
@@ -185,7 +184,7 @@ def declared_encoding(path: Path) -> str:
     return checked_encoding(match[1].decode("ascii", "replace")) if match else "utf-8"
 
 
-def _units(lines: Iterator[str] | Sequence[str], name: str, *, is_complete: bool = True) -> Iterator[Unit]:
+def _iterate_units(lines: Iterator[str] | Sequence[str], name: str, *, is_complete: bool = True) -> Iterator[Unit]:
     reader = _TmxReader(name)
     for block in joined(lines, _MIN_BLOCK_CHARACTERS - 1):
         yield from reader.feed(block)
@@ -244,13 +243,13 @@ _UNFINISHED_STATES = {"new", "needs-translation", "needs-adaptation", "needs-l10
 def po_rows(path: Path, encoding: str) -> Iterator[Message]:
     """Yield the messages that are translated and not fuzzy, with a row for each plural form.
 
-    The source of the first plural form is the singular. If `encoding` is "utf-8", the default, the header of the file
-    may name another encoding. Raises DataError (file:line) for invalid files.
+    The source of the first plural form is the singular. If `encoding` is "utf-8", the default, the encoding in the
+    header of the file has priority. Raises DataError (file:line) for invalid files.
     """
     if encoding == "utf-8" and (charset := _CHARSET.search(next(blocks(path)))) and charset[1] != b"CHARSET":
         encoding = checked_encoding(charset[1].decode("ascii", "replace"))
     has_any = False
-    for message in _messages(load_text(path, encoding), str(path)):
+    for message in _iterate_messages(load_text(path, encoding), str(path)):
         forms = [text for key, text in message.items() if key.startswith("msgstr")]
         plural = message.get("msgid_plural")
         sources = [message["msgid"]] if plural is None or len(forms) > 1 else []
@@ -267,8 +266,8 @@ def po_rows(path: Path, encoding: str) -> Iterator[Message]:
 def xliff_rows(path: Path, encoding: str) -> Iterator[Message]:
     """Yield the translated units of XLIFF 1.2 or segments of XLIFF 2, without their inline codes.
 
-    Units with `translate="no"` are skipped. The encoding is the one that the file declares. Raises DataError
-    (file:line) for invalid files.
+    Units with `translate="no"` are skipped. The encoding is declared in the file. Raises DataError (file:line) for
+    invalid files.
     """
     reader, has_any = _XliffReader(str(path)), False
     for block in blocks(path):
@@ -312,7 +311,7 @@ class _XliffReader(XmlReader):
             self.unit = None
 
 
-def _messages(content: str, name: str) -> Iterator[Message]:
+def _iterate_messages(content: str, name: str) -> Iterator[Message]:
     message: dict[str, list[str]] = {}
     key, is_fuzzy = "", False
     for number, line in enumerate(content.split("\n"), 1):

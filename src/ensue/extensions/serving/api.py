@@ -31,7 +31,7 @@ Ids = list[int]
 
 
 class OrNull:
-    """A marker of fields for which null means the default."""
+    """A marker of fields in which null stands for the default."""
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         return {"anyOf": [handler(schema), {"type": "null"}]}
@@ -114,9 +114,9 @@ class CompletionRequest(SampledRequest):
     logit_bias: SkipValidation[dict[str, Annotated[Number, Field(ge=-100, le=100)]] | None] = None
     seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63), OR_NULL] = Field(default_factory=partial(getrandbits, 63))
     session: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """The name under which the state is stored after the response; the next request with this name continues it."""
+    """The name under which the state is stored after the response, and from which the next request continues."""
     undo: Annotated[int, Field(ge=0)] = 0
-    """The number of latest requests of the session that are undone before this request."""
+    """The number of latest requests of the session to undo before this request."""
     suffix: str | None = None
     user: str | None = None
 
@@ -156,7 +156,7 @@ class CompletionRequest(SampledRequest):
 
     @cached_property
     def prompts(self) -> Sequence[str | list[int]]:
-        """The prompts, which are texts or lists of ids. Raises Refusal for another value."""
+        """The prompts, each a text or a list of ids. Raises Refusal for another value."""
         prompt: Any = self.prompt
         kinds = set(map(type, prompt)) if isinstance(prompt, list) else set()
         if isinstance(prompt, str) or (isinstance(prompt, list) and kinds <= {int}):
@@ -173,7 +173,7 @@ class CompletionRequest(SampledRequest):
 
     @property
     def num_rows(self) -> int:
-        """The number of completions that are sampled for each prompt. The best `n` of them are returned."""
+        """The number of completions sampled for each prompt. The response has the best `n` completions."""
         return self.n if self.best_of is None else self.best_of
 
     @property
@@ -182,7 +182,7 @@ class CompletionRequest(SampledRequest):
 
     @cached_property
     def max_prompt_tokens(self) -> int:
-        """An upper bound of the tokens of all prompts before tokenization: the number of bytes."""
+        """An upper bound of the tokens of all prompts, for checks before tokenization: the number of bytes."""
         return sum(
             len(prompt.encode("utf-8", "replace")) if isinstance(prompt, str) else len(prompt)
             for prompt in self.prompts
@@ -273,7 +273,7 @@ class TextsRequest(ModelRequest):
 
     inputs: SkipValidation[list[str | list[str] | list[list[float]] | list[float]]]
     option_names: ClassVar[tuple[str, ...]] = ()
-    """The fields that are options of the task's command. A model without an option rejects the field."""
+    """The fields that are options of the command of the route. Models without such an option reject the field."""
 
     @property
     def options(self) -> dict[str, Any]:

@@ -17,13 +17,13 @@ from ensue.extensions.serving.service import Reservation, Service
 from ensue.extensions.serving.transport import CONNECTION, STREAM, ClientDisconnected, event, json_response
 
 PROBE_PATHS = ("/health", "/ready")
-"""Paths that monitoring requests often, so that their requests are not logged."""
+"""The paths of frequent requests of monitoring, which are not logged."""
 CLIENT_CLOSED_STATUS = 499
 """The status in the log if the client closed the connection."""
 
 
 class Application:
-    """The ASGI application of a server. It does not import torch, so that it responds while models are loading."""
+    """The ASGI application of a server. This module does not import torch, so it responds while models are loading."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -108,7 +108,7 @@ class Exchange:
         self.status, self.is_stream, self.is_complete = 0, False, False
 
     async def send(self, message: Message) -> None:
-        """Send a message, and record the status and whether the response is complete. A long body is sent in blocks."""
+        """Send a message in blocks, and record the status and whether the response is complete."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.is_stream = (b"content-type", STREAM) in message["headers"]
@@ -129,13 +129,13 @@ class Exchange:
             await self.connection.flush()
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Send an error as the response, or as the last event of a stream, or abort a partial response."""
+        """Send an error as the response, or as the last event of a stream. Abort another partial response."""
         self.service.metrics.refused.labels(refusal.code or str(refusal.status)).inc()
         try:
             async with asyncio.timeout(self.service.limits.linger_seconds):
                 if not self.status:
                     await json_response(refusal.body(), refusal.status, dict(refusal.headers))(
-                        self.scope, _disconnected_receive, self.send
+                        self.scope, _receive_disconnect, self.send
                     )
                 elif self.is_stream and not self.is_complete:
                     await self.send({"type": "http.response.body", "body": event(refusal.body())})
@@ -147,5 +147,5 @@ class Exchange:
             await asyncio.sleep(0)  # connection_lost runs before the request ends
 
 
-async def _disconnected_receive() -> Message:
+async def _receive_disconnect() -> Message:
     return {"type": "http.disconnect"}

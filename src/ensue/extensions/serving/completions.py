@@ -37,9 +37,9 @@ from ensue.text.tokenizer import Tokenizer
 from ensue.version import VERSION
 
 MIN_EVENT_SECONDS, EVENT_SECONDS_PER_ROW = 0.02, 0.001
-"""The minimum time between two writes of a stream is the first constant plus the second constant for each live row.
+"""The minimum time between two writes of a stream is MIN_EVENT_SECONDS + EVENT_SECONDS_PER_ROW · live rows.
 
-Under load, a write has several tokens, since sending each token alone would take longer than computing it.
+Under load, a write has several tokens, since a write for each token would take longer than its computation.
 """
 
 
@@ -73,10 +73,10 @@ class Completion:
 
 async def complete(service: Service, request: Request) -> Response:
     """POST /v1/completions: return a response or a stream."""
-    completion = await _start(service, request)
-    end = partial(_end, request, completion)
+    completion = await _start_generation(service, request)
+    end = partial(_finish_request, request, completion)
     if completion.request.stream:
-        return EventStream(_stream(service, completion), end)
+        return EventStream(_stream_events(service, completion), end)
     try:
         response = _write_response(completion, Answer(request.scope["reservation"]))
         return await cancel_on_disconnect(request.receive, response)
@@ -84,8 +84,8 @@ async def complete(service: Service, request: Request) -> Response:
         end()
 
 
-async def _start(service: Service, request: Request) -> Completion:
-    """Return the request in progress: the prompts are encoded, and the generation loop has started."""
+async def _start_generation(service: Service, request: Request) -> Completion:
+    """Encode the prompts, submit them to the generation loop, and return the request in progress."""
     limits = service.limits
     body, model = await receive_request(CompletionRequest, request, service)
     await compute(map(body.check, [limits]), 1, request, service)
@@ -93,7 +93,7 @@ async def _start(service: Service, request: Request) -> Completion:
         places=max(0, body.places - 1), tokens=body.max_total_tokens, answers=body.max_answer_bytes
     )
     pipeline = model.pipeline
-    tokenizer, context, bias = pipeline.tokenizer, pipeline.model.context, _bias_tensor(body.logit_bias, pipeline.model)
+    tokenizer, context, bias = pipeline.tokenizer, pipeline.model.context, _make_bias(body.logit_bias, pipeline.model)
     encoded = (encode_prompt(prompt, tokenizer, limits, context) for prompt in body.prompts)
     is_light = sum(map(len, body.prompts)) <= MAX_INLINE_CHARACTERS
     prompts = await compute(encoded, len(body.prompts), request, service, is_light=is_light)
@@ -116,7 +116,7 @@ async def _start(service: Service, request: Request) -> Completion:
             raise invalid("session", "a server of several processes has no sessions", "unsupported_parameter")
         session = model.sessions.begin(body.session, body.undo)
     for prompt, prompt_rows in zip(prompts, rows, strict=True):
-        state, ids = _initial_state(prompt, session, tokenizer.start_id, context)
+        state, ids = _make_initial_state(prompt, session, tokenizer.start_id, context)
         num_top = body.logprobs if body.echo else None
         generation.add(Prompt(generation, ids, prompt_rows, state=state, num_top=num_top))
     assert model.loop is not None
@@ -124,7 +124,7 @@ async def _start(service: Service, request: Request) -> Completion:
     return completion
 
 
-def _end(request: Request, completion: Completion) -> None:
+def _finish_request(request: Request, completion: Completion) -> None:
     """Cancel the rows that are not finished, unlock the session, and log the token counts."""
     generation, loop = completion.generation, completion.model.loop
     is_done = generation.error is None and generation.num_open == 0
@@ -152,12 +152,12 @@ async def _write_response(completion: Completion, answer: Answer) -> Answer:
         for n, row in enumerate(rows):
             index = number * body.n + n
             answer.add("," if index else "")
-            await _write_choice(answer, _new_choices(completion, index, row, finish=row.finish, begins=True))
+            await _write_choice(answer, _take_choices(completion, index, row, finish=row.finish, begins=True))
     answer.add(end)
     return answer.end()
 
 
-async def _stream(service: Service, completion: Completion) -> AsyncIterator[bytes]:
+async def _stream_events(service: Service, completion: Completion) -> AsyncIterator[bytes]:
     """Yield events with the new text of the rows, until all rows have finished."""
     rows, loop = completion.rows, completion.model.loop
     assert loop is not None
@@ -174,7 +174,7 @@ async def _stream(service: Service, completion: Completion) -> AsyncIterator[byt
             finish = rows[n].finish  # read before `pieces`, since no pieces are added after `finish` is set
             if not (finish or rows[n].pieces):
                 continue
-            for choice in _new_choices(completion, n, rows[n], finish=finish, begins=not has_begun[n]):
+            for choice in _take_choices(completion, n, rows[n], finish=finish, begins=not has_begun[n]):
                 events.append(event(empty.model_copy(update={"choices": [choice]})))
                 if (size := size + len(events[-1])) > BLOCK_BYTES:
                     yield b"".join(events)
@@ -199,10 +199,10 @@ def _raise_error(generation: Generation) -> None:
         raise Refusal(500, str(generation.error)) if isinstance(generation.error, EnsueError) else internal_error()
 
 
-def _initial_state(
+def _make_initial_state(
     prompt: EncodedPrompt, session: SessionState | None, start_id: int, context: int | None
 ) -> tuple[Any, Any]:
-    """Return the initial state, and the ids to read: the last id of the session, which is unread, and the prompt."""
+    """Return the initial state and the ids to read: the session's last id, which is unread, and the prompt."""
     if session is None:
         is_full = len(prompt.ids) == context
         return None, prompt.ids if is_full else np.concatenate(([start_id], prompt.ids))
@@ -212,10 +212,10 @@ def _initial_state(
     return None, ids[-max(1, context // 2, len(prompt.ids)) :]
 
 
-def _new_choices(
+def _take_choices(
     completion: Completion, index: int, row: Row, *, finish: FinishReason | None, begins: bool
 ) -> Iterator[api.Choice]:
-    """Yield the new text and tokens of a choice in chunks of tokens. The first chunk has all text and the echo."""
+    """Yield the new tokens of a choice in chunks. The first chunk has the complete new text, after the echo if any."""
     number, tokenizer = index // completion.request.n, completion.model.pipeline.tokenizer
     text, prompt = row.take_text(), completion.prompts[number]
     infos: Iterator[TokenInfo] = row.take_infos()
@@ -229,7 +229,7 @@ def _new_choices(
     chunk = list(islice(infos, MAX_INLINE_TOKENS))
     while True:
         following = list(islice(infos, MAX_INLINE_TOKENS))
-        logprobs_field = _logprobs(tokenizer, chunk, row.request.logprobs)
+        logprobs_field = _make_logprobs(tokenizer, chunk, row.request.logprobs)
         yield api.Choice(index=index, text=text, logprobs=logprobs_field, finish_reason=None if following else finish)
         if not following:
             return
@@ -258,25 +258,25 @@ async def _write_choice(answer: Answer, choices: Iterator[api.Choice]) -> None:
     await asyncio.sleep(0)
 
 
-def _logprobs(tokenizer: Tokenizer, infos: Sequence[TokenInfo], num_top: int) -> api.Logprobs:
+def _make_logprobs(tokenizer: Tokenizer, infos: Sequence[TokenInfo], num_top: int) -> api.Logprobs:
     return api.Logprobs(
         tokens=[tokenizer.symbol(info.id) for info in infos],
         token_logprobs=[info.log_p for info in infos],
-        top_logprobs=[_top_logprobs(tokenizer, info) for info in infos] if num_top else None,
+        top_logprobs=[_make_top_logprobs(tokenizer, info) for info in infos] if num_top else None,
         text_offset=[info.offset for info in infos],
     )
 
 
 def _prompt_infos(tokenizer: Tokenizer, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> Iterator[TokenInfo]:
     decoder, offset = tokenizer.decoder(), 0
-    first = len(logprobs) - len(ids)  # -1 for a prompt without a start symbol, otherwise 0
+    first = len(logprobs) - len(ids)  # 0, or -1 if the first id has no entry, since no start symbol was read before
     for index, id in enumerate(ids):
         entry = logprobs[first + index] if index else (None, None)
         yield TokenInfo(id, offset, *entry)
         offset += len(decoder.feed(id))
 
 
-def _top_logprobs(tokenizer: Tokenizer, info: TokenInfo) -> dict[str, float] | None:
+def _make_top_logprobs(tokenizer: Tokenizer, info: TokenInfo) -> dict[str, float] | None:
     if info.top is None or info.log_p is None:
         return None
     log_probs: dict[str, float] = {}
@@ -285,7 +285,7 @@ def _top_logprobs(tokenizer: Tokenizer, info: TokenInfo) -> dict[str, float] | N
     return log_probs
 
 
-def _bias_tensor(logit_bias: Any, model: Any) -> torch.Tensor | None:
+def _make_bias(logit_bias: Any, model: Any) -> torch.Tensor | None:
     if not logit_bias:
         return None
     size = model.vocabulary_size

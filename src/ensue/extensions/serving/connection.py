@@ -1,7 +1,7 @@
-"""An HTTP/1.1 connection that handles one request at a time and bounds the bytes of each phase. The parser is h11.
+"""An HTTP/1.1 connection, with the parser h11. It handles one request at a time, and bounds its headers and framing.
 
-The head of a request is parsed on arrival, and its body while the application awaits the body. Other bytes are
-buffered, and reading from the socket is paused above `BLOCK_BYTES`.
+The head of a request is parsed on arrival, and the body while the application awaits it. Other bytes are buffered, and
+reading from the socket is paused while the buffer has more than `BLOCK_BYTES`.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from ensue.extensions.serving.refusal import Refusal
 from ensue.extensions.serving.transport import CONNECTION, json_bytes
 
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
-"""The value of SO_LINGER for which closing a socket drops unsent data. Its integers are shorter on Windows."""
+"""The value of SO_LINGER with which closing a socket drops unsent data. Windows has 16-bit integers in it."""
 BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
 )
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.header_bytes)
         self._unread = bytearray()
         self._overhead = self._body_bytes = 0
-        """The bytes of this phase outside the body (head, chunk sizes, extensions, trailers) and inside the body."""
+        """The bytes of the current head or body: framing (head, chunk sizes, extensions, trailers), and content."""
         self._task: asyncio.Task[None] | None = None
         """The request in progress."""
         self._arrived, self._writable = asyncio.Event(), asyncio.Event()
@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        """Parse a head, or buffer bytes for the application. Bytes after the last response are dropped."""
+        """Parse the head of a request, or buffer bytes for the application. Drop bytes after the last response."""
         if self._is_closing:
             return
         self._unread += data
@@ -86,14 +86,14 @@ class Connection(asyncio.Protocol):
         self._writable.set()
 
     async def receive(self) -> Message:
-        """Return the next bytes of the body as an ASGI message, or the disconnect message after the body."""
+        """Return the next bytes of the body as an ASGI message; after the body, wait for the disconnect message."""
         if self._http.they_are_waiting_for_100_continue and not self._is_closing:
             self.transport.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
         while not self._is_closing:
             self._arrived.clear()
             body = self._read_body()
-            if body or (self._has_body and not self._is_read):
-                self._is_read = self._has_body
+            if body or (self._is_body_complete and not self._is_read):
+                self._is_read = self._is_body_complete
                 await asyncio.sleep(0)  # give other connections a turn, and notice a disconnect
                 if self.transport.is_closing():
                     break
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
         if self._is_closing:
             return
         if message["type"] == "http.response.start":
-            self._head = self._response(message)
+            self._head = self._start_response(message)
             return
         data, head = message.get("body", b""), self._head
         if data and self._method != b"HEAD":
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     @property
-    def _has_body(self) -> bool:
+    def _is_body_complete(self) -> bool:
         return self._http.their_state is not h11.SEND_BODY
 
     def _next_event(self) -> Any:
@@ -184,10 +184,10 @@ class Connection(asyncio.Protocol):
         }  # fmt: skip
 
     def _read_body(self) -> bytes:
-        """Return the arrived bytes of the body, of at most MAX_CHUNKS chunks. A malformed body is refused."""
+        """Return the buffered bytes of the body, up to MAX_CHUNKS chunks. Refuse a malformed body."""
         chunks = list[bytes]()
         try:
-            while not self._has_body and len(chunks) < MAX_CHUNKS:
+            while not self._is_body_complete and len(chunks) < MAX_CHUNKS:
                 event = self._next_event()
                 if not isinstance(event, h11.Data):
                     break
@@ -197,12 +197,12 @@ class Connection(asyncio.Protocol):
         self._pause()
         return b"".join(chunks)
 
-    def _response(self, message: Message) -> bytes:
+    def _start_response(self, message: Message) -> bytes:
         self._read_body()
         if self._is_closing:
             return b""
         headers = [*message["headers"], (b"date", formatdate(usegmt=True).encode())]
-        if not self._has_body or self._is_last:
+        if not self._is_body_complete or self._is_last:
             headers.append((b"connection", b"close"))
         status = message["status"]
         reason = HTTPStatus(status).phrase.encode()
@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
         self._close()
 
     def _close(self) -> None:
-        """Close the connection after `linger_seconds`, in which the client can read. Further bytes are dropped."""
+        """Drop further bytes, and close the connection after `linger_seconds`, so that the client can read."""
         self._is_closing = True
         self._unread.clear()
         self._arrived.set()
@@ -244,10 +244,9 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def _pause(self) -> None:
-        """Pause reading while many bytes are buffered, or resume it.
+        """Pause reading while many bytes are buffered, else resume reading.
 
-        While reading is paused, a disconnect is not noticed, so a request is aborted after a pause of
-        `linger_seconds`.
+        A paused connection does not notice a disconnect, so a request is aborted after a pause of `linger_seconds`.
         """
         is_paused = len(self._unread) > BLOCK_BYTES
         if self.transport.is_closing() or is_paused == self._is_paused:

@@ -1,4 +1,4 @@
-"""A generation request in the generation loop: its prompts, its rows, and the events for new tokens."""
+"""A request in the generation loop: its prompts, its rows, and the events that notify its handler."""
 
 import asyncio
 from collections import deque
@@ -18,13 +18,13 @@ from ensue.types import State
 
 
 class ThreadEvent:
-    """An event that any thread may set, and a coroutine awaits. It must be constructed in the event loop."""
+    """An event that any thread may set, and that a coroutine awaits. The constructor needs a running event loop."""
 
     def __init__(self) -> None:
         self._loop, self._event, self._is_set = asyncio.get_running_loop(), asyncio.Event(), False
 
     def set(self) -> None:
-        """Set the event. This costs nothing if the event is set already."""
+        """Set the event. If the event is already set, the event loop is not woken again."""
         if not self._is_set:
             self._is_set = True
             with suppress(RuntimeError):  # the event loop has ended
@@ -70,9 +70,9 @@ class Generation:
     def __init__(self, *, is_streamed: bool = False, has_session: bool = False) -> None:
         self.prompts: list[Prompt] = []
         self.unread: deque[Prompt] = deque()
-        """The prompts that the loop has not read to their end."""
+        """The prompts that the loop has not read completely."""
         self.ready: deque[tuple[Row, State]] = deque()
-        """The rows that wait for room in the batch, with their states."""
+        """The rows, with their states, that wait for a place in the batch."""
         self.progress, self.end = ThreadEvent(), ThreadEvent()
         """`progress` is set for each new token of a stream, and `end` when all rows have finished or failed."""
         self.is_streamed, self.has_session = is_streamed, has_session
@@ -114,9 +114,9 @@ class Generation:
 
 
 class Prompt:
-    """The ids of a prompt, which are read after `state`. The first step of the rows reads the last id.
+    """The ids of a prompt, which the model reads after `state`. The last id is read by the first step of the rows.
 
-    With `num_top`, `logprobs` gets an entry for each id except the first.
+    If `num_top` is not None, `logprobs` gets an entry for each id except the first.
     """
 
     def __init__(

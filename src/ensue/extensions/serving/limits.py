@@ -11,17 +11,17 @@ MAX_TERM_CHARACTERS, MAX_GLOSSARY_CHARACTERS = 256, 1 << 15
 BYTES_PER_VALUE, BYTES_PER_TOKEN = 64, 64
 """The estimated memory of a JSON value in a parsed body, and of a token in a response."""
 VALUES_PER_KEY = 8
-"""The number of values as which the key of a JSON object is counted, since keys are slow to parse."""
+"""A key of a JSON object counts as this number of values, since keys are slow to parse."""
 MAX_LIGHT_BYTES = 1 << 19
 """The maximum memory of a body that the event loop parses, in milliseconds. A thread parses larger bodies."""
 BLOCK_BYTES = 1 << 16
-"""The number of bytes of a response that are written at a time. At most two such blocks are buffered for a client."""
+"""The number of bytes of a response that are written at a time. At most two blocks are buffered for a client."""
 MIN_LONG_CHARACTERS, MIN_LONG_SECONDS = 4096, 0.25
 """A request for texts is long above this number of characters, or after this time of computation."""
 INSPECTION_FACTOR = 16
-"""The number of characters as which a character of an inspection is counted."""
+"""A character of a text to inspect counts as this number of characters, since inspections are slow."""
 RECENT_SECONDS, SLICE_SECONDS = 0.25, 0.005
-"""For RECENT_SECONDS after each request, long requests are computed in slices of SLICE_SECONDS, with longer pauses."""
+"""For RECENT_SECONDS after each request, long requests are computed in slices of SLICE_SECONDS with pauses between."""
 MIN_LONG_TOKENS = 256
 """A request with several choices is long above this number of tokens. While other requests generate, all long requests
 of a model share an eighth of its rows."""
@@ -68,11 +68,11 @@ class Limits:
     session_bytes: int = 1 << 28
     """The memory of the sessions of a model. For an adapting model, each state may have a copy of all weights."""
     headers_seconds: float = 10.0
-    """The time limit from the start of a connection, or its last response, to the end of the headers."""
+    """The time limit from the start of a connection, or from a response, to the end of the next headers."""
     body_seconds: float = 30.0
     request_seconds: float = 300.0
     """The time limit from the headers to the last byte of the response, after which the connection is aborted."""
     linger_seconds: float = 1.0
-    """The time for a client to read an error or the last response."""
+    """The time in which a client can read an error or the last response before the connection is closed."""
     drain_seconds: float = 30.0
     """The time from SIGTERM until open requests are cancelled."""

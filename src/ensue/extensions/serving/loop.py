@@ -3,9 +3,9 @@
 A row enters the batch after its prompt is read, if the batch has room. It leaves the batch with its last token, or when
 its client disconnects. While requests wait, a request with many rows gets only its share of the batch.
 
-The output of a row does not depend on other rows. Its prompt is read alone, in chunks that begin at multiples of
-`CHUNK_TOKENS`, and `Lanes` steps each row as if it were alone. A row with a full context leaves the batch, and enters
-again after the last half of its context is read as a new prompt, as in `Reader`.
+The output of a row does not depend on other rows. Each prompt is read in its own chunks, which begin at multiples of
+`CHUNK_TOKENS`, and `Lanes` computes each row as in a batch of one row. A row with a full context leaves the batch, and
+enters again after the last half of its context is read as a new prompt, as in `ensue.decode.generation.Reader`.
 """
 
 import time
@@ -29,7 +29,7 @@ from ensue.models.modules import device_of, evaluating
 from ensue.types import State
 
 CHUNK_TOKENS = 256
-"""The number of tokens of prompts that are read between two steps of the live rows."""
+"""The number of prompt tokens that are read between two steps of the live rows."""
 
 
 class GenerationLoop:
@@ -51,7 +51,7 @@ class GenerationLoop:
         """The requests with rows that wait for room, in round-robin order."""
         self._live: list[tuple[Row, Generation]] = []
         self._pause_seconds = 0.0
-        """The time that live rows are stepped until the next chunk of a long prompt is read."""
+        """The time for steps of the live rows before the next chunk of a long prompt is read."""
         self._lanes, self._sampler = Lanes(model), RowSampler([], device_of(model))
         self._awake, self._has_ended = Condition(), False
         self._thread = Thread(target=self._run, name=f"loop of {name}", daemon=True)
@@ -109,7 +109,7 @@ class GenerationLoop:
             self._step()
 
     def _read_prompts(self) -> None:
-        """Read prompts of up to one chunk at once, and longer prompts for a quarter of the time while rows are live."""
+        """Read short prompts in one chunk. While rows are live, longer prompts take a quarter of the time."""
         remaining, postponed = CHUNK_TOKENS, []
         while self._reading and remaining > 0:
             generation = self._reading.popleft()
@@ -136,7 +136,7 @@ class GenerationLoop:
         self._reading.extend(postponed)
 
     def _has_room_for(self, generation: Generation) -> bool:
-        """Return whether the batch will have room for another row. A request without a row may always prepare one row.
+        """Return whether to read a prompt for another row. A request without rows may always read a prompt for one row.
 
         Models whose rows may have copies of all weights (`reads_alone`) have at most `max_rows` requests in progress.
         """
@@ -221,9 +221,9 @@ class GenerationLoop:
                 self._queue_row(generation, row, self._lanes.state_of(lane))
         entering: list[tuple[Row, Generation, State]] = []
         served: deque[Generation] = deque()
-        """The requests that have their share, and get more rows only after all waiting requests."""
+        """The requests that have their share, and get further rows only after all waiting requests."""
         served_long: list[Generation] = []
-        """The long requests that have their share, and get no more rows."""
+        """The long requests that have their share, and get no further rows."""
         while len(staying) + len(entering) < self.max_rows and (self._waiting or served):
             generation = (self._waiting or served).popleft()
             if counts[generation] >= share[generation] and (generation in long or self._waiting):
@@ -239,7 +239,7 @@ class GenerationLoop:
 
     def _step(self) -> None:
         start = time.perf_counter()
-        logits = self._logits()
+        logits = self._compute_logits()
         if logits is None:
             return
         try:
@@ -266,8 +266,8 @@ class GenerationLoop:
         self.metrics.tokens.labels(self.name).inc(len(ids))
         self.metrics.steps.labels(self.name).observe(seconds)
 
-    def _logits(self) -> Tensor | None:
-        """Return the next logits. If the model fails, end the requests whose rows fail alone, and return None."""
+    def _compute_logits(self) -> Tensor | None:
+        """Return the next logits. If the step fails, end the requests whose rows fail in a single-row batch."""
         try:
             return self._lanes.step([row.last for row, _ in self._live])
         except Exception as error:
@@ -283,7 +283,7 @@ class GenerationLoop:
             return None
 
     def _choose_per_row(self, logits: Tensor) -> tuple[list[int], dict[int, TokenLogprob]]:
-        """Return the result of `RowSampler.next`, computed row by row. Requests of rows that fail are ended."""
+        """Return the result of `RowSampler.next`, computed row by row, and end the requests whose rows fail."""
         ids, logprobs = [0] * len(self._live), dict[int, TokenLogprob]()
         for lane, (row, generation) in enumerate(self._live):
             try:

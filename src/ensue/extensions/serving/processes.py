@@ -24,7 +24,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 METRICS_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder in which prometheus_client shares the metrics of processes."""
 MIN_LIFETIME_SECONDS = 5.0
-"""The time after its start within which a process that ends is not restarted."""
+"""The minimum lifetime of a process. A process that ends earlier is not restarted."""
 
 
 def run_processes(count: int, function: Callable[[], int]) -> int:
@@ -51,7 +51,7 @@ class Supervisor:
         self.function, self.folder = function, folder
         self.children: dict[int, float] = {}
         self.read_end, self.write_end = os.pipe()
-        """A pipe whose write end only the parent has, so that children read end-of-file when the parent dies."""
+        """A pipe. Only the parent has its write end, so that children read end-of-file when the parent dies."""
         self.is_ending = False
 
     def run(self, count: int) -> int:

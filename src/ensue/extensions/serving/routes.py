@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # this import takes seconds, since it imports torch
 
 
 MAX_SMALL_CHARACTERS = 512
-"""The maximum length of texts whose outputs are written as JSON at once."""
+"""The maximum length of a text whose output is written as JSON in one call."""
 MIN_NOTICE_WORDS = 1_000
 """The minimum number of words before a notice about unknown words."""
 Text = str | tuple[str, ...]
@@ -43,7 +43,7 @@ Text = str | tuple[str, ...]
 
 async def predict(service: Service, request: Request) -> Response:
     body, model = await transport.receive_request(api.PredictRequest, request, service)
-    pipeline, options = model.pipeline, _checked_options(body, model, "predict")
+    pipeline, options = model.pipeline, _check_options(body, model, "predict")
     taggers = [] if body.tagger is None else [service.model(body.tagger)]
     for name, value in [*options.items(), *(("tagger", tagger.pipeline) for tagger in taggers)]:
         try:
@@ -57,9 +57,9 @@ async def predict(service: Service, request: Request) -> Response:
             else:
                 pipeline = pipeline.with_search(**{name: value})
         except EnsueError as error:
-            raise invalid(name, _message(error, model, *taggers)) from None
+            raise invalid(name, _hide_paths(error, model, *taggers)) from None
     texts = await _reserve_inputs(body.inputs, service, request, model, {model.pipeline.num_texts})
-    return await _respond_outputs(service, request, model, texts, _with_notice(model.name, pipeline, texts))
+    return await _respond_outputs(service, request, model, texts, _warn_of_unknown(model.name, pipeline, texts))
 
 
 async def score(service: Service, request: Request) -> Response:
@@ -70,11 +70,11 @@ async def score(service: Service, request: Request) -> Response:
 
 async def inspect(service: Service, request: Request) -> Response:
     body, model = await transport.receive_request(api.InspectRequest, request, service)
-    pipeline, options = model.pipeline, _checked_options(body, model, "inspect")
+    pipeline, options = model.pipeline, _check_options(body, model, "inspect")
     counts, max_size = {pipeline.num_texts, pipeline.num_scored}, service.limits.inspected_characters
     texts = await _reserve_inputs(body.inputs, service, request, model, counts, max_size=max_size)
     inputs = ((text,) if isinstance(text, str) else text for text in texts)
-    results = (_inspection_fields(pipeline.inspect_texts(*row, **options), body.parts) for row in inputs)
+    results = (_select_fields(pipeline.inspect_texts(*row, **options), body.parts) for row in inputs)
     return await _respond_outputs(service, request, model, texts, results, are_plain=False)
 
 
@@ -98,7 +98,7 @@ async def _reserve_inputs(
     inputs: Any, service: Service, request: Request, model: ServedModel, counts: set[int], *,
     max_size: int | None = None, param: str = "inputs",
 ) -> list[Any]:  # fmt: skip
-    """Return the checked inputs, and reserve their texts and tokens. `counts` are the possible numbers of texts."""
+    """Check the inputs, reserve resources, and return the inputs. `counts` are the allowed numbers of texts of each."""
     limits, reservation = service.limits, request.scope["reservation"]
     max_size = max_size or limits.text_characters
     if not isinstance(inputs, list):
@@ -132,9 +132,9 @@ async def _respond(
     service: Service, request: Request, model: ServedModel, texts: Sequence[Any], results: Iterator[Any], begin: str,
     end: str, *, are_plain: bool = True,
 ) -> Response:  # fmt: skip
-    """Return a response between `begin` and `end`, in which results are written one by one.
+    """Return a response that consists of `begin`, the results, which are computed and written one by one, and `end`.
 
-    If not `are_plain`, results are inspections, and not small JSON values.
+    `are_plain` is false for inspections, whose results are large.
     """
     answer = transport.Answer(request.scope["reservation"], service.limits.answer_bytes)
     answer.add(begin)
@@ -155,20 +155,20 @@ async def _respond(
         is_long = size * (1 if are_plain else INSPECTION_FACTOR) > MIN_LONG_CHARACTERS
         await transport.cancel_on_disconnect(request.receive, model.worker.compute(items, len(texts), is_long=is_long))
     except EnsueError as error:
-        raise Refusal(400, _message(error, model), param="inputs", code="invalid_value") from None
+        raise Refusal(400, _hide_paths(error, model), param="inputs", code="invalid_value") from None
     answer.add(end)
     return answer.end()
 
 
-def _message(error: EnsueError, *models: ServedModel) -> str:
-    """Return the message of an error with names of models instead of their paths, except in quoted text."""
+def _hide_paths(error: EnsueError, *models: ServedModel) -> str:
+    """Return the message of an error. Outside of quoted text, the paths of models are replaced by their names."""
     names = {str(model.pipeline.run): model.name for model in models}
     paths = "|".join(map(re.escape, names))
     return re.sub(rf'"[^"]*"|(?<![\w./-])(?:{paths})(?![\w/-])', lambda path: names.get(path[0], path[0]), str(error))
 
 
-def _with_notice(name: str, pipeline: Any, texts: Sequence[Any]) -> Iterator[Any]:
-    """Yield the outputs of a model, and print a notice once if many words are unknown."""
+def _warn_of_unknown(name: str, pipeline: Any, texts: Sequence[Any]) -> Iterator[Any]:
+    """Yield the outputs of a model. Print a notice, once for each model, if many words are unknown."""
     for output in pipeline.each_json(texts):
         if notice := pipeline.lacking(least=MIN_NOTICE_WORDS):
             warn_once(f"lacking {name}", f"{name}: {notice}")
@@ -200,7 +200,7 @@ def _describe_value(value: Any) -> str:
     return "a text" if isinstance(value, str) else "another value"
 
 
-def _checked_options(body: api.TextsRequest, model: ServedModel, command: str) -> dict[str, Any]:
+def _check_options(body: api.TextsRequest, model: ServedModel, command: str) -> dict[str, Any]:
     options = body.options
     if options and (unknown := sorted(options.keys() - model.entry.options(command))):
         message = f"the model '{model.name}' has no option {unknown[0]}"
@@ -208,7 +208,7 @@ def _checked_options(body: api.TextsRequest, model: ServedModel, command: str) -
     return options
 
 
-def _inspection_fields(inspection: Inspection, names: Sequence[str]) -> dict[str, Any]:
+def _select_fields(inspection: Inspection, names: Sequence[str]) -> dict[str, Any]:
     fields = {name: getattr(inspection, name) for name in ("view", "page", "content") if name in names}
     return {name: item for name, item in api.Inspected(title=inspection.title, **fields) if name in ("title", *fields)}
 
@@ -256,7 +256,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
     names, definitions = models_json_schema(kinds, ref_template="#/components/schemas/{model}")
     paths: dict[str, Any] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, names)
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_operation(route, names)
     security = {"key": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0", "info": {"title": "ensue", "version": VERSION}, "paths": paths,
@@ -264,7 +264,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _operation(route: Route, names: Any) -> dict[str, Any]:
+def _describe_operation(route: Route, names: Any) -> dict[str, Any]:
     def content(kind: type[BaseModel], mode: str = "serialization") -> dict[str, Any]:
         return {"content": {"application/json": {"schema": names[kind, mode]}}}
 

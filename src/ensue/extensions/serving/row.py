@@ -36,9 +36,9 @@ class TokenInfo(NamedTuple):
 
 
 class SessionState(NamedTuple):
-    """The state after all tokens of a text except the last token, which is read next.
+    """The state after all tokens of a text but the last, which is read next.
 
-    `ids` are the last tokens of the text: as many as the context has, or one for a model without context.
+    `ids` are the last tokens of the text: as many as the context of the model, or one for a model without context.
     """
 
     state: State
@@ -57,11 +57,11 @@ class Row:
         self.request, self.remaining = request, request.max_tokens
         self.sampling, self.bias = request.sampling, bias
         self.needs_logprobs = request.logprobs is not None or request.num_rows > request.n
-        self._numbers = _uniform_numbers(request.seed % (1 << 63), index)
+        self._numbers = _draw_uniform(request.seed % (1 << 63), index)
         self._number: float | None = None
         self._decoder, self._stops, self._offset = decoder, StopStrings(request.stops), offset
         self.begin, self.num_taken = offset, 0
-        """The offset of the first token, and the number of characters that `take_text` has returned."""
+        """The offset of the first token in the text, and the number of characters that `take_text` has returned."""
         self.pieces: deque[str] = deque()
         self.infos: deque[TokenInfo] = deque()
         self.finish: FinishReason | None = None
@@ -69,9 +69,9 @@ class Row:
         self.log_p = 0.0
         """The sum of the log-probabilities of the tokens, if log-probabilities are needed."""
         self.counts: Tensor | None = None
-        """The number of times that each token was generated (V,), for penalties."""
+        """The counts (V,) of generated tokens, for penalties."""
         self.ids: NDArray[np.int64] = np.zeros(0, np.int64)
-        """The ids of the context, like the ids of `SessionState`."""
+        """The ids of the context, as in `SessionState`."""
         self.last = 0
 
     @property
@@ -123,7 +123,7 @@ class Row:
             yield self.infos.popleft()
 
 
-def _uniform_numbers(seed: int, index: int) -> Iterator[float]:
+def _draw_uniform(seed: int, index: int) -> Iterator[float]:
     numbers = np.random.default_rng([seed, index])
     while True:
         yield from (1 - numbers.random(NUM_BUFFERED_DRAWS)).tolist()
@@ -133,17 +133,17 @@ class StopStrings:
     """A matcher of stop strings in a text that arrives in pieces. The first complete stop string ends the text."""
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self._patterns = [(stop, _borders(stop)) for stop in stops]
+        self._patterns = [(stop, _compute_borders(stop)) for stop in stops]
         self._matched, self._withheld = [0] * len(stops), ""
-        """The number of matched characters of each stop string at the end of the text, and the longest match."""
+        """The length of the partial match of each stop string at the end of the text, and the longest match."""
 
     def feed(self, piece: str) -> tuple[str, bool]:
-        """Add a piece. Returns the text that is not in a partial match, and whether a stop string has ended it."""
+        """Add a piece. Return the text before any partial match, and whether a stop string has ended the text."""
         if not self._patterns:
             return piece, False
         for end, character in enumerate(piece, len(self._withheld) + 1):
             matched = zip(self._patterns, self._matched, strict=True)
-            self._matched = [_next_match(stop, borders, size, character) for (stop, borders), size in matched]
+            self._matched = [_extend_match(stop, borders, size, character) for (stop, borders), size in matched]
             ended = [size for size, (stop, _) in zip(self._matched, self._patterns, strict=True) if size == len(stop)]
             if ended:
                 text, self._withheld = self._withheld + piece, ""
@@ -159,15 +159,15 @@ class StopStrings:
 
 
 @lru_cache(MAX_STOPS << 6)  # rows of a request share their stop strings
-def _borders(stop: str) -> tuple[int, ...]:
+def _compute_borders(stop: str) -> tuple[int, ...]:
     """Return the border lengths of the prefixes of `stop` (the failure function of Knuth, Morris and Pratt 1977)."""
     borders = [0, 0]
     for character in stop[1:]:
-        borders.append(_next_match(stop, borders, borders[-1], character))
+        borders.append(_extend_match(stop, borders, borders[-1], character))
     return tuple(borders)
 
 
-def _next_match(stop: str, borders: Sequence[int], size: int, character: str) -> int:
+def _extend_match(stop: str, borders: Sequence[int], size: int, character: str) -> int:
     """Return the number of matched characters of `stop` after a character, if `size` characters matched before."""
     while size and stop[size] != character:
         size = borders[size]
@@ -182,7 +182,7 @@ class TokenLogprob(NamedTuple):
 
 
 class RowSampler:
-    """A sampler of the next tokens of rows, which are grouped by their options."""
+    """A sampler of the next tokens of rows. Rows with the same kind of options are processed together."""
 
     def __init__(self, rows: Sequence[Row], device: torch.device) -> None:
         self.rows, self.device = rows, device
@@ -202,7 +202,7 @@ class RowSampler:
         self.with_logprobs = [n for n, row in enumerate(rows) if row.needs_logprobs]
 
     def next(self, logits: Float[Tensor, "R V"]) -> tuple[list[int], dict[int, TokenLogprob]]:
-        """Return the next id of each row, and the logprobs of the rows that need logprobs; count the ids for penalties.
+        """Return the next id of each row, and the log-probabilities of rows that need them. Count ids for penalties.
 
         If an exception is raised, all rows are unchanged.
         """
@@ -217,7 +217,7 @@ class RowSampler:
         if not largest.isfinite().all():
             raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
         if self.biased or self.penalized:
-            logits = self._shifted(logits)
+            logits = self._shift(logits)
             largest = logits.amax(-1, keepdim=True)
         if len(self.greedy) == len(self.rows):
             return logits.argmax(-1).tolist()
@@ -229,7 +229,7 @@ class RowSampler:
             ids[self.greedy] = logits[self.greedy].argmax(-1)
         return ids.tolist()
 
-    def _shifted(self, logits: Tensor) -> Tensor:
+    def _shift(self, logits: Tensor) -> Tensor:
         logits = logits.clone()
         for n in self.biased:
             bias = self.rows[n].bias
@@ -248,7 +248,7 @@ class RowSampler:
             scaled[self.in_nucleus] = keep_top_p(scaled[self.in_nucleus], self.nucleus)
 
     def logprobs(self, logits: Float[Tensor, "R V"], ids: Sequence[int]) -> dict[int, TokenLogprob]:
-        """Return the logprobs of the rows that need logprobs, without temperature and filters."""
+        """Return the log-probabilities of the rows that need them, before temperature and filters."""
         if not self.with_logprobs:
             return {}
         row_logits = logits if len(self.with_logprobs) == len(self.rows) else logits[self.with_logprobs]

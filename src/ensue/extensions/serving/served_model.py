@@ -25,7 +25,7 @@ from ensue.types import leaves
 
 
 class ServedModel:
-    """A served model with its threads and sessions. `paths` maps commands to routes."""
+    """A served model with its threads and sessions. `paths` are the paths of the routes of commands."""
 
     def __init__(
         self, name: str, pipeline: Any, entry: TaskEntry, *, paths: Mapping[str, str], limits: Limits, metrics: Metrics,
@@ -40,7 +40,7 @@ class ServedModel:
         self.sessions = SessionStore(limits.sessions, limits.session_seconds, limits.session_undo, limits.session_bytes)
         weights = CachedWeights()
         self.worker = Worker(f"worker of {self.name}", weights.used, long=long)
-        """The thread of the routes for texts. It computes text by text, so that results do not depend on the batch."""
+        """The thread of the routes for texts. It computes one text at a time, so results do not depend on a batch."""
         self.loop: GenerationLoop | None = None
         if "generate" in commands:
             model = getattr(pipeline, "reader", pipeline.model)
@@ -83,9 +83,9 @@ class ServedModel:
 class SessionStore:
     """The sessions of a model. Only the thread of the event loop uses this class.
 
-    States are immutable. So a failed or cancelled request leaves its session unchanged, and requests are undone by
+    States are immutable. So a failed or cancelled request leaves its session unchanged, and a request is undone by
     continuing from an earlier state. A session has the states after its latest `depth` + 1 requests. All sessions
-    together have at most `max_bytes`, but the latest state of the most recently used session is never evicted.
+    together have at most `max_bytes`; the latest state of the most recently used session is never evicted.
     """
 
     def __init__(self, max_sessions: int, seconds: float, depth: int, max_bytes: int) -> None:
@@ -94,14 +94,14 @@ class SessionStore:
         """The time of the last use and the states of each session. The state before the first request is None."""
         self._bytes: dict[str, int] = {}
         self._in_use: dict[str, list[SessionState | None]] = {}
-        """The states of sessions with an open request, up to the state that it continues. They are not evicted."""
+        """The states of each session with an open request, up to the state from which the request continues."""
 
     def __len__(self) -> int:
         self._evict()
         return len(self._sessions)
 
     def begin(self, name: str, undo: int = 0) -> SessionState | None:
-        """Lock a session until `end`, and return its state before its latest `undo` requests, initially None.
+        """Lock a session until `end`, and return its state before its latest `undo` requests; None for the first state.
 
         Raises Refusal (409) if another request has locked the session, and (400) if the state is not stored.
         """

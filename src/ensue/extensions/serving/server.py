@@ -28,7 +28,7 @@ from ensue.extensions.serving.service import Service
 from ensue.processor import Precision
 
 THREAD_SWITCH_SECONDS = 0.0005
-"""The switch interval of Python's threads. In the default of 5 ms, the generation loop could take many steps."""
+"""The switch interval of threads. With the default, 5 ms, responses could wait for many steps of the loop."""
 
 
 def serve(
@@ -64,7 +64,7 @@ class Server:
         self._event_loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, sock: socket.socket) -> None:
-        """Serve until all requests have ended after a signal, until a second signal, or until `stop` is called."""
+        """Serve until a signal and the end of all requests, until a second signal, or until `stop` is called."""
         handlers = {number: signal.signal(number, self._handle) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             with asyncio.Runner(loop_factory=event_loop) as runner:
@@ -144,7 +144,7 @@ class LoadingThread(Thread):
         }  # fmt: skip
         models = [ServedModel.load_run(run, paths=COMMAND_PATHS, **shared, **self.options) for run in self.runs]
         gc.collect()
-        gc.freeze()  # loaded objects are permanent, and scanning them again would delay requests
+        gc.freeze()  # loaded objects are permanent; collections that scan them would delay requests
         service.ready(models)
         log("ready", models=[model.name for model in models])
 

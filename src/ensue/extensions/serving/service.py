@@ -46,7 +46,7 @@ class Reservation:
     def reserve(self, **amounts: int) -> None:
         """Reserve all amounts, or raise Refusal (429) and reserve nothing. Any thread may call this method.
 
-        After the end of the request, it reserves nothing.
+        After the end of the request, nothing is reserved.
         """
         admission, requested = self.admission, Resources(**amounts)
         with admission.lock:
@@ -67,7 +67,7 @@ class Reservation:
 
 
 class Service:
-    """The state that all requests share. `hosts` are the trusted host names, or () for all hosts."""
+    """The state that all requests share. `hosts` are the trusted host names; (): all hosts are trusted."""
 
     def __init__(
         self, *, limits: Limits, metrics: Metrics, key: str | None = None, hosts: Sequence[str] = (),
@@ -83,7 +83,7 @@ class Service:
         self.parsing_worker = Worker("reader", traffic=self.traffic)
         """The thread that parses large bodies and tokenizes long prompts."""
         self.long_worker = Worker("long requests", traffic=self.traffic)
-        """The thread for long requests on texts, of all models."""
+        """The thread for long requests of the routes for texts, of all models."""
         self.state: Literal["loading", "ready", "draining"] = "loading"
         self.models: dict[str, ServedModel] = {}
         self.open_tasks: set[asyncio.Task[None]] = set()

@@ -34,7 +34,7 @@ class ClientDisconnected(Exception):
 async def receive_request(
     kind: type[RequestType], request: Request, service: Service
 ) -> "tuple[RequestType, ServedModel]":
-    """Return the parsed request and its model. Reserves a text and the memory of the body."""
+    """Return the parsed request and its model, and reserve a text and the memory of the body."""
     service.check_ready()
     reservation: Reservation = request.scope["reservation"]
     reservation.reserve(places=1)
@@ -49,9 +49,9 @@ async def receive_request(
 async def compute(
     items: Iterator[ResultType], count: int, request: Request, service: Service, *, is_light: bool | None = None
 ) -> list[ResultType]:
-    """Return the `count` items, which are computed in a thread unless they are light.
+    """Compute `count` items, in the event loop if they are light, else in a thread.
 
-    By default, they are light if the body of the request is small.
+    By default, the items of a request with a small body are light.
     """
     if request.scope["reservation"].reserved.bytes <= MAX_LIGHT_BYTES if is_light is None else is_light:
         return list(items)
@@ -59,20 +59,20 @@ async def compute(
 
 
 async def _read_body(request: Request, reservation: Reservation, limits: Limits) -> bytes:
-    """Return the body. Raises Refusal if it is too large (413) or too slow (408), and ClientDisconnected."""
+    """Return the body. Raises Refusal if the body is too large (413) or too slow (408), or ClientDisconnected."""
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > 15 or int(length) > limits.body_bytes:
-        raise _too_large(limits.body_bytes, "bytes")
+        raise _refuse_size(limits.body_bytes, "bytes")
     chunks, size, num_values = list[bytes](), 0, 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for chunk in request.stream():
                 size += len(chunk)
                 if size > limits.body_bytes:
-                    raise _too_large(limits.body_bytes, "bytes")
+                    raise _refuse_size(limits.body_bytes, "bytes")
                 num_values += (count := count_values(chunk))
                 if num_values > limits.body_values:
-                    raise _too_large(limits.body_values, "values")
+                    raise _refuse_size(limits.body_values, "values")
                 reservation.reserve(bytes=len(chunk) + BYTES_PER_VALUE * count)
                 chunks.append(chunk)
     except TimeoutError:
@@ -85,8 +85,8 @@ async def _read_body(request: Request, reservation: Reservation, limits: Limits)
 def count_values(chunk: bytes) -> int:
     """Return an upper bound of the number of JSON values in a chunk of a body: commas, brackets and braces.
 
-    Keys are slow to parse, so a key counts as VALUES_PER_KEY. It ends in a colon after a quote, a blank, or the start
-    of the chunk.
+    A key counts as VALUES_PER_KEY, since keys are slow to parse. The end of a key is a colon after a quote or a blank,
+    or at the start of the chunk.
     """
     num_keys = 0
     if b":" in chunk:
@@ -108,7 +108,7 @@ def parse_request(kind: type[RequestType], body: bytes) -> RequestType:
         raise from_validation_error(error) from None
 
 
-def _too_large(limit: int, unit: str) -> Refusal:
+def _refuse_size(limit: int, unit: str) -> Refusal:
     return Refusal(413, f"the body has more than {limit:,} {unit}", code="body_too_large")
 
 
@@ -140,7 +140,7 @@ async def _await_disconnect(receive: Receive) -> None:
 
 
 class Answer(Response):
-    """A JSON response of at most `max_bytes` bytes, which any thread may write piece by piece."""
+    """A JSON response of at most `max_bytes` bytes, to which any thread may append text."""
 
     def __init__(self, reservation: Reservation, max_bytes: int | None = None) -> None:
         super().__init__(media_type="application/json")
@@ -191,14 +191,14 @@ def json_bytes(value: Any) -> bytes:
 
 
 def json_text(value: Any) -> str:
-    """Return JSON without blanks. For a pydantic model, it has only the fields that are set."""
+    """Return JSON without blanks. The JSON of a pydantic model has only the fields that are set."""
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_unset=True)
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def split_around(answer: BaseModel, field: str) -> tuple[str, str]:
-    """Return the JSON of a response before and after the items of `field`, an empty list."""
+    """Return the JSON of a response in two parts, before and after the items of the empty list `field`."""
     before, items, after = json_text(answer).partition(f'"{field}":[]')
     return before + items[:-1], "]" + after
 
@@ -211,7 +211,7 @@ def event(value: Any) -> bytes:
 class EventStream(Response):
     """A response that streams events, and raises ClientDisconnected if the client disconnects.
 
-    `end` is called once, even after an error, or if the iteration never starts.
+    `end` is called once, also after an error, and if no event was requested.
     """
 
     def __init__(self, events: AsyncIterator[bytes], end: Callable[[], None]) -> None:

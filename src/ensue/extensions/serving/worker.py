@@ -1,4 +1,4 @@
-"""A thread that computes the items of requests in round-robin order, with cancellation."""
+"""A worker thread that computes the items of requests in round-robin order, with cancellation."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ JobContext = Callable[[], AbstractContextManager[None]]
 
 
 class Traffic:
-    """The time of the latest request, since long jobs are throttled while requests arrive."""
+    """The time of the latest request. Long jobs are throttled for some time after each request."""
 
     def __init__(self) -> None:
         self._last = float("-inf")
@@ -30,7 +30,7 @@ class Traffic:
 
 
 class Job:
-    """The `count` items of a request, which are computed within `context()`, and their results.
+    """The `count` items of a request, and their results. Each item is computed within the context manager `context()`.
 
     `future` is done when all items are computed, after an error, or when the request is cancelled.
     """
@@ -55,11 +55,11 @@ class Job:
 
 
 class Worker:
-    """A thread that computes one item of each request in turn. An item does not depend on other requests.
+    """A thread that computes one item of each request in turn. The result of an item does not depend on other requests.
 
     After MIN_LONG_SECONDS of computation, a request moves to the worker `long`, so that it does not delay short
-    requests. While requests arrive, a worker with `traffic` sleeps three times as long as it computes; it also sleeps
-    within an item, when the item calls `check_interrupted`.
+    requests. While requests arrive, a worker with `traffic` sleeps three times as long as it computes; within an item,
+    it sleeps when the item calls `check_interrupted`.
     """
 
     def __init__(

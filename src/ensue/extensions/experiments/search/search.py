@@ -33,7 +33,7 @@ from ensue.training.run import train_run
 
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "begun", "WAITING": "begun"}
 LINE_CHARACTERS = 18
-"""The width of the lines of names below a picture."""
+"""The width at which the names of choices below a picture are wrapped, in characters."""
 
 
 def write_page(folder: Path, study: Any, space: Space, recipe: Recipe, reporter: Reporter) -> None:
@@ -44,23 +44,23 @@ def write_page(folder: Path, study: Any, space: Space, recipe: Recipe, reporter:
         return
     best = min(complete, key=lambda trial: (trial.value, trial.number))
     about = f"trial {best.number} of a search of {len(trials)} trials"
-    chosen = read_recipe(recipe, {**_values(best, space), "about": about})
+    chosen = read_recipe(recipe, {**_read_values(best, space), "about": about})
     write_text(folder / "best.toml", chosen.to_toml())
-    importances = _importances(study, space)
+    importances = _compute_importances(study, space)
     picture_path = folder / "search.png"
     make_optional(picture_path, lambda: draw(picture_path, complete, space, importances), reporter)
     write_text(folder / "README.md", "\n".join(_lines(folder, trials, best, space, importances)) + "\n")
 
 
-def _values(trial: Any, space: Space) -> dict[str, Any]:
+def _read_values(trial: Any, space: Space) -> dict[str, Any]:
     from optuna.trial import FixedTrial  # noqa: PLC0415 (an extra)
 
     fixed = FixedTrial(trial.params)
     return {key: values.suggest(fixed, key) for key, values in space.items() if key in trial.params}
 
 
-def _importances(study: Any, space: Space) -> dict[str, float]:
-    """Return the share of each key in the variance of the scores (PED-ANOVA, Watanabe et al. 2023), or {}."""
+def _compute_importances(study: Any, space: Space) -> dict[str, float]:
+    """Return the share of each key in the variance of the scores (PED-ANOVA, Watanabe et al. 2023); {} if unknown."""
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances  # noqa: PLC0415 (an extra)
 
     try:
@@ -87,13 +87,13 @@ def _lines(folder: Path, trials: list[Any], best: Any, space: Space, importances
     for trial in sorted(trials, key=lambda t: (t.state.name != "COMPLETE", t.value is None, t.value or 0, t.number)):
         state = STATES[trial.state.name]
         score = f"{trial.value:.4f}" if state == "complete" else state
-        values = _values(trial, space)
+        values = _read_values(trial, space)
         cells = [format_value(values[key], choices) if key in values else "-" for key, choices in space.items()]
         yield f"| {trial.number} | {score} | {' | '.join(cells)} | `trials/{trial.number:04}` |"
 
 
 def format_value(value: Any, choices: Range | Choice) -> str:
-    """Return a short form of a value. For a choice among tables it has only the keys in which the tables differ."""
+    """Return a short form of a value. A table among several tables is shown by the keys in which they differ."""
     tables = choices.samples if isinstance(choices, Choice) else ()
     if len(tables) > 1 and all(isinstance(table, dict) for table in tables):
         keys = dict.fromkeys(chain.from_iterable(tables))
@@ -103,13 +103,13 @@ def format_value(value: Any, choices: Range | Choice) -> str:
 
 
 def draw(path: Path, complete: list[Any], space: Space, importances: dict[str, float]) -> None:
-    """Draw the scores of complete trials over their values, with a panel for each key, ordered by importance."""
+    """Draw a panel for each key, ordered by importance: the scores of complete trials over the values of the key."""
     keys = [*importances, *(key for key in space if key not in importances)]
     rows = -(-len(keys) // 3)
     with picture(path, (9.0, 2.9 * rows)) as figure:
         for number, key in enumerate(keys, start=1):
             axes = figure.add_subplot(rows, min(3, len(keys)), number)
-            values = [_values(trial, space)[key] for trial in complete]
+            values = [_read_values(trial, space)[key] for trial in complete]
             choices = space[key]
             is_range = isinstance(choices, Range)
             points = values if is_range else [fill(format_value(value, choices), LINE_CHARACTERS) for value in values]
@@ -169,7 +169,7 @@ def run_trial(
 
 
 class Study:
-    """The journal of the trials of a search, which several processes may share.
+    """The trials of a search in a journal, a file that several processes may share.
 
     The values of a trial depend on the seed, the number of the trial, and the trials that ended before it began. So
     with one process, a search that was killed and resumed has the trials of an uninterrupted search. The trial of a
@@ -199,10 +199,10 @@ class Study:
 
     @contextmanager
     def next(self, max_trials: int) -> Iterator[tuple[Any, dict[str, Any]] | None]:
-        """Yield the next trial with its values, locked during the `with` block; None after `max_trials` trials."""
+        """Yield the next trial with its values, which is locked during the `with` block; None after `max_trials`."""
         with self.lock:
-            claimed = self._abandoned() or self._new(max_trials)
-            values = {} if claimed is None else self._values(claimed[0])
+            claimed = self._resume_abandoned() or self._start_new(max_trials)
+            values = {} if claimed is None else self._suggest_values(claimed[0])
         if claimed is None:
             yield None
             return
@@ -211,39 +211,39 @@ class Study:
         finally:
             claimed[1].release()
 
-    def _abandoned(self) -> tuple[Any, FileLock] | None:
+    def _resume_abandoned(self) -> tuple[Any, FileLock] | None:
         for trial in self.study.get_trials(deepcopy=False):
             if trial.state == self.optuna.trial.TrialState.RUNNING:
-                claim = self._claim(trial.number)
+                claim = self._make_claim(trial.number)
                 try:
                     claim.acquire(timeout=0)
                 except Timeout:
                     continue
-                self._sampler(trial.number)
+                self._set_sampler(trial.number)
                 return self.optuna.trial.Trial(self.study, trial._trial_id), claim
         return None
 
-    def _new(self, max_trials: int) -> tuple[Any, FileLock] | None:
+    def _start_new(self, max_trials: int) -> tuple[Any, FileLock] | None:
         number = len(self.study.get_trials(deepcopy=False))
         if number >= max_trials:
             return None
-        claim = self._claim(number)
+        claim = self._make_claim(number)
         claim.acquire(timeout=0)
-        self._sampler(number)
+        self._set_sampler(number)
         return self.study.ask(), claim
 
-    def _values(self, trial: Any) -> dict[str, Any]:
-        drawn = {}
+    def _suggest_values(self, trial: Any) -> dict[str, Any]:
+        suggested = {}
         for place, (key, values) in enumerate(self.space.items(), 1):
-            self._sampler(trial.number, place)  # the process may have been killed between two values
-            drawn[key] = values.suggest(trial, key)
-        return drawn
+            self._set_sampler(trial.number, place)  # the process may have been killed between two values
+            suggested[key] = values.suggest(trial, key)
+        return suggested
 
-    def _sampler(self, *key: int) -> None:
+    def _set_sampler(self, *key: int) -> None:
         seed = int(np.random.SeedSequence((self.seed, *key)).generate_state(1)[0])
         self.study.sampler = self.optuna.samplers.TPESampler(seed=seed)
 
-    def _claim(self, number: int) -> FileLock:
+    def _make_claim(self, number: int) -> FileLock:
         folder = self.folder / "locks"
         folder.mkdir(exist_ok=True)
         return FileLock(folder / f"{number:04}")
@@ -276,8 +276,8 @@ def search(
 ) -> bool:  # fmt: skip
     """Run trials until the search has `trials` trials, and write the page and the best recipe after each trial.
 
-    `options` are arguments of `train_run`. Returns False after Ctrl-C, which saves the running trial. An existing
-    search with the same plan is resumed. Raises RunError if the folder has other content.
+    `options` are arguments of `train_run`. Returns False after Ctrl-C, with the running trial saved. An existing search
+    with the same plan is resumed. Raises RunError if the folder has other content.
     """
     check_optuna()
     refuse_address(out)
@@ -313,7 +313,7 @@ def _report_result(study: Study, trial: Any, state: str, score: float | None) ->
 
 
 def begin(folder: Path, plan: dict[str, Any]) -> None:
-    """Create the folder of a search. Raises RunError if the folder exists with other content than this search."""
+    """Create the folder of a search. Raises RunError if the folder exists and is not a search with this plan."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; --out names a directory")
     path = folder / PLAN
@@ -338,14 +338,14 @@ def begin(folder: Path, plan: dict[str, Any]) -> None:
 def _check_same(folder: Path, stored: Any, plan: dict[str, Any]) -> None:
     if not isinstance(stored, dict):
         raise RunError(f"{folder / PLAN}: damaged: no table")
-    flat, expected = _flat(stored), _flat(plan)
+    flat, expected = _flatten(stored), _flatten(plan)
     for key in {**expected, **flat}:
         if flat.get(key) != expected.get(key):
             old, new = (json.dumps(values.get(key), ensure_ascii=False)[:200] for values in (flat, expected))
             raise RunError(f"{folder}: another search (found {key} = {old}; expected {new}); choose another --out")
 
 
-def _flat(plan: dict[str, Any]) -> dict[str, Any]:
+def _flatten(plan: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in plan.items():
         flat |= {f"{name}: {key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
@@ -353,7 +353,7 @@ def _flat(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 class SearchReporter(Reporter):
-    """Print each note of the runs once."""
+    """A reporter that prints each distinct note of the runs once."""
 
     def __init__(self) -> None:
         self.printed: set[str] = set()
@@ -365,7 +365,7 @@ class SearchReporter(Reporter):
 
 
 def trial_line(result: TrialResult) -> str:
-    """Return a trial as one line."""
+    """Return a line with the number, the state, the score and the values of a trial."""
     values = " ".join(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in
                       result.values.items())  # fmt: skip
     score = "" if result.score is None else f" {result.score:.4f}"

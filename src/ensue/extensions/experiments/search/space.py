@@ -1,4 +1,4 @@
-"""The search space: ranges or choices of keys of a recipe, read from TOML and checked."""
+"""The search space: a range or a choice for each of several keys of a recipe, read from TOML and checked."""
 
 import json
 import math
@@ -23,9 +23,9 @@ def check_optuna() -> None:
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from `low` to `high`, both included; integers if both are integers.
+    """The numbers from `low` to `high`, both included; integers if both bounds are integers.
 
-    With `log` the logarithm is uniform. With `step` only low + n · step are drawn.
+    With `log`, the logarithm of the number is uniform. With `step`, the numbers are low + n · step.
     """
 
     low: float
@@ -35,7 +35,7 @@ class Range:
 
     @property
     def samples(self) -> tuple[Any, ...]:
-        """Values that the recipe must accept."""
+        """The bounds, which are checked as values of the recipe."""
         return self.low, self.high
 
     def suggest(self, trial: Any, key: str) -> Any:
@@ -94,7 +94,7 @@ def _read(document: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tupl
     for name, value in document.items():
         key = f"{prefix}{name}"
         if isinstance(value, dict) and ("low" in value or "high" in value):
-            yield key, _range(value, f"{path}: {key}")
+            yield key, _read_range(value, f"{path}: {key}")
         elif isinstance(value, dict):
             yield from _read(value, path, f"{key}.")
         elif isinstance(value, list) and value:
@@ -103,7 +103,7 @@ def _read(document: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tupl
             raise RecipeError(f"{path}: {key}: expected a list of choices, or {{ low, high }}; found {value!r:.60}")
 
 
-def _range(table: Mapping[str, Any], where: str) -> Range:
+def _read_range(table: Mapping[str, Any], where: str) -> Range:
     for key in table:
         if key not in RANGE_KEYS:
             raise RecipeError(f'{where}: unknown key "{key}"{nearest(key, RANGE_KEYS)}; expected low, high, log, step')
