@@ -174,7 +174,7 @@ def test_doubts_of_a_document_are_accepted_one_by_one(form: str, tmp_path: Path)
         places = [place for place, label in enumerate(examples.labels[0]) if label != proposed[place]]
         found = ranked(
             str(path), examples,
-            [(0, each) for each in examples._doubts(sentence, 0, proposed, [0.5] * len(proposed), places)],
+            [(0, each) for each in examples._make_doubts(sentence, 0, proposed, [0.5] * len(proposed), places)],
         )  # fmt: skip
         counts.append((len(found.ranked), len(places)))
         accepted = [draw.random() < 0.5 for _ in found.ranked]

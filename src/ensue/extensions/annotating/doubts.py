@@ -33,7 +33,7 @@ QUICK: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """For each kind of data a recipe, and the settings with which it is trained in about a minute."""
 QUICK_WORDS, MAX_EPOCHS = 125_000, 25
-"""The number of words, with repetitions, on which a quick tagger is trained at least, within a maximum of epochs."""
+"""A quick tagger is trained for so many epochs that it reads this number of words, up to a maximum of epochs."""
 MAX_PAGE_DOUBTS = 1_000
 
 
@@ -113,7 +113,7 @@ def doubt(
     check_whole("seed", seed, 0, 2**32 - 1)
     reporter = reporter or Reporter()
     location = as_location(location)
-    chosen = _recipe(location, recipe, settings)
+    chosen = _choose_recipe(location, recipe, settings)
     entry = task_entry(chosen.task)
     if entry.pipeline_class not in EXAMPLES:
         raise EnsueError(f"expected the recipe of a classifier or tagger, found that of a {entry.what}")
@@ -152,7 +152,7 @@ def doubt(
     return ranked(location, examples, doubts)
 
 
-def _recipe(location: str, recipe: str, settings: Mapping[str, Any] | Sequence[str]) -> Recipe:
+def _choose_recipe(location: str, recipe: str, settings: Mapping[str, Any] | Sequence[str]) -> Recipe:
     if recipe:
         return read_recipe(recipe, settings, train=location)
     errors: dict[str, EnsueError] = {}

@@ -133,10 +133,10 @@ class TaggedExamples(Examples):
             places = [place for place, label in enumerate(current) if label != proposed[place]]
             if places:
                 assert confidence is not None
-                for doubt in self._doubts(sentence, number, proposed, confidence.labels, places):
+                for doubt in self._make_doubts(sentence, number, proposed, confidence.labels, places):
                     yield number, doubt
 
-    def _doubts(
+    def _make_doubts(
         self, sentence: Sentence, number: int, proposed: Sequence[str], shares: Sequence[float], places: list[int]
     ) -> list[Doubt]:
         """Return a doubt for each run of differing labels of a sentence. Runs whose edits touch are one doubt."""

@@ -104,7 +104,7 @@ class ClassifierData:
         "format": "json", "texts": [], "labels": "label", "separator": "", "joined": False, "header": "auto",
         "encoding": "utf-8",
     }  # fmt: skip
-    """The settings of `[data]` for reading the files that `line` writes."""
+    """The settings of `[data]` that read the result of `line`."""
     is_random: ClassVar[bool] = True
     """Whether validation data are drawn at random, from each class; otherwise they are the last examples."""
 
@@ -147,7 +147,7 @@ class ClassifierData:
         names = sorted({name for teacher in teachers.values() for name in teacher.names})
         for example in labeled:
             if len(example.labels) > 1:
-                raise example.error(_unknown(example.labels, names))
+                raise example.error(_describe_unknown(example.labels, names))
         return names
 
     def gold(self, example: Example) -> Sequence[str]:
@@ -386,7 +386,7 @@ def write_student_data(
     names = student.names(labeled, loaded)
     for example in labeled:
         if unknown := sorted({*student.gold(example)} - {*names}):
-            raise example.error(_unknown(unknown, names))
+            raise example.error(_describe_unknown(unknown, names))
     others = {
         name: student.examples(student.source(getattr(data, name), like=source))
         for name in ("valid", "test")
@@ -428,7 +428,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     write_text(path, content)
 
 
-def _unknown(labels: Sequence[str], names: Sequence[str]) -> str:
+def _describe_unknown(labels: Sequence[str], names: Sequence[str]) -> str:
     return f"the label {listed(labels)}; expected one of the teachers' labels {listed(names)}"
 
 

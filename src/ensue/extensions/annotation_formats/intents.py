@@ -55,13 +55,13 @@ class Snips(JsonLayout):
     def rows(self, value: Any) -> Iterable[Row] | None:
         try:
             examples = [(intent, example["data"]) for intent, examples in value.items() for example in examples]
-            rows = [_joined(segments) | ({"intent": intent} if len(value) > 1 else {}) for intent, segments in examples]
+            rows = [_join(segments) | ({"intent": intent} if len(value) > 1 else {}) for intent, segments in examples]
         except (KeyError, TypeError, AttributeError):
             return None
         return rows or None
 
 
-def _joined(segments: list[Row]) -> Row:
+def _join(segments: list[Row]) -> Row:
     """Return the text of all segments, and its spans."""
     text, spans = "", []
     for segment in segments:

@@ -50,7 +50,7 @@ class Task(JsonLayout):
         annotation = (truth or valid or [{}])[0]
         results = annotation.get("result")
         self._unread.update(result["type"] for result in results or () if result["type"] not in READ_TYPES)
-        return [{**data, **_results(data, results)}]
+        return [{**data, **_read_results(data, results)}]
 
     def rest(self) -> Iterable[Row]:
         if self._num_canceled:
@@ -63,14 +63,14 @@ class Task(JsonLayout):
         return ()
 
 
-def _results(data: Row, results: list[Row] | None) -> Row:
+def _read_results(data: Row, results: list[Row] | None) -> Row:
     """Return the results of an annotation as columns: labels, spans, and texts written by the annotator."""
     choices: dict[str, list[str]] = {}
     spans, texts = [], {}
     for result in results or ():
         value = result["value"] if result["type"] in READ_TYPES else {}
         if result["type"] == "labels":
-            spans += _spans(value, data.get("text"))
+            spans += _read_spans(value, data.get("text"))
         elif result["type"] == "choices" and "start" not in value:
             choices.setdefault(result["from_name"], []).extend(value["choices"])
         elif result["type"] == "textarea":
@@ -97,7 +97,7 @@ class FlatTask(JsonLayout):
     def rows(self, value: Any) -> Iterable[Row] | None:
         if not {"annotation_id", "annotator"} <= value.keys():
             return None
-        row = {key: _converted(item, value.get("text")) for key, item in value.items() if key not in _METADATA}
+        row = {key: _convert_item(item, value.get("text")) for key, item in value.items() if key not in _METADATA}
         self._buffered.append(row)
         self._spans_key = self._spans_key or next((key for key, item in row.items() if _are_spans(item)), "")
         return self.rest() if self._spans_key or len(self._buffered) > _MAX_BUFFERED_TASKS else []
@@ -113,15 +113,15 @@ def _are_spans(item: Any) -> bool:
     return isinstance(item, list) and bool(item) and isinstance(item[0], dict) and "start" in item[0]
 
 
-def _converted(item: Any, text: Any) -> Any:
+def _convert_item(item: Any, text: Any) -> Any:
     if _are_spans(item):
-        return [part for span in item for part in _spans(span, text)]
+        return [part for span in item for part in _read_spans(span, text)]
     if isinstance(item, dict) and item.keys() == {"choices"}:
         return item["choices"]
     return item
 
 
-def _spans(value: Row, text: Any) -> list[Row]:
+def _read_spans(value: Row, text: Any) -> list[Row]:
     """Return a span for each label, with its text and with offsets in characters. Label Studio may count in code units
     of UTF-16.
     """

@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"(?:sent(?:ence)?\W*)?\d+(?:\.0)?", re.IGNORECASE)
 
 
 @lru_cache(maxsize=8)
-def _columns(keys: tuple[str, ...]) -> tuple[list[int], list[str]]:
+def _find_columns(keys: tuple[str, ...]) -> tuple[list[int], list[str]]:
     """Return the columns of sentences, words and labels, if all exist, and the names of the columns of the result."""
     indices = {re.sub(r"[\W_]", "", key.casefold()): index for index, key in enumerate(keys)}
     columns = [
@@ -35,7 +35,7 @@ class WordRow(JsonLayout):
         self._number, self._sentence = "", dict[str, list[str]]()
 
     def rows(self, value: Any) -> Iterable[Row] | None:
-        columns, names = _columns(tuple(value))
+        columns, names = _find_columns(tuple(value))
         cells = ["" if cell is None else str(cell).strip() for cell in value.values()]
         number = cells[columns[0]] if columns else ""
         if not columns or not (_NUMBER.fullmatch(number) if number else self._number):

@@ -47,9 +47,9 @@ UNITS: Mapping[str, Callable[[str], int]] = {
 _SPAN_KEYS = ("start", "end", "label")
 _SEPARATOR = re.compile(r"[\t\r\n]")
 _REPLACED = ("text", "label", "labels", "spans")
-"""The keys of a record that hold what a prediction replaces."""
+"""The keys of a record whose values a prediction replaces."""
 _RESERVED = ("document", "line", "start", "end", "probability", "probabilities")
-"""The other keys of the output; if a record has one of them, its value is copied to the key "record_KEY"."""
+"""The other keys of the output. The value of a record's key with one of these names gets the key "record_KEY"."""
 
 
 class Prediction(NamedTuple):
@@ -189,10 +189,10 @@ def predictions(pipeline: Any, source: Any, encoding: str, unit: Callable[[str],
     is_classifier = isinstance(pipeline, ClassificationPipeline)
     is_plain = source.layout.format == "plain" if is_classifier else source.format.name == "text"
     locator = _TextLocator(encoding, unit, is_plain=is_plain)
-    yield from (_classified if is_classifier else _tagged)(pipeline, source, locator, shared)
+    yield from (_predict_classes if is_classifier else _predict_tags)(pipeline, source, locator, shared)
 
 
-def _tagged(pipeline: LabelingPipeline, source: Any, locator: _TextLocator, shared: Row) -> Iterator[Prediction]:
+def _predict_tags(pipeline: LabelingPipeline, source: Any, locator: _TextLocator, shared: Row) -> Iterator[Prediction]:
     for answer in pipeline.label(source, confidence=True):
         tagged, lines = pipeline.tagged(answer, source.format), answer.sentence.source
         name, line, start = locator.locate(lines.name, answer.sentence.line, "", lines.text, tagged.text)
@@ -202,14 +202,14 @@ def _tagged(pipeline: LabelingPipeline, source: Any, locator: _TextLocator, shar
                 confidence = min(word.confidence.values()) if word.columns else word.confidence
                 if word.columns or confidence >= pipeline.at_least:
                     spans.append((word.start, word.end, word.columns or word.label, confidence))
-        origin = {"document": name, "line": line, **(_metadata(lines.text) if source.format.name == "json" else {})}
+        origin = {"document": name, "line": line, **(_read_meta(lines.text) if source.format.name == "json" else {})}
         confidences = [] if answer.confidence is None else answer.confidence.labels
         values = [value for item in confidences for value in (item.values() if isinstance(item, dict) else [item])]
         probability = float(np.exp(np.mean(np.log(np.maximum(values or [1.0], 1e-9)))))
         yield Prediction((tagged.text,), (), spans, probability, origin, start, answer=answer, **shared)
 
 
-def _classified(
+def _predict_classes(
     pipeline: ClassificationPipeline, source: Any, locator: _TextLocator, shared: Row
 ) -> Iterator[Prediction]:
     for document, labels, probabilities, _ in pipeline.classify(source):
@@ -218,36 +218,36 @@ def _classified(
         text = document.source
         name, line, start = locator.locate(document.path, document.line, document.before, text, document.texts[0])
         origin = {"document": name, "line": line}
-        origin |= _metadata(text) if source.layout.format == "json" else _simple_values(source.other_values(document))
+        origin |= _read_meta(text) if source.layout.format == "json" else _select_values(source.other_values(document))
         record = source.write(document, labels, predicted)
         yield Prediction(document.texts, labels, None, min(predicted), origin, start, shares, record=record, **shared)
 
 
-def _metadata(record: str) -> Row:
-    """Return the strings and numbers of a JSON record, like `_simple_values`."""
+def _read_meta(record: str) -> Row:
+    """Return the strings and numbers of a JSON record, like `_select_values`."""
     values: Any = {}
     with suppress(ParseError):
         values = parse_json(record.strip().strip("[],"))
-    return _simple_values({key: value for key, value in values.items() if isinstance(value, str | int | float)})
+    return _select_values({key: value for key, value in values.items() if isinstance(value, str | int | float)})
 
 
-def _simple_values(values: Row) -> Row:
-    """Return the values of a record that a prediction does not replace, under keys that are not those of the output."""
+def _select_values(values: Row) -> Row:
+    """Return the values of a record without the keys `_REPLACED`. Keys in `_RESERVED` are prefixed by "record_"."""
     return {f"record_{key}" if key in _RESERVED else key: values[key] for key in values if key not in _REPLACED}
 
 
-def _metadata_keys(source: Any) -> list[str]:
-    """Return the keys of `_metadata` in the first records of each file."""
+def _read_meta_keys(source: Any) -> list[str]:
+    """Return the keys of `_read_meta` in the first records of each file."""
     keys: dict[str, None] = {}
     for lines in source.files:
         lines.split_array()
         for record in json_records(sample(lines), is_array=lines.is_array):
-            keys |= dict.fromkeys(_metadata(record.text))
+            keys |= dict.fromkeys(_read_meta(record.text))
         source.files.keep(lines)
     return [*keys]
 
 
-def _json(
+def _to_json(
     pipeline: Any, source: Any, predicted: Iterable[Prediction], *, row: Callable[..., Row], is_array: bool = False
 ) -> Iterator[str]:
     """Yield JSON. Formats of annotation tools leave out blank texts."""
@@ -255,15 +255,15 @@ def _json(
     return as_text((row(item, pipeline.labels.names) for item in predicted), is_array=is_array)
 
 
-def _csv(pipeline: Any, source: Any, predicted: Iterable[Prediction]) -> Iterator[str]:
+def _to_csv(pipeline: Any, source: Any, predicted: Iterable[Prediction]) -> Iterator[str]:
     """Yield the records of a table with predicted labels; for other formats, a row for each text, span or word."""
     if isinstance(source, DocumentSource) and source.layout.format in TABLES:
         for text in source.as_one(prediction.record for prediction in predicted):
             rows = [line.split("\t") for line in text.split("\n") if line]
-            yield "".join(map(_comma_separated, rows)) if source.layout.format == "tsv" else text
+            yield "".join(map(_join_cells, rows)) if source.layout.format == "tsv" else text
         return
     format = source.layout.format if isinstance(source, DocumentSource) else source.format.name
-    keys = _metadata_keys(source) if format == "json" else []
+    keys = _read_meta_keys(source) if format == "json" else []
     header: list[str] = []
     for prediction in predicted:
         start, texts, origin = prediction.start, prediction.texts, prediction.origin
@@ -274,20 +274,20 @@ def _csv(pipeline: Any, source: Any, predicted: Iterable[Prediction]) -> Iterato
         text_row |= {"label": ",".join(prediction.labels), "probability": round(prediction.probability, 6)}
         if not header:
             header = ["document", "line", *keys, *text_row]
-            yield _comma_separated(header)
+            yield _join_cells(header)
         for row in [text_row] if prediction.spans is None else prediction.rows(start):
             label = row["label"] if isinstance(row["label"], str) else " ".join(row["label"].values())
             cells = {**prediction.origin, **row, "label": label}
-            yield _comma_separated([cells.get(name, "") for name in header])
+            yield _join_cells([cells.get(name, "") for name in header])
 
 
-def _comma_separated(cells: Sequence[Any]) -> str:
+def _join_cells(cells: Sequence[Any]) -> str:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerow(cells)
     return file.getvalue()
 
 
-def _conll(pipeline: Any, source: Any, predicted: Iterable[Prediction], *, format: str) -> Iterator[str]:
+def _to_conll(pipeline: Any, source: Any, predicted: Iterable[Prediction], *, format: str) -> Iterator[str]:
     """Yield the source with predicted labels if it has the format; for other sources, words with their labels."""
     columns = getattr(pipeline.labels, "columns", None)
     for prediction in predicted:
@@ -377,9 +377,9 @@ def _write_brat(source: Any, predicted: Iterable[Prediction], out: Path | None, 
 
 
 TEXT_FORMATS: Mapping[str, Callable[[Any, Any, Iterable[Prediction]], Iterator[str]]] = {
-    **{name: partial(_json, row=FORMATS[name]) for name in ("doccano", "prodigy")},
-    "label-studio": partial(_json, row=label_studio, is_array=True), "jsonl": partial(_json, row=json_line),
-    "csv": _csv, "conll": partial(_conll, format="columns"), "conllu": partial(_conll, format="conllu"),
+    **{name: partial(_to_json, row=FORMATS[name]) for name in ("doccano", "prodigy")},
+    "label-studio": partial(_to_json, row=label_studio, is_array=True), "jsonl": partial(_to_json, row=json_line),
+    "csv": _to_csv, "conll": partial(_to_conll, format="columns"), "conllu": partial(_to_conll, format="conllu"),
 }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def errors_of(
     Args:
         gold: The gold spans.
         predicted: The predicted spans.
-        misaligned: Those gold spans that begin or end inside of a word, which no predicted span does.
+        misaligned: The gold spans that begin or end inside of a word. Predicted spans begin and end with words.
         paired: Whether a gold and a predicted span may be one error.
     """
 
@@ -215,7 +215,7 @@ def report(
         encoding: The encoding of the data.
         errors: A file for the errors (.csv, .jsonl). With another suffix, a tagger writes words with a wrong label.
         curve: A file for the curve: a picture (.svg, .png) or a table (.csv, .jsonl, .tsv).
-        at_precision: A precision, for which the smallest threshold is chosen.
+        at_precision: The smallest threshold with at least this precision is chosen.
         overwrite: Whether the files may exist.
 
     Raises:
@@ -245,7 +245,7 @@ def report(
         probabilities += text.predicted.values()
         correct += [span not in wrong for span in text.predicted]
         num_gold += len(text.gold)
-        wrong_words += _wrong_words(text, pair) if by_word else ()
+        wrong_words += _find_wrong_words(text, pair) if by_word else ()
     scored = curve_of(probabilities, correct, num_gold)
     chosen = None if at_precision is None else smallest_threshold(scored, at_precision)
     if errors is not None:
@@ -275,7 +275,7 @@ def with_precision(pipeline: Any, precision: float, *, on: Data) -> Any:
     return pipeline.with_search(at_least=max(chosen.threshold, pipeline.at_least))
 
 
-def _text(labels: Classes, answer: LabelsOfDocument, pair: Any) -> _Compared:
+def _match_text(labels: Classes, answer: LabelsOfDocument, pair: Any) -> _Compared:
     document, chosen, shares, _ = answer
     known = {Span(name, 0, 1): share for name, share in zip(labels.names, shares.tolist(), strict=True)}
     gold, predicted = ([Span(label, 0, 1) for label in dict.fromkeys(each)] for each in (document.labels, chosen))
@@ -283,7 +283,7 @@ def _text(labels: Classes, answer: LabelsOfDocument, pair: Any) -> _Compared:
     return _Compared(place, words, gold, {span: known[span] for span in predicted}, known, paired=not labels.multiple)
 
 
-def _sentence(labels: TaggerLabels, answer: LabelsOfSentence, pair: labeling.LabelPair) -> _Compared:
+def _match_words(labels: TaggerLabels, answer: LabelsOfSentence, pair: labeling.LabelPair) -> _Compared:
     words, confidence, posterior = answer.sentence.words, answer.confidence, answer.posterior
     if isinstance(labels, LabelColumns) or confidence is None or posterior is None:
         return _Compared(pair.place, words)
@@ -300,12 +300,12 @@ def _sentence(labels: TaggerLabels, answer: LabelsOfSentence, pair: labeling.Lab
 
 
 _TASKS: dict[type, tuple[Callable[..., _Compared], Callable[..., Any]]] = {
-    ClassificationPipeline: (_text, classification.tally_of), LabelingPipeline: (_sentence, labeling.tally_of),
+    ClassificationPipeline: (_match_text, classification.tally_of), LabelingPipeline: (_match_words, labeling.tally_of),
 }  # fmt: skip
 """By class of pipelines: a function that compares spans, and a function that returns a tally."""
 
 
-def _wrong_words(text: _Compared, sentence: labeling.LabelPair) -> Iterator[tuple[str, ...]]:
+def _find_wrong_words(text: _Compared, sentence: labeling.LabelPair) -> Iterator[tuple[str, ...]]:
     for index, pair in enumerate(zip(sentence.right, sentence.predicted, strict=True)):
         if pair[0] != pair[1]:
             labels = (label if isinstance(label, str) else " ".join(label) for label in pair)

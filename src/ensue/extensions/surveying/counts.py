@@ -12,7 +12,7 @@ from ensue.data.detection.kind import DetectedFormat
 from ensue.errors import DataError, OverlapError
 
 MAX_VALUES = 1000
-"""The number of distinct values at which counting of a column ends, since the column has no labels."""
+"""Values of a column with more distinct values are not counted further: they are not labels."""
 MAX_TEXTS = 1 << 18
 """The number of distinct texts whose hashes are stored."""
 

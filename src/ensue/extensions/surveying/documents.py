@@ -54,7 +54,7 @@ class DocumentSummary(LabeledSummary):
     layout: DocumentLayout = field(default_factory=lambda: DocumentLayout(""))
     labels_per_text: Lengths = field(default_factory=Lengths)
     proposed_labels: str = ""
-    """The column of labels, or columns of 0 and 1 with commas between their names, that training would not find."""
+    """The column of labels, or columns of 0 and 1 with commas between their names, that training would not detect."""
 
 
 def survey_documents(

@@ -31,7 +31,7 @@ _WORD_FORMATS = ("cmudict", "sigmorphon")
 _MAX_TRANSDUCED_WORDS, _MIN_SUMMARIZED_WORDS, _MAX_SUMMARY_PERCENT = 2, 50, 50
 """The bounds on mean lengths and on the median ratio, by which transducers and summarizers are proposed."""
 _FEW_PAIRS = 5_000
-"""The number of pairs below which an LSTM is proposed. It was measured with 1,500 pairs; the bound itself was not."""
+"""The number of pairs below which an LSTM is proposed. An LSTM was better with 1,500 pairs; the bound is a guess."""
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Balance:
     def feed(self, source: int, target: int) -> None:
         """Add a pair with these lengths."""
         self.ratios.add(round(100 * target / max(1, source)))
-        self._counts[_step(source), _step(target)] += 1
+        self._counts[_to_step(source), _to_step(target)] += 1
         self._sums[0] += source
         self._sums[1] += target
 
@@ -92,7 +92,7 @@ class Balance:
     @property
     def has_odd(self) -> bool:
         """Whether any pair is odd, if lengths are rounded."""
-        return any(self.is_odd(round(_length(s)), round(_length(t))) for s, t in self._counts)
+        return any(self.is_odd(round(_to_length(s)), round(_to_length(t))) for s, t in self._counts)
 
     @property
     def _ratio(self) -> float:
@@ -107,7 +107,7 @@ class Balance:
         low, high = (self.ratios.quantile(share) for share in (0.05, 0.95))
         if len(self.ratios) < _MIN_PAIRS or high > _MAX_SPREAD * low:
             return -math.inf, math.inf
-        distances = [(self._distance(_length(s), _length(t)), count) for (s, t), count in self._counts.items()]
+        distances = [(self._distance(_to_length(s), _to_length(t)), count) for (s, t), count in self._counts.items()]
         middle = _median(distances)
         spread = 1.4826 * _median([(abs(distance - middle), count) for distance, count in distances])
         return middle - _MAX_DEVIATIONS * max(spread, 0.5), middle + _MAX_DEVIATIONS * max(spread, 0.5)
@@ -218,7 +218,7 @@ def _feed(summary: PairSummary, pair: Pair) -> None:
     for target in pair.targets:
         summary.target.feed([target], pair)
     summary.references.add(len(pair.targets))
-    summary.balance.feed(*_lengths(pair))
+    summary.balance.feed(*_measure_lengths(pair))
     summary.repeats.feed(pair.sources, pair.targets, pair.path, pair.line)
     if any(target.strip() == " ".join(pair.sources).strip() for target in pair.targets):
         summary.copies.add(pair.path, pair.line)
@@ -230,22 +230,22 @@ def _feed(summary: PairSummary, pair: Pair) -> None:
 
 def _find_odd(summary: PairSummary, source: PairSource) -> None:
     for pair in source:
-        lengths = _lengths(pair)
+        lengths = _measure_lengths(pair)
         if summary.balance.is_odd(*lengths):
             summary.num_odd += 1
             if len(summary.odd) < _MAX_ODD_SHOWN:
                 summary.odd.append(OddPair(FileLine(pair.path, pair.line), *lengths))
 
 
-def _lengths(pair: Pair) -> tuple[int, int]:
+def _measure_lengths(pair: Pair) -> tuple[int, int]:
     return sum(map(len, pair.sources)), len(pair.targets[0])
 
 
-def _step(length: int) -> int:
+def _to_step(length: int) -> int:
     return round(_STEPS_PER_OCTAVE * math.log2(length + 1))
 
 
-def _length(step: int) -> float:
+def _to_length(step: int) -> float:
     return float(2 ** (step / _STEPS_PER_OCTAVE) - 1)
 
 
