@@ -20,12 +20,11 @@ from ensue.tasks.words.model import FineTunedEncoder
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.training.optimizer import levels_of
 from ensue.training.run import begin_job
-from training.classifiers import TEXTS
+from training.classifiers import TEXTS, write_files
 from training.resuming import assert_resumes
 from training.taggers import TAGGED
 from training.tiny import run_tiny, some_slow, tiny_recipe
 from training.tiny_masked import masked_recipe
-from training.tiny_texts import columns, tsv
 
 CPU = torch.device("cpu")
 ORIGINS = ("masked", "segments", "words", "characters", "bpe")
@@ -34,12 +33,7 @@ ORIGINS = ("masked", "segments", "words", "characters", "bpe")
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tuned")
-    text = "".join(" ".join(s.words) + "\n" for s in TAGGED) + "".join(f"{text}\n" for text, _ in TEXTS)
-    (folder / "text.txt").write_text(text)
-    (folder / "names.txt").write_text(columns(TAGGED))
-    (folder / "topics.tsv").write_text(tsv(TEXTS))
-    pairs = [f"{labels[0]}\t{a}\t{b}" for (a, labels), (b, _) in zip(TEXTS, TEXTS[3:], strict=False)]
-    (folder / "pairs.tsv").write_text("label\tsentence1\tsentence2\n" + "\n".join(pairs) + "\n")
+    write_files(folder)
     return folder
 
 

@@ -13,11 +13,10 @@ from ensue.errors import EnsueError
 from ensue.extensions.exporting.exporting import export_run
 from ensue.extensions.importing.importing import import_run
 from ensue.recipe import validate_recipe
-from training.classifiers import TEXTS
+from training.classifiers import TEXTS, write_files
 from training.taggers import TAGGED
 from training.tiny import run_tiny, tiny_recipe
 from training.tiny_masked import masked_recipe
-from training.tiny_texts import columns, tsv
 
 from .published import FRAME, Bert, byte_level, wordpiece, write_bert
 
@@ -29,12 +28,8 @@ TANH = {"d_hidden": 8, "activation": "tanh"}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data, and masked models to begin from: ours without segments, a published one, one of a single segment."""
     path = tmp_path_factory.mktemp("heads")
-    (path / "names.txt").write_text(columns(TAGGED))
-    (path / "topics.tsv").write_text(tsv(TEXTS))
-    pairs = [f"{labels[0]}\t{a}\t{b}" for (a, labels), (b, _) in zip(TEXTS, TEXTS[3:], strict=False)]
-    (path / "pairs.tsv").write_text("label\tsentence1\tsentence2\n" + "\n".join(pairs) + "\n")
-    (path / "text.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS))
-    corpus = [" ".join(sentence.words) for sentence in TAGGED] + [text for text, _ in TEXTS]
+    write_files(path)
+    corpus = (path / "text.txt").read_text().splitlines()
     run_tiny(masked_recipe(path / "text.txt", train={"steps": 2, "validations": 1}), path / "ours")
     reads = wordpiece(corpus=corpus)
     write_bert(path / "bert", Bert.random(reads.get_vocab_size(), context=64), reads)
@@ -75,9 +70,7 @@ def exported(kind: str, run: Path, out: Path) -> tuple[Any, Any]:
 def causal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data, and language models of GPT's shapes to begin from, which read a text from left to right."""
     path = tmp_path_factory.mktemp("causal")
-    (path / "names.txt").write_text(columns(TAGGED))
-    (path / "topics.tsv").write_text(tsv(TEXTS))
-    (path / "text.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS))
+    write_files(path)
     attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 64}
     shapes: dict[str, dict[str, Any]] = {
         "pre": {"positions": "learned"},
@@ -126,33 +119,6 @@ def test_a_tagger_over_a_causal_model_is_theirs(origin: str, causal: Path, tmp_p
             x = torch.zeros(1, len(words), 0)
             expected = pipeline.model.emissions(x, torch.zeros(1, len(words), dtype=torch.int64), None, subwords)[0]
         np.testing.assert_allclose(logits[[ends.index(end) for end in words]], expected, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("task", "origin", "tables", "message"),
-    [
-        ("classification", "pre", {}, r"head.pooling = \['mean', 'max'\]; a class of transformers reads the last"),
-        ("classification", "pre", {"head": {"pooling": ["last"], "d_hidden": 8}}, "head.d_hidden; a class of"),
-        (
-            "classification",
-            "pre",
-            {"head": {"pooling": ["last"]}, "data": {"splitter": "treebank"}},
-            "data.splitter = treebank, which no tokenizer",
-        ),
-        ("labeling", "post", {}, "norm = post; GPT has no class of transformers for tags"),
-        ("labeling", "pre", {"head": {"kind": "crf"}}, "head.kind = crf; transformers predicts"),
-        ("labeling", "pre", {"features": {"d_words": 3}}, "word features in addition to the layers"),
-    ],
-)
-def test_what_theirs_cannot_do_over_a_causal_model_is_refused(
-    task: str, origin: str, tables: dict[str, Any], message: str, causal: Path, tmp_path: Path
-) -> None:
-    data = "names.txt" if task == "labeling" else "topics.tsv"
-    tuned(causal, origin, task, data, tmp_path / "run", **tables)
-    with pytest.raises(EnsueError, match=message) as caught:
-        export_run(tmp_path / "run", tmp_path / "out")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "out").exists()
 
 
 def log_odds(probabilities: Any) -> Any:
@@ -205,33 +171,55 @@ def test_a_tagger_is_theirs(pooling: str, folder: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("task", "tables", "message"),
-    [
-        ("classification", {}, r"head.pooling = \['mean', 'max'\]; a class of transformers reads \[CLS\] alone"),
-        ("classification", {"head": {"pooling": ["first"], "ngrams": 1}}, "head.ngrams; no class of transformers"),
-        ("classification", {"head": {"pooling": ["first"], "d_hidden": 8}}, "activation = relu; expected 0, or 8 with"),
-        (
-            "classification",
-            {"head": {"pooling": ["first"]}, "features": {"d_words": 3}},
-            "word features in addition to the layers",
-        ),
-        (
-            "classification",
-            {"head": {"pooling": ["first"]}, "data": {"splitter": "treebank"}},
-            "data.splitter = treebank, which no tokenizer",
-        ),
-        ("labeling", {"head": {"repeats": True}}, "word features in addition to the layers, or head.repeats"),
-        ("labeling", {"head": {"kind": "crf"}}, "head.kind = crf; transformers predicts each tag independently"),
-        ("labeling", {"data": {"labels": ["2", "3"]}}, "several columns of labels; classes of transformers have one"),
-        ("labeling", {"encoder": {"from": "", "kind": "lstm", "d_model": 4}}, "not a model of transformers; expected"),
-    ],
-)
+LAST: dict[str, Any] = {"head": {"pooling": ["last"]}}
+FIRST: dict[str, Any] = {"head": {"pooling": ["first"]}}
+SPLIT: dict[str, Any] = {"data": {"splitter": "treebank"}}
+WORDS: dict[str, Any] = {"features": {"d_words": 3}}
+REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
+    ("classification", "pre", {}, r"head.pooling = \['mean', 'max'\]; a class of transformers reads the last"),
+    ("classification", "pre", {"head": {"pooling": ["last"], "d_hidden": 8}}, "head.d_hidden; a class of"),
+    ("classification", "pre", LAST | SPLIT, "data.splitter = treebank, which no tokenizer"),
+    ("labeling", "post", {}, "norm = post; GPT has no class of transformers for tags"),
+    ("labeling", "pre", {"head": {"kind": "crf"}}, "head.kind = crf; transformers predicts"),
+    ("labeling", "pre", WORDS, "word features in addition to the layers"),
+    (
+        "classification",
+        "published",
+        {},
+        r"head.pooling = \['mean', 'max'\]; a class of transformers reads \[CLS\] alone",
+    ),
+    ("classification", "published", {"head": {"pooling": ["first"], "ngrams": 1}}, "head.ngrams; no class of"),
+    (
+        "classification",
+        "published",
+        {"head": {"pooling": ["first"], "d_hidden": 8}},
+        "activation = relu; expected 0, or",
+    ),
+    ("classification", "published", FIRST | WORDS, "word features in addition to the layers"),
+    ("classification", "published", FIRST | SPLIT, "data.splitter = treebank, which no tokenizer"),
+    ("labeling", "published", {"head": {"repeats": True}}, "word features in addition to the layers, or head.repeats"),
+    (
+        "labeling",
+        "published",
+        {"head": {"kind": "crf"}},
+        "head.kind = crf; transformers predicts each tag independently",
+    ),
+    ("labeling", "published", {"data": {"labels": ["2", "3"]}}, "several columns of labels; classes of transformers"),
+    (
+        "labeling",
+        "published",
+        {"encoder": {"from": "", "kind": "lstm", "d_model": 4}},
+        "not a model of transformers; e",
+    ),
+]
+
+
+@pytest.mark.parametrize(("task", "origin", "tables", "message"), REFUSED)
 def test_what_theirs_cannot_do_is_refused(
-    task: str, tables: dict[str, Any], message: str, folder: Path, tmp_path: Path
+    task: str, origin: str, tables: dict[str, Any], message: str, folder: Path, causal: Path, tmp_path: Path
 ) -> None:
     data = "names.txt" if task == "labeling" else "topics.tsv"
-    tuned(folder, "published", task, data, tmp_path / "run", **tables)
+    tuned(folder if origin == "published" else causal, origin, task, data, tmp_path / "run", **tables)
     with pytest.raises(EnsueError, match=message) as caught:
         export_run(tmp_path / "run", tmp_path / "out")
     assert "\n" not in str(caught.value)

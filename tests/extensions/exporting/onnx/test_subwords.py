@@ -12,13 +12,13 @@ import pytest
 import ensue
 from ensue.extensions.exporting.exporting import export_run
 from ensue.recipe import Recipe, validate_recipe
-from training.classifiers import TEXTS
+from training.classifiers import TEXTS, write_files
 from training.taggers import TAGGED
 from training.tiny import run_tiny, tiny_recipe
 from training.tiny_masked import masked_recipe
 from training.tiny_pairs import pair_recipe
 from training.tiny_pairs import pairs as source_and_target
-from training.tiny_texts import ENCODERS, FEATURES, columns, layer_tables, tsv
+from training.tiny_texts import ENCODERS, FEATURES, layer_tables
 
 from .conftest import Program
 from .scores import assert_same_scores
@@ -38,11 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data, and runs to begin from."""
     folder = tmp_path_factory.mktemp("subwords")
     text = folder / "text.txt"
-    text.write_text("".join(" ".join(s.words) + "\n" for s in TAGGED) + "".join(f"{text}\n" for text, _ in TEXTS))
-    (folder / "names.txt").write_text(columns(TAGGED))
-    (folder / "topics.tsv").write_text(tsv(TEXTS))
-    pairs = [f"{labels[0]}\t{a}\t{b}" for (a, labels), (b, _) in zip(TEXTS, TEXTS[3:], strict=False)]
-    (folder / "pairs.tsv").write_text("label\tsentence1\tsentence2\n" + "\n".join(pairs) + "\n")
+    write_files(folder)
     (folder / "source.tsv").write_text(source_and_target(80))
     lstm = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
     attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 24}
