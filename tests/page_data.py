@@ -39,35 +39,27 @@ VERBS = {
 }  # fmt: skip
 
 RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "run": ("char-lstm", "book.txt", {}),
-    "longer": ("char-lstm", "book.txt", {}),
-    "mood": ("classify-lstm", "reviews.tsv", {}),
-    "pos": ("tag-lstm", "train.conllu", {}),
+    "run": ("char-lstm", "book.txt", {}), "longer": ("char-lstm", "book.txt", {}),
+    "mood": ("classify-lstm", "reviews.tsv", {}), "pos": ("tag-lstm", "train.conllu", {}),
     "names": ("tag-lstm-crf", "names.txt", {}),
     "glove": ("tag-lstm-crf", "train.conllu", {"features.vectors": "glove.txt"}),
-    "topics": ("classify-bag", "topics.jsonl", {}),
-    "same": ("classify-lstm", "pairs.tsv", {}),
+    "topics": ("classify-bag", "topics.jsonl", {}), "same": ("classify-lstm", "pairs.tsv", {}),
     "ende": ("translate-transformer", "train.en,train.de", {}),
     "vectors": ("vectors-cbow", "book.txt", {"tokenizer.min_count": 1}),
-    "masked": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
-    "elmo": ("elmo-small", "book.txt", {}),
+    "masked": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}), "elmo": ("elmo-small", "book.txt", {}),
     "contexts": ("context2vec", "book.txt", {"tokenizer.min_count": 1}),
     "senses": ("vectors-skipgram", "book.txt", {"senses.from": "vectors", "senses.words": 5}),
-    "spoken": ("classify-frames", "digits", {}),
-    "motion": ("tag-frames", "sensors.csv", {}),
-    "next": ("predict-frames", "digits", {}),
-    "vrnn": ("vrnn", "digits", {}),
-    "reader": ("read-glimpses", "strips.npz", {}),
-    "painter": ("draw", "images", {"canvas.glimpses": 3}),
+    "spoken": ("classify-frames", "digits", {}), "motion": ("tag-frames", "sensors.csv", {}),
+    "next": ("predict-frames", "digits", {}), "vrnn": ("vrnn", "digits", {}),
+    "reader": ("read-glimpses", "strips.npz", {}), "painter": ("draw", "images", {"canvas.glimpses": 3}),
     "captioner": ("caption-lstm", "captions.csv", {}),
     "minilm": ("sentence-vectors", "pairs.tsv", {"tokenizer.max_size": 100}),
     "gpt2": ("bpe-transformer", "book.txt", {"tokenizer.max_size": 300}),
     "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),
-    "cutter": ("cut-lstm", "train.conllu", {}),
-    "tagger": ("tag-columns", "train.conllu", {}),
+    "cutter": ("cut-lstm", "train.conllu", {}), "tagger": ("tag-columns", "train.conllu", {}),
     "nested": ("tag-nested", "spans.jsonl", {}),
     "tuned": ("minilm/recipe.toml", "pairs.tsv", {"task": "sentence-vectors", "encoder.from": "minilm"}),
-}
+}  # fmt: skip
 """Recipe, training data and settings of each. A run that a setting names is trained before.
 
 `minilm` stands for an imported model, which has no masked head either.

@@ -46,27 +46,14 @@ def compiles() -> bool:
 needs_compiler = pytest.mark.skipif(not compiles(), reason="no C compiler that works")
 
 CELLS: dict[str, Callable[[int, int], Recurrent]] = {
-    "lstm": LSTM,
-    "gru after": GRU,
-    "gru before": lambda d_in, d: GRU(d_in, d, reset="before"),
-    "elman tanh": Elman,
-    "elman relu": lambda d_in, d: Elman(d_in, d, activation="relu"),
-    "peephole": PeepholeLSTM,
-    "coupled": CoupledLSTM,
-    "layer norm": LayerNormLSTM,
-    "projected": lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d + 1),
+    "lstm": LSTM, "gru after": GRU, "gru before": lambda d_in, d: GRU(d_in, d, reset="before"), "elman tanh": Elman,
+    "elman relu": lambda d_in, d: Elman(d_in, d, activation="relu"), "peephole": PeepholeLSTM, "coupled": CoupledLSTM,
+    "layer norm": LayerNormLSTM, "projected": lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d + 1),
     "clipped": lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d + 1, clip_cell=0.3, clip_output=0.2),
-    "open lstm": OpenLSTM,
-    "depth-gated": lambda d_in, d: DepthGatedLayer(d),
-    "grid": lambda d_in, d: GridLayer(d),
-    "mingru": MinGRU,
-    "minlstm": MinLSTM,
-    "lru": LRU,
-    "mogrifier": MogrifierLSTM,
-    "mogrifier of two rounds": lambda d_in, d: MogrifierLSTM(d_in, d, rounds=2),
-    "lem": LEM,
-    "slstm": lambda d_in, d: SLSTM(d_in, 3 * d, num_heads=3),
-    "mlstm": lambda d_in, d: MLSTM(d_in, 2 * d, num_heads=2),
+    "open lstm": OpenLSTM, "depth-gated": lambda d_in, d: DepthGatedLayer(d), "grid": lambda d_in, d: GridLayer(d),
+    "mingru": MinGRU, "minlstm": MinLSTM, "lru": LRU, "mogrifier": MogrifierLSTM,
+    "mogrifier of two rounds": lambda d_in, d: MogrifierLSTM(d_in, d, rounds=2), "lem": LEM,
+    "slstm": lambda d_in, d: SLSTM(d_in, 3 * d, num_heads=3), "mlstm": lambda d_in, d: MLSTM(d_in, 2 * d, num_heads=2),
     "what a gated deltanet reads": lambda d_in, d: GatedDeltaInputs(d_in, 2 * d, num_heads=2),
     "gated delta rule": lambda d_in, d: GatedDeltaRule(8 * d + 4, 2 * d, num_heads=2),
     "what an rwkv-7 reads": lambda d_in, d: RWKV7Inputs(d_in, d, rank=2),
@@ -74,7 +61,7 @@ CELLS: dict[str, Callable[[int, int], Recurrent]] = {
     "zoneout": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6),
     "zoneout, masks given": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6).fixed_masks,
     "clockwork units": lambda d_in, d: ClockworkUnits(d),
-}
+}  # fmt: skip
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 

@@ -74,17 +74,13 @@ def trained(folder: Path) -> Material:
     recipes: list[tuple[str, Path, Recipe]] = [
         ("characters", text, tiny_recipe(text, steps=4)),
         ("attention", text, tiny_recipe(text, model=MODELS["transformer"] | {"context": 64}, steps=4)),
-        ("words", text, _tokenized(text, {"kind": "words"})),
-        ("bytes", text, _tokenized(text, {"kind": "bytes"})),
+        ("words", text, _tokenized(text, {"kind": "words"})), ("bytes", text, _tokenized(text, {"kind": "bytes"})),
         ("bpe", text, _tokenized(text, {"kind": "bpe", "max_size": 280})),
-        ("wide", folder / "names.txt", _wide(folder)),
-        ("bag", folder / "topics.tsv", _bag(folder)),
-        ("masked", text, masked_recipe(text, train={"steps": 4}, encoder={"context": 64})),
-        *_encoder_decoders(folder),
-        ("tuned", folder / "names.txt", _tuned(folder)),
-        ("beside", folder / "topics.tsv", _beside(folder)),
+        ("wide", folder / "names.txt", _wide(folder)), ("bag", folder / "topics.tsv", _bag(folder)),
+        ("masked", text, masked_recipe(text, train={"steps": 4}, encoder={"context": 64})), *_encoder_decoders(folder),
+        ("tuned", folder / "names.txt", _tuned(folder)), ("beside", folder / "topics.tsv", _beside(folder)),
         *frame_runs.recipes(folder),
-    ]
+    ]  # fmt: skip
     for name, data, recipe in recipes:
         run_tiny(recipe, folder / name)
         made.append(Run(folder / name, recipe.task, data))

@@ -69,14 +69,9 @@ def tagger(
     torch.manual_seed(0)
     pretrained = None if vectors is None else torch.randn(len(vectors) + 1, 4)
     built = build_tagger(
-        recipe.features,
-        recipe.encoder,
-        recipe.head,
-        directions=recipe.directions,
-        lexicon=lexicon,
-        labels=labels,
+        recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=lexicon, labels=labels,
         pretrained=pretrained,
-    )
+    )  # fmt: skip
     roughened(built)
     return LabelingPipeline(built, lexicon, labels, recipe=recipe, run="runs/small")
 

@@ -21,32 +21,25 @@ TEXTS = ["the old bird sees", "Anna", "", "a Bird 1984 xyz", "the the old bird s
 
 ENCODERS: dict[str, dict[str, Any]] = {
     "window": {"kind": "window", "size": 2, "d_model": 6},
-    "windows": {"kind": "window", "size": 3, "d_model": 6, "num_layers": 3},
-    "elman": {"kind": "elman", "d_model": 6},
-    "lstm": {"kind": "lstm", "d_model": 6, "num_layers": 2},
-    "peephole": {"kind": "peephole", "d_model": 6},
-    "coupled": {"kind": "coupled", "d_model": 6},
-    "layer-norm": {"kind": "layer-norm", "d_model": 6},
+    "windows": {"kind": "window", "size": 3, "d_model": 6, "num_layers": 3}, "elman": {"kind": "elman", "d_model": 6},
+    "lstm": {"kind": "lstm", "d_model": 6, "num_layers": 2}, "peephole": {"kind": "peephole", "d_model": 6},
+    "coupled": {"kind": "coupled", "d_model": 6}, "layer-norm": {"kind": "layer-norm", "d_model": 6},
     "projected": {"kind": "projected", "d_model": 6, "d_cell": 8},
     "gru": {"kind": "gru", "d_model": 6, "reset": "before"},
     "clockwork": {"kind": "clockwork", "d_model": 6, "periods": [1, 2, 4]},
     "depth-gated": {"kind": "depth-gated", "d_model": 6, "num_layers": 2},
     "grid": {"kind": "grid", "d_model": 6, "num_layers": 2},
     "mingru": {"kind": "mingru", "d_model": 6, "num_layers": 2},
-    "minlstm": {"kind": "minlstm", "d_model": 6, "num_layers": 2},
-    "lru": {"kind": "lru", "d_model": 6},
-    "mogrifier": {"kind": "mogrifier", "d_model": 6},
-    "lem": {"kind": "lem", "d_model": 6},
-    "slstm": {"kind": "slstm", "d_model": 6, "num_heads": 2},
-    "mlstm": {"kind": "mlstm", "d_model": 6, "num_heads": 2},
+    "minlstm": {"kind": "minlstm", "d_model": 6, "num_layers": 2}, "lru": {"kind": "lru", "d_model": 6},
+    "mogrifier": {"kind": "mogrifier", "d_model": 6}, "lem": {"kind": "lem", "d_model": 6},
+    "slstm": {"kind": "slstm", "d_model": 6, "num_heads": 2}, "mlstm": {"kind": "mlstm", "d_model": 6, "num_heads": 2},
     "gated-deltanet": {"kind": "gated-deltanet", "d_model": 6, "num_heads": 2},
-    "rwkv7": {"kind": "rwkv7", "d_model": 6, "num_heads": 2},
-    "qrnn": {"kind": "qrnn", "d_model": 6, "size": 3},
+    "rwkv7": {"kind": "rwkv7", "d_model": 6, "num_heads": 2}, "qrnn": {"kind": "qrnn", "d_model": 6, "size": 3},
     "learned": {"kind": "transformer", "d_model": 6, "num_heads": 2, "positions": "learned"},
     "sinusoidal": {"kind": "transformer", "d_model": 6, "num_heads": 2, "positions": "sinusoidal", "norm": "post"},
     "rotary": {"kind": "transformer", "d_model": 4, "num_heads": 2, "positions": "rotary", "num_layers": 2},
     "none": {"kind": "none"},
-}
+}  # fmt: skip
 
 REPRESENTATIVE = {"windows", "lstm", "gru", "clockwork", "learned", "rotary", "none"}
 """One of each kind that a model of words can tell apart; what else an encoder is, tests of encoders and layers say."""

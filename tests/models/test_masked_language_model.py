@@ -205,15 +205,9 @@ def from_transformers(state: dict[str, Tensor], *, num_layers: int) -> dict[str,
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_texts_one_after_another_are_read_as_each_alone(norm: str) -> None:
     encoder = TransformerEncoder(
-        kind="transformer",
-        d_model=8,
-        num_layers=2,
-        num_heads=2,
-        positions="learned",
-        norm=norm,
-        norm_input=True,
+        kind="transformer", d_model=8, num_layers=2, num_heads=2, positions="learned", norm=norm, norm_input=True,
         context=9,
-    )
+    )  # fmt: skip
     model = build_masked_language_model(encoder, vocabulary_size=20, num_segments=2).eval()
     assert model.reads_apart
     assert not build_masked_language_model(

@@ -272,24 +272,18 @@ def cases_of_others(share: float) -> Iterator[Case]:
     pools = [*pools, LastPooling(D, bidirectional=True)]
     pools = [pool.double() for pool in [*pools, Poolings([MeanPooling(D), MaxPooling(D)])]]
     functions: dict[str, tuple[Callable[..., Any], list[Any]]] = {
-        "crf.log_partition": (crf.log_partition, [e, mask]),
-        "crf.score": (crf.score, [e, tags, mask]),
-        "crf.nats": (crf.nats, [e, tags, mask]),
-        "crf.marginals": (crf.marginals, [e, mask]),
-        "crf.best": (crf.best, [e, mask]),
-        "crf.best_k": (lambda e, mask: crf.best_k(e, 3, mask), [e, mask]),
-        "head": (head, [h]),
-        "head.nats": (head.nats, [h, ids]),
-        "head.total_nats": (head.total_nats, [h, ids]),
+        "crf.log_partition": (crf.log_partition, [e, mask]), "crf.score": (crf.score, [e, tags, mask]),
+        "crf.nats": (crf.nats, [e, tags, mask]), "crf.marginals": (crf.marginals, [e, mask]),
+        "crf.best": (crf.best, [e, mask]), "crf.best_k": (lambda e, mask: crf.best_k(e, 3, mask), [e, mask]),
+        "head": (head, [h]), "head.nats": (head.nats, [h, ids]), "head.total_nats": (head.total_nats, [h, ids]),
         "large head.total_nats": (large.total_nats, [h, ids]),
         "linear_cross_entropy": (linear_cross_entropy, [numbers(B, D), numbers(V, D), numbers(V), ids[:, 0]]),
-        "embedding": (TokenEmbedding(V, D).double(), [ids]),
-        "scalar mix": (ScalarMix(T).double(), [h]),
+        "embedding": (TokenEmbedding(V, D).double(), [ids]), "scalar mix": (ScalarMix(T).double(), [h]),
         "character lstm": (CharacterLSTM(V, d_character=3, d_out=4).double(), [ids, mask]),
         "character cnn": (CharacterCNN(V, d_character=3, d_out=4).double(), [ids, mask]),
         "scan": (lambda a, b, start, mask: scan(a, b, start, mask=mask), [h.sigmoid(), h, numbers(B, D), mask]),
         **{f"pooling {pool!r}": (pool, [h, mask]) for pool in pools},
-    }
+    }  # fmt: skip
     for name, (function, args) in functions.items():
         for place, arg in enumerate(args):
             for form in forms_of_argument(

@@ -87,16 +87,12 @@ def test_other_letters_mean_the_same(labels: list[str]) -> None:
 @pytest.mark.parametrize(
     ("scheme", "expected"),
     [
-        ("iob1", "I-X I-X I-X B-X I-Y O I-Y B-Y I-Y"),
-        ("bio", "B-X I-X I-X B-X B-Y O B-Y B-Y I-Y"),
-        ("iobes", "B-X I-X E-X S-X S-Y O S-Y B-Y E-Y"),
-        ("bmes", "B-X M-X E-X S-X S-Y O S-Y B-Y E-Y"),
-        ("bilou", "B-X I-X L-X U-X U-Y O U-Y B-Y L-Y"),
-        ("bmewo", "B-X M-X E-X W-X W-Y O W-Y B-Y E-Y"),
-        ("ioe1", "I-X I-X E-X I-X I-Y O E-Y I-Y I-Y"),
-        ("ioe2", "I-X I-X E-X E-X E-Y O E-Y I-Y E-Y"),
+        ("iob1", "I-X I-X I-X B-X I-Y O I-Y B-Y I-Y"), ("bio", "B-X I-X I-X B-X B-Y O B-Y B-Y I-Y"),
+        ("iobes", "B-X I-X E-X S-X S-Y O S-Y B-Y E-Y"), ("bmes", "B-X M-X E-X S-X S-Y O S-Y B-Y E-Y"),
+        ("bilou", "B-X I-X L-X U-X U-Y O U-Y B-Y L-Y"), ("bmewo", "B-X M-X E-X W-X W-Y O W-Y B-Y E-Y"),
+        ("ioe1", "I-X I-X E-X I-X I-Y O E-Y I-Y I-Y"), ("ioe2", "I-X I-X E-X E-X E-Y O E-Y I-Y E-Y"),
     ],
-)
+)  # fmt: skip
 def test_written(scheme: Scheme, expected: str) -> None:
     result = [Span("X", 0, 3), Span("X", 3, 4), Span("Y", 4, 5), Span("Y", 6, 7), Span("Y", 7, 9)]
     assert " ".join(encode(reversed(result), 9, scheme)) == expected

@@ -257,25 +257,17 @@ def _words(**changes: object) -> str:
 @pytest.mark.parametrize(
     ("content", "output"),
     [
-        (None, "cannot be read"),
-        ("", "not a tokenizer"),
-        ("[]", "not a tokenizer"),
-        ('{"kind": "words"}', "format_version"),
-        (_words()[:-20], "not a tokenizer"),
-        (_words(format_version=2), "newer"),
-        (_words(kind="wordz"), "expected one of .*characters"),
-        (_words(kind=[]), "not a tokenizer"),
-        (_words(symbols=["<unk>", "<eos>", "a", "a"]), "twice"),
-        (_words(symbols=["a", "b"]), "first symbols"),
-        (_words(symbols=5), "symbols: expected a list, found 5"),
+        (None, "cannot be read"), ("", "not a tokenizer"), ("[]", "not a tokenizer"),
+        ('{"kind": "words"}', "format_version"), (_words()[:-20], "not a tokenizer"),
+        (_words(format_version=2), "newer"), (_words(kind="wordz"), "expected one of .*characters"),
+        (_words(kind=[]), "not a tokenizer"), (_words(symbols=["<unk>", "<eos>", "a", "a"]), "twice"),
+        (_words(symbols=["a", "b"]), "first symbols"), (_words(symbols=5), "symbols: expected a list, found 5"),
         (_words(symbols=["<unk>", "<eos>", 5]), "symbols.2: expected a string, found 5"),
-        (_words(splitter="x"), "splitter"),
-        (_words(kind="characters", symbols=["<unk>", "ab"]), "not one character"),
-        (_words(kind="bpe"), "tokenizer"),
-        (_words(kind="wordpiece"), r"the symbols have no \[PAD\]"),
+        (_words(splitter="x"), "splitter"), (_words(kind="characters", symbols=["<unk>", "ab"]), "not one character"),
+        (_words(kind="bpe"), "tokenizer"), (_words(kind="wordpiece"), r"the symbols have no \[PAD\]"),
         (_words(kind="bpe", tokenizer={"version": "1.0"}), "not a tokenizer"),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_tokenizer_is_one_line(content: str | None, output: str, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     if content is not None:

@@ -71,22 +71,16 @@ QUESTIONS = {"Person.txt": "Who is it ?\nWho was it ?\n", "Place.txt": "Where is
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        (QUESTIONS, "class-files"),
-        ({"a.txt": "x\ny\n", "b.txt": "z\n"}, "class-files"),
-        (QUESTIONS | {"README": "a\n\nb\tc\n", "License.txt": "d\n"}, "class-files"),
-        ({"a.txt": "x\ny\n"}, ""),
-        ({"a.txt": "x\ny\n", "b.md": "z\n"}, ""),
-        ({"train.txt": "x\ny\n", "test.txt": "z\n"}, ""),
-        ({"wiki.train.txt": "x\ny\n", "wiki.valid.txt": "z\n"}, ""),
-        ({"part1.txt": "x\ny\n", "part2.txt": "z\n"}, ""),
-        ({"a.txt": "x\ny\n", "b.txt": "One.\n\nTwo.\n"}, ""),
-        ({"a.txt": "x\tu\ny\tv\n", "b.txt": "z\tw\n"}, ""),
+        (QUESTIONS, "class-files"), ({"a.txt": "x\ny\n", "b.txt": "z\n"}, "class-files"),
+        (QUESTIONS | {"README": "a\n\nb\tc\n", "License.txt": "d\n"}, "class-files"), ({"a.txt": "x\ny\n"}, ""),
+        ({"a.txt": "x\ny\n", "b.md": "z\n"}, ""), ({"train.txt": "x\ny\n", "test.txt": "z\n"}, ""),
+        ({"wiki.train.txt": "x\ny\n", "wiki.valid.txt": "z\n"}, ""), ({"part1.txt": "x\ny\n", "part2.txt": "z\n"}, ""),
+        ({"a.txt": "x\ny\n", "b.txt": "One.\n\nTwo.\n"}, ""), ({"a.txt": "x\tu\ny\tv\n", "b.txt": "z\tw\n"}, ""),
         ({"a.txt": "1 x y\n0 z y\n1 u\n", "b.txt": "0 u v\n1 w\n1 a\n"}, ""),
         ({"a.txt": "__label__x a\n", "b.txt": "__label__y b\n"}, ""),
-        ({"a.txt": '{"text": "a"}\n', "b.txt": "b\n"}, ""),
-        ({"a.txt": "", "b.txt": "b\n"}, ""),
+        ({"a.txt": '{"text": "a"}\n', "b.txt": "b\n"}, ""), ({"a.txt": "", "b.txt": "b\n"}, ""),
     ],
-)
+)  # fmt: skip
 def test_only_such_a_folder_is_taken_for_one(files: dict[str, str], expected: str, tmp_path: Path) -> None:
     assert folder_format(folder(tmp_path, files)) == expected
     assert folder_format(tmp_path / next(iter(files))) == ""

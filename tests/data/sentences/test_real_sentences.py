@@ -19,16 +19,12 @@ SIZES = {
     "ud_english_ewt/en_ewt-ud-test.conllu.xz": (2_077, 25_094),
     "ud_chinese_gsd_v1.4/zh-ud-train.conllu.xz": (3_997, 98_608),
     "ud_chinese_gsd_v1.4/zh-ud-dev.conllu.xz": (500, 12_663),
-    "ud_chinese_gsd_v1.4/zh-ud-test.conllu.xz": (500, 12_012),
-    "conll2003/eng.train.xz": (14_041, 203_621),
-    "conll2003/eng.testa.xz": (3_250, 51_362),
-    "conll2003/eng.testb.xz": (3_453, 46_435),
-    "conll2000/train.txt.xz": (8_936, 211_727),
-    "conll2000/test.txt.xz": (2_012, 47_377),
-    "resume_ner_zh/train.char.bmes.xz": (3_821, 124_099),
-    "resume_ner_zh/dev.char.bmes": (463, 13_890),
+    "ud_chinese_gsd_v1.4/zh-ud-test.conllu.xz": (500, 12_012), "conll2003/eng.train.xz": (14_041, 203_621),
+    "conll2003/eng.testa.xz": (3_250, 51_362), "conll2003/eng.testb.xz": (3_453, 46_435),
+    "conll2000/train.txt.xz": (8_936, 211_727), "conll2000/test.txt.xz": (2_012, 47_377),
+    "resume_ner_zh/train.char.bmes.xz": (3_821, 124_099), "resume_ner_zh/dev.char.bmes": (463, 13_890),
     "resume_ner_zh/test.char.bmes": (477, 15_100),
-}
+}  # fmt: skip
 SCHEMES = {"conll2003": "iob1", "conll2000": "bio", "resume_ner_zh": "bmes"}
 
 

@@ -72,19 +72,14 @@ def test_without_ngrams_a_word_has_its_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"version": 10}, "expected 11 or 12"),
-        ({"model": 3}, "a classifier of fastText"),
-        ({"quantized": True}, "quantized"),
-        ({"labels": 2}, "a model with labels"),
+        ({"version": 10}, "expected 11 or 12"), ({"model": 3}, "a classifier of fastText"),
+        ({"quantized": True}, "quantized"), ({"labels": 2}, "a model with labels"),
         ({"size": 1_000_000_000}, "truncated or damaged: 10,000,000,000 bytes expected"),
-        ({"size": -1}, "a size of -1"),
-        ({"rows": 1 << 40}, "truncated or damaged: 1,099,511,627,776 × 3 numbers"),
-        ({"dim": 4}, "truncated or damaged"),
-        ({"dim": -4}, "vectors of -4 numbers"),
-        ({"minn": -3}, "n-grams of -3 to 3 characters"),
-        ({"maxn": 1_000_000}, "n-grams of 2 to 1000000 characters"),
+        ({"size": -1}, "a size of -1"), ({"rows": 1 << 40}, "truncated or damaged: 1,099,511,627,776 × 3 numbers"),
+        ({"dim": 4}, "truncated or damaged"), ({"dim": -4}, "vectors of -4 numbers"),
+        ({"minn": -3}, "n-grams of -3 to 3 characters"), ({"maxn": 1_000_000}, "n-grams of 2 to 1000000 characters"),
     ],
-)
+)  # fmt: skip
 def test_models_that_lie_or_are_of_another_kind(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     (tmp_path / "model.bin").write_bytes(fasttext_model(**changes))
     with pytest.raises(EnsueError) as caught:

@@ -29,14 +29,9 @@ def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatc
         if (run / "config.json").exists() and step not in found:
             try:
                 served = ServedModel.load_run(
-                    run,
-                    device="cpu",
-                    paths=COMMAND_PATHS,
-                    limits=Limits(),
-                    metrics=Metrics(),
-                    report=print,
+                    run, device="cpu", paths=COMMAND_PATHS, limits=Limits(), metrics=Metrics(), report=print,
                     long=Worker("long"),
-                )
+                )  # fmt: skip
                 served.close()
                 weights = served.pipeline.model.state_dict()
                 found[step] = all(

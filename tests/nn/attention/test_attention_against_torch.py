@@ -21,13 +21,9 @@ def test_multi_head_attention(is_causal: bool, ragged: bool, is_spelled_out: boo
     copy_attention(ours, theirs)
     x = torch.randn(B, T, D, dtype=torch.float64, requires_grad=True)
     expected, expected_weights = theirs(
-        x,
-        x,
-        x,
-        attn_mask=FUTURE if is_causal else None,
-        key_padding_mask=~MASK if ragged else None,
+        x, x, x, attn_mask=FUTURE if is_causal else None, key_padding_mask=~MASK if ragged else None,
         average_attn_weights=False,
-    )
+    )  # fmt: skip
     mask = MASK if ragged else None
     if is_spelled_out:
         with watch(ours) as seen:
@@ -47,15 +43,9 @@ def test_multi_head_attention(is_causal: bool, ragged: bool, is_spelled_out: boo
 def test_transformer_block(block: Any, activation: str, is_causal: bool, ragged: bool) -> None:
     torch.manual_seed(0)
     theirs = nn.TransformerEncoderLayer(
-        D,
-        HEADS,
-        dim_feedforward=12,
-        dropout=0.0,
-        activation=activation,
-        batch_first=True,
-        norm_first=block is PreNormBlock,
-        dtype=torch.float64,
-    )
+        D, HEADS, dim_feedforward=12, dropout=0.0, activation=activation, batch_first=True,
+        norm_first=block is PreNormBlock, dtype=torch.float64,
+    )  # fmt: skip
     ours = block(D, num_heads=HEADS, d_feedforward=12, activation=activation, is_causal=is_causal).double()
     randomized(theirs)
     copy_attention(ours.attention, theirs.self_attn)

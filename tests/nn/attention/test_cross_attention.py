@@ -119,15 +119,9 @@ def test_multi_head_cross_attention(ragged: bool, is_watched: bool) -> None:
 def test_decoder_block(block: Any, ragged: bool) -> None:
     torch.manual_seed(0)
     theirs = nn.TransformerDecoderLayer(
-        D,
-        HEADS,
-        dim_feedforward=12,
-        dropout=0.0,
-        activation="gelu",
-        batch_first=True,
-        norm_first=block is PreNormDecoderBlock,
-        dtype=torch.float64,
-    )
+        D, HEADS, dim_feedforward=12, dropout=0.0, activation="gelu", batch_first=True,
+        norm_first=block is PreNormDecoderBlock, dtype=torch.float64,
+    )  # fmt: skip
     ours = block(D, num_heads=HEADS, d_feedforward=12, activation="gelu").double()
     randomized(theirs)
     copy_attention(ours.attention, theirs.self_attn)

@@ -70,13 +70,9 @@ def digest(folder: Path, build: Build, given: Given, caches: dict[str, str]) -> 
     command = [*build.command, *([] if "-std=gnu11" in build.command else ["-std=c11"]), "-o", build.program]
     environment = os.environ | caches
     done = subprocess.run(
-        [*command, "example.c", "some.c", "-lm"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
+        [*command, "example.c", "some.c", "-lm"], cwd=folder, env=environment, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = b""
     for arguments, text in given:
