@@ -57,12 +57,8 @@ class Lists(JsonLayout):
         columns = list(value.values())
         lengths = {len(column) for column in columns if isinstance(column, list)}
         texts = [value[name] for name in value if simplified(name) in _TEXT_NAMES]
-        if (
-            len(columns) < 2
-            or len(lengths) != 1
-            or not texts
-            or not all(isinstance(column, list) for column in columns)
-        ):
+        are_lists = all(isinstance(column, list) for column in columns)
+        if len(columns) < 2 or len(lengths) != 1 or not texts or not are_lists:
             return None
         return [dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True)]
 

@@ -20,7 +20,7 @@ from ensue.inspection.unit_page import chosen_units, follower_section, saturatio
 from ensue.inspection.units import Units, correlations, named, properties_of, unit_taps
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, SoftmaxHead, watch
-from ensue.tasks.texts.scoring import MAX_CALL_LOGITS
+from ensue.tasks.language_modeling.page import predict_targets
 from ensue.tasks.vectors.contextual import ContextualPipeline
 from ensue.text.tokenizer import WordTokenizer
 
@@ -58,12 +58,6 @@ class BidirectionalView:
     """The positions of the first words, by their vectors in the last layer."""
     fits: list[list[Neighbor]]
     """The words that fit best in the context of each of the first words."""
-
-
-def _predict(head: SoftmaxHead, h: Tensor, ids: NDArray[np.int64]) -> Predictions:
-    size = max(1, MAX_CALL_LOGITS // head.vocabulary_size)
-    blocks = [slice(start, start + size) for start in range(0, len(ids), size)]
-    return Predictions.joined([Predictions.of(head(h[block]), ids[block]) for block in blocks])
 
 
 def _collect_units(layers: SequenceLayer, outputs: dict[str, list[Tensor]], direction: str) -> list[Units]:
@@ -144,7 +138,7 @@ def inspect_words(
     with evaluating(model), watch(model.rightward) as right, watch(model.leftward) as left:
         features, _ = model.read(distinct, *rows)
         contexts = model.features_before(features[-1], torch.from_numpy(mask[:, 1:]).to(device))
-        predictions = [_predict(head, h[0], ids) if isinstance(head, SoftmaxHead) else None for h in contexts]
+        predictions = [predict_targets(head, h[0], ids) if isinstance(head, SoftmaxHead) else None for h in contexts]
     units = [*_collect_units(model.rightward, right, "rightward"), *_collect_units(model.leftward, left, "leftward")]
     properties = properties_of([f"{word} " for word in words])
     fits = [] if table is None else [table.neighbors(context, NUM_FITS) for context in last]

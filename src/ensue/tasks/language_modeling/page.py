@@ -30,7 +30,7 @@ from ensue.inspection.unit_page import (
 from ensue.inspection.units import Units, correlations, named, pieces_of, properties_of, unit_taps
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
-from ensue.nn import watch
+from ensue.nn import SoftmaxHead, watch
 from ensue.tasks.texts.scoring import MAX_CALL_LOGITS, scored_windows
 from ensue.text.tokenizer import REPLACEMENT, UNKNOWN, CharacterTokenizer, Tokenizer, WordTokenizer
 from ensue.types import State, select_rows
@@ -164,14 +164,14 @@ def view_text(
             shown = ids[: min(MAX_TOKENS, max(1, MAX_VALUES // num_units))]
             inputs, targets = np.concatenate(([tokenizer.start_id], shown)), np.append(shown, NO_TOKEN)
             outputs = _read(model, inputs)
-            predictions = _predictions(model, outputs.h, targets)
+            predictions = predict_targets(model.head, outputs.h, targets)
             first = inputs[: min(MAX_ATTENTION_POSITIONS, model.context or MAX_ATTENTION_POSITIONS)]
             attention = attention_of(model.layers, model.features(_on_device(model, first)))
             units = named({name: values[1:] for name, values in outputs.values.items()})
             without = None
             if off:
                 with switching_off(model.layers, off, units):
-                    without = _predictions(model, _read(model, inputs).h, targets)
+                    without = predict_targets(model.head, _read(model, inputs).h, targets)
         explanation = None if question is None else explain(model, inputs, *_target(question, shown, predictions))
     assert attention is not None, "MAX_ATTENTION_POSITIONS is below the limit of attention_of"
     tokens = pieces_of(tokenizer.decoder(), shown.tolist())
@@ -214,10 +214,11 @@ def _read(model: LanguageModel, inputs: NDArray[np.int64]) -> _Outputs:
     return _Outputs(torch.cat(h), {tap: np.concatenate(arrays) for tap, arrays in values.items()})
 
 
-def _predictions(model: LanguageModel, h: Tensor, targets: NDArray[np.int64]) -> Predictions:
-    size = max(1, MAX_CALL_LOGITS // model.vocabulary_size)
+def predict_targets(head: SoftmaxHead, h: Tensor, targets: NDArray[np.int64]) -> Predictions:
+    """Return the predictions of a head at T positions, whose features `h` are (T, d)."""
+    size = max(1, MAX_CALL_LOGITS // head.vocabulary_size)
     slices = [slice(start, start + size) for start in range(0, len(targets), size)]
-    return Predictions.joined([Predictions.of(model.head(h[rows]), targets[rows]) for rows in slices])
+    return Predictions.joined([Predictions.of(head(h[rows]), targets[rows]) for rows in slices])
 
 
 def _on_device(model: LanguageModel, ids: NDArray[np.int64]) -> Tensor:
