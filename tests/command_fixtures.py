@@ -14,7 +14,9 @@ import typer
 
 from ensue.cli import main
 from ensue.recipe import read_recipe
-from training.tiny import run_tiny, tiny_recipe, words
+from ensue.training import machine
+from ensue.training.machine import Machine, Profile, machine_profile
+from training.tiny import plain_profile, run_tiny, tiny_recipe, words
 from training.tiny_pairs import LEARNED, pair_recipe, pairs
 from training.tiny_texts import labelers, with_pictures
 
@@ -109,6 +111,21 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "test.tsv").write_text(pairs(40, seed=1))
     run_tiny(pair_recipe(folder / "train.tsv", train=LEARNED), folder / "learned")
     return folder
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
+    """No profile is there, and the machines that were measured, for which a plain profile is the answer."""
+    machine_profile().machine.path.unlink()
+    asked: list[Machine] = []
+
+    def measure(found: Machine) -> Profile:
+        asked.append(found)
+        changes = {"machine": found, "date": f"measurement {len(asked)}", "load": 0.5 * len(asked)}
+        return plain_profile().model_copy(update=changes)
+
+    monkeypatch.setattr(machine, "measure", measure)
+    return asked
 
 
 @pytest.fixture

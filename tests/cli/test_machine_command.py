@@ -6,23 +6,7 @@ from pathlib import Path
 import pytest
 
 from command_fixtures import Ensue
-from ensue.training import machine
 from ensue.training.machine import Machine, Profile, machine_profile
-from training.tiny import plain_profile
-
-
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
-    """No profile is there, and the machines that were measured there."""
-    machine_profile().machine.path.unlink()
-    asked: list[Machine] = []
-
-    def measure(found: Machine) -> Profile:
-        asked.append(found)
-        return plain_profile().model_copy(update={"load": 0.5 * len(asked)})
-
-    monkeypatch.setattr(machine, "measure", measure)
-    return asked
 
 
 def test_the_profile_is_shown_and_renewed(ensue: Ensue, measured: list[Machine]) -> None:

@@ -2,15 +2,24 @@
 
 import time
 import warnings
+from collections.abc import Callable
 
 import pytest
 
-from command_fixtures import Ensue
+from command_fixtures import Ensue, Said
 from ensue import notices
 from ensue.console import output
 from ensue.console.output import notices_shown
 from ensue.errors import EnsueError
 from ensue.notices import warn_once
+
+
+def recipes(ensue: Ensue, monkeypatch: pytest.MonkeyPatch, listed: Callable[[], list[str]]) -> Said:
+    """What the command says where this function lists the recipes."""
+    monkeypatch.setattr("ensue.recipe.recipe_names", listed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        return ensue("recipes")
 
 
 def test_a_notice_is_one_line_and_said_once(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,10 +28,7 @@ def test_a_notice_is_one_line_and_said_once(ensue: Ensue, monkeypatch: pytest.Mo
             warn_once("topic", "the compiler\n  fails (why)")
         return []
 
-    monkeypatch.setattr("ensue.recipe.recipe_names", noticing)
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        said = ensue("recipes")
+    said = recipes(ensue, monkeypatch, noticing)
     assert said.status == 0
     assert said.err == "ensue: the compiler fails (why)\n"
 
@@ -32,10 +38,7 @@ def test_a_mistake_takes_the_place_of_a_notice(ensue: Ensue, monkeypatch: pytest
         warn_once("rows", "are these rows?")
         raise EnsueError("line 3 is not text")
 
-    monkeypatch.setattr("ensue.recipe.recipe_names", mistaken)
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        said = ensue("recipes")
+    said = recipes(ensue, monkeypatch, mistaken)
     assert (said.status, said.err) == (2, "ensue: line 3 is not text\n")
 
 
@@ -52,11 +55,8 @@ def test_a_notice_does_not_wait_for_a_command_that_writes_nothing(
         shown.append(not output._pending)
         return []
 
-    monkeypatch.setattr("ensue.recipe.recipe_names", working)
     monkeypatch.setattr(output, "MAX_DELAY_SECONDS", 0.01)
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        said = ensue("recipes")
+    said = recipes(ensue, monkeypatch, working)
     assert shown == [True]
     assert said.err == "ensue: this will take long\n"
 

@@ -36,20 +36,6 @@ def profile_of(milliseconds: dict[ComputeMode, float]) -> Profile:
     return Profile(machine=Machine.current(), date="2026-01-01", load=0.0, steps=dict.fromkeys(WORKLOADS, timings))
 
 
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
-    """No profile is there, and the machines that were measured, for which a plain profile is the answer."""
-    machine_profile().machine.path.unlink()
-    asked: list[Machine] = []
-
-    def measure(found: Machine) -> Profile:
-        asked.append(found)
-        return plain_profile().model_copy(update={"machine": found, "date": f"measurement {len(asked)}"})
-
-    monkeypatch.setattr(machine, "measure", measure)
-    return asked
-
-
 @pytest.mark.parametrize(
     ("milliseconds", "best"),
     [

@@ -65,22 +65,21 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def elmo(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> BidirectionalPipeline:
-    out = tmp_path_factory.mktemp("runs") / "elmo"
-    run_tiny(recipe(ELMO, corpus, steps=4, validations=1), out)
-    found = ensue.load(out)
+def trained(tables: dict[str, Any], corpus: Path, folder: Path) -> BidirectionalPipeline:
+    run_tiny(recipe(tables, corpus, steps=4, validations=1), folder / "run")
+    found = ensue.load(folder / "run")
     assert isinstance(found, BidirectionalPipeline)
     return found
+
+
+@pytest.fixture(scope="module")
+def elmo(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> BidirectionalPipeline:
+    return trained(ELMO, corpus, tmp_path_factory.mktemp("elmo"))
 
 
 @pytest.fixture(scope="module")
 def context2vec(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> BidirectionalPipeline:
-    out = tmp_path_factory.mktemp("runs") / "context"
-    run_tiny(recipe(CONTEXT, corpus, steps=4, validations=1), out)
-    found = ensue.load(out)
-    assert isinstance(found, BidirectionalPipeline)
-    return found
+    return trained(CONTEXT, corpus, tmp_path_factory.mktemp("context"))
 
 
 def test_each_direction_predicts_the_next_word_of_its_own_way(corpus: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -47,21 +47,6 @@ def test_sums_over_all_paths(lengths: list[int], num_tags: int, dtype: torch.dty
     torch.testing.assert_close(marginals(*p), counts)
 
 
-@pytest.mark.parametrize(("lengths", "num_tags"), SHAPES)
-def test_best_paths(lengths: list[int], num_tags: int) -> None:
-    p = problem(lengths, num_tags)
-    tags, scores = viterbi(*p)
-    more_tags, more_scores = k_best(*p[:4], k=7, mask=p.mask)
-    T = p.mask.shape[1]
-    for b in range(len(lengths)):
-        row = enumerated(p, b)
-        assert tags[b].tolist() == padded(row.paths[0], T)
-        assert scores[b].item() == pytest.approx(row.scores[0])
-        count = min(7, len(row.paths))
-        assert more_scores[b].tolist() == pytest.approx(row.scores[:count] + [-INF] * (7 - count))
-        assert more_tags[b].tolist() == [padded(path, T) for path in row.paths[:count]] + [[0] * T] * (7 - count)
-
-
 @given(
     lengths=st.lists(st.integers(0, 4), min_size=1, max_size=3),
     num_tags=st.integers(1, 3),
@@ -69,6 +54,8 @@ def test_best_paths(lengths: list[int], num_tags: int) -> None:
     k=st.integers(1, 5),
     seed=st.integers(0, 1000),
 )
+@example(lengths=[4, 1, 3, 0, 2], num_tags=3, forbidden=0.0, k=7, seed=0)
+@example(lengths=[0, 0], num_tags=2, forbidden=0.0, k=7, seed=0)
 def test_any_shape_and_any_prohibition(lengths: list[int], num_tags: int, forbidden: float, k: int, seed: int) -> None:
     """Where every path is forbidden all scores are -inf; no other row suffers."""
     p = problem(lengths, num_tags, forbidden=forbidden, seed=seed)
@@ -83,7 +70,8 @@ def test_any_shape_and_any_prohibition(lengths: list[int], num_tags: int, forbid
         assert more_scores[b].tolist() == pytest.approx(row.scores[:count] + [-INF] * (k - count))
         if possible:
             T = p.mask.shape[1]
-            assert tags[b].tolist() == more_tags[b, 0].tolist() == padded(row.paths[0], T)
+            assert tags[b].tolist() == padded(row.paths[0], T)
+            assert more_tags[b].tolist() == [padded(path, T) for path in row.paths[:count]] + [[0] * T] * (k - count)
             torch.testing.assert_close(probabilities[b], counted(row, T, num_tags))
 
 

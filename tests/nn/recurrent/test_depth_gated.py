@@ -66,8 +66,3 @@ def test_forget_biases_start_at_one() -> None:
     bottom, upper = DepthGatedLSTM(D_IN, D, num_layers=2).stack
     for bias in (bottom.lstm.bias, upper.bias):
         assert [block.unique().tolist() for block in bias.split(D)] == [[0], [1], [0], [0], [0]][: len(bias) // D]
-
-
-def test_without_layers_it_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one layer, not 0"):
-        DepthGatedLSTM(D_IN, D, num_layers=0)

@@ -61,8 +61,3 @@ def test_forget_biases_start_at_one() -> None:
     (part,) = GridLSTM(D_IN, D, num_layers=1).stack
     assert part.bias.view(2, 4, D)[:, 1].unique().tolist() == [1]
     assert part.bias.sum() == 2 * D
-
-
-def test_without_layers_it_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one layer, not 0"):
-        GridLSTM(D_IN, D, num_layers=0)
