@@ -192,9 +192,7 @@ def check_texts(value: Any, expected: str) -> None:
 
 
 def checked_texts(value: Any, expected: str, *, are_lists: bool = True) -> list[Any]:
-    """Return a list of texts, or of lists of words if `are_lists`. Raises like `check_texts`, or EnsueError for items
-    of another type.
-    """
+    """Return a list of texts, or of lists of words if `are_lists`. Raises like `check_texts`, and for other items."""
     check_texts(value, expected)
     texts = [text.tolist() if hasattr(text, "tolist") else text for text in value]
     for number, text in enumerate(texts):

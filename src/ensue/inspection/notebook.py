@@ -25,8 +25,7 @@ MAX_POINTS = 400
 WIDTH, HEIGHT = 560, 180
 """The size of a curve in pixels."""
 MIN_UPDATE_SECONDS, UPDATE_COST_FACTOR = 0.5, 50
-"""The minimum interval between updates, in seconds and in durations of an update. Updates take at most 2 % of the time.
-"""
+"""The minimum interval between updates, in seconds and in durations of an update: at most 2 % of the time."""
 
 
 class Shown:

@@ -27,9 +27,7 @@ MAX_PLOTTED_TOKENS = 60
 
 
 def chosen_units(units: Sequence[Units], correlations: Sequence[NDArray[np.float64]], tokens: int) -> list[list[int]]:
-    """Return the units on a page with `tokens` tokens: all units, or from each of `units` those with the largest
-    correlations.
-    """
+    """Return the units on a page with `tokens` tokens: all, or in each of `units` the most correlated units."""
     max_units = max(1, MAX_UNIT_BYTES // max(1, tokens * len(units)))
     scores = [np.abs(r).max(0) for r in correlations] or [of_layer.values.std(0) for of_layer in units]
     chosen = [set(np.argsort(-of_layer, kind="stable")[:max_units].tolist()) for of_layer in scores]

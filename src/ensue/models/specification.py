@@ -53,9 +53,7 @@ class Encoder(Table):
     num_layers: Layers = 1
     """The number of layers."""
     dropout: Share = 0.0
-    """Dropout on the output of every layer; for a window network, a depth-gated or a grid stack only on the last
-    output.
-    """
+    """Dropout on the output of every layer; of a window network, depth-gated or grid stack only on the last output."""
 
 
 class RecurrentEncoder(Encoder):
@@ -92,9 +90,7 @@ class ZoneoutEncoder(HiddenEncoder):
     """The keys of encoders with zoneout."""
 
     zoneout_hidden: Share = 0.0
-    """Probability that a unit of the hidden state keeps its old value at a position; in evaluation, the weight of the
-    old value.
-    """
+    """Probability that a unit of the hidden state keeps its old value; in evaluation, the weight of the old value."""
 
 
 class CellEncoder(ZoneoutEncoder):
@@ -272,8 +268,7 @@ class TransformerEncoder(Encoder):
     neighbors: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """The number of neighbors to each side that a position attends to, for bidirectional models; 0: all."""
     global_every: Annotated[int, Field(ge=0, le=1_000)] = 0
-    """Every n-th block, from the first on, attends to all positions in spite of `neighbors`, as in ModernBERT; 0: none.
-    """
+    """Every n-th block, from the first on, attends to all positions despite `neighbors`, as in ModernBERT; 0: none."""
     neighbors_base: Annotated[float, Field(ge=1, le=1e9)] | None = None
     """The base of rotary positions in blocks that attend to neighbors only; default: `rotary_base`."""
     relative_buckets: Annotated[int, Field(ge=0, le=10_000)] = 0
@@ -281,13 +276,9 @@ class TransformerEncoder(Encoder):
     models. With disentangled positions, the buckets to each side, each with a vector.
     """
     zero_writes: bool = False
-    """Whether the last linear maps of attention and feed-forward layers are initialized with 0, so that a block starts
-    as the identity.
-    """
+    """Whether the last maps of attention and feed-forward layers start at 0, so that a block starts as the identity."""
     window: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """The size in positions of a window network before the first block, in each direction, with a residual connection.
-    0: none.
-    """
+    """The size of a residual window network before the first block, in positions in each direction. 0: none."""
     d_input: Size | None = None
     """For a masked language model, the size of token and position vectors, if not `d_model` (ALBERT)."""
 
@@ -364,9 +355,7 @@ class Directions(Table):
     """The table `[directions]`: the directions in which an encoder reads a text."""
 
     bidirectional: bool = True
-    """Whether a position also depends on later positions: by a second layer from right to left, or by attention to both
-    sides.
-    """
+    """Whether a position depends on later positions, too: by a second layer from right to left, or by attention."""
     merge: Literal["concatenate", "sum", "product", "mean"] = "concatenate"
     """How the outputs of the two directions are merged (not for attention)."""
 

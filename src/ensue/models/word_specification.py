@@ -41,9 +41,7 @@ class FeatureSpecification(ContextualSpecification):
     d_words: SizeOrZero = 100
     """Size of the trained vector of a word; 0: none."""
     min_count: Count = 2
-    """Rarer words are unknown: they share one vector and are in no n-gram. With 1, n-grams that occur in only one text
-    are used, too.
-    """
+    """Rarer words are unknown: they share one vector and are in no n-gram. 1: n-grams of a single text count, too."""
     max_size: Count | None = None
     """The largest number of words with a vector; the most frequent words are chosen."""
     lowercase: bool = True
@@ -59,9 +57,7 @@ class FeatureSpecification(ContextualSpecification):
     d_characters: Size = 64
     """Size of the output of the character encoder; an even number for the LSTM, half for each direction."""
     affixes: Few = 0
-    """Length in characters of the longest prefixes and suffixes with a trained vector, if they occur in at least 5
-    words. 0: none.
-    """
+    """The length of the longest prefixes and suffixes with a vector, if they occur in at least 5 words. 0: none."""
     d_affix: Size = 16
     """Size of the vector of a prefix or suffix; a word has one of each length, and their vectors are concatenated."""
     d_shape: SizeOrZero = 0

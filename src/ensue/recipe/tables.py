@@ -115,9 +115,7 @@ class TrainRecipe(Table):
     tokens: Count | None = None
     """Budget: tokens that are read in training; for labeled sentences and texts, words."""
     seconds: Budget | None = None
-    """Budget: seconds of training, validation and test; such a run is not reproducible. A recipe has exactly one
-    budget.
-    """
+    """Budget: seconds of training, validation and test; such a run is not reproducible. A recipe has one budget."""
 
     batch_size: Rows = 32
     """Rows in a batch: stretches of a text, sentences or texts."""
@@ -125,9 +123,7 @@ class TrainRecipe(Table):
     """Micro-batches of a batch (gradient accumulation), with the same result and less memory."""
 
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
-    """AdamW; SGD with momentum; or Muon, whose updates of the layers' matrices are orthogonalized, with AdamW for other
-    parameters.
-    """
+    """AdamW; SGD with momentum; or Muon: orthogonal updates of layers' matrices, AdamW for other parameters."""
     learning_rate: Amount = 3e-3
     """The largest learning rate, at the end of the warm-up."""
     schedule: Literal["linear", "cosine", "inverse-sqrt", "constant"] = "linear"
@@ -148,9 +144,7 @@ class TrainRecipe(Table):
     """The largest global norm of the gradient; 0: no clipping."""
 
     validations: Annotated[int, Field(ge=1, le=1_000_000)] = 10
-    """The number of validations, evenly over the budget; fewer if they would take more than a tenth of a budget of
-    seconds.
-    """
+    """The number of validations, evenly over the budget; fewer if they take over a tenth of a budget of seconds."""
     patience: Annotated[int, Field(ge=0, le=1_000_000_000_000)] = 0
     """Stop after this many validations without a better score; 0: never."""
     checkpoint_every: Count = 1000
@@ -162,9 +156,7 @@ class TrainRecipe(Table):
     deterministic: bool = False
     """Whether 1, 2, 4 or 8 processes train the same model bit for bit, by 8 micro-batches, which is slower."""
     sharded: bool = False
-    """Whether parameters, gradients and moments are sharded over processes, for models that exceed the memory of one. A
-    step is slower.
-    """
+    """Whether parameters, gradients and moments are sharded over processes. A step is slower and takes less memory."""
 
     @model_validator(mode="after")
     def _check_budget(self) -> Self:

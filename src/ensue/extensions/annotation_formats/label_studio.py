@@ -122,9 +122,7 @@ def _convert_item(item: Any, text: Any) -> Any:
 
 
 def _read_spans(value: Row, text: Any) -> list[Row]:
-    """Return a span for each label, with its text and with offsets in characters. Label Studio may count in code units
-    of UTF-16.
-    """
+    """Return a span for each label, with text and offsets in characters. Label Studio may count in UTF-16 units."""
     start, end, content = value["start"], value["end"], value.get("text")
     if isinstance(text, str) and content is not None and text[start:end] != content:
         wide = _non_bmp_offsets(text)

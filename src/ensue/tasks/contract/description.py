@@ -181,9 +181,7 @@ class TensorFunction:
     """Maps the model and named inputs to named outputs. The values of outputs at padding are defined."""
     inputs: Mapping[str, TensorForm]
     sample: Callable[[int, int], dict[str, Tensor]]
-    """Maps a number of rows and a number of positions to inputs, on which the traced function is compared with
-    `function`.
-    """
+    """Maps numbers of rows and positions to inputs, on which the traced function is compared with `function`."""
 
 
 @dataclass(frozen=True)

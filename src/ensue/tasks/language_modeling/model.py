@@ -23,9 +23,7 @@ class LanguageModelParts(TokenizerParts):
         return ['print("".join(model.generate("The")))']
 
     def framing(self, recipe: LanguageModelingRecipe) -> Framing:
-        """Return the framing of texts for fine-tuning, with a new delimiter and a new extract token (Radford et al.
-        2018).
-        """
+        """Return the framing of texts for fine-tuning, with new tokens delimiter and extract (Radford et al. 2018)."""
         return Framing(
             tokenizer=self.tokenizer, blank="" if self.tokenizer.kind == "words" else " ",
             begin=(self.tokenizer.start_id,), between=(self.vocabulary_size,), end=(self.vocabulary_size + 1,),

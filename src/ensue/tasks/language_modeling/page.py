@@ -63,9 +63,7 @@ class Explanation:
 
 
 def explain(model: LanguageModel, inputs: NDArray[np.int64], place: int, token: int) -> Explanation | None:
-    """Return the explanation of a token at position `place`; None for the first position. `inputs` begin with the start
-    symbol.
-    """
+    """Return the explanation of a token at `place`; None for the first. `inputs` begin with the start symbol."""
     begin = next(begin for begin, _, end in scored_windows(len(inputs), model.context) if place < end)
     num_before = min(MAX_EXPLAINED_TOKENS, place - begin)
     if not num_before:

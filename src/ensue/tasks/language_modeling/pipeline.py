@@ -67,9 +67,7 @@ class Continuation(NamedTuple):
 
 
 class LanguagePipeline(LayeredPipeline, ScoringPipeline):
-    """A trained language model: generation, surprisal, scores, vectors of words. `encoder` is a description of the
-    layers.
-    """
+    """A trained language model: generation, surprisal, scores, vectors of words. `encoder` describes the layers."""
 
     def __init__(
         self, model: LanguageModel, tokenizer: Tokenizer, *, encoder: str = "", run: str | Path | None = None

@@ -35,9 +35,7 @@ class MaskedView:
     length: int
     """The number of tokens of the complete text."""
     predictions: Predictions
-    """The predictions at each position, with the token of the position hidden. At a mask, special tokens have the
-    probability 0.
-    """
+    """The predictions at each position, with its token hidden. At a mask, special tokens have the probability 0."""
     attention: list[Attention]
     """The attention (H, A, A) in the first window: [CLS], A - 2 tokens, [SEP]."""
 

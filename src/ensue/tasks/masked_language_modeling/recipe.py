@@ -74,9 +74,7 @@ class SentencesTable(Table):
     """The table `[sentences]`: the vector of a text from the vectors of its tokens."""
 
     pooling: Literal["mean", "first", "last", "max"] = "mean"
-    """The vector of a text: the mean or the maxima of all tokens, or the vector of the first ([CLS]) or last ([SEP])
-    token.
-    """
+    """The vector of a text: the mean or the maxima of all tokens, or the first ([CLS]) or last ([SEP]) token."""
     unit_length: bool = False
     """Whether the vector of a text is divided by its length."""
 

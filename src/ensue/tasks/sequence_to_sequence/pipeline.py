@@ -201,9 +201,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         self, location: Data, *, format: str | None = None, encoding: str = "utf-8",
         compare: "SequencePipeline | None" = None, progress: bool | Reporter | None = None,
     ) -> GenerationScores:  # fmt: skip
-        """Return the scores on a file of pairs. With another model `compare`, the difference is tested. `progress` is
-        as for `predict`.
-        """
+        """Return the scores on a file of pairs, with a test against `compare`. `progress` is as for `predict`."""
         location = as_location(location, "the pairs")
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
         return self.score_pairs(references(source, source.layout), compare=compare)

@@ -209,9 +209,7 @@ def length_ratio(train: EncodedPairs) -> float:
 
 
 def surprisals(model: TextModel, pairs: EncodedPairs, *, begin_id: int) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-    """Yield the indices (B,) of pairs in batches of similar length, and the surprisal of each target token (B, T) in
-    nats, 0 at padding.
-    """
+    """Yield batches of similar length: the indices (B,) of pairs, and the nats (B, T) of targets, 0 at padding."""
     for rows in _by_length(pairs):
         yield rows, _nats(model, pairs, rows, begin_id)
 
@@ -232,9 +230,7 @@ def _nats(model: TextModel, pairs: EncodedPairs, rows: NDArray[np.int64], begin_
 MAX_SEARCH_ROWS, MAX_SEARCH_TOKENS = 64, 4_096
 """The maximum numbers of sources and of their tokens in a batch."""
 MAX_HYPOTHESES = 1_000
-"""The maximum number of hypotheses in a batch of several sources. A hypothesis has a score for each token of the
-vocabulary.
-"""
+"""The maximum number of hypotheses in a batch of sources. A hypothesis has scores of the whole vocabulary."""
 Constraint = tuple[Sequence[Phrase], Collection[Phrase]]
 """The required phrases and the forbidden phrases of an output."""
 EXTRA_TOKENS = 10

@@ -294,9 +294,7 @@ class Writer(Predictor, Generic[ItemT]):
         return texts, [item.targets for item in items], [row[2:] for row in self.surprisal(firsts)]
 
     def _tokenization(self, references: Sequence[Sequence[str]]) -> str:
-        """Return sacrebleu's tokenization: "char" if most texts have no spaces, "none" for a tokenizer of words, else
-        "13a".
-        """
+        """Return sacrebleu's tokenization: "char" if most texts have no spaces, "none" for words, else "13a"."""
         texts = [reference for of_source in references for reference in of_source]
         if are_unsplit(texts) or 2 * sum(" " in text for text in texts) < len(texts):
             return "char"
