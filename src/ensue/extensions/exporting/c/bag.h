@@ -1,5 +1,5 @@
-/* A bag of n-grams: `score_k = b_k + sum_g r_g w_gk / |r|` over the distinct n-grams g of a text or a pair. A bit set
- * marks the stored rows, with the number of earlier ones for each 32 bits; a stored row has r and all w. */
+/* A bag of n-grams: `score_k = b_k + sum_g r_g w_gk / |r|` over the distinct n-grams g of a text or a pair. A stored row
+ * has r and all w. A bit set marks the stored rows; each 32 bits come with the number of stored rows before them. */
 enum { ROW = 1 + NAME_LABELS };
 
 static void sift_number(uint32_t *x, size_t root, size_t count) {
@@ -12,7 +12,7 @@ static void sift_number(uint32_t *x, size_t root, size_t count) {
 }
 
 /* Sorts the distinct numbers above 0 in place by heap sort; returns their number. */
-static size_t distinct(uint32_t *x, size_t count) {
+static size_t sort_distinct(uint32_t *x, size_t count) {
     for (size_t k = count / 2; k-- > 0;) sift_number(x, k, count);
     for (size_t k = count; k-- > 1;) {
         uint32_t held = x[0];
@@ -25,8 +25,8 @@ static size_t distinct(uint32_t *x, size_t count) {
     return found;
 }
 
-/* Writes the rows of all n-grams of one length without unknown words (of a pair: all n-grams). `sums` has the hashes of
- * the n-grams that are shorter by a word, and is updated. */
+/* Writes the rows of the n-grams of length n, without n-grams that contain unknown words if the model reads single
+ * texts. `sums` has the hashes of the n-grams of length n - 1, and is updated. */
 static size_t rows_of(const int64_t *keys, size_t words, size_t n, uint64_t *sums, uint32_t *rows) {
     size_t found = 0;
     for (size_t k = 0; k + n <= words; k++) {
@@ -42,39 +42,39 @@ static size_t rows_of(const int64_t *keys, size_t words, size_t n, uint64_t *sum
     return found;
 }
 
-static uint32_t ones(uint32_t x) {
+static uint32_t count_ones(uint32_t x) {
     x -= x >> 1 & 0x55555555;
     x = (x & 0x33333333) + (x >> 2 & 0x33333333);
     return ((x + (x >> 4)) & 0x0F0F0F0F) * 0x01010101 >> 24;
 }
 
 static void add_row(const NAME_model *model, uint32_t row, double *scores, double *squares) {
-    const uint32_t *kept = words32(model, AT_KEPT) + 2 * (size_t)(row / 32);
+    const uint32_t *mask = words32(model, AT_KEPT) + 2 * (size_t)(row / 32);
     uint32_t bit = UINT32_C(1) << row % 32;
-    if (!(kept[0] & bit)) return;
+    if (!(mask[0] & bit)) return;
     const real *table = reals(model, AT_ROWS);
-    const stored *of = stored_behind(table, ROW) + (size_t)(kept[1] + ones(kept[0] & (bit - 1))) * ROW;
+    const stored *of = stored_behind(table, ROW) + (size_t)(mask[1] + count_ones(mask[0] & (bit - 1))) * ROW;
     double found[ROW];
     for (int k = 0; k < ROW; k++) found[k] = (double)number(of[k]) * (PRECISION == 8 ? (double)table[k] : 1);
     *squares += found[0] * found[0];
     for (int k = 0; k < NAME_LABELS; k++) scores[k] += found[0] * found[1 + k];
 }
 
-static void weigh(const NAME_model *model, const double *sums, double squares, double *scores) {
+static void add_weighted(const NAME_model *model, const double *sums, double squares, double *scores) {
     double norm = sqrt(squares) > 1e-6 ? sqrt(squares) : 1e-6;
     for (int k = 0; k < NAME_LABELS; k++) scores[k] += (double)reals(model, AT_BIAS)[k] + sums[k] / norm;
 }
 
-/* Adds the scores of texts of `counts` keys. `rows` has room for NGRAMS numbers per key, and `sums` for one. */
+/* Adds the scores of texts with these numbers of keys. `rows` has room for NGRAMS numbers per key, `sums` for one. */
 #if !IS_PAIR
 static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *counts, uint64_t *sums, uint32_t *rows,
                     double *scores) {
     double found[NAME_LABELS] = {0}, squares = 0;
     size_t count = 0;
     for (size_t n = 1; n <= NGRAMS; n++) count += rows_of(keys, counts[0], n, sums, rows + count);
-    count = distinct(rows, count);
+    count = sort_distinct(rows, count);
     for (size_t k = 0; k < count; k++) add_row(model, rows[k], found, &squares);
-    weigh(model, found, squares, scores);
+    add_weighted(model, found, squares, scores);
 }
 #else
 static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *counts, uint64_t *sums, uint32_t *rows,
@@ -82,8 +82,8 @@ static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *
     double found[NAME_LABELS] = {0}, squares = 0;
     for (size_t n = 1; n <= NGRAMS; n++) {
         uint32_t *others = rows + counts[0];
-        size_t one = distinct(rows, rows_of(keys, counts[0], n, sums, rows)), shared = 0;
-        size_t other = distinct(others, rows_of(keys + counts[0], counts[1], n, sums + counts[0], others));
+        size_t one = sort_distinct(rows, rows_of(keys, counts[0], n, sums, rows)), shared = 0;
+        size_t other = sort_distinct(others, rows_of(keys + counts[0], counts[1], n, sums + counts[0], others));
         for (size_t a = 0, b = 0; a < one || b < other;) {
             int is_shared = a < one && b < other && rows[a] == others[b];
             int is_first = b == other || (a < one && rows[a] <= others[b]);
@@ -97,6 +97,6 @@ static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *
         for (int k = 0; k < NAME_LABELS; k++)
             scores[k] += small * (double)overlap[k] + large * (double)overlap[NAME_LABELS + k];
     }
-    weigh(model, found, squares, scores);
+    add_weighted(model, found, squares, scores);
 }
 #endif

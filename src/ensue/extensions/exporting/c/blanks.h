@@ -1,5 +1,6 @@
-/* The blanks between words of a text: none before a closing mark or after an opening one. AT_KINDS has bits for each
- * word: 1 closes, 2 opens, 4 is a quotation mark, which alternates, 8 ends the line. */
+/* The blanks between the words of a text: no blank before a closing mark, and no blank after an opening mark. AT_KINDS
+ * has bits for each word: 1 is a closing mark, 2 an opening mark, 4 a quotation mark, which opens and closes in turn, 8
+ * ends the line. */
 typedef struct {
     uint8_t in_quotes, blank; /* whether a blank comes before the next word, unless that word closes */
 } spacing;

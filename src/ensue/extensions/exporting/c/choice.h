@@ -1,4 +1,4 @@
-/* The labels of a classifier: names, probabilities and the predicted ones. */
+/* The labels of a classifier: their names, their probabilities, and the choice of the predicted labels. */
 const char *NAME_label(const NAME_model *model, uint32_t label) {
     if (!model || label >= NAME_LABELS) return NULL;
     return (const char *)words32(model, AT_LABELS) + words32(model, AT_LABEL_STARTS)[label];

@@ -9,8 +9,8 @@ typedef struct {
     uint32_t *points, *places, *letters, *rows;
 } work;
 
-/* Assigns the arrays of `work` to `memory` and returns their size in bytes; without memory, only the size. */
-static size_t placed(work *of, char *memory, size_t bytes) {
+/* Assigns the arrays of `work` to `memory` and returns their size in bytes; if `memory` is NULL, only returns it. */
+static size_t lay_out(work *of, char *memory, size_t bytes) {
     size_t at = 0;
     of->bytes = bytes;
 #define PLACE(part, count) of->part = memory ? (void *)(memory + at) : NULL, at += ((count) * sizeof *of->part + 15) / 16 * 16
@@ -35,9 +35,9 @@ static int has_size(size_t words) { return words <= (SIZE_MAX >> 1) / (WORD_COST
 size_t NAME_memory(size_t bytes) {
     work of;
     size_t words = bytes / BYTES_OF_WORD + 1;
-    if (MAX_WORDS && words > MAX_WORDS) words = MAX_WORDS; /* of one text at a time */
+    if (MAX_WORDS && words > MAX_WORDS) words = MAX_WORDS; /* the layers read one text at a time */
     if (bytes > MAX_BYTES || bytes > (SIZE_MAX >> 2) / MAX_BYTE_COST || !has_size(words)) return 0;
-    return placed(&of, NULL, bytes) + layers_room(words);
+    return lay_out(&of, NULL, bytes) + layers_room(words);
 }
 
 /* Splits a text into words and truncates it to MAX_WORDS: the first, the last, or half of each. */
@@ -59,8 +59,8 @@ int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME
         bytes += texts[k].size;
     }
     work of;
-    if (bytes > MAX_BYTES || !NAME_memory(bytes) || placed(&of, NULL, bytes) > size) return NAME_TOO_LONG;
-    size_t begin = placed(&of, memory, bytes), found = 0;
+    if (bytes > MAX_BYTES || !NAME_memory(bytes) || lay_out(&of, NULL, bytes) > size) return NAME_TOO_LONG;
+    size_t begin = lay_out(&of, memory, bytes), found = 0;
     memset(of.scores, 0, NAME_LABELS * sizeof *of.scores);
     for (int k = 0; k < NAME_TEXTS; k++) {
         counts[k] = read_words(texts + k, &of);
@@ -75,7 +75,7 @@ int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME
     return code ? code : (int)found;
 }
 
-/* The struct is followed by a line. */
+/* The bytes of a line follow the struct. */
 struct NAME_session {
     uint64_t checksum, bytes;
     line_reader line;

@@ -11,7 +11,7 @@ static int is_probability(const char *text) {
     return x >= 0 && x <= 1 && end != text && !*end;
 }
 
-static int understands(int argc, char **argv) {
+static int is_usage_valid(int argc, char **argv) {
     return argc < 2 || (argc == 3 && strcmp(argv[1], "--at-least") == 0 && is_probability(argv[2]));
 }
 
@@ -71,7 +71,7 @@ static int run(const NAME_model *model, int argc, char **argv) {
     }
     free(memory);
     free(of.text);
-    if (code != NAME_NO_TAB) return code ? failed(code) : 0;
+    if (code != NAME_NO_TAB) return code ? print_error(code) : 0;
     fprintf(stderr, "NAME: line %lu has no tab between its two texts\n", count);
     return 2;
 }

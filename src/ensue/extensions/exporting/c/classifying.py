@@ -43,9 +43,9 @@ def classifier_source(description: ModelDescription, weights: Weights) -> CModel
         "FIRST_WORDS": {"start": max_words, "end": 0, "both": max_words // 2}[words.kept_end],
         "MORE_MESSAGES": 'case NAME_NO_TAB: return "a line has no tab between its two texts";',
     }  # fmt: skip
-    layers = ["lexicon.h", "no_layers.h"] if model.head is None else _layers(model, lexicon, weights)
+    layers = ["lexicon.h", "no_layers.h"] if model.head is None else _add_layers(model, lexicon, weights)
     templates = ["stored.h", "utf8.h", *characters(words.splitter), *layers]
-    templates += _bag(model.bag, lexicon, weights)
+    templates += _add_bag(model.bag, lexicon, weights)
     templates += ["choice.h", "lines.h", "classes.h"]
     values = {"LABELS": len(labels), "TEXTS": words.num_texts}
     return CModel(templates, interface="classes", values=values, usage=USAGE)
@@ -58,7 +58,7 @@ def class_labels(model: Classifier, labels: Classes, weights: Weights) -> dict[s
     }  # fmt: skip
 
 
-def _layers(model: Classifier, lexicon: Lexicon, weights: Weights) -> list[str]:
+def _add_layers(model: Classifier, lexicon: Lexicon, weights: Weights) -> list[str]:
     steps = LayerSteps(weights, 1)
     table = layer_table(cast("SequenceLayer", model.layers), steps)
     features = feature_templates(model.features, lexicon, steps)
@@ -96,7 +96,7 @@ def class_head(model: Classifier, weights: Weights) -> list[str]:
 
 
 @torch.no_grad()
-def _bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[str]:
+def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[str]:
     """Return the templates of the n-grams. The weights have a bit set of the rows that are stored."""
     constants = weights.constants
     if bag is None:

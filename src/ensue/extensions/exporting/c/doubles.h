@@ -1,5 +1,5 @@
-/* The functions above in double precision, with the suffix _64. Math libraries differ in the last digit; these
- * functions are arithmetic, with the same result everywhere. */
+/* The functions above in double precision, with the suffix _64. Math libraries differ in the last digit; these functions
+ * use arithmetic only, so their results are the same everywhere. */
 #undef PICK
 #undef REAL_IS_DOUBLE
 #define PICK(for_float, for_double) for_double

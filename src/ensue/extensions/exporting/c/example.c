@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int failed(int code) {
+static int print_error(int code) {
     fprintf(stderr, "NAME: %s\n", NAME_message(code));
     return 2;
 }
 
 @TASK@
 /* The path of a file in the folder of the program. */
-static char *beside(const char *program, const char *name) {
+static char *path_beside(const char *program, const char *name) {
     size_t folder = strlen(program);
     while (folder && program[folder - 1] != '/' && program[folder - 1] != '\\') folder--;
     char *path = malloc(folder + strlen(name) + 1);
@@ -21,10 +21,10 @@ static char *beside(const char *program, const char *name) {
 
 int main(int argc, char **argv) {
     int is_named = argc > 2 && strcmp(argv[1], "--weights") == 0;
-    char *path = is_named ? NULL : beside(argc ? argv[0] : "", "NAME.weights");
+    char *path = is_named ? NULL : path_beside(argc ? argv[0] : "", "NAME.weights");
     const char *weights = is_named ? argv[2] : path;
     if (is_named) argc -= 2, argv += 2;
-    if (!understands(argc, argv)) {
+    if (!is_usage_valid(argc, argv)) {
         fprintf(stderr, "usage: NAME [--weights FILE] %s\n", USAGE);
         free(path);
         return 2;

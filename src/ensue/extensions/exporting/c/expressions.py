@@ -158,7 +158,7 @@ class _Program:
         for index, (op, value) in enumerate(items):
             kind, is_last = str(op), tail and index == len(items) - 1
             if kind in _SETS:
-                self.code += [TAKE, self._set(op, value, flags)]
+                self.code += [TAKE, self._add_set(op, value, flags)]
             elif kind == "BRANCH":
                 self._branch(value[1], flags, tail=is_last)
             elif kind == "SUBPATTERN":
@@ -186,7 +186,7 @@ class _Program:
         for number, alternative in enumerate(alternatives):
             begin, is_last = len(self.code), number == len(alternatives) - 1
             if not is_last:
-                self.code += [SPLIT, 0, self._first(alternative, flags)]
+                self.code += [SPLIT, 0, self._add_first_set(alternative, flags)]
             self._put(alternative, flags, tail=tail)
             if not is_last:
                 self.code += [JUMP, 0]
@@ -199,7 +199,7 @@ class _Program:
         high = _UNLIMITED if high == self._parser.MAXREPEAT else int(high)
         (op, value), *others = inside
         if not others and str(op) in _SETS:
-            self.code += [LAZY if lazy else REPEAT, self._set(op, value, flags), low, high]
+            self.code += [LAZY if lazy else REPEAT, self._add_set(op, value, flags), low, high]
         elif lazy or inside.getwidth()[0] == 0:
             raise ValueError("unsupported repetition in an expression: lazy, or of an empty match")
         elif str(op) == "GROUPREF":
@@ -213,7 +213,7 @@ class _Program:
             begin, ends = len(self.code), []
             for _ in range(1 if high == _UNLIMITED else high - low):
                 ends.append(len(self.code) + 1)
-                self.code += [SPLIT, 0, self._first(inside, flags)]
+                self.code += [SPLIT, 0, self._add_first_set(inside, flags)]
                 self._put(inside, flags, tail=False)
                 self.code += [COMMIT] * tail
             if high == _UNLIMITED:
@@ -221,31 +221,31 @@ class _Program:
             for end in ends:
                 self.code[end] = len(self.code)
 
-    def _first(self, parsed: Any, flags: int) -> int:
-        result = self._first_ranges(parsed, flags)
+    def _add_first_set(self, parsed: Any, flags: int) -> int:
+        result = self._find_first(parsed, flags)
         return _UNLIMITED if result is None else self._sets.add(result)
 
-    def _first_ranges(self, parsed: Any, flags: int) -> Ranges | None:
+    def _find_first(self, parsed: Any, flags: int) -> Ranges | None:
         for op, value in parsed:
             kind = str(op)
             if kind in _SETS:
-                return self._ranges(op, value, flags)
+                return self._find_ranges(op, value, flags)
             if kind == "SUBPATTERN":
                 _, added, removed, inside = value
-                return self._first_ranges(inside, (flags | added) & ~removed)
+                return self._find_first(inside, (flags | added) & ~removed)
             if kind == "BRANCH":
-                firsts = [self._first_ranges(alternative, flags) for alternative in value[1]]
+                firsts = [self._find_first(alternative, flags) for alternative in value[1]]
                 return None if None in firsts else merge_ranges(chain.from_iterable(filter(None, firsts)))
             if kind in ("MAX_REPEAT", "MIN_REPEAT") and value[0]:
-                return self._first_ranges(value[2], flags)
+                return self._find_first(value[2], flags)
             if kind not in ("ASSERT", "ASSERT_NOT"):
                 return None
         return None
 
-    def _set(self, op: Any, value: Any, flags: int) -> int:
-        return self._sets.add(self._ranges(op, value, flags))
+    def _add_set(self, op: Any, value: Any, flags: int) -> int:
+        return self._sets.add(self._find_ranges(op, value, flags))
 
-    def _ranges(self, op: Any, value: Any, flags: int) -> Ranges:
+    def _find_ranges(self, op: Any, value: Any, flags: int) -> Ranges:
         key = f"{op} {value} {flags & re.IGNORECASE}"
         if key not in self._cached:
             sub_pattern = self._parser.SubPattern

@@ -1,5 +1,5 @@
-/* A word form as characters. The middle of a form of more than MAX_POINTS characters, which is longer than all known
- * ones, is left out, since no feature reads it. */
+/* A word form as characters. A form of more than MAX_POINTS characters is longer than all known forms; its middle, which
+ * no feature reads, is left out. */
 typedef struct {
     uint32_t points[MAX_POINTS], lowered[MAX_LOWER_POINTS * MAX_POINTS];
     uint8_t bytes[4 * MAX_LOWER_POINTS * MAX_POINTS + 4]; /* the lowercase form in UTF-8, with folded digits */

@@ -1,4 +1,4 @@
-/* Series of frames through the layers. Series of similar length among WINDOW ones form a batch. */
+/* The layers on series of frames. WINDOW series are sorted by length, and divided into batches. */
 enum { WINDOW = 128 };
 
 /* A series: its index, the number of frames of earlier series, and its length. */
@@ -21,12 +21,12 @@ static uint64_t head_size(size_t frames);
 static int answer(const NAME_model *model, const call_room *of, const batch *texts, const place *places, const real *h,
                   int64_t stride, const answers *to);
 
-/* Places an array of `of` after the earlier ones. */
+/* Places an array of `of` after its other arrays. */
 #define PLACE(part, count) \
     (of->part = memory ? (void *)(memory + at) : NULL, at += ((uint64_t)(count) * sizeof *of->part + 63) / 64 * 64)
 
-/* Assigns the arrays to `memory` and returns their size in bytes; without memory, only the size. */
-static uint64_t placed(call_room *of, char *memory, size_t frames) {
+/* Assigns the arrays to `memory` and returns their size in bytes; if `memory` is NULL, only returns it. */
+static uint64_t lay_out(call_room *of, char *memory, size_t frames) {
     uint64_t at = 0;
     PLACE(step, 1);
     PLACE(wave, D_WAVE);
@@ -40,11 +40,11 @@ static uint64_t placed(call_room *of, char *memory, size_t frames) {
 
 size_t NAME_memory(size_t frames) {
     call_room of;
-    uint64_t size = frames && frames <= MAX_FRAMES ? placed(&of, NULL, frames) : 0;
+    uint64_t size = frames && frames <= MAX_FRAMES ? lay_out(&of, NULL, frames) : 0;
     return (size_t)size == size ? (size_t)size : 0; /* 0 if it exceeds a size_t of 32 bits */
 }
 
-/* (x - mean) / deviation of each feature, and 0 for missing values. */
+/* Computes (x - mean) / deviation of each feature, and 0 for missing values. */
 static int normalize(const NAME_model *model, const float *frames, size_t count, real *to) {
     const real *mean = reals(model, AT_MEAN), *deviation = reals(model, AT_DEVIATION);
     for (size_t t = 0; t < count; t++)
@@ -96,7 +96,7 @@ static int read_series(const NAME_model *model, void *memory, size_t frames, con
         if (series[k].count > frames) return NAME_TOO_LONG;
     }
     call_room of;
-    placed(&of, memory, frames);
+    lay_out(&of, memory, frames);
     place next = {0, 0, 0}, window[WINDOW];
     for (int found; (found = next_series(series, count, &next, window));)
         for (int k = 0; k < found;) {

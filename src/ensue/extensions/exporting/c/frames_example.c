@@ -2,8 +2,7 @@
  *
  *     NAME @OPTION@ FILE ...
  *
- * A file is a recording (.wav) for a model of sounds, an array (.npy), a table (.csv, .tsv), a table of paths, or
- * images
+ * A file is a recording (.wav) for a model of sounds, an array (.npy), a table (.csv, .tsv), a table of paths, or images
  * (idx). */
 #include <math.h>
 
@@ -24,12 +23,12 @@ typedef struct {
     double option;
 } waiting;
 
-/* The error message of a file, and its path. */
-static const char *complaint;
-static char at_fault[4096];
+/* The message of the first error, and the path of its file. */
+static const char *error_reason;
+static char error_path[4096];
 
 static int complain(const char *what) {
-    complaint = what;
+    error_reason = what;
     return NAME_ARGUMENT;
 }
 
@@ -153,7 +152,7 @@ static int read_npy(const NAME_model *model, waiting *of, const char *path, cons
     if (in.kind == 'b') in.kind = 'u';
     if (in.kind == 'f' ? in.size != 4 && in.size != 8
                        : (in.kind != 'i' && in.kind != 'u') || (in.size != 1 && in.size != 2 && in.size != 4 && in.size != 8))
-        return complain("an array of other numbers than those of 8 to 64 bits");
+        return complain("an array whose numbers do not have 8 to 64 bits");
     while (*shape >= '0' && *shape <= '9') {
         if (in.dimensions == 3) return complain(DAMAGED);
         char *end;
@@ -208,7 +207,7 @@ static int read_number(const char *text, float *to) {
     return end != text && !*end && !strpbrk(text, "xX(");
 }
 
-/* Returns the kind of a column by its name, and the index of a named feature. */
+/* Returns whether a column is not a feature. */
 static int is_other(const char *name) {
     for (size_t k = 0; k < sizeof OTHERS / sizeof *OTHERS; k++)
         if (!strcmp(name, OTHERS[k])) return 1;
@@ -330,7 +329,7 @@ static int read_path(const NAME_model *model, waiting *of, const char *path) {
     int code = read ? read_whole(path, &bytes, &size) : complain("unknown suffix");
     if (!code) code = read(model, of, path, name, bytes, size);
     free(bytes);
-    if (code && !*at_fault) snprintf(at_fault, sizeof at_fault, "%s", path);
+    if (code && !*error_path) snprintf(error_path, sizeof error_path, "%s", path);
     return code;
 }
 
@@ -345,7 +344,7 @@ static int read_paths(const NAME_model *model, waiting *of) {
     return code;
 }
 
-static int understands(int argc, char **argv) {
+static int is_usage_valid(int argc, char **argv) {
     double option;
     return options_of(argc, argv, &option) > 0;
 }
@@ -358,7 +357,7 @@ static int run(const NAME_model *model, int argc, char **argv) {
     if (!code) code = flush(model, &of);
     while (of.count) free(of.names[--of.count]);
     free(of.numbers), free(of.memory), free(of.results);
-    if (!code || !*at_fault) return code ? failed(code) : 0;
-    fprintf(stderr, "NAME: %s: %s\n", at_fault, complaint ? complaint : NAME_message(code));
+    if (!code || !*error_path) return code ? print_error(code) : 0;
+    fprintf(stderr, "NAME: %s: %s\n", error_path, error_reason ? error_reason : NAME_message(code));
     return 2;
 }

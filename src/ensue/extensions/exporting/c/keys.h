@@ -1,4 +1,4 @@
-/* The key of a word in the hash of n-grams: positive for known words; negative, by spelling, for unknown ones. */
+/* The key of a word in the hash of n-grams: its id for a known word; a negative hash of its spelling for others. */
 /* Updates a CRC-32 with a byte. */
 static uint32_t crc_of(uint32_t sum, uint8_t byte) {
     static const uint32_t TABLE[16] = {
@@ -11,7 +11,7 @@ static uint32_t crc_of(uint32_t sum, uint8_t byte) {
 
 static int64_t key_of(const NAME_model *model, const uint32_t *word, uint32_t count) {
     uint8_t bytes[MAX_WORD_BYTES + 4], spelled[4];
-    size_t size = 0; /* MAX_WORD_BYTES + 1 for a word that is longer than all known ones */
+    size_t size = 0; /* MAX_WORD_BYTES + 1 for a word that is longer than all known words */
     uint32_t sum = UINT32_MAX, points[MAX_LOWER_POINTS];
     for (uint32_t k = 0; k < count; k++) {
         uint32_t found = 1;

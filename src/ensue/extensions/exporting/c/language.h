@@ -9,8 +9,8 @@ struct NAME_state {
     lexer reading;
     twister random;
     uint8_t seen[(NAME_VOCABULARY + 7) / 8];
-    uint32_t stretch; /* tokens read since the last generated one, at most CONTEXT + 1 */
-    uint32_t waits, waiting[ROWS]; /* tokens without surprisal in the current call of NAME_feed */
+    uint32_t num_read; /* tokens read since the last generated one, at most CONTEXT + 1 */
+    uint32_t num_waiting, waiting[ROWS]; /* tokens without surprisal in the current call of NAME_feed */
     real scores[ROWS * NAME_VOCABULARY];
     reader read;
     /* The following members are scratch memory of one call. */
@@ -44,16 +44,16 @@ int NAME_check(const NAME_model *model, const NAME_state *state) {
                    state->random.next <= 624 &&
                    state->decoder.missing <= 3 && state->decoder.length <= 4 &&
                    (!state->decoder.missing || state->decoder.point <= 0x10FFFF >> 6) &&
-                   lexer_is_whole(model, &state->reading) && state->stretch <= CONTEXT + 1 && !state->waits &&
-                   reads_whole(&state->read);
+                   lexer_is_valid(model, &state->reading) && state->num_read <= CONTEXT + 1 && !state->num_waiting &&
+                   reader_is_valid(&state->read);
     return is_whole ? NAME_OK : NAME_BAD_STATE;
 }
 
-/* The number of tokens that a full window passes to the next one: half of it, as ensue scores (`TextScorer`) and
+/* The number of tokens that a full window passes to the next window: half of them, as ensue scores (`TextScorer`) and
  * generates (`Reader`), but all tokens of a prompt that fills the context. */
-static uint32_t kept(const NAME_state *state, int is_drawn) {
+static uint32_t num_passed(const NAME_state *state, int is_drawn) {
     uint32_t half = CONTEXT > 1 ? CONTEXT / 2 : 1;
-    return is_drawn ? (state->stretch == CONTEXT ? CONTEXT : half) - 1 : CONTEXT - half;
+    return is_drawn ? (state->num_read == CONTEXT ? CONTEXT : half) - 1 : CONTEXT - half;
 }
 
 static void describe(const NAME_model *model, const real *scores, uint32_t id, real *shares, NAME_token *token) {
@@ -72,13 +72,13 @@ static void accept(NAME_state *state, uint32_t id) {
     state->seen[id / 8] = (uint8_t)(state->seen[id / 8] | 1u << id % 8);
 }
 
-/* Computes the surprisals of the waiting tokens, which are the last ones of `to`, if it has room. */
+/* Reads the waiting tokens. If `to` has room, they are its last tokens, and their surprisals are written. */
 static void score_waiting(const NAME_model *model, sink *to) {
     NAME_state *state = to->state;
-    uint32_t count = state->waits, read[ROWS] = {state->token};
-    state->waits = 0;
+    uint32_t count = state->num_waiting, read[ROWS] = {state->token};
+    state->num_waiting = 0;
     for (uint32_t k = 1; k < count && k < ROWS; k++) read[k] = state->waiting[k - 1];
-    if (count && state->is_due) read_on(model, &state->read, read, count, kept(state, 0), state->scores);
+    if (count && state->is_due) read_tokens(model, &state->read, read, count, num_passed(state, 0), state->scores);
     for (uint32_t k = 0; k < count; k++) {
         uint32_t id = state->waiting[k];
         if (to->room) describe(model, state->scores + (size_t)k * NAME_VOCABULARY, id, state->shares,
@@ -91,11 +91,11 @@ static void score_waiting(const NAME_model *model, sink *to) {
 static void emit(const NAME_model *model, sink *to, uint32_t id, uint64_t begin, uint64_t end) {
     NAME_state *state = to->state;
     if (to->room) to->tokens[to->found++] = (NAME_token){.begin = begin, .end = end};
-    state->waiting[state->waits++] = id;
-    state->stretch += state->stretch <= CONTEXT;
-    state->words = (spacing){0, 0}; /* as after a prompt, of which the last word alone counts */
+    state->waiting[state->num_waiting++] = id;
+    state->num_read += state->num_read <= CONTEXT;
+    state->words = (spacing){0, 0}; /* the blank before a generated word depends on the last word of a prompt only */
     write_blank(model, &state->words, id);
-    if (state->waits == ROWS || !state->is_due) score_waiting(model, to);
+    if (state->num_waiting == ROWS || !state->is_due) score_waiting(model, to);
 }
 
 /* Takes the complete tokens from the lexer. */
@@ -122,7 +122,7 @@ int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, siz
         int lengths[2], characters = utf8_feed(&state->decoder, (uint8_t)bytes[k], found, lengths);
         uint64_t begin = state->position++;
         for (int c = 0; c < characters; c++) {
-            /* a complete character ends with this byte; an invalid one ended before it */
+            /* a complete character ends with this byte; an incomplete character ended before it */
             int broke_off = c == 0 && (characters == 2 || state->decoder.missing);
             uint64_t end = broke_off ? begin : begin + 1;
             lexer_feed(model, &state->reading, &to, found[c], end - (uint64_t)lengths[c], end);
@@ -144,8 +144,8 @@ int NAME_next(const NAME_model *model, NAME_state *state, const NAME_sampling *s
     sink nowhere = {state, NULL, 0, 0};
     end_text(model, &nowhere);
     score_waiting(model, &nowhere);
-    if (CONTEXT && state->stretch > CONTEXT) return NAME_TOO_LONG;
-    if (state->is_due) read_on(model, &state->read, &state->token, 1, kept(state, 1), state->scores);
+    if (CONTEXT && state->num_read > CONTEXT) return NAME_TOO_LONG;
+    if (state->is_due) read_tokens(model, &state->read, &state->token, 1, num_passed(state, 1), state->scores);
     state->is_due = 0;
     real *x = state->filtered;
     real penalty = how.repetition_penalty > 0 ? (real)how.repetition_penalty : 1;
@@ -166,7 +166,7 @@ int NAME_next(const NAME_model *model, NAME_state *state, const NAME_sampling *s
     memset(token, 0, sizeof *token);
     describe(model, state->scores, id, state->shares, token);
     accept(state, id);
-    state->stretch = 0;
+    state->num_read = 0;
     token->blank = write_blank(model, &state->words, id);
     if (!IS_WORDS && token->is_unknown) token->text = "\xEF\xBF\xBD", token->size = 3;
 #if IS_WORDS

@@ -4,7 +4,7 @@
  *     NAME --generate TOKENS [SEED [TEMPERATURE]] < PROMPT    the prompt and its continuation
  *
  * The weights are in the folder of the program, or in the file of `--weights FILE`, which comes first. */
-/* The length in bytes of the character at this position; 0 for an incomplete one. */
+/* The length in bytes of the first character of a text; 0 if it is incomplete. */
 static size_t character_size(const unsigned char *text, size_t size) {
     size_t found = *text < 0x80 ? 1 : *text < 0xC2 ? 0 : *text < 0xE0 ? 2 : *text < 0xF0 ? 3 : 4;
     for (size_t k = 1; k < found; k++)
@@ -45,7 +45,7 @@ static int score(const NAME_model *model, NAME_state *state, const char *text, s
     for (size_t at = 0, used = 0;; at += used) {
         int is_end = at == size;
         int count = NAME_feed(model, state, is_end ? NULL : text + at, size - at, &used, tokens, 256);
-        if (count < 0) return failed(count);
+        if (count < 0) return print_error(count);
         for (int k = 0; k < count; k++) {
             printf("%9.4f\t", tokens[k].nats > 0 ? tokens[k].nats : 0);
             print_quoted(tokens[k].text, tokens[k].size);
@@ -64,14 +64,14 @@ static int generate(const NAME_model *model, NAME_state *state, const char *prom
     NAME_token tokens[256];
     for (size_t at = 0, used = 0; at < size; at += used) {
         int code = NAME_feed(model, state, prompt + at, size - at, &used, tokens, 256);
-        if (code < 0) return failed(code);
+        if (code < 0) return print_error(code);
     }
     fwrite(prompt, 1, size, stdout);
     NAME_sampling how = {0};
     how.temperature = temperature;
     while (count-- > 0) {
         int code = NAME_next(model, state, &how, tokens);
-        if (code < 0) return failed(code);
+        if (code < 0) return print_error(code);
         if (tokens->blank) putchar(' ');
         fwrite(tokens->text, 1, tokens->size, stdout);
     }
@@ -90,7 +90,7 @@ static int is_number(const char *text) {
     return strtod(text, &end) >= 0 && end != text && !*end;
 }
 
-static int understands(int argc, char **argv) {
+static int is_usage_valid(int argc, char **argv) {
     return argc < 2 || (generates(argc, argv) && is_whole(argv[2]) && (argc < 4 || is_whole(argv[3])) &&
                         (argc < 5 || is_number(argv[4])));
 }
@@ -108,5 +108,5 @@ static int run(const NAME_model *model, int argc, char **argv) {
     }
     free(state);
     free(text);
-    return code == NAME_MEMORY ? failed(code) : code;
+    return code == NAME_MEMORY ? print_error(code) : code;
 }

@@ -8,7 +8,7 @@ typedef struct NAME_state NAME_state;
 enum {
     NAME_VOCABULARY = @VOCABULARY@,   /* the number of tokens; ids start at 0 */
     NAME_ROOM = 32,                  /* the smallest `room` of NAME_feed */
-    NAME_CONTEXT = @CONTEXT@         /* the most tokens of a prompt of a Transformer; 0 for other models */
+    NAME_CONTEXT = @CONTEXT@         /* the maximum length of a prompt of a Transformer; 0 for other models */
 };
 
 /* A token of a text. */
@@ -38,10 +38,10 @@ size_t NAME_state_size(void);
 /* Initializes a state. A seed gives the same text as `ensue generate --seed`. */
 int NAME_begin(const NAME_model *model, NAME_state *state, uint64_t seed);
 
-/* Reads bytes of a text, which may be cut anywhere, and writes the complete tokens with their surprisals. It stops
- * before `tokens`, an array of `room` elements, is full: `*used` bytes were read. `bytes` NULL ends the text, which
- * completes the last tokens; with subwords, call it until it returns 0. Invalid bytes become U+FFFD. Returns the number
- * of tokens. */
+/* Reads a piece of a text, and writes the complete tokens with their surprisals to `tokens`, an array of `room`
+ * elements. Returns the number of tokens, and sets `*used` to the number of bytes read: reading stops before the array
+ * is full. A text may be cut between any bytes; invalid bytes become U+FFFD. If `bytes` is NULL, the text ends, and its
+ * last tokens are written; with subwords, call it until it returns 0. */
 int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, size_t count, size_t *used,
               NAME_token *tokens, size_t room);
 

@@ -1,5 +1,5 @@
-/* Recurrent layers over a batch of sentences in one or both directions. Sentences are sorted by decreasing length; each
- * step has the sentences that are long enough. */
+/* Recurrent layers over a batch of sentences, in one direction or in both. Sentences are sorted by decreasing length;
+ * step t reads the sentences of more than t words. */
 typedef struct {
     void (*hoist)(const NAME_model *, int64_t, const real *, int64_t, real *);
     void (*advance)(const NAME_model *, int64_t, const real *, const real *, real *, real *, real *);
@@ -46,8 +46,8 @@ static void run_pass(const NAME_model *model, const pass *of, const batch *texts
     }
 }
 
-/* Writes rows of `directions` * d numbers; the first `d_out` are the output. With `index`, rows of `x` are followed by
- * their hoisted products, rightward first; otherwise `hoisted` has room for them. */
+/* Writes rows of `directions` * d numbers; the first `d_out` are the output. If there is an `index`, each row of `x` is
+ * followed by its hoisted products, rightward before leftward; otherwise `hoisted` has room for the products. */
 UNUSED static void run_layer(const NAME_model *model, const layer *of, const batch *texts, const real *x,
                              int64_t stride, const uint32_t *index, real *hoisted, step_room *room, real *y) {
     int64_t d = of->rightward.d_out, ldy = d * of->directions;

@@ -1,5 +1,5 @@
-/* Hash tables from symbols to ids; 0 is unknown. A bucket has for each symbol its size, its id and its bytes; sizes and
- * ids are variable-length numbers of seven bits per byte, the lowest first. */
+/* Hash tables from symbols to ids; the id of unknown symbols is 0. A bucket has the size, the id and the bytes of each
+ * symbol; sizes and ids are variable-length numbers of seven bits per byte, the lowest bits first. */
 typedef struct {
     size_t starts, symbols; /* offsets of the buckets and of their starts */
     uint32_t mask, size;

@@ -1,11 +1,11 @@
-/* The lines of a text in pieces that may be cut anywhere. */
+/* The lines of a text that comes in pieces. */
 typedef struct {
-    uint64_t size;                /* the bytes of the line so far, including those without room */
-    uint8_t is_whole, is_further; /* whether the line has ended; whether the text continues with it */
+    uint64_t size;                /* the bytes of the line so far, also if they exceed the room */
+    uint8_t is_whole, is_further; /* whether the line has ended; whether the beginning of the text has been read */
 } line_reader;
 
-/* Reads up to the end of a line: `*used` bytes. `line` has `room` bytes and three more. Returns 1 if the line is
- * complete, 0 if more bytes are needed, NAME_TOO_LONG if it exceeds `room`. */
+/* Reads up to the end of a line, and sets `*used` to the number of bytes read. `line` has `room` + 3 bytes. Returns 1 if
+ * the line is complete, 0 if more bytes are needed, NAME_TOO_LONG if it exceeds `room`. */
 static int read_line(line_reader *in, char *line, uint64_t room, const char *bytes, size_t count, size_t *used) {
     int ends = !bytes && in->size && !in->is_whole;
     if (in->is_whole) in->size = in->is_whole = 0;

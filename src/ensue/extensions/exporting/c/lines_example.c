@@ -2,10 +2,10 @@
 typedef struct {
     char *text;
     size_t size, room;
-    int is_further; /* whether the first line has begun, after an optional byte-order mark */
+    int is_further; /* whether an optional byte-order mark at the beginning has been read */
 } lines;
 
-/* Appends the next line and writes the length of its end. Returns 1, or 0 at the end of the input. */
+/* Appends the next line and writes the length of its line end. Returns 1, or 0 at the end of the input. */
 static int next_line(lines *to, size_t *end) {
     size_t begin = to->size;
     for (int sign = 0; sign != '\n' && sign != EOF;) {

@@ -3,7 +3,7 @@
  * For each prefix of the word the last token is stored: the only token at its end that is compatible with the last
  * token before it. Two tokens are compatible if the merges of their bytes give these two tokens. So the cost per byte
  * does not depend on the length of the word (van Antwerpen and Neubeck 2024). When the window is full, the tokens that
- * no later byte can change are final; if there are none, all are. */
+ * no later byte can change become final; if there are none, all tokens become final. */
 typedef struct {
     uint32_t tokens[WINDOW]; /* final tokens at their first bytes; at other bytes, the last token of the prefix */
     uint32_t begins[WINDOW], ends[WINDOW]; /* the text position of each byte's character, the lower 32 bits */
@@ -34,9 +34,9 @@ static uint32_t rank_of(const NAME_model *model, uint32_t left, uint32_t right) 
     return UINT32_MAX;
 }
 
-/* Returns whether two tokens are compatible: undoes their merges at the boundary, the latest first; none of them may
- * have a higher rank than a merge across the boundary. */
-static int stand_together(const NAME_model *model, uint32_t left, uint32_t right) {
+/* Returns whether two tokens are compatible. Their merges at the boundary are undone, the latest first; a merge across
+ * the boundary must not have a lower rank than an undone merge. */
+static int are_compatible(const NAME_model *model, uint32_t left, uint32_t right) {
     for (uint32_t limit = UINT32_MAX;;) {
         if (rank_of(model, left, right) < limit) return 0;
         const uint32_t *one = merge_of(model, left), *other = merge_of(model, right);
@@ -71,7 +71,7 @@ static void merges_append(const NAME_model *model, merger *in, uint8_t byte, uin
         uint32_t id = words32(model, AT_ENDINGS)[low]; /* the shortest */
         if (token_size(model, id) != depth + 1) continue;
         found = id;
-        if (depth == at - in->word || stand_together(model, in->tokens[at - depth - 1], id)) break;
+        if (depth == at - in->word || are_compatible(model, in->tokens[at - depth - 1], id)) break;
     }
     in->tokens[at] = found;
 }
@@ -87,8 +87,9 @@ static void merges_settle(const NAME_model *model, merger *in, uint32_t end) {
 
 static void merges_end(const NAME_model *model, merger *in) { merges_settle(model, in, in->count); }
 
-/* Makes room: the next token begins at one of the last bytes, so the tokens that all candidates share are final. */
-static void merges_part(const NAME_model *model, merger *in) {
+/* Makes room. The next token begins at one of the last bytes; the tokens that are the same for each of these bytes are
+ * final. */
+static void merges_make_room(const NAME_model *model, merger *in) {
     uint32_t shared = in->count, word = in->word;
     for (uint32_t k = 1; k < MAX_TOKEN_BYTES && k <= in->count - word; k++)
         for (uint32_t other = in->count - k; other != shared;) {
@@ -119,7 +120,7 @@ static int merges_take(const NAME_model *model, merger *in, uint64_t position, u
 }
 
 /* Validates a state: final tokens end at the start of the word, as do the tokens of all bytes that are read again. */
-static int merges_are_whole(const NAME_model *model, const merger *in) {
+static int merges_are_valid(const NAME_model *model, const merger *in) {
     uint8_t reached[WINDOW] = {0};
     if (in->taken > in->word || in->word > in->count || in->count > WINDOW - 8) return 0;
     for (uint32_t k = in->taken; k < in->count; k++)

@@ -90,23 +90,23 @@ static void log_sums(const double *from, const double *powers, const real *pairs
 /* `work` has room for 3 + TAGS rows. */
 static void marginals_of(const NAME_model *model, const real *scores, int64_t words, double *shares, double *work) {
     const real *start = reals(model, AT_START), *pairs = reals(model, AT_PAIRS), *end = reals(model, AT_END);
-    double *powers = work + 3 * TAGS, *behind = work, *here = work + TAGS, *some = work + 2 * TAGS;
+    double *powers = work + 3 * TAGS, *backward = work, *here = work + TAGS, *room = work + 2 * TAGS;
     for (int k = 0; k < TAGS * TAGS; k++) powers[k] = exp_64((double)pairs[k]);
-    for (int k = 0; k < TAGS; k++) shares[k] = at_least_never(start[k]), behind[k] = at_least_never(end[k]);
+    for (int k = 0; k < TAGS; k++) shares[k] = at_least_never(start[k]), backward[k] = at_least_never(end[k]);
     for (int64_t t = 1; t < words; t++) {
         for (int k = 0; k < TAGS; k++) here[k] = shares[(t - 1) * TAGS + k] + (double)scores[(t - 1) * TAGS + k];
-        log_sums(here, powers, pairs, TAGS, 1, some, shares + t * TAGS);
+        log_sums(here, powers, pairs, TAGS, 1, room, shares + t * TAGS);
     }
     for (int64_t t = words - 1; t >= 0; t--) {
         double *to = shares + t * TAGS, most = -INFINITY, sum = 0;
         for (int k = 0; k < TAGS; k++) {
-            here[k] = behind[k] + (double)scores[t * TAGS + k];
+            here[k] = backward[k] + (double)scores[t * TAGS + k];
             to[k] += here[k];
             most = to[k] > most ? to[k] : most;
         }
         for (int k = 0; k < TAGS; k++) sum += to[k] = exp_64(to[k] - most);
         for (int k = 0; k < TAGS; k++) to[k] /= sum;
-        if (t) log_sums(here, powers, pairs, 1, TAGS, some, behind);
+        if (t) log_sums(here, powers, pairs, 1, TAGS, room, backward);
     }
 }
 #endif

@@ -2,7 +2,7 @@
 enum { LAST, FIRST, MEANS, MAXIMA, ATTENTION };
 
 typedef struct {
-    int kind, d_last, wide, d_attention; /* LAST takes d_last features of the last position and the others of the first */
+    int kind, d_last, wide, d_attention; /* LAST has d_last features of the last position, the others of the first */
     size_t linear, bias, vector;
 } pooling;
 
@@ -20,7 +20,7 @@ static real score_of(const NAME_model *model, const pooling *of, const real *h, 
     return score;
 }
 
-/* Sums are in double precision: in float32 those of 240,000 words were wrong in the fourth digit. */
+/* Sums are in double precision: float32 sums over 240,000 words were wrong in the fourth digit. */
 static void average(const NAME_model *model, const pooling *of, const real *h, int64_t stride, int64_t words,
                     pooling_room *room, real *restrict to) {
     real most = -INFINITY;

@@ -19,11 +19,11 @@ F32 = "f32"
 PRECISIONS = {F32: 32, "f16": 16, "int8": 8}
 """The number of bits of a matrix element."""
 MAX_CHARACTERS = MAX_WORDS = 20_000
-"""The limit of the measurement: characters of a text, or words of sentences and texts, or frames of series."""
+"""The maximum of validation data: characters of a language model's text, words of sentences or texts, or frames."""
 PANEL_COLUMNS = 16
 """The number of columns of a panel in rows.h and whole.h."""
 MAX_SOURCE_CHARACTERS = 8_000
-"""The limit for sources of an encoder-decoder. It is lower, since beam search is slow."""
+"""The maximum of characters in the sources of an encoder-decoder. It is lower, since beam search is slow."""
 
 
 def stored(matrix: Tensor, precision: str, axis: int, *, in_panels: bool = False) -> bytes:
@@ -79,14 +79,14 @@ def measure_precision(
         run_command = [f"{folder}/program", *validation.arguments]
         try:
             subprocess.run(compile_command, cwd=folder, capture_output=True, check=True)
-            lines = "\n".join(_input_line(text, Path(folder, f"{number}.npy")) for number, text in enumerate(inputs))
+            lines = "\n".join(_make_line(text, Path(folder, f"{number}.npy")) for number, text in enumerate(inputs))
             output = subprocess.run(run_command, input=lines.encode(), capture_output=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             return f"{prefix}The effect was not measured: the program could not be compiled and run."
     return prefix + validation.compare(pipeline, inputs, output.decode().removesuffix("\n").split("\n"))
 
 
-def _input_line(value: Any, path: Path) -> str:
+def _make_line(value: Any, path: Path) -> str:
     """Return a text, or the path to which a series is saved."""
     if isinstance(value, str):
         return value
@@ -108,7 +108,7 @@ def compare_tags(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     """Compare the labels of words."""
     exact = [word for sentence in pipeline.predict(texts, confidence=True) for word in sentence]
     rounded = [line.split("\t")[-2:] for line in lines if line]
-    return _label_changes("words", rounded, [(word.label, word.confidence) for word in exact])
+    return _describe_changes("words", rounded, [(word.label, word.confidence) for word in exact])
 
 
 def compare_classes(pipeline: Any, texts: list[str], lines: list[str]) -> str:
@@ -116,7 +116,7 @@ def compare_classes(pipeline: Any, texts: list[str], lines: list[str]) -> str:
     has_pairs = pipeline.num_texts == 2
     answers = pipeline.predict([tuple(text.split("\t")) for text in texts] if has_pairs else texts)
     exact = [(",".join(answer.labels), max(answer.probabilities.values())) for answer in answers]
-    return _label_changes("texts", [line.split("\t")[2 * has_pairs :][:2] for line in lines], exact)
+    return _describe_changes("texts", [line.split("\t")[2 * has_pairs :][:2] for line in lines], exact)
 
 
 def compare_answers(pipeline: Any, texts: list[str], lines: list[str]) -> str:
@@ -134,7 +134,7 @@ def compare_answers(pipeline: Any, texts: list[str], lines: list[str]) -> str:
 def compare_series(pipeline: Any, series: list[Any], lines: list[str]) -> str:
     """Compare the labels of series."""
     exact = [(" ".join(answer.labels) or "-", answer.probability) for answer in pipeline.predict(series)]
-    return _label_changes("series", [line.split("\t")[1:] for line in lines], exact)
+    return _describe_changes("series", [line.split("\t")[1:] for line in lines], exact)
 
 
 def compare_frames(pipeline: Any, series: list[Any], lines: list[str]) -> str:
@@ -142,10 +142,10 @@ def compare_frames(pipeline: Any, series: list[Any], lines: list[str]) -> str:
     answers = pipeline.predict(series, confidence=True)
     exact = [pair for answer in answers for pair in zip(answer.labels, answer.probabilities, strict=True)]
     rows = [[column.split(" ") for column in line.split("\t")[1:]] for line in lines]
-    return _label_changes("frames", [list(pair) for row in rows for pair in zip(*row, strict=True)], exact)
+    return _describe_changes("frames", [list(pair) for row in rows for pair in zip(*row, strict=True)], exact)
 
 
-def _label_changes(unit: str, rounded: list[list[str]], exact: list[tuple[str, float]]) -> str:
+def _describe_changes(unit: str, rounded: list[list[str]], exact: list[tuple[str, float]]) -> str:
     """Describe the differences of pairs of label and probability."""
     share = sum(pair[0] == other[0] for pair, other in zip(rounded, exact, strict=True)) / len(exact)
     changes = [abs(float(pair[1].partition(",")[0]) - other[1]) for pair, other in zip(rounded, exact, strict=True)]

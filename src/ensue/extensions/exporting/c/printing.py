@@ -139,16 +139,16 @@ def hash_table(name: str, vocabulary: Vocabulary, weights: Weights) -> str:
     buckets = [b""] * (mask + 1)
     for id, symbol in enumerate(vocabulary.symbols):
         text = symbol.encode("utf-8", "surrogatepass")
-        buckets[_hash(text) & mask] += _varint(len(text)) + _varint(id) + text
+        buckets[_hash_bytes(text) & mask] += _encode_number(len(text)) + _encode_number(id) + text
     offsets = texts(buckets, weights)
     return f"static const vocabulary {name} = {{{', '.join(map(str, offsets))}, {mask}, {len(vocabulary)}}};\n"
 
 
-def _varint(number: int) -> bytes:
-    return bytes([number]) if number < 128 else bytes([128 | number & 127]) + _varint(number >> 7)
+def _encode_number(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([128 | number & 127]) + _encode_number(number >> 7)
 
 
-def _hash(text: bytes) -> int:
+def _hash_bytes(text: bytes) -> int:
     result = 2166136261
     for byte in text:
         result = (result ^ byte) * 16777619 & 0xFFFFFFFF

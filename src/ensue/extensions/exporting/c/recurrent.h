@@ -8,10 +8,10 @@ static void start_reading(const NAME_model *model, reader *of) {
     memcpy(of->leaves, reals(model, AT_LEAVES), sizeof of->leaves);
 }
 
-static int reads_whole(const reader *of) { return (void)of, 1; }
+static int reader_is_valid(const reader *of) { return (void)of, 1; }
 
 /* Reads a token and computes the scores of the next one. */
-static void read_on(const NAME_model *model, reader *of, const uint32_t *tokens, uint32_t count, uint32_t kept,
+static void read_tokens(const NAME_model *model, reader *of, const uint32_t *tokens, uint32_t count, uint32_t kept,
                     real *scores) {
     (void)count, (void)kept; /* ROWS is 1 */
     read_row(reals(model, AT_VECTORS), NAME_VOCABULARY, D_VECTOR, *tokens, (real)SCALE, of->work);

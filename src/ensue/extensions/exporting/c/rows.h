@@ -1,6 +1,7 @@
-/* C = A M, blocked: a block of rows of C stays in registers while a part of M that fits the cache passes. Each number
- * of C is one sum in the order of M's rows, so a row does not depend on the others. M has k rows of n columns, stored
- * as zero-padded panels of columns, since rows at a distance of a power of two would share few cache sets. */
+/* C = A M in blocks: sums for some rows of C stay in registers while rows of M that fit into the cache are read. Each
+ * number of C is one sum in the order of M's rows, so the rows of C do not depend on each other. M has k rows of n
+ * columns, stored as zero-padded panels of columns, since rows at a distance of a power of two would share few cache
+ * sets. */
 typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed,
                             real *c, int64_t ldc);
 
@@ -11,7 +12,7 @@ typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int6
 #define KEEP(vector) (void)0
 #endif
 
-enum { PANEL = 16, TOGETHER = 128 }; /* columns; rows of M per pass */
+enum { PANEL = 16, TOGETHER = 128 }; /* the columns of a panel; the rows of M per pass */
 
 /* V8 loads all vectors of a basic block before it adds the first one, and has registers for one row of M and eight
  * sums. So in WebAssembly each row ends in a branch. OPAQUE hides the number of rows and the address from the compiler,

@@ -19,7 +19,7 @@ SOUND_MESSAGES = {
 }
 ABOUT = {
     "classes": "A classifier of ensue: the labels of series of frames, with their probabilities.",
-    "tags": "A tagger of ensue: a label for each frame of a series, and how probable it is.",
+    "tags": "A tagger of ensue: a label for each frame of a series, with its probability.",
 }
 OPTIONS = {"classes": "[--at-least P]", "tags": "[--probabilities]"}
 USAGE = {
@@ -38,7 +38,7 @@ def series_classifier_source(description: ModelDescription, weights: Weights) ->
     """Return the C source of a classifier of series. Raises `Untraceable` or ValueError for an unsupported model."""
     model, labels = cast(Any, description.model), cast(ClassOutput, description.output).labels
     weights.constants |= class_labels(model, labels, weights)
-    templates = _layers(description, weights)
+    templates = _add_layers(description, weights)
     templates += [*class_head(model, weights), "choice.h", "frames.h", "frame_classes.h"]
     return _series_source(description, weights, templates, len(labels), "classes")
 
@@ -47,14 +47,14 @@ def series_tagger_source(description: ModelDescription, weights: Weights) -> CMo
     """Return the C source of a tagger of series. Raises `Untraceable` or ValueError for an unsupported model."""
     model, labels = cast(Any, description.model), cast(TagOutput, description.output).labels
     assert isinstance(labels, Labels)
-    templates, names = _layers(description, weights), label_names(labels)
+    templates, names = _add_layers(description, weights), label_names(labels)
     tag_head(model.head, weights)
     tables = label_tables(labels, names, weights)
     templates += ["emissions.h", "paths.h", tables, "labels.h", "frames.h", "frame_tags.h"]
     return _series_source(description, weights, templates, len(names), "tags")
 
 
-def _layers(description: ModelDescription, weights: Weights) -> list[str]:
+def _add_layers(description: ModelDescription, weights: Weights) -> list[str]:
     steps, series = LayerSteps(weights, ROWS), cast(SeriesInput, description.input)
     table = layer_table(cast(Any, description.model).layers, steps)
     weights.constants |= steps.sizes() | {

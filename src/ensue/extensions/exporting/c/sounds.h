@@ -4,7 +4,7 @@ static const double *doubles(const NAME_model *model, size_t offset) {
     return (const double *)(const void *)(model->weights + offset);
 }
 
-static uint32_t little(const uint8_t *at, int bytes) {
+static uint32_t little_endian(const uint8_t *at, int bytes) {
     uint32_t number = 0;
     for (int k = 0; k < bytes; k++) number |= (uint32_t)at[k] << 8 * k;
     return number;
@@ -14,17 +14,17 @@ int64_t NAME_samples(const void *file, size_t size, float *samples, size_t room)
     if ((!file && size) || (!samples && room)) return NAME_ARGUMENT;
     const uint8_t *bytes = file;
     if (size < 12 || memcmp(bytes, "RIFF", 4) || memcmp(bytes + 8, "WAVE", 4)) return NAME_NO_SOUND;
-    uint64_t end = 8 + (uint64_t)little(bytes + 4, 4), there = end < size ? end : size, at = 12;
+    uint64_t end = 8 + (uint64_t)little_endian(bytes + 4, 4), there = end < size ? end : size, at = 12;
     uint32_t channels = 0, width = 0, rate = 0, length = 0;
     for (int is_data = 0; !is_data; at += is_data ? 0 : length + (length & 1)) {
         if (at + 8 > there) return NAME_NO_SOUND;
         const uint8_t *part = bytes + at;
-        length = little(part + 4, 4), at += 8;
+        length = little_endian(part + 4, 4), at += 8;
         is_data = !memcmp(part, "data", 4);
         if (!is_data && (at + length + (length & 1) > end)) return NAME_NO_SOUND;
         if (memcmp(part, "fmt ", 4)) continue;
-        if (length < 16 || at + 16 > there || little(part + 8, 2) != 1) return NAME_NO_SOUND; /* 1: PCM */
-        channels = little(part + 10, 2), rate = little(part + 12, 4), width = (little(part + 22, 2) + 7) / 8;
+        if (length < 16 || at + 16 > there || little_endian(part + 8, 2) != 1) return NAME_NO_SOUND; /* 1: PCM */
+        channels = little_endian(part + 10, 2), rate = little_endian(part + 12, 4), width = (little_endian(part + 22, 2) + 7) / 8;
     }
     if (!channels || !width || width > 4 || !rate) return NAME_NO_SOUND;
     if (rate != NAME_RATE) return NAME_OTHER_RATE;
@@ -37,7 +37,7 @@ int64_t NAME_samples(const void *file, size_t size, float *samples, size_t room)
         for (uint32_t c = 0; c < channels; c++) {
             const uint8_t *number = bytes + at + t * each + c * width;
             if (width == 1) sum += (real)(*number - 128) / 128;
-            else sum += (real)(int32_t)(little(number, (int)width) << (32 - 8 * width)) / 2147483648.0f;
+            else sum += (real)(int32_t)(little_endian(number, (int)width) << (32 - 8 * width)) / 2147483648.0f;
         }
         samples[t] = sum / (real)channels;
     }
@@ -69,7 +69,7 @@ static void transform(const double *cosines, const double *sines, double *re, do
 }
 
 /* The windowed samples of a frame, zero-padded at the end. */
-static void windowed(const NAME_model *model, const float *samples, size_t count, size_t begin, double *to) {
+static void read_window(const NAME_model *model, const float *samples, size_t count, size_t begin, double *to) {
     const real *window = reals(model, AT_WINDOW);
     size_t there = begin < count ? count - begin : 0;
     for (size_t k = 0; k < POINTS; k++) to[k] = k < FRAME_SIZE && k < there ? (double)(samples[begin + k] * window[k]) : 0;
@@ -78,7 +78,7 @@ static void windowed(const NAME_model *model, const float *samples, size_t count
 int64_t NAME_frames(const NAME_model *model, void *memory, const float *samples, size_t count, float *to, size_t room) {
     if (!model || !memory || !samples || !count || (!to && room)) return NAME_ARGUMENT;
     call_room of;
-    placed(&of, memory, 1);
+    lay_out(&of, memory, 1);
     double *re = of.wave, *im = re + POINTS, *powers[2] = {im + POINTS, im + POINTS + BINS};
     const double *cosines = doubles(model, AT_COSINES), *sines = doubles(model, AT_SINES);
     const uint32_t *starts = words32(model, AT_BAND_STARTS), *firsts = words32(model, AT_BAND_FIRSTS);
@@ -86,8 +86,8 @@ int64_t NAME_frames(const NAME_model *model, void *memory, const float *samples,
     size_t total = 1 + (count > FRAME_SIZE ? (count - FRAME_SIZE + FRAME_STEP - 1) / FRAME_STEP : 0);
     if (REACH > 0 && room && room < total) return NAME_ARGUMENT; /* frames are relative to the loudest one */
     for (size_t t = 0; t < total && t < room; t += 2) {
-        windowed(model, samples, count, t * FRAME_STEP, re);
-        windowed(model, samples, count, (t + 1) * FRAME_STEP, im);
+        read_window(model, samples, count, t * FRAME_STEP, re);
+        read_window(model, samples, count, (t + 1) * FRAME_STEP, im);
         transform(cosines, sines, re, im);
         for (uint32_t k = 0; k < BINS; k++) {
             uint32_t other = (POINTS - k) % POINTS;

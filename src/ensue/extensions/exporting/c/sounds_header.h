@@ -6,10 +6,10 @@ enum {
     NAME_OTHER_RATE = -10 /* a WAV file with another sampling rate */
 };
 
-/* Writes the first `room` samples of a WAV file in memory, from -1 to 1, averaged over channels; returns their
- * number. */
+/* Writes the first `room` samples of a WAV file in memory, from -1 to 1, averaged over channels, and returns the number
+ * of all samples. */
 int64_t NAME_samples(const void *file, size_t size, float *samples, size_t room);
 
-/* Writes the first `room` log-mel frames of the samples; returns their number. If frames are relative to the loudest
- * one, there must be room for all. */
+/* Writes the first `room` log-mel frames of the samples, and returns the number of all frames. If frames are relative to
+ * the loudest frame, there must be room for all. */
 int64_t NAME_frames(const NAME_model *model, void *memory, const float *samples, size_t count, float *to, size_t room);

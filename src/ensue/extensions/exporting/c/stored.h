@@ -1,5 +1,5 @@
-/* Matrices and tables have 32-bit floats, 16-bit floats, or 8-bit integers after one scale per column of a matrix or
- * row of a table. */
+/* The numbers of matrices and tables are 32-bit floats, 16-bit floats, or 8-bit integers. A scale for each column of a
+ * matrix, or for each row of a table, precedes 8-bit integers. */
 #ifndef PRECISION
 #define PRECISION 32
 #endif
@@ -32,7 +32,7 @@ static const stored *stored_behind(const real *factors, size_t count) {
     return (const stored *)(const void *)(factors + (PRECISION == 8 ? count : 0));
 }
 
-/* Reads a row of a table times a factor. */
+/* Reads a row of a table, multiplied by a factor. */
 UNUSED static void read_row(const real *table, size_t rows, size_t width, size_t row, real factor, real *to) {
     const stored *from = stored_behind(table, rows) + row * width;
     if (PRECISION == 8) factor *= table[row];
@@ -69,8 +69,7 @@ INLINE lanes lanes_at(const real *from) {
 
 INLINE void put_lanes(lanes from, real *to) { memcpy(to, &from, sizeof from); }
 
-/* LANE_COUNT numbers, each converted as by `number`. Intrinsics are used where compilers do not find the
- * instruction. */
+/* Converts LANE_COUNT numbers like `number`. Intrinsics are used where compilers do not find the instruction. */
 INLINE lanes lanes_of(const stored *from) {
 #if PRECISION == 32
     return lanes_at(from);

@@ -19,4 +19,4 @@ static int lexer_take(const NAME_model *model, lexer *in, sink *to) {
     return found;
 }
 
-UNUSED static int lexer_is_whole(const NAME_model *model, const lexer *in) { return subwords_are_whole(model, in); }
+UNUSED static int lexer_is_valid(const NAME_model *model, const lexer *in) { return subwords_are_valid(model, in); }

@@ -2,7 +2,7 @@
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * The last blank of a run is held, since it may begin a word; so is a letter that may end a contraction. */
+ * The last blank of a run is held back, since it may begin a word, and so is a letter within a possible contraction. */
 enum { NO_WORD, OF_LETTERS, OF_DIGITS, OF_OTHERS, OF_BLANKS, OF_QUOTE };
 
 typedef struct {
@@ -55,9 +55,9 @@ static int contracts(const NAME_model *model, subwords *in, uint32_t point, uint
 static void subwords_feed(const NAME_model *model, subwords *in, uint32_t point, uint64_t begin, uint64_t end) {
     uint8_t kind = kind_of(point);
     in->position = end;
-    if (in->merges.count > WORD_ROOM) merges_part(model, &in->merges);
+    if (in->merges.count > WORD_ROOM) merges_make_room(model, &in->merges);
     if (in->kind == OF_QUOTE && contracts(model, in, point, begin, end)) return;
-    if (in->kind == OF_BLANKS && kind != OF_BLANKS) { /* the last blank begins a word, or is one */
+    if (in->kind == OF_BLANKS && kind != OF_BLANKS) { /* the last blank begins the next word, or is a word */
         int joins = in->held == ' ';
         merges_end(model, &in->merges);
         append_held(model, in);
@@ -83,6 +83,6 @@ static int subwords_take(const NAME_model *model, subwords *in, uint32_t *id, ui
     return merges_take(model, &in->merges, in->position, id, begin, end);
 }
 
-static int subwords_are_whole(const NAME_model *model, const subwords *in) {
-    return in->kind <= OF_QUOTE && in->held <= 0x10FFFF && merges_are_whole(model, &in->merges);
+static int subwords_are_valid(const NAME_model *model, const subwords *in) {
+    return in->kind <= OF_QUOTE && in->held <= 0x10FFFF && merges_are_valid(model, &in->merges);
 }

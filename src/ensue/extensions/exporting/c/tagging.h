@@ -1,4 +1,4 @@
-/* A session and the labeling of sentences. Sentences of similar length among WINDOW ones form a batch. */
+/* A session and the labeling of sentences. WINDOW sentences are sorted by length, and divided into batches. */
 enum { WINDOW = 128, MAX_WORDS = 1000000 };
 /* The number of forms read at once, and the bytes and features of a cached form. */
 enum { NEW_FORMS = PRECISION == 8 ? 16 : 96, MAX_FORM_BYTES = 20, WIDE_FORM = D_FEATURES + FIRST_HOISTED };
@@ -92,14 +92,14 @@ int NAME_begin(const NAME_model *model, NAME_session *session, size_t words) {
     return NAME_OK;
 }
 
-static int is_ours(const NAME_session *session) {
+static int session_is_valid(const NAME_session *session) {
     return session->checksum == CHECKSUM && session->words && session->words <= MAX_WORDS;
 }
 
 int64_t NAME_cut(const NAME_model *model, NAME_session *session, const char *text, size_t size, NAME_word *words,
                  size_t room) {
     if (!model || !session || (!text && size) || (!words && room)) return NAME_ARGUMENT;
-    if (!is_ours(session)) return NAME_BAD_STATE;
+    if (!session_is_valid(session)) return NAME_BAD_STATE;
     if (size > NAME_BYTES * (size_t)session->words) return NAME_TOO_LONG;
     parts of = layout_of(session, session->words);
     return cut_text(&of.text, text, size, words, room);
@@ -141,7 +141,7 @@ static uint32_t free_place(NAME_session *session, const parts *of) {
 }
 
 /* Caches the inputs of the first layer for some forms. */
-static void keep_forms(const NAME_model *model, const parts *of, const uint32_t *places, int count) {
+static void cache_forms(const NAME_model *model, const parts *of, const uint32_t *places, int count) {
     for (int k = 0; k < count; k++)
         memcpy(of->forms + (size_t)places[k] * WIDE_FORM, of->features + k * D_FEATURES, D_FEATURES * sizeof(real));
     int64_t begin = D_FEATURES;
@@ -155,7 +155,7 @@ static void keep_forms(const NAME_model *model, const parts *of, const uint32_t 
     }
 }
 
-/* Assigns the cached forms of a batch, and reads those that are not cached. */
+/* Writes the indices of the forms of a batch; computes the features of forms that are not cached. */
 static void read_forms(const NAME_model *model, NAME_session *session, const parts *of, NAME_word *const *sentences,
                        const batch *texts) {
     uint32_t places[NEW_FORMS];
@@ -177,12 +177,12 @@ static void read_forms(const NAME_model *model, NAME_session *session, const par
                                     .is_known = (uint8_t)is_short, .size = (uint8_t)size};
                 if (is_short) memcpy(one->text, text, size), *slot = place + 1;
                 features_of(model, &session->form, text, size, &session->characters, of->features + count * D_FEATURES);
-                if (++count == NEW_FORMS) keep_forms(model, of, places, count), count = 0;
+                if (++count == NEW_FORMS) cache_forms(model, of, places, count), count = 0;
                 number = place + 1;
             }
             of->index[texts->starts[r] + t] = number - 1;
         }
-    keep_forms(model, of, places, count);
+    cache_forms(model, of, places, count);
 }
 
 /* Computes the emissions of a batch. */
@@ -239,7 +239,7 @@ static size_t next_sentences(NAME_word *words, size_t count, sentence *to, int *
 
 int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words, size_t count, int probabilities) {
     if (!model || !session || (!words && count)) return NAME_ARGUMENT;
-    if (!is_ours(session)) return NAME_BAD_STATE;
+    if (!session_is_valid(session)) return NAME_BAD_STATE;
     size_t room = (size_t)session->words, length = 0;
     for (size_t k = 0; k < count; k++) {
         if (!words[k].text && words[k].size) return NAME_ARGUMENT;
@@ -269,14 +269,14 @@ int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words,
 
 int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used) {
     if (!model || !session || !used || (!bytes && count)) return NAME_ARGUMENT;
-    if (!is_ours(session)) return NAME_BAD_STATE;
+    if (!session_is_valid(session)) return NAME_BAD_STATE;
     char *line = layout_of(session, session->words).line;
     return read_line(&session->line, line, NAME_BYTES * session->words, bytes, count, used);
 }
 
 int64_t NAME_take(const NAME_model *model, NAME_session *session, NAME_word *words, size_t room, int probabilities) {
     if (!model || !session || (!words && room)) return NAME_ARGUMENT;
-    if (!is_ours(session)) return NAME_BAD_STATE;
+    if (!session_is_valid(session)) return NAME_BAD_STATE;
     if (!session->line.is_whole) return 0;
     parts of = layout_of(session, session->words);
     int64_t count = cut_text(&of.text, of.line, (size_t)session->line.size, words, room);

@@ -7,7 +7,7 @@
  * The weights are in the folder of the program, or in the file of `--weights FILE`, which comes first. */
 static const char USAGE[] = "[--probabilities] < TEXT";
 
-static int understands(int argc, char **argv) {
+static int is_usage_valid(int argc, char **argv) {
     return argc < 2 || (argc == 2 && strcmp(argv[1], "--probabilities") == 0);
 }
 
@@ -22,7 +22,7 @@ typedef struct {
     size_t room, session_room, count;
 } buffers;
 
-/* Grows the buffers for sentences of so many words. */
+/* Grows the buffers for sentences of up to `words` words, and for `together` words in all. */
 static int make_room(const NAME_model *model, buffers *of, size_t words, size_t together) {
     if (together > of->room) {
         NAME_word *larger = realloc(of->words, together * sizeof *larger);
@@ -100,5 +100,5 @@ static int run(const NAME_model *model, int argc, char **argv) {
     free(of.session);
     free(of.words);
     free(of.waiting.text);
-    return code ? failed(code) : 0;
+    return code ? print_error(code) : 0;
 }

@@ -20,11 +20,11 @@ typedef struct {
     double probability; /* output: the probability of the label, if requested */
 } NAME_word;
 
-/* Returns the size in bytes of a session for sentences of up to so many words, 1 to 1,000,000; 0 for others. Short
- * sentences are batched up to this number of words, which is faster. */
+/* Returns the size in bytes of a session for sentences of up to `words` words, from 1 to 1,000,000, otherwise 0. Short
+ * sentences are batched up to this number of words, so a larger session is faster. */
 size_t NAME_session_size(size_t words);
 
-/* Initializes a session for so many words. */
+/* Initializes a session for sentences of up to `words` words. */
 int NAME_begin(const NAME_model *model, NAME_session *session, size_t words);
 
 /* Splits a line into the words of a sentence, as `ensue predict` does. Returns the number of words and writes the first
@@ -35,11 +35,12 @@ int64_t NAME_cut(const NAME_model *model, NAME_session *session, const char *tex
 /* Labels the words of any number of sentences. `probabilities` is 1 or 0. */
 int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words, size_t count, int probabilities);
 
-/* Reads bytes of a text, which may be cut anywhere, up to the end of a line; `*used` bytes were read. Returns 1 if a
- * line is complete, 0 if more bytes are needed. `bytes` NULL ends the text and its last line. A line of more than
- * NAME_BYTES bytes per word of the session is NAME_TOO_LONG; the next line is read as usual. */
+/* Reads a piece of a text up to the end of a line, and sets `*used` to the number of bytes read. A text may be cut
+ * between any bytes. Returns 1 if the line is complete, 0 if it goes on. If `bytes` is NULL, the text and its last line
+ * end. Returns NAME_TOO_LONG for a line of more than NAME_BYTES bytes per word of the session; the next line is read as
+ * usual. */
 int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used);
 
-/* Splits and labels the complete line. Returns its number of words, whose texts are valid until the next NAME_feed. If
- * it is more than `room`, nothing is labeled: call it again with more room. */
+/* Splits and labels the complete line. Returns the number of its words; their texts are valid until the next NAME_feed.
+ * If the number exceeds `room`, no word is labeled: call it again with more room. */
 int64_t NAME_take(const NAME_model *model, NAME_session *session, NAME_word *words, size_t room, int probabilities);

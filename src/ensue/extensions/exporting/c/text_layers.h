@@ -1,5 +1,5 @@
-/* Layers over the words of a text, and the scores of labels from the pooled vectors; of a pair, from [u; v; |u - v|; u
- * v]. */
+/* Layers over the words of a text, and the scores of labels from its pooled vector u; for a pair of texts, from the
+ * vector [u; v; |u - v|; u v]. */
 typedef struct {
     step_room step;
     character_room characters;
@@ -12,7 +12,7 @@ enum { WORD_COST = sizeof(real) * (D_FEATURES + MAX_HOISTED + 2 * MAX_LAYER) };
 
 static size_t layers_room(size_t words) { return (sizeof(reading_room) + 15) / 16 * 16 + words * WORD_COST; }
 
-/* Computes the vector of a text: number 0, or 0 and 1 of a pair. */
+/* Computes the vector of a text; the second text of a pair has the number 1. */
 static void read_layers(const NAME_model *model, char *memory, const char *text, const uint32_t *places,
                         const span *words, size_t count, int number) {
     reading_room *room = (void *)memory;

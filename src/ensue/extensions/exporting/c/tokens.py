@@ -52,7 +52,7 @@ def lexer_templates(tokenizer: Tokenizer, weights: Weights) -> list[str]:
 def token_texts(tokenizer: Tokenizer, symbols: list[bytes], weights: Weights) -> dict[str, Any]:
     """Return the C constants for blanks.h and for decoding ids to the texts `symbols`."""
     at_starts, at_texts = texts(symbols, weights)
-    kinds = bytes(_kind(tokenizer, id) for id in range(len(symbols)) if isinstance(tokenizer, WordTokenizer))
+    kinds = bytes(_classify_word(tokenizer, id) for id in range(len(symbols)) if isinstance(tokenizer, WordTokenizer))
     offsets = {"AT_STARTS": at_starts, "AT_TEXTS": at_texts, "AT_KINDS": weights.add(kinds)}
     return offsets | {"IS_WORDS": int(isinstance(tokenizer, WordTokenizer))}
 
@@ -66,7 +66,7 @@ def symbol(tokenizer: Tokenizer, id: int) -> bytes:
     return tokenizer.symbol(id).encode("utf-8", "surrogatepass")
 
 
-def _kind(tokenizer: WordTokenizer, id: int) -> int:
+def _classify_word(tokenizer: WordTokenizer, id: int) -> int:
     word = tokenizer.word(id)
     if word == "\n":
         return ENDS_LINE
@@ -100,7 +100,7 @@ def subword_tables(tokenizer: SubwordTokenizer, weights: Weights) -> str:
     if not is_byte_level(content):
         raise ValueError("expected the splitter of GPT-2")
     merges = merge_table(content["model"])
-    ids = sorted(_mergeable(merges), key=lambda id: tokenizer.pieces[id][::-1])
+    ids = sorted(_find_mergeable(merges), key=lambda id: tokenizer.pieces[id][::-1])
     slots = 4 << len(merges).bit_length()
     pairs, table = np.zeros(slots, np.uint32), np.zeros((tokenizer.vocabulary_size, 3), np.uint32)
     for id, (left, right, rank) in merges.items():
@@ -138,7 +138,7 @@ def merge_table(model: dict[str, Any]) -> dict[int, tuple[int, int, int]]:
     return result
 
 
-def _mergeable(merges: dict[int, tuple[int, int, int]]) -> list[int]:
+def _find_mergeable(merges: dict[int, tuple[int, int, int]]) -> list[int]:
     """Return the tokens that result from encoding their own text."""
     ranks = {(left, right): rank for left, right, rank in merges.values() if rank}
 

@@ -1,12 +1,12 @@
 /* The encoder-decoder: an encoder, a decoder with attention, and the beam search of ensue's `decode`. Sources are
- * batched; a step of the decoder has the hypotheses of all. */
+ * batched; a step of the decoder extends the hypotheses of all sources. */
 typedef struct {
     double score, total;
     uint32_t length, slot; /* the row of its ids */
     int is_complete;
 } hypothesis;
 
-/* The best hypotheses in order; of equal scores the one that was added first comes first. */
+/* The best hypotheses, sorted by score; hypotheses with equal scores are in the order in which they were added. */
 typedef struct {
     uint32_t count;
     hypothesis best[NAME_BEAMS];
@@ -14,8 +14,8 @@ typedef struct {
 
 /* The search state of a source. */
 typedef struct {
-    size_t begin, count, keys; /* offsets of its tokens, their number, and offset of its keys */
-    uint32_t limit, first, rows; /* the most output tokens, and the rows of its hypotheses */
+    size_t begin, count, keys; /* offset and number of its tokens, and offset of its keys */
+    uint32_t limit, first, rows; /* maximum of output tokens, and first row and number of its hypotheses */
     double totals[NAME_BEAMS];
     ranking complete, incomplete;
     uint32_t *found[2];
@@ -43,7 +43,7 @@ enum { MAX_SIZE = 1000000, MAX_LANES = 16, HOISTED = CELLS_HOISTED > SCORES_HOIS
 
 static uint64_t padded(uint64_t count) { return (count + MAX_LANES - 1) / MAX_LANES * MAX_LANES; }
 
-/* The most tokens of sources of so many bytes: each text has a separator or end token, and of subwords a blank. */
+/* The maximum of tokens for sources of this size: a text adds a separator or end token, and for subwords a blank. */
 static uint64_t tokens_for(uint64_t bytes) { return bytes + ROWS * NAME_TEXTS * (1 + ADDS_BLANK); }
 
 static parts layout_of(NAME_session *session, uint64_t bytes, uint64_t tokens) {
@@ -98,7 +98,7 @@ int NAME_begin(const NAME_model *model, NAME_session *session, size_t bytes, siz
     return NAME_OK;
 }
 
-/* The receiver of source tokens; tokens beyond `room` are counted only. */
+/* The receiver of source tokens. Tokens beyond `room` are counted, but not stored. */
 struct sink {
     uint32_t *ids;
     size_t count, room;
@@ -110,7 +110,7 @@ static void emit(const NAME_model *model, sink *to, uint32_t id, uint64_t begin,
     to->count++;
 }
 
-/* Reads names, each as one token. */
+/* Reads a text of names; each name is a token. */
 static void read_names(const NAME_model *model, const parts *of, uint32_t points, sink *to) {
     for (uint32_t k = 0, size = 0; k <= points; k++) {
         int is_between = k == points || is_inside(of->points[k], BETWEEN, (int)(sizeof BETWEEN / sizeof *BETWEEN / 2));
@@ -174,8 +174,8 @@ static const real *read_layers(const NAME_model *model, NAME_session *session, c
 }
 
 #if ATTENTION
-/* Stores keys as columns and values by head, so that attention is two matrix products. */
-static void keep_encoded(const NAME_model *model, const parts *of, const real *x, int64_t stride, const source *sources,
+/* Stores the keys as columns, and the values by head, so that attention is two matrix products. */
+static void store_encoded(const NAME_model *model, const parts *of, const real *x, int64_t stride, const source *sources,
                         uint32_t group) {
     const source *last = sources + group - 1;
     const real *keys = x, *bias = reals(model, AT_MEMORY_BIAS);
@@ -254,7 +254,7 @@ static void begin_cells(const NAME_model *model, const parts *of, const real *x,
     }
 }
 
-/* Continues each row from its parent with its token and computes the scores of the next one. */
+/* Computes the states of all rows from the states of their parents and their last tokens, and the next scores. */
 static void step(const NAME_model *model, const NAME_session *session, parts *of, uint32_t group, int64_t rows) {
     real *leaves = of->leaves[1];
     for (int64_t r = 0; r < rows; r++) {
@@ -285,7 +285,7 @@ static void step(const NAME_model *model, const NAME_session *session, parts *of
     advance_scores(model, rows, of->joined, of->before, of->fed, of->scores, of->work);
 }
 
-/* Computes log-probabilities in place. Parallel sums become vector code; a single sum would not. */
+/* Computes log-probabilities in place. Compilers vectorize the parallel sums; they would not vectorize a single sum. */
 static int normalize(real *x) {
     enum { BESIDE = 16 };
     real tops[BESIDE], most = -INFINITY;
@@ -313,7 +313,7 @@ static void block(real *x, const uint32_t *row, uint32_t count, const NAME_searc
         if (!memcmp(row + k, row + count - (n - 1), (n - 1) * sizeof *row)) x[row[k + n - 1]] = -INFINITY;
 }
 
-static void keep(ranking *in, uint32_t most, hypothesis new, const uint32_t *row, uint32_t *rows, size_t width) {
+static void add_hypothesis(ranking *in, uint32_t most, hypothesis new, const uint32_t *row, uint32_t *rows, size_t width) {
     uint32_t at = in->count;
     while (at && in->best[at - 1].score < new.score) at--;
     if (at == most) return;
@@ -328,7 +328,7 @@ typedef struct {
     uint32_t parent, id;
 } choice;
 
-/* Finds the best continuations of all rows; of equal scores the smaller parent wins, then the smaller id. */
+/* Finds the best continuations of all rows; equal scores are ordered by parent, then by id. */
 static uint32_t choose(const real *scores, uint32_t rows, const double *totals, uint32_t most, choice *chosen) {
     uint32_t count = 0;
     for (uint32_t r = 0; r < rows; r++)
@@ -346,7 +346,7 @@ static double penalty(const NAME_search *how, uint32_t length) { return exp_64(h
 
 /* Extends the hypotheses of a source by its best continuations. Open hypotheses get the rows from `next` on; returns
  * the row after them. */
-static uint32_t go_on(NAME_session *session, const parts *of, uint32_t number, const NAME_search *how, uint32_t length,
+static uint32_t extend(NAME_session *session, const parts *of, uint32_t number, const NAME_search *how, uint32_t length,
                       uint32_t next) {
     source *one = session->sources + number;
     ranking *complete = &one->complete;
@@ -359,7 +359,7 @@ static uint32_t go_on(NAME_session *session, const parts *of, uint32_t number, c
         if (chosen[k].id == END) {
             double total = chosen[k].total;
             has_ended[chosen[k].parent] = 1;
-            keep(complete, how->n_best, (hypothesis){total / penalty(how, length), total, length - 1, 0, 1},
+            add_hypothesis(complete, how->n_best, (hypothesis){total / penalty(how, length), total, length - 1, 0, 1},
                  history + chosen[k].parent * of->width, one->found[0], of->width);
         }
     for (uint32_t r = 0; r < one->rows; r++) {
@@ -367,7 +367,7 @@ static uint32_t go_on(NAME_session *session, const parts *of, uint32_t number, c
         int is_stuck = 1;
         for (int k = 0; k < TARGETS && is_stuck; k++) is_stuck = !(scores[r * WIDE_TARGETS + k] > -INFINITY);
         if (is_stuck || (length > one->limit && !has_ended[r]))
-            keep(&one->incomplete, how->n_best, (hypothesis){total / penalty(how, length - 1), total, length - 1, 0, 0},
+            add_hypothesis(&one->incomplete, how->n_best, (hypothesis){total / penalty(how, length - 1), total, length - 1, 0, 0},
                  history + r * of->width, one->found[1], of->width);
     }
     for (uint32_t k = 0; k < count && length <= one->limit; k++) {
@@ -401,7 +401,7 @@ static int search_all(const NAME_model *model, NAME_session *session, parts *of,
         }
         rows = 0;
         for (uint32_t k = 0; k < group; k++)
-            if (session->sources[k].rows) rows = go_on(session, of, k, how, length, rows);
+            if (session->sources[k].rows) rows = extend(session, of, k, how, length, rows);
         uint32_t *held = of->history[0];
         of->history[0] = of->history[1], of->history[1] = held;
     }
@@ -409,7 +409,7 @@ static int search_all(const NAME_model *model, NAME_session *session, parts *of,
 }
 
 /* Writes the text of tokens. Bytes that are not UTF-8 become U+FFFD. */
-static size_t spell(const NAME_model *model, const uint32_t *ids, uint32_t count, uint8_t *to) {
+static size_t write_symbols(const NAME_model *model, const uint32_t *ids, uint32_t count, uint8_t *to) {
     const uint32_t *starts = words32(model, AT_STARTS);
     const uint8_t *texts = (const uint8_t *)words32(model, AT_TEXTS);
     spacing words = {0, 0};
@@ -443,7 +443,7 @@ static void write_answers(const NAME_model *model, const parts *of, const source
         const hypothesis *best = (is_complete ? &one->complete : &one->incomplete)->best + at;
         answers[k] = (NAME_answer){NULL, 0, 0, 0, 0};
         if (!is_complete && at >= one->incomplete.count) continue;
-        size_t size = spell(model, one->found[!is_complete] + best->slot * of->width, best->length, texts);
+        size_t size = write_symbols(model, one->found[!is_complete] + best->slot * of->width, best->length, texts);
         answers[k] = (NAME_answer){(const char *)texts, size, best->score, best->total, best->is_complete};
     }
 }
@@ -475,7 +475,7 @@ int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_te
     int64_t stride;
     const real *x = read_layers(model, session, &of, group, &stride);
 #if ATTENTION
-    keep_encoded(model, &of, x, stride, session->sources, group);
+    store_encoded(model, &of, x, stride, session->sources, group);
 #endif
     begin_cells(model, &of, x, stride, session->sources, group);
     code = search_all(model, session, &of, group, &how);

@@ -200,7 +200,7 @@ def _print_decoder(
 def _token_templates(texts: SourceInput, target: TokenizerWithSpecials, weights: Weights) -> list[str]:
     source = texts.coder
     lexer = lexer_templates(source.tokenizer, weights)
-    symbols = [_decoded_bytes(target.tokenizer, id) for id in range(target.tokenizer.vocabulary_size)]
+    symbols = [_decode_token(target.tokenizer, id) for id in range(target.tokenizer.vocabulary_size)]
     names = max(texts.names, default=-1) + 1
     weights.constants |= token_texts(target.tokenizer, symbols, weights) | {
         "ADDS_BLANK": int(source.tokenizer.before == " "), "TAKES_BLANK": int(target.tokenizer.before == " "),
@@ -213,7 +213,7 @@ def _token_templates(texts: SourceInput, target: TokenizerWithSpecials, weights:
     return [*lexer, tables + hash_table("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
 
 
-def _decoded_bytes(tokenizer: Tokenizer, id: int) -> bytes:
+def _decode_token(tokenizer: Tokenizer, id: int) -> bytes:
     if isinstance(tokenizer, ByteTokenizer | SubwordTokenizer):
         return symbol(tokenizer, id)
     if isinstance(tokenizer, CharacterTokenizer | WordTokenizer):

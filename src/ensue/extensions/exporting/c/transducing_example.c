@@ -22,7 +22,7 @@ static int read_options(int argc, char **argv, NAME_search *how) {
     return how->n_best <= how->beams;
 }
 
-static int understands(int argc, char **argv) {
+static int is_usage_valid(int argc, char **argv) {
     NAME_search how = NAME_usual();
     return read_options(argc, argv, &how);
 }
@@ -74,7 +74,7 @@ typedef struct {
     NAME_search how;
 } buffers;
 
-/* A session for lines of so many bytes, with more room if possible. */
+/* Allocates a session for lines of up to `longest` bytes, with more room if possible. */
 static int make_room(const NAME_model *model, buffers *of, size_t longest) {
     for (of->room = 1 << 10; of->room < longest;) of->room *= 2;
     size_t needed = NAME_session_size(of->room, of->how.max_tokens);
@@ -85,7 +85,7 @@ static int make_room(const NAME_model *model, buffers *of, size_t longest) {
     return NAME_begin(model, of->session, of->room, of->how.max_tokens);
 }
 
-/* Prints the outputs of the lines. The session grows with the longest one. */
+/* Prints the outputs of the lines. The session grows with the longest line. */
 static int answer(const NAME_model *model, buffers *of) {
     static NAME_text texts[WINDOW * NAME_TEXTS];
     NAME_answer answers[NAME_ROWS];
@@ -128,7 +128,7 @@ static int run(const NAME_model *model, int argc, char **argv) {
     if (found < 0) code = found;
     free(of.session);
     free(of.waiting.text);
-    if (code != NOT_CUT) return code ? failed(code) : 0;
+    if (code != NOT_CUT) return code ? print_error(code) : 0;
     fprintf(stderr, "NAME: line %lu: expected %d texts with tabs between them\n", of.answered + 1, NAME_TEXTS);
     return 2;
 }

@@ -8,7 +8,7 @@ typedef struct NAME_session NAME_session;
 enum {
     NAME_TEXTS = @TEXTS@, /* texts per source, such as a word and its features */
     NAME_BEAMS = @BEAMS@, /* the largest beam size */
-    NAME_ROWS = @ROWS@   /* the most hypotheses, and so outputs, of the sources of a batch */
+    NAME_ROWS = @ROWS@   /* the maximum of hypotheses, and so of outputs, of a batch of sources */
 };
 
 typedef struct {
@@ -18,9 +18,9 @@ typedef struct {
 
 /* Options of beam search. A hypothesis is ranked by ln P / length^length_penalty; the length includes the end. */
 typedef struct {
-    uint32_t beams, n_best;          /* the beam size, 1: greedy; the number of outputs of a source */
+    uint32_t beams, n_best;          /* the beam size (1: greedy); the number of outputs of a source */
     double length_penalty;           /* 0 to 10 */
-    uint32_t min_tokens, max_tokens; /* the least and the most tokens of an output */
+    uint32_t min_tokens, max_tokens; /* the minimum and the maximum of tokens of an output */
     uint32_t no_repeat_ngram;        /* no n-gram of this length is repeated; 0: no restriction */
 } NAME_search;
 
@@ -34,17 +34,17 @@ typedef struct {
 /* Returns the search options of the run. */
 NAME_search NAME_usual(void);
 
-/* Returns the size in bytes of a session for sources of so many bytes in all and outputs of so many tokens, the
- * search's maximum. 0 for more than 1,000,000 of either, or if the size exceeds size_t. An invalid byte may count as
- * three. Sources are batched as far as there is room, which is faster. */
+/* Returns the size in bytes of a session for sources with a total of `bytes` bytes, and for outputs of up to `tokens`
+ * tokens, the `max_tokens` of the search. Returns 0 if one of them is above 1,000,000, or if the size exceeds size_t. An
+ * invalid byte may count as three bytes. Sources are batched up to `bytes`, so a larger session is faster. */
 size_t NAME_session_size(size_t bytes, size_t tokens);
 
-/* Initializes a session for so many bytes and tokens. */
+/* Initializes a session for these numbers of bytes and tokens. */
 int NAME_begin(const NAME_model *model, NAME_session *session, size_t bytes, size_t tokens);
 
-/* Computes the outputs of the first of `count` sources, each of NAME_TEXTS texts, and returns the number of these
- * sources: as many as there is room for, at least one. Without a `search` it is that of the run. Each source has
- * `n_best` outputs, the best first, complete ones before others; missing ones have a NULL text. NAME_ROWS elements are
- * always enough. */
+/* Computes the outputs of a batch: the first of `count` sources, at least one, as far as the session has room. Each
+ * source has NAME_TEXTS texts. Returns the number of sources in the batch. If `search` is NULL, the options are those of
+ * NAME_usual. `answers` receives `n_best` outputs for each source, complete outputs before truncated outputs, each sorted
+ * by score; if a source has fewer outputs, the text of the others is NULL. NAME_ROWS elements are always enough. */
 int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_text *texts, size_t count,
                    const NAME_search *search, NAME_answer *answers);

@@ -11,13 +11,13 @@ typedef struct {
 
 static void start_reading(const NAME_model *model, reader *of) { (void)model, of->length = 0; }
 
-static int reads_whole(const reader *of) {
+static int reader_is_valid(const reader *of) {
     int is_whole = of->length <= CONTEXT;
     for (uint32_t k = 0; k < CONTEXT; k++) is_whole &= of->tokens[k] < NAME_VOCABULARY;
     return is_whole;
 }
 
-/* Reads up to ROWS tokens that fit the window. Without `scores` no scores are computed. */
+/* Reads up to ROWS tokens that fit into the window. If `scores` is NULL, no scores are computed. */
 static void read_within(const NAME_model *model, reader *of, const uint32_t *tokens, uint32_t count, real *scores) {
     const uint32_t begin = of->length;
     for (uint32_t r = 0; r < count; r++) {
@@ -37,9 +37,9 @@ static void read_within(const NAME_model *model, reader *of, const uint32_t *tok
     }
 }
 
-/* Reads up to ROWS tokens and computes the scores of the token after each. A full window passes its `kept` newest
- * tokens to the next one. */
-static void read_on(const NAME_model *model, reader *of, const uint32_t *tokens, uint32_t count, uint32_t kept,
+/* Reads up to ROWS tokens, and computes the scores of the token after each of them. A full window passes its `kept`
+ * newest tokens to the next window. */
+static void read_tokens(const NAME_model *model, reader *of, const uint32_t *tokens, uint32_t count, uint32_t kept,
                     real *scores) {
     while (count) {
         if (of->length >= CONTEXT) {

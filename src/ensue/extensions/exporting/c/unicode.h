@@ -13,8 +13,8 @@ INLINE int set_has(uint32_t set, uint32_t point) {
     return low < SETS[set].count && ranges[2 * low] <= point;
 }
 
-/* Returns whether a sigma ends a word: a cased character precedes it, ignoring case-ignorable ones, and none follows
- * it. */
+/* Returns whether a sigma ends a word: a cased character precedes it, and no cased character follows it, apart from
+ * case-ignorable characters. */
 static int is_final_sigma(const uint32_t *text, uint32_t count, uint32_t at) {
     uint32_t before = at, behind = at + 1;
     while (before > 0 && set_has(SET_CASE_IGNORABLE, text[before - 1])) before--;
@@ -23,7 +23,7 @@ static int is_final_sigma(const uint32_t *text, uint32_t count, uint32_t at) {
     return behind == count || !set_has(SET_CASED, text[behind]);
 }
 
-/* Writes a character as Python's `lower` does; returns the number of characters, at most MAX_LOWER_POINTS. */
+/* Writes the lowercase of a character, like Python's `lower`; returns its length, at most MAX_LOWER_POINTS. */
 UNUSED static uint32_t lower_at(const uint32_t *text, uint32_t count, uint32_t at, uint32_t to[MAX_LOWER_POINTS]) {
     uint32_t point = text[at], low = 0, high = LOWER_COUNT;
     to[0] = point;

@@ -65,7 +65,7 @@ UNUSED static int utf8_write(uint32_t point, uint8_t to[4]) {
            to[2] = (uint8_t)(0x80 | (point >> 6 & 63)), to[3] = (uint8_t)(0x80 | (point & 63)), 4;
 }
 
-/* Writes the characters of a text and the byte offset of each and of the end. `places` may be NULL. */
+/* Writes the characters of a text, and their byte offsets and the size of the text to `places`, unless this is NULL. */
 UNUSED static uint32_t utf8_points(const char *text, size_t size, uint32_t *points, uint32_t *places) {
     utf8 decoder = {0, 0, 0, 0, 0};
     uint32_t count = 0, found[2];
@@ -75,7 +75,7 @@ UNUSED static uint32_t utf8_points(const char *text, size_t size, uint32_t *poin
         int rest = k < size ? 0 : utf8_end(&decoder);
         if (rest) found[0] = REPLACEMENT, lengths[0] = rest, characters = 1;
         for (int c = 0; c < characters; c++) {
-            int broke_off = c == 0 && (rest || characters == 2 || decoder.missing); /* it ended before this byte */
+            int broke_off = c == 0 && (rest || characters == 2 || decoder.missing); /* an incomplete character */
             if (places) places[count] = (uint32_t)(k + !broke_off) - (uint32_t)lengths[c];
             points[count++] = found[c];
         }

@@ -1,6 +1,6 @@
-/* C = A M for an int8 matrix M: `multiply` of rows.h. Each row of A is rounded to 16 bits relative to its maximum, so
- * that processors add two products at once and 32-bit sums are exact: a row does not depend on the others. M is stored
- * as zero-padded panels of columns with pairs of rows interleaved. */
+/* C = A M for an int8 matrix M, like `multiply` of rows.h. Each row of A is rounded to 16 bits relative to its maximum,
+ * so processors can add two products at once, and 32-bit sums are exact: the rows of C do not depend on each other. M is
+ * stored as zero-padded panels of columns, with pairs of rows interleaved. */
 typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed,
                             real *c, int64_t ldc);
 
@@ -77,8 +77,8 @@ BLOCK(3)
 BLOCK(2)
 BLOCK(1)
 
-/* Rounds a row to 16 bits, with a zero after it; returns the size of 1. If a number is not finite, all products are
- * NaN. */
+/* Rounds a row to 16-bit integers, with a zero after them; returns their unit. If a number is not finite, all products
+ * become NaN. */
 static real round_row(int64_t k, const real *a, int16_t *to) {
     bits most = 0;
     for (int64_t i = 0; i < k; i++) {

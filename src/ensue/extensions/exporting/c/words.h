@@ -1,11 +1,11 @@
 /* Words as in ensue's splitters "whitespace" and "simple". With "simple" (IS_SIMPLE) punctuation marks are tokens,
  * except apostrophes and hyphens inside of a word, and points and commas between digits.
  *
- * A word that is longer than all known ones is unknown, so that a text without blanks needs no more memory. */
+ * A word that is longer than all known words is unknown, so a text without blanks needs no more memory. */
 typedef struct {
     uint64_t begin, end, mark_begin; /* of the current word, and of the mark after it */
-    uint32_t last, mark;             /* the last character of the word; a mark that may be inside of it, or 0 */
-    uint32_t length;                 /* bytes of the word; MAX_TOKEN_BYTES + 1 if they exceed MAX_TOKEN_BYTES */
+    uint32_t last, mark;             /* the word's last character; a mark that the next one may join to the word, or 0 */
+    uint32_t length;                 /* bytes of the word, at most MAX_TOKEN_BYTES + 1, which marks a longer word */
     uint8_t is_open, matched;        /* whether a word has begun; the number of matched characters of "<unk>" */
     uint8_t bytes[MAX_TOKEN_BYTES + 4];
 } lexer;
@@ -26,7 +26,7 @@ static void word_append(lexer *in, uint32_t point, uint64_t end) {
     in->last = point, in->end = end;
 }
 
-static void one_mark(const NAME_model *model, sink *to, uint32_t point, uint64_t begin, uint64_t end) {
+static void emit_mark(const NAME_model *model, sink *to, uint32_t point, uint64_t begin, uint64_t end) {
     uint8_t bytes[4];
     emit(model, to, number_of(model, &KNOWN_TOKEN, bytes, (size_t)utf8_write(point, bytes)), begin, end);
 }
@@ -40,7 +40,7 @@ static void word_end(const NAME_model *model, lexer *in, sink *to) {
     if (in->mark) {
         uint32_t mark = in->mark;
         in->mark = 0;
-        one_mark(model, to, mark, in->mark_begin, in->mark_begin + (mark == 0x2019 ? 3 : 1));
+        emit_mark(model, to, mark, in->mark_begin, in->mark_begin + (mark == 0x2019 ? 3 : 1));
     }
 }
 
@@ -72,18 +72,18 @@ static void word_feed(const NAME_model *model, lexer *in, sink *to, uint32_t poi
         in->is_open = 1, in->length = 0, in->begin = begin;
         word_append(in, point, end);
     } else if (!is_blank(point)) {
-        one_mark(model, to, point, begin, end);
+        emit_mark(model, to, point, begin, end);
     }
 }
 
 static const char UNKNOWN_WORD[] = "<unk>";
 
 /* Reads the matched part of "<unk>" as ordinary characters. */
-static void not_unknown(const NAME_model *model, lexer *in, sink *to) {
+static void reject_unknown(const NAME_model *model, lexer *in, sink *to) {
     int matched = in->matched;
     uint64_t begin = in->mark_begin;
     in->matched = 0;
-    if (matched) one_mark(model, to, '<', begin, begin + 1);
+    if (matched) emit_mark(model, to, '<', begin, begin + 1);
     for (int k = 1; k < matched; k++)
         word_feed(model, in, to, (uint32_t)UNKNOWN_WORD[k], begin + (uint64_t)k, begin + (uint64_t)k + 1);
 }
@@ -96,13 +96,13 @@ static void lexer_feed(const NAME_model *model, lexer *in, sink *to, uint32_t po
             emit(model, to, 0, in->mark_begin, end);
             return;
         }
-        not_unknown(model, in, to);
+        reject_unknown(model, in, to);
     }
     word_feed(model, in, to, point, begin, end);
 }
 
 static void lexer_end(const NAME_model *model, lexer *in, sink *to) {
-    not_unknown(model, in, to);
+    reject_unknown(model, in, to);
     word_end(model, in, to);
 }
 
@@ -110,7 +110,7 @@ static int lexer_take(const NAME_model *model, lexer *in, sink *to) {
     return (void)model, (void)in, (void)to, 0;
 }
 
-UNUSED static int lexer_is_whole(const NAME_model *model, const lexer *in) {
+UNUSED static int lexer_is_valid(const NAME_model *model, const lexer *in) {
     (void)model;
     return in->length <= MAX_TOKEN_BYTES + 1 && in->is_open <= 1 && in->matched < 5;
 }

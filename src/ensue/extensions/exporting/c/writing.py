@@ -42,14 +42,14 @@ from ensue.tasks.contract.description import (
 from ensue.version import VERSION
 
 SUPPORTED = (
-    "C has language models with recurrent layers or Transformers whose tokens are characters, bytes, subwords of bytes "
-    "or words, taggers of words or frames with recurrent layers, classifiers of them with such layers or of texts by "
-    "n-grams, and encoder-decoders of such tokens with recurrent layers"
+    "C has recurrent language models and Transformers with tokens that are characters, bytes, subwords of bytes or "
+    "words; recurrent taggers of words or frames; classifiers of texts or frames with recurrent layers, or of texts by "
+    "n-grams; and recurrent encoder-decoders with these tokens"
 )
 _LICENSE = re.compile(r"^license: *(\S+)$", re.M)
 WEIGHTS = """\
-The program reads `{0}.weights` from its folder, or from the current folder if it is called without a path,
-as one of the `PATH`. `./{0} --weights FILE` names another file. With `ensue export --embed` there is no such file."""
+The program reads `{0}.weights` from its folder, or from the current folder if the shell finds the program by `PATH`.
+`./{0} --weights FILE` reads another file. `ensue export --embed` writes the weights into `{0}.c` instead."""
 USAGE = """\
     ./NAME < text.txt                                the surprisal of each token
     printf 'The ' | ./NAME --generate 200 1 0.8      200 tokens, seed 1, temperature 0.8
@@ -157,7 +157,7 @@ def fill_template(template: str, values: Mapping[str, str]) -> str:
 
 
 def _insert(frame: str, template: str, placeholder: str, values: dict[str, Any]) -> str:
-    """Insert a template into a frame: its first comment at `@ABOUT@`, and the rest at `placeholder`."""
+    """Insert a template into a frame: the first comment at `@ABOUT@`, and the rest of the template at `placeholder`."""
     about, end, rest = read_template(template).partition("*/\n")
     text = read_template(frame).replace("@ABOUT@", about + end).replace(placeholder, rest.strip("\n"))
     for key, value in (values | {"READ_LINES": read_template("lines_example.c")}).items():

@@ -185,9 +185,9 @@ def _tuned_bert(
     return _bert_model(recipe, layers.origin.parts, published | head, config)
 
 
-def _check_bert(run: RunDirectory, layers: RunDirectory) -> None:
-    _check_transformer(layers)
-    encoder = layers.recipe.layers
+def _check_bert(run: RunDirectory, base: RunDirectory) -> None:
+    _check_transformer(base)
+    encoder = base.recipe.layers
     if (encoder.positions, encoder.norm, encoder.norm_input) != ("learned", "post", True):
         raise EnsueError(
             f"{run.path}: the shape of BERT has encoder.positions = learned, norm = post and norm_input = true; found "
@@ -240,7 +240,7 @@ def causal(run: RunDirectory, tensors: Tensors) -> PublishedModel:
 def _gpt_classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
     """Convert a classifier over the last position of a causal language model.
 
-    The classifier of transformers has no bias, so that the bias is folded into the matrix.
+    The classifier of transformers has no bias, so the bias is folded into the matrix.
     """
     recipe: Any = run.recipe
     head, labels = recipe.head, run.parts.labels
@@ -276,9 +276,9 @@ def _tuned_gpt(
     return PublishedModel({"config.json": config, **files}, _gpt_tensors(recipe, words.float(), tensors) | head)
 
 
-def _check_gpt(run: RunDirectory, layers: RunDirectory) -> None:
-    _check_transformer(layers, "parallel", "rotary_share", "rotary_base")
-    encoder = layers.recipe.layers
+def _check_gpt(run: RunDirectory, base: RunDirectory) -> None:
+    _check_transformer(base, "parallel", "rotary_share", "rotary_base")
+    encoder = base.recipe.layers
     if encoder.norm_input or (encoder.positions, encoder.norm) not in ARCHITECTURES:
         raise EnsueError(
             f"{run.path}: a language model can be exported with encoder.norm = pre and positions = learned or rotary, "

@@ -32,10 +32,10 @@ def masked_files(coder: MaskedTokenizer, *, context: int) -> dict[str, Any]:
     """Return `tokenizer.json` and `tokenizer_config.json` of a masked language model."""
     tokenizer = coder.tokenizer
     library = _to_library(tokenizer)
-    tokens = {use: getattr(tokenizer, "special", {}).get(use, use) for use in FRAMING}
+    tokens = {role: getattr(tokenizer, "special", {}).get(role, role) for role in FRAMING}
     library.add_special_tokens(list(tokens.values()))  # appends tokens that the vocabulary lacks, in this order
     ids = (coder.padding_id, coder.begin_id, coder.separator_id, coder.mask_id)
-    assert [library.token_to_id(tokens[use]) for use in FRAMING] == list(ids)
+    assert [library.token_to_id(tokens[role]) for role in FRAMING] == list(ids)
     begin, end = tokens[BEGIN], tokens[SEPARATOR]
     library.post_processor = import_library().processors.TemplateProcessing(
         single=f"{begin} $A {end}",
@@ -44,8 +44,8 @@ def masked_files(coder: MaskedTokenizer, *, context: int) -> dict[str, Any]:
     )
     if tokenizer.unknown_id is not None:
         tokens[UNKNOWN] = tokenizer.symbol(tokenizer.unknown_id)
-    names = {KEYS[use]: token for use, token in tokens.items()}
-    return _files(library, names, context=context, inputs=["input_ids", "token_type_ids", "attention_mask"])
+    names = {KEYS[role]: token for role, token in tokens.items()}
+    return _to_files(library, names, context=context, inputs=["input_ids", "token_type_ids", "attention_mask"])
 
 
 def causal_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def causal_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
         names["bos_token"] = names["eos_token"] = tokenizer.symbol(tokenizer.start_id)
     if tokenizer.unknown_id is not None:
         names["unk_token"] = tokenizer.symbol(tokenizer.unknown_id)
-    return _files(_to_library(tokenizer), names, context=context, inputs=["input_ids", "attention_mask"])
+    return _to_files(_to_library(tokenizer), names, context=context, inputs=["input_ids", "attention_mask"])
 
 
 def tuned_files(framing: Framing, *, splitter: str | None, context: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def tuned_files(framing: Framing, *, splitter: str | None, context: int) -> dict
     assert [library.token_to_id(name) for name in TUNED_TOKENS] == [*framing.between, *framing.end]
     begin = library.id_to_token(framing.begin[0])
     if splitter is not None:
-        words = package.pre_tokenizers.Split(_expression(rf"\s*(?:{EXPRESSIONS[splitter][0]})"), "isolated")
+        words = package.pre_tokenizers.Split(_to_regex(rf"\s*(?:{EXPRESSIONS[splitter][0]})"), "isolated")
         inner = library.pre_tokenizer
         library.pre_tokenizer = package.pre_tokenizers.Sequence([words, *([] if inner is None else [inner])])
     library.post_processor = package.processors.TemplateProcessing(
@@ -79,7 +79,7 @@ def tuned_files(framing: Framing, *, splitter: str | None, context: int) -> dict
         special_tokens=[(begin, framing.begin[0]), (extract, framing.end[0])],
     )
     names = {"pad_token": between, "eos_token": extract}
-    return _files(library, names, context=context, inputs=["input_ids", "attention_mask"])
+    return _to_files(library, names, context=context, inputs=["input_ids", "attention_mask"])
 
 
 def library_files(tokenizer: Tokenizer) -> Any:
@@ -93,7 +93,9 @@ def library_files(tokenizer: Tokenizer) -> Any:
     return json.loads(library.to_str())
 
 
-def _files(library: LibraryTokenizer, names: Mapping[str, str], *, context: int, inputs: list[str]) -> dict[str, Any]:
+def _to_files(
+    library: LibraryTokenizer, names: Mapping[str, str], *, context: int, inputs: list[str]
+) -> dict[str, Any]:
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",  # other classes replace the normalizer and the pre-tokenizer
         **names,
@@ -161,12 +163,12 @@ def _from_words(tokenizer: WordTokenizer) -> LibraryTokenizer:
     vocabulary |= {word: tokenizer.vocabulary.ids[word] for word in words}
     model = package.models.WordLevel(vocabulary, unk_token=UNKNOWN_WORD)
     library = _from_model(model, lowercase=tokenizer.lowercase)
-    splitter = _expression(SPLITTERS[tokenizer.splitter])
+    splitter = _to_regex(SPLITTERS[tokenizer.splitter])
     library.pre_tokenizer = package.pre_tokenizers.Split(splitter, "removed", invert=True)
     return library
 
 
-def _expression(pattern: str) -> Any:
+def _to_regex(pattern: str) -> Any:
     return import_library().Regex(_ESCAPED.sub(lambda match: chr(int(match[1] or match[2], 16)), pattern))
 
 

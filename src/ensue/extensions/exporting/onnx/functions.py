@@ -161,13 +161,13 @@ def traceable(model: nn.Module, trace: graph.Trace) -> Iterator[None]:
         yield
 
 
-def _scores(attention: AdditiveAttention, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Tensor:
+def _score_pairs(attention: AdditiveAttention, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Tensor:
     """Return the scores of all positions at once. The original loops over blocks, whose number is a dynamic size."""
     sums = queries.unsqueeze(2) + keys.unsqueeze(1)
     return attention.vector(torch.tanh(sums if added is None else sums + added)).squeeze(3)
 
 
-def _maxima(tagger: Tagger, h: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+def _max_over_equal(tagger: Tagger, h: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
     """Return the maxima over equal words, by comparing all pairs. The original finds distinct words by their values."""
     is_equal = keys.unsqueeze(2) == keys.unsqueeze(1)
     if mask is not None:
@@ -176,8 +176,8 @@ def _maxima(tagger: Tagger, h: Tensor, keys: Tensor, mask: Tensor | None) -> Ten
 
 
 OVERRIDES: tuple[tuple[type[nn.Module], str, Any], ...] = (
-    (AdditiveAttention, "scores", _scores),
-    (Tagger, "maxima", _maxima),
+    (AdditiveAttention, "scores", _score_pairs),
+    (Tagger, "maxima", _max_over_equal),
     (Classifier, "segment", 0),  # no segments, since their number would be a dynamic size
     (HighwayCharacterCNN, "padded", lambda _, ids: ids),  # with all padding, whose length depends on values
     (LearnedPositions, "check_end", lambda *_: None),

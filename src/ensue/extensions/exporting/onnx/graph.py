@@ -70,21 +70,21 @@ class Graph:
     def build(
         self, name: str, inputs: Iterable[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]
     ) -> onnx.GraphProto:
-        """Return the graph without nodes that no output needs."""
+        """Return the graph. Nodes on which no output depends are left out."""
         needed, nodes = {output.name for output in outputs}, []
         for node in reversed(self.nodes):
             if needed & set(node.output):
                 nodes.append(node)
-                needed.update(_inputs_of(node))
+                needed.update(_list_inputs(node))
         weights = [weight for name, weight in self.weights.items() if name in needed] if self.root is self else []
         return helper.make_graph(nodes[::-1], name, list(inputs), outputs, initializer=weights)
 
 
-def _inputs_of(node: onnx.NodeProto) -> Iterator[str]:
+def _list_inputs(node: onnx.NodeProto) -> Iterator[str]:
     yield from node.input
     for attribute in node.attribute:
         for inner in attribute.g.node:
-            yield from _inputs_of(inner)
+            yield from _list_inputs(inner)
 
 
 def rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
@@ -154,11 +154,11 @@ class Sizes:
 
     def is_fixed(self, number: int) -> bool:
         """Return whether a number does not depend on dynamic sizes."""
-        return self._formula(number) is None
+        return self._formula_of(number) is None
 
     def value(self, graph: Graph, number: int) -> str:
         """Return the graph value, (1,) int64, of a number in a traced operation."""
-        formula = self._formula(number)
+        formula = self._formula_of(number)
         if formula is None:
             return graph.constant([number])
         if number not in self._values:
@@ -172,7 +172,7 @@ class Sizes:
             self._values[number] = value
         return self._values[number]
 
-    def _formula(self, number: int) -> SizeFormula | None:
+    def _formula_of(self, number: int) -> SizeFormula | None:
         if number not in self._formulas:
             self._formulas[number] = self._find_formula(number)
         return self._formulas[number]

@@ -26,9 +26,9 @@ def loops_as_operators(model: nn.Module, trace: Trace) -> Iterator[None]:
     with ExitStack() as patches:
         for layer in model.modules():
             if isinstance(layer, Recurrent):
-                patches.enter_context(patched(layer, "forward", partial(_recurrent, trace, layer)))
+                patches.enter_context(patched(layer, "forward", partial(_run_recurrent, trace, layer)))
             elif isinstance(layer, Bidirectional) and type(layer.leftward) in OPERATORS:
-                patches.enter_context(patched(layer, "forward", partial(_bidirectional, trace, layer)))
+                patches.enter_context(patched(layer, "forward", partial(_run_bidirectional, trace, layer)))
         yield
 
 
@@ -46,7 +46,7 @@ def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
             setattr(owner, name, before)
 
 
-def _recurrent(
+def _run_recurrent(
     trace: Trace, layer: Recurrent, x: Tensor, state: State = None, *, mask: Tensor | None = None
 ) -> tuple[Tensor, State]:
     state = layer.init_state(x.shape[0]) if state is None else state
@@ -117,7 +117,7 @@ def add_operator(
     With `reverse`, it runs from the last position of each row to the first.
     """
     with _disable_current_modes():
-        arrays = _operator_weights(trace, layer)
+        arrays = _order_weights(trace, layer)
     prefix = trace.weights[id(layer.weight_input)][0].removesuffix("weight_input")
     weights = [trace.root.weight(prefix + letter, array) for letter, array in zip("WRB", arrays, strict=True)]
     lengths = "" if mask is None else trace.of(mask.sum(1).to(torch.int32))
@@ -141,7 +141,7 @@ def add_operator(
     return trace.placeholder((*x.shape[:2], layer.d_out), x.dtype, y), final
 
 
-def _bidirectional(
+def _run_bidirectional(
     trace: Trace, layer: Bidirectional, x: Tensor, state: State = None, *, mask: Tensor | None = None
 ) -> tuple[Tensor, State]:
     rightward, last = layer.rightward(x, mask=mask)
@@ -150,7 +150,7 @@ def _bidirectional(
     return layer._merge(rightward, leftward), (last, first)
 
 
-def _operator_weights(trace: Trace, layer: Any) -> list[NDArray[Any]]:
+def _order_weights(trace: Trace, layer: Any) -> list[NDArray[Any]]:
     """Return W, R and B of an operator, with the gates in the order of ONNX.
 
     The order is input, output, forget, candidate for LSTM, and update, reset, candidate for GRU.

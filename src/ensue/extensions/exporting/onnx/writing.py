@@ -124,10 +124,10 @@ def write_onnx(
     """
     model, notes = description.function_model, []
     try:
-        graphs = {f"{function.name}.onnx": _graph(model, function, int8=int8) for function in description.functions}
+        graphs = {f"{function.name}.onnx": _trace(model, function, int8=int8) for function in description.functions}
     except Unexportable as reason:
         raise EnsueError(f"{run.path}: this {run.entry.what} cannot be exported to ONNX: {reason}") from None
-    texts = _text_files(description)
+    texts = _make_text_files(description)
     contents: dict[str, Any] = {name: text.encode() for name, text in texts.items()}
     contents |= {name: partial(onnx.save, graph) for name, (graph, _) in graphs.items()}
     write_directory(out, contents, overwrite=overwrite)
@@ -138,7 +138,7 @@ def write_onnx(
     return [*notes, f"{out / PROGRAM} needs {packages}: pip install -r {shlex.quote(str(out / REQUIREMENTS))}"]
 
 
-def _graph(model: nn.Module, function: TensorFunction, *, int8: bool) -> tuple[onnx.ModelProto, float]:
+def _trace(model: nn.Module, function: TensorFunction, *, int8: bool) -> tuple[onnx.ModelProto, float]:
     """Return the graph of a function, and its maximum difference from the model."""
     graph = trace_function(model, function.function, function.inputs, name=function.name)
     compared = differences(graph, model, function)
@@ -149,7 +149,7 @@ def _graph(model: nn.Module, function: TensorFunction, *, int8: bool) -> tuple[o
     return graph, max((difference.size for difference in compared if difference.bound), default=0.0)
 
 
-def _text_files(description: ModelDescription) -> dict[str, str]:
+def _make_text_files(description: ModelDescription) -> dict[str, str]:
     contents: dict[str, Any] = {SETTINGS: dict(description.settings)}
     contents |= {name: library_files(tokenizer) for name, tokenizer in description.tokenizers.items()}
     files = {name: json.dumps(content, ensure_ascii=False) + "\n" for name, content in contents.items()}
@@ -170,14 +170,14 @@ def program_files(programs: Sequence[str]) -> dict[str, str]:
         files[f"{name.rpartition('.')[2]}.py" if index else PROGRAM] = text
         unread.append(text)
     while unread:
-        for path in _imported_files(unread.pop()):
+        for path in _find_imports(unread.pop()):
             if (name := f"{MODULES_FOLDER}/{path}") not in files:
                 files[name] = package_text(path)
                 unread.append(files[name])
     return {name: _ENSUE_IMPORT.sub(rf"\1\2 {MODULES_FOLDER}", text) for name, text in files.items()}
 
 
-def _imported_files(text: str) -> Iterator[str]:
+def _find_imports(text: str) -> Iterator[str]:
     """Yield the paths of the modules of ensue that a program imports by `from`."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "ensue":

@@ -37,7 +37,7 @@ def read(ids, state):
 
 
 def scores(ids, chunk_tokens=1024):
-    """Yield pairs of token and surprisal. A model with a context reads windows, each half a context after the last."""
+    """Yield pairs of token and surprisal. A model with a context reads windows that overlap by half of it."""
     state, done, stride = start(), 0, max(1, (context or 0) // 2)
     while done < len(ids):
         begin = 0 if context is None or done < context else done - context + stride
@@ -57,7 +57,7 @@ def decode(ids):
 
 
 def generate(prompt, count):
-    """Return `count` tokens by greedy decoding. If the context is full, its last half is read again as a prompt."""
+    """Return the text of `count` tokens by greedy decoding. The last half of a full context is read as a prompt."""
     ids = [config["start"], *tokenizer.encode(prompt, add_special_tokens=False).ids]
     prompt, recent = decode(ids[1:]), ids[-(context or 0) :]
     log_p, state = read([recent], start())

@@ -28,7 +28,7 @@ def encode(text):
 
 
 def encode_start(text):
-    """Return the ids of the beginning of a text, before which some tokenizers add a blank."""
+    """Return the ids of the beginning of a text. Some tokenizers add a blank before it."""
     return encode(config["before"] + text) if text else []
 
 

@@ -75,7 +75,7 @@ def tagged(text, n_best=0):
 
 
 def passages(sentences, max_words):
-    """Group consecutive sentences into passages of at most `max_words` words. A longer sentence is alone."""
+    """Group consecutive sentences into passages of at most `max_words` words. A longer sentence is a passage."""
     rows = []
     for words in sentences:
         if rows and len(words) + sum(map(len, rows[-1])) <= max_words:

@@ -1,9 +1,9 @@
 
 /** The labels of a text or a series. */
 export interface Choice {
-  /** The most probable predicted label; null if there is none. */
+  /** The most probable predicted label; null without a predicted label. */
   label: string | null;
-  /** The probability of that label; without a label, the largest probability. */
+  /** The probability of `label`; if it is null, the largest probability. */
   probability: number;
   /** All predicted labels, the most probable first: one, or any number for a multi-label model. */
   labels: string[];

@@ -1,29 +1,29 @@
 
 const NUMBER = 4;  // bytes of a number
 
-/** The smallest probability of a label, from the options of a call. */
-function leastOf({ atLeast = 0, ...others } = {}) {
+/** Returns the option `atLeast` of a call, checked. */
+function checkedAtLeast({ atLeast = 0, ...others } = {}) {
   const [unknown] = Object.keys(others);
   if (unknown) throw new TypeError(`no option "${unknown}"`);
   if (!(typeof atLeast === "number" && atLeast >= 0 && atLeast <= 1)) throw new RangeError(`atLeast = ${atLeast} is no number from 0 to 1`);
   return atLeast;
 }
 
-/** The size in bytes of the outputs of so many texts or series. */
-function saidSize(count, labels) {
+/** Returns the size in bytes of the outputs of `count` texts or series. */
+function outputSize(count, labels) {
   return count * (2 + 2 * labels.length) * NUMBER;
 }
 
-/** The outputs at an address: labels, probabilities, and the number of words or frames under the key `parts`. */
+/** Reads the outputs at an address: labels, probabilities, and the number of words or frames under the key `parts`. */
 function choicesAt(memory, place, count, labels, parts) {
   const size = 2 + 2 * labels.length, { buffer } = memory.functions.memory, found = [];
   const whole = new Int32Array(buffer, place, count * size), shares = new Float32Array(buffer, place, count * size);
   for (let at = 0; at < whole.length; at += size) {
-    const given = whole[at + 1], first = at + 2 + labels.length, chosen = [], probabilities = [];
-    for (let k = 0; k < given; k++) chosen.push(labels[whole[at + 2 + k]]);
+    const numChosen = whole[at + 1], first = at + 2 + labels.length, chosen = [], probabilities = [];
+    for (let k = 0; k < numChosen; k++) chosen.push(labels[whole[at + 2 + k]]);
     for (let k = 0; k < labels.length; k++) probabilities.push(shares[first + k]);
-    const probability = given ? probabilities[whole[at + 2]] : Math.max(...probabilities);
-    found.push({ label: given ? chosen[0] : null, probability, labels: chosen, probabilities, [parts]: whole[at] });
+    const probability = numChosen ? probabilities[whole[at + 2]] : Math.max(...probabilities);
+    found.push({ label: numChosen ? chosen[0] : null, probability, labels: chosen, probabilities, [parts]: whole[at] });
   }
   return found;
 }

@@ -1,10 +1,10 @@
 /** Shows a bar for the probability of each label, the most probable first; no bars without an answer. */
 function showBars(model, answer) {
-  of("bars").hidden = !answer;
+  byId("bars").hidden = !answer;
   if (!answer) return;
   const ids = model.labels.map((_, id) => id).sort((one, other) => answer.probabilities[other] - answer.probabilities[one]);
   const given = new Set(answer.labels);
-  of("bars").tBodies[0].replaceChildren(...ids.map(id => {
+  byId("bars").tBodies[0].replaceChildren(...ids.map(id => {
     const share = answer.probabilities[id], bar = element("span", "", "share");
     const row = element("tr", element("th", model.labels[id]), given.has(model.labels[id]) ? "is" : "");
     row.firstChild.scope = "row";

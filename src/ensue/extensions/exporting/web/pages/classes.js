@@ -19,7 +19,7 @@ class Model {
   /** The labels of each text, as in `ensue predict`. Labels with a probability below `atLeast` are left out. */
   predict(texts, options) {
     if (!Array.isArray(texts)) throw new TypeError("the texts are no array");
-    const atLeast = leastOf(options);
+    const atLeast = checkedAtLeast(options);
     const parts = texts.flatMap(text => textsOf(text, this.#texts)), found = [], work = { place: 0, room: 0 };
     try {
       for (let k = 0; k < parts.length; k += TOGETHER * this.#texts)
@@ -33,13 +33,13 @@ class Model {
   /** Appends the outputs of some texts. */
   #classify(parts, atLeast, work, found) {
     const memory = this.#memory, { functions } = memory, texts = parts.length / this.#texts;
-    const each = saidSize(1, this.labels), said = memory.allocate(texts * each);
+    const each = outputSize(1, this.labels), output = memory.allocate(texts * each);
     let place = 0, sizes;
     try {
       ({ place, sizes } = memory.putTexts(parts));
       for (let done = 0, times = 1; done < texts;) {
         this.#enlarge(work, times * sumOf(sizes.slice(done * this.#texts, (done + 1) * this.#texts)));
-        const at = [place + done * this.#texts * TEXT, texts - done, atLeast, said + done * each];
+        const at = [place + done * this.#texts * TEXT, texts - done, atLeast, output + done * each];
         const count = functions.classify(work.place, work.room, ...at);
         if (count === TOO_LONG && times < 4) {  // very short words need more memory
           times = 4;
@@ -48,14 +48,14 @@ class Model {
           times = 1;
         }
       }
-      found.push(...choicesAt(memory, said, texts, this.labels, "words"));
+      found.push(...choicesAt(memory, output, texts, this.labels, "words"));
     } finally {
       functions.release(place);
-      functions.release(said);
+      functions.release(output);
     }
   }
 
-  /** Grows the memory of a call to so many bytes. */
+  /** Grows the memory of a call for texts with this total size in bytes. */
   #enlarge(work, bytes) {
     const { functions } = this.#memory, size = functions.work_size(bytes) >>> 0;
     if (!size) throw new RangeError("a text is too long");

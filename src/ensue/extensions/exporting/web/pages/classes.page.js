@@ -1,15 +1,15 @@
-const LINES = 64, MOST = 2000;  // texts that are classified together; characters of a text that are shown
+const BATCH_LINES = 64, MAX_SHOWN = 2000;  // lines per batch; the maximum of characters that are shown of a text
 const EXAMPLES = {
   one: ["The sea was calm, and we sailed at dawn.\nNobody laughed, and half of us had left before the end."],
   pair: ["A man plays the guitar on a stage.\nThe shop is open today.", "Somebody makes music.\nThe shop is closed today."],
 };
-const areas = [of("text"), of("other")], shown = of("shown");
+const areas = [byId("text"), byId("other")], shown = byId("shown");
 let turn = 0, answers = [], at = -1;
 
 /** Yields lines with their outputs, in batches. */
-function* classified(model, lines) {
-  for (let k = 0; k < lines.length; k += LINES) {
-    const some = lines.slice(k, k + LINES), found = model.predict(some.map(({ parts }) => model.isPair ? parts : parts[0]));
+function* classify(model, lines) {
+  for (let k = 0; k < lines.length; k += BATCH_LINES) {
+    const batch = lines.slice(k, k + BATCH_LINES), found = model.predict(batch.map(({ parts }) => model.isPair ? parts : parts[0]));
     for (const [n, answer] of found.entries()) yield { ...answer, ...some[n] };
   }
 }
@@ -19,11 +19,11 @@ async function read(model, area) {
   const mine = ++turn, start = performance.now(), found = [], lines = linesOf(areas.slice(0, model.isPair ? 2 : 1));
   checkLengths(lines);
   const here = area ? area.value.slice(0, area.selectionStart).split("\n").length - 1 : 0;
-  const isWhole = await slowly(classified(model, lines), answer => found.push(answer), () => mine === turn);
+  const isWhole = await slowly(classify(model, lines), answer => found.push(answer), () => mine === turn);
   if (!isWhole) return;
-  of("wrong").hidden = true;
+  byId("wrong").hidden = true;
   answers = found;
-  of("speed").textContent = speedOf(found, model.isPair ? "pairs" : "texts", start);
+  byId("speed").textContent = speedOf(found, model.isPair ? "pairs" : "texts", start);
   showRows(found, ({ labels, probability, parts }) => [labels.join(", ") || "none", { number: round(probability, 4) }, clipped(parts.join(" | "), 200)]);
   look(model, Math.max(0, found.findLastIndex(({ line }) => line <= here)));
 }
@@ -33,24 +33,24 @@ function look(model, place) {
   mark(shown, at = place);
   const answer = answers[place];
   showBars(model, answer);
-  if (!answer) return of("told").replaceChildren(`Type a ${model.isPair ? "pair of texts" : "text"}.`);
-  of("told").replaceChildren(...answer.parts.map(part => {
-    const line = element("span", clipped(part, MOST));
+  if (!answer) return byId("told").replaceChildren(`Type a ${model.isPair ? "pair of texts" : "text"}.`);
+  byId("told").replaceChildren(...answer.parts.map(part => {
+    const line = element("span", clipped(part, MAX_SHOWN));
     line.dir = "auto";
     return line;
   }));
-  of("note").textContent = answer.words ? "" : "It has no words, so the probabilities mean nothing.";
+  byId("note").textContent = answer.words ? "" : "It has no words, so the probabilities mean nothing.";
 }
 
 load().then(async model => {
   browse(shown, () => Math.min(answers.length, SHOWN), () => at, place => look(model, place));
   const examples = EXAMPLES[model.isPair ? "pair" : "one"];
   if (model.isPair) {
-    of("inputs").className = "sides";
-    of("more").hidden = false;
-    of("first").textContent = "First texts";
-    of("hint").textContent = "Each line is a text, which is read with the same line on the other side. Type your own.";
-    of("heading").textContent = "All pairs";
+    byId("inputs").className = "sides";
+    byId("more").hidden = false;
+    byId("first").textContent = "First texts";
+    byId("hint").textContent = "Each line is a text, which is read with the same line on the other side. Type your own.";
+    byId("heading").textContent = "All pairs";
     shown.querySelector("th:last-child").textContent = "texts";
   }
   if (areas.every(area => !area.value)) examples.forEach((example, k) => { areas[k].value = example; });

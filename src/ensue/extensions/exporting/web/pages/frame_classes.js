@@ -13,14 +13,14 @@ class Model {
 
   /** The labels of each series, as in `ensue predict`. Labels with a probability below `atLeast` are left out. */
   predict(series, options) {
-    const memory = this.#memory, { functions } = memory, atLeast = leastOf(options);
+    const memory = this.#memory, { functions } = memory, atLeast = checkedAtLeast(options);
     return this.#series.answers(series, (work, frames, place, counts) => {
-      const said = memory.allocate(saidSize(2 * counts.length, this.labels));
+      const output = memory.allocate(outputSize(2 * counts.length, this.labels));
       try {
-        memory.check(functions.classify(work, frames, place, counts.length, atLeast, said));
-        return choicesAt(memory, said, counts.length, this.labels, "frames");
+        memory.check(functions.classify(work, frames, place, counts.length, atLeast, output));
+        return choicesAt(memory, output, counts.length, this.labels, "frames");
       } finally {
-        functions.release(said);
+        functions.release(output);
       }
     });
   }

@@ -4,10 +4,10 @@
 export interface Segment {
   /** The label, or the class of a span, such as walk. */
   label: string;
-  /** Its begin and end (exclusive): seconds of a sound, otherwise frame numbers from 0 on. */
+  /** The begin and the end (exclusive) of the segment: seconds of a sound, otherwise frame numbers from 0 on. */
   begin: number;
   end: number;
-  /** The mean probability of its labels. */
+  /** The mean probability of the labels of the segment. */
   probability: number;
 }
 
@@ -22,7 +22,7 @@ export interface Answer {
 }
 
 export interface Model extends FrameModel {
-  /** Whether labels are of spans, in a scheme such as IOB. */
+  /** Whether the labels form spans, in a scheme such as IOB. */
   readonly hasSpans: boolean;
   /** The labels of each series. */
   predict(series: Series[]): Answer[];

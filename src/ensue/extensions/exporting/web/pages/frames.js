@@ -18,20 +18,20 @@ class Series {
     return this.rate ? frames * this.step / this.rate : frames;
   }
 
-  /** Yields the outputs of all series. `answer` computes those of a batch from the memory size in frames, the
-   * address of an array of NAME_series, and the number of frames of each. */
+  /** Returns the outputs of all series. `answer` computes the outputs of a batch from the address and the size in frames
+   * of the memory of the call, the address of an array of NAME_series, and the number of frames of each series. */
   answers(list, answer) {
     if (!Array.isArray(list)) throw new TypeError("the series are no array");
     const found = [], work = { place: 0, room: 0 }, { functions } = this.#memory;
     try {
       for (let k = 0; k < list.length;) {
-        const some = [];
+        const batch = [];
         try {
-          for (let frames = 0; k < list.length && some.length < SERIES_TOGETHER && frames < FRAMES_TOGETHER; frames += some.at(-1).count)
-            some.push(this.#put(list[k++]));
-          for (const one of this.#answered(some, work, answer)) found.push(one);
+          for (let frames = 0; k < list.length && batch.length < SERIES_TOGETHER && frames < FRAMES_TOGETHER; frames += batch.at(-1).count)
+            batch.push(this.#put(list[k++]));
+          for (const one of this.#answerBatch(batch, work, answer)) found.push(one);
         } finally {
-          for (const { place } of some) functions.release(place);
+          for (const { place } of batch) functions.release(place);
         }
       }
       return found;
@@ -40,14 +40,14 @@ class Series {
     }
   }
 
-  #answered(some, work, answer) {
-    const memory = this.#memory, counts = some.map(({ count }) => count);
+  #answerBatch(batch, work, answer) {
+    const memory = this.#memory, counts = batch.map(({ count }) => count);
     const frames = Math.max(Math.min(sumOf(counts), FRAMES_TOGETHER), ...counts);
     memory.enlarge(work, this.#workSize(frames));
-    const place = memory.allocate(some.length * SERIES);
+    const place = memory.allocate(batch.length * SERIES);
     try {
       const { numbers } = memory;
-      some.forEach((one, k) => {
+      batch.forEach((one, k) => {
         numbers.setUint32(place + k * SERIES, one.place, true);
         numbers.setUint32(place + k * SERIES + 4, one.count, true);
       });
@@ -57,10 +57,10 @@ class Series {
     }
   }
 
-  /** Puts the frames of a series into memory; returns address and number. */
+  /** Puts the frames of a series into memory; returns their address and number. */
   #put(one) {
     const isRows = Array.isArray(one) && typeof one[0] === "object";
-    const numbers = isRows ? rowsOf(one, this.width) : isBytes(one) ? this.samples(one) : flatOf(one);
+    const numbers = isRows ? flattenRows(one, this.width) : isBytes(one) ? this.samples(one) : flatten(one);
     const frames = this.rate && !isRows ? this.frames(numbers) : numbers, count = frames.length / this.width;
     if (!count) throw new RangeError("a series has no frames");
     if (count % 1) throw new RangeError(`${frames.length} numbers are no frames of ${this.width}`);
@@ -87,7 +87,7 @@ class Series {
     const memory = this.#memory, { functions } = memory, size = file.byteLength, place = memory.put(new Uint8Array(file.buffer ?? file, file.byteOffset, size));
     try {
       const count = memory.check(functions.samples(place, size, 0, 0));
-      return this.#written(count, to => functions.samples(place, size, to, count));
+      return this.#collect(count, to => functions.samples(place, size, to, count));
     } finally {
       functions.release(place);
     }
@@ -96,22 +96,22 @@ class Series {
   /** The features of each frame of a sound, concatenated. */
   frames(samples) {
     if (!this.rate) throw new TypeError("the model reads no sounds");
-    const given = flatOf(samples), memory = this.#memory, { functions } = memory;
+    const given = flatten(samples), memory = this.#memory, { functions } = memory;
     if (!given.length) throw new RangeError("a sound has no samples");
     const work = memory.allocate(this.#workSize(1));
     let place = 0;
     try {
       place = this.#putNumbers(given);
       const count = memory.check(functions.frames(work, place, given.length, 0, 0));
-      return this.#written(count * this.width, to => functions.frames(work, place, given.length, to, count));
+      return this.#collect(count * this.width, to => functions.frames(work, place, given.length, to, count));
     } finally {
       functions.release(place);
       functions.release(work);
     }
   }
 
-  /** Returns numbers that a function writes. */
-  #written(count, write) {
+  /** Returns the numbers that a function writes to an address. */
+  #collect(count, write) {
     const memory = this.#memory, to = memory.allocate(count * REAL);
     try {
       write(to);
@@ -127,7 +127,7 @@ function isBytes(given) {
 }
 
 /** Concatenates numbers. */
-function flatOf(given) {
+function flatten(given) {
   if (given instanceof Float32Array) return given;
   if (!Array.isArray(given) && !(given instanceof Float64Array)) throw new TypeError("a series is neither numbers nor rows of them");
   if (!given.every(x => typeof x === "number")) throw new TypeError("a series has something that is no number");
@@ -135,10 +135,10 @@ function flatOf(given) {
 }
 
 /** Concatenates the numbers of frames. */
-function rowsOf(frames, width) {
+function flattenRows(frames, width) {
   const found = new Float32Array(frames.length * width);
   frames.forEach((frame, t) => {
-    const row = flatOf(frame);
+    const row = flatten(frame);
     if (row.length !== width) throw new RangeError(`frames have ${width} numbers, and one of these has ${row.length}`);
     found.set(row, t * width);
   });

@@ -1,24 +1,24 @@
-const MAX_FRAMES = 20_000, MAX_BYTES = 64 * 2 ** 20, MAX_SECONDS = 60;  // the most frames of a series, bytes of a file, seconds of a recording
-const table = JSON.parse(of("give").dataset.table), shown = of("shown");
+const MAX_FRAMES = 20_000, MAX_BYTES = 64 * 2 ** 20, MAX_SECONDS = 60;  // frames of a series, bytes of a file, seconds of a recording
+const table = JSON.parse(byId("give").dataset.table), shown = byId("shown");
 let turn = 0, answers = [], at = -1, isRecording = false, recorder = null;
 
-/** Throws for a series that would block the page. */
+/** Throws a RangeError for a series that would block the page. */
 function checkFrames(frames) {
   if (frames > MAX_FRAMES) throw new RangeError(`a series has ${MAX_FRAMES.toLocaleString("en")} frames or fewer here; the module reads longer ones`);
 }
 
-/** The instructions and the labels. */
-function asking(model) {
+/** Returns the instructions, with the labels. */
+function instructions(model) {
   return `${model.rate ? "Choose or record a sound." : "Choose a file, or write numbers."} The labels are ${clipped(model.labels.join(", "), 300)}.`;
 }
 
 /** Splits numbers into rows. */
-function inRows(numbers, width) {
+function toRows(numbers, width) {
   return Array.from({ length: numbers.length / width }, (_, t) => numbers.subarray(t * width, (t + 1) * width));
 }
 
-/** The samples of a sound. The browser decodes and resamples files that C cannot read. */
-async function heard(model, bytes) {
+/** Returns the samples of a sound. The browser decodes and resamples files that the C code cannot read. */
+async function decode(model, bytes) {
   try {
     return { given: model.samples(bytes), note: "" };
   } catch {
@@ -33,19 +33,19 @@ async function heard(model, bytes) {
   }
 }
 
-/** The series in a file. */
+/** Returns the series in a file. */
 async function seriesOf(model, file) {
   if (file.size > MAX_BYTES) throw new RangeError(`a file has ${MAX_BYTES / 2 ** 20} MiB or fewer here; the module reads larger ones`);
   const read = readerOf(file.name, model.width, table), bytes = new Uint8Array(await file.arrayBuffer());
   if (read) return read(bytes);
   if (!model.rate) throw new TypeError("no .npy, .csv, .tsv or idx file by its name");
-  const sound = await heard(model, bytes);
+  const sound = await decode(model, bytes);
   checkFrames(sound.given.length / model.rate / model.secondsPerFrame);
   return [sound];
 }
 
 /** Yields series with their outputs. */
-function* answered(model, file, series) {
+function* answerAll(model, file, series) {
   for (const { name, place = "", given, note = "" } of series) {
     const [answer] = model.predict([given]), isSound = given instanceof Float32Array, count = isSound ? given.length / model.rate : given.length;
     const size = isSound ? `${count.toFixed(2)} s` : `${count.toLocaleString("en")} frame${count === 1 ? "" : "s"}`;
@@ -53,27 +53,27 @@ function* answered(model, file, series) {
   }
 }
 
-/** Computes the outputs of `sources`, pairs of a name and a function that returns series, and shows the first one. */
+/** Computes the outputs of `sources`, which have a name and a function that returns series; shows the first output. */
 async function read(model, sources, show) {
   const mine = ++turn, start = performance.now(), found = [], failures = [];
   for (const { name, series } of sources) {
-    of("speed").textContent = `Reading ${name} …`;
+    byId("speed").textContent = `Reading ${name} …`;
     try {
-      await slowly(answered(model, name, await series()), answer => found.push(answer), () => mine === turn);
+      await slowly(answerAll(model, name, await series()), answer => found.push(answer), () => mine === turn);
     } catch (error) {
       failures.push(`${name}: ${error.message}`);
     }
     if (mine !== turn) return;
   }
   answers = found;
-  of("wrong").hidden = !failures.length;
+  byId("wrong").hidden = !failures.length;
   if (failures.length) complain(new Error(failures[0] + (failures.length > 1 ? ` (and ${failures.length - 1} more)` : "")));
-  of("speed").textContent = found.length > 1 ? speedOf(found, model.rate ? "sounds" : "series", start) : "";
+  byId("speed").textContent = found.length > 1 ? speedOf(found, model.rate ? "sounds" : "series", start) : "";
   show(0);
 }
 
 /** Records until the button is pressed again, and returns the recording. */
-async function recorded(button) {
+async function record(button) {
   if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) throw new Error("this browser gives the page no microphone");
   const wishes = { channelCount: 1, echoCancellation: false, noiseSuppression: false, autoGainControl: false };
   const stream = await navigator.mediaDevices.getUserMedia({ audio: wishes }).catch(error => {
@@ -110,24 +110,24 @@ function listen(model, cells, tell) {
   };
   const begin = sources => read(model, sources, show).catch(complain), sourceOf = file => ({ name: file.name, series: () => seriesOf(model, file) });
   browse(shown, () => Math.min(answers.length, SHOWN), () => at, look);
-  of("files").addEventListener("change", event => begin([...event.target.files].map(sourceOf)));
+  byId("files").addEventListener("change", event => begin([...event.target.files].map(sourceOf)));
   for (const kind of ["dragover", "dragleave", "drop"]) document.addEventListener(kind, event => {
     event.preventDefault();
-    of("give").classList.toggle("over", kind === "dragover");
+    byId("give").classList.toggle("over", kind === "dragover");
     if (kind === "drop" && event.dataTransfer.files.length) begin([...event.dataTransfer.files].map(sourceOf));
   });
-  of("record")?.addEventListener("click", async event => {
+  byId("record")?.addEventListener("click", async event => {
     if (isRecording) return recorder?.stop();
     isRecording = true;
     try {
-      begin([sourceOf(await recorded(event.target))]);
+      begin([sourceOf(await record(event.target))]);
     } catch (error) {
       complain(error);
     }
     isRecording = false;
     recorder = null;
   });
-  of("text")?.addEventListener("input", event => {
+  byId("text")?.addEventListener("input", event => {
     const typed = event.target.value.trim(), isPlain = !/[\t,;]/.test(typed.split("\n", 1)[0]);
     const text = isPlain ? typed.replaceAll(/[^\S\n]+/g, ",") : typed;
     begin(typed ? [{ name: "numbers", series: async () => seriesOfTable(text, model.width, table, true) }] : []);

@@ -3,16 +3,16 @@
 /** A token of a text. */
 export interface Token {
   id: number;
-  /** Its text in the vocabulary. */
+  /** The text of the token in the vocabulary. */
   text: string;
-  /** The same in UTF-8; bytes and subwords may split a character. The array belongs to the model and must not be
+  /** The text in UTF-8; bytes and subwords may split a character. The array belongs to the model and must not be
    * changed. */
   bytes: Uint8Array;
   /** Whether the text is not in the vocabulary; `text` is a placeholder. */
   isUnknown: boolean;
-  /** Its surprisal, -log P(token | all tokens before it), in nats. */
+  /** The surprisal -log P(token | all previous tokens), in nats. */
   nats: number;
-  /** Its begin and end in the text; 0 for generated tokens. */
+  /** The begin and the end of the token in the text; 0 for generated tokens. */
   begin: number;
   end: number;
   /** Whether a blank comes before this generated token. */
@@ -33,16 +33,17 @@ export interface Sampling {
   repetitionPenalty?: number;
 }
 
+/** Options of generation. */
 export interface Writing extends Sampling {
-  /** 200 by default. */
+  /** The number of tokens to generate, by default 200. */
   maxTokens?: number;
-  /** From 0 to 2^63 - 1. A seed gives the same text as `ensue generate --seed`. */
+  /** The seed of the random numbers, from 0 to 2^63 - 1. It gives the same text as `ensue generate --seed`. */
   seed?: number | bigint;
 }
 
 /** The state of a text. */
 export interface State {
-  /** Reads a string, or UTF-8 that may be cut anywhere; returns the complete tokens. Their offsets count bytes. */
+  /** Reads a string, or UTF-8 bytes that may be cut anywhere; returns the complete tokens, with offsets in bytes. */
   feed(text: string | Uint8Array): Token[];
   /** Ends the text; returns the tokens that were incomplete. */
   end(): Token[];
@@ -56,15 +57,15 @@ export interface State {
 
 export interface Model {
   readonly vocabularySize: number;
-  /** The most tokens of a prompt of a Transformer; 0 for other models. */
+  /** The maximum length of a prompt of a Transformer; 0 for other models. */
   readonly context: number;
   /** Whether the code uses SIMD. */
   readonly simd: boolean;
-  /** All tokens of a text; their offsets are of the string. */
+  /** Returns all tokens of a text, with offsets in the string. */
   score(text: string): Token[];
-  /** The same, one by one, so that a page can yield between them. */
+  /** Yields the tokens of `score` one by one, so that a page can respond between them. */
   read(text: string): Generator<Token, void>;
-  /** Yields the continuation of a prompt. Without a seed the seed is random. */
+  /** Yields the continuation of a prompt. The default seed is random. */
   generate(prompt?: string, options?: Writing): Generator<string, void>;
   /** Returns the initial state. */
   begin(seed?: number | bigint): State;

@@ -1,9 +1,9 @@
 
-const { token: unitName, length } = of("written").dataset;
-const SHOWN = 20000, EXAMPLE = 160;  // the most colored parts; the most characters of an example
-const text = of("text"), unit = of("unit"), shown = of("shown"), told = of("told");
+const { token: unitName, length } = byId("written").dataset;
+const SHOWN = 20000, EXAMPLE = 160;  // the maximum of colored parts; the maximum of characters of an example
+const text = byId("text"), unit = byId("unit"), shown = byId("shown"), told = byId("told");
 
-/** Splits a text into parts with the sum of the nats of the tokens that begin in each. */
+/** Splits a text into tokens or words. A part has the sum of the surprisals of the tokens that begin in it. */
 function partsOf(tokens, whole, by) {
   const ends = by === "word" ? [...whole.matchAll(/\s*\S+|\s+$/gu)].map(found => found.index + found[0].length) : null;
   const parts = [];
@@ -37,7 +37,7 @@ function paint(model) {
   parts = partsOf(tokens, read, unit.value);
   const words = partsOf(tokens, read, "word").filter(part => part.text.trim());
   const full = Math.log(model.vocabularySize) * (unit.value === "word" && unit.options.length > 1 ? 4 : 1);
-  of("full").textContent = `${round(full, 1)} nats or more`;
+  byId("full").textContent = `${round(full, 1)} nats or more`;
   shown.replaceChildren(...parts.slice(0, SHOWN).map((part, place) => {
     const found = element("span", part.text, `w for${part.isUnknown ? " unknown" : ""}`);
     if (part.text.includes("\n")) {
@@ -56,14 +56,14 @@ function paint(model) {
     ...(unknown ? [[unknown.toLocaleString("en"), "not in the vocabulary"]] : []),
     ...(parts.length > SHOWN ? [[SHOWN.toLocaleString("en"), "parts are in colors"]] : []),
   ];
-  of("facts").replaceChildren(...facts.map(([value, what]) => {
+  byId("facts").replaceChildren(...facts.map(([value, what]) => {
     const item = element("li", element("b", value));
     item.append(` ${what}`);
     return item;
   }));
   const most = words.sort((one, other) => other.nats - one.nats).slice(0, 10);
-  of("most").hidden = !most.length;
-  of("most").querySelector("tbody").replaceChildren(...most.map(part => {
+  byId("most").hidden = !most.length;
+  byId("most").querySelector("tbody").replaceChildren(...most.map(part => {
     const row = element("tr", element("td", part.text.trim()));
     row.append(element("td", round(part.nats), "number"));
     return row;
@@ -91,13 +91,13 @@ browse(shown, () => Math.min(parts.length, SHOWN), () => at, look);
 let writing = 0;
 
 async function write(model) {
-  const turn = ++writing, prompt = text.value, start = performance.now(), written = of("written");
+  const turn = ++writing, prompt = text.value, start = performance.now(), written = byId("written");
   let count = 0, waiting = "";
-  const [seed, temperature, maxTokens] = ["seed", "temperature", "length"].map(id => of(id).valueAsNumber);
+  const [seed, temperature, maxTokens] = ["seed", "temperature", "length"].map(id => byId(id).valueAsNumber);
   const place = document.createTextNode("");
   written.replaceChildren(element("span", prompt, "faint"), place);
-  [of("write").disabled, of("stop").disabled] = [true, false];
-  of("speed").textContent = "writing …";
+  [byId("write").disabled, byId("stop").disabled] = [true, false];
+  byId("speed").textContent = "writing …";
   const found = model.context ? model.score(prompt) : [], cut = found.length > model.context ? found.at(-model.context).begin : 0;
   const pieces = model.generate(prompt.slice(cut), { seed, temperature, maxTokens });
   const timer = setInterval(flush, 50);
@@ -109,29 +109,29 @@ async function write(model) {
     await slowly(pieces, piece => { waiting += piece; count++; }, () => turn === writing);
     const taken = Math.round(performance.now() - start);
     const from = cut ? `, going on from the last ${model.context} ${unitName}s` : "";
-    of("speed").textContent = `${count.toLocaleString("en")} ${unitName}s in ${taken.toLocaleString("en")} ms${from}`;
+    byId("speed").textContent = `${count.toLocaleString("en")} ${unitName}s in ${taken.toLocaleString("en")} ms${from}`;
   } catch (error) {
     complain(error);
   } finally {
     clearInterval(timer);
     flush();
-    [of("write").disabled, of("stop").disabled] = [false, true];
+    [byId("write").disabled, byId("stop").disabled] = [false, true];
   }
 }
 
 load().then(async model => {
   text.addEventListener("input", () => {
-    of("hint").hidden = true;
+    byId("hint").hidden = true;
     surprise(model).catch(complain);
   });
   unit.addEventListener("change", () => paint(model));
-  of("form").addEventListener("submit", event => {
+  byId("form").addEventListener("submit", event => {
     event.preventDefault();
     write(model);
   });
-  of("stop").addEventListener("click", () => writing++);
-  of("write").disabled = false;
-  if (text.value) of("hint").hidden = true;
+  byId("stop").addEventListener("click", () => writing++);
+  byId("write").disabled = false;
+  if (text.value) byId("hint").hidden = true;
   text.value ||= [...model.generate("", { maxTokens: length, seed: 1, temperature: 0.7 })].join("").trimStart().slice(0, EXAMPLE);
   await surprise(model);
 }).catch(complain);

@@ -1,9 +1,9 @@
-const SHOWN = 2000;  // the most rows
+const SHOWN = 2000;  // the maximum of rows
 
 /** Shows a row for each output, with the texts and numbers of `cells`. */
 function showRows(answers, cells) {
-  of("all").hidden = answers.length < 2;
-  of("shown").querySelector("tbody").replaceChildren(...answers.slice(0, SHOWN).map((answer, place) => {
+  byId("all").hidden = answers.length < 2;
+  byId("shown").querySelector("tbody").replaceChildren(...answers.slice(0, SHOWN).map((answer, place) => {
     const row = element("tr", "");
     row.replaceChildren(...cells(answer).map(cell => typeof cell === "string" ? element("td", cell) : element("td", cell.number, "number")));
     row.dataset.place = place;
@@ -12,7 +12,7 @@ function showRows(answers, cells) {
   }));
 }
 
-/** The amount of input and the time. */
+/** Describes the amount of input and the time. */
 function speedOf(answers, what, start) {
   const taken = Math.round(performance.now() - start).toLocaleString("en");
   const cut = answers.length > SHOWN ? `; the first ${SHOWN.toLocaleString("en")} are shown` : "";

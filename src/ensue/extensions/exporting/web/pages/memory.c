@@ -1,5 +1,5 @@
-/* The common functions of all pages: memory, and one model with the weights that JavaScript puts there. Without
- * files there are no imports. */
+/* The common functions of all pages: memory, and a model whose weights JavaScript puts into memory. The code reads no
+ * files, so the WebAssembly has no imports. */
 #include "NAME.c"
 
 #include <stddef.h>

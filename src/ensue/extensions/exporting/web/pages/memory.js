@@ -7,8 +7,8 @@
 
 const TEXT = 8, ENCODER = new TextEncoder();  // bytes of the address and size of a text
 
-/** Reads the weights and compiles the code. With `simd` false, or without SIMD in the engine, it is the code without
- * SIMD, which has the same results. */
+/** Reads the weights and compiles the code: without SIMD instructions if `simd` is false or the engine does not support
+ * them. The results are the same. */
 export async function load({ simd = true } = {}) {
   const wide = bytesOf(SIMD), isWide = simd && WebAssembly.validate(wide);
   const { instance } = await WebAssembly.instantiate(isWide ? wide : bytesOf(PLAIN));
@@ -52,7 +52,7 @@ class Memory {
     return place;
   }
 
-  /** Grows the memory of `work` to so many bytes; the content is lost. */
+  /** Grows the memory of `work` to `size` bytes; the content is lost. */
   enlarge(work, size) {
     if (size <= work.room) return;
     if (work.room) this.functions.release(work.place);
@@ -96,7 +96,7 @@ class Memory {
   }
 }
 
-/** Returns one text, or an array of `count` texts, as an array. */
+/** Returns the texts of an input as an array: a string if `count` is 1, otherwise an array of `count` strings. */
 function textsOf(given, count) {
   if (Array.isArray(given) !== count > 1) throw new TypeError(count > 1 ? `the ${count} texts are no array` : "the text is no string");
   const parts = count > 1 ? given : [given];
@@ -114,7 +114,7 @@ function checkedText(text) {
   return text;
 }
 
-/** The index in the string of the character at each byte of its UTF-8, and of the end. */
+/** Returns the string index of the character at each byte of the UTF-8 text, and then the index of its end. */
 function placesOf(text, size) {
   const found = new Uint32Array(size + 1);
   let byte = 0, place = 0;

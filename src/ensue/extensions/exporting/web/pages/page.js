@@ -1,10 +1,10 @@
 
 // The page. Long computations are cut into slices, so that the page responds.
 const SLICE = 12, MAX_TYPED = 50_000;  // milliseconds per slice; maximum characters of a line
-const of = id => document.getElementById(id);
+const byId = id => document.getElementById(id);
 const pause = () => new Promise(done => setTimeout(done));
 
-/** Calls `each` with the values of an iterator, in slices, while `isWanted`. */
+/** Calls `each` with the values of an iterator, in slices, until `isWanted` returns false. Returns whether it ended. */
 async function slowly(iterator, each, isWanted) {
   for (let end = performance.now() + SLICE; isWanted();) {
     const { value, done } = iterator.next();
@@ -36,7 +36,7 @@ function linesOf(areas) {
   return all.filter(({ parts }) => parts.some(part => part.trim()));
 }
 
-/** Throws for a line that would block the page. */
+/** Throws a RangeError for a line that would block the page. */
 function checkLengths(lines, most = MAX_TYPED) {
   for (const { line, parts } of lines) {
     const size = parts.reduce((sum, part) => sum + part.length, 0);
@@ -45,11 +45,11 @@ function checkLengths(lines, most = MAX_TYPED) {
 }
 
 function complain(error) {
-  of("wrong").hidden = false;
-  of("wrong").textContent = `This did not work: ${error.message}`;
+  byId("wrong").hidden = false;
+  byId("wrong").textContent = `This did not work: ${error.message}`;
 }
 
-/** Selects parts by pointer and arrow keys. */
+/** Makes parts selectable by pointer and arrow keys; `look` selects a part by its index, and `at` returns the index. */
 function browse(shown, count, at, look) {
   for (const kind of ["mouseover", "click"]) shown.addEventListener(kind, event => {
     const part = event.target.closest("[data-place]");

@@ -10,7 +10,7 @@ function* seriesOfArray(bytes, begin, kind, isLittle, sizes, width, scale = 1) {
   if (!count || !frames || count * total * size !== numbers.byteLength) throw new RangeError("the file is damaged");
   checkFrames(frames);
   const at = place => Number(numbers[`get${KINDS[kind]}`](place * size, isLittle)) / scale;
-  for (let n = 0; n < count; n++) yield { place: count > 1 ? `[${n}]` : "", given: inRows(Float32Array.from({ length: total }, (_, k) => at(n * total + k)), width) };
+  for (let n = 0; n < count; n++) yield { place: count > 1 ? `[${n}]` : "", given: toRows(Float32Array.from({ length: total }, (_, k) => at(n * total + k)), width) };
 }
 
 /** Reads an .npy file: a Python dictionary, then the data. */
@@ -21,7 +21,7 @@ function seriesOfNpy(bytes, width) {
   const head = new TextDecoder("latin1").decode(bytes.subarray(from, begin));
   const [, order, kind] = /'descr': '([<>|=])(\w+)'/.exec(head) ?? [], sizes = /'shape': \(([\d, ]*)\)/.exec(head)?.[1].match(/\d+/g)?.map(Number);
   if (!kind || !sizes || sizes.length > 3 || !head.includes("'fortran_order': False")) throw new RangeError("the file is damaged, or no array of numbers in rows");
-  if (!KINDS[kind]) throw new RangeError("an array of other numbers than those of 8 to 64 bits");
+  if (!KINDS[kind]) throw new RangeError("an array whose numbers do not have 8 to 64 bits");
   return seriesOfArray(bytes, begin, kind, order !== ">", sizes, width);
 }
 

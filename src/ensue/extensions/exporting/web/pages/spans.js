@@ -1,5 +1,5 @@
 
-/** Returns the spans of labels. Labels without spans are merged with equal neighbors, unless `apart`. */
+/** Spans from labels. Neighbors with an equal plain label form a span, unless `apart`: then each is a span. */
 class Spans {
   #sides;
   #outside;
@@ -17,7 +17,7 @@ class Spans {
     return label === this.#outside ? null : label.includes("-") ? label.slice(label.indexOf("-") + 1) : "";
   }
 
-  /** Returns class, first and last index of each span. */
+  /** Returns the class, the first index and the last index of each span. */
   of(labels) {
     const found = [];
     let before = 0;

@@ -6,25 +6,25 @@ export interface Word {
   label: string;
   /** The probability of the label. */
   probability: number;
-  /** Its begin and end in the text; null if the sentence was an array of words. */
+  /** The begin and the end of the word in the text; null if the sentence was an array of words. */
   begin: number | null;
   end: number | null;
 }
 
 /** A span of words. */
 export interface Span {
-  /** Its class, such as PER of B-PER. */
+  /** The class of the span, such as PER of B-PER. */
   label: string;
-  /** The indices of its first and last word in the sentence. */
+  /** The indices of the first and the last word of the span in the sentence. */
   first: number;
   last: number;
-  /** The smallest probability of its labels. */
+  /** The smallest probability of the labels of the span. */
   probability: number;
 }
 
 export interface Model {
   readonly labels: string[];
-  /** Whether labels are of spans, in a scheme such as IOB. */
+  /** Whether the labels form spans, in a scheme such as IOB. */
   readonly hasSpans: boolean;
   /** Whether the code uses SIMD. */
   readonly simd: boolean;

@@ -20,7 +20,7 @@ class Model {
   predict(texts) {
     if (!Array.isArray(texts)) throw new TypeError("the texts are no array");
     const found = [];
-    for (let k = 0; k < texts.length; k += TOGETHER) found.push(...this.#labeled(texts.slice(k, k + TOGETHER)));
+    for (let k = 0; k < texts.length; k += TOGETHER) found.push(...this.#label(texts.slice(k, k + TOGETHER)));
     return found;
   }
 
@@ -35,8 +35,8 @@ class Model {
     return this.#spans.classOf(label);
   }
 
-  #labeled(texts) {
-    const sentences = texts.map(text => typeof text === "string" ? this.#cut(text) : given(text));
+  #label(texts) {
+    const sentences = texts.map(text => typeof text === "string" ? this.#cut(text) : encodeWords(text));
     const words = sentences.flatMap(sentence => sentence.words);
     if (!words.length) return sentences.map(() => []);
     const memory = this.#memory, size = sentences.reduce((sum, { bytes }) => sum + bytes.length, 0);
@@ -90,7 +90,7 @@ class Model {
     }
   }
 
-  /** Grows the session for sentences of so many words. */
+  /** Returns a session for sentences of up to `words` words. */
   #sessionOf(words) {
     if (words <= this.#room) return this.#session;
     const { functions } = this.#memory, room = Math.max(words, MIN_WORDS), size = functions.session_size(room) >>> 0;
@@ -104,8 +104,8 @@ class Model {
   }
 }
 
-/** Puts words into memory. */
-function given(words) {
+/** Concatenates the words of a sentence in UTF-8; returns the bytes, and the words with their offsets. */
+function encodeWords(words) {
   if (!Array.isArray(words)) throw new TypeError("a text is neither a string nor an array of words");
   const pieces = words.map(word => new TextEncoder().encode(checkedText(word)));
   const bytes = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));

@@ -1,18 +1,18 @@
 const SHOWN = 20000, LINES = 64, EXAMPLE = "Anna Novak moved from Lima to Vienna in 1999.\nShe still writes for The Daily Post.";
-const text = of("text"), shown = of("shown"), told = of("told");
+const text = byId("text"), shown = byId("shown"), told = byId("told");
 let turn = 0, words = [], whole = "", at = -1;
 
 /** Yields the words and spans of texts, in batches of lines. */
-function* labeled(model, lines) {
+function* labelLines(model, lines) {
   for (let k = 0, offset = 0; k < lines.length; k += LINES) {
-    const some = lines.slice(k, k + LINES), found = model.predict(some);
+    const batch = lines.slice(k, k + LINES), found = model.predict(batch);
     for (const [n, sentence] of found.entries()) {
       const spans = model.spans(sentence);
       for (const word of sentence) Object.assign(word, { begin: word.begin + offset, end: word.end + offset });
       for (const span of spans) {
         for (let place = span.first; place <= span.last; place++) Object.assign(sentence[place], { span, inner: place - span.first });
       }
-      offset += some[n].length + 1;
+      offset += batch[n].length + 1;
       yield sentence;
     }
   }
@@ -21,12 +21,12 @@ function* labeled(model, lines) {
 async function read(model) {
   const mine = ++turn, start = performance.now(), typed = text.value, found = [];
   checkLengths(linesOf([text]));
-  const isWhole = await slowly(labeled(model, typed.split("\n")), sentence => found.push(...sentence), () => mine === turn);
+  const isWhole = await slowly(labelLines(model, typed.split("\n")), sentence => found.push(...sentence), () => mine === turn);
   if (!isWhole) return;
-  of("wrong").hidden = true;
+  byId("wrong").hidden = true;
   [words, whole] = [found, typed];
   const taken = Math.round(performance.now() - start);
-  of("speed").textContent = words.length ? `${words.length.toLocaleString("en")} words in ${taken.toLocaleString("en")} ms` : "";
+  byId("speed").textContent = words.length ? `${words.length.toLocaleString("en")} words in ${taken.toLocaleString("en")} ms` : "";
   paint(model);
 }
 
@@ -40,7 +40,7 @@ function paint(model) {
     part.dataset.place = place;
     const parts = isNext ? open : [];
     parts.push(part);
-    if (of("numbers").checked) parts.push(element("small", round(word.probability)));
+    if (byId("numbers").checked) parts.push(element("small", round(word.probability)));
     if (!word.span) content.push(...parts);
     else if (!isNext) {
       open = parts;
@@ -59,8 +59,8 @@ function paint(model) {
   for (const word of words) if (word.span && !word.inner) counts.set(word.span.label, (counts.get(word.span.label) ?? 0) + 1);
   showCounts(tones, counts, count => count.toLocaleString("en"));
   const least = [...words].sort((one, other) => one.probability - other.probability).slice(0, 10);
-  of("least").hidden = !least.length;
-  of("least").querySelector("tbody").replaceChildren(...least.map(word => {
+  byId("least").hidden = !least.length;
+  byId("least").querySelector("tbody").replaceChildren(...least.map(word => {
     const row = element("tr", element("td", word.text));
     row.append(element("td", word.label), element("td", round(word.probability, 4), "number"));
     return row;
@@ -81,7 +81,7 @@ function look(place) {
 browse(shown, () => Math.min(words.length, SHOWN), () => at, look);
 load().then(async model => {
   text.addEventListener("input", () => read(model).catch(complain));
-  of("numbers").addEventListener("change", () => paint(model));
+  byId("numbers").addEventListener("change", () => paint(model));
   text.value ||= EXAMPLE;
   await read(model);
 }).catch(complain);

@@ -5,13 +5,13 @@ export type Source = string | string[];
 
 /** Options of beam search. */
 export interface Search {
-  /** The beam size, 1 to 32; 1: greedy. */
+  /** The beam size, from 1 (greedy) to 32. */
   beams?: number;
   /** The number of outputs of a source, 1 to `beams`. */
   nBest?: number;
-  /** Outputs are ranked by ln P / length^lengthPenalty; the length includes the end; 0 to 10. */
+  /** A number A from 0 to 10: outputs are ranked by ln P / length^A, where the length includes the end token. */
   lengthPenalty?: number;
-  /** The least and the most tokens of an output. */
+  /** The minimum and the maximum of tokens of an output. */
   minTokens?: number;
   maxTokens?: number;
   /** No n-gram of this length is repeated; 0: no restriction. */
@@ -23,7 +23,7 @@ export interface Text {
   text: string;
   /** The probability of the whole text. */
   probability: number;
-  /** Its logarithm, in nats. */
+  /** The logarithm of `probability`, in nats. */
   logProbability: number;
   /** The score by which outputs are ranked. */
   score: number;
@@ -31,7 +31,7 @@ export interface Text {
   isComplete: boolean;
 }
 
-/** The best output for a source, with the next best ones in order. */
+/** The best output for a source, with the other outputs sorted by score. */
 export interface Answer extends Text {
   others: Text[];
 }
@@ -43,9 +43,9 @@ export interface Model {
   readonly search: Required<Search>;
   /** Whether the code uses SIMD. */
   readonly simd: boolean;
-  /** The output for each source; options that are missing in `search` are those of the run. */
+  /** The output for each source. The defaults of the options are those of the run. */
   predict(sources: Source[], search?: Search): Answer[];
-  /** The outputs one by one, for programs that show them as they are computed. */
+  /** Yields the outputs of `predict` one by one, for programs that show outputs as they are computed. */
   answers(sources: Source[], search?: Search): IterableIterator<Answer>;
 }
 

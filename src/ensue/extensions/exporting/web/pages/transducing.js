@@ -1,6 +1,6 @@
 
-const ANSWER = 32, MAX_ANSWERS = 64, TOGETHER = 16, MIN_BYTES = 1024;  // bytes of an output; outputs and sources of a call; bytes of a session
-const PLACES = { beams: 0, nBest: 4, lengthPenalty: 8, minTokens: 16, maxTokens: 20, noRepeatNgram: 24 };  // bytes of a search
+const ANSWER = 32, MAX_ANSWERS = 64, TOGETHER = 16, MIN_BYTES = 1024;  // bytes of an output; outputs and sources per call; bytes of a session
+const OFFSETS = { beams: 0, nBest: 4, lengthPenalty: 8, minTokens: 16, maxTokens: 20, noRepeatNgram: 24 };  // in the struct NAME_search
 
 /** An encoder-decoder: the output for a source. */
 class Model {
@@ -12,7 +12,7 @@ class Model {
     this.simd = isWide;
     this.numTexts = memory.functions.texts();
     const place = memory.functions.search(), { numbers } = memory;
-    this.search = Object.fromEntries(Object.entries(PLACES).map(([name, at]) =>
+    this.search = Object.fromEntries(Object.entries(OFFSETS).map(([name, at]) =>
       [name, name === "lengthPenalty" ? numbers.getFloat64(place + at, true) : numbers.getUint32(place + at, true)]));
   }
 
@@ -24,26 +24,26 @@ class Model {
   /** The outputs one by one, computed in batches. */
   *answers(sources, search = {}) {
     if (!Array.isArray(sources)) throw new TypeError("the sources are no array");
-    const how = this.#checked(search), all = sources.map(source => textsOf(source, this.numTexts));
+    const how = this.#withDefaults(search), all = sources.map(source => textsOf(source, this.numTexts));
     for (let done = 0; done < all.length;) {
-      const found = this.#answered(all.slice(done, done + TOGETHER), how);
+      const found = this.#transduce(all.slice(done, done + TOGETHER), how);
       done += found.length;
       yield* found;
     }
   }
 
-  /** The search options of the run with changes. */
-  #checked(changes) {
+  /** Returns the search options of the run with these changes. Throws for invalid options. */
+  #withDefaults(changes) {
     for (const [name, value] of Object.entries(changes)) {
-      if (!(name in PLACES)) throw new TypeError(`no option "${name}"`);
+      if (!(name in OFFSETS)) throw new TypeError(`no option "${name}"`);
       const isRight = name === "lengthPenalty" ? typeof value === "number" : Number.isInteger(value) && value >= 0 && value < 2 ** 32;
       if (!isRight) throw new RangeError(`${name} = ${value} is no ${name === "lengthPenalty" ? "number" : "whole number from 0"}`);
     }
     return { ...this.search, ...changes };
   }
 
-  /** The outputs of the first sources, as many as one call computes. */
-  #answered(sources, how) {
+  /** Returns the outputs of the first sources, as many as one call computes. */
+  #transduce(sources, how) {
     const memory = this.#memory, { functions } = memory;
     const place = memory.allocate(MAX_ANSWERS * ANSWER);
     let texts = 0, sizes;
@@ -51,7 +51,7 @@ class Model {
       ({ place: texts, sizes } = memory.putTexts(sources.flat()));
       const session = this.#sessionOf(sumOf(sizes), how.maxTokens);
       const search = functions.search();
-      for (const [name, at] of Object.entries(PLACES)) {
+      for (const [name, at] of Object.entries(OFFSETS)) {
         if (name === "lengthPenalty") memory.numbers.setFloat64(search + at, how[name], true);
         else memory.numbers.setUint32(search + at, how[name], true);
       }
@@ -67,7 +67,7 @@ class Model {
     }
   }
 
-  /** An output, or null. */
+  /** Returns the output at an address; null if its text is NULL. */
   #read(place) {
     const { numbers } = this.#memory, text = numbers.getUint32(place, true);
     if (!text) return null;
@@ -78,7 +78,7 @@ class Model {
     };
   }
 
-  /** Grows the session for sources of so many bytes and outputs of so many tokens. */
+  /** Returns a session for sources and outputs of up to these numbers of bytes and tokens. */
   #sessionOf(bytes, tokens) {
     const { functions } = this.#memory, held = this.#session;
     if (bytes <= held.bytes && tokens <= held.tokens) return held.place;

@@ -1,26 +1,26 @@
-const SHOWN = 2000, MOST = 2000;  // the most rows; characters of a line, so that none takes longer than a second or two
-const areas = [...of("inputs").querySelectorAll("textarea")], shown = of("shown"), body = shown.querySelector("tbody");
+const SHOWN = 2000, MAX_LINE = 2000;  // the maximum of rows; the maximum of characters of a line, for a second or two
+const areas = [...byId("inputs").querySelectorAll("textarea")], shown = byId("shown"), body = shown.querySelector("tbody");
 let turn = 0, answers = [], at = -1;
 
 /** Yields the typed texts with their outputs. */
-function* answered(model, lines, search) {
+function* answerLines(model, lines, search) {
   const found = model.answers(lines.map(({ parts }) => model.numTexts > 1 ? parts : parts[0]), search);
   for (const line of lines) yield { ...found.next().value, ...line };
 }
 
 /** Computes the outputs of the typed text and shows the line at the cursor. */
 async function read(model, area) {
-  const mine = ++turn, start = performance.now(), found = [], lines = linesOf(areas), [beams, nBest] = ["beams", "best"].map(id => of(id).valueAsNumber);
-  checkLengths(lines, MOST);
+  const mine = ++turn, start = performance.now(), found = [], lines = linesOf(areas), [beams, nBest] = ["beams", "best"].map(id => byId(id).valueAsNumber);
+  checkLengths(lines, MAX_LINE);
   const here = area ? area.value.slice(0, area.selectionStart).split("\n").length - 1 : 0;
-  of("speed").textContent = "…";
-  const isWhole = await slowly(answered(model, lines, { beams: Math.max(beams, nBest), nBest }), answer => found.push(answer), () => mine === turn);
+  byId("speed").textContent = "…";
+  const isWhole = await slowly(answerLines(model, lines, { beams: Math.max(beams, nBest), nBest }), answer => found.push(answer), () => mine === turn);
   if (!isWhole) return;
-  of("wrong").hidden = true;
+  byId("wrong").hidden = true;
   answers = found;
   const taken = Math.round(performance.now() - start);
-  of("speed").textContent = `${found.length.toLocaleString("en")} texts in ${taken.toLocaleString("en")} ms`;
-  of("all").hidden = found.length < 2;
+  byId("speed").textContent = `${found.length.toLocaleString("en")} texts in ${taken.toLocaleString("en")} ms`;
+  byId("all").hidden = found.length < 2;
   body.replaceChildren(...found.slice(0, SHOWN).map((answer, place) => {
     const row = element("tr", element("td", clipped(answer.parts.join(" | "), 200)));
     row.dataset.place = place;
@@ -28,7 +28,7 @@ async function read(model, area) {
     for (const cell of row.children) cell.dir = "auto";
     return row;
   }));
-  if (found.length > SHOWN) of("speed").textContent += `; the first ${SHOWN.toLocaleString("en")} are shown`;
+  if (found.length > SHOWN) byId("speed").textContent += `; the first ${SHOWN.toLocaleString("en")} are shown`;
   look(Math.max(0, found.findLastIndex(({ line }) => line <= here)));
 }
 
@@ -37,11 +37,11 @@ function look(place) {
   shown.querySelector(".on")?.classList.remove("on");
   at = place;
   const answer = answers[place];
-  of("answers").hidden = !answer;
-  if (!answer) return of("told").replaceChildren("Type a text.");
+  byId("answers").hidden = !answer;
+  if (!answer) return byId("told").replaceChildren("Type a text.");
   shown.querySelector(`[data-place="${place}"]`)?.classList.add("on");
-  of("told").replaceChildren(answer.parts.join(" | "));
-  of("answers").querySelector("tbody").replaceChildren(...[answer, ...answer.others].map(({ text, probability, isComplete }) => {
+  byId("told").replaceChildren(answer.parts.join(" | "));
+  byId("answers").querySelector("tbody").replaceChildren(...[answer, ...answer.others].map(({ text, probability, isComplete }) => {
     const row = element("tr", element("td", isComplete ? text : `${text} …`)), bar = element("span", "", "share");
     row.firstChild.dir = "auto";
     bar.style.width = `${100 * probability}%`;
@@ -52,10 +52,10 @@ function look(place) {
 
 load().then(async model => {
   browse(shown, () => Math.min(answers.length, SHOWN), () => at, look);
-  of("beams").value = Math.max(model.search.beams, of("best").valueAsNumber);
+  byId("beams").value = Math.max(model.search.beams, byId("best").valueAsNumber);
   if (areas.every(area => !area.value)) for (const area of areas) area.value = area.dataset.example;
   const again = area => read(model, area).catch(complain);
   for (const area of areas) area.addEventListener("input", () => again(area));
-  for (const id of ["beams", "best"]) of(id).addEventListener("change", () => again(areas[0]));
+  for (const id of ["beams", "best"]) byId(id).addEventListener("change", () => again(areas[0]));
   await read(model);
 }).catch(complain);
