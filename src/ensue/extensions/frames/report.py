@@ -91,8 +91,8 @@ class FrameSummary(Summary):
 
 
 def survey_frames(detected: DetectedFormat, location: str, labels: str, encoding: str) -> FrameSummary:
-    """Return the summary of the series before the first invalid one. Gaps in time split series, or are ignored if the
-    split series are short.
+    """Return the summary of the series before the first invalid series. Gaps in time split series, or are ignored if
+    the parts would be short.
     """
     layout = layout_of(first_rows(files_of(location)[0], encoding)) or TableLayout()
     layout, defaults = layout._replace(labels=labels or layout.labels), SeriesOptions()

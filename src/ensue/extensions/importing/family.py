@@ -195,7 +195,7 @@ class Configuration:
         }
 
     def tied(self, default: bool, name: str, names: Set[str]) -> dict[str, Any]:
-        """Return keys of `[tokens]`: the softmax is tied unless the file has its matrix, the tensor `name`."""
+        """Return keys of `[tokens]`. The softmax is tied unless the file denies it and has the tensor `name`."""
         is_tied = self.content.get("tie_word_embeddings", default) is not False or name not in names
         return {"tied": is_tied, "scaled": False}
 

@@ -12,7 +12,7 @@ from ensue.data.detection.kind import DetectedFormat
 from ensue.errors import DataError, OverlapError
 
 MAX_VALUES = 1000
-"""Values of a column with more distinct values are not counted further: they are not labels."""
+"""The maximum of distinct values that are counted. A column with more values is not a column of labels."""
 MAX_TEXTS = 1 << 18
 """The number of distinct texts whose hashes are stored."""
 

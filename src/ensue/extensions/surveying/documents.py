@@ -206,7 +206,7 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         return f"{labels}, {'texts' if len(self.summary.lengths) > 1 else 'text'}: {texts}"
 
     def _separator(self) -> str:
-        """Return the separator of labels in a field, by which distinct labels become fewer; "" without a separator."""
+        """Return a character at which labels are split if they then have fewer distinct values; "" without one."""
         labels, has_fields = self.summary.labels, self.summary.layout.format not in _LABEL_OF
         for sign in ",;|#" if has_fields else "":  # doccano writes "#"
             parts = {part.strip() for label in labels for part in label.split(sign)}

@@ -31,11 +31,11 @@ static uint32_t match(matcher *in, const uint32_t *code, uint32_t next, uint32_t
         const uint32_t *op = code + next;
         int fails = in->is_full;
         switch (op[0]) {
-            case TAKE: /* one character of a set */
+            case TAKE: /* a character of a set */
                 fails |= at == count || !set_has(op[1], text[at]);
                 at++, next += 2;
                 break;
-            case SPLIT: /* first the code that follows, which begins with a character of a set; else the code at op[1] */
+            case SPLIT: /* the next code, if a character of the set op[2] follows, or after failure the code at op[1] */
                 next = op[1];
                 if (op[2] != NO_SET && (at == count || !set_has(op[2], text[at]))) break;
                 choose(in, next, at, at);
@@ -43,7 +43,7 @@ static uint32_t match(matcher *in, const uint32_t *code, uint32_t next, uint32_t
                 break;
             case JUMP: next = op[1]; break;
             case REPEAT: /* op[2] to op[3] characters of a set, greedy */
-            case SAME: { /* the same, repeating the previous character */
+            case SAME: { /* op[2] to op[3] times the previous character, greedy */
                 uint32_t begin = at, most = op[3] < count - at ? begin + op[3] : count;
                 if (op[0] == REPEAT) while (at < most && set_has(op[1], text[at])) at++;
                 else while (at < most && text[at] == text[begin - 1]) at++;
@@ -63,7 +63,7 @@ static uint32_t match(matcher *in, const uint32_t *code, uint32_t next, uint32_t
                 next = op[3];
                 break;
             }
-            case COMMIT: /* the rest always matches: drop the choices */
+            case COMMIT: /* drops the choices, since the rest of the expression always matches */
                 in->used = base;
                 next++;
                 break;

@@ -11,7 +11,7 @@ typedef struct {
     uint32_t *path;
 } tag_room;
 
-static uint64_t placed_tags(tag_room *of, char *memory, size_t frames) {
+static uint64_t lay_out_tags(tag_room *of, char *memory, size_t frames) {
     uint64_t at = 0;
     PLACE(shares, frames * (uint64_t)TAGS);
     PLACE(work, HAS_CHAIN ? TAGS * (3 + TAGS) : 0);
@@ -23,13 +23,13 @@ static uint64_t placed_tags(tag_room *of, char *memory, size_t frames) {
 
 static uint64_t head_size(size_t frames) {
     tag_room of;
-    return placed_tags(&of, NULL, frames);
+    return lay_out_tags(&of, NULL, frames);
 }
 
 static int answer(const NAME_model *model, const call_room *all, const batch *texts, const place *places, const real *h,
                   int64_t stride, const answers *to) {
     tag_room of;
-    placed_tags(&of, all->head, (size_t)texts->words);
+    lay_out_tags(&of, all->head, (size_t)texts->words);
     int code = emissions_of(model, texts->words, h, stride, all->hoisted, of.emissions);
     for (int64_t r = 0; !code && r < texts->count; r++) {
         real *scores = of.emissions + texts->starts[r] * TAGS;

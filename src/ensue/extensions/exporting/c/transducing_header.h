@@ -35,16 +35,17 @@ typedef struct {
 NAME_search NAME_usual(void);
 
 /* Returns the size in bytes of a session for sources with a total of `bytes` bytes, and for outputs of up to `tokens`
- * tokens, the `max_tokens` of the search. Returns 0 if one of them is above 1,000,000, or if the size exceeds size_t. An
- * invalid byte may count as three bytes. Sources are batched up to `bytes`, so a larger session is faster. */
+ * tokens, the `max_tokens` of the search. Returns 0 if one of them is above 1,000,000, or if the size exceeds size_t.
+ * An invalid byte may count as three bytes. Sources are batched up to `bytes`, so a larger session is faster. */
 size_t NAME_session_size(size_t bytes, size_t tokens);
 
 /* Initializes a session for these numbers of bytes and tokens. */
 int NAME_begin(const NAME_model *model, NAME_session *session, size_t bytes, size_t tokens);
 
-/* Computes the outputs of a batch: the first of `count` sources, at least one, as far as the session has room. Each
- * source has NAME_TEXTS texts. Returns the number of sources in the batch. If `search` is NULL, the options are those of
- * NAME_usual. `answers` receives `n_best` outputs for each source, complete outputs before truncated outputs, each sorted
- * by score; if a source has fewer outputs, the text of the others is NULL. NAME_ROWS elements are always enough. */
+/* Computes the outputs of a batch: the first of `count` sources, at least one, as far as the session has room. Returns
+ * the number of sources in the batch. Each source has NAME_TEXTS texts. If `search` is NULL, the options are those of
+ * NAME_usual. `answers` receives `n_best` outputs for each source: complete outputs, then truncated outputs, both
+ * sorted by score. If a source has fewer outputs, the text of the other elements is NULL. NAME_ROWS elements are always
+ * enough. */
 int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_text *texts, size_t count,
                    const NAME_search *search, NAME_answer *answers);

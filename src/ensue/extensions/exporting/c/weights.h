@@ -68,12 +68,12 @@ void NAME_close(NAME_model *model) {
 const char *NAME_message(int code) {
     switch (code) {
         case NAME_NO_FILE: return "the file of weights cannot be read";
-        case NAME_DAMAGED: return "the weights are damaged, or those of another model";
+        case NAME_DAMAGED: return "the weights are damaged, or belong to another model";
         case NAME_MEMORY: return "there is not enough memory";
         case NAME_ARGUMENT: return "an argument is out of its range";
         case NAME_BAD_STATE: return "these bytes are no state of this model";
         case NAME_NUMBERS: return "the scores are not finite";
-        case NAME_TOO_LONG: return "a text is too long for the memory that is given, or for the model";
+        case NAME_TOO_LONG: return "a text is too long for the memory of the call, or for the model";
 #ifdef MORE_MESSAGES
         MORE_MESSAGES
 #endif

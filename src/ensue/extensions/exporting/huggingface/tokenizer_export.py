@@ -45,7 +45,7 @@ def masked_files(coder: MaskedTokenizer, *, context: int) -> dict[str, Any]:
     if tokenizer.unknown_id is not None:
         tokens[UNKNOWN] = tokenizer.symbol(tokenizer.unknown_id)
     names = {KEYS[role]: token for role, token in tokens.items()}
-    return _to_files(library, names, context=context, inputs=["input_ids", "token_type_ids", "attention_mask"])
+    return _to_json(library, names, context=context, inputs=["input_ids", "token_type_ids", "attention_mask"])
 
 
 def causal_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def causal_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
         names["bos_token"] = names["eos_token"] = tokenizer.symbol(tokenizer.start_id)
     if tokenizer.unknown_id is not None:
         names["unk_token"] = tokenizer.symbol(tokenizer.unknown_id)
-    return _to_files(_to_library(tokenizer), names, context=context, inputs=["input_ids", "attention_mask"])
+    return _to_json(_to_library(tokenizer), names, context=context, inputs=["input_ids", "attention_mask"])
 
 
 def tuned_files(framing: Framing, *, splitter: str | None, context: int) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def tuned_files(framing: Framing, *, splitter: str | None, context: int) -> dict
         special_tokens=[(begin, framing.begin[0]), (extract, framing.end[0])],
     )
     names = {"pad_token": between, "eos_token": extract}
-    return _to_files(library, names, context=context, inputs=["input_ids", "attention_mask"])
+    return _to_json(library, names, context=context, inputs=["input_ids", "attention_mask"])
 
 
 def library_files(tokenizer: Tokenizer) -> Any:
@@ -93,9 +93,7 @@ def library_files(tokenizer: Tokenizer) -> Any:
     return json.loads(library.to_str())
 
 
-def _to_files(
-    library: LibraryTokenizer, names: Mapping[str, str], *, context: int, inputs: list[str]
-) -> dict[str, Any]:
+def _to_json(library: LibraryTokenizer, names: Mapping[str, str], *, context: int, inputs: list[str]) -> dict[str, Any]:
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",  # other classes replace the normalizer and the pre-tokenizer
         **names,

@@ -14,8 +14,8 @@ class Model {
   }
 
   /** Returns the initial state. A seed gives the same tokens as `ensue generate --seed`. */
-  begin(seed = drawnSeed()) {
-    return new State(this.#memory, this.#texts, place => this.#memory.functions.begin(place, wholeSeed(seed)));
+  begin(seed = drawSeed()) {
+    return new State(this.#memory, this.#texts, place => this.#memory.functions.begin(place, toWholeSeed(seed)));
   }
 
   /** Returns the state with the bytes of `state.save()`. */
@@ -49,7 +49,7 @@ class Model {
   }
 
   /** Yields the continuation of a prompt, as `ensue generate`. Without a seed the seed is random. */
-  *generate(prompt = "", { maxTokens = 200, seed = drawnSeed(), ...sampling } = {}) {
+  *generate(prompt = "", { maxTokens = 200, seed = drawSeed(), ...sampling } = {}) {
     const decoder = new TextDecoder("utf-8", { ignoreBOM: true }), state = this.begin(seed);
     try {
       for (const _ of state.feeding(new TextEncoder().encode(checkedText(prompt)), true));
@@ -95,7 +95,7 @@ class State {
     return [...this.feeding(new Uint8Array(), true)];
   }
 
-  /** Yields tokens as `feed`, and with `isLast` as `end`. All input is read, even if the iteration stops. */
+  /** Yields the tokens of `feed`, and then those of `end` if `isLast`. An iteration that stops early leaves bytes unread. */
   *feeding(bytes, isLast) {
     const { functions } = this.#memory;
     for (let at = 0; at < bytes.length; at += PIECE) {
@@ -153,7 +153,7 @@ class State {
     const at = numbers.getUint32(place + 32, true), { bytes, text } = this.#texts.get(at) ?? this.#read(numbers, place, at);
     return {
       id: numbers.getUint32(place, true), text, bytes, isUnknown: numbers.getInt32(place + 4, true) !== 0,
-      nats: numbers.getFloat64(place + 24, true), begin: whole(numbers, place + 8), end: whole(numbers, place + 16),
+      nats: numbers.getFloat64(place + 24, true), begin: readWhole(numbers, place + 8), end: readWhole(numbers, place + 16),
       blank: numbers.getInt32(place + 40, true) !== 0,
     };
   }
@@ -166,7 +166,7 @@ class State {
   }
 }
 
-function whole(numbers, place) {
+function readWhole(numbers, place) {
   return numbers.getUint32(place, true) + 2 ** 32 * numbers.getUint32(place + 4, true);
 }
 
@@ -175,11 +175,11 @@ function checkedBytes(bytes) {
   return bytes;
 }
 
-function drawnSeed() {
+function drawSeed() {
   return crypto.getRandomValues(new BigUint64Array(1))[0] >> 1n;
 }
 
-function wholeSeed(seed) {
+function toWholeSeed(seed) {
   if (typeof seed !== "bigint" && !Number.isSafeInteger(seed)) throw new TypeError("the seed is no whole number");
   if (seed < 0 || seed >= 1n << 63n) throw new RangeError("the seed is not from 0 to 2^63 - 1");
   return BigInt(seed);
