@@ -10,7 +10,7 @@ let turn = 0, answers = [], at = -1;
 function* classify(model, lines) {
   for (let k = 0; k < lines.length; k += BATCH_LINES) {
     const batch = lines.slice(k, k + BATCH_LINES), found = model.predict(batch.map(({ parts }) => model.isPair ? parts : parts[0]));
-    for (const [n, answer] of found.entries()) yield { ...answer, ...some[n] };
+    for (const [n, answer] of found.entries()) yield { ...answer, ...batch[n] };
   }
 }
 
