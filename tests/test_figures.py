@@ -31,11 +31,11 @@ from source_imports import SOURCE, circles
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 84_037,
+    "Python lines of `src`": 83_975,
     "files of `src`": 476,
-    "Python lines of the core": 55_296,
+    "Python lines of the core": 55_248,
     "files of the core": 305,
-    "Python lines of the largest extension": 6_647,
+    "Python lines of the largest extension": 6_644,
     "files of `tasks`": 71,
     "files loose in `tasks`": 2,
     "import circles": 0,
