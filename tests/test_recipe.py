@@ -103,7 +103,7 @@ def test_a_kind_drops_the_keys_of_the_recipe_that_it_does_not_have() -> None:
     with pytest.warns(Notice) as said:
         recipe = read_recipe("classify-lstm", ["encoder.kind=transformer", "encoder.num_heads=2"])
     assert [str(notice.message) for notice in said] == [
-        "encoder.kind=transformer has no dropout_kind and dropout_input; those of the recipe are dropped"
+        "encoder.kind=transformer has no dropout_kind and dropout_input; these keys of the recipe are dropped"
     ]
     assert (recipe.encoder.kind, recipe.encoder.num_heads, recipe.encoder.d_model) == ("transformer", 2, 64)
     for setting in ("encoder.dropout_kind=plain", "encoder.nothing=1"):

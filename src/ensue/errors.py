@@ -34,8 +34,8 @@ _OPTIONS = (
 )  # fmt: skip
 """Options of the command line in messages, and the corresponding arguments in Python."""
 FILES_OF_ROWS: dict[str, Callable[[int | None], str]] = {}
-"""Temporary files with rows that a program passed as Python objects. The function of a file maps a line number, or
-None, to the name of the row in messages.
+"""Temporary files with the rows of a program's Python objects, by path. The function of a file maps a line number, or
+None for the file itself, to the name that messages show.
 """
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Matches line ends, control characters of terminals, and characters that change the direction of text."""

@@ -50,8 +50,8 @@ class PipelineMethod:
     the first option by position, unless the option is a flag, and the other values by name.
     """
     reads_data: bool = False
-    """Whether the options of `evaluate` go with the data of the command, each without the others. Their paths are
-    outputs. The function takes the pipeline and the data, and by name options, encoding, format and `overwrite`.
+    """Whether `evaluate` passes its data to the function. Then each option may be set alone, and paths are outputs. The
+    function takes pipeline and data, and by name `encoding`, `format`, `overwrite` and the options that are set.
     """
 
     def __post_init__(self) -> None:
@@ -126,11 +126,11 @@ class Extension:
     coders: Mapping[str, str] = field(default_factory=dict)
     """Functions that build the tokenizer of word vectors from the text, the run to continue and the recipe."""
     proposals: Mapping[str, str] = field(default_factory=dict)
-    """Functions (data, run directory, more arguments) that return a sentence with the command to train on the data."""
+    """Functions (data, run directory, further arguments) that return a sentence with a command to train on the data."""
     schemes: Mapping[str, str] = field(default_factory=dict)
     """By address scheme, such as `hf` of `hf:NAME`: objects of the class `ensue.extension.Scheme`."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Names of the package `ensue`: functions ("module:attribute") and modules ("module")."""
+    """Additional public names of the package `ensue`: functions ("module:attribute") and modules ("module")."""
     needs: Collection[str] = ()
     """The names of the extensions that this extension requires."""
 

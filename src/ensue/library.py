@@ -85,7 +85,7 @@ def load(
     if not issubclass(pipeline_class, kind):
         expected = f"a {pipeline_class.__name__}; expected a {kind.__name__}"
         raise EnsueError(f"{run}: the model is a {directory.entry.what}, {expected}")
-    with restore_generators(chosen):  # initial weights are drawn before the saved ones are read
+    with restore_generators(chosen):  # building the model draws initial weights
         pipeline: Pipeline = pipeline_class.of(directory, chosen)
     if precision == "bfloat16" and not put_in_bfloat16(pipeline.model):
         raise EnsueError(f"{run}: only recurrent layers and Transformers can be in bfloat16, and the model has none")

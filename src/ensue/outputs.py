@@ -78,7 +78,7 @@ def check_streams(inputs: Iterable[Location | Sequence[Location]]) -> None:
     """Raise EnsueError if stdout or stderr is redirected to an input."""
     names = [name for location in inputs for name in _split(location)]
     for descriptor, stream in ((1, "stdout"), (2, "stderr")):
-        status = _status(descriptor)
+        status = _stat(descriptor)
         if status is not None and (name := next((name for name in names if _contains(name, status)), "")):
             raise EnsueError(f"{stream}: is written to {_describe(name)}, which is read; choose another place")
 
@@ -90,8 +90,8 @@ def check_new(out: Location, *, overwrite: bool, makes_folder: bool = False) -> 
         raise EnsueError(f"{path}: is a folder; expected the name of a file")
     if not makes_folder and not path.parent.is_dir():
         raise EnsueError(f"{path}: no folder {path.parent}")
-    status = _status(path)
-    is_foreign = status is not None and status.st_size > 0 and not (cache_directory() / _record(path)).exists()
+    status = _stat(path)
+    is_foreign = status is not None and status.st_size > 0 and not (cache_directory() / _record_name(path)).exists()
     if not overwrite and _is_replaceable(path) and is_foreign:
         raise EnsueError(f"{path}: is there already; --overwrite replaces it")
 
@@ -131,7 +131,7 @@ def written(out: Location) -> Iterator[Path]:
             with suppress(OSError):
                 partial.unlink()
     if is_file:
-        with suppress(OSError), atomic_file(cache_directory() / _record(target)) as record:
+        with suppress(OSError), atomic_file(cache_directory() / _record_name(target)) as record:
             record.write_bytes(RECORD + os.fsencode(target))
 
 
@@ -148,7 +148,7 @@ def _split(location: Location | Sequence[Location]) -> list[str]:
     text = os.fspath(location)  # type: ignore[arg-type]
     if text.endswith(".ann"):  # brat's annotations are read with their text
         return [text, f"{text[:-4]}.txt"]
-    if text in ("", "-") or _status(text) is not None:
+    if text in ("", "-") or _stat(text) is not None:
         return [text] * bool(text)
     if text.startswith('["'):
         with suppress(ParseError):
@@ -158,8 +158,8 @@ def _split(location: Location | Sequence[Location]) -> list[str]:
 
 def _conflict(out: Path, name: str, *, is_folder: bool) -> str:
     """Return how an output and an input overlap, as a predicate; "" if they do not."""
-    path, out_status = Path(os.path.expanduser(name)), _status(out)
-    status = _status(0) if name == "-" else _status(path)
+    path, out_status = Path(os.path.expanduser(name)), _stat(out)
+    status = _stat(0) if name == "-" else _stat(path)
     if status is None:
         if glob.has_magic(name):
             if _is_matched(out, path, is_folder=is_folder) or (out_status and _contains(name, out_status)):
@@ -179,14 +179,14 @@ def _contains(name: str, status: os.stat_result) -> bool:
     """Return whether a regular file is the file `name`, matches the glob, or is in the folder."""
     if not S_ISREG(status.st_mode):
         return False
-    named = _status(0) if name == "-" else _status(path := Path(os.path.expanduser(name)))
+    named = _stat(0) if name == "-" else _stat(path := Path(os.path.expanduser(name)))
     if named is None:
         paths: Iterable[str | Path] = _matches(path) if glob.has_magic(name) else ()
     elif S_ISDIR(named.st_mode):
         paths = (os.path.join(folder, file) for folder, _, files in os.walk(path) for file in files)
     else:
         return os.path.samestat(named, status)
-    return any((other := _status(path)) is not None and os.path.samestat(other, status) for path in paths)
+    return any((other := _stat(path)) is not None and os.path.samestat(other, status) for path in paths)
 
 
 def _matches(pattern: Path) -> Iterator[Path]:
@@ -197,7 +197,7 @@ def _matches(pattern: Path) -> Iterator[Path]:
 
 def _is_inside(path: Location, folder: os.stat_result) -> bool:
     parents = {*Path(os.path.abspath(path)).parents, *Path(os.path.realpath(path)).parents}
-    return any((status := _status(parent)) is not None and os.path.samestat(status, folder) for parent in parents)
+    return any((status := _stat(parent)) is not None and os.path.samestat(status, folder) for parent in parents)
 
 
 def _is_matched(out: Path, pattern: Path, *, is_folder: bool) -> bool:
@@ -220,7 +220,7 @@ def _match(names: Sequence[str], pattern: Sequence[str], is_folder: bool) -> boo
     return fnmatch(names[0], pattern[0]) and _match(names[1:], pattern[1:], is_folder)
 
 
-def _status(path: Location | int) -> os.stat_result | None:
+def _stat(path: Location | int) -> os.stat_result | None:
     try:
         return os.stat(path)
     except (OSError, ValueError):  # ValueError for a NUL character
@@ -233,7 +233,7 @@ def _describe(name: str) -> str:
 
 def _is_replaceable(path: Path) -> bool:
     """Return whether a path is a regular file or does not exist, and so is not a pipe, device or open descriptor."""
-    status = _status(path)
+    status = _stat(path)
     return not _is_open(path) and (status is None or S_ISREG(status.st_mode))
 
 
@@ -241,7 +241,7 @@ def _is_open(path: Path) -> bool:
     return os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
 
 
-def _record(path: Path) -> str:
+def _record_name(path: Path) -> str:
     """Return the name of the cache file that records this state of a file."""
     status = os.stat(path)
     key = [os.path.realpath(path), status.st_ino, status.st_size, status.st_mtime_ns]

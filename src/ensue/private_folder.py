@@ -34,20 +34,20 @@ class PrivateFolder:
         for name in sorted(os.listdir(self.path if self._descriptor is None else self._descriptor)):
             if name.startswith(f"{key}.") and name.endswith(suffix):
                 content = self._read(name)
-                if content is not None and name == _name(key, content, suffix):
+                if content is not None and name == _file_name(key, content, suffix):
                     return name, content
                 self.remove(name)  # a damaged file, or a file of another user
         return None
 
     def write(self, key: str, suffix: str, content: bytes) -> str:
         """Write a file, completely or not at all, and return its name. Raises OSError if the file cannot be written."""
-        name = _name(key, content, suffix)
+        name = _file_name(key, content, suffix)
         partial = f"{name}.{secrets.token_hex(4)}.partial"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS | _BINARY
         try:
-            with os.fdopen(os.open(self._at(partial), flags, 0o600, dir_fd=self._descriptor), "wb") as file:
+            with os.fdopen(os.open(self._path(partial), flags, 0o600, dir_fd=self._descriptor), "wb") as file:
                 file.write(content)
-            os.replace(self._at(partial), self._at(name), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            os.replace(self._path(partial), self._path(name), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         finally:
             self.remove(partial)
         return name
@@ -55,7 +55,7 @@ class PrivateFolder:
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""
         with suppress(OSError):
-            os.unlink(self._at(name), dir_fd=self._descriptor)
+            os.unlink(self._path(name), dir_fd=self._descriptor)
 
     def open_path(self, name: str) -> str:
         """Return a path to a file, for functions without a descriptor argument, such as the loader of libraries.
@@ -73,16 +73,16 @@ class PrivateFolder:
             raise OSError(errno.EPERM, "the folder was replaced")
         return str(path / name)
 
-    def _at(self, name: str) -> str:
+    def _path(self, name: str) -> str:
         return name if self._descriptor is not None else str(self.path / name)
 
     def _read(self, name: str) -> bytes | None:
         try:
-            descriptor = os.open(self._at(name), os.O_RDONLY | _SAFE_FLAGS | _BINARY, dir_fd=self._descriptor)
+            descriptor = os.open(self._path(name), os.O_RDONLY | _SAFE_FLAGS | _BINARY, dir_fd=self._descriptor)
             with os.fdopen(descriptor, "rb") as file:
                 _check_owner(os.fstat(descriptor), stat.S_ISREG)
                 with suppress(OSError):
-                    os.utime(self._at(name), dir_fd=self._descriptor)  # marks the file as used
+                    os.utime(self._path(name), dir_fd=self._descriptor)  # marks the file as used
                 return file.read()
         except FileNotFoundError:  # another process has removed the file
             return None
@@ -138,5 +138,5 @@ def _check_parents(path: Path) -> None:
             raise OSError(errno.EPERM, f"{folder} is open to others")
 
 
-def _name(key: str, content: bytes, suffix: str) -> str:
+def _file_name(key: str, content: bytes, suffix: str) -> str:
     return f"{key}.{hashlib.sha256(content).hexdigest()[:16]}{suffix}"

@@ -19,13 +19,13 @@ MAX_FREED_BYTES = 1 << 30
 @cache
 def name() -> str:
     """Return the name, such as "AMD EPYC 9B14"; if it is unknown, the architecture, such as "arm64"."""
-    return _cpuinfo("model name") or platform.processor() or platform.machine()
+    return _read_cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 @cache
 def features() -> frozenset[str]:
     """Return the features, such as "avx512f"; an empty set if they are unknown."""
-    return frozenset((_cpuinfo("flags") or _cpuinfo("Features")).split())
+    return frozenset((_read_cpuinfo("flags") or _read_cpuinfo("Features")).split())
 
 
 def cores() -> int:
@@ -68,7 +68,7 @@ def read_cgroups(*names: str, file: Path = Path("/proc/self/cgroup"), root: Path
     return contents
 
 
-def _cpuinfo(key: str) -> str:
+def _read_cpuinfo(key: str) -> str:
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             name, _, value = line.partition(":")

@@ -21,15 +21,15 @@ def default_run() -> Path:
 
 def python_text() -> tuple[Path, str]:
     """Return a file with the documentation topics of `pydoc` or with docstrings, and a description of its origin."""
-    text, origin = _topics(), "the documentation topics of `pydoc`"
+    text, origin = _read_topics(), "the documentation topics of `pydoc`"
     if len(text) < MIN_CHARACTERS:
-        text, origin = _docstrings(), "the docstrings of its standard library"
+        text, origin = _read_docstrings(), "the docstrings of its standard library"
     content = text.encode()
     name = f"ensue-python-{hashlib.sha256(content).hexdigest()[:8]}.txt"
     return put(name, lambda path: path.write_bytes(content)), origin
 
 
-def _topics() -> str:
+def _read_topics() -> str:
     """Return the articles of `pydoc` about the language; "" if Python is installed without them."""
     try:
         topics = importlib.import_module("pydoc_data.topics").topics
@@ -38,7 +38,7 @@ def _topics() -> str:
     return "\n\n".join(topics[name] for name in sorted(topics))
 
 
-def _docstrings() -> str:
+def _read_docstrings() -> str:
     """Return the docstrings of the standard library's modules, read without importing them."""
     folder = Path(ast.__file__).parent
     docstrings: list[str] = []

@@ -54,7 +54,7 @@ class SharedFields(NamedTuple):
     """The fields of `Shared`."""
 
     content: State
-    """M texts: a tree of tensors (M, S, ...). Later padding is zero."""
+    """M texts: a tree of tensors (M, S, ...). When texts are padded later, the padding is zero."""
     rows: Tensor
     """The number of the text that each row reads, (B,) int64."""
 
@@ -156,8 +156,8 @@ def concatenate_rows(states: list[State]) -> State:
     Shared texts and `Growing` states of different lengths are padded. Texts that all states share are not copied.
     """
 
-    def join(*several: Shared) -> Shared:
-        content, rows = _join_texts(several)
+    def join(*shared: Shared) -> Shared:
+        content, rows = _join_texts(shared)
         return Shared(content, torch.cat(rows))
 
     return map_state(lambda *leaves: torch.cat(leaves), *_pad_growing(states), shared=join)
@@ -179,7 +179,7 @@ class Growing(Protocol):
 
 def narrowed(state: State) -> State:
     """Return the state without positions that are padding in all of the remaining rows."""
-    if _grows(state):
+    if _is_growing(state):
         return state.resized(state.grows - state.unused())
     if state is None or isinstance(state, Tensor | Shared):
         return state
@@ -189,7 +189,7 @@ def narrowed(state: State) -> State:
 def _pad_growing(states: Sequence[State]) -> Sequence[State]:
     """Return the states with each `Growing` state padded to the maximum length."""
     first = states[0]
-    if _grows(first):
+    if _is_growing(first):
         longest = max(state.grows for state in states)
         return [state.resized(longest) for state in states]
     if first is None or isinstance(first, Tensor | Shared) or not first:
@@ -198,7 +198,7 @@ def _pad_growing(states: Sequence[State]) -> Sequence[State]:
     return [_tuple_like(first, items) for items in zip(*fields, strict=True)]
 
 
-def _grows(state: State) -> bool:
+def _is_growing(state: State) -> bool:
     return hasattr(state, "grows")
 
 
@@ -206,19 +206,19 @@ def _tuple_like(state: State, items: Iterable[State]) -> State:
     return type(state)(*items) if hasattr(state, "_fields") else type(state)(items)
 
 
-def _join_texts(several: Sequence[Shared]) -> tuple[State, list[Tensor]]:
-    """Return all texts as one content, and for each argument the new text numbers of its rows."""
-    contents = [tuple(leaves(shared.content)) for shared in several]
+def _join_texts(states: Sequence[Shared]) -> tuple[State, list[Tensor]]:
+    """Return all texts as one content, and for each state the new text numbers of its rows."""
+    contents = [tuple(leaves(shared.content)) for shared in states]
     if all(a is b for other in contents for a, b in zip(contents[0], other, strict=True)):
-        return several[0].content, [shared.rows for shared in several]
+        return states[0].content, [shared.rows for shared in states]
     length = max(content[0].shape[1] for content in contents)
 
     def cat(*tensors: Tensor) -> Tensor:
         return torch.cat([F.pad(x, (0, 0) * (x.dim() - 2) + (0, length - x.shape[1])) for x in tensors])
 
-    starts = accumulate((shared.texts for shared in several), initial=0)
-    rows = [shared.rows + start for shared, start in zip(several, starts, strict=False)]
-    return map_state(cat, *(shared.content for shared in several)), rows
+    starts = accumulate((shared.texts for shared in states), initial=0)
+    rows = [shared.rows + start for shared, start in zip(states, starts, strict=False)]
+    return map_state(cat, *(shared.content for shared in states)), rows
 
 
 def detach(state: State) -> State:
@@ -246,8 +246,8 @@ def hold(mask_t: Tensor, new: State, old: State) -> State:
     def choose(new_leaf: Tensor, old_leaf: Tensor) -> Tensor:
         return torch.where(mask_t.view(-1, *[1] * (new_leaf.dim() - 1)), new_leaf, old_leaf)
 
-    def choose_shared(*both: Shared) -> Shared:
-        content, rows = _join_texts(both)
+    def choose_shared(*pair: Shared) -> Shared:
+        content, rows = _join_texts(pair)
         return Shared(content, choose(*rows))
 
     return map_state(choose, new, old, shared=choose_shared)

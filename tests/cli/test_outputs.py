@@ -155,7 +155,7 @@ def by_name(out: Path, name: str, *, is_folder: bool) -> str:
 
 
 @pytest.mark.parametrize(
-    ("place", "planted"), [("ensue.cli.options._check", lambda *_: None), ("ensue.outputs._conflict", by_name)]
+    ("place", "planted"), [("ensue.cli.options._check_paths", lambda *_: None), ("ensue.outputs._conflict", by_name)]
 )
 def test_planted_bugs_are_noticed(
     place: str, planted: object, refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ import pytest
 
 import ensue as package
 from command_fixtures import Ensue
-from ensue.cli.options import with_behind
+from ensue.cli.options import with_tagger
 from ensue.nn.layer import Recurrent
 from forgetting import forget_what_was_said
 from kept_runs.make import unpacked
@@ -304,5 +304,5 @@ def test_a_run_behind_another_has_the_same_precision(tmp_path: Path, monkeypatch
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
     first = SimpleNamespace(before=lambda other: other)
     for precision, expected in (("float32", False), ("bfloat16", True)):
-        other = with_behind("predict", first, tmp_path / "tag-lstm", "cpu", None, precision)  # type: ignore[arg-type]
+        other = with_tagger("predict", first, tmp_path / "tag-lstm", "cpu", None, precision)  # type: ignore[arg-type]
         assert {part.in_bfloat16 for part in other.model.modules() if isinstance(part, Recurrent)} == {expected}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensue.metrics.scores import MAX_ROWS, ItemRows, ScoredItems, _difference_of, differences, f1, ratio
+from ensue.metrics.scores import MAX_ROWS, ItemRows, ScoredItems, _compute_difference, differences, f1, ratio
 
 
 def answers(rng: np.random.Generator, share: float, size: int = 200) -> ScoredItems:
@@ -48,4 +48,4 @@ def test_other_items_are_not_compared() -> None:
 
 def test_p_is_the_share_of_samples_that_are_as_far_from_their_mean() -> None:
     """Samples stand around the difference: none of these is 1 away from it, so p is (0 + 1) / (3 + 1)."""
-    assert _difference_of(1.0, np.array([0.9, 1.0, 1.1])).p == 0.25
+    assert _compute_difference(1.0, np.array([0.9, 1.0, 1.1])).p == 0.25

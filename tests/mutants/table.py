@@ -74,8 +74,8 @@ TABLE = {
     ),
     "weight decay of matrices": OneLine(
         "training/optimizer.py",
-        "if p.dim() >= 2 and p not in partly",
-        "if p.dim() >= 1 and p not in partly",
+        "if p.dim() >= 2 and p not in extended",
+        "if p.dim() >= 1 and p not in extended",
         "training/test_tuning.py training/test_schedule.py training/test_loop.py",
     ),
     "clipping": OneLine(

@@ -120,7 +120,7 @@ def test_other_data_of_the_same_name_are_not_read(
     Path("old.tsv").write_text(NEW)
     recipe = continuing_recipe(tmp_path / "relative", train="new.tsv")
     assert recipe.data.train == "new.tsv"
-    assert "may be forgotten (the file has another content now)" in str(recwarn.list[-1].message)
+    assert "may be forgotten (the content of the file has changed)" in str(recwarn.list[-1].message)
 
 
 def test_one_command_and_one_function(command_line: Ensue, folder: Path, tmp_path: Path) -> None:

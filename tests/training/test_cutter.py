@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ensue.cli.options import split_behind
+from ensue.cli.options import split_tagger
 from ensue.data.lines import Lines
 from ensue.data.sentences.conllu import Conllu
 from ensue.errors import DataError, EnsueError
@@ -61,13 +61,13 @@ def test_a_run_behind_a_cutter_is_told_from_texts(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     for path in (text, other):
         path.write_text("a\n")
-    assert split_behind([str(run), str(text)]) == (run, str(text))
-    assert split_behind([str(run)]) == (run, "")
-    assert split_behind([str(text)]) == (None, str(text))
-    assert split_behind(None) == (None, "")
-    assert split_behind([str(run), str(text), str(other)])[0] == run
+    assert split_tagger([str(run), str(text)]) == (run, str(text))
+    assert split_tagger([str(run)]) == (run, "")
+    assert split_tagger([str(text)]) == (None, str(text))
+    assert split_tagger(None) == (None, "")
+    assert split_tagger([str(run), str(text), str(other)])[0] == run
     for wrong in ([str(text), str(run)], [str(run), str(run)]):
-        with pytest.raises(EnsueError, match="tagger: a run; expected data, or one run behind a cutter"):
-            split_behind(wrong)
+        with pytest.raises(EnsueError, match="tagger: a run; expected data, or for a cutter one run"):
+            split_tagger(wrong)
     with pytest.raises(EnsueError, match="first: the model is not a cutter; tagger needs a cutter before it"):
         Predictor.before(SimpleNamespace(run="first"), SimpleNamespace(run="tagger"))  # type: ignore[arg-type]

@@ -120,7 +120,7 @@ def test_what_fails_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(machine, "training_step", lambda workload: step)
     monkeypatch.setattr(machine, "MEASURING_SECONDS", 0.0)
-    timings = machine._timings("narrow")
+    timings = machine._time_modes("narrow")
     assert {timing.way.precision for timing in timings} == {"float32"}
     profile = plain_profile().model_copy(update={"steps": dict.fromkeys(WORKLOADS, timings)})
     assert profile.best("narrow", precision="bfloat16", threads=2) == ComputeMode(precision="bfloat16", threads=2)
@@ -289,7 +289,7 @@ def test_measuring_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr("ensue.processor.cores", lambda: 2)
     before = torch.get_num_threads(), torch.get_float32_matmul_precision(), torch.get_rng_state()
-    timings = machine._timings("narrow")
+    timings = machine._time_modes("narrow")
     assert timings[0].way == DEFAULT_MODE
     assert {timing.way.precision for timing in timings} == {"float32", *["bfloat16"] * has_bfloat16()}
     assert {timing.way.threads for timing in timings} == {1, 2}
@@ -314,7 +314,7 @@ def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch)
         now[0] += cost[way]
 
     monkeypatch.setattr(machine, "training_step", lambda workload: step)
-    found = {timing.way: timing.milliseconds for timing in machine._timings("narrow")}
+    found = {timing.way: timing.milliseconds for timing in machine._time_modes("narrow")}
     assert found == {way: 1000 * seconds for way, seconds in cost.items()}
     assert [calls.count(way) for way in cost] == [5, 2, 1]
 

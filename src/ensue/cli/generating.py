@@ -25,15 +25,15 @@ def generate(
     run: cli.RunArgument,
     prompt: Annotated[
         str,
-        Option(help="The beginning of the text; - reads stdin. Of models that write files: a file to continue."),
+        Option(help="The beginning of the text; - reads stdin. For models that write files: a file to continue."),
         Access.FILE,
     ] = "",
-    max_tokens: Annotated[int, Option(min=1, max=1_000_000_000, help="The most tokens to write.")] = 500,
+    max_tokens: Annotated[int, Option(min=1, max=1_000_000_000, help="The maximum number of tokens.")] = 500,
     seed: Annotated[int | None, Option(min=0, max=2**63 - 1, help="The seed of sampling.")] = None,
     samples: Annotated[int, Option(min=1, max=10_000, help="The number of texts, series or images.")] = 1,
     out: Annotated[
         Path | None,
-        Option(help="Of models that write files, such as images: the file, in the format of its suffix."),
+        Option(help="For models that write files, such as images: the file, in the format of its suffix."),
         Access.OUT_FILE,
     ] = None,
     overwrite: cli.OverwriteOption = False,
@@ -51,14 +51,14 @@ def generate(
 ) -> None:
     """Generate with a model. Text appears as it is sampled; some models write a file (--out)."""
     check_options(context, is_search=beams is not None)
-    given = {name: context.params[name] for name in context.params if name not in SHARED and is_given(context, name)}
-    pipeline = cli.load_for("generate", run, device, threads, precision, **given)
+    values = {name: context.params[name] for name in context.params if name not in SHARED and is_given(context, name)}
+    pipeline = cli.load_for("generate", run, device, threads, precision, **values)
     cli.pop_options("generate", sampling)
     adaptation = cli.pop_adaptation(sampling)
     if pipeline.generates_files:
         if out is None:
             raise EnsueError(f"{run}: this model writes a file; --out FILE names it")
-        cli.notify(pipeline.generate_into(**given))
+        cli.notify(pipeline.generate_into(**values))
         return
     if adaptation:
         pipeline = pipeline.with_adaptation(**adaptation)
@@ -75,10 +75,10 @@ def generate(
         )
         return
     if samples == 1:
-        pieces = pipeline.generate(begin, **options)
+        chunks = pipeline.generate(begin, **options)
         print(begin, end="", flush=True)
-        for piece in pieces:
-            print(piece, end="", flush=True)
+        for chunk in chunks:
+            print(chunk, end="", flush=True)
         print()
         return
     for number, sample in enumerate(pipeline.samples(begin, samples, **options), start=1):
@@ -116,7 +116,7 @@ def embed(
         Access.TEXTS,
     ] = None,
     out: Annotated[
-        Path | None, Option(help="A file to write: .npy, .jsonl; of words also .txt, .vec, .bin."), Access.OUT_FILE
+        Path | None, Option(help="A file to write: .npy, .jsonl; for words also .txt, .vec, .bin."), Access.OUT_FILE
     ] = None,
     overwrite: cli.OverwriteOption = False,
     as_json: Annotated[bool, Option("--json", help="A JSON line for each text.")] = False,
@@ -124,7 +124,7 @@ def embed(
         str | None, Option(help="The pooling of a text's vectors: mean, first, last, max; default: mean.")
     ] = None,
     layer: Annotated[int | None, Option(help="The layer; 0: the embeddings, -1: the last; default: the last.")] = None,
-    half: Annotated[bool, Option("--half", help="Numbers of 16 bits in a .npy file.")] = False,
+    half: Annotated[bool, Option("--half", help="Write 16-bit numbers to a .npy file.")] = False,
     shard: cli.ShardOption = None,
     encoding: cli.EncodingOption = None,
     device: cli.DeviceOption = "auto",
@@ -135,18 +135,18 @@ def embed(
     if half and (out is None or out.suffix != ".npy"):
         raise EnsueError("--half is for vectors in a file: --out FILE.npy")
     options: dict[str, Any] = {"pooling": pooling, "layer": layer}
-    given = {name: value for name, value in options.items() if value is not None}
-    pipeline = cli.load_for("embed", run, device, threads, precision, **given)
+    arguments = {name: value for name, value in options.items() if value is not None}
+    pipeline = cli.load_for("embed", run, device, threads, precision, **arguments)
     from ensue.console.vectors import embed_lines, text_line, to_float16
     from ensue.data.vector_files import json_line, write_vectors
     from ensue.tasks.contract.chunks import Shard
 
     texts = as_location(paths or []) or "-"
     encoding = pipeline.reading(texts, encoding)["encoding"]
-    rows = embed_lines(pipeline, texts, encoding=encoding, shard=Shard.parse(shard, texts), **given)
+    rows = embed_lines(pipeline, texts, encoding=encoding, shard=Shard.parse(shard, texts), **arguments)
     if out is not None:
-        written = ((text, to_float16(text, vector)) for text, vector in rows) if half else rows
-        cli.notify(f"wrote {write_vectors(out, written):,} vectors to {out}")
+        converted = ((text, to_float16(text, vector)) for text, vector in rows) if half else rows
+        cli.notify(f"wrote {write_vectors(out, converted):,} vectors to {out}")
         return
     for row in rows:
         print(json_line(*row) if as_json else text_line(row), flush=True)
@@ -154,20 +154,20 @@ def embed(
 
 def neighbors(
     run: cli.RunArgument,
-    text: Annotated[str, Argument(help="A word or a text; none for --near-duplicates.")] = "",
+    text: Annotated[str, Argument(help="A word or a text; omitted with --near-duplicates.")] = "",
     among: Annotated[
         list[str] | None,
         Option("--in", help="Texts to search, one on a line: a file, folder or glob; may be repeated."),
         Access.DATA,
     ] = None,
     vectors: Annotated[
-        Path | None, Option(help="Their vectors, which embed --out FILE.npy wrote."), Access.DATA
+        Path | None, Option(help="The vectors of these texts, from embed --out FILE.npy."), Access.DATA
     ] = None,
     near_duplicates: Annotated[
-        float | None, Option(min=-1, max=1, help="Pairs of these texts with this cosine at least.")
+        float | None, Option(min=-1, max=1, help="Show pairs of these texts with at least this cosine.")
     ] = None,
-    count: Annotated[int, Option(min=1, max=1_000_000, help="How many.")] = 10,
-    as_json: Annotated[bool, Option("--json", help="A JSON line for each.")] = False,
+    count: Annotated[int, Option(min=1, max=1_000_000, help="The number of neighbors.")] = 10,
+    as_json: Annotated[bool, Option("--json", help="A JSON line for each neighbor or pair.")] = False,
     encoding: cli.EncodingOption = None,
     device: cli.DeviceOption = "auto",
     threads: cli.OneThreadOption = None,
@@ -177,7 +177,7 @@ def neighbors(
     if among is None and (vectors is not None or near_duplicates is not None):
         raise EnsueError("--vectors and --near-duplicates are for texts: --in TEXTS")
     if bool(text) == (near_duplicates is not None):
-        raise EnsueError("expected a text whose neighbors are shown, or --near-duplicates")
+        raise EnsueError("expected either a text, whose neighbors are shown, or --near-duplicates")
     pipeline = cli.load_for("neighbors" if among is None else "embed", run, device, threads, precision)
     from ensue.console.vectors import TextTable, neighbor_lines, pair_lines
 

@@ -34,7 +34,7 @@ ThreadsOption = Annotated[
 ]
 OneThreadOption = Annotated[int | None, Option(min=1, max=1024, help="CPU threads; default: 1.")]
 PrecisionOption = Annotated[
-    Precision, Option(help="bfloat16: layers multiply in it, faster where the processor has it.")
+    Precision, Option(help="bfloat16: for matrix products, faster on processors that support it.")
 ]
 VectorsOption = Annotated[
     Path | None, Option(help="A file of pretrained vectors for words that are not in the run."), Access.DATA
@@ -45,7 +45,7 @@ WithOption = Annotated[
     Access.RUN,
 ]
 OverwriteOption = Annotated[
-    bool, Option("--overwrite", help="Replace files that are there, also those that ensue did not write.")
+    bool, Option("--overwrite", help="Replace existing files, even if ensue did not write them.")
 ]
 ShardOption = Annotated[
     str | None,
@@ -76,10 +76,10 @@ READING = {
     "format": ("--format", "The format of labeled data; default: by name and first lines."),
     "words": ("--words/--text", "The column or key of the words, or of the text."),
     "labels": ("--labels", "The column or key of the labels."),
-    "sources": ("--sources", "Of pairs: the columns, keys or language of the source."),
-    "targets": ("--targets", "Of pairs: the columns, keys or language of the target."),
+    "sources": ("--sources", "For pairs: the columns, keys or language of the source."),
+    "targets": ("--targets", "For pairs: the columns, keys or language of the target."),
 }
-"""The options, with their help, that set the key `data.NAME` of a recipe. Commands with `--set` have these options."""
+"""The flags and the help of options that set the keys `data.NAME` of a recipe. Commands with `--set` have them all."""
 
 
 class OnceCommand(TyperCommand):
@@ -100,8 +100,8 @@ SHARED_OPTION = "others"
 def signature_of(command: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a command, with the options of `READING` and the options that extensions add."""
     signature = inspect.signature(command, eval_str=True)
-    extended = _added_options(command.__name__)
-    added, before = [_parameter(name, *option) for name, option in extended.items()], SHARED_OPTION
+    extended = _find_added_options(command.__name__)
+    added, before = [_make_parameter(name, *option) for name, option in extended.items()], SHARED_OPTION
     if "settings" in signature.parameters:
         keyword, before = inspect.Parameter.POSITIONAL_OR_KEYWORD, "settings"
         for name, (flags, help) in READING.items():
@@ -112,8 +112,8 @@ def signature_of(command: Callable[..., Any]) -> inspect.Signature:
     return signature.replace(parameters=[*parameters[:index], *added, *parameters[index:]])
 
 
-def _added_options(command: str) -> dict[str, tuple[type, str, Access]]:
-    """Return the types and helps of options that extensions add to a command, and how they use a path."""
+def _find_added_options(command: str) -> dict[str, tuple[type, str, Access]]:
+    """Return the type, the help and the use of a path for each option that extensions add to a command."""
     if command == "generate":
         return {name: (*option, Access.DATA) for name, option in generate_options().items()}
     return {
@@ -123,7 +123,7 @@ def _added_options(command: str) -> dict[str, tuple[type, str, Access]]:
     }
 
 
-def _parameter(name: str, kind: Any, help: str, access: Access) -> inspect.Parameter:
+def _make_parameter(name: str, kind: Any, help: str, access: Access) -> inspect.Parameter:
     keyword, flag = inspect.Parameter.POSITIONAL_OR_KEYWORD, f"--{name.replace('_', '-')}"
     if kind is bool:
         return inspect.Parameter(name, keyword, default=False, annotation=Annotated[bool, Option(flag, help=help)])
@@ -133,7 +133,7 @@ def _parameter(name: str, kind: Any, help: str, access: Access) -> inspect.Param
 
 def pop_options(command: str, options: dict[str, Any]) -> dict[str, Any]:
     """Remove the options that extensions add to a command from `options`, and return those with a value."""
-    values = {name: options.pop(name) for name in _added_options(command)}
+    values = {name: options.pop(name) for name in _find_added_options(command)}
     return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
@@ -145,7 +145,7 @@ def accesses(command: Callable[..., Any]) -> dict[str, Access]:
 
 
 def with_checked_outputs(command: Command) -> Command:
-    """Return the command with a check that no output is an input or overwrites a foreign file."""
+    """Return the command with a check that no output is an input or overwrites a file that ensue did not write."""
     known = accesses(command)
 
     @functools.wraps(command)
@@ -156,14 +156,14 @@ def with_checked_outputs(command: Command) -> Command:
             settings = (f"data.{name}={json.dumps(value)}" for name, value in options.items())
             values["settings"] = [*(values["settings"] or []), *settings]
         if known:
-            _check(known, values)
+            _check_paths(known, values)
         return command(**values)
 
     checked.__signature__ = signature_of(command)  # type: ignore[attr-defined]
     return checked  # type: ignore[return-value]
 
 
-def _check(known: Mapping[str, Access], values: Mapping[str, Any]) -> None:
+def _check_paths(known: Mapping[str, Access], values: Mapping[str, Any]) -> None:
     """Call `check_outputs` for the inputs and outputs of a command."""
     arguments = {name: values[name] or ("-" if access is Access.TEXTS else "") for name, access in known.items()}
     by_use = {
@@ -192,7 +192,7 @@ def _check(known: Mapping[str, Access], values: Mapping[str, Any]) -> None:
 def with_settings(
     declared: type, *, after: str, without: Collection[str] = (), of_run: bool = False
 ) -> Callable[[Command], Command]:
-    """Return a decorator that replaces `**settings` of a command by options for the settings of `declared` with a help.
+    """Return a decorator that replaces `**settings` of a command by the settings of `declared` that have a help text.
 
     The options come after the parameter `after`. With `of_run` their default is None, which means the run's value.
     """
@@ -200,7 +200,7 @@ def with_settings(
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command, eval_str=True)
         options = [
-            _option(name, setting, of_run=of_run)
+            _make_option(name, setting, of_run=of_run)
             for name, setting in settings_of(declared).items()
             if setting.option.help and name not in without
         ]
@@ -215,7 +215,7 @@ def with_settings(
     return decorate
 
 
-def _option(name: str, setting: Setting, *, of_run: bool) -> inspect.Parameter:
+def _make_option(name: str, setting: Setting, *, of_run: bool) -> inspect.Parameter:
     option, default = setting.option, None if of_run else setting.default
     help = f"{option.help.removesuffix('.')}; default: the run's." if of_run else option.help
     bounds: dict[str, Any] = {"min": option.least, "max": option.most} if of_run else {}
@@ -273,16 +273,16 @@ def load_for(
     return pipeline.with_others(*loaded)
 
 
-def split_behind(paths: Sequence[str] | None) -> tuple[Path | None, str]:
-    """Return the second run of a command, if the first path is a run, and the location of the data, or "".
+def split_tagger(paths: Sequence[str] | None) -> tuple[Path | None, str]:
+    """Split the paths of a command: return the run in the first path (None: not a run), and the location of the data.
 
     Raises EnsueError if another path is a run.
     """
     runs = list(map(_is_run, paths or ()))
     count = int(runs[:1] == [True])
     if paths and True in runs[count:]:
-        wrong = paths[runs.index(True, count)]
-        raise EnsueError(f"{wrong}: a run; expected data, or one run behind a cutter and then data")
+        run = paths[runs.index(True, count)]
+        raise EnsueError(f"{run}: a run; expected data, or for a cutter one run of a tagger and then data")
     return Path(paths[0]) if paths and count else None, as_location(list(paths or ())[count:])
 
 
@@ -296,10 +296,10 @@ def _is_run(path: str) -> bool:
     return (Path(path) / "config.json").exists()
 
 
-def with_behind(
+def with_tagger(
     command: str, pipeline: Any, run: Path | None, device: str, threads: int | None, precision: Precision
 ) -> Any:
-    """Return the pipeline followed by the pipeline of `run`. Raises EnsueError if their tasks do not match."""
+    """Return a cutter's pipeline combined with the tagger `run` after it; without a run, return the pipeline."""
     return pipeline if run is None else pipeline.before(load_for(command, run, device, threads, precision))
 
 

@@ -32,10 +32,10 @@ USAGE_ERROR: Any = typer.BadParameter.__base__
 def main() -> None:
     """Run the `ensue` command and exit."""
     with streams(), notices_shown():
-        sys.exit(_status())
+        sys.exit(_run_command())
 
 
-def _status() -> int:
+def _run_command() -> int:
     """Run the command and return its exit status. Bugs are raised."""
     arguments = sys.argv[1:] or ["--help"]
     name = "" if arguments[0].startswith("-") else arguments[0]
@@ -59,15 +59,15 @@ def _status() -> int:
     return 2
 
 
-def _version(is_requested: bool) -> None:
+def _show_version(is_requested: bool) -> None:
     if is_requested:
         print(f"ensue {VERSION}")
         raise typer.Exit
 
 
-def _options(
+def _accept_global_options(
     version: Annotated[
-        bool, Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass
@@ -88,7 +88,7 @@ def command_line(name: str | None = None) -> typer.Typer:
         no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
-    program.callback()(_options)
+    program.callback()(_accept_global_options)
     for key, command in commands().items():
         checked = with_checked_outputs(command) if name in (None, key) else lambda: None
         program.command(key, cls=OnceCommand, help=command.__doc__)(checked)

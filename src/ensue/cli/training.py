@@ -1,4 +1,4 @@
-"""The commands that train, and those that prepare a training: quickstart, train, recipes, prepare, cache, machine."""
+"""The commands that train or prepare training: quickstart, train, recipes, prepare, cache, machine."""
 
 import logging
 import os
@@ -103,8 +103,8 @@ def train(
         settings = [*(settings or []), f"train.seconds={60 * minutes:g}"]
     if resume and from_run is not None:
         raise EnsueError("--resume continues the run in --out and --from begins a new one; choose one")
-    if not (resume or from_run) and (data := as_location(train or []) if recipe is None else _data_of(recipe)):
-        raise EnsueError(_proposal(data, out, settings or [], {"--valid": valid or [], "--test": test or []}))
+    if not (resume or from_run) and (data := as_location(train or []) if recipe is None else _find_data(recipe)):
+        raise EnsueError(_propose_recipe(data, out, settings or [], {"--valid": valid or [], "--test": test or []}))
     if recipe is None and not (resume or from_run):
         raise EnsueError("which recipe? `ensue recipes` lists them, `ensue train DATA` proposes one for your data")
     if out is None:
@@ -128,8 +128,8 @@ def train(
         raise typer.Exit(130)
 
 
-def _data_of(recipe: str) -> str:
-    """Return the argument if it is a path of data and not a recipe; else ""."""
+def _find_data(recipe: str) -> str:
+    """Return the argument `recipe` if it is a path of data and not a recipe; else ""."""
     from ensue.parsing import MAX_TOML_CHARACTERS, parse_toml, read_bounded
     from ensue.recipe import recipe_names
 
@@ -143,7 +143,7 @@ def _data_of(recipe: str) -> str:
     return ""
 
 
-def _proposal(data: str, out: Path | None, settings: list[str], paths: dict[str, list[str]]) -> str:
+def _propose_recipe(data: str, out: Path | None, settings: list[str], paths: dict[str, list[str]]) -> str:
     """Return the error message for a missing recipe, with the command that an extension proposes for the data."""
     arguments = [("--set", setting) for setting in settings]
     arguments += [(option, path) for option, locations in paths.items() for path in locations]
@@ -153,7 +153,7 @@ def _proposal(data: str, out: Path | None, settings: list[str], paths: dict[str,
 
 
 def first_use(task: str, run: Path) -> str:
-    """Return a command to try with a run of a task."""
+    """Return the first command that the end of training suggests for a run."""
     entry = task_entry(task)
     command = next(iter(entry.commands))
     pipeline = entry.pipeline_class
@@ -260,7 +260,7 @@ def _run_processes(count: int) -> int:
 
 def prepare(
     recipe: Annotated[
-        str | None, Argument(help="A recipe's name or a TOML file; its tokenizer counts."), Access.RECIPE
+        str | None, Argument(help="A recipe with the tokenizer: its name or a TOML file."), Access.RECIPE
     ] = None,
     train: cli.TrainOption = None,
     valid: cli.ValidOption = None,
@@ -270,7 +270,8 @@ def prepare(
     column: Annotated[str, Option(help="The column of Parquet files or data sets, or the key of JSON lines.")] = "",
     settings: cli.SettingsOption = None,
     processes: Annotated[int, Option(min=1, max=1024, help="Processes that tokenize text or read labeled data.")] = 1,
-    shard_tokens: Annotated[int, Option(min=1, help="Minimum tokens of a shard, except the last.")] = 1 << 28,
+    shard_tokens: Annotated[int, Option(min=1, help="The minimum number of tokens of each shard but the last.")] = 1
+    << 28,
     check: Annotated[bool, Option("--check", help="Read all shards in --out and compare checksums.")] = False,
 ) -> None:
     """Tokenize a text or read labeled data once for all trainings."""
@@ -282,7 +283,7 @@ def prepare(
         cli.notify(f"{out}: {Prepared(out).verify():,} shards, all as they were written")
         return
     if recipe is None:
-        raise EnsueError("which recipe? `ensue recipes` lists them; only --check needs none")
+        raise EnsueError("which recipe? `ensue recipes` lists them; only --check works without a recipe")
     chosen = recipe_of(recipe, settings or [], train=train, valid=valid)
     with importing_torch():
         from ensue.tasks.contract.data_set import prepare_examples
@@ -290,9 +291,7 @@ def prepare(
 
     if chosen.keeps_examples:
         if out is not None or column:
-            raise EnsueError(
-                "labeled data are kept in the cache (ENSUE_CACHE), and data.* names columns: no --out here"
-            )
+            raise EnsueError("labeled data go to the cache (ENSUE_CACHE); leave out --out and --column (use data.*)")
         cli.notify(prepare_examples(chosen, processes=processes))
         return
     if out is None:
@@ -307,7 +306,7 @@ def cache(
     ] = None,
     clear: Annotated[bool, Option("--clear", help="Remove all files of the cache.")] = False,
 ) -> None:
-    """Show or remove the files of the cache. All of them can be made again: ids, tokenizers, compiled cells."""
+    """Show or remove the files of the cache. Later runs compute removed files again: ids, tokenizers, cells."""
     from ensue.console.cache import clear_cache, show_cache
 
     if clear and older_than is not None:
@@ -319,7 +318,7 @@ def machine(
     renew: Annotated[bool, Option("--renew", help="Measure again.")] = False,
     as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Show how this machine computes fastest. It is measured once, at the first training, and kept for all runs."""
+    """Show which settings are fastest on this machine. The first training measures them for all later runs."""
     from ensue.console.tables import machine_json, show_machine
     from ensue.training.machine import machine_profile
 

@@ -25,7 +25,7 @@ def evaluate(
     paths: Annotated[
         list[str] | None,
         Argument(
-            help="A text or labeled data: files, folders, globs. Behind a cutter, a tagger's run and then a treebank."
+            help="A text or labeled data: files, folders, globs. For a cutter also a tagger's run, then a treebank."
         ),
         Access.DATA,
     ] = None,
@@ -55,7 +55,7 @@ def evaluate(
 ) -> None:
     """Score a model on a text or on labeled data."""
     adaptation = cli.pop_adaptation(search)
-    behind, path = cli.split_behind(paths)
+    tagger, path = cli.split_tagger(paths)
     added = cli.pop_options("evaluate", search)
     reports = [method for method in pipeline_methods("evaluate").values() if method.reads_data]
     methods = {next(iter(m.options)): m for m in pipeline_methods("evaluate").values() if m not in reports}
@@ -70,7 +70,7 @@ def evaluate(
         adaptation=adaptation, compare=compare, minimal_pairs=minimal_pairs, similarity=similarity,
         overwrite=overwrite or None, **added, **options,
     )  # fmt: skip
-    pipeline = cli.with_behind("evaluate", pipeline, behind, device, threads, precision)
+    pipeline = cli.with_tagger("evaluate", pipeline, tagger, device, threads, precision)
     from ensue.console.tables import show_pairs, show_scores
 
     if minimal_pairs is not None:
@@ -99,7 +99,7 @@ def evaluate(
     by_report = [(report, {name: added[name] for name in report.options if name in added}) for report in reports]
     requests = [(report.load(), arguments) for report, arguments in by_report if arguments]
     with report_progress("evaluate", path, sys.stderr.isatty()):
-        results = [make(pipeline, path, overwrite=overwrite, **chosen, **options) for make, chosen in requests]
+        results = [report(pipeline, path, overwrite=overwrite, **values, **options) for report, values in requests]
         scores = results[0].scores if results else pipeline.evaluate(path, **options)
     for line in filter(None, (pipeline.protocol(scores), pipeline.lacking())):
         cli.notify(line)
@@ -107,8 +107,8 @@ def evaluate(
         print(json.dumps(dict(item for result in (scores, *results) for item in result.as_json().items())))
     else:
         show_scores(scores, [table for report in results for table in report.tables()])
-    for value in (value for _, arguments in requests for value in arguments.values() if isinstance(value, Path)):
-        cli.notify(f"wrote {value}")
+    for file in (value for _, arguments in requests for value in arguments.values() if isinstance(value, Path)):
+        cli.notify(f"wrote {file}")
 
 
 @cli.with_settings(BeamSearch, after="splitter", of_run=True)
@@ -117,7 +117,7 @@ def predict(
     paths: Annotated[
         list[str] | None,
         Argument(
-            help="Texts: files, folders, globs, pipe; default: stdin. Behind a cutter, a tagger's run and then texts."
+            help="Texts: files, folders, globs, pipe; default: stdin. For a cutter also a tagger's run, then texts."
         ),
         Access.TEXTS,
     ] = None,
@@ -169,7 +169,7 @@ def predict(
         )
     if to is not None and to not in (writers := entries("writer")):
         raise EnsueError(f'unknown format "{to}"{nearest(to, writers) or "; expected " + ", ".join(writers)}')
-    behind, path = cli.split_behind(paths)
+    tagger, path = cli.split_tagger(paths)
     options = cli.pop_options("predict", search)
     pipeline = cli.load_for(
         "predict", run, device, threads, precision, vectors=vectors, others=others,
@@ -177,7 +177,7 @@ def predict(
     )  # fmt: skip
     pipeline = with_options(pipeline, "predict", options)
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
-    pipeline = cli.with_behind("predict", pipeline, behind, device, threads, precision)
+    pipeline = cli.with_tagger("predict", pipeline, tagger, device, threads, precision)
     texts = path or "-"
     reading: dict[str, Any] = {"format": None} | pipeline.reading(texts, encoding, format)
     is_shown = sys.stderr.isatty() and not sys.stdout.isatty() and texts != "-"
@@ -208,7 +208,7 @@ def inspect(
     ],
     out: Annotated[Path, Option(help="The page to write."), Access.OUT_FILE] = Path("inspection.html"),
     overwrite: cli.OverwriteOption = False,
-    target: Annotated[str | None, Option(help="A target to show in place of the model's output.")] = None,
+    target: Annotated[str | None, Option(help="A target text to show in place of the model's output.")] = None,
     beside: Annotated[Path | None, Option(help="Another run of the same task, shown side by side."), Access.RUN] = None,
     at: Annotated[int | None, Option(help="Explain the token at this position, from 1; 0: the next token.")] = None,
     token: Annotated[str | None, Option(help="Explain why this token was, or was not, expected there.")] = None,

@@ -16,14 +16,14 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 
 def show_cache() -> None:
     """Print the number, size and last use of each kind of files."""
-    files = _entries()
+    files = _list_entries()
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")
     for name in ("number", "size", "last used"):
         table.add_column(name, justify="right")
     for kind in KINDS:
-        _add(table, kind.noun, [entry for entry in files if entry.kind == kind])
-    _add(table, "all", files)
+        _add_row(table, kind.noun, [entry for entry in files if entry.kind == kind])
+    _add_row(table, "all", files)
     print(f"{cache_directory()}, at most {size(bound())}")
     if cells_directory() != cache_directory() / "cells":
         print(f"{cells_directory()}, for compiled cells")
@@ -36,9 +36,9 @@ def clear_cache(older_than: str | None = None) -> None:
     Raises EnsueError for an invalid time, and for a file that cannot be removed.
     """
     seconds = 0 if older_than is None else _parse_seconds(older_than)
-    chosen = [entry for entry in _entries() if entry.seconds >= seconds]
+    chosen = [entry for entry in _list_entries() if entry.seconds >= seconds]
     removed = remove(chosen)
-    print(f"removed {len(removed):,} of {len(chosen):,} files, {_total(removed)}, from {cache_directory()}")
+    print(f"removed {len(removed):,} of {len(chosen):,} files, {_total_size(removed)}, from {cache_directory()}")
     for entry in chosen:
         if entry not in removed and not entry.is_incomplete:
             raise EnsueError(f"{entry.path}: cannot be removed")
@@ -52,19 +52,19 @@ def size(count: float) -> str:
     return f"{count:.{0 if count >= 100 or count == int(count) else 1}f} {_UNITS[unit]}"
 
 
-def _entries() -> list[Entry]:
+def _list_entries() -> list[Entry]:
     try:
         return entries()
     except OSError as error:
         raise EnsueError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
 
-def _add(table: Table, noun: str, files: Sequence[Entry]) -> None:
+def _add_row(table: Table, noun: str, files: Sequence[Entry]) -> None:
     last = time.strftime("%Y-%m-%d", time.localtime(max(entry.used for entry in files))) if files else ""
-    table.add_row(noun, f"{len(files):,}", _total(files), last)
+    table.add_row(noun, f"{len(files):,}", _total_size(files), last)
 
 
-def _total(files: Sequence[Entry]) -> str:
+def _total_size(files: Sequence[Entry]) -> str:
     return size(sum(entry.size for entry in files))
 
 

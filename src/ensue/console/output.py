@@ -22,8 +22,8 @@ def streams() -> Iterator[None]:
     """Replace `sys.stdout` and `sys.stderr` by `Results` and `Diagnostics` in a `with` block."""
     _fill_descriptors()
     original = sys.stdout, sys.stderr
-    sys.stdout = Results(original[0] or _opened(1))  # type: ignore[assignment]
-    sys.stderr = Diagnostics(original[1] or _opened(2))  # type: ignore[assignment]
+    sys.stdout = Results(original[0] or _open_descriptor(1))  # type: ignore[assignment]
+    sys.stderr = Diagnostics(original[1] or _open_descriptor(2))  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -39,7 +39,7 @@ def _fill_descriptors() -> None:
             os.open(os.devnull, os.O_RDONLY)  # opens the lowest free descriptor
 
 
-def _opened(descriptor: int) -> TextIO:
+def _open_descriptor(descriptor: int) -> TextIO:
     return open(descriptor, "w", encoding="utf-8", closefd=False)
 
 
@@ -61,7 +61,7 @@ class _Stream(ABC):
         self._try(self._stream.flush)
 
     @abstractmethod
-    def _failed(self, error: OSError) -> None:
+    def _handle_failure(self, error: OSError) -> None:
         """Handle a failure, and each later attempt to write."""
 
     def _try(self, write: Callable[[], object]) -> None:
@@ -74,16 +74,16 @@ class _Stream(ABC):
                 os.dup2(null, self._stream.fileno())
                 os.close(null)
         if self._error is not None:
-            self._failed(self._error)
+            self._handle_failure(self._error)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
 class Results(_Stream):
-    """The stream stdout. The command ends if writing fails, without a message if a pipe is closed (`| head`)."""
+    """The stream stdout. If writing fails, the command ends; if a pipe is closed (`| head`), without a message."""
 
-    def _failed(self, error: OSError) -> None:
+    def _handle_failure(self, error: OSError) -> None:
         if isinstance(error, BrokenPipeError):
             sys.exit(0)
         raise EnsueError(f"stdout cannot be written to ({error.strerror})") from None
@@ -91,7 +91,7 @@ class Results(_Stream):
 
 @contextmanager
 def output_in(encoding: str | None) -> Iterator[None]:
-    """Set the encoding of stdout in a `with` block. Raises EnsueError if it is unknown, or lacks a character."""
+    """Set the encoding of stdout in a `with` block. Raises EnsueError if it is unknown or lacks a character."""
     if encoding:
         name = checked_encoding(encoding)
         sys.stdout.reconfigure(encoding=name, errors="strict")  # type: ignore[union-attr]
@@ -108,7 +108,7 @@ def output_in(encoding: str | None) -> Iterator[None]:
 class Diagnostics(_Stream):
     """The stream stderr. The command continues if writing fails."""
 
-    def _failed(self, error: OSError) -> None:
+    def _handle_failure(self, error: OSError) -> None:
         pass
 
 
@@ -159,7 +159,7 @@ def notices_shown() -> Iterator[None]:
         show_notices()
 
 
-_NO_TEXT = re.compile("[^\\s\"']*[\ud800-\udfff][^\\s\"']*")
+_SURROGATES = re.compile("[^\\s\"']*[\ud800-\udfff][^\\s\"']*")
 """Matches a word with surrogates, by which Python represents bytes that are not UTF-8."""
 _BYTES = re.compile(r"allocate (\d+) bytes")
 
@@ -172,7 +172,7 @@ def user_message(error: BaseException) -> str | None:
         case OSError():
             reason = error.strerror or str(error)
             return reason if error.filename is None else f"{error.filename}: {reason}"
-        case UnicodeEncodeError() if match := _NO_TEXT.search(error.object):
+        case UnicodeEncodeError() if match := _SURROGATES.search(error.object):
             return f"{ascii(match[0])[1:-1]}: not UTF-8"
         case MemoryError() | RuntimeError() if _is_out_of_memory(error):
             requested = _BYTES.search(str(error))

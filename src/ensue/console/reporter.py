@@ -87,10 +87,10 @@ class ConsoleReporter(Reporter):
             self.bar.stop()
 
     def stepped(self, report: StepReport) -> None:
-        self.loss = _smoothed(self.loss, report.loss)
-        self.speed = _smoothed(self.speed, report.speed)
+        self.loss = _smooth(self.loss, report.loss)
+        self.speed = _smooth(self.speed, report.speed)
         number = f"{self.speed / 1000:,.1f}k" if self.speed >= 1000 else f"{self.speed:.0f}"
-        note = f"loss {self.loss:.3f}  {number} {self.unit}/s  {_clock(report.seconds_left)} left"
+        note = f"loss {self.loss:.3f}  {number} {self.unit}/s  {_format_duration(report.seconds_left)} left"
         self.bar.show(f"step {report.step:,}", report.share, note)
 
     def validated(self, validation: Validation) -> None:
@@ -114,7 +114,7 @@ class ConsoleReporter(Reporter):
             self.console.print(label_rows(last["per_label"], max_rows=MAX_LABELS))
 
 
-def _smoothed(old: float, new: float) -> float:
+def _smooth(old: float, new: float) -> float:
     return new if old == 0 else 0.95 * old + 0.05 * new
 
 
@@ -124,7 +124,7 @@ def shortened(sample: str) -> list[str]:
     return [line for line in lines if line.strip()][:MAX_SAMPLE_LINES]
 
 
-def _clock(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds == float("inf"):
         return "?"
     minutes, rest = divmod(round(seconds), 60)

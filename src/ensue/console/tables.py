@@ -38,9 +38,9 @@ def table_of(*left: str, right: Iterable[str] = (), **options: Any) -> Table:
 
 
 def show_rows(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows, of which the first is the header. The last column has texts, which are shortened between two words.
+    """Print rows of a table; the first row is the header. Texts in the last column are shortened between two words.
 
-    A text is in a separate line if the other columns leave less than `MIN_TEXT_WIDTH`.
+    A text is on a separate line if the other columns leave less than `MIN_TEXT_WIDTH`.
     """
     console = Console(highlight=False, markup=False)
     widths = [max(map(cell_len, column)) + 2 for column in list(zip(*rows, strict=True))[:-1]]
@@ -70,7 +70,7 @@ def show_scores(scores: "Scores", tables: Iterable[Table | str] = ()) -> None:
     content = scores.as_json()
     for name, value in content.items():
         if name not in ("confusion", "misaligned") and (value is None or isinstance(value, int | float)):
-            table.add_row(Text(name.replace("_", " ")), _number(value))
+            table.add_row(Text(name.replace("_", " ")), _format_number(value))
     Console(highlight=False).print(table)
     if unknown := content.get("unknown_labels"):
         what = "label" if len(unknown) == 1 else f"{len(unknown):,} labels"
@@ -109,9 +109,9 @@ def show_pairs(result: Any) -> None:
 
 def show_recipes(recipes: Mapping[str, Recipe]) -> None:
     """Print a line for each recipe, by task: name, budget and the beginning of its description."""
-    groups: dict[tuple[str, str], dict[str, Recipe]] = {_group(task_entry(task).recipe): {} for task in TASKS}
+    groups: dict[tuple[str, str], dict[str, Recipe]] = {_heading_of(task_entry(task).recipe): {} for task in TASKS}
     for name, recipe in recipes.items():
-        groups.setdefault(_group(type(recipe)), {})[name] = recipe
+        groups.setdefault(_heading_of(type(recipe)), {})[name] = recipe
     width = max(map(len, recipes), default=0)
     console = Console(highlight=False, markup=False)
     for heading, group in groups.items():
@@ -119,20 +119,20 @@ def show_recipes(recipes: Mapping[str, Recipe]) -> None:
             continue
         console.print(": ".join(filter(None, heading)), style="bold")
         for name, recipe in group.items():
-            start = f"  {name:{width}}  {_budget(recipe.train):>10}  "
+            start = f"  {name:{width}}  {_format_budget(recipe.train):>10}  "
             room = max(console.width - len(start), MIN_TEXT_WIDTH)
             lines = textwrap.wrap(recipe.about, room, break_long_words=False, break_on_hyphens=False) or [""]
             console.print(start + f"\n{' ' * len(start)}".join(lines), soft_wrap=True)
         console.print()
-    console.print("s, min, h: how long training takes; epochs: how often it reads the data.")
+    console.print("s, min, h: the time of training; epochs: the number of passes over the training data.")
     console.print("`ensue recipes NAME` shows a recipe: source, measured scores, all keys.")
 
 
-def _group(recipe: type[Recipe]) -> tuple[str, str]:
+def _heading_of(recipe: type[Recipe]) -> tuple[str, str]:
     return recipe.what, recipe.reads
 
 
-def _budget(train: TrainRecipe) -> str:
+def _format_budget(train: TrainRecipe) -> str:
     """Return the budget in at most ten characters."""
     amount = getattr(train, train.budget)
     if train.budget != "seconds":
@@ -141,7 +141,7 @@ def _budget(train: TrainRecipe) -> str:
     return f"{amount / seconds:g} {unit}"
 
 
-def _number(value: Any) -> str:
+def _format_number(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}" if value < 1000 else f"{value:,.1f}"
@@ -151,7 +151,7 @@ NATS = "nats"
 
 
 def csv_lines(scored: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Yield a header, and a row for each token with its nats by each run. `scored` has the JSON lines of each run.
+    """Yield a header, and a row for each token with its nats in each run. `scored` has the JSON lines of each run.
 
     Raises EnsueError if the runs do not read the same tokens.
     """
@@ -159,25 +159,25 @@ def csv_lines(scored: Mapping[str, Iterable[str]]) -> Iterator[str]:
     for position, lines in enumerate(zip_longest(*scored.values()), 1):
         records: list[dict[str, Any]] = [{} if line is None else json.loads(line) for line in lines]
         for other, record in zip(scored, records, strict=True):
-            if _comparable(record) != _comparable(records[0]):
+            if _select_comparable(record) != _select_comparable(records[0]):
                 tokens = f"{_describe(records[0])} and {_describe(record)}"
                 raise EnsueError(f"{first} and {other} do not read the same at position {position:,}: {tokens}")
         if position == 1:
             columns = [f"{NATS} {name}" for name in scored] if len(scored) > 1 else [NATS]
-            yield _row(["position", *_comparable(records[0]), *columns])
-        yield _row([position, *_comparable(records[0]).values(), *(record[NATS] for record in records)])
+            yield _csv_row(["position", *_select_comparable(records[0]), *columns])
+        yield _csv_row([position, *_select_comparable(records[0]).values(), *(record[NATS] for record in records)])
 
 
-def _comparable(record: Mapping[str, Any]) -> dict[str, Any]:
+def _select_comparable(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record without nats and the keys that may differ between runs on the same text."""
     return {key: value for key, value in record.items() if key not in (NATS, "tokens", "text")}
 
 
 def _describe(record: Mapping[str, Any]) -> str:
-    return json.dumps(_comparable(record), ensure_ascii=False)[:60] if record else "nothing"
+    return json.dumps(_select_comparable(record), ensure_ascii=False)[:60] if record else "nothing"
 
 
-def _row(cells: Iterable[Any]) -> str:
+def _csv_row(cells: Iterable[Any]) -> str:
     row = io.StringIO()
     csv.writer(row, lineterminator="\n").writerow(cells)  # quotes cells with line ends
     return row.getvalue()[:-1]
@@ -197,10 +197,10 @@ def show_machine(profile: "Profile") -> None:
     times = {w: {timing.way: timing.milliseconds for timing in timings} for w, timings in profile.steps.items()}
     table = table_of("milliseconds a step", right=times, no_wrap=True)
     for mode in dict.fromkeys(mode for of_workload in times.values() for mode in of_workload):
-        table.add_row(_mode_name(mode), *(_cell(times[w].get(mode), mode == best[w]) for w in times))
+        table.add_row(_format_mode(mode), *(_format_cell(times[w].get(mode), mode == best[w]) for w in times))
     Console(highlight=False, soft_wrap=True).print(table)
-    print("* what a run of that kind takes, unless train.precision or --threads say otherwise")
-    print(f"kept in {machine.path}")
+    print("* used by runs of this workload, unless train.precision or --threads is set")
+    print(f"stored in {machine.path}")
 
 
 def machine_json(profile: "Profile") -> str:
@@ -210,11 +210,11 @@ def machine_json(profile: "Profile") -> str:
     return json.dumps(profile.model_dump() | more, ensure_ascii=False)
 
 
-def _mode_name(mode: "ComputeMode") -> str:
+def _format_mode(mode: "ComputeMode") -> str:
     library = "BLAS" if mode.products == "highest" else "oneDNN"
     kernel = f", {library}" if mode.precision == "float32" else f", {mode.kernel}" if mode.kernel else ""
     return f"{mode.precision}{kernel}, {mode.threads} thread{'s' * (mode.threads > 1)}"
 
 
-def _cell(milliseconds: float | None, is_best: bool) -> str:
+def _format_cell(milliseconds: float | None, is_best: bool) -> str:
     return "-" if milliseconds is None else f"{milliseconds:.1f}{'*' if is_best else ' '}"

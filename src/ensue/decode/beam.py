@@ -126,12 +126,12 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
             scores, state, attention = coverage.step(ids, state, attention)
             bonuses = search.coverage_penalty * coverage_of(attention, state)
         log_p = scores.log_softmax(-1, dtype=at_least_float32(scores.dtype))
-        _block(log_p, frontier)
+        _block_tokens(log_p, frontier)
         options, values = continuations(log_p, search.width, frontier.required_ids())
         if np.isnan(values).any():
             raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
         inputs = len(frontier.live.inputs)
-        rows, ids = _on_device(frontier.advance(options, values, bonuses), ids)
+        rows, ids = _to_device(frontier.advance(options, values, bonuses), ids)
         if not len(rows):
             return
         state, attention = select_rows((state, attention), rows)
@@ -139,24 +139,24 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
             state = compacted(state)  # frees the memory of sources whose input is done
 
 
-def _block(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:
+def _block_tokens(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:
     """Set the scores of blocked tokens to -∞, in place."""
     if frontier.length == 1:
         check_ids(frontier.searches, log_p.shape[1], frontier.end_id)
     forced, forced_values = frontier.forced(), None
     if forced is not None:
-        forced_cells = _on_device(forced, log_p)
+        forced_cells = _to_device(forced, log_p)
         forced_values = log_p[forced_cells]
     if len(always := frontier.forbidden.always):
         log_p.index_fill_(1, torch.from_numpy(always).to(log_p.device), -math.inf)
     for blocked in frontier.blocked():
-        log_p[_on_device(blocked, log_p)] = -math.inf
+        log_p[_to_device(blocked, log_p)] = -math.inf
     if forced_values is not None:
         log_p[forced_cells[0]] = -math.inf
         log_p[forced_cells] = forced_values
 
 
-def _on_device(arrays: tuple[NDArray[np.int64], NDArray[np.int64]], like: Tensor) -> tuple[Tensor, Tensor]:
+def _to_device(arrays: tuple[NDArray[np.int64], NDArray[np.int64]], like: Tensor) -> tuple[Tensor, Tensor]:
     rows, ids = (torch.from_numpy(array).to(like.device) for array in arrays)
     return rows, ids
 
@@ -197,7 +197,7 @@ def continuations(
     if not required.shape[1]:
         return best_ids(log_p, k)
     rows, columns = np.nonzero(required >= 0)
-    cells = _on_device((rows, required[rows, columns]), log_p)
+    cells = _to_device((rows, required[rows, columns]), log_p)
     extra = np.full(required.shape, -math.inf)
     extra[rows, columns] = log_p[cells].double().cpu().numpy()
     log_p[cells] = -math.inf
@@ -214,10 +214,10 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if chunks < 2 * k:
         values, ids = scores.topk(k)
         return values, ids
-    within = chunks * CHUNK_TOKENS
-    chosen = scores[:, :within].view(rows, chunks, CHUNK_TOKENS).amax(2).topk(k, sorted=False).indices
+    num_chunked = chunks * CHUNK_TOKENS
+    chosen = scores[:, :num_chunked].view(rows, chunks, CHUNK_TOKENS).amax(2).topk(k, sorted=False).indices
     columns = torch.arange(size, device=scores.device)
     ids = (chosen.unsqueeze(2) * CHUNK_TOKENS + columns[:CHUNK_TOKENS]).flatten(1)
-    ids = torch.cat((ids, columns[within:].expand(rows, -1)), dim=1)
+    ids = torch.cat((ids, columns[num_chunked:].expand(rows, -1)), dim=1)
     values, best = scores.gather(1, ids).topk(k)
     return values, ids.gather(1, best)

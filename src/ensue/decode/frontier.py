@@ -63,8 +63,8 @@ Blocked = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Forbidden:
-    """The forbidden phrases of B inputs. Phrases of equal length are compared together. `always` has the tokens
-    that are forbidden in every input.
+    """The forbidden phrases of B inputs. Phrases of equal length are compared together. `always` has the tokens that
+    are forbidden in every input.
     """
 
     def __init__(self, phrases: Sequence[tuple[Phrase, ...]]) -> None:
@@ -133,17 +133,17 @@ class Frontier:
         return [(best.hypotheses + rest.hypotheses)[: self.search.n_best] for best, rest in pairs]
 
     def forced(self) -> Blocked | None:
-        """Return the rows whose next token belongs to the prefix, and this token; None if there are none."""
+        """Return the rows whose next token belongs to the prefix, and these tokens; None without such rows."""
         if self.length > self.prefixes.shape[1]:
             return None
-        ids = self._by_row(self.prefixes[self.live.inputs, self.length - 1])
+        ids = self._repeat_for_slots(self.prefixes[self.live.inputs, self.length - 1])
         rows = np.flatnonzero(ids >= 0)
         return (rows, ids[rows]) if len(rows) else None
 
     def blocked(self) -> list[Blocked]:
         """Return the tokens that may not follow, with their rows."""
         history = self.live.history.reshape(self.live.totals.size, -1)
-        blocked = self.forbidden.blocked(self._by_row(self.live.inputs), history)
+        blocked = self.forbidden.blocked(self._repeat_for_slots(self.live.inputs), history)
         if self.search.no_repeat_ngram:
             blocked.append(repeated(history, self.search.no_repeat_ngram))
         if self.end_id is not None and (self.required.count or self.length <= self.search.min_tokens):
@@ -155,9 +155,9 @@ class Frontier:
 
     def required_ids(self) -> Ids:
         """Return the tokens (R, A) of required phrases, padded with -1. These tokens are always candidates."""
-        return self._by_row(self.required.alphabet[self.live.inputs])
+        return self._repeat_for_slots(self.required.alphabet[self.live.inputs])
 
-    def _by_row(self, of_inputs: Ids) -> Ids:
+    def _repeat_for_slots(self, of_inputs: Ids) -> Ids:
         return np.repeat(of_inputs, self.live.totals.shape[1], 0)
 
     def advance(self, ids: Ids, values: NDArray[np.float64], bonuses: NDArray[np.float64] | None) -> tuple[Ids, Ids]:

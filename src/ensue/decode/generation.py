@@ -62,8 +62,8 @@ class Reader:
             are_equal = all(np.array_equal(row, rows[0]) for row in rows)
             count = 1 if are_equal else len(rows)
             state = self.model.settled(read_prefixes(self.model, read[:count], state), last[:count])
-            numbers = torch.zeros(len(rows), dtype=torch.long) if are_equal else torch.arange(len(rows))
-            return select_rows(state, numbers.to(device)), last
+            indices = torch.zeros(len(rows), dtype=torch.long) if are_equal else torch.arange(len(rows))
+            return select_rows(state, indices.to(device)), last
         if self.context is None:
             return read_prefixes(self.model, read, state), last
         ids = torch.zeros(len(rows), self.context + 1, dtype=torch.long, device=device)

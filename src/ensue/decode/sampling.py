@@ -9,7 +9,7 @@ from ensue.errors import Option, check_settings
 MAX_FACTOR = 1e30
 """The largest temperature and penalty, within the range of float32."""
 MIN_TEMPERATURE = 1e-6
-"""Temperatures below this mean greedy decoding, since dividing by them would overflow float32."""
+"""The minimum temperature of sampling. Lower ones mean greedy decoding, since the division would overflow float32."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Sampling:
         int | None, Option(1, math.inf, "Keep the K most probable tokens.", expected="1 or more", served=(1, math.inf))
     ] = None
     top_p: Annotated[float | None, Option(
-        0, 1, "Keep the most probable tokens that reach the probability P together.",
+        0, 1, "Keep the fewest tokens whose total probability reaches P.",
         expected="more than 0 and at most 1", is_above_least=True, served=(0, 1), neutral=1.0,
     )] = None  # fmt: skip
     min_p: Annotated[

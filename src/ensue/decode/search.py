@@ -49,13 +49,13 @@ class BeamSearch:
 
     width: Annotated[int, Option(1, MAX_WIDTH, "Width of the beam search; 1: greedy.", name="beams")] = 5
     n_best: Annotated[
-        int, Option(1, MAX_WIDTH, "Outputs for each source, words for each mask, or paths of a sentence.")
+        int, Option(1, MAX_WIDTH, "The number of outputs of a source, tokens of a mask, or paths of a sentence.")
     ] = 1
-    length_penalty: Annotated[float, Option(0, MAX_PENALTY, "Outputs are ranked by ln P / length^this.")] = 1.0
-    min_tokens: Annotated[int, Option(0, MAX_TOKENS, "The least tokens of an output.")] = 0
-    max_tokens: Annotated[int, Option(1, MAX_TOKENS, "The most tokens of an output.")] = 200
+    length_penalty: Annotated[float, Option(0, MAX_PENALTY, "The exponent A of the score ln P / length^A.")] = 1.0
+    min_tokens: Annotated[int, Option(0, MAX_TOKENS, "The minimum number of tokens of an output.")] = 0
+    max_tokens: Annotated[int, Option(1, MAX_TOKENS, "The maximum number of tokens of an output.")] = 200
     coverage_penalty: Annotated[float, Option(0, MAX_PENALTY)] = 0.0
-    no_repeat_ngram: Annotated[int, Option(0, MAX_TOKENS, "Write no N tokens in a row twice; 0: they may.")] = 0
+    no_repeat_ngram: Annotated[int, Option(0, MAX_TOKENS, "Write no n-gram of N tokens twice; 0: no limit.")] = 0
     forbidden: tuple[Phrase, ...] = ()
     required: tuple[Phrase, ...] = ()
 

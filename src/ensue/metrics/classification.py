@@ -13,7 +13,7 @@ from ensue.metrics.scores import card_columns, share
 NUM_BINS = 15
 MAX_UNKNOWN_LABELS = 50
 """The maximum number of unknown labels in the confusion matrix. Data of another kind may have thousands."""
-_EDGES = np.arange(1, NUM_BINS) / NUM_BINS
+_BIN_EDGES = np.arange(1, NUM_BINS) / NUM_BINS
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ class ClassificationTally(Tally[ClassificationScores]):
         assert not isinstance(gold, str), f'labels come as a collection, not as "{gold}"'
         assert not isinstance(predicted, str), f'labels come as a collection, not as "{predicted}"'
         assert len(probabilities) == len(self.labels), f"{len(probabilities)} probabilities, {len(self.labels)} labels"
-        right, guessed = set(gold), set(predicted)
+        correct, chosen = set(gold), set(predicted)
         if self.multiple:
-            self._reliability.add(probabilities, np.array([label in right for label in self.labels]))
+            self._reliability.add(probabilities, np.array([label in correct for label in self.labels]))
         else:
-            assert len(right) == len(guessed) == 1, f"one label each, not {sorted(right)} and {sorted(guessed)}"
-            self.pairs[min(right), min(guessed)] += 1
+            assert len(correct) == len(chosen) == 1, f"one label each, not {sorted(correct)} and {sorted(chosen)}"
+            self.pairs[min(correct), min(chosen)] += 1
             top = int(np.argmax(probabilities))
-            self._reliability.add(probabilities[top : top + 1], np.array([self.labels[top] in right]))
-        return self._counted(right == guessed, 1, right & guessed, right, guessed)
+            self._reliability.add(probabilities[top : top + 1], np.array([self.labels[top] in correct]))
+        return self._count(correct == chosen, 1, correct & chosen, correct, chosen)
 
     def scores(self) -> ClassificationScores:
         per_label, unknown = self.per_label, self.unknown(self.labels)
@@ -95,7 +95,7 @@ class _Reliability:
         self._true = np.zeros(NUM_BINS)
 
     def add(self, probabilities: NDArray[np.floating[Any]], is_right: NDArray[np.bool_]) -> None:
-        bins = np.searchsorted(_EDGES, probabilities, side="left")
+        bins = np.searchsorted(_BIN_EDGES, probabilities, side="left")
         self._count += len(bins)
         self._probability += np.bincount(bins, probabilities, NUM_BINS)
         self._true += np.bincount(bins, is_right, NUM_BINS)
@@ -107,8 +107,8 @@ class _Reliability:
 def best_threshold(gold: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]]) -> float:
     """Return the decision threshold of all K labels with the highest micro F1 on N texts (N, K).
 
-    A label is predicted if `probability >= threshold`. The result is the middle between the two probabilities around
-    the best threshold, or the highest such middle if several are equally good. It is 0.5 if no text has a label.
+    A label is predicted if `probability >= threshold`. The result is the midpoint of two neighboring probabilities, and
+    the highest midpoint if several are equally good; 0.5 if no text has a label.
     """
     assert gold.shape == probabilities.shape, f"{gold.shape} labels, {probabilities.shape} probabilities"
     if not gold.any():
@@ -135,17 +135,17 @@ def by_threshold(
 def best_temperature(gold: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]], *, multiple: bool) -> float:
     """Return the temperature from 0.1 to 10 that minimizes the surprisal of N texts (N, K) (Guo et al. 2017).
 
-    `probabilities` are those at temperature 1. If no prediction is wrong, the result is 1, because the minimum would be
-    at 0.1 for every model. Bisection finds the minimum, since the surprisal is convex in the inverse temperature.
+    `probabilities` are computed at temperature 1. If no prediction is wrong, the result is 1, because the minimum would
+    be at 0.1 for every model. Bisection finds the minimum, since the surprisal is convex in the inverse temperature.
     """
     assert gold.shape == probabilities.shape, f"{gold.shape} labels, {probabilities.shape} probabilities"
-    shares = np.clip(probabilities.astype(np.float64), 1e-12, 1 - 1e-7)  # for finite logits
+    clipped = np.clip(probabilities.astype(np.float64), 1e-12, 1 - 1e-7)  # for finite logits
     if multiple:
-        logits = np.log(shares / (1 - shares))
+        logits = np.log(clipped / (1 - clipped))
         is_right = (logits >= 0) == gold
     else:
         known = gold.any(1)
-        logits, gold = np.log(shares[known]), gold[known]
+        logits, gold = np.log(clipped[known]), gold[known]
         is_right = logits.argmax(1) == gold.argmax(1)
         logits -= logits.max(1, keepdims=True)
     if is_right.all():

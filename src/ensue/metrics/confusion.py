@@ -70,7 +70,7 @@ class Tally(ABC, Generic[ScoresT]):
 
     @abstractmethod
     def add(self, *args: Any, **kwargs: Any) -> tuple[int, ...]:
-        """Count an item and return its counts: right and all predictions; correct, gold and predicted labels."""
+        """Count an item. Return its numbers of right and all predictions, and of correct, gold and predicted labels."""
 
     @abstractmethod
     def scores(self) -> ScoresT:
@@ -86,7 +86,7 @@ class Tally(ABC, Generic[ScoresT]):
         """Count items and return them for a significance test. `unit` is the noun of the items."""
         return ItemRows(self.add(*answer) for answer in answers).scored(unit, self.item_scores)
 
-    def _counted(
+    def _count(
         self, right: int, size: int, correct: Collection[str], gold: Collection[str], predicted: Collection[str]
     ) -> tuple[int, ...]:
         self.correct.update(correct)
@@ -119,7 +119,7 @@ class Tally(ABC, Generic[ScoresT]):
 
 
 def frequent_labels(labels: Iterable[str], support: Mapping[str, int]) -> list[str]:
-    """Return the labels in their order, but only the `MAX_LABELS` labels with the largest support if there are more."""
+    """Return at most `MAX_LABELS` labels, which have the largest support, in the order of `labels`."""
     labels = list(labels)
     frequent = set(sorted(labels, key=lambda label: -support[label])[:MAX_LABELS])
     return [label for label in labels if label in frequent]

@@ -124,7 +124,7 @@ def reference_columns(references: Sequence[Sequence[str]]) -> Any:
 
 
 def rouge_scores(texts: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return the mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L with Porter stemming. The best reference of a text counts."""
+    """Return the mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L, with Porter stemming and the best reference of each text."""
     scorer = _rouge_scorer()
     totals = dict.fromkeys(ROUGES, 0.0)
     for text, text_references in zip(texts, references, strict=True):
@@ -139,7 +139,7 @@ def _rouge_scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415
     from rouge_score.tokenizers import DefaultTokenizer  # noqa: PLC0415
 
-    # without a tokenizer, it adds a handler of logs
+    # without the argument `tokenizer`, RougeScorer adds a logging handler
     return RougeScorer(ROUGES, tokenizer=DefaultTokenizer(use_stemmer=True))
 
 
@@ -155,15 +155,15 @@ def edit_distance(a: Sequence[Any], b: Sequence[Any]) -> int:
     A column of the distance matrix is represented by two integers: bit i is whether the distance rises, or falls, from
     row i to row i + 1 (Myers 1999; Hyyrö 2003).
     """
-    places: dict[Any, int] = {}
+    masks: dict[Any, int] = {}  # bit i is whether the symbol is at position i
     for i, symbol in enumerate(a):
-        places[symbol] = places.get(symbol, 0) | 1 << i
+        masks[symbol] = masks.get(symbol, 0) | 1 << i
     full, last = (1 << len(a)) - 1, 1 << len(a) >> 1
     rises, falls, distance = full, 0, len(a)
     if not a:
         return len(b)
     for symbol in b:
-        equal = places.get(symbol, 0)
+        equal = masks.get(symbol, 0)
         zero = (((equal & rises) + rises) ^ rises) | equal | falls
         up, down = falls | ~(zero | rises) & full, rises & zero
         distance += bool(up & last) - bool(down & last)
@@ -203,8 +203,8 @@ def compare_texts(
     ours: Sequence[str], theirs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str
 ) -> Comparison:
     """Compare the scores of two systems."""
-    both = [scored_items(texts, references, tokenize=tokenize)[0] for texts in (ours, theirs)]
-    first, second = (items.compute() for items in both)
+    systems = [scored_items(texts, references, tokenize=tokenize)[0] for texts in (ours, theirs)]
+    first, second = (items.compute() for items in systems)
     bleu, chrf = ((first[name], second[name]) for name in ("bleu", "chrf"))
-    tested = differences(*both)
+    tested = differences(*systems)
     return Comparison(bleu, chrf, *(tested[name].p if tested else 1.0 for name in ("bleu", "chrf")))

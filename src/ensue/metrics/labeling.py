@@ -84,17 +84,17 @@ class LabelingTally(Tally[LabelingScores]):
     ) -> tuple[int, ...]:  # fmt: skip
         """Count a sentence by its gold and predicted labels. The spans `misaligned[""]` count as misses."""
         assert len(gold) == len(predicted), f"{len(predicted)} labels for {len(gold)} tokens"
-        cut = misaligned.get("", ())
-        self._misaligned += len(cut)
-        self._first = self._first or (place if cut else "")
+        missed = misaligned.get("", ())
+        self._misaligned += len(missed)
+        self._first = self._first or (place if missed else "")
         self.pairs.update(zip(gold, predicted, strict=True))
-        right = [label for label, prediction in zip(gold, predicted, strict=True) if label == prediction]
+        matches = [label for label, prediction in zip(gold, predicted, strict=True) if label == prediction]
         if not self.is_spans:
-            return self._counted(len(right), len(gold), right, gold, predicted)
-        gold_spans, predicted_spans = set(self._read(gold)) - {*cut}, self._read(predicted)
+            return self._count(len(matches), len(gold), matches, gold, predicted)
+        gold_spans, predicted_spans = set(self._read(gold)) - {*missed}, self._read(predicted)
         correct = gold_spans & {*predicted_spans}
-        labels = ([span.label for span in group] for group in (correct, (*gold_spans, *cut), predicted_spans))
-        return self._counted(len(right), len(gold), *labels)
+        labels = ([span.label for span in group] for group in (correct, (*gold_spans, *missed), predicted_spans))
+        return self._count(len(matches), len(gold), *labels)
 
     def scores(self, known: Iterable[str] | None = None) -> LabelingScores:
         """Return the scores of all counted sentences. `known` are the labels of the model."""
@@ -134,9 +134,9 @@ class ColumnsTally(Tally[LabelingScores]):
     ) -> tuple[int, ...]:  # fmt: skip
         """Count a sentence by its gold and predicted labels. `misaligned` has spans that count as misses, by column."""
         for number, (name, tally) in enumerate(self._columns.items()):
-            cut = {"": misaligned.get(name, ())}
-            tally.add([row[number] for row in gold], [row[number] for row in predicted], cut, place)
-        return self._counted(sum(map(eq, gold, predicted)), len(gold), (), (), ())
+            missed = {"": misaligned.get(name, ())}
+            tally.add([row[number] for row in gold], [row[number] for row in predicted], missed, place)
+        return self._count(sum(map(eq, gold, predicted)), len(gold), (), (), ())
 
     def scores(self) -> LabelingScores:
         scores = {name: tally.scores() for name, tally in self._columns.items()}

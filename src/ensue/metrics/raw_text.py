@@ -71,22 +71,22 @@ class RawTextScores(Scores):
 
 def raw_text_scores(gold: Sentences, predicted: Sentences, *, with_tags: bool = True) -> RawTextScores:
     """Return the scores of a predicted analysis. Raises EnsueError if the texts differ."""
-    right, other = _Offsets(gold), _Offsets(predicted)
-    if right.characters != other.characters:
-        pairs = zip_longest(right.characters, other.characters)
+    correct, actual = _Offsets(gold), _Offsets(predicted)
+    if correct.characters != actual.characters:
+        pairs = zip_longest(correct.characters, actual.characters)
         place = next(place for place, (a, b) in enumerate(pairs) if a != b)
-        near = right.characters[max(0, place - 10) : place + 10]
+        near = correct.characters[max(0, place - 10) : place + 10]
         raise EnsueError(f"the two analyses are not of the same text: they differ near {near!r}")
     scores = {
-        "tokens": _compare_offsets(right.tokens, other.tokens),
-        "sentences": _compare_offsets(right.sentences, other.sentences),
+        "tokens": _compare_offsets(correct.tokens, actual.tokens),
+        "sentences": _compare_offsets(correct.sentences, actual.sentences),
     }
-    aligned = align(right.words, other.words)
-    support, count = len(right.words), len(other.words)
+    aligned = align(correct.words, actual.words)
+    support, count = len(correct.words), len(actual.words)
     scores["words"] = LabelScore.of(len(aligned), support, count)
     for name, same in TAGS.items() if with_tags else ():
-        correct = sum(same(a, b) for a, b in aligned)
-        scores[name] = LabelScore.of(correct, support, count)
+        num_correct = sum(same(a, b) for a, b in aligned)
+        scores[name] = LabelScore.of(num_correct, support, count)
     return RawTextScores(scores)
 
 
@@ -167,7 +167,7 @@ def _common_subsequence(
 ) -> Iterator[tuple[AnalyzedWord, AnalyzedWord]]:
     """Yield pairs of words in a longest common subsequence of lowercased forms."""
     forms, others = ([word.form.lower() for word in words] for words in (gold, predicted))
-    rows = [[0] * (len(others) + 1)]  # rows[a][b]: the length for the words from a and from b on; the last row first
+    rows = [[0] * (len(others) + 1)]  # after the reversal, rows[a][b] is the length for gold[a:] and predicted[b:]
     for form in reversed(forms):
         row = [0]
         for place, other in zip(reversed(range(len(others))), reversed(others), strict=True):

@@ -108,7 +108,7 @@ def finite(number: float) -> float | None:
 RESAMPLES = 1_000
 SEED = 15
 MAX_ROWS = 10_000
-"""If there are at least twice as many rows, consecutive rows are merged, which bounds memory and time."""
+"""At twice this number of rows, pairs of consecutive rows are merged, which bounds memory and time."""
 
 Numbers = NDArray[np.float64]
 Score = Callable[[Numbers, NDArray[np.int64]], Numbers]
@@ -204,10 +204,10 @@ def differences(ours: ScoredItems, theirs: ScoredItems) -> dict[str, Difference]
         return {}
     first, second, samples, others = ours.compute(), theirs.compute(), ours.samples(), theirs.samples()
     names = [name for name in samples if name in others]
-    return {name: _difference_of(first[name] - second[name], samples[name] - others[name]) for name in names}
+    return {name: _compute_difference(first[name] - second[name], samples[name] - others[name]) for name in names}
 
 
-def _difference_of(value: float, samples: Numbers) -> Difference:
+def _compute_difference(value: float, samples: Numbers) -> Difference:
     # the samples are shifted to a mean of 0, the null hypothesis
     by_chance = np.abs(samples - samples.mean()) >= abs(value)
     low, high = np.quantile(samples, (0.025, 0.975))
@@ -366,10 +366,10 @@ class AnalogyScores(Scores):
 
 def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
     """Return Spearman's rank correlation of two vectors; 0 if a vector is constant. Ties have their mean rank."""
-    return pearson(_ranks(a), _ranks(b))
+    return pearson(_rank(a), _rank(b))
 
 
-def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
+def _rank(values: NDArray[np.floating]) -> NDArray[np.float64]:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    mean: NDArray[np.float64] = np.cumsum(counts) - (counts - 1) / 2
-    return mean[inverse]
+    mean_ranks: NDArray[np.float64] = np.cumsum(counts) - (counts - 1) / 2
+    return mean_ranks[inverse]

@@ -33,7 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 FORMER_MEANINGS = {"division": ("sources", "rows"), "splitter": ("treebank", "treebank-1")}
-"""For keys of `[data]`, a value whose meaning has changed, and the value that has the earlier meaning now."""
+"""For keys of `[data]`: a value whose meaning has changed, and the value that now has the earlier meaning."""
 FORMER_DEFAULTS = [
     *((key, *values) for key, values in FORMER_MEANINGS.items()),
     *(("division", "classes", old) for old in ("sources", "rows")),
@@ -68,11 +68,11 @@ def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[s
     locations = {f"data.{name}": as_location(path, name, is_kept=True) for name, path in paths.items()}
     changes += [(key, location) for key, location in locations.items() if location]
     keys = _distinct_keys((key for key, _ in changes), has_tables=isinstance(settings, Mapping))
-    kinds = {table: _kind(document, table) for table in document}
+    kinds = {table: _read_kind(document, table) for table in document}
     for key, value in changes:
         _apply(document, *_translate_words(document, key, value), keys)
     for table, kind in kinds.items():
-        if f"{table}.kind" in keys and kind != _kind(document, table):
+        if f"{table}.kind" in keys and kind != _read_kind(document, table):
             _drop_keys_of_another_kind(document, table, keys)
     return validate_recipe(document, where=where)
 
@@ -91,7 +91,7 @@ def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
 
 
 def as_trained(document: dict[str, Any]) -> dict[str, Any]:
-    """Translate a run's recipe to values of this version, if an earlier version wrote it, without `data.division`."""
+    """Translate the recipe of a run to values of this version; recipes of earlier versions lack `data.division`."""
     data = document.get("data", {})
     if not has_task(document.get("task", DEFAULT_TASK)) or not isinstance(data, dict):
         return document  # validation raises the error
@@ -133,7 +133,7 @@ def _add_layer(recipe: type[Recipe], table: str, encoder: type[GuestEncoder]) ->
 
 def _guest_layers(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the kinds of layers of other packages, by table."""
-    kinds = {table: kind for table in LAYER_TABLES if (kind := _kind(document, table)) is not None}
+    kinds = {table: kind for table in LAYER_TABLES if (kind := _read_kind(document, table)) is not None}
     return {table: kind for table, kind in kinds.items() if kind not in ENCODER_KINDS and kind in entries("layer")}
 
 
@@ -219,7 +219,7 @@ def _translate_words(document: Mapping[str, Any], key: str, value: Any) -> tuple
     return key, value
 
 
-def _kind(document: Mapping[str, Any], table: str) -> str | None:
+def _read_kind(document: Mapping[str, Any], table: str) -> str | None:
     """Return the kind of a table such as "encoder"; None unless the kind is a string."""
     content = document.get(table)
     kind = content.get("kind") if isinstance(content, dict) else None
@@ -229,13 +229,13 @@ def _kind(document: Mapping[str, Any], table: str) -> str | None:
 def _drop_keys_of_another_kind(document: dict[str, Any], table: str, keys: Collection[str]) -> None:
     """Remove the keys of a table that its kind lacks, except for `keys`, which settings have set."""
     with suppress(EnsueError):  # for an unknown task or kind validation raises the error
-        known = _tables(_recipe_class(document), [table, _kind(document, table)])[-1].get("properties", {})
+        known = _find_schemas(_recipe_class(document), [table, _read_kind(document, table)])[-1].get("properties", {})
         dropped = [key for key in document[table] if known and key not in known and f"{table}.{key}" not in keys]
         for key in dropped:
             del document[table][key]
         if dropped:
-            kind, names = f"{table}.kind={_kind(document, table)}", " and ".join(dropped)
-            warn_once(f"dropped {kind}", f"{kind} has no {names}; those of the recipe are dropped")
+            kind, names = f"{table}.kind={_read_kind(document, table)}", " and ".join(dropped)
+            warn_once(f"dropped {kind}", f"{kind} has no {names}; these keys of the recipe are dropped")
 
 
 def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
@@ -246,7 +246,7 @@ def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
     key = quote(".".join(path), 100)[1:-1]
     match first["type"]:
         case "extra_forbidden":
-            known = list(_tables(recipe, first["loc"][:-1])[-1].get("properties", {}))
+            known = list(_find_schemas(recipe, first["loc"][:-1])[-1].get("properties", {}))
             return f'unknown key "{key}" in {schema}{nearest(path[-1], known)}'
         case "missing":
             return f'"{key}" is missing'
@@ -266,7 +266,7 @@ def _schema(recipe: type[Recipe]) -> dict[str, Any]:
     return recipe.model_json_schema()
 
 
-def _tables(recipe: type[Recipe], path: Sequence[int | str | None]) -> list[dict[str, Any]]:
+def _find_schemas(recipe: type[Recipe], path: Sequence[int | str | None]) -> list[dict[str, Any]]:
     """Return the schemas of the recipe and of each table on a path of keys."""
     schema: Any = _schema(recipe)
     definitions, schemas = schema["$defs"], [schema]
@@ -283,7 +283,7 @@ def _tables(recipe: type[Recipe], path: Sequence[int | str | None]) -> list[dict
 def _split_tag(recipe: type[Recipe], path: Sequence[int | str]) -> tuple[list[str], str]:
     """Return the keys of a path, and the tag in it that selects a table's schema, such as "lstm"; "" without a tag."""
     keys, tag = [], ""
-    for schema, key in zip(_tables(recipe, path), path, strict=False):
+    for schema, key in zip(_find_schemas(recipe, path), path, strict=False):
         if "discriminator" in schema and key in schema["discriminator"]["mapping"]:
             tag = str(key)
         elif "[" not in str(key):  # pydantic writes types with brackets

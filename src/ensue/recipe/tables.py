@@ -58,8 +58,8 @@ class DataRecipe(Table):
     encoding: Annotated[str, AfterValidator(_check_encoding)] = "utf-8"
     """The encoding of the files."""
     valid_fraction: Share = 0.1
-    """Share of the training data used for validation if `valid` is empty: the end of texts and of labeled
-    sentences, else a random part, since data are often sorted by label.
+    """The share of the training data that is used for validation if `valid` is empty: the end of running text or of
+    labeled sentences; for other data a random selection, since such data are often sorted by label.
     """
 
 
@@ -96,7 +96,7 @@ class TokenizerRecipe(Table):
     kind: Literal["characters", "bytes", "words", "bpe", "wordpiece", "published"] = "characters"
     """The kind of tokens; published: the tokenizer of an imported model, which is not trained."""
     min_count: Count = 1
-    """Rarer characters or words are unknown."""
+    """The minimum count of a character or word in the vocabulary; rarer ones are unknown."""
     max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
     """The maximum number of symbols; default: no limit (bpe: 2,048, wordpiece: 8,192)."""
     splitter: Literal["whitespace", "simple"] = "whitespace"
@@ -118,9 +118,9 @@ class TrainRecipe(Table):
     """Budget: seconds of training, validation and test; such a run is not reproducible. A recipe has one budget."""
 
     batch_size: Rows = 32
-    """Rows in a batch: stretches of a text, sentences or texts."""
+    """The number of rows in a batch: segments of a text, sentences or texts."""
     accumulate: Rows = 1
-    """Micro-batches of a batch (gradient accumulation), with the same result and less memory."""
+    """The number of micro-batches of a batch (gradient accumulation); more need less memory, with the same result."""
 
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
     """AdamW; SGD with momentum; or Muon: orthogonal updates of layers' matrices, AdamW for other parameters."""
@@ -133,11 +133,11 @@ class TrainRecipe(Table):
     warmup: Share = 0.02
     """Share of the budget over which the learning rate rises from zero."""
     weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """Weight decay of matrices; biases and norms have none."""
+    """Weight decay of matrices; biases and normalization layers have no decay."""
     beta1: Share = 0.9
     """Decay of AdamW's first moment, or the momentum of SGD and Muon."""
     beta2: Share = 0.99
-    """Decay of AdamW's second moment; SGD has none."""
+    """Decay of AdamW's second moment; SGD has no second moment."""
     average: Share = 0.0
     """Decay of a moving average of the weights, which is validated and saved; 0: no average."""
     clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
@@ -148,7 +148,7 @@ class TrainRecipe(Table):
     patience: Annotated[int, Field(ge=0, le=1_000_000_000_000)] = 0
     """Stop after this many validations without a better score; 0: never."""
     checkpoint_every: Count = 1000
-    """Steps between checkpoints; there is also one at each validation."""
+    """The number of steps between checkpoints; each validation also saves a checkpoint."""
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
     """The seed of weights, batches, dropout and samples."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -211,9 +211,9 @@ class CorpusTuning(TuningRecipe):
     """The table `[tuning]` of a model that learns from running text."""
 
     vocabulary: Literal["origin", "own", "both"] = "origin"
-    """The tokens of a model that begins from another run (`encoder.from`). origin: those of that run; own: those of
-    `[tokenizer]` for the text; both: those of that run, then new characters, words or subwords of the text. Symbols of
-    both vocabularies keep their vectors; others begin with the mean vector.
+    """The vocabulary of a model that begins from another run (`encoder.from`). origin: the vocabulary of that run; own:
+    a vocabulary of the text, by `[tokenizer]`; both: the vocabulary of that run, then new characters, words or subwords
+    of the text. Symbols of that run keep their vectors; other symbols begin with the mean vector.
     """
 
 
@@ -240,7 +240,7 @@ class Recipe(Table):
     task: str
     """The name of the task, which determines tables and keys."""
     needs: list[str] | None = None
-    """Required packages, such as `ensue-minimal>=0.1`. Those of the task and of layers are added."""
+    """Required packages, such as `ensue-minimal>=0.1`. The packages of the task and of layers are added."""
     data: DataRecipe
     train: TrainRecipe
     tuning: TuningRecipe = TuningRecipe()
@@ -265,7 +265,7 @@ class Recipe(Table):
 
     @model_validator(mode="after")
     def _check_own_update(self) -> Self:
-        default = TuningRecipe(rehearse=self.tuning.rehearse)  # which adds data
+        default = TuningRecipe(rehearse=self.tuning.rehearse)  # rehearsal adds data, and is allowed
         if self.has_own_update and any(getattr(self.tuning, key) != value for key, value in default):
             raise ValueError(f"has a table [tuning], which a {self.what} does not support")
         for name in self.unused_keys:
@@ -274,7 +274,7 @@ class Recipe(Table):
         return self
 
     def continuing(self, run: str) -> dict[str, Any]:
-        """Return the settings with which training begins from all weights of a run; {} if the task cannot."""
+        """Return the settings with which training begins from all weights of a run; {} if the task lacks support."""
         return {"encoder.from": run, "tuning.rehearse": True} if self.begins else {}
 
     @property

@@ -1,1 +1,1 @@
-"""The run directory, which holds a trained model completely. It knows no task; `tasks` tells what a run of one has."""
+"""The run directory, which contains all files of a trained model. `TaskEntry.files` names the files of each task."""

@@ -55,7 +55,7 @@ def save_checkpoint(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        for name, tensors in _tensor_files(model, optimizer, average):
+        for name, tensors in _iterate_tensor_files(model, optimizer, average):
             write_tensors(partial / name, tensors)
         write_tensors(partial / "state.safetensors", {str(i): leaf for i, leaf in enumerate(leaves(state))})
         write_text(partial / "progress.json", json.dumps(progress.model_dump(), indent=2) + "\n")
@@ -82,19 +82,19 @@ def save_checkpoint(
 
 def gather_shards(model: nn.Module, optimizer: torch.optim.Optimizer, *, average: nn.Module | None = None) -> None:
     """Take part in the all-gather while rank 0 writes the checkpoint."""
-    for _, tensors in _tensor_files(model, optimizer, average):
+    for _, tensors in _iterate_tensor_files(model, optimizer, average):
         for _ in serialize({name: tensor for name, tensor in tensors.items() if is_sharded(tensor)}):
             pass
 
 
-def _tensor_files(
+def _iterate_tensor_files(
     model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield the name and the tensors of each file whose tensors may be sharded."""
     yield "model.safetensors", dict(model.named_parameters())
     if average is not None:
         yield AVERAGE, dict(average.named_parameters())
-    yield "optimizer.safetensors", _moments(optimizer)
+    yield "optimizer.safetensors", _collect_moments(optimizer)
 
 
 def load_checkpoint(
@@ -134,8 +134,8 @@ def complete_checkpoints(directory: Path) -> list[Path]:
     return sorted(paths, key=lambda path: int(path.name[5:]))
 
 
-def _moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the optimizer's values by parameter number and name, and numbers of its groups that are not defaults."""
+def _collect_moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the optimizer's state by parameter index and name, and the numbers of its groups that are not defaults."""
     content = optimizer.state_dict()
     entries = {str(index): entry for index, entry in content["state"].items()}
     for index, group in enumerate(content["param_groups"]):
@@ -201,8 +201,8 @@ def _fill(target: Any, value: Tensor, path: Path, key: str) -> Any:
     if value.dtype != target.dtype:
         raise DamagedError(f"{path}: does not match the model: {key} should be in {target.dtype}, is in {value.dtype}")
     if value.shape != target.shape:
-        expected, found = tuple(target.shape), tuple(value.shape)
-        raise DamagedError(f"{path}: does not match the model: {key} should be {expected}, is {found}")
+        expected, actual = tuple(target.shape), tuple(value.shape)
+        raise DamagedError(f"{path}: does not match the model: {key} should be {expected}, is {actual}")
     if is_sharded(target):
         process_group().copy_shard(target, value)
     else:

@@ -249,7 +249,7 @@ class RunDirectory:
 
 @dataclass(frozen=True)
 class Origin:
-    """An origin, with its run directory, its path in the recipe, and the checksum of its weights."""
+    """A run whose weights or layers another run takes: its directory, path in the recipe, and checksum of weights."""
 
     run: RunDirectory
     path: str
@@ -258,7 +258,7 @@ class Origin:
     @property
     def fingerprint(self) -> str:
         """A checksum of all files of the origin, equal for the run and for its copies."""
-        files = {name: entry.sha256 for name, entry in _listed_files(self.run).items()}
+        files = {name: entry.sha256 for name, entry in _list_files(self.run).items()}
         return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
     def new_in(self, train: str) -> str:
@@ -280,14 +280,14 @@ def continuing_recipe(
     check_is_run(run.path)
     old, begin = run.recipe.data.train, run.recipe.continuing(str(path))
     if not begin:
-        able = "a tagger, a classifier, a translator or a language model"
-        raise RecipeError(f"--from {path}: a {run.entry.what} does not begin from a run; expected {able}")
+        expected = "a tagger, a classifier, a translator or a language model"
+        raise RecipeError(f"--from {path}: a {run.entry.what} does not begin from a run; expected {expected}")
     keys = {"train", "valid", "test", "teacher"} & type(run.recipe.data).model_fields.keys()
     chosen = read_recipe(recipe or run.recipe, dict.fromkeys((f"data.{key}" for key in keys), "") | begin)
     chosen = read_recipe(chosen, settings, **paths)
     if (rehearses := chosen.tuning.rehearse) and chosen.rehearses and run.parts.labels.has_spans:
         return chosen
-    problem = _why_not_rehearsed(run, chosen.data.train) if rehearses else "tuning.rehearse is off"
+    problem = _explain_no_rehearsal(run, chosen.data.train) if rehearses else "tuning.rehearse is off"
     learned = f"{named_locations(old)}, from which {path} learned, is"
     if not problem:
         chosen = read_recipe(chosen, train=[*locations_in(old), *locations_in(chosen.data.train)])
@@ -300,38 +300,38 @@ def continuing_recipe(
 NEW_HAS_OLD = "the new data have it"
 
 
-def _files(location: str) -> tuple[tuple[Path, ...], set[str]]:
-    """Return the files at a location, and what tells their formats apart: their suffixes, if they are not aligned."""
+def _find_files(location: str) -> tuple[tuple[Path, ...], set[str]]:
+    """Return the files at a location, and the set of their suffixes; for aligned files the set {"aligned"}."""
     if pairs := aligned_paths(location):
         return tuple(expanded(name) for pair in pairs for name in pair), {"aligned"}
     return (paths := files_of(location)), {path.suffix for path in paths}
 
 
-def _why_not_rehearsed(run: RunDirectory, new: str) -> str:
-    """Return why the training data of a run are not read again in addition to the new data; "" if they are."""
+def _explain_no_rehearsal(run: RunDirectory, new: str) -> str:
+    """Return the reason for not reading the training data of a run again in addition to the new data; "" if none."""
     if not new:
         return NEW_HAS_OLD
     try:
-        (new_paths, new_format), (old_paths, old_format) = _files(new), _files(run.recipe.data.train)
+        (new_paths, new_format), (old_paths, old_format) = _find_files(new), _find_files(run.recipe.data.train)
         digests = {digest_of(old_paths), digest_of_each(old_paths)}
     except (EnsueError, OSError):
-        return "there is no such file now"
+        return "a file is missing or cannot be read"
     new_files, old_files = ({path.resolve() for path in paths} for paths in (new_paths, old_paths))
     if new_files & old_files:
-        return NEW_HAS_OLD if old_files <= new_files else "the new data have a part of it"
+        return NEW_HAS_OLD if old_files <= new_files else "the new data have some of these files"
     if new_format != old_format:
         return (
             f"the new data have another format; save one of them in the other format ({', '.join(sorted(old_format))})"
         )
     digest = run.config["text"].partition("+")[0]  # on another machine the path may name another file
-    return "" if digest in digests else "the file has another content now"
+    return "" if digest in digests else "the content of the file has changed"
 
 
 def origins_for(paths: Sequence[str], run: RunDirectory | None) -> list[Origin]:
-    """Return the origins of a resumed run, or else the origins at `paths`. Raises RunError if one has no weights."""
+    """Return the origins of a resumed run, or the origins at `paths`. Raises RunError for an origin without weights."""
     if run is not None:
         return origins_in(run)
-    return [_origin_at(path) for path in dict.fromkeys(paths)]
+    return [_read_origin(path) for path in dict.fromkeys(paths)]
 
 
 def origins_in(run: RunDirectory) -> list[Origin]:
@@ -343,7 +343,7 @@ def origins_in(run: RunDirectory) -> list[Origin]:
         )
     for number, entry in enumerate(entries):
         copy = RunDirectory(run.origins / str(number))
-        run.manifest.check(_manifest_of(number))
+        run.manifest.check(_manifest_name(number))
         origins.append(Origin(copy, entry["path"], entry["sha256"]))
     return origins
 
@@ -358,7 +358,7 @@ def copy_origins(run: RunDirectory, origins: Sequence[Origin]) -> list[dict[str,
     return [{"path": origin.path, "sha256": origin.sha256} for origin in origins]
 
 
-def _origin_at(path: str) -> Origin:
+def _read_origin(path: str) -> Origin:
     run = RunDirectory(path)
     try:
         assert run.entry  # raises RunError if there is no run, or its task is unknown
@@ -367,7 +367,7 @@ def _origin_at(path: str) -> Origin:
         raise type(error)(f"{error}; an origin in the recipe is the directory of a trained run") from None
 
 
-def _manifest_of(number: int) -> str:
+def _manifest_name(number: int) -> str:
     return f"origins/{number}/{MANIFEST}"
 
 
@@ -375,13 +375,13 @@ def list_origin(run: RunDirectory, number: int) -> None:
     """Add the manifest of copy `number` to the manifest of the run."""
     partial = partial_path(run.origins / str(number) / MANIFEST)
     partial.with_name(MANIFEST).replace(partial)
-    run.manifest.replace({_manifest_of(number): partial})
+    run.manifest.replace({_manifest_name(number): partial})
 
 
 def copy_run(source: RunDirectory, target: Path) -> dict[str, Entry]:
     """Copy the files and the origins of a run. Returns the manifest entries of the files."""
     target.mkdir(parents=True)
-    files = _listed_files(source)
+    files = _list_files(source)
     for name, entry in files.items():
         with convert_read_errors(source.path / name):
             shutil.copyfile(source.path / name, target / name)
@@ -393,6 +393,6 @@ def copy_run(source: RunDirectory, target: Path) -> dict[str, Entry]:
     return files
 
 
-def _listed_files(run: RunDirectory) -> dict[str, Entry]:
+def _list_files(run: RunDirectory) -> dict[str, Entry]:
     entries = run.manifest.entries()
     return {name: entries[name] for name in sorted(file_names() & entries.keys())}

@@ -106,4 +106,4 @@ def altered_error(path: Path, entry: Entry, size: int) -> DamagedError:
     """Return the error for a file that differs from its entry."""
     changed = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M:%S}"
     problem = f"damaged: {size:,} bytes, not {entry.bytes:,}" if size < entry.bytes else "altered since it was written"
-    return DamagedError(f"{path}: {problem} (written {entry.written}, changed {changed} UTC); put it back as it was")
+    return DamagedError(f"{path}: {problem} (written {entry.written}, changed {changed} UTC); restore the file")

@@ -35,7 +35,7 @@ def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     with (
-        rc_context({"text.parse_math": False, "font.family": _fonts(), "svg.hashsalt": "ensue"}),
+        rc_context({"text.parse_math": False, "font.family": _find_fonts(), "svg.hashsalt": "ensue"}),
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from")
@@ -46,7 +46,7 @@ def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
         figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
 
 
-def _fonts() -> list[str]:
+def _find_fonts() -> list[str]:
     from matplotlib import font_manager  # noqa: PLC0415
 
     installed = set(font_manager.get_font_names())
@@ -133,7 +133,7 @@ def axes_of(ax: Any, width: float, height: float) -> Any:
 
 def literal_text() -> dict[str, Any]:
     """Return matplotlib's options for text in which a `$` does not begin a formula."""
-    return {"parse_math": False, "fontfamily": _fonts()}
+    return {"parse_math": False, "fontfamily": _find_fonts()}
 
 
 class Lines(NamedTuple):
@@ -154,7 +154,7 @@ class Lines(NamedTuple):
         axes.set_ylabel(self.label)
         axes.grid(axis="y", alpha=0.25)
         if len(self.values) > 1:
-            axes.legend(frameon=False, prop={"family": _fonts(), "size": 9})
+            axes.legend(frameon=False, prop={"family": _find_fonts(), "size": 9})
         return axes
 
 

@@ -106,8 +106,8 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], path: Path)
     with torch.no_grad():
         for name, parameter in parameters.items():
             if parameter.shape != tensors[name].shape:
-                expected, found = tuple(parameter.shape), tuple(tensors[name].shape)
-                raise RunError(f"{path}: not the weights of this model: {name} should be {expected}, is {found}")
+                expected, actual = tuple(parameter.shape), tuple(tensors[name].shape)
+                raise RunError(f"{path}: not the weights of this model: {name} should be {expected}, is {actual}")
             if parameter.dtype != tensors[name].dtype:
                 raise RunError(f"{path}: altered: {name} should be {parameter.dtype}, is {tensors[name].dtype}")
             process_group().copy_shard(parameter, tensors[name])

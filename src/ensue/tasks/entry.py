@@ -29,7 +29,7 @@ _OPTIONS = {
     "text_similarity": {"similarity"},
 }  # fmt: skip
 """The options of methods whose option has another name than their argument."""
-_NAMES = {"num_samples": "samples", "width": "beams"}
+_OPTION_NAMES = {"num_samples": "samples", "width": "beams"}
 """The names of options by the names of their arguments, where the names differ."""
 
 
@@ -63,17 +63,17 @@ class TaskEntry:
     @property
     def parts_class(self) -> type[Any]:
         """The class of `parts`."""
-        return _imported(self.parts)
+        return _import(self.parts)
 
     @property
     def job_class(self) -> type[Any]:
         """The class of `job`."""
-        return _imported(self.job)
+        return _import(self.job)
 
     @property
     def pipeline_class(self) -> type[Any]:
         """The class of `pipeline`."""
-        return _imported(self.pipeline)
+        return _import(self.pipeline)
 
     def options(self, command: str) -> set[str]:
         """Return the options of a command for models of this task, from the signatures of the pipeline's methods."""
@@ -85,13 +85,13 @@ class TaskEntry:
             for method in pipeline_methods(command).values()
             if method.is_of(pipeline)
         )
-        options = set[str]().union(*added, *(_options(pipeline, name) for name in methods))
-        if command == "predict" and "format" not in _options(pipeline, "evaluate"):
+        options = set[str]().union(*added, *(_read_options(pipeline, name) for name in methods))
+        if command == "predict" and "format" not in _read_options(pipeline, "evaluate"):
             options.discard("format")  # the format of labeled data, which these models do not read
-        return {_NAMES.get(name, name) for name in options}
+        return {_OPTION_NAMES.get(name, name) for name in options}
 
 
-def _options(pipeline: type[Any], method: str) -> set[str]:
+def _read_options(pipeline: type[Any], method: str) -> set[str]:
     """Return the options of a method: its arguments, with the keys of an `Unpack`; empty if the method is missing."""
     function = getattr(pipeline, method, None)
     if function is None or method in _OPTIONS:
@@ -106,6 +106,6 @@ def _options(pipeline: type[Any], method: str) -> set[str]:
     return names
 
 
-def _imported(name: str) -> type[Any]:
+def _import(name: str) -> type[Any]:
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)

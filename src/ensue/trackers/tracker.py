@@ -18,7 +18,7 @@ class Tracker(ABC):
 
     name: ClassVar[str]
     package: ClassVar[str] = ""
-    """The required package, which is in the extra with the tracker's name."""
+    """The required package, which the extra with the tracker's name installs; "" without a required package."""
 
     @abstractmethod
     def begin(self, run: RunDirectory) -> None:

@@ -1,1 +1,1 @@
-"""Training: the loop, its checkpoints, its optimizer and its log."""
+"""Training: one run from its recipe to its model card, on one device or with several processes."""

@@ -129,7 +129,7 @@ def restore_generators(device: torch.device) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _changed(change: Callable[[T], object], value: T, before: T) -> Iterator[None]:
+def _change_temporarily(change: Callable[[T], object], value: T, before: T) -> Iterator[None]:
     """Set `value` during a `with` block, and restore the value `before` at its end."""
     try:
         change(value)
@@ -140,7 +140,7 @@ def _changed(change: Callable[[T], object], value: T, before: T) -> Iterator[Non
 
 def use_threads(threads: int) -> AbstractContextManager[None]:
     """Set the number of threads during a `with` block."""
-    return _changed(torch.set_num_threads, threads, torch.get_num_threads())
+    return _change_temporarily(torch.set_num_threads, threads, torch.get_num_threads())
 
 
 def flush_denormals() -> AbstractContextManager[None]:
@@ -148,7 +148,7 @@ def flush_denormals() -> AbstractContextManager[None]:
     # numpy computes the smallest denormal number at the first use of finfo, which must not be inside of the block
     for name in (np.float16, np.float32, np.float64, np.longdouble):
         np.finfo(name)
-    return _changed(torch.set_flush_denormal, True, flushes_denormals())
+    return _change_temporarily(torch.set_flush_denormal, True, flushes_denormals())
 
 
 def flushes_denormals() -> bool:
@@ -159,10 +159,10 @@ def flushes_denormals() -> bool:
 def use_products(products: Products) -> AbstractContextManager[None]:
     """Set the library for float32 products during a `with` block.
 
-    `torch.set_float32_matmul_precision` is only for torch 2.8: its effect cannot be undone, and its getter may fail.
+    Only torch 2.8 needs `torch.set_float32_matmul_precision`, whose effect cannot be undone and whose getter may fail.
     """
     if not hasattr(torch.backends.mkldnn, "matmul"):
-        return _changed(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())
+        return _change_temporarily(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())
     backends: tuple[Any, ...] = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)  # type: ignore[attr-defined]
     before = tuple(backend.fp32_precision for backend in backends)
 
@@ -170,7 +170,7 @@ def use_products(products: Products) -> AbstractContextManager[None]:
         for backend, value in zip(backends, values, strict=True):
             backend.fp32_precision = value
 
-    return _changed(change, ("ieee", "ieee") if products == "highest" else ("bf16", "tf32"), before)
+    return _change_temporarily(change, ("ieee", "ieee") if products == "highest" else ("bf16", "tf32"), before)
 
 
 def use_kernel(kernel: Bf16Kernel | None) -> AbstractContextManager[None]:
@@ -180,4 +180,4 @@ def use_kernel(kernel: Bf16Kernel | None) -> AbstractContextManager[None]:
     before = bf16_kernel() if kernel else None
     if kernel is None or before is None or kernel not in bf16_kernels():
         return nullcontext()
-    return _changed(use_bf16_kernel, kernel, before)
+    return _change_temporarily(use_bf16_kernel, kernel, before)

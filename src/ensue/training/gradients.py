@@ -62,11 +62,11 @@ class Gradients:
     def compute(
         self, batch: UnreadBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False
     ) -> StepLoss:
-        """Set `.grad` to the gradients of the batch's mean loss. `state` contains the `local_rows`.
+        """Set `.grad` to the gradients of the batch's mean loss. `state` is the carried state of the `local_rows`.
 
         Raises OutOfMemory on all ranks if one rank is out of memory.
         """
-        accumulate = self._by_shard if self.group.exact else self._by_micro_batch
+        accumulate = self._add_shards if self.group.exact else self._add_micro_batches
         next_state, summed, failed = None, None, False
         try:
             seed_generators(self.device, step_seed(self.seed, step))  # a second attempt draws the same numbers
@@ -106,7 +106,7 @@ class Gradients:
         """Yield the rows of this rank in each micro-batch, or each shard of this rank in an exact run."""
         if self.group.exact:
             for index in range(NUM_SHARDS)[self.group.shard(NUM_SHARDS)]:
-                yield _contiguous(shard(rows, index, NUM_SHARDS))
+                yield _make_contiguous(shard(rows, index, NUM_SHARDS))
             return
         size = math.ceil(rows / micro_batches)
         for number, start in enumerate(range(0, rows, size)):
@@ -117,7 +117,7 @@ class Gradients:
             index = (self.group.rank + number) % self.group.size  # rotates, to balance small micro-batches
             yield RowSlice(shard(total, index, self.group.size), total, start)
 
-    def _by_micro_batch(
+    def _add_micro_batches(
         self, batch: UnreadBatch[Any], state: State, step: int, micro_batches: int
     ) -> tuple[None, State]:
         states: list[State] = []
@@ -128,17 +128,17 @@ class Gradients:
             assert isinstance(row_slice.local, slice)
             end = begin + row_slice.local.stop - row_slice.local.start
             if begin == end:
-                self._without_rows(batch, row_slice)
+                self._skip_micro_batch(batch, row_slice)
                 continue
             with drawing_rows(row_slice if self.group.size > 1 else None):
                 states.append(self._backward(batch.read(row_slice), state, slice(begin, end), batch.count))
             begin = end
-        return None, _joined(states)
+        return None, _join_states(states)
 
-    def _without_rows(self, batch: UnreadBatch[Any], row_slice: RowSlice) -> None:
+    def _skip_micro_batch(self, batch: UnreadBatch[Any], row_slice: RowSlice) -> None:
         """No-op: this rank has no rows of the micro-batch."""
 
-    def _by_shard(self, batch: UnreadBatch[Any], state: State, step: int, micro_batches: int) -> tuple[Tensor, State]:
+    def _add_shards(self, batch: UnreadBatch[Any], state: State, step: int, micro_batches: int) -> tuple[Tensor, State]:
         """Return the gradients of the local shards, added in a fixed order, and the next state of the local rows."""
         local, states = self.group.shard(NUM_SHARDS), list[State]()
         first, count = shard(batch.rows, local.start, NUM_SHARDS).start, math.ceil(micro_batches / NUM_SHARDS)
@@ -149,12 +149,12 @@ class Gradients:
             for micro_rows in (shard(rows.stop - rows.start, number, count) for number in range(count)):
                 start, stop = rows.start + micro_rows.start, rows.start + micro_rows.stop
                 if start < stop:
-                    micro_batch = batch.read(_contiguous(slice(start, stop)))
+                    micro_batch = batch.read(_make_contiguous(slice(start, stop)))
                     local_rows = slice(start - first, stop - first)
                     states.append(self._backward(micro_batch, state, local_rows, batch.count))
             return self._flatten()
 
-        return _tree_sum(shard_gradients, local.start, local.stop), _joined(states)
+        return _tree_sum(shard_gradients, local.start, local.stop), _join_states(states)
 
     def _backward(self, batch: Any, state: State, rows: slice, count: int) -> State:
         """Accumulate the gradients of a micro-batch, whose state is in `rows` of `state`. Returns the next state."""
@@ -236,16 +236,16 @@ class Gradients:
 def _scaled_gradient(x: Tensor, perturbation: Any) -> Tensor:
     """Return each row's gradient (B, T, d), scaled to the mean norm of the row's vectors in x."""
     gradient: Tensor = perturbation.grad
-    real = gradient.any(-1)  # excludes padding, on which the loss does not depend
-    norm: Tensor = (x.detach().norm(dim=-1) * real).sum(1) / real.sum(1).clamp_min(1)
+    mask = gradient.any(-1)  # excludes padding, on which the loss does not depend
+    norm: Tensor = (x.detach().norm(dim=-1) * mask).sum(1) / mask.sum(1).clamp_min(1)
     return F.normalize(gradient.flatten(1), eps=1e-30).view_as(gradient) * norm[:, None, None]
 
 
-def _contiguous(rows: slice) -> RowSlice:
+def _make_contiguous(rows: slice) -> RowSlice:
     return RowSlice(total=rows.stop - rows.start, start=rows.start)
 
 
-def _joined(states: list[State]) -> State:
+def _join_states(states: list[State]) -> State:
     return states[0] if len(states) == 1 else concatenate_rows(states) if states else None
 
 

@@ -141,20 +141,21 @@ class Trainer:
         self.tuning.freeze_inherited_rows(share)
         norm = self.gradients.clip(self.recipe.clip or math.inf)
         if not math.isfinite(norm):
-            raise TrainingError(self._not_finite(step, "the gradient is not finite"))
+            raise TrainingError(self._explain_nan(step, "the gradient is not finite"))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.add(self.model, step + 1)
 
     def _first_rank_seconds(self, seconds: float) -> float:
+        """Return the seconds of rank 0, so that all ranks use the same share of a budget of seconds."""
         if self.budget.seconds is None or self.group.size == 1:
             return seconds
         return float(self.group.all_reduce(torch.tensor([seconds * self.group.is_first], dtype=torch.float64)))
 
     def _mean_loss(self, loss: Loss, step: int) -> float:
         if not math.isfinite(nats := float(loss.mean)):
-            raise TrainingError(self._not_finite(step, f"the loss is not finite ({nats})"))
+            raise TrainingError(self._explain_nan(step, f"the loss is not finite ({nats})"))
         return nats
 
     def _compute_gradients(self, batch: UnreadBatch[Any], step: int) -> Loss:
@@ -232,7 +233,7 @@ class Trainer:
             return
         score = self.task.selection(scores)
         if not math.isfinite(score):
-            raise TrainingError(self._not_finite(self.progress.step - 1, f"the scores are not finite ({score})"))
+            raise TrainingError(self._explain_nan(self.progress.step - 1, f"the scores are not finite ({score})"))
         is_best = self.progress.best is None or score < self.progress.best
         if is_best:
             self.progress.best, self.progress.best_step, self.progress.stale = score, self.progress.step, 0
@@ -246,7 +247,7 @@ class Trainer:
             sample = self.task.sample(evaluated, seed=step_seed(self.recipe.seed, self.progress.step))
         except EnsueError:
             raise TrainingError(
-                self._not_finite(self.progress.step - 1, "the sample's scores are not finite")
+                self._explain_nan(self.progress.step - 1, "the sample's scores are not finite")
             ) from None
         validation = Validation(
             self.progress.step, self.progress.seconds, brief(scores.as_json()), scores.summary(), is_best, sample, score
@@ -317,11 +318,11 @@ class Trainer:
 
     def _check_weights(self) -> None:
         """Raise TrainingError if weights are not finite."""
-        if not all(_is_finite(parameter.detach()) for _, parameter in self._trained()):
-            raise TrainingError(self._not_finite(self.progress.step - 1, "the weights are not finite"))
+        if not all(_is_finite(parameter.detach()) for _, parameter in self._trained_parameters()):
+            raise TrainingError(self._explain_nan(self.progress.step - 1, "the weights are not finite"))
 
     def _check_loss(self) -> None:
-        """Raise TrainingError if the loss is not finite. With finite weights the scores may hide such a loss."""
+        """Raise TrainingError if the loss is not finite. Finite scores do not imply a finite loss."""
         batch = self.task.unread(self.progress.step - 1, self.device)  # the last batch, which fitted into memory
         size = math.ceil(batch.rows / (self.progress.parts * self.group.num_shards))
         self.model.train()
@@ -329,13 +330,13 @@ class Trainer:
             loss, _ = self.gradients.loss(batch.read(RowSlice(total=size)), None)
         self._mean_loss(loss, self.progress.step - 1)
 
-    def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
+    def _trained_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield the trained parameters. Only these must be finite: fixed scores of illegal transitions are -inf."""
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
-    def _not_finite(self, step: int, problem: str) -> str:
+    def _explain_nan(self, step: int, problem: str) -> str:
         """Return an error message with step, batch, first parameter that is not finite, and checkpoint."""
-        parameters = list(self._trained())
+        parameters = list(self._trained_parameters())
         names = [name for name, p in parameters if not _is_finite(p.detach())]
         names += [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]
         first = f"first parameter that is not finite: {names[0]}; " if names else ""

@@ -98,7 +98,7 @@ def _build_encoder(
     return nn.ModuleList([features, layers, head]), loss
 
 
-def _lstm(d_model: int) -> LSTMEncoder:
+def _make_lstm(d_model: int) -> LSTMEncoder:
     return LSTMEncoder(kind="lstm", d_model=d_model)
 
 
@@ -109,7 +109,7 @@ def _build_attention() -> ModelAndLoss:
 
 def _build_reader() -> ModelAndLoss:
     sizes = {"d_in": 128, "rows": 32, "length": 30, "symbols": 32, "min_length": 10}
-    return _build_encoder(_lstm(128), **sizes, directions=Directions())
+    return _build_encoder(_make_lstm(128), **sizes, directions=Directions())
 
 
 def _build_bag() -> ModelAndLoss:
@@ -119,9 +119,9 @@ def _build_bag() -> ModelAndLoss:
 
 
 BUILDERS: dict[Workload, Callable[[], ModelAndLoss]] = {
-    "narrow": lambda: _build_encoder(_lstm(256), d_in=64, rows=32, length=32, symbols=64),
-    "wide": lambda: _build_encoder(_lstm(512), d_in=512, rows=32, length=8, symbols=64),
-    "words": lambda: _build_encoder(_lstm(200), d_in=200, rows=20, length=10, symbols=10_000),
+    "narrow": lambda: _build_encoder(_make_lstm(256), d_in=64, rows=32, length=32, symbols=64),
+    "wide": lambda: _build_encoder(_make_lstm(512), d_in=512, rows=32, length=8, symbols=64),
+    "words": lambda: _build_encoder(_make_lstm(200), d_in=200, rows=20, length=10, symbols=10_000),
     "attention": _build_attention, "reader": _build_reader, "bag": _build_bag,
 }  # fmt: skip
 
@@ -131,7 +131,7 @@ MIN_THREADS_GAIN, MIN_ARITHMETIC_GAIN = 1.2, 1.1
 of threads vanish on shared cores, and smaller speedups of products are not worth their rounding errors.
 """
 MAX_SLOWDOWN = 2.0
-"""Modes slower than the fastest one by more than this factor are timed only once."""
+"""Modes slower than the fastest mode by more than this factor are timed only once."""
 MEASURING_SECONDS = 0.5
 """The time for each workload after the first round. At least four rounds are timed."""
 MAX_PRODUCTS_ERROR = 1e-5
@@ -217,7 +217,7 @@ class Profile(Table):
             counts = {1, *(mode.threads for mode in modes if mode.precision == "bfloat16")}
             measured = max(count for count in counts if count <= threads)
             timings = [timing for timing in timings if timing.way.threads == measured]
-        best = min(timings, key=lambda timing: timing.milliseconds * _margin(timing.way)).way
+        best = min(timings, key=lambda timing: timing.milliseconds * _required_speedup(timing.way)).way
         return best if threads is None else best.model_copy(update={"threads": threads})
 
 
@@ -249,7 +249,7 @@ def measure(machine: Machine) -> Profile:
     load = os.getloadavg()[0] / machine.cores if hasattr(os, "getloadavg") else 0.0
     return Profile(
         machine=machine, date=datetime.date.today().isoformat(), load=round(load, 2),
-        steps={workload: _timings(workload) for workload in WORKLOADS},
+        steps={workload: _time_modes(workload) for workload in WORKLOADS},
     )  # fmt: skip
 
 
@@ -274,7 +274,7 @@ def compared_modes(workload: Workload) -> list[ComputeMode]:
     ]
 
 
-def _timings(workload: Workload) -> list[Timing]:
+def _time_modes(workload: Workload) -> list[Timing]:
     """Time all modes in turns, so that other work on the machine slows all modes equally."""
     step = training_step(workload)
 
@@ -287,7 +287,7 @@ def _timings(workload: Workload) -> list[Timing]:
     times: dict[ComputeMode, list[float]] = {}
     for mode in compared_modes(workload):
         same_threads = times.get(ComputeMode(threads=mode.threads))
-        if same_threads and same_threads[0] > MAX_SLOWDOWN * times[DEFAULT_MODE][0]:  # too many threads for any mode
+        if same_threads and same_threads[0] > MAX_SLOWDOWN * times[DEFAULT_MODE][0]:  # slow with this many threads
             continue
         try:
             if mode.threads == 1:
@@ -305,7 +305,7 @@ def _timings(workload: Workload) -> list[Timing]:
     return [Timing(way=mode, milliseconds=1000 * sorted(values)[len(values) // 4]) for mode, values in times.items()]
 
 
-def _margin(mode: ComputeMode) -> float:
+def _required_speedup(mode: ComputeMode) -> float:
     is_exact = (mode.precision, mode.products) == (DEFAULT_MODE.precision, DEFAULT_MODE.products)
     return (1.0 if is_exact else MIN_ARITHMETIC_GAIN) * (MIN_THREADS_GAIN if mode.threads > 1 else 1.0)
 

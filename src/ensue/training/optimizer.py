@@ -73,22 +73,22 @@ class Tuning:
     def groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Return the parameter groups of an optimizer. Weight decay acts on matrices only."""
         if self.recipe.layer_decay == 1:
-            return self._groups(self._parameters, 1.0, weight_decay)
+            return self._make_groups(self._parameters, 1.0, weight_decay)
         groups = []
         for depth, level in enumerate(reversed(self.levels)):  # the head has depth 0
-            groups += self._groups(list(level.values()), self.recipe.layer_decay**depth, weight_decay)
+            groups += self._make_groups(list(level.values()), self.recipe.layer_decay**depth, weight_decay)
         return groups
 
-    def _groups(self, parameters: list[nn.Parameter], scale: float, weight_decay: float) -> list[dict[str, Any]]:
-        partly = {parameter for parameter, _ in self.inherited_rows}
+    def _make_groups(self, parameters: list[nn.Parameter], scale: float, weight_decay: float) -> list[dict[str, Any]]:
+        extended = {parameter for parameter, _ in self.inherited_rows}  # tables with inherited and new rows
         groups = [
-            ([p for p in parameters if p.dim() >= 2 and p not in partly], weight_decay, False),
-            ([p for p in parameters if p.dim() < 2 and p not in partly], 0.0, False),
-            ([p for p in parameters if p in partly], weight_decay, True),
+            ([p for p in parameters if p.dim() >= 2 and p not in extended], weight_decay, False),
+            ([p for p in parameters if p.dim() < 2 and p not in extended], 0.0, False),
+            ([p for p in parameters if p in extended], weight_decay, True),
         ]
         return [
-            {"params": members, "weight_decay": decay, "decay": decay, "scale": scale, "partly": is_partly}
-            for members, decay, is_partly in groups
+            {"params": members, "weight_decay": decay, "decay": decay, "scale": scale, "partly": is_extended}
+            for members, decay, is_extended in groups
             if members
         ]
 
@@ -295,14 +295,14 @@ def _modules_below_head(model: nn.Module) -> Iterator[nn.Module]:
     yield from (module for module, is_deep in zip(modules[:end], has_layers, strict=False) if not is_deep)
     for module, is_deep in zip(modules, has_layers, strict=True):
         if is_deep:
-            yield from _layers(module)
+            yield from _iterate_layers(module)
 
 
 def called_layers(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield the modules whose parameters are read by `forward` only.
+    """Yield the layers of stacks whose parameters only `forward` reads.
 
-    These modules are the layers of stacks. Since `init_state` reads the parameters of cross-attention, a block with
-    cross-attention is replaced by its other modules.
+    `init_state` also reads parameters of cross-attention, so a block with cross-attention is replaced by its other
+    modules.
     """
     if isinstance(module, Stack):
         for layer in module:
@@ -319,10 +319,10 @@ def _called_modules(layer: SequenceLayer) -> Iterator[nn.Module]:
         yield layer
 
 
-def _layers(module: nn.Module) -> Iterator[nn.Module]:
+def _iterate_layers(module: nn.Module) -> Iterator[nn.Module]:
     if isinstance(module, Stack):
         for layer in module:
-            yield from _layers(layer)
+            yield from _iterate_layers(layer)
     elif isinstance(module, SequenceLayer):
         yield module
     else:

@@ -73,12 +73,12 @@ def train_run(
         is_first = process_group().is_first
         reporter = reporter if is_first and reporter is not None else Reporter()
         fresh = not run.exists or overwrite
-        recipe = _checked_recipe(run, recipe, resume=resume, overwrite=overwrite)
+        recipe = _check_recipe(run, recipe, resume=resume, overwrite=overwrite)
         with use_process_group(process_group().with_exact_sums(exact=recipe.train.deterministic)) as group:
             job = group.first_locally(lambda: begin_job(recipe, None if fresh else run))
             if not fresh:
                 _check_data(run, recipe, job)
-            model = _initial_model(job)
+            model = _build_model(job)
             check_ranks(group, recipe, run, job, model)
             tuning = Tuning(model, recipe.tuning, job.inherited)  # raises RecipeError before anything is written
             saved_runtime, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
@@ -88,14 +88,14 @@ def train_run(
                 run.lock() if is_first else nullcontext(),
                 convert_disk_errors(run.path, lambda: _disk_full(run)),
                 use_mode(runtime, runtime.device),
-                _interrupt_flag() as interrupted,
+                _catch_interrupts() as interrupted,
             ):
                 if fresh and is_first:
                     _create_run(run, recipe, job, runtime, overwrite=overwrite)
                 elif is_first and "draws" not in run.config:
                     reporter.noted("this version draws other random numbers than the version that began this run")
                 group.broadcast("run directory created")
-                gradients = _gradients(job, model, runtime)
+                gradients = _create_gradients(job, model, runtime)
                 if gradients.skeleton is not model:  # the parameters are new DTensors
                     tuning = Tuning(model, recipe.tuning, job.inherited)
                 trainer = Trainer(
@@ -145,7 +145,7 @@ def _disk_full(run: RunDirectory) -> str:
     return f"{run.path}: the disk is full; free some space and {'repeat with --resume' if run.exists else 'try again'}"
 
 
-def _checked_recipe(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrite: bool) -> Recipe:
+def _check_recipe(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrite: bool) -> Recipe:
     if not re.fullmatch("[^\ud800-\udfff]*", str(run.path)):  # safetensors could not write the weights
         raise RunError(f"{run.path}: a name that is not UTF-8; --out names a directory")
     if check_access(run.path).exists() and not run.path.is_dir():
@@ -160,14 +160,14 @@ def _checked_recipe(run: RunDirectory, recipe: Recipe | None, *, resume: bool, o
         if not resume:
             raise RunError(f"{run.path}: there is a run already; --resume continues it, --overwrite removes it")
         assert run.config  # raises RunError if config.json is damaged or of another version
-        return run.recipe if recipe is None else _resumed_recipe(run, recipe)
+        return run.recipe if recipe is None else _resume_recipe(run, recipe)
     if recipe is None:
         raise RunError(f"{run.path}: no run to continue")
     return recipe
 
 
-def _resumed_recipe(run: RunDirectory, recipe: Recipe) -> Recipe:
-    """Return the recipe. Raises RecipeError if a key differs from the run's recipe that may not change."""
+def _resume_recipe(run: RunDirectory, recipe: Recipe) -> Recipe:
+    """Return the recipe. Raises RecipeError if a key that may not change differs from the run's recipe."""
     recipe = resumed_recipe(recipe, run.recipe)
     saved, requested = run.recipe.values(), recipe.values()
     changeable = CHANGEABLE | {"about", "source", "measured"}
@@ -194,7 +194,7 @@ def _check_data(run: RunDirectory, recipe: Recipe, job: Job[Any]) -> None:
             )
 
 
-def _initial_model(job: Job[Any]) -> nn.Module:
+def _build_model(job: Job[Any]) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.recipe.train.seed)
         try:
@@ -206,7 +206,7 @@ def _initial_model(job: Job[Any]) -> nn.Module:
     return model
 
 
-def _gradients(job: Job[Any], model: nn.Module, runtime: Runtime) -> Gradients:
+def _create_gradients(job: Job[Any], model: nn.Module, runtime: Runtime) -> Gradients:
     """Move the model to its device, shard it if the recipe says so, and return its gradients."""
     train, group, device = job.recipe.train, process_group(), torch.device(runtime.device)
     if not train.sharded or group.size == 1:
@@ -256,7 +256,7 @@ def _illustrate(run: RunDirectory, job: Job[Any], trainer: Trainer, outcome: Out
 
 
 @contextmanager
-def _interrupt_flag() -> Iterator[Callable[[], bool]]:
+def _catch_interrupts() -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether SIGINT or SIGTERM was received. A second signal ends the program."""
     received = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # Python handles signals in the main thread only
@@ -289,7 +289,7 @@ def check_ranks(group: ProcessGroup, recipe: Recipe, run: RunDirectory, job: Job
     if group.size == 1:
         return
     if recipe.has_own_update:
-        raise EnsueError(f"a {recipe.what} is trained by one process, found {group.size}; its updates are not sums")
+        raise EnsueError(f"a {recipe.what} is trained by one process, found {group.size}; leave out --processes")
     if group.exact and NUM_SHARDS % group.size:
         raise EnsueError(f"train.deterministic needs 1, 2, 4 or {NUM_SHARDS} processes, found {group.size}")
     rows, source = recipe.train.batch_size, "train.batch_size"
@@ -297,7 +297,7 @@ def check_ranks(group: ProcessGroup, recipe: Recipe, run: RunDirectory, job: Job
         rows, source = len(carried), "limited by the length of the text"
     if group.size > rows:
         raise EnsueError(f"{group.size} processes need as many rows of a batch; found {rows} ({source})")
-    _check_equal(group.all_gather(facts(recipe, run, job, model)))
+    _check_equal(group.all_gather(_collect_rank_values(recipe, run, job, model)))
 
 
 def _check_sharded(recipe: Recipe) -> None:
@@ -308,7 +308,7 @@ def _check_sharded(recipe: Recipe) -> None:
             raise RecipeError(f"train.sharded does not support tuning.{name}; it trains all parameters in every step")
 
 
-def facts(recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> dict[str, Any]:
+def _collect_rank_values(recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> dict[str, Any]:
     """Return the values that must be equal on all ranks, by their names in messages. Data and weights are digests."""
     checkpoints, digests = complete_checkpoints(run.checkpoints), fingerprints_of(job)
     files = json.dumps(job.parts.files(), sort_keys=True, default=str)

@@ -41,7 +41,7 @@ def choose_runtime(
     group = process_group()
     chosen: Runtime | None = None
     if group.is_first and saved is not None:
-        chosen = _resumed_runtime(recipe, saved, device=device, threads=threads, notify=notify)
+        chosen = _restore_runtime(recipe, saved, device=device, threads=threads, notify=notify)
     elif group.is_first:
         chosen = _new_runtime(recipe, vocabulary_size, device=device, threads=threads, notify=notify)
     runtime = Runtime.model_validate(group.broadcast(chosen.model_dump() if chosen else None))
@@ -61,7 +61,7 @@ def _local_gpu(device: str, local_rank: int) -> str:
 
 
 def _new_runtime(recipe: Recipe, vocabulary_size: int, *, device: str, threads: int | None, notify: Notify) -> Runtime:
-    chosen = _device(recipe, device)
+    chosen = _choose_device(recipe, device)
     if recipe.has_own_update:
         return Runtime(device=str(chosen), threads=threads or 1)
     precision = None if recipe.train.precision == "auto" else recipe.train.precision
@@ -77,7 +77,7 @@ def _new_runtime(recipe: Recipe, vocabulary_size: int, *, device: str, threads: 
     return Runtime(device=str(chosen), profile=profile.id, **mode.model_dump())
 
 
-def _device(recipe: Recipe, name: str) -> torch.device:
+def _choose_device(recipe: Recipe, name: str) -> torch.device:
     if not recipe.has_own_update:
         return choose_device(name)
     if name != "auto" and choose_device(name).type != "cpu":
@@ -85,13 +85,13 @@ def _device(recipe: Recipe, name: str) -> torch.device:
     return torch.device("cpu")
 
 
-def _resumed_runtime(recipe: Recipe, saved: Any, *, device: str, threads: int | None, notify: Notify) -> Runtime:
+def _restore_runtime(recipe: Recipe, saved: Any, *, device: str, threads: int | None, notify: Notify) -> Runtime:
     try:
         runtime = Runtime.model_validate(saved)
     except ValidationError as error:
         first = error.errors()[0]
         raise RunError(f"config.json: damaged: runtime.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    chosen = _device(recipe, runtime.device if device == "auto" else device)
+    chosen = _choose_device(recipe, runtime.device if device == "auto" else device)
     runtime = runtime.model_copy(update={"device": str(chosen), "threads": threads or runtime.threads})
     return _with_supported_features(runtime, notify) if chosen.type == "cpu" else runtime
 

@@ -82,7 +82,7 @@ class ShardedGradients(Gradients):
             gradient.mul_(min(1.0, max_norm / (norm + 1e-6)))
         return norm
 
-    def _without_rows(self, batch: UnreadBatch[Any], row_slice: RowSlice) -> None:
+    def _skip_micro_batch(self, batch: UnreadBatch[Any], row_slice: RowSlice) -> None:
         """Take part in the all-gather of parameters and the all-reduce of gradients, with a loss of zero."""
         first = row_slice._replace(local=slice(0, 1))
         with drawing_rows(first), autocast(self.precision, self.device):
@@ -127,7 +127,7 @@ def _shard(loss: _StepLoss, skeleton: nn.Module, device: torch.device) -> tuple[
     root = fully_shard(loss, mesh=mesh, ignored_params=set(scalars))
     for module in loss.modules():
         if isinstance(module, FSDPModule):
-            module.set_gradient_divide_factor(1.0)  # a sum: each loss is divided by the count of the whole batch
+            module.set_gradient_divide_factor(1.0)  # a sum: each loss is divided by the count of the full batch
             module.set_force_sum_reduction_for_comms(True)
     if hasattr(root, "set_reduce_scatter_unused_params"):  # torch 2.8 lacks this method
         root.set_reduce_scatter_unused_params(True)

@@ -70,7 +70,7 @@ def labels_section(
     probabilities: NDArray[np.float32], label: int, names: Sequence[str], *, colors: Mapping[str, str],
     threshold: float | None, what: str = "text",
 ) -> Section:  # fmt: skip
-    """Return a section with a bar for each label of a `what`, the most probable first. Predicted labels have colors."""
+    """Return a section with a bar for each label, the most probable first. Only predicted labels have colors."""
     order = np.argsort(-probabilities, kind="stable")[:MAX_LABELS].tolist()
     rows = []
     for index, probability in zip(order, probabilities[order].tolist(), strict=True):
@@ -88,8 +88,8 @@ def _contributions_section(
     maximum = max((abs(effect.log_odds) for effect in effects), default=0.0)
     triples = zip(views, texts, keys, strict=True)
     shown = [weighted_text(text, _weigh_contributions(view, label, maximum), key=key) for view, text, key in triples]
-    together, halves = max(len(effect.group) for effect in effects), _rank_words(views, keys, label)
-    content = {"label": label, "most": maximum, "texts": shown, "together": together, "halves": halves}
+    group_size, rankings = max(len(effect.group) for effect in effects), _rank_words(views, keys, label)
+    content = {"label": label, "most": maximum, "texts": shown, "group_size": group_size, "rankings": rankings}
     return Section(f"What each word does for “{label}”", "tasks/classification/contributions.html", content)
 
 

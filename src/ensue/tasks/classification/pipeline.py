@@ -58,7 +58,7 @@ class Classified(Shown):
 
     def as_json(self) -> dict[str, Any]:
         """Return the prediction as JSON values."""
-        rounded = {name: round(share, 6) for name, share in self.probabilities.items()}
+        rounded = {name: round(probability, 6) for name, probability in self.probabilities.items()}
         return {"texts": self.texts, "labels": self.labels, "probabilities": rounded}
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ class Classified(Shown):
 
     def _sections(self) -> list[Section]:
         ranked = sorted(self.probabilities.items(), key=lambda item: -item[1])[:MAX_LABELS]
-        rows = [(name, share, color_of(name) if name in self.labels else None) for name, share in ranked]
+        rows = [(name, probability, color_of(name) if name in self.labels else None) for name, probability in ranked]
         note = cut(len(self.probabilities), len(rows), "labels", "most probable")
         labels = {"rows": rows, "threshold": None, "note": note, "what": "text"}
         return [
@@ -92,12 +92,12 @@ class Choosing:
         return changed(self, at_least=at_least)
 
 
-def colored(text: str, labels: Sequence[str], shares: dict[str, float]) -> str:
+def colored(text: str, labels: Sequence[str], probabilities: dict[str, float]) -> str:
     """Return a line for a terminal: the labels of a text on colored backgrounds, then the text."""
     line = Text()
     for label in labels or ("-",):
-        share = f" {shares[label]:.2f}" if labels else ""
-        line.append(f"{label}{share}", style=f"black on {color_of(label)}").append("  ")
+        probability = f" {probabilities[label]:.2f}" if labels else ""
+        line.append(f"{label}{probability}", style=f"black on {color_of(label)}").append("  ")
     line.append(text)
     return ansi(Console(highlight=False), line) + "\n"
 
@@ -142,9 +142,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
             return self.with_search(at_least=at_least).predict(texts)
         texts = checked_texts(texts, "texts, or of pairs of them")
         answers = self.classify(Document((text,) if isinstance(text, str) else tuple(text)) for text in texts)
-        return Answers(
-            Classified(document.texts, labels, self._by_label(shares)) for document, labels, shares, _ in answers
-        )
+        return Answers(Classified(document.texts, labels, self._by_label(row)) for document, labels, row, _ in answers)
 
     def predict_json(self, texts: Sequence[str | tuple[str, str]]) -> list[Any]:
         return [answer.as_json() for answer in self.predict(texts)]
@@ -196,8 +194,8 @@ class ClassificationPipeline(Choosing, WordPipeline):
         )  # fmt: skip
         known = np.concatenate(([False], forms.keys.cpu().numpy()[numbers.values] >= 0)).cumsum()[numbers.starts]
         num_known = (known[1:] - known[:-1]).reshape(len(texts), -1).sum(0)
-        for (document, _), shares, count in zip(chunk, probabilities, num_known, strict=True):
-            yield LabelsOfDocument(document, self.labels.chosen(shares, at_least=self.at_least), shares, bool(count))
+        for (document, _), row, count in zip(chunk, probabilities, num_known, strict=True):
+            yield LabelsOfDocument(document, self.labels.chosen(row, at_least=self.at_least), row, bool(count))
 
     def source(
         self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool = True
@@ -244,15 +242,15 @@ class ClassificationPipeline(Choosing, WordPipeline):
         num_empty = num_unknown = 0
         answers = chain.from_iterable(self.classify(batch, shard) for batch in batches)
         for document, labels, probabilities, is_known in answers:
-            shares = self._by_label(probabilities)
+            by_label = self._by_label(probabilities)
             num_empty += document.is_empty
             num_unknown += not (document.is_empty or is_known or self.subwords)
             if as_json:
-                yield json.dumps(Classified(document.texts, labels, shares).as_json(), ensure_ascii=False) + "\n"
+                yield json.dumps(Classified(document.texts, labels, by_label).as_json(), ensure_ascii=False) + "\n"
             elif color and source.layout.format == "plain":
-                yield colored(document.texts[0], labels, shares)
+                yield colored(document.texts[0], labels, by_label)
             else:
-                yield source.write(document, labels, [shares[label] for label in labels] or [max(shares.values())])
+                yield source.write(document, labels, [by_label[label] for label in labels] or [max(by_label.values())])
         if not as_json and shard.is_last:
             yield source.rest
         warn_empty(num_empty, named_locations(source.location))

@@ -118,8 +118,8 @@ def report_progress(name: str, location: Any, progress: "bool | Reporter | None"
 
 
 def with_progress(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `predict` or `evaluate` of a pipeline with an argument `progress` (see `report_progress`). A function
-    `progress` is an argument of the method.
+    """Return `predict` or `evaluate` of a pipeline with an argument `progress` (see `report_progress`). A function is
+    passed to the method.
     """
     first = list(signature(method).parameters)[1]
 

@@ -101,9 +101,9 @@ class Split(Generic[DataT]):
             table: The table `[data]` of the recipe.
             read: Reads the examples of validation and test files.
             examples: The plural noun for examples in notes, such as "texts".
-            drawn: Whether validation data are drawn at random, or are the last examples.
+            drawn: Whether validation data are drawn at random; False: they are the last examples.
             classes: The class of each example, for a stratified division (`data.division = "classes"`).
-            parts: The training and validation data, if `all_examples` are not divided.
+            parts: Training and validation data that are divided already; None: `all_examples` are divided.
         """
         count = len(all_examples)
         train, valid, valid_from, division = all_examples, None, "none", None
@@ -123,7 +123,7 @@ class Split(Generic[DataT]):
                 by = ["class"] if classes is not None else []
                 by += [f'"{table.group}"' if table.group else "source"] if division.has_repeats else []
                 valid_from += f" by {' and '.join(by)}" if by else ""
-        notes = _repeat_notes(division, table.group, examples) if division is not None and division.has_repeats else []
+        notes = _note_repeats(division, table.group, examples) if division is not None and division.has_repeats else []
         if valid is None:
             notes.append(NO_VALIDATION)
         test = read(table.test) if table.test else None
@@ -171,8 +171,8 @@ def fingerprints(table: DataRecipe) -> dict[str, str]:
 
 
 def fingerprints_of(job: Job[Any]) -> dict[str, str]:
-    """Return the digests of the data of a job by their keys in `[data]`. A digest has two parts with "+" between them:
-    of the bytes of files, and of the labels in the names of files.
+    """Return the digests of the data of a job by their keys in `[data]`. The digest of the bytes of files is followed
+    by "+" and the digest of the labels in the names of files.
     """
     data = job.recipe.data
     digests = {"train": job.fingerprint, **fingerprints(data)}
@@ -180,7 +180,7 @@ def fingerprints_of(job: Job[Any]) -> dict[str, str]:
     return {key: f"{digest}+{hashlib.sha256(names[key].encode()).hexdigest()}" for key, digest in digests.items()}
 
 
-def _repeat_notes(division: Division, group: str, examples: str) -> list[str]:
+def _note_repeats(division: Division, group: str, examples: str) -> list[str]:
     """Return a note on sources with several examples."""
     count = len(division.train) + len(division.valid)
     sources = f'groups ("{group}")' if group else "sources"

@@ -228,9 +228,9 @@ def state_forms(state: State, longer: State = None) -> dict[str, TensorForm]:
     """Return the forms of the leaves of a state. Sizes that grow with each step have the dynamic size "past". Sizes
     that differ in `longer`, the state for longer sources, and sizes of a shared memory have the dynamic size "source".
     """
-    others = _leaves(state if longer is None else longer, "state")
+    others = _iterate_leaves(state if longer is None else longer, "state")
     forms = {}
-    for (name, leaf, dynamic), (_, other, _) in zip(_leaves(state, "state"), others, strict=True):
+    for (name, leaf, dynamic), (_, other, _) in zip(_iterate_leaves(state, "state"), others, strict=True):
         pairs = zip(leaf.shape[1:], other.shape[1:], strict=True)
         sizes = [dynamic or "source" if a != b or (a == 0 and dynamic) else a for a, b in pairs]
         forms[name] = TensorForm(("texts" if dynamic == "source" else "batch", *sizes), leaf.dtype)
@@ -239,14 +239,14 @@ def state_forms(state: State, longer: State = None) -> dict[str, TensorForm]:
 
 def state_tensors(state: State, prefix: str = "state") -> dict[str, Tensor]:
     """Return the leaves of a state by their names."""
-    return {name: leaf for name, leaf, _ in _leaves(state, prefix)}
+    return {name: leaf for name, leaf, _ in _iterate_leaves(state, prefix)}
 
 
 def state_from(like: State, tensors: Mapping[str, Tensor], count: int | None = None) -> State:
     """Return a state with the structure of `like`, from its leaves by their names in `state_tensors`. `count` is the
-    number of rows, of which equally many adjacent rows share a memory; None: as in `like`.
+    number of rows; equal numbers of adjacent rows share each memory. None: rows share memories as in `like`.
     """
-    names = iter([name for name, _, _ in _leaves(like, "state")])
+    names = iter([name for name, _, _ in _iterate_leaves(like, "state")])
 
     def leaf_tensor(leaf: Tensor) -> Tensor:
         return tensors[next(names)]
@@ -259,14 +259,14 @@ def state_from(like: State, tensors: Mapping[str, Tensor], count: int | None = N
     return map_state(leaf_tensor, like, shared=shared)
 
 
-def _leaves(state: State, path: str, dynamic: str | None = None) -> Iterator[tuple[str, Tensor, str | None]]:
+def _iterate_leaves(state: State, path: str, dynamic: str | None = None) -> Iterator[tuple[str, Tensor, str | None]]:
     """Yield the name and the tensor of each leaf, and the name of its dynamic size."""
     if isinstance(state, Tensor):
         yield path, state, dynamic
     elif isinstance(state, Shared):
-        yield from _leaves(state.content, path, "source")
+        yield from _iterate_leaves(state.content, path, "source")
     elif state is not None:
         dynamic = "past" if hasattr(state, "grows") else dynamic
         names = getattr(state, "_fields", None) or range(len(state))
         for name, child in zip(names, state, strict=True):
-            yield from _leaves(child, f"{path}.{name}", dynamic)
+            yield from _iterate_leaves(child, f"{path}.{name}", dynamic)

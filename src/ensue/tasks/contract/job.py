@@ -107,13 +107,13 @@ ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 class Job(ABC, Generic[ModelT]):
-    """The job of a recipe, or of a run that is resumed. Raises DataError for unusable data."""
+    """The steps of a new or resumed run that depend on the task of its recipe. Raises DataError for unusable data."""
 
     unit: ClassVar[str]
     """The unit of a prediction: tokens, words or texts."""
     recipe: Recipe
     parts: ModelParts
-    """The parts of the model, made from the data, or read from the run that is resumed."""
+    """The vocabularies and counts of the model, computed from the data, or read from the run that is resumed."""
     task: Task[ModelT, Any]
     origins: Sequence[Origin] = ()
     """The runs whose weights or layers the model takes (`origins_for`)."""
@@ -164,7 +164,7 @@ class Job(ABC, Generic[ModelT]):
         return None
 
     def test_cost(self) -> float:
-        """Return the time of `test` relative to that of a validation; 0 if it is unknown."""
+        """Return the time of `test` relative to the time of a validation; 0 if the time is unknown."""
         return 0.0
 
     def finish(self, run: RunDirectory, model: ModelT) -> None:

@@ -159,7 +159,7 @@ class Pipeline(Shown, ABC):
 
 
 def reading_as_in_training(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of a pipeline with the result of `reading` in place of an encoding and a format not named."""
+    """Return a method of a pipeline whose default encoding and format are the result of `Pipeline.reading`."""
     first, *names = list(signature(method).parameters)[1:]
 
     @wraps(method)
@@ -205,7 +205,7 @@ class Predictor(Pipeline):
         By default a line has a text, a tab and the prediction. `color` is whether a terminal shows the lines.
 
         Raises:
-            DataError: The model cannot predict a text, at file and line.
+            DataError: The model cannot predict a text. The message names file and line.
         """
 
         def lines() -> Lines:

@@ -54,7 +54,7 @@ class Batch:
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return _num_rows(getattr(self, fields(self)[1].name))
+        return _count_rows(getattr(self, fields(self)[1].name))
 
     @property
     def count(self) -> int:
@@ -64,23 +64,23 @@ class Batch:
     def slice_rows(self, rows: slice) -> Self:
         """Return the batch with a slice of the rows."""
         names = {field.name for field in fields(self)} - self.shared
-        return replace(self, **{name: _rows_of(getattr(self, name), rows) for name in names})
+        return replace(self, **{name: _slice_rows(getattr(self, name), rows) for name in names})
 
 
-def _num_rows(value: Any) -> int:
+def _count_rows(value: Any) -> int:
     if isinstance(value, tuple) and not hasattr(value, "slice_rows"):
-        return _num_rows(value[0])
+        return _count_rows(value[0])
     return int(value.shape[0]) if hasattr(value, "shape") else len(value)
 
 
-def _rows_of(value: Any, rows: slice) -> Any:
+def _slice_rows(value: Any, rows: slice) -> Any:
     """Return a slice of the rows of a tensor, a batch, or a tuple of them. Numbers and None have no rows."""
     if value is None or isinstance(value, int | float):
         return value
     if hasattr(value, "slice_rows"):
         return value.slice_rows(rows)
     if isinstance(value, tuple):
-        items = [_rows_of(item, rows) for item in value]
+        items = [_slice_rows(item, rows) for item in value]
         return value._make(items) if hasattr(value, "_make") else tuple(items)
     return value[rows]
 

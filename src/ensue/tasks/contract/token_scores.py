@@ -1,4 +1,4 @@
-"""Surprisals of the tokens of a text, and their sums over pieces of a text, which are the items of scores."""
+"""Surprisals of the tokens of a text, and their sums over pieces of a text, the items of significance tests."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence

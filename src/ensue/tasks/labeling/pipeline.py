@@ -243,15 +243,15 @@ class LabelingPipeline(WordPipeline):
         words = 0
         for answer in self.label(source, confidence=confidence):
             sentence, predicted, *_ = answer
-            right: Sequence[Any]
+            gold: Sequence[Any]
             if isinstance(self.labels, LabelColumns):
-                right = list(zip(*(source.format.labels(sentence, name) for name in self.labels.names), strict=True))
+                gold = list(zip(*(source.format.labels(sentence, name) for name in self.labels.names), strict=True))
             else:
-                right = source.format.labels(sentence, columns[""])
-            words += len(right)
+                gold = source.format.labels(sentence, columns[""])
+            words += len(gold)
             misaligned = {name: source.format.misaligned(sentence, column) for name, column in columns.items()}
             place = f"{sentence.source.name}:{sentence.line}"
-            yield answer, LabelPair.of(self.labels, right, predicted, misaligned, place)
+            yield answer, LabelPair.of(self.labels, gold, predicted, misaligned, place)
         if not words:
             raise EnsueError(f"{source.location}: no labeled words")
 

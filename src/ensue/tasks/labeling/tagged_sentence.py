@@ -37,15 +37,15 @@ class Confidence(NamedTuple):
         n_best: int = 0,
     ) -> Confidence:  # fmt: skip
         """Return the probabilities of the labels `sentence`, and the `n_best` best paths."""
-        shares = labels.confidence(sentence, posterior.marginals, words)
+        probabilities = labels.confidence(sentence, posterior.marginals, words)
         best = posterior.best(n_best) if n_best else []
-        paths = [(list(labels.decode(path.tolist(), words)), share) for path, share in best]
+        paths = [(list(labels.decode(path.tolist(), words)), probability) for path, probability in best]
         span_probabilities: list[float] = []
         if isinstance(labels, Labels):
             span_probabilities = posterior.spans(*labels.span_tags(sentence)).tolist()
         elif isinstance(labels, NestedLabels) and sentence:
             span_probabilities = _nested_span_probabilities(labels, sentence, posterior)
-        return cls(shares, span_probabilities, paths)
+        return cls(probabilities, span_probabilities, paths)
 
 
 def _nested_span_probabilities(labels: NestedLabels, sentence: Sequence[str], posterior: Posterior) -> list[float]:
@@ -82,9 +82,9 @@ class LabeledWord(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the word as JSON values; `confidence` is missing unless `predict` computes probabilities."""
-        share = {} if self.confidence is None else {"confidence": _round(self.confidence)}
+        confidence = {} if self.confidence is None else {"confidence": _round(self.confidence)}
         labels = self.columns or {"label": self.label}
-        return {"text": self.text, **labels, "start": self.start, "end": self.end, **share}
+        return {"text": self.text, **labels, "start": self.start, "end": self.end, **confidence}
 
 
 class LabeledSpan(NamedTuple):
@@ -120,11 +120,11 @@ class TaggedSentence:
         """Return the sentence with its probabilities and paths."""
         shared = zip(self.words, confidence.labels, strict=True)
         paths = []
-        for labels, share in confidence.paths:
+        for labels, probability in confidence.paths:
             named = zip(self.words, labels, strict=True)
             path = tuple(word.with_label(label) for word, label in named)
-            paths.append(replace(self, words=path, probability=share))
-        words = tuple(word._replace(confidence=share) for word, share in shared)
+            paths.append(replace(self, words=path, probability=probability))
+        words = tuple(word._replace(confidence=probability) for word, probability in shared)
         return replace(self, words=words, span_probabilities=tuple(confidence.spans), paths=tuple(paths))
 
     @property
@@ -139,8 +139,8 @@ class TaggedSentence:
         places = [(span.label, self.words[span.start].start, self.words[span.end - 1].end) for span in labeled]
         probabilities: Sequence[float | None] = self.span_probabilities or [None] * len(labeled)
         return [
-            LabeledSpan(self.text[start:end], label, start, end, share)
-            for (label, start, end), share in zip(places, probabilities, strict=True)
+            LabeledSpan(self.text[start:end], label, start, end, probability)
+            for (label, start, end), probability in zip(places, probabilities, strict=True)
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -160,9 +160,9 @@ class TaggedSentence:
         if not self.has_spans:
             return {}
         rows = [span._asdict() for span in self.spans]
-        probabilities = [{"probability": _round(share)} for share in self.span_probabilities] or [{}] * len(rows)
+        probabilities = [{"probability": _round(value)} for value in self.span_probabilities] or [{}] * len(rows)
         plain = [{name: value for name, value in span.items() if name != "probability"} for span in rows]
-        return {"spans": [span | share for span, share in zip(plain, probabilities, strict=True)]}
+        return {"spans": [span | probability for span, probability in zip(plain, probabilities, strict=True)]}
 
     def __iter__(self) -> Iterator[LabeledWord]:
         return iter(self.words)
@@ -210,8 +210,8 @@ Item = LabeledSpan | LabeledWord
 
 
 def _opening_tag(item: Item) -> str:
-    share = item.probability if isinstance(item, LabeledSpan) else item.confidence
-    title = f' title="{share:.4f}"' if isinstance(share, float) else ""
+    probability = item.probability if isinstance(item, LabeledSpan) else item.confidence
+    title = f' title="{probability:.4f}"' if isinstance(probability, float) else ""
     style = f"background:{color_of(item.label)};color:#1c1e21;border-radius:5px;padding:.14em .3em"
     return f'<span style="{style}"{title}>'
 

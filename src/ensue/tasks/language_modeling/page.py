@@ -38,7 +38,7 @@ from ensue.types import State, select_rows
 MAX_EXPLAINED_TOKENS = 512
 """The maximum number of tokens before a position whose gradients are computed."""
 INTEGRATED_TOKENS = (64, 32, 16, 8)
-"""The numbers of tokens for integrated gradients: the first number with an exact integral is used, else the last."""
+"""The numbers of tokens to try for integrated gradients: the first with an exact integral is used, else the last."""
 INTEGRAL_POSITIONS = 4_096
 """The approximate number of positions that an integral reads."""
 MIN_INTEGRAL_POINTS = 48
@@ -76,7 +76,7 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], place: int, token: 
         return -model.head.nats(h[:, -1], target.expand(len(h)))
 
     def integrated(last: int) -> Integrated:
-        before = _state(model, x[:, :-last])
+        before = _read_state(model, x[:, :-last])
 
         def output(x: Tensor) -> Tensor:
             state = select_rows(before, torch.zeros(len(x), dtype=torch.int64, device=x.device))
@@ -86,7 +86,7 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], place: int, token: 
         points = max(MIN_INTEGRAL_POINTS, INTEGRAL_POSITIONS // last)
         return integrated_gradients(output, x[:, -last:], points=points, rows=rows)
 
-    gradients = gradients_of(model.layers, x[:, -num_before:], log_probability, _state(model, x[:, :-num_before]))
+    gradients = gradients_of(model.layers, x[:, -num_before:], log_probability, _read_state(model, x[:, :-num_before]))
     products = (gradients.inputs * x[0, -num_before:].double().cpu().numpy()).sum(1)
     for last in dict.fromkeys(min(num_before, count) for count in INTEGRATED_TOKENS):
         attribution = integrated(last)
@@ -96,7 +96,7 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], place: int, token: 
     return Explanation(place, token, norms, products, gradients.states, attribution)
 
 
-def _state(model: LanguageModel, x: Tensor) -> State:
+def _read_state(model: LanguageModel, x: Tensor) -> State:
     with torch.no_grad():
         return model.layers(x)[1]
 
@@ -170,7 +170,7 @@ def view_text(
             if off:
                 with switching_off(model.layers, off, units):
                     without = predict_targets(model.head, _read(model, inputs).h, targets)
-        explanation = None if question is None else explain(model, inputs, *_target(question, shown, predictions))
+        explanation = None if question is None else explain(model, inputs, *_find_target(question, shown, predictions))
     assert attention is not None, "MAX_ATTENTION_POSITIONS is below the limit of attention_of"
     tokens = pieces_of(tokenizer.decoder(), shown.tolist())
     properties = properties_of(tokens) | {"surprisal": predictions.surprisals[:-1]}
@@ -180,7 +180,7 @@ def view_text(
     )  # fmt: skip
 
 
-def _target(question: Question, ids: NDArray[np.int64], predictions: Predictions) -> tuple[int, int]:
+def _find_target(question: Question, ids: NDArray[np.int64], predictions: Predictions) -> tuple[int, int]:
     """Return the position and the id of the token of a question."""
     place = len(ids) if question.place is None else question.place
     if place > len(ids):
@@ -230,7 +230,7 @@ ABOUT = (
 
 
 def language_sections(view: LanguageView, tokenizer: Tokenizer, tokens: Sequence[str]) -> list[Section]:
-    """Return all sections. `tokens` are the tokens of the view, where an unknown token is its text."""
+    """Return all sections. `tokens` are the tokens of the view, with the text of each unknown token."""
     count = min(len(view.tokens), MAX_SHOWN_TOKENS)
     text = text_section(
         tokens, view.ids.tolist(), view.predictions, tokenizer.symbol, length=view.length,
@@ -253,12 +253,12 @@ def inspect_text(
     model: LanguageModel, tokenizer: Tokenizer, text: str, *, facts: Mapping[str, str], at: int | None = None,
     token: str | None = None, off: str = "",
 ) -> Inspection:  # fmt: skip
-    """Return the page of `LanguagePipeline.inspect`; `facts` are entries about the model."""
+    """Return the page of `LanguagePipeline.inspect`. `facts` are the values at the top of the page by name."""
     check_type("the text", text, str, "a string")
     ids = tokenizer.encode(text).astype(np.int64)
     if not len(ids):
         raise EnsueError("nothing to inspect: the text has no tokens")
-    question = _question(tokenizer, len(ids), at, token)
+    question = _parse_question(tokenizer, len(ids), at, token)
     view = view_text(model, tokenizer, ids, question=question, off=switched_off(off))
     sections = language_sections(view, tokenizer, _texts_of_tokens(view, tokenizer, text))
     unknown = int((view.ids == tokenizer.unknown_id).sum())
@@ -273,7 +273,7 @@ def inspect_text(
 
 
 def _texts_of_tokens(view: LanguageView, tokenizer: Tokenizer, text: str) -> list[str]:
-    """Return the tokens of a view, where an unknown token is its text, if the tokenizer can tell the text."""
+    """Return the tokens of a view. An unknown token is replaced by its text, if the tokenizer preserves the text."""
     substrings: list[str] = []
     if isinstance(tokenizer, CharacterTokenizer | WordTokenizer):
         substrings = list(text) if isinstance(tokenizer, CharacterTokenizer) else tokenizer.written(text)
@@ -285,17 +285,17 @@ def _texts_of_tokens(view: LanguageView, tokenizer: Tokenizer, text: str) -> lis
     ]
 
 
-def _question(tokenizer: Tokenizer, length: int, at: int | None, token: str | None) -> Question | None:
+def _parse_question(tokenizer: Tokenizer, length: int, at: int | None, token: str | None) -> Question | None:
     if at is None and token is None:
         return None
     if at is not None:
         check_whole("at", at, 0, length)
         if at == 1:
             raise EnsueError("nothing is read before token 1 that could explain it")
-    return Question(at - 1 if at else None, None if token is None else _id_of(tokenizer, token))
+    return Question(at - 1 if at else None, None if token is None else _find_id(tokenizer, token))
 
 
-def _id_of(tokenizer: Tokenizer, token: str) -> int:
+def _find_id(tokenizer: Tokenizer, token: str) -> int:
     """Return the id of a text that is one token. Raise EnsueError for other texts."""
     check_type("the token", token, str, "a string")
     ids = tokenizer.encode(token).tolist()
@@ -342,29 +342,29 @@ def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Sectio
         "token": shown(tokenizer.symbol(explained.token)), "number": explained.place + 1, "value": integrated.value,
         "baseline": integrated.baseline, "difference": integrated.value - integrated.baseline,
         "integrated": len(integrated.shares), "note": "" if integrated.is_exact else inexact,
-        "colors": {name: _by_token(explained.place, values) for name, values in kinds.items()},
-        "rows": _rows(view, explained),
+        "colors": {name: _align_to_tokens(explained.place, values) for name, values in kinds.items()},
+        "rows": _list_rows(view, explained),
         "states": {
             "kinds": [units.name for units in explained.states],
-            "lengths": [_by_token(explained.place, _logarithms(units.values)) for units in explained.states],
+            "lengths": [_align_to_tokens(explained.place, _log_norms(units.values)) for units in explained.states],
         },
     }  # fmt: skip
     return [Section("Why this token", "tasks/language_modeling/explanation.html", numbers)]
 
 
-def _by_token(place: int, values: NDArray[np.float64]) -> list[float | None]:
+def _align_to_tokens(place: int, values: NDArray[np.float64]) -> list[float | None]:
     """Return the value of each shown token before a position; None for tokens without a finite value."""
     count = max(0, min(place, MAX_SHOWN_TOKENS) - (place - len(values)))
     numbers = [float(f"{value:.5g}") if math.isfinite(value) else None for value in values[:count].tolist()]
     return [*[None] * min(place - len(values), MAX_SHOWN_TOKENS), *numbers]
 
 
-def _logarithms(gradients: NDArray[np.float32]) -> NDArray[np.float64]:
+def _log_norms(gradients: NDArray[np.float32]) -> NDArray[np.float64]:
     lengths: NDArray[np.float64] = np.linalg.norm(gradients.astype(np.float64), axis=1)
     return np.log10(np.maximum(lengths, MIN_LENGTH))
 
 
-def _rows(view: LanguageView, explained: Explanation) -> list[dict[str, Any]]:
+def _list_rows(view: LanguageView, explained: Explanation) -> list[dict[str, Any]]:
     shares, first = explained.integrated.shares, explained.place - len(explained.integrated.shares)
     offset = len(explained.norms) - len(shares)
     return [
@@ -372,7 +372,7 @@ def _rows(view: LanguageView, explained: Explanation) -> list[dict[str, Any]]:
             "token": shown(view.tokens[first + n]) or "·", "number": first + n + 1, "share": float(shares[n]),
             "product": float(explained.products[offset + n]), "norm": float(explained.norms[offset + n]),
         }
-        for n in _largest(shares)
+        for n in _find_largest(shares)
     ]  # fmt: skip
 
 
@@ -384,7 +384,7 @@ def switched_off_section(view: LanguageView) -> list[Section]:
     changes = after - before
     numbers = {
         "off": [units.name for units in view.off], "before": float(before.mean()), "after": float(after.mean()),
-        "colors": {"change of surprisal": _by_token(len(changes), changes)},
+        "colors": {"change of surprisal": _align_to_tokens(len(changes), changes)},
         "rows": [
             {
                 "token": shown(view.tokens[n]) or "·",
@@ -392,12 +392,12 @@ def switched_off_section(view: LanguageView) -> list[Section]:
                 "before": float(before[n]),
                 "after": float(after[n]),
             }
-            for n in _largest(changes)
+            for n in _find_largest(changes)
         ],
     }  # fmt: skip
     return [Section("Without some units", "tasks/language_modeling/switched_off.html", numbers)]
 
 
-def _largest(values: NDArray[np.float64]) -> list[int]:
+def _find_largest(values: NDArray[np.float64]) -> list[int]:
     """Return the indices of the largest absolute values."""
     return np.argsort(-np.abs(values), kind="stable")[:MAX_ROWS].tolist()

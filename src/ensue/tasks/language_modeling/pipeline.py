@@ -132,7 +132,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
     def _generate_pieces(
         self, prompt: str, rows: int, max_tokens: int, sampling: SamplingOptions, seed: int | None
     ) -> Iterator[list[str]]:
-        """Yield the next piece of text of each row after each token, and at the end the rest in the decoders."""
+        """Yield the next text of each row after each token, and at the end the text that remains in the decoders."""
         check_names("sampling", sampling, Sampling)
         check_type("the prompt", prompt, str, "a string")
         ids = self.tokenizer.encode(prompt)
@@ -191,9 +191,9 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         scorer = TextScorer(self.reader, start_id=self.tokenizer.start_id)
         for piece in cut_at_boundaries(chunks, max_length=MAX_PIECE_CHARACTERS):
             ids = self.tokenizer.encode(piece)
-            yield from token_scores(self.tokenizer, piece, ids.tolist(), self._nats(scorer, ids))
+            yield from token_scores(self.tokenizer, piece, ids.tolist(), self._score_ids(scorer, ids))
 
-    def _nats(self, scorer: TextScorer, ids: NDArray[np.uint32]) -> Iterator[float]:
+    def _score_ids(self, scorer: TextScorer, ids: NDArray[np.uint32]) -> Iterator[float]:
         for start in range(0, len(ids), MAX_CALL_TOKENS):
             with evaluating(self.reader):
                 nats = scorer.feed(ids[start : start + MAX_CALL_TOKENS])
@@ -230,7 +230,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
             "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
             "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],
         }  # fmt: skip
-        read = TensorFunction("model", _read, forms, sample)
+        read = TensorFunction("model", _run_model, forms, sample)
         output = TokenOutput(settings_of(Sampling()))
         return ModelDescription(
             TokenInput(tokenizer), output, model, (read,), model, ("language",), settings, {"tokenizer.json": tokenizer}
@@ -241,7 +241,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         progress: Progress | None = None,
     ) -> LanguageScores:  # fmt: skip
         """Return the scores on a file, a folder or a glob, by the protocol of `ensue.tasks.texts.scoring`. The text is
-        cut into `parts` segments, which are read in a batch; 1: it is read from beginning to end.
+        cut into `parts` segments, which are read in a batch; 1: the text is read from beginning to end.
         """
         if not isinstance(text, TextSource):
             text = as_location(text, "the text")
@@ -265,7 +265,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
     def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
         parts = 1 if self.reader.reads_alone else default_parts(scores.tokens) if parts is None else parts
-        return describe_protocol(self.model, parts) + (", adapting to what is read" if self.reader.reads_alone else "")
+        return describe_protocol(self.model, parts) + (", adapting to the text" if self.reader.reads_alone else "")
 
     def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
         ids = [self.tokenizer.encode(text).astype(np.int64) for text in texts]
@@ -277,7 +277,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         return self._described(*encoder, f"{self.num_parameters:,} parameters", tokens)
 
 
-def _read(model: LanguageModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:
+def _run_model(model: LanguageModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:
     """Return the logits of the next tokens, and the leaves of the state after the last token."""
     logits, after = model(ids, state_from(model.init_state(1), state))
     return {"logits": logits, **state_tensors(after, "next")}

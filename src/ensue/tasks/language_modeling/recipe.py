@@ -12,14 +12,14 @@ class LanguageModelingTrain(TrainRecipe):
     """The table `[train]` of a language model."""
 
     segment_length: Rows = 64
-    """Tokens in a segment of truncated back-propagation; a Transformer reads blocks of its `context` instead."""
+    """The number of tokens in a segment of truncated back-propagation; Transformers read blocks of their `context`."""
     reset_state: Share = 0.0
     """The probability that the state of a row is reset before a segment, so that a model learns how texts begin."""
     sample_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 160
-    """Tokens of the sample at each validation; 0: no sample."""
+    """The number of tokens of the sample at each validation; 0: no sample."""
 
     @model_validator(mode="after")
-    def _accumulates_equal_batches(self) -> Self:
+    def _check_accumulate(self) -> Self:
         if self.batch_size % self.accumulate:
             raise ValueError(f"batch_size {self.batch_size} cannot be split in {self.accumulate} equal parts")
         return self

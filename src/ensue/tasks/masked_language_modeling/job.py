@@ -59,14 +59,14 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         self.fingerprint = self.corpus.fingerprint
         coder, corpus = self.parts.coder, self.corpus
         self.masking = masking_of(recipe, coder)
-        valid = None if corpus.valid is None else self._scorer_of(corpus.valid, recipe.data.valid or recipe.data.train)
+        valid = None if corpus.valid is None else self._scorer(corpus.valid, recipe.data.valid or recipe.data.train)
         self.task = MaskedLanguageModeling(
             training_examples(recipe, corpus.train, coder), self.masking, batch_size=recipe.train.batch_size,
             block_tokens=recipe.block_tokens, validate=lambda model: None if valid is None else valid(model),
             sample=lambda model, seed: filled_sample(model, coder, corpus.valid or corpus.train, seed=seed),
         )  # fmt: skip
 
-    def _scorer_of(self, tokens: TokenFile, path: str) -> partial[MaskedScores]:
+    def _scorer(self, tokens: TokenFile, path: str) -> partial[MaskedScores]:
         """Return a function from the model to its scores on a text."""
         examples = scored_examples(self.recipe, tokens, self.parts.coder, path)
         return partial(score, examples=examples, masking=self.masking, tokens=len(tokens), unknown=tokens.unknown)
@@ -85,7 +85,7 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         return f"validation: {protocol_of(self.recipe)}" if self.corpus.valid else ""
 
     def test(self, model: MaskedLanguageModel) -> MaskedScores | None:
-        return None if self.corpus.test is None else self._scorer_of(self.corpus.test, self.recipe.data.test)(model)
+        return None if self.corpus.test is None else self._scorer(self.corpus.test, self.recipe.data.test)(model)
 
     def about(self) -> str:
         return f"over {self.parts.vocabulary_size:,} subwords"
@@ -140,10 +140,10 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
 
     def _validate_model(self, model: MaskedLanguageModel) -> Scores | None:
         if self.judged is not None:
-            return self._pipeline(model).similarity_scores(self.judged)
-        return self._pipeline(model).partner_accuracy(self.split.valid) if self.split.valid else None
+            return self._create_pipeline(model).similarity_scores(self.judged)
+        return self._create_pipeline(model).partner_accuracy(self.split.valid) if self.split.valid else None
 
-    def _pipeline(self, model: MaskedLanguageModel) -> SentenceVectorsPipeline:
+    def _create_pipeline(self, model: MaskedLanguageModel) -> SentenceVectorsPipeline:
         return SentenceVectorsPipeline(model, self.parts.coder, self.recipe)
 
     @property
@@ -163,7 +163,7 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
         return {"vocabulary_size": self.parts.tokenizer.vocabulary_size}
 
     def test(self, model: MaskedLanguageModel) -> TextSimilarityScores | None:
-        return None if self.tested is None else self._pipeline(model).similarity_scores(self.tested)
+        return None if self.tested is None else self._create_pipeline(model).similarity_scores(self.tested)
 
     def about(self) -> str:
         return f"over {self.parts.vocabulary_size:,} subwords"
@@ -182,7 +182,7 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
 
 
 class SimilarPairSource(PairSource):
-    """Pairs of a text and targets, which must not be empty. The first target is similar to the text, the others not."""
+    """Pairs of a text and its targets. The first target is similar to the text, and other targets are not similar."""
 
     def checked(self, pair: Pair) -> Pair:
         """Raise DataError if a target is empty."""

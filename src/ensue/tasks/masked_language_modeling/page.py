@@ -50,11 +50,11 @@ def view_masked(model: MaskedLanguageModel, coder: MaskedTokenizer, ids: NDArray
         attention = attention_of(model.layers, model.input(framed))
     assert attention is not None, "MAX_TOKENS is below the limit of attention_of"
     return MaskedView(
-        _token_texts(coder, ids), ids, is_mask, length, _predictions(model, coder, ids, is_mask), attention
+        _token_texts(coder, ids), ids, is_mask, length, _predict_hidden(model, coder, ids, is_mask), attention
     )
 
 
-def _predictions(
+def _predict_hidden(
     model: MaskedLanguageModel, coder: MaskedTokenizer, ids: NDArray[np.int64], is_mask: NDArray[np.bool_]
 ) -> Predictions:
     special = torch.tensor([coder.padding_id, *coder.special_ids], device=device_of(model))
@@ -105,7 +105,7 @@ def _masks(view: MaskedView, coder: MaskedTokenizer) -> list[Section]:
 def inspect_masked(
     model: MaskedLanguageModel, coder: MaskedTokenizer, text: str, facts: Mapping[str, str]
 ) -> Inspection:
-    """Return the page of `MaskedLanguagePipeline.inspect`; `facts` are entries about the model."""
+    """Return the page of `MaskedLanguagePipeline.inspect`. `facts` are the values at the top of the page by name."""
     check_type("the text", text, str, "a string")
     ids = coder.encode_masked(text).ids
     if not len(ids):

@@ -192,7 +192,7 @@ class MaskedVectors(ContextualPipeline, TextVectors):
             "pooling": sentences.pooling, "unit_length": sentences.unit_length,
             "symbols": [coder.symbol(id) for id in range(coder.vocabulary_size)],
         }  # fmt: skip
-        read = TensorFunction("model", _read, inputs, sample)
+        read = TensorFunction("model", _run_model, inputs, sample)
         return ModelDescription(
             TokenInput(coder.tokenizer), MaskedOutput(), model, (read,), model, ("masked", "subwords"), settings,
             {"tokenizer.json": coder.tokenizer},
@@ -327,7 +327,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
             raise EnsueError(f"{self.run}: the model has no head for masks, which {method} needs; {advice}")
 
 
-def _read(model: Any, ids: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+def _run_model(model: Any, ids: Tensor, lengths: Tensor) -> dict[str, Tensor]:
     """Return the vectors (B, T, d) of tokens, and their logits (B, T, V) if the model has a head for masks."""
     masked: MaskedLanguageModel = model
     mask = mask_of(ids, lengths)

@@ -46,7 +46,7 @@ class MaskingTable(Table):
     """Whether all tokens of a word are hidden together."""
 
     @model_validator(mode="after")
-    def _shares(self) -> Self:
+    def _check_shares(self) -> Self:
         if self.masked + self.random > 1 + 1e-9:  # the sum may have a rounding error
             raise ValueError(f"has masked {self.masked} and random {self.random}, together more than 1")
         return self
@@ -98,7 +98,7 @@ class MaskedLanguageModelingRecipe(Recipe):
     tuning: CorpusTuning = CorpusTuning()
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_sizes(self) -> Self:
         if self.encoder.context < MIN_CONTEXT:
             raise ValueError(f"has an encoder.context of {self.encoder.context}; expected at least {MIN_CONTEXT}")
         if self.data.next_sentence and self.input.segments < 2:
@@ -154,7 +154,7 @@ class SentenceVectorsRecipe(MaskedLanguageModelingRecipe):
     continuing = Recipe.continuing
 
     @model_validator(mode="after")
-    def _learns_vectors(self) -> Self:
+    def _check_keys(self) -> Self:
         if self.head.masked:
             raise ValueError("has head.masked = true, but learns only vectors; expected head.masked = false")
         if self.data.next_sentence:

@@ -36,7 +36,7 @@ SCORE_SEED = 15
 
 
 def stream_of(recipe: MaskedLanguageModelingRecipe, tokenizer: Tokenizer) -> DocumentStream:
-    """Return the function from texts to ids of a recipe."""
+    """Return the encoder of texts as a stream of ids, by the table `[data]` of a recipe."""
     data = recipe.data
     return DocumentStream(MaskedTokenizer(tokenizer), documents=data.documents, sentences=data.next_sentence)
 
@@ -47,7 +47,7 @@ def frame_of(coder: MaskedTokenizer) -> Frame:
 
 
 def masking_of(recipe: MaskedLanguageModelingRecipe, coder: MaskedTokenizer) -> Masking:
-    """Return the masking of a recipe."""
+    """Return the masking by the table `[masking]` of a recipe."""
     table = recipe.masking
     can_hide = np.zeros(coder.vocabulary_size, bool)
     can_hide[coder.text_ids] = True
@@ -61,7 +61,7 @@ def training_examples(
     """Return the examples of the training text. Raise DataError for a text shorter than an example."""
     length, path = recipe.block_tokens, recipe.data.train
     if recipe.data.next_sentence:
-        return _pairs(recipe, tokens, coder, path, seed=recipe.train.seed)
+        return _create_pairs(recipe, tokens, coder, path, seed=recipe.train.seed)
     if len(tokens) < length:
         raise DataError(
             f"{len(tokens):,} tokens; a block has {length:,} (encoder.context {recipe.encoder.context:,} without [CLS] "
@@ -76,13 +76,13 @@ def scored_examples(
 ) -> FramedExamples:
     """Return examples that cover a text completely, for evaluation."""
     if recipe.data.next_sentence:
-        return _pairs(recipe, tokens, coder, path, seed=SCORE_SEED)
+        return _create_pairs(recipe, tokens, coder, path, seed=SCORE_SEED)
     if not len(tokens):
         raise DataError("no token to hide", path)
     return FramedBlocks(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=SCORE_SEED, whole=True)
 
 
-def _pairs(
+def _create_pairs(
     recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str, *, seed: int
 ) -> FramedPairs:
     try:
@@ -181,8 +181,8 @@ def score(
     size = max(1, MAX_CALL_TOKENS // examples.longest)
 
     def score_batch(first: int) -> tuple[float, ...]:
-        numbers = np.arange(first, min(first + size, examples.count))
-        batch = batch_of(examples.of_epoch(0, numbers), masking, device_of(model))
+        indices = np.arange(first, min(first + size, examples.count))
+        batch = batch_of(examples.of_epoch(0, indices), masking, device_of(model))
         h = model(batch.ids, batch.mask, batch.segments)
         surprisals = model.hidden_nats(h, batch.targets)
         collect(batch, surprisals)
@@ -251,10 +251,10 @@ class EncodedPairs:
     """Pairs of texts: `ids` are the ids of each distinct text, and `members` the indices of the texts of each pair."""
 
     def __init__(self, pairs: Iterable[Pair], coder: MaskedTokenizer, context: int) -> None:
-        numbers: dict[str, int] = {}
+        indices: dict[str, int] = {}
         texts_of = ((" ".join(pair.sources), *pair.targets) for pair in pairs)
-        self.members = [[numbers.setdefault(text, len(numbers)) for text in texts] for texts in texts_of]
-        self.ids = [coder.framed(coder.encode(text)[: context - 2]) for text in numbers]
+        self.members = [[indices.setdefault(text, len(indices)) for text in texts] for texts in texts_of]
+        self.ids = [coder.framed(coder.encode(text)[: context - 2]) for text in indices]
         self.padding_id, sizes = coder.padding_id, [len(ids) for ids in self.ids]
         self.lengths = np.array([sum(sizes[text] for text in texts) for texts in self.members], np.int64)
 
@@ -294,7 +294,7 @@ def contrastive_nats(
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device), reduction="sum")
 
 
-_UNDIVIDED = "since its texts are compared with each other"
+_REASON = "since its texts are compared with each other"
 
 
 class SentenceVectors(BucketedTask[MaskedLanguageModel, PairBatch]):
@@ -307,7 +307,7 @@ class SentenceVectors(BucketedTask[MaskedLanguageModel, PairBatch]):
         validate: Callable[[MaskedLanguageModel], Scores | None],
     ) -> None:  # fmt: skip
         if process_group().size > 1:
-            raise RecipeError(f"several processes cannot split a batch, {_UNDIVIDED}; expected one process")
+            raise RecipeError(f"several processes cannot split a batch, {_REASON}; expected one process")
         self.pairs, self.judged_by, self._validate = pairs, judged_by, validate
         self.temperature = recipe.sentences.temperature
         self.pool = POOLINGS[recipe.sentences.pooling](recipe.encoder.d_model, False)
@@ -315,7 +315,7 @@ class SentenceVectors(BucketedTask[MaskedLanguageModel, PairBatch]):
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> PairBatch:
         if len(row_slice.of(rows)) < len(rows):
-            raise RecipeError(f"out of memory: a batch is not split, {_UNDIVIDED}; expected a smaller train.batch_size")
+            raise RecipeError(f"out of memory: a batch is not split, {_REASON}; expected a smaller train.batch_size")
         return self.pairs.batch(rows, device)
 
     def loss(self, model: MaskedLanguageModel, batch: PairBatch, state: State) -> tuple[Loss, State]:

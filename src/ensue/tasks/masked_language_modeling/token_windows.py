@@ -35,12 +35,12 @@ def token_vectors(
     """Call `collect` with the index of each text and its vectors (L, T + 2, d) in L layers. The first vector is that of
     [CLS] in the first window, and the last vector is that of [SEP] in the last window.
     """
-    windows = _windows(texts, model.context - 2)
+    windows = _list_windows(texts, model.context - 2)
     remaining = np.bincount([window.text for window in windows], minlength=len(texts))
     vectors_of: dict[int, Vectors] = {}
     max_tokens = MAX_UNPADDED_TOKENS if model.reads_apart else MAX_CALL_TOKENS
     for batch in batches_by_length(windows, [window.size + 2 for window in windows], max_tokens):
-        h = _read(model, coder, texts, batch, layers)
+        h = _read_windows(model, coder, texts, batch, layers)
         for window, vectors in zip(batch, h, strict=True):
             size = len(texts[window.text])
             target = vectors_of.setdefault(window.text, np.empty((len(layers), size + 2, vectors.shape[2]), np.float32))
@@ -53,7 +53,7 @@ def token_vectors(
 
 
 @torch.inference_mode()
-def _read(
+def _read_windows(
     model: MaskedLanguageModel, coder: MaskedTokenizer, texts: Sequence[NDArray[np.int64]],
     windows: Sequence[TextWindow], layers: Sequence[int],
 ) -> list[Vectors]:  # fmt: skip
@@ -66,7 +66,7 @@ def _read(
             outputs = model.layers_apart(torch.from_numpy(np.concatenate(rows)), lengths)
             vectors = torch.stack([outputs[layer] for layer in layers]).float().numpy()
             return np.split(vectors, np.cumsum(lengths)[:-1], axis=1)
-        ids, mask = _framed(coder, pieces, device_of(model))
+        ids, mask = _frame(coder, pieces, device_of(model))
         if list(layers) == [model.num_layers]:
             h = model(ids, mask).unsqueeze(1)
         else:
@@ -111,11 +111,11 @@ def _hidden_batches(
     model: MaskedLanguageModel, coder: MaskedTokenizer, texts: Sequence[NDArray[np.int64]]
 ) -> Iterator[tuple[list[HiddenToken], Tensor, Tensor | None, Tensor]]:
     """Yield batches in which a row has one hidden token: the tokens, inputs (B, T), their mask, and targets (B, T)."""
-    windows = sorted(_windows(texts, model.context - 2), key=lambda window: window.size)
+    windows = sorted(_list_windows(texts, model.context - 2), key=lambda window: window.size)
     device = device_of(model)
     for batch in _hidden_tokens(windows):
         pieces = [texts[row.window.text][row.window.begin : row.window.end] for row in batch]
-        ids, mask = _framed(coder, pieces, device)
+        ids, mask = _frame(coder, pieces, device)
         places = torch.tensor([row.place - row.window.begin + 1 for row in batch], device=device).unsqueeze(1)
         targets = torch.full_like(ids, NOT_HIDDEN).scatter(1, places, ids.gather(1, places))
         yield batch, ids.scatter(1, places, coder.mask_id), mask, targets
@@ -137,7 +137,7 @@ def mask_probabilities(
     special = torch.tensor([coder.padding_id, *coder.special_ids], device=device_of(model))
     with evaluating(model):
         for batch in batches_by_length(range(len(texts)), [len(text) + 2 for text in texts], MAX_CALL_TOKENS):
-            ids, mask = _framed(coder, [texts[index] for index in batch], device_of(model))
+            ids, mask = _frame(coder, [texts[index] for index in batch], device_of(model))
             masks = ids == coder.mask_id
             logits = model.logits(ids, masks, mask).double().index_fill(1, special, -torch.inf)
             of_texts = torch.split(logits.softmax(1).cpu(), masks.sum(1).tolist())
@@ -145,11 +145,11 @@ def mask_probabilities(
     return [probabilities[index] for index in range(len(texts))]
 
 
-def _windows(texts: Sequence[NDArray[np.int64]], max_tokens: int) -> list[TextWindow]:
+def _list_windows(texts: Sequence[NDArray[np.int64]], max_tokens: int) -> list[TextWindow]:
     return [window for number, text in enumerate(texts) for window in text_windows(number, len(text), max_tokens)]
 
 
-def _framed(
+def _frame(
     coder: MaskedTokenizer, pieces: Sequence[NDArray[np.int64]], device: torch.device
 ) -> tuple[Tensor, Tensor | None]:
     """Return the ids (B, T) of pieces between [CLS] and [SEP], and their mask (None without padding)."""

@@ -63,24 +63,24 @@ class SequenceToSequenceJob(Job[TextModel]):
         if self.continued is not None:
             check_same_shape(recipe, self.continued, ("tokens", "encoder", "directions", "decoder", "attention"))
         self.contextual = ContextualFeatures.of(recipe.features, self.origins, torch.device("cpu"))
-        source = self._source(data.train, group=data.group)
+        source = self._open_pairs(data.train, group=data.group)
         self.layout, self.fingerprint = source.layout, source.fingerprint()
-        read = cache(lambda: self._read(source))
-        coder = self._trained_coder(read) if run is None else run.parts.coder
+        read = cache(lambda: self._read_split(source))
+        coder = self._train_coder(read) if run is None else run.parts.coder
         self.parts = EncoderDecoderParts(coder, self.contextual.shapes) if run is None else run.parts
         check_scorable()
         search_of(recipe.search, coder.target)  # raises EnsueError for invalid settings before the data are encoded
         key = ["pairs", self.fingerprint, coder.to_json(), max_lengths(recipe), bool(self.contextual.origins)]
-        self.split = split = Split.cached(Columns, data, key, lambda: self._columns(read()))
-        train = self._encoded(split.train)
+        self.split = split = Split.cached(Columns, data, key, lambda: self._encode_split(read()))
+        train = self._load_pairs(split.train)
         self.left_out, self.ratio = split.facts["left_out"], split.facts["ratio"]
         self.valid_pairs: Sequence[Pair] = Pairs() if split.valid is None else stored(split.valid)
-        valid = None if split.valid is None else self._encoded(split.valid)
+        valid = None if split.valid is None else self._load_pairs(split.valid)
         self.task = SequenceToSequence(
             train, valid, begin_id=coder.target.begin_id, sizes=recipe.train, sampled=self._sample_outputs
         )
 
-    def _source(self, location: str, **options: Any) -> PairSource:
+    def _open_pairs(self, location: str, **options: Any) -> PairSource:
         data = self.recipe.data
         return PairSource(
             location, format="" if data.format == "auto" else data.format, sources=data.sources, targets=data.targets,
@@ -89,10 +89,10 @@ class SequenceToSequenceJob(Job[TextModel]):
 
     def read(self, location: str) -> Pairs:
         """Return the pairs of validation or test data, in the format of the training data."""
-        source = self._source(location, like=self.layout)
+        source = self._open_pairs(location, like=self.layout)
         return Pairs(references(source, source.layout))
 
-    def _read(self, source: PairSource) -> Split[Pairs]:
+    def _read_split(self, source: PairSource) -> Split[Pairs]:
         """Return training, validation and test pairs as texts."""
         pairs = Pairs(source)
         if not pairs:
@@ -102,8 +102,8 @@ class SequenceToSequenceJob(Job[TextModel]):
             split.valid = Pairs(references(split.valid, self.layout))
         return split
 
-    def _trained_coder(self, read: Callable[[], Split[Pairs]]) -> PairCoder:
-        """Return the trained tokenizers, from the cache if possible. Tokenizers of `decoder.from` get new symbols."""
+    def _train_coder(self, read: Callable[[], Split[Pairs]]) -> PairCoder:
+        """Train the tokenizers, or read them from the cache. Tokenizers of `decoder.from` get new symbols."""
         recipe, data, origin = self.recipe, self.recipe.data, self.continued
         new, extended = data.train, None
         if origin is not None:
@@ -115,7 +115,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         def trained() -> CachedColumns:
             pairs: Sequence[Pair] = read().train
             if new != data.train:
-                new_pairs = set(self._source(new, group=data.group))
+                new_pairs = set(self._open_pairs(new, group=data.group))
                 pairs = [pair for pair in pairs if pair in new_pairs]
             coder = PairCoder.train(
                 pairs, recipe.tokenizer, recipe.target_tokenizer, names=data.names, source_tokens=data.source_tokens,
@@ -127,14 +127,14 @@ class SequenceToSequenceJob(Job[TextModel]):
         key += [] if extended is None else [new, extended.to_json()]
         return PairCoder.from_json(cached_if_large(key, data_files(data), trained).facts["coder"])
 
-    def _columns(self, split: Split[Pairs]) -> Split[Columns]:
+    def _encode_split(self, split: Split[Pairs]) -> Split[Columns]:
         """Return the ids of training and validation pairs, and the texts of validation and test pairs."""
-        train = self._ids(split.train, self.recipe.data.target_tokens)
-        pairs, valid, test = self._pairs(train), None, None
+        train = self._encode_pairs(split.train, self.recipe.data.target_tokens)
+        pairs, valid, test = self._join_sides(train), None, None
         if not len(pairs):
             raise DataError("no training pair: all targets are longer than data.target_tokens", self.recipe.data.train)
         if split.valid:
-            firsts = self._ids(pair._replace(targets=pair.targets[:1]) for pair in split.valid)
+            firsts = self._encode_pairs(pair._replace(targets=pair.targets[:1]) for pair in split.valid)
             valid = Columns({**firsts.columns, "pairs": StoredPairs.rows_of(split.valid)})
         if split.test:
             test = Columns({"pairs": StoredPairs.rows_of(split.test)})
@@ -142,7 +142,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         facts = {"left_out": left_out, "ratio": length_ratio(pairs)}
         return Split(train, valid, split.valid_from, test, split.notes, facts)
 
-    def _ids(self, pairs: Iterable[Pair], max_tokens: int = 0) -> Columns:
+    def _encode_pairs(self, pairs: Iterable[Pair], max_tokens: int = 0) -> Columns:
         """Return the ids of pairs whose targets have at most `max_tokens` (0: no limit), and words for `contextual`."""
         sources, targets, words = RaggedRows(), RaggedRows(), Texts()
         for pair in pairs:
@@ -157,12 +157,12 @@ class SequenceToSequenceJob(Job[TextModel]):
         columns = {"sources": sources, "targets": targets}
         return Columns({**columns, "words": words} if self.contextual.origins else columns)
 
-    def _encoded(self, columns: Columns) -> EncodedPairs:
+    def _load_pairs(self, columns: Columns) -> EncodedPairs:
         words = columns.columns.get("words")
         layers = () if words is None else self.contextual.lazy(words.ragged, words.words.values)
-        return self._pairs(columns, layers)
+        return self._join_sides(columns, layers)
 
-    def _pairs(self, columns: Columns, layers: tuple[WordLayers, ...] = ()) -> EncodedPairs:
+    def _join_sides(self, columns: Columns, layers: tuple[WordLayers, ...] = ()) -> EncodedPairs:
         sources, targets = (columns.columns[side].ragged() for side in ("sources", "targets"))
         return EncodedPairs(sources, targets, layers)
 

@@ -45,15 +45,15 @@ def sequence_sections(view: SequenceView, search: BeamSearch) -> list[Section]:
             cut(len(view.output), min(len(view.output), MAX_OUTPUT), "tokens of the output"),
         ],
         "source": view.source[:MAX_SOURCE],
-        "output": [_token(view, place) for place in range(min(len(view.output), MAX_OUTPUT))],
+        "output": [_describe_token(view, place) for place in range(min(len(view.output), MAX_OUTPUT))],
     }
     return [
-        Section("Source and output", "tasks/sequence_to_sequence/sides.html", sides), _alignments(view),
-        *_copying(view), token_section(view), *search_sections(view, search), *encoder,
+        Section("Source and output", "tasks/sequence_to_sequence/sides.html", sides), _alignment_section(view),
+        *_copying_sections(view), token_section(view), *search_sections(view, search), *encoder,
     ]  # fmt: skip
 
 
-def _token(view: SequenceView, place: int) -> tuple[str, float, float, str | None]:
+def _describe_token(view: SequenceView, place: int) -> tuple[str, float, float, str | None]:
     """Return a token, its surprisal, the strength of its color and the strengths of its attention, in percent."""
     nats, attention = -float(view.log_probabilities[place]), None
     if view.alignment is not None:
@@ -63,18 +63,18 @@ def _token(view: SequenceView, place: int) -> tuple[str, float, float, str | Non
     return view.output[place], nats, MAX_COLOR_PERCENT * min(1.0, nats / FULL_COLOR_NATS), attention
 
 
-def _alignments(view: SequenceView) -> Section:
+def _alignment_section(view: SequenceView) -> Section:
     rows = sum(layer.weights.shape[0] for layer in view.alignments) * len(view.output)
     has_heads = any(len(layer.weights) > 1 for layer in view.alignments)
     content = {
         "layers": [_heads(view, *layer, is_long=rows > MAX_ROWS) for layer in reversed(view.alignments)],
         "only_means": has_heads and rows > MAX_ROWS,
     }
-    pictures = {"attention": _grids(view)} if view.alignments else {}
+    pictures = {"attention": _draw_grids(view)} if view.alignments else {}
     return Section("Attention to the source", "tasks/sequence_to_sequence/alignments.html", content, pictures)
 
 
-def _grids(view: SequenceView) -> dict[str, Grid]:
+def _draw_grids(view: SequenceView) -> dict[str, Grid]:
     """Return the pictures of attention by title: the mean of the heads of each layer, and each head."""
     grids = {}
     for name, weights in reversed(view.alignments):
@@ -87,28 +87,28 @@ def _grids(view: SequenceView) -> dict[str, Grid]:
 def _heads(view: SequenceView, name: str, weights: NDArray[np.float32], *, is_long: bool) -> list[tuple[str, Markup]]:
     """Return the names and drawings of a layer: a single head, or the mean of the heads and each head."""
     if len(weights) == 1:
-        return [(name, _matrix(view, weights[0], name))]
+        return [(name, _draw_matrix(view, weights[0], name))]
     mean = f"{name}, mean of its heads"
-    drawings = [(mean, _matrix(view, weights.mean(0), mean))]
+    drawings = [(mean, _draw_matrix(view, weights.mean(0), mean))]
     for number, head in enumerate([] if is_long else weights, start=1):
         title = f"{name}, head {number}"
-        drawings.append((title, _matrix(view, head, title, side=HEAD_SIDE_PIXELS)))
+        drawings.append((title, _draw_matrix(view, head, title, side=HEAD_SIDE_PIXELS)))
     return drawings
 
 
-def _matrix(view: SequenceView, weights: NDArray[np.float32], name: str, *, side: int = 0) -> Markup:
+def _draw_matrix(view: SequenceView, weights: NDArray[np.float32], name: str, *, side: int = 0) -> Markup:
     weights = weights[:MAX_OUTPUT, :MAX_SOURCE]
     return matrix(weights, view.output[:MAX_OUTPUT], view.source[:MAX_SOURCE], name=name, key="t", side=side)
 
 
-def _copying(view: SequenceView) -> list[Section]:
+def _copying_sections(view: SequenceView) -> list[Section]:
     if view.copying is None:
         return []
     about = (
         "The head generates a token from the vocabulary, or copies a token from the source. The row of an output token "
         "has the copy distribution over the source. “Token by token” has the copied share of each token's probability."
     )
-    drawing = _matrix(view, view.copying.weights, "where the head copies from")
+    drawing = _draw_matrix(view, view.copying.weights, "where the head copies from")
     return [Section("Copying", "inspection/plain.html", {"about": about, "shown": drawing})]
 
 
@@ -216,15 +216,15 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
         return []
     steps = max(len(candidate.ids) for candidate in view.search.candidates)
     ended = [candidate for candidate in view.search.candidates if candidate.fate == "ends"]
-    ended.sort(key=lambda candidate: -_score(candidate, search))
+    ended.sort(key=lambda candidate: -_compute_score(candidate, search))
     content = {
         "width": search.width,
         "notes": [
             cut(steps, min(steps, MAX_STEPS), "steps"),
             cut(search.width, min(search.width, MAX_BEAMS), "beams", "best"),
         ],
-        **_drawing(boxes(view.search, search), view.search),
-        "ended": [(_score(best, search), best, _text(best, view.search)) for best in ended[:MAX_ENDED]],
+        **_draw_search(boxes(view.search, search), view.search),
+        "ended": [(_compute_score(best, search), best, _join(best, view.search)) for best in ended[:MAX_ENDED]],
         "ended_note": cut(len(ended), min(len(ended), MAX_ENDED), "outputs", "best"),
         "has_coverage": bool(search.coverage_penalty),
     }
@@ -232,18 +232,18 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
 
 
 def boxes(recorded: Search, search: BeamSearch) -> list[Box]:
-    """Return the candidates to draw: for each length the beam, the most probable first, and the best dropped ones."""
+    """Return the candidates to draw: for each length the beam and the best other candidates, by their probability."""
     best, drawn = recorded.hypotheses[0], list[Box]()
     candidates = sorted(recorded.candidates, key=lambda candidate: -candidate.log_probability)
     ended = [candidate for candidate in recorded.candidates if candidate.fate == "ends"]
     output = (*best.ids, *(candidate.ids[-1] for candidate in ended if candidate.ids[:-1] == best.ids))
-    scores = sorted((_score(candidate, search) for candidate in ended), reverse=True)
+    scores = sorted((_compute_score(candidate, search) for candidate in ended), reverse=True)
     for length in range(1, MAX_STEPS + 1):
         of_length = [candidate for candidate in candidates if len(candidate.ids) == length]
         beam = [candidate for candidate in of_length if candidate.fate != "is left out"]
         dropped = [candidate for candidate in of_length if candidate.fate == "is left out"][:MAX_DROPPED]
         for row, candidate in enumerate(beam[:MAX_BEAMS]):
-            why = _why(candidate, recorded, search, scores)
+            why = _explain_fate(candidate, recorded, search, scores)
             drawn.append(Box(candidate, row, candidate.ids == output[:length], why))
         for row, candidate in enumerate(dropped, start=len(beam[:MAX_BEAMS])):
             why = f"out of the beam: the last hypothesis in the beam has {plain(beam[-1].log_probability, 4)}"
@@ -251,10 +251,10 @@ def boxes(recorded: Search, search: BeamSearch) -> list[Box]:
     return drawn
 
 
-def _why(candidate: Candidate, recorded: Search, search: BeamSearch, scores: Sequence[float]) -> str:
+def _explain_fate(candidate: Candidate, recorded: Search, search: BeamSearch, scores: Sequence[float]) -> str:
     match candidate.fate:
         case "ends":
-            score = _score(candidate, search)
+            score = _compute_score(candidate, search)
             return f"ended with the score {plain(score, 4)}, rank {scores.index(score) + 1} of the complete hypotheses"
         case "is too long":
             return f"stopped: the limit is {recorded.limit} tokens"
@@ -265,22 +265,22 @@ def _why(candidate: Candidate, recorded: Search, search: BeamSearch, scores: Seq
     return "goes on"
 
 
-def _score(candidate: Candidate, search: BeamSearch) -> float:
+def _compute_score(candidate: Candidate, search: BeamSearch) -> float:
     return candidate.log_probability / math.pow(len(candidate.ids), search.length_penalty)
 
 
-def _drawing(drawn: list[Box], recorded: Search) -> dict[str, Any]:
+def _draw_search(drawn: list[Box], recorded: Search) -> dict[str, Any]:
     """Return the values of the drawing: lines from parents to their continuations, boxes and sizes."""
     drawn = sorted(drawn, key=lambda box: box.is_best)
     parents = {box.candidate.ids: box for box in drawn if box.candidate.fate == "goes on"}
     return {
         "edges": [(parents[above], box) for box in drawn if (above := box.candidate.ids[:-1]) in parents],
-        "nodes": [(box, recorded.symbols[box.candidate.ids[-1]], _text(box.candidate, recorded)) for box in drawn],
+        "nodes": [(box, recorded.symbols[box.candidate.ids[-1]], _join(box.candidate, recorded)) for box in drawn],
         "size": (COLUMN_PIXELS + max(box.corner[0] for box in drawn), ROW_PIXELS + max(box.corner[1] for box in drawn)),
         "box": BOX_PIXELS,
         "gap": COLUMN_PIXELS - BOX_PIXELS[0],
     }
 
 
-def _text(candidate: Candidate, recorded: Search) -> str:
+def _join(candidate: Candidate, recorded: Search) -> str:
     return " ".join(recorded.symbols[id] for id in candidate.ids)

@@ -124,10 +124,10 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
             changed: Self = with_options(self, "predict", options)
             return changed.predict(texts)
         texts = checked_texts(texts, "texts, or of the columns of each")
-        return Answers(output for _, output in self.answers(map(_pair, texts)))
+        return Answers(output for _, output in self.answers(map(_make_pair, texts)))
 
     def predict_json(self, texts: Iterable[str | Sequence[str]]) -> list[Any]:
-        return list(outputs_json(self.answers(map(_pair, texts)), self.aligned, n_best=self.search.n_best))
+        return list(outputs_json(self.answers(map(_make_pair, texts)), self.aligned, n_best=self.search.n_best))
 
     def score_json(self, texts: Sequence[str]) -> Any:
         """Return the surprisal of a target as JSON values. `texts` are the texts of the source, then the target."""
@@ -142,13 +142,13 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return align(self.model, self.coder, answers, self.sources([pair for pair, _ in answers]))
 
     def sources(self, pairs: Sequence[Pair]) -> Sources:
-        return self._encoded([(pair, []) for pair in pairs])[0]
+        return self._encode([(pair, []) for pair in pairs])[0]
 
     def encoded(self, pairs: Sequence[tuple[Pair, str]]) -> tuple[Sources, Ragged]:
-        sources, targets = self._encoded([(pair, [target]) for pair, target in pairs])
+        sources, targets = self._encode([(pair, [target]) for pair, target in pairs])
         return sources, Ragged.of(targets)
 
-    def _encoded(self, pairs: Sequence[tuple[Pair, list[str]]]) -> tuple[Sources, list[Ids]]:
+    def _encode(self, pairs: Sequence[tuple[Pair, list[str]]]) -> tuple[Sources, list[Ids]]:
         ids, targets = list[Ids](), list[Ids]()
         for pair, texts in pairs:
             source, encoded = self.coder.encode(pair.sources, texts)
@@ -170,7 +170,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
 
     def score(self, source: str | Sequence[str], target: str) -> float:
         """Return the surprisal -ln P(target | source) in nats, including the end symbol."""
-        ((_, _, nats, _),) = self.surprisal([_pair(source)._replace(targets=(target,))])
+        ((_, _, nats, _),) = self.surprisal([_make_pair(source)._replace(targets=(target,))])
         return nats
 
     def source(
@@ -222,7 +222,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
 
 
-def _pair(source: str | Sequence[str]) -> Pair:
+def _make_pair(source: str | Sequence[str]) -> Pair:
     return Pair((source,) if isinstance(source, str) else tuple(source))
 
 
@@ -241,7 +241,7 @@ def describe(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatur
     tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
     tokenizers |= export_inputs.tokenizers_of(origins.encoders)
     programs = tuple(dict.fromkeys(("translator", "subwords", *export_inputs.programs_of(origins.encoders))))
-    functions = _functions(module, origins, coder.source.vocabulary_size)
+    functions = _describe_functions(module, origins, coder.source.vocabulary_size)
     source = description.SourceInput(
         coder.source, writer.num_texts, coder.names, BETWEEN_NAMES.pattern, coder.source_tokens,
         max_lengths(writer.recipe)[0],
@@ -251,7 +251,7 @@ def describe(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatur
     return description.ModelDescription(source, output, writer.model, functions, module, programs, settings, tokenizers)
 
 
-def _functions(
+def _describe_functions(
     module: export_inputs.WithOrigins, origins: export_inputs.OriginExportInputs, source_size: int
 ) -> tuple[description.TensorFunction, ...]:
     def sample_sources(batch: int, length: int) -> dict[str, Tensor]:
@@ -298,7 +298,7 @@ def _settings(writer: Writer[Any], coder: PairCoder, origins: export_inputs.Orig
     if any(len(phrase) != 1 for phrase in search.forbidden):
         raise EnsueError(f"{writer.run}: a search that forbids phrases of several tokens cannot be exported")
     return {
-        "source": _side(coder.source), "target": _side(coder.target), "names": sorted(coder.names),
+        "source": _describe_side(coder.source), "target": _describe_side(coder.target), "names": sorted(coder.names),
         "between_names": BETWEEN_NAMES.pattern, "source_tokens": coder.source_tokens, "copies": coder.copies,
         "ratio": writer.ratio, "more": EXTRA_TOKENS + search.min_tokens,
         "most": min(search.max_tokens, max_output_tokens(writer.recipe.decoder) or search.max_tokens),
@@ -308,7 +308,7 @@ def _settings(writer: Writer[Any], coder: PairCoder, origins: export_inputs.Orig
     }  # fmt: skip
 
 
-def _side(coder: TokenizerWithSpecials) -> dict[str, Any]:
+def _describe_side(coder: TokenizerWithSpecials) -> dict[str, Any]:
     tokenizer = coder.tokenizer
     return {
         "before": tokenizer.before, "size": coder.vocabulary_size, "unknown": tokenizer.unknown_id,

@@ -37,9 +37,9 @@ class PairData(DividedData):
     names: list[Annotated[int, Field(ge=1, le=100)]] = Field(default_factory=list)
     """The numbers of the source columns that contain names, such as `V;PST`: each name is one token."""
     source_tokens: Tokens = 0
-    """Longer sources are truncated to this many tokens, with a note; 0: no limit."""
+    """The number of tokens to which longer sources are truncated, with a note; 0: no limit."""
     target_tokens: Tokens = 0
-    """Training pairs with longer targets are left out, with a note; 0: no limit."""
+    """The maximum number of tokens of a training target; longer ones are left out, with a note; 0: no limit."""
 
 
 class SearchTable(Table):
@@ -91,7 +91,7 @@ class SequenceToSequenceRecipe(Recipe):
     train: PairTrain
 
     @model_validator(mode="after")
-    def _has_words(self) -> Self:
+    def _check_words(self) -> Self:
         if self.features.contextual and self.tokenizer.kind != "words":
             raise ValueError(
                 f"has features.contextual, which need words, but the tokens of the source are {self.tokenizer.kind}; "

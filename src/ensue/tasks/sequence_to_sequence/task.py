@@ -196,7 +196,7 @@ class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
     def validate(self, model: TextModel) -> NamedScores | None:
         if (valid := self.valid) is None:
             return None
-        totals = sharded_map(lambda rows: float(_nats(model, valid, rows, self.begin_id).sum()), _by_length(valid))
+        totals = sharded_map(lambda rows: float(_nats(model, valid, rows, self.begin_id).sum()), _batches(valid))
         return NamedScores(nats_per_token=sum(totals) / int(valid.targets.lengths.sum()))
 
     def sample(self, model: TextModel, seed: int) -> str:
@@ -210,11 +210,11 @@ def length_ratio(train: EncodedPairs) -> float:
 
 def surprisals(model: TextModel, pairs: EncodedPairs, *, begin_id: int) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """Yield batches of similar length: the indices (B,) of pairs, and the nats (B, T) of targets, 0 at padding."""
-    for rows in _by_length(pairs):
+    for rows in _batches(pairs):
         yield rows, _nats(model, pairs, rows, begin_id)
 
 
-def _by_length(pairs: EncodedPairs) -> Iterator[NDArray[np.int64]]:
+def _batches(pairs: EncodedPairs) -> Iterator[NDArray[np.int64]]:
     return by_length(pairs.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS)
 
 
@@ -305,11 +305,11 @@ def begin(
 def mean_surprisals(
     models: Sequence[TextModel], sources: Sources, targets: Ragged, *, begin_id: int
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-    """Yield the `surprisals` of a model, or of an ensemble, whose probabilities are means over its models."""
+    """Yield `surprisals` for a model, or for an ensemble, where probabilities are means over the models."""
     pairs = [EncodedPairs(sources.rows, targets, contextual) for contextual in sources.contextual]
     iterators = [surprisals(*pair, begin_id=begin_id) for pair in zip(models, pairs, strict=True)]
     for batches in zip(*iterators, strict=True):
         rows, nats = batches[0]
         if len(models) > 1:
-            nats = math.log(len(models)) - (-torch.stack([of_model for _, of_model in batches])).logsumexp(0)
+            nats = math.log(len(models)) - (-torch.stack([model_nats for _, model_nats in batches])).logsumexp(0)
         yield rows, nats

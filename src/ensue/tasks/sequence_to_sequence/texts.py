@@ -50,7 +50,7 @@ class PairCoder(Stored):
         names: Sequence[int] = (), source_tokens: int = 0, copies: bool = False, extended: Self | None = None,
     ) -> Self:  # fmt: skip
         """Train the tokenizers; without a table `target` both sides have one tokenizer. `names` are the numbers of
-        source columns with names, from 1. New symbols are added to the tokenizers of `extended`, if given.
+        source columns with names, from 1. With `extended`, new symbols are added to the tokenizers of `extended`.
         """
         old = (None, None) if extended is None else (extended.source.tokenizer, extended.target.tokenizer)
         old_names = () if extended is None else extended.source.names.symbols
@@ -60,11 +60,11 @@ class PairCoder(Stored):
         sources = (text for pair in pairs for index, text in enumerate(pair.sources) if index not in indices)
         targets = (text for pair in pairs for text in pair.targets)
         texts = sources if target else chain(sources, targets)
-        tokenizer = train_tokenizer(chunks=_chunks(texts), extended=old[0], **source.model_dump())
+        tokenizer = train_tokenizer(chunks=_join_chunks(texts), extended=old[0], **source.model_dump())
         reader = TokenizerWithSpecials(tokenizer, [*old_names, *sorted(new_names)])
         writer = reader
         if target is not None:
-            tokenizer = train_tokenizer(chunks=_chunks(targets), extended=old[1], **target.model_dump())
+            tokenizer = train_tokenizer(chunks=_join_chunks(targets), extended=old[1], **target.model_dump())
             writer = TokenizerWithSpecials(tokenizer)
         return cls(reader, writer, indices, source_tokens, copies)
 
@@ -73,13 +73,13 @@ class PairCoder(Stored):
         has the ids of copied words only for words of the truncated source.
         """
         unknown = self.unknown_words(columns)
-        source = self._source_ids(columns, unknown)
+        source = self._encode_source(columns, unknown)
         source_ids = set(source.tolist()) if unknown else set()
         copied = {word: id for word, id in unknown.items() if id in source_ids}
         pairs = ((self.target.encode(text), text) for text in targets)
-        return source, [np.append(self._with_copied_ids(ids, text, copied), self.target.end_id) for ids, text in pairs]
+        return source, [np.append(self._replace_unknown(ids, text, copied), self.target.end_id) for ids, text in pairs]
 
-    def _source_ids(self, columns: Sequence[str], unknown: Mapping[str, int]) -> Ids:
+    def _encode_source(self, columns: Sequence[str], unknown: Mapping[str, int]) -> Ids:
         coder = self.source
         arrays: list[Ids] = []
         for index, text in enumerate(columns):
@@ -87,7 +87,7 @@ class PairCoder(Stored):
                 arrays.append(coder.encode_names(split_names(text)))
             else:
                 arrays += [np.array([coder.separator_id])] if index else []
-                arrays.append(self._with_copied_ids(coder.encode(text), text, unknown))
+                arrays.append(self._replace_unknown(coder.encode(text), text, unknown))
         ids = np.concatenate(arrays, dtype=np.int64)
         return np.append(ids[: self.source_tokens] if self.source_tokens else ids, coder.end_id)
 
@@ -138,7 +138,7 @@ class PairCoder(Stored):
         words = dict.fromkeys(word for word, id in pairs if id == tokenizer.unknown_id)
         return {word: self.source.vocabulary_size + number for number, word in enumerate(words)}
 
-    def _with_copied_ids(self, ids: Ids, text: str, unknown: Mapping[str, int]) -> Ids:
+    def _replace_unknown(self, ids: Ids, text: str, unknown: Mapping[str, int]) -> Ids:
         """Return the ids of a text, where unknown words have their ids of `unknown`."""
         tokenizer = self.source.tokenizer
         if not unknown or not isinstance(tokenizer, WordTokenizer):
@@ -162,5 +162,5 @@ def split_names(text: str) -> list[str]:
     return [name for name in BETWEEN_NAMES.split(text) if name]
 
 
-def _chunks(texts: Iterable[str]) -> Iterator[str]:
+def _join_chunks(texts: Iterable[str]) -> Iterator[str]:
     return joined(chain.from_iterable((" ", text, "\n") for text in texts), 1 << 16)

@@ -49,7 +49,7 @@ def align(
     targets = Ragged.of(np.array([*output.ids, coder.target.end_id]) for _, output in answers)
     pairs = EncodedPairs(sources.rows, targets, sources.contextual[0])
     for rows in by_length(pairs.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
-        places_of_rows = _aligned_places(model, tap, pairs, rows, coder.target.begin_id)
+        places_of_rows = _find_aligned_places(model, tap, pairs, rows, coder.target.begin_id)
         for row, places in zip(rows.tolist(), places_of_rows, strict=True):
             (pair, output), (source,) = answers[row], sources.rows.padded(np.array([row])).tolist()
             symbols = Symbols(coder, pair.sources, is_source=True), Symbols(coder, pair.sources)
@@ -59,7 +59,7 @@ def align(
 
 
 @torch.inference_mode()
-def _aligned_places(
+def _find_aligned_places(
     model: TextModel, tap: str, pairs: EncodedPairs, rows: NDArray[np.int64], begin_id: int
 ) -> list[list[int]]:
     """Return the index of the source token with the most attention, for each target token of the pairs `rows`."""
@@ -142,8 +142,8 @@ def output_fields(
 ) -> "tuple[dict[str, Any], DecoderValues]":
     """Return fields of an `OutputView` of `ids` for a single source, and the values of the decoder."""
     stepper, state = begin(models, sources, np.array([0]))
-    seen = _decoder_values(stepper, state, [begin_id, *ids[:-1]], device=device_of(models[0]))
-    scores = seen.log_probabilities
+    decoder = _read_decoder(stepper, state, [begin_id, *ids[:-1]], device=device_of(models[0]))
+    scores = decoder.log_probabilities
     best = scores.topk(min(MAX_OPTIONS, scores.shape[1]), dim=1)
     chosen = scores[torch.arange(len(ids)), torch.tensor(ids, device=scores.device)].double().cpu().numpy()
     options = [
@@ -152,9 +152,9 @@ def output_fields(
     ]
     fields = {
         "output": tuple(map(symbol, ids)), "log_probabilities": chosen, "options": options,
-        "alignments": seen.alignments, "copying": None,
+        "alignments": decoder.alignments, "copying": None,
     }  # fmt: skip
-    return fields, seen
+    return fields, decoder
 
 
 class DecoderValues(NamedTuple):
@@ -169,24 +169,24 @@ class DecoderValues(NamedTuple):
     """The gates β of attention (T,); None for a model without them."""
 
 
-def _decoder_values(stepper: Any, state: State, inputs: Sequence[int], *, device: torch.device) -> DecoderValues:
+def _read_decoder(stepper: Any, state: State, inputs: Sequence[int], *, device: torch.device) -> DecoderValues:
     attention = attention_taps(stepper)
     copying = [name for name, module in stepper.named_modules() if isinstance(module, CopyingHead)]
     modules = [(name, module) for name, module in stepper.named_modules() if isinstance(module, AttentionBefore)]
     gated = [f"{name}.beta".lstrip(".") for name, module in modules if module.gate is not None]
-    headless = [*gated, *(f"{name}.{tap}" for name in copying for tap in ("weights", "generates"))]
-    taps = [*attention, *headless]
+    without_heads = [*gated, *(f"{name}.{tap}" for name in copying for tap in ("weights", "generates"))]
+    taps = [*attention, *without_heads]
     rows: list[Tensor] = []
     watched: AbstractContextManager[dict[str, list[Tensor]]] = watch(stepper, *taps) if taps else nullcontext({})
     with watched as steps:
         for id in inputs:
             scores, state = stepper.step(torch.tensor([id], device=device), state)
             rows.append(scores.log_softmax(-1))
-    joined = {
-        tap: torch.cat(tensors[:: len(tensors) // len(rows)], dim=1 if tap in headless else 2)[0]
+    joined = {  # of several tensors of a tap in one step, the first
+        tap: torch.cat(tensors[:: len(tensors) // len(rows)], dim=1 if tap in without_heads else 2)[0]
         for tap, tensors in steps.items()
     }
-    pairs = zip(_layer_names(attention), attention, strict=True)
+    pairs = zip(_name_layers(attention), attention, strict=True)
     alignments = [Alignment(name, joined[tap].float().cpu().numpy()) for name, tap in pairs]
     gates = torch.stack([joined[tap] for tap in gated]).mean(0).double().cpu().numpy() if gated else None
     if not copying:
@@ -197,7 +197,7 @@ def _decoder_values(stepper: Any, state: State, inputs: Sequence[int], *, device
     return DecoderValues(torch.cat(rows), alignments, (weights.float().numpy(), generates.double().numpy()), gates)
 
 
-def _layer_names(taps: Sequence[str]) -> list[str]:
+def _name_layers(taps: Sequence[str]) -> list[str]:
     """Return the name of each tap, such as "layer 1", or "model 2, layer 1" in an ensemble."""
     names: list[str] = []
     counts = Counter[str]()
@@ -226,9 +226,9 @@ def view_output(
     """Return the view of an output for a single source. The decoder reads the output token by token."""
     source = sources.rows.padded(np.array([0]))[0].astype(np.int64)
     reader, writer = Symbols(coder, columns, is_source=True), Symbols(coder, columns)
-    fields, seen = output_fields(models, sources, ids, begin_id=coder.target.begin_id, symbol=writer.of)
-    if seen.copying is not None:
-        (weights, generates), probabilities = seen.copying, np.exp(fields["log_probabilities"])
+    fields, decoder = output_fields(models, sources, ids, begin_id=coder.target.begin_id, symbol=writer.of)
+    if decoder.copying is not None:
+        (weights, generates), probabilities = decoder.copying, np.exp(fields["log_probabilities"])
         copied = (weights * (source[None] == np.array(ids)[:, None])).sum(1) * (1 - generates)
         shares = np.divide(copied, probabilities, out=np.zeros_like(probabilities), where=probabilities > 0)
         fields["copying"] = Copying(weights, generates, shares.clip(0, 1))

@@ -123,13 +123,13 @@ def score_table(scores: dict[str, dict[str, Any]]) -> list[str]:
 
 def sample_lines(outputs: Iterable[tuple[str, str, str]]) -> str:
     """Return a line for each source with its output and its reference."""
-    return "\n".join(f"{_line(source)} → {_line(text)} ({_line(reference)})" for source, text, reference in outputs)
+    return "\n".join(f"{_clip(source)} → {_clip(text)} ({_clip(reference)})" for source, text, reference in outputs)
 
 
 MAX_LINE_CHARACTERS = 100
 
 
-def _line(text: str) -> str:
+def _clip(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MAX_LINE_CHARACTERS else f"{line[: MAX_LINE_CHARACTERS - 3]}..."
 
@@ -227,7 +227,7 @@ class Writer(Predictor, Generic[ItemT]):
         return ensemble
 
     def answers(self, items: Iterable[ItemT], chosen: range | None = None) -> Iterator[tuple[ItemT, Output]]:
-        """Yield each source with its output, in order and in constant memory; for a shard, of the `chosen` chunks."""
+        """Yield each source with its output, in order and in constant memory. `chosen` are the chunks of a shard."""
         indices = ALL_CHUNKS if chosen is None else chosen
         for chunk in islice(in_chunks(items), indices.start, indices.stop):
             yield from zip(chunk, self.written(chunk), strict=True)
@@ -270,8 +270,8 @@ class Writer(Predictor, Generic[ItemT]):
         """Return the scores of the outputs for sources, whose targets are references. With another model `compare`, the
         difference of the scores is tested.
         """
-        texts, references, nats = self._outputs_to_score(pairs)
-        tokenize = self._tokenization(references)
+        texts, references, nats = self._generate_outputs(pairs)
+        tokenize = self._choose_tokenization(references)
         scores = score_texts(texts, references, tokenize=tokenize, nats=nats)
         if compare is None:
             return scores
@@ -280,10 +280,10 @@ class Writer(Predictor, Generic[ItemT]):
 
     def items_scored(self, items: Sequence[ItemT]) -> ScoredItems:
         """Return the scores of each source, for a significance test."""
-        texts, references, nats = self._outputs_to_score(items)
-        return scored_items(texts, references, tokenize=self._tokenization(references), nats=nats)[0]
+        texts, references, nats = self._generate_outputs(items)
+        return scored_items(texts, references, tokenize=self._choose_tokenization(references), nats=nats)[0]
 
-    def _outputs_to_score(
+    def _generate_outputs(
         self, items: Sequence[ItemT]
     ) -> tuple[list[str], list[tuple[str, ...]], list[tuple[float, int]]]:
         """Return outputs, references, and the surprisal and the number of tokens of each first reference."""
@@ -293,7 +293,7 @@ class Writer(Predictor, Generic[ItemT]):
         firsts = [item._replace(targets=item.targets[:1]) for item in items]
         return texts, [item.targets for item in items], [row[2:] for row in self.surprisal(firsts)]
 
-    def _tokenization(self, references: Sequence[Sequence[str]]) -> str:
+    def _choose_tokenization(self, references: Sequence[Sequence[str]]) -> str:
         """Return sacrebleu's tokenization: "char" if most texts have no spaces, "none" for words, else "13a"."""
         texts = [reference for of_source in references for reference in of_source]
         if are_unsplit(texts) or 2 * sum(" " in text for text in texts) < len(texts):

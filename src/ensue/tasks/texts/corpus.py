@@ -56,13 +56,13 @@ def read_corpus(
     reader: Callable[[Tokenizer], TextToIds] = lambda tokenizer: tokenizer, resumed: RunDirectory | None = None,
     origin: Origin | None = None, extend: bool = False,
 ) -> Corpus:  # fmt: skip
-    """Return the tokenized texts of a recipe. Without a `tokenizer`, a new tokenizer is trained, or, with
-    `extend`, the tokenizer of `origin` is extended. `reader` maps the tokenizer to the encoder of
-    texts. `resumed` is a run to resume. New symbols and validation text come from text that is new to `origin`.
+    """Return the tokenized texts of a recipe. Without a `tokenizer`, a new tokenizer is trained, or, with `extend`, the
+    tokenizer of `origin` is extended. `reader` maps a tokenizer to the encoder of texts. `resumed` is a resumed run.
+    New symbols and validation text come from text on which `origin` was not trained.
     """
     extended: Tokenizer | None = origin.run.parts.tokenizer if extend and origin is not None else None
     if is_prepared(data.train):
-        return _prepared_corpus(data, specification, tokenizer or extended, reader)
+        return _read_prepared_corpus(data, specification, tokenizer or extended, reader)
     source = training_source(data)
     held_out = TextSource(data.valid, encoding=data.encoding) if data.valid else None
     test = TextSource(data.test, encoding=data.encoding) if data.test else None
@@ -91,7 +91,7 @@ def read_corpus(
     return Corpus(tokenizer, train, valid if valid else None, test_tokens, split, source.fingerprint())
 
 
-def _prepared_corpus(
+def _read_prepared_corpus(
     data: CorpusRecipe, specification: TokenizerRecipe, tokenizer: Tokenizer | None,
     reader: Callable[[Tokenizer], TextToIds],
 ) -> Corpus:  # fmt: skip
@@ -139,13 +139,13 @@ def training_source(data: DataRecipe) -> TextSource:
 def training_characters(
     characters: int, data: CorpusRecipe, resumed: RunDirectory | None = None, *, before: int = 0
 ) -> int | None:
-    """Return the number of characters for training; None: all. The remaining text is scored by validation. It is a
-    share of the text after the first `before` characters.
+    """Return the number of characters for training; None: all characters. Validation scores the remaining text, which
+    is a share of the text after the first `before` characters.
     """
     if not data.valid_fraction:
         return None
     minimum = before + int((characters - before) * (1 - data.valid_fraction))
-    if resumed is not None:  # runs of older versions lack the key, and did not train on text that was never scored
+    if resumed is not None:  # runs of older versions lack the key, and trained on the minimum
         return int(resumed.config.get("training_characters", minimum))
     return max(minimum, characters - data.valid_characters)
 
@@ -159,7 +159,7 @@ def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
 
 
 class CorpusJob(Job[ModelT]):
-    """The job of a model of running text. A subclass reads the `corpus` and makes the `parts`."""
+    """The job of a model of running text. A subclass reads the `corpus` and creates the `parts`."""
 
     corpus: Corpus
     parts: TokenizerParts
@@ -311,7 +311,7 @@ class SampledWords:
         if not 1 <= size <= len(counts):
             raise ValueError(f"{size:,} words are drawn; expected 1 to {len(counts):,}")
         self.size, self.seed = size, seed
-        self.expected = _capped_expectations(np.power(counts + 1.0, power), size)
+        self.expected = _cap_expectations(np.power(counts + 1.0, power), size)
         self._order = np.argsort(-self.expected, kind="stable")
         self._ends = np.cumsum(self.expected[self._order])
 
@@ -324,7 +324,7 @@ class SampledWords:
         return WordSample(torch.from_numpy(ids).to(device), torch.from_numpy(log_expected).to(device))
 
 
-def _capped_expectations(weights: NDArray[Any], size: int) -> NDArray[np.float64]:
+def _cap_expectations(weights: NDArray[Any], size: int) -> NDArray[np.float64]:
     """Return numbers with the sum `size` that are proportional to the weights, except for numbers capped at 1."""
     order = np.argsort(-weights, kind="stable")
     sums = np.cumsum(weights[order][::-1])[::-1]  # the summed weight of a word and of all words with smaller weights

@@ -67,7 +67,7 @@ class ExportEncoder(ABC):
     def inputs(self, suffixes: Sequence[str], *, time: str = "time") -> dict[str, TensorForm]:
         """Return the inputs of a graph. Their names end in `suffixes` of texts; `time` is the name of the length."""
         forms = self.window_inputs()
-        for suffix, length in self._texts(suffixes, time):
+        for suffix, length in self._list_texts(suffixes, time):
             sizes = ("batch", length, f"{self.prefix}pieces{suffix}")
             forms |= {f"places{suffix}": TensorForm(sizes, torch.int64), f"weights{suffix}": TensorForm(sizes)}
         if self.has_text_vector:
@@ -78,21 +78,21 @@ class ExportEncoder(ABC):
         """Return sample inputs; `lengths` are maximum numbers of words by the suffix of the text."""
         size = max(lengths.values())
         width = min(size, self.framing.max_positions or size)
-        real = sample_lengths(batch + NUM_EXTRA_WINDOWS, width)
+        window_lengths = sample_lengths(batch + NUM_EXTRA_WINDOWS, width)
 
         def places(*sizes: int) -> Tensor:
-            windows = torch.randint(len(real), sizes)
-            return windows * width + (torch.rand(sizes) * real[windows]).long()
+            windows = torch.randint(len(window_lengths), sizes)
+            return windows * width + (torch.rand(sizes) * window_lengths[windows]).long()
 
-        tensors = {**self.sample_windows(real, width), "lengths_of_windows": real}
-        for suffix, _ in self._texts(tuple(lengths), "time"):
+        tensors = {**self.sample_windows(window_lengths, width), "lengths_of_windows": window_lengths}
+        for suffix, _ in self._list_texts(tuple(lengths), "time"):
             sizes = (batch, sum(lengths.values()) if self.is_joint else lengths[suffix], NUM_SAMPLE_PIECES)
             tensors |= {f"places{suffix}": places(*sizes), f"weights{suffix}": torch.rand(sizes)}
         if self.has_text_vector:
             tensors["own"] = places(batch)
         return {f"{self.prefix}{name}": tensor for name, tensor in tensors.items()}
 
-    def _texts(self, suffixes: Sequence[str], time: str) -> list[tuple[str, str]]:
+    def _list_texts(self, suffixes: Sequence[str], time: str) -> list[tuple[str, str]]:
         """Return the suffix of each text that is read, and the name of its length."""
         if self.is_joint and len(suffixes) > 1:
             return [("", f"{time}_of_both")]
@@ -109,12 +109,12 @@ class ExportEncoder(ABC):
 
     def with_text_vector(self, h: Tensor, words: Tensor, inputs: Mapping[str, Tensor], lengths: Tensor) -> Tensor:
         """Return the vectors (B, T + 1, d) of words and the text. The text is last for a causal model, else first."""
-        of_texts = h.flatten(0, 1)[inputs[f"{self.prefix}own"]].float().unsqueeze(1)
+        text_vectors = h.flatten(0, 1)[inputs[f"{self.prefix}own"]].float().unsqueeze(1)
         if not self.framing.is_causal:
-            return torch.cat((of_texts, words), 1)
+            return torch.cat((text_vectors, words), 1)
         slots = torch.arange(words.shape[1] + 1, device=words.device)
         last = (slots == lengths.unsqueeze(1)).unsqueeze(2)
-        return torch.where(last, of_texts, torch.nn.functional.pad(words, (0, 0, 0, 1)))
+        return torch.where(last, text_vectors, torch.nn.functional.pad(words, (0, 0, 0, 1)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,8 +126,8 @@ def score_pairs(
     score_texts: Callable[[Sequence[str]], ScoredTexts], location: str | Path, *, encoding: str = "utf-8",
     progress: Callable[[PairScore], None] | None = None,
 ) -> MinimalPairScores:  # fmt: skip
-    """Return the scores of the pairs of a file, or of the files of a folder or glob. `score_texts` computes
-    the probabilities of texts. `progress` is called with the score of each file.
+    """Return the scores of the pairs of a file, or of the files of a folder or glob. `score_texts` computes the
+    probabilities of texts. `progress` is called with the score of each file.
     """
     rows = []
     for path in pair_files(location, encoding=encoding):

@@ -69,37 +69,37 @@ class TextScorer:
             else:
                 piece = targets[: min(_max_call_tokens(self.model), self._tokens_of_window(len(targets)))]
                 nats.append(self._read(piece))
-            overlap = 0 if self.model.context is None else self.model.context - _stride(self.model.context)
+            overlap = 0 if self.model.context is None else self.model.context - _stride_of(self.model.context)
             self._recent = np.concatenate((self._recent, piece))[-1 - overlap :]
             targets = targets[len(piece) :]
         return np.concatenate(nats)
 
     def _tokens_of_full_windows(self, size: int) -> int:
-        """Return the number of the next `size` tokens that are predicted by full windows in one call."""
+        """Return how many of the next `size` tokens full windows predict in one call of the model."""
         context = self.model.context
         if context is None or self._room:
             return 0
-        stride = _stride(context)
+        stride = _stride_of(context)
         return stride * min(size // stride, max(1, _max_call_tokens(self.model) // context))
 
     def _read_windows(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
         assert self.model.context is not None
-        context, stride = self.model.context, _stride(self.model.context)
+        context, stride = self.model.context, _stride_of(self.model.context)
         inputs = sliding_window_view(np.concatenate((self._recent, targets[:-1])), context)[::stride].copy()
         return _nats_of_windows(self.model, inputs, targets.reshape(-1, stride)).flatten().cpu().numpy()
 
     def _tokens_of_window(self, size: int) -> int:
-        """Return the number of the next `size` tokens that fit into the current window, or if it is full, a new one."""
+        """Return how many of the next `size` tokens fit into the current window, or into a new window if it is full."""
         if self.model.context is None or self._room is None:
             return size
         if self._room == 0:
             self._state = read_prefixes(self.model, [self._recent[:-1]])
-            self._room = _stride(self.model.context)
+            self._room = _stride_of(self.model.context)
         return min(size, self._room)
 
     def _read(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
         inputs = np.concatenate((self._recent[-1:], targets[:-1]))
-        nats, self._state = _nats(self.model, inputs[None], targets[None], self._state)
+        nats, self._state = _compute_nats(self.model, inputs[None], targets[None], self._state)
         self._room = None if self._room is None else self._room - len(targets)
         return nats[0].cpu().numpy()
 
@@ -138,7 +138,7 @@ def read(
         raise EnsueError(f"{parts} parts, each warmed up on {warm_up} tokens; expected at least 1 and 0")
     size, parts = len(tokens), max(1, min(parts, len(tokens)))
     ranges = [range(size * part // parts, size * (part + 1) // parts) for part in range(parts)]
-    windows = [] if model.context is None else list(_windows(len(tokens), model.context, _max_call_tokens(model)))
+    windows = [] if model.context is None else list(_plan_windows(len(tokens), model.context, _max_call_tokens(model)))
 
     def read_shard(rows: slice) -> float:
         total: Tensor | float = 0.0
@@ -171,7 +171,7 @@ def default_parts(num_tokens: int, *, warm_up: int = WARM_UP_TOKENS) -> int:
 def describe_protocol(model: LanguageModel, parts: int = 1) -> str:
     """Return a description of how `read` reads a text."""
     if model.context is not None:
-        windows = f"in windows of {model.context} tokens that move on by {_stride(model.context)}"
+        windows = f"in windows of {model.context} tokens that move on by {_stride_of(model.context)}"
         return f"read once from beginning to end, {windows}, each token predicted once"
     carried = "read once from beginning to end, state carried"
     warmed_up = f"in {parts} parts, each warmed up on the {WARM_UP_TOKENS} tokens before it"
@@ -183,16 +183,16 @@ def _read_parts(
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """Yield positions and their surprisals from the parts of a text, which are the rows of a batch."""
     begins = [part.start for part in parts]
-    warm_ups = [_inputs(tokens, max(0, begin - warm_up), begin, start_id) for begin in begins]
+    warm_ups = [_read_inputs(tokens, max(0, begin - warm_up), begin, start_id) for begin in begins]
     state = read_prefixes(model, warm_ups)
-    last = np.array([_inputs(tokens, begin, begin + 1, start_id)[0] for begin in begins])
+    last = np.array([_read_inputs(tokens, begin, begin + 1, start_id)[0] for begin in begins])
     columns = max(1, _max_call_tokens(model) // len(parts))
     for column in range(0, max(map(len, parts)), columns):
         starts = [begin + column for begin in begins]
         stops = [min(start + columns, part.stop) for start, part in zip(starts, parts, strict=True)]
         rows = [tokens.read(start, stop) for start, stop in zip(starts, stops, strict=True)]
         targets, mask = padded(rows)
-        nats, state = _nats(model, np.column_stack((last, targets[:, :-1])), targets, state)
+        nats, state = _compute_nats(model, np.column_stack((last, targets[:, :-1])), targets, state)
         last = targets[:, -1]
         positions = np.concatenate([np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)])
         yield positions, nats[torch.from_numpy(mask).to(nats.device)]
@@ -205,11 +205,11 @@ class Windows(NamedTuple):
     """The first position of each window."""
     length: int
     predicted: int
-    """The maximum number of tokens at the end of a window that it predicts."""
+    """The maximum number of tokens that a window predicts, at its end."""
 
 
-def _windows(size: int, context: int, call_tokens: int) -> Iterator[Windows]:
-    stride = _stride(context)
+def _plan_windows(size: int, context: int, call_tokens: int) -> Iterator[Windows]:
+    stride = _stride_of(context)
     yield Windows([0], min(context, size), context)
     full = range(stride, size - context + 1, stride)
     rows = max(1, call_tokens // context)
@@ -226,7 +226,7 @@ def _read_windows(
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """Yield positions and their surprisals from windows over a text."""
     for begins, length, predicted in windows:
-        inputs = np.stack([_inputs(tokens, begin, begin + length, start_id) for begin in begins])
+        inputs = np.stack([_read_inputs(tokens, begin, begin + length, start_id) for begin in begins])
         targets = np.stack([tokens.read(begin, begin + length) for begin in begins])[:, -predicted:]
         nats, first = _nats_of_windows(model, inputs, targets), max(0, length - predicted)
         yield np.concatenate([np.arange(begin + first, begin + length) for begin in begins]), nats.flatten()
@@ -237,14 +237,14 @@ def _nats_of_windows(model: LanguageModel, inputs: NDArray[np.int64], targets: N
     return exact(model.head.nats(h[:, -targets.shape[1] :], _on_device(model, targets)))
 
 
-def _nats(
+def _compute_nats(
     model: LanguageModel, inputs: NDArray[np.int64], targets: NDArray[np.int64], state: State
 ) -> tuple[Tensor, State]:
     nats, state = model.nats(_on_device(model, inputs), _on_device(model, targets), state)
     return exact(nats), state
 
 
-def _inputs(tokens: TokenFile, start: int, stop: int, start_id: int) -> NDArray[np.int64]:
+def _read_inputs(tokens: TokenFile, start: int, stop: int, start_id: int) -> NDArray[np.int64]:
     """Return the inputs whose targets are the tokens from `start` to `stop`."""
     ids = tokens.read(max(0, start - 1), max(0, stop - 1))
     return ids if start > 0 or stop == start else np.concatenate(([start_id], ids))
@@ -262,11 +262,11 @@ def scored_windows(size: int, context: int | None) -> Iterator[tuple[int, int, i
     """Yield the windows (begin, first, end) in which `size` ids are scored; a window predicts [first, end)."""
     yield 0, 0, size if context is None else min(size, context)
     if context is not None:
-        for begin in range(_stride(context), size - context + _stride(context), _stride(context)):
-            yield begin, begin - _stride(context) + context, min(begin + context, size)
+        for begin in range(_stride_of(context), size - context + _stride_of(context), _stride_of(context)):
+            yield begin, begin - _stride_of(context) + context, min(begin + context, size)
 
 
-def _stride(context: int) -> int:
+def _stride_of(context: int) -> int:
     return max(1, context // 2)
 
 
@@ -291,6 +291,6 @@ def total_nats(model: LanguageModel, texts: list[NDArray[np.int64]], *, start_id
                 continue
             targets, mask = padded([texts[index] for index in batch])  # padding is last, so the model needs no mask
             inputs = np.column_stack((np.full(len(batch), start_id), targets))[:, :-1]
-            nats, _ = _nats(model, inputs, targets, None)
+            nats, _ = _compute_nats(model, inputs, targets, None)
             totals[batch] = np.where(mask, nats.cpu().numpy(), 0.0).sum(1)
     return totals

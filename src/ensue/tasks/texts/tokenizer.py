@@ -26,7 +26,7 @@ class TokenizerConfig(Config):
 
 @dataclass(frozen=True)
 class TokenizerParts(ModelParts):
-    """The parts of a model with a tokenizer."""
+    """The tokenizer of a model, from which the model is built."""
 
     config: ClassVar[type[Config]] = TokenizerConfig
     reads: ClassVar[type[Tokenizer]] = Tokenizer  # type: ignore[type-abstract]

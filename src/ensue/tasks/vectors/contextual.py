@@ -92,11 +92,11 @@ def highest_cosines(vectors: StoredVectors, queries: Vectors, count: int) -> tup
     """Return the K = `count` highest cosines (Q, K) of each query with the vectors, and the rows (Q, K) of the vectors.
     Raise EnsueError for a vector that is not finite.
     """
-    block, lengths = _block(queries, range(len(queries)))
+    block, lengths = _read_block(queries, range(len(queries)))
     units: Vectors = block / lengths[:, None]
     best, rows = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
     for start in range(0, len(vectors), SEARCH_BLOCK_VECTORS):
-        block, norms = _block(vectors[start : start + SEARCH_BLOCK_VECTORS], range(start, len(vectors)))
+        block, norms = _read_block(vectors[start : start + SEARCH_BLOCK_VECTORS], range(start, len(vectors)))
         values: Vectors = (units @ block.T) / norms
         block_rows = np.broadcast_to(np.arange(start, start + len(block)), values.shape)
         if values.shape[1] > count:
@@ -108,7 +108,7 @@ def highest_cosines(vectors: StoredVectors, queries: Vectors, count: int) -> tup
     return best, rows
 
 
-def _block(vectors: StoredVectors, numbers: Sequence[int]) -> tuple[Vectors, Vectors]:
+def _read_block(vectors: StoredVectors, numbers: Sequence[int]) -> tuple[Vectors, Vectors]:
     """Return vectors and their norms, where the norm of a zero vector is ∞. Raise EnsueError for an infinite vector."""
     block = np.asarray(vectors, np.float32)
     norms: Vectors = np.sqrt(np.einsum("nd,nd->n", block, block))
@@ -138,15 +138,15 @@ def near_duplicates(vectors: StoredVectors, threshold: float) -> Iterator[tuple[
     first: dict[bytes, int] = {}
     rows, count = [], 0
     for row, vector in enumerate(vectors):
-        equal = first.setdefault(hashlib.blake2b(vector.tobytes(), digest_size=16).digest(), row)
-        if equal == row:
+        equal_row = first.setdefault(hashlib.blake2b(vector.tobytes(), digest_size=16).digest(), row)
+        if equal_row == row:
             rows.append(row)
         elif np.any(vector) and threshold <= 1 + COSINE_TOLERANCE:
-            yield equal, row, 1.0
+            yield equal_row, row, 1.0
 
     def unit_block(start: int) -> Vectors:
         block_rows = rows[start : start + PAIR_BLOCK_VECTORS]
-        block, norms = _block(vectors[block_rows], block_rows)
+        block, norms = _read_block(vectors[block_rows], block_rows)
         return block / norms[:, None]
 
     for start in range(0, len(rows), PAIR_BLOCK_VECTORS):
@@ -263,7 +263,7 @@ class LayeredPipeline(ContextualPipeline):
         windows = [w for index, text in enumerate(texts) if (n := len(text.ids)) for w in framing.windows(n, index)]
         num_framing = len(framing.begin) + len(framing.end)
         for batch in batches_by_length(windows, [window.size + num_framing for window in windows], MAX_CALL_TOKENS):
-            of_windows = _read(reader, [texts[window.text].ids[window.begin : window.end] for window in batch])
+            of_windows = _read_windows(reader, [texts[window.text].ids[window.begin : window.end] for window in batch])
             for window, vectors in zip(batch, of_windows, strict=True):
                 used = slice(window.first - window.begin, window.last - window.begin)
                 outputs[window.text][:, window.first : window.last] = vectors[:, used]
@@ -282,11 +282,11 @@ class LayeredPipeline(ContextualPipeline):
 
 
 @torch.inference_mode()
-def _read(reader: LayeredReader, windows: Sequence[NDArray[np.int64]]) -> Vectors:
+def _read_windows(reader: LayeredReader, windows: Sequence[NDArray[np.int64]]) -> Vectors:
     """Return the outputs (B, L, S, d) of all layers for windows of ids."""
-    ids, real = padded([reader.framing.framed(window) for window in windows])
+    ids, array = padded([reader.framing.framed(window) for window in windows])
     device = device_of(reader.layers)
-    mask = None if real.all() else torch.from_numpy(real).to(device)
+    mask = None if array.all() else torch.from_numpy(array).to(device)
     with evaluating(reader.features), evaluating(reader.layers):
         outputs = layer_outputs(reader.layers, reader.features(torch.from_numpy(ids).to(device)), mask)
     vectors: Vectors = torch.stack(widened(outputs), dim=1).float().cpu().numpy()

@@ -166,9 +166,8 @@ class WordsData(DataSet[DataT], Generic[DataT]):
             return lexicon if self.extended is None else self.extended.lexicon(lexicon), None
         data: list[Any] = [split.train, split.valid, split.test]
         forms = {form for texts in data if texts is not None for form in texts.forms}
-        pretrained = pretrained_vectors(features.vectors, forms, features.kept_vectors)
-        lexicon = build_lexicon(features, counts, vectors=pretrained.words, kept_vectors=pretrained.kept, **columns)
-        return lexicon, pretrained.vectors
+        words, vectors, num_extra = pretrained_vectors(features.vectors, forms, features.kept_vectors)
+        return build_lexicon(features, counts, vectors=words, kept_vectors=num_extra, **columns), vectors
 
     def resumed_parts(self, run: RunDirectory) -> Any:
         """Return the vocabularies and labels of a run that is resumed."""

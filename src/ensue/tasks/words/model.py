@@ -255,14 +255,14 @@ class Pretrained(NamedTuple):
     words: Sequence[str]
     vectors: Tensor
     """The vectors (1 + words, d); row 0 is zero."""
-    kept: int
+    num_extra: int
     """The number of words that do not occur in the data; these are the last words."""
 
 
-def pretrained_vectors(path: str, forms: Collection[str], kept: int) -> Pretrained:
-    """Return the vectors of `forms` (or their lowercased forms), and of the first `kept` words of a file."""
+def pretrained_vectors(path: str, forms: Collection[str], num_extra: int) -> Pretrained:
+    """Return the vectors of `forms` (or their lowercased forms), and of the first `num_extra` words of a file."""
     data_words = {*forms, *(form.lower() for form in forms)} - {UNKNOWN}
-    words, matrix = read_vectors(path, data_words, first=kept)
+    words, matrix = read_vectors(path, data_words, first=num_extra)
     is_in_data = np.array([word in data_words for word in words], np.bool_)
     if not is_in_data.any():
         raise DataError(f"has none of the {len(forms):,} words of the data", path)
@@ -281,9 +281,9 @@ def with_vectors(parts: Parts, run: RunDirectory, path: str) -> Parts:
     table, known = parts.pretrained, parts.lexicon.vectors
     if table is None or known is None or complete_checkpoints(run.checkpoints):
         return parts
-    recipe, kept = cast("WordsRecipe", run.recipe), parts.lexicon.kept_vectors
-    data_words = known.symbols[: len(known) - kept]
-    current = pretrained_vectors(path, data_words, recipe.features.kept_vectors if kept else 0)
+    recipe, num_extra = cast("WordsRecipe", run.recipe), parts.lexicon.kept_vectors
+    data_words = known.symbols[: len(known) - num_extra]
+    current = pretrained_vectors(path, data_words, recipe.features.kept_vectors if num_extra else 0)
     if (UNKNOWN, *current.words) != known.symbols or current.vectors.shape != table.shape:
         raise RunError(f"{run.path}: {path} has changed since this run began; choose another --out")
     return replace(parts, pretrained=current.vectors)
