@@ -273,19 +273,19 @@ def page(runs: Sequence[dict[str, Any]]) -> str:
 
 ABOUT = """# A fair table of layers
 
-Each layer gets the same number of trials, the same seconds, and about the same number of parameters. `ensue search`
-chooses a number of layers, a dropout and a learning rate for each of them. A layer is smaller where there are more. The
-first ten trials are drawn at random, and all layers get the same draws. What the best trial had is trained with each
-seed.
+This page compares kinds of layers under equal conditions: the same number of trials, the same training time, and
+about the same number of parameters. For each kind, `ensue search` selects the number of layers, the dropout and the
+learning rate. With more layers, each layer is smaller. The first ten trials are drawn at random, with the same values
+for all kinds. The settings of the best trial are then trained with each seed.
 
-The data that choose are not the data of the tables. The end of the training data, or for frames a part of it, chooses
-trials and weights. The head of each table names what its scores are of, and nothing is chosen by them. Test data are
-not read.
+Trials and weights are selected on the end of the training data, or for frames on a random part of the training data.
+The scores in the tables are on other data, which the head of the column names, and which were not used for any
+selection. Test data were not used.
 
-Seconds are those of the processor. Batches have the same number of tokens for all layers of a task, and all else is of
-the task's recipe. A translator is a [decoder](glossary.md#decoder) alone, which reads the source and then writes, so
-that its layer does all by itself. A layer that is not here yet was not trained for want of time. None had fewer trials
-than the others.
+Seconds are processor time. Within a task, batches have the same number of tokens, and all other settings are those of
+the task's recipe. The translator is a [decoder](glossary.md#decoder) without an encoder, which reads the source and
+then generates the target, so that the score depends only on one kind of layer. Kinds that are missing in a table were
+not trained for lack of time. All kinds in a table had the same number of trials.
 
 ```text
 python benchmarks/fair.py --characters input.txt --words ptb.train.txt ptb.valid.txt \\
@@ -294,8 +294,9 @@ python benchmarks/fair.py --characters input.txt --words ptb.train.txt ptb.valid
 python benchmarks/fair.py --page docs
 ```
 
-The first command goes on where it was stopped. It adds lines to `benchmarks/results/fair.jsonl`. The second one makes
-this page of them. [Another page](history.md) has equal seconds without a search.
+The first command appends its results to `benchmarks/results/fair.jsonl`, and can be stopped and resumed. The second
+command writes this page from these results. [Another page](history.md) compares layers with equal time, but without a
+search.
 """
 FULL = 300
 
