@@ -65,7 +65,7 @@ def spacy_rows(path: Path, encoding: str) -> Iterator[Row]:
                 labels = [max(doc.cats, key=lambda label: doc.cats[label])]
             if doc.spans and not doc.ents:
                 spans = [span for group in doc.spans.values() for span in group]
-                places = [{"start": each.start_char, "end": each.end_char, "label": each.label_} for each in spans]
+                places = [{"start": span.start_char, "end": span.end_char, "label": span.label_} for span in spans]
                 yield {"text": doc.text, "spans": places}
                 continue
             if doc.cats:

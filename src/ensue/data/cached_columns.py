@@ -98,15 +98,15 @@ def _size(path: Path) -> int:
 
 
 def _write(result: CachedColumns, path: Path) -> None:
-    kinds, described, arrays = {kind: name for name, kind in KINDS.items()}, {}, []
+    kinds, parts, arrays = {kind: name for name, kind in KINDS.items()}, {}, []
     for part, rows in result.parts.items():
         columns: dict[str, Any] = {}
         for name, column in ({} if rows is None else rows.columns).items():
             named = column.arrays()
             columns[name] = [kinds[type(column)], [[key, array.dtype.str, len(array)] for key, array in named.items()]]
             arrays += [(column, array) for array in named.values()]
-        described[part] = columns
-    content = json.dumps({"facts": result.facts, "parts": described}).encode()
+        parts[part] = columns
+    content = json.dumps({"facts": result.facts, "parts": parts}).encode()
     with path.open("wb") as file:
         begin, sums = _aligned(_HEAD.size + len(content)), Checksums()
         length = sum(_aligned(array.nbytes) for _, array in arrays)
@@ -134,29 +134,29 @@ def _open_cached(path: Path, digest: str) -> CachedColumns | None:
             mapped = MappedFile(file, path)
         mark_used(path)
         index = parse_json(content)
-        at, parts = _aligned(_HEAD.size + length), {}
+        offset, parts = _aligned(_HEAD.size + length), {}
         numbers = [array for columns in index["parts"].values() for _, arrays in columns.values() for array in arrays]
-        end = at + sum(_aligned(np.dtype(code).itemsize * count) for _, code, count in numbers)
-        mapped.checked_by(mapped.array("<u4", (end - at) // BLOCK_BYTES + 1, end), at)
+        end = offset + sum(_aligned(np.dtype(code).itemsize * count) for _, code, count in numbers)
+        mapped.checked_by(mapped.array("<u4", (end - offset) // BLOCK_BYTES + 1, end), offset)
         for part, columns in index["parts"].items():
             result: dict[str, Any] = {}
-            for name, (kind, described) in columns.items():
+            for name, (kind, array_specs) in columns.items():
                 arrays = {}
-                for key, code, count in described:
-                    arrays[key] = mapped.array(code, count, at)
+                for key, code, count in array_specs:
+                    arrays[key] = mapped.array(code, count, offset)
                     if arrays[key].nbytes < MAX_CHECKED_BYTES or key not in ("ids", "numbers"):
                         mapped.check(arrays[key])
-                    at += _aligned(arrays[key].nbytes)
+                    offset += _aligned(arrays[key].nbytes)
                 result[name] = KINDS[kind].of(arrays, mapped)
             parts[part] = Columns(result) if result else None
             mapped.release()
     except (OSError, struct.error, ParseError, DataError):
         return None
-    known: dict[str, str] = {}
+    shared_strings: dict[str, str] = {}
     for column in (column for part in parts.values() if part is not None for column in part.columns.values()):
         strings = column.words if isinstance(column, Texts) else column
         if isinstance(strings, StringColumn):  # equal strings of several columns share one object
-            strings.values = [known.setdefault(value, value) for value in strings.values]
+            strings.values = [shared_strings.setdefault(value, value) for value in strings.values]
     return CachedColumns(parts, index["facts"], digest)
 
 

@@ -81,10 +81,10 @@ def _number_groups(sources: Sequence[Hashable] | Rows) -> Rows:
 
 def _first_that_fit(order: Rows, sizes: Rows, wanted: float) -> list[int]:
     chosen = []
-    for piece in np.array_split(order, -(-len(order) // MAX_ROWS_AT_ONCE)):
+    for block in np.array_split(order, -(-len(order) // MAX_ROWS_AT_ONCE)):
         if wanted < 1:
             break
-        for source, size in zip(piece.tolist(), sizes[piece].tolist(), strict=True):
+        for source, size in zip(block.tolist(), sizes[block].tolist(), strict=True):
             if size <= wanted:
                 chosen.append(source)
                 wanted -= size
@@ -104,11 +104,11 @@ def by_class(order: Rows, sizes: Rows, class_of: Rows, wanted: int) -> list[int]
     minimum[np.cumsum(minimum) > wanted] = 0
     extra = np.maximum(0, [wanted * sizes[groups].sum() / sizes.sum() for groups in members] - minimum)
     quotas = minimum + extra * min(1.0, (wanted - minimum.sum()) / max(1e-9, extra.sum()))
-    held_out, left = list[int](), 1e-6  # absorbs rounding errors of the quotas
+    held_out, room = list[int](), 1e-6  # absorbs rounding errors of the quotas
     for groups, quota, is_wanted in reversed([*zip(members, quotas.tolist(), minimum > 0, strict=True)]):
-        left += quota
-        chosen = _first_that_fit(groups, sizes, left)[: len(groups) - 1]
+        room += quota
+        chosen = _first_that_fit(groups, sizes, room)[: len(groups) - 1]
         chosen = chosen or groups[np.argsort(sizes[groups], kind="stable")][: int(is_wanted)].tolist()
-        left -= sizes[chosen].sum()
+        room -= sizes[chosen].sum()
         held_out += chosen
     return held_out

@@ -85,14 +85,14 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
         return
     while "\n" not in text and len(text) <= MAX_CHARACTERS and (block := next(blocks, "")):
         first, text = first + block, text + block
-    line, is_line, behind = text.partition("\n")
+    line, is_line, following_lines = text.partition("\n")
     value = parse_or_none(line)
-    layout = _element_layout(value, name) if is_line and behind.strip() else None
+    layout = _element_layout(value, name) if is_line and following_lines.strip() else None
     if layout is not None:
         numbered = enumerate(_lines(chain([text], blocks), name), 1)
-        values = ((number, parse_json(each)) for number, each in numbered if each.strip())
+        values = ((number, parse_json(line)) for number, line in numbered if line.strip())
         yield from as_lines(_in_blocks(_convert_values(layout, values, name)))
-    elif isinstance(value, dict) and is_line and behind.strip():
+    elif isinstance(value, dict) and is_line and following_lines.strip():
         yield from chain([first], blocks)
     else:
         yield from _document(first, blocks, name)
@@ -104,15 +104,15 @@ def table_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     text = first.removeprefix(MARK)
     has_json = any(f"{sign}{start}" in text for sign in (',"', ';"', '\t"', "\t") for start in _CELL_STARTS)
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
-    read: list[str] = []
+    read_blocks: list[str] = []
     layout = None
     with suppress(csv.Error, DataError, StopIteration):
-        _, row = next(_read_cells(_lines(chain([text], _recorded(blocks, read)), name), delimiter, name))
+        _, row = next(_read_cells(_lines(chain([text], _recorded(blocks, read_blocks)), name), delimiter, name))
         layout = _element_layout(row, name)
     if layout is None or not (has_json or layout.is_table):
-        yield from chain([first], read, blocks)
+        yield from chain([first], read_blocks, blocks)
         return
-    values = _read_cells(_lines(chain([text], read, blocks), name), delimiter, name)
+    values = _read_cells(_lines(chain([text], read_blocks, blocks), name), delimiter, name)
     opening = "["
     for lines in as_lines(_in_blocks(_convert_values(layout, values, name))):
         yield opening + lines.rstrip("\n").replace("\n", ",\n")
@@ -120,9 +120,9 @@ def table_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     yield "]\n" if opening != "[" else ""
 
 
-def _recorded(blocks: Iterable[str], read: list[str]) -> Iterator[str]:
+def _recorded(blocks: Iterable[str], read_blocks: list[str]) -> Iterator[str]:
     for block in blocks:
-        read.append(block)
+        read_blocks.append(block)
         yield block
 
 
@@ -157,15 +157,15 @@ def _value_of(cell: str) -> Any:
 
 
 def _lines(chunks: Iterable[str], name: str) -> Iterator[str]:
-    held, number = "", 1
+    incomplete, number = "", 1
     for chunk in chunks:
-        *lines, held = (held + chunk).split("\n")
+        *lines, incomplete = (incomplete + chunk).split("\n")
         yield from (f"{line}\n" for line in lines)
         number += len(lines)
-        if len(held) > MAX_CHARACTERS:
+        if len(incomplete) > MAX_CHARACTERS:
             raise DataError(f"a line of more than {MAX_CHARACTERS:,} characters; expected a line end", name, number)
-    if held:
-        yield held
+    if incomplete:
+        yield incomplete
 
 
 def _document(first: str, blocks: Iterator[str], name: str) -> Iterator[str]:
@@ -291,8 +291,8 @@ def _in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 def _first_element(chunks: Iterable[str], name: str) -> Any:
     with suppress(DataError, ParseError):  # which reading will raise
-        for _, part in array_chunks(chunks, name):
-            return parse_json(divide(part)[1])
+        for _, chunk in array_chunks(chunks, name):
+            return parse_json(divide(chunk)[1])
     return None
 
 

@@ -83,14 +83,14 @@ class Lines:
         if self._lines is None:
             is_array, chunks = self.is_array, self._chunks
             self._lines = array_chunks(chunks, self.name) if is_array else enumerate(_split_lines(chunks, self.name), 1)
-            if (advanced := ON_PROGRESS.get()) is not None:
-                self._lines = _counted(self._lines, advanced)
+            if (on_progress := ON_PROGRESS.get()) is not None:
+                self._lines = _counted(self._lines, on_progress)
         return self._lines
 
 
-def _counted(lines: Iterator[tuple[int, str]], advanced: Callable[[str, float], None]) -> Iterator[tuple[int, str]]:
+def _counted(lines: Iterator[tuple[int, str]], on_progress: Callable[[str, float], None]) -> Iterator[tuple[int, str]]:
     for number, line in lines:
-        advanced("bytes", len(line.encode("utf-8", "surrogatepass")))
+        on_progress("bytes", len(line.encode("utf-8", "surrogatepass")))
         yield number, line
 
 
@@ -157,7 +157,7 @@ def paragraphs(lines: Lines, is_comment: Callable[[str], bool]) -> Iterator[Para
     paragraph and ends with its blank line; the last paragraph has all remaining lines. So the concatenated paragraphs
     are the text, except that a text without rows has no paragraph.
     """
-    waiting: Paragraph | None = None
+    complete: Paragraph | None = None
     current, has_rows = Paragraph(1, []), False
     for number, line in lines:
         blank = is_blank(line)
@@ -167,17 +167,17 @@ def paragraphs(lines: Lines, is_comment: Callable[[str], bool]) -> Iterator[Para
             has_rows = True
         elif has_rows:
             current.lines.extend([line] if blank else [])
-            if waiting:
-                yield waiting
-            waiting, has_rows = current, False
+            if complete:
+                yield complete
+            complete, has_rows = current, False
             current = Paragraph(number + 1, []) if blank else Paragraph(number, [line])
             continue
         current.lines.append(line)
-    if waiting and has_rows:
-        yield waiting
-    elif waiting:
-        waiting.lines.extend(current.lines)
-        yield waiting
+    if complete and has_rows:
+        yield complete
+    elif complete:
+        complete.lines.extend(current.lines)
+        yield complete
     if has_rows:
         yield current
 

@@ -71,9 +71,9 @@ def trained_tokenizer(
     return tokenizer
 
 
-def entry_name(suffix: str, source: TextSource, start: int, stop: int | None, maker: Any) -> str:
-    """Return the name of a cache entry, which is a hash of the text and of the settings `maker`, a JSON value."""
-    return json_digest([FORMAT, source.fingerprint(), source.encoding, start, stop, maker]) + suffix
+def entry_name(suffix: str, source: TextSource, start: int, stop: int | None, settings: Any) -> str:
+    """Return the name of a cache entry, which is a hash of the text and of the `settings`, a JSON value."""
+    return json_digest([FORMAT, source.fingerprint(), source.encoding, start, stop, settings]) + suffix
 
 
 def _open_if_valid(path: Path) -> TokenFile | None:

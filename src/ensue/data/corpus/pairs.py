@@ -74,7 +74,7 @@ def _read_json_lines(path: Path, encoding: str) -> Iterator[MinimalPair]:
 
 def _read_table(path: Path, encoding: str) -> Iterator[MinimalPair]:
     columns: list[str] = []
-    waiting: dict[str, str] | None = None
+    correct_row: dict[str, str] | None = None
     number = 0
     for number, line in _numbered_lines(path, encoding):
         cells = ((field, _QUOTED.fullmatch(field)) for field in line.split("\t"))
@@ -87,15 +87,15 @@ def _read_table(path: Path, encoding: str) -> Iterator[MinimalPair]:
         if len(fields) < len(columns):
             raise DataError(f"expected {len(columns)} columns between tabs, found {len(fields)}", path, number)
         row = dict(zip(columns, fields, strict=False))
-        expected = "correct" if waiting is None else "wrong"
-        if row.get("class") != expected or (waiting is not None and waiting["prefix"] != row.get("prefix")):
+        expected = "correct" if correct_row is None else "wrong"
+        if row.get("class") != expected or (correct_row is not None and correct_row["prefix"] != row.get("prefix")):
             raise DataError(f'expected the "{expected}" form of a pair', path, number)
-        if waiting is None:
-            waiting = row
+        if correct_row is None:
+            correct_row = row
         else:
-            yield _make_pair(row["prefix"], waiting["form"], row["form"])
-            waiting = None
-    if waiting is not None:
+            yield _make_pair(row["prefix"], correct_row["form"], row["form"])
+            correct_row = None
+    if correct_row is not None:
         raise DataError('the last pair has no "wrong" form', path, number)
 
 

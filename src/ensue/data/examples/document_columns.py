@@ -96,8 +96,8 @@ class _Table:
         labels = self._find_labels(choice, texts)
         if len(texts) > 2 and not choice.joined:
             raise DataError(f"{len(texts)} texts; expected one or a pair, or data.joined=true", self.name)
-        if twice := next((column for column in labels if column in texts), None):
-            raise DataError(f"{twice} is named as label and as text", self.name)
+        if duplicate := next((column for column in labels if column in texts), None):
+            raise DataError(f"{duplicate} is named as label and as text", self.name)
         joined = choice.joined
         if not texts:
             texts, is_title = self._texts_by_name(labels)

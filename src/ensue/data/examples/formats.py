@@ -171,8 +171,7 @@ def write_document(
 
 
 def rows_with_texts(lines: Lines) -> Lines:
-    """Return the rows of a table with a header as JSON lines, with the text at the key "text", for
-    taggers.
+    """Return the rows of a table with a header as JSON lines for taggers, with the text at the key "text".
 
     The number of each object is that of the line on which its row begins. Other files are returned unchanged. Raises
     DataError for a table in which the column of the text is ambiguous.
@@ -187,7 +186,7 @@ def rows_with_texts(lines: Lines) -> Lines:
             return lines
         expected = 'expected one with the name "text"'
         raise DataError(f"a table in which no column is surely the text; {expected}", lines.name) from None
-    dialect = next((each for each in DIALECTS if layout is not None and each.name == layout.format), None)
+    dialect = next((one for one in DIALECTS if layout is not None and one.name == layout.format), None)
     if layout is None or dialect is None or not layout.header:
         return lines
     return Lines.numbered(_objects(lines, dialect, layout.texts[-1]), lines.name)

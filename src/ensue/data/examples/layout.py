@@ -229,12 +229,12 @@ class Layout(Stored, ABC, Generic[ChoiceT]):
         """The names of the columns of texts or sources. Columns without a name are omitted."""
 
     @abstractmethod
-    def choice(self, asked: ChoiceT) -> ChoiceT:
-        """Return `asked` with the columns of this layout as the chosen columns."""
+    def choice(self, chosen: ChoiceT) -> ChoiceT:
+        """Return the user's choice with the columns of this layout as the chosen columns."""
 
-    def remainder(self, asked: ChoiceT) -> ChoiceT:
-        """Return `asked` with those settings of this layout that are not columns."""
-        return asked
+    def remainder(self, chosen: ChoiceT) -> ChoiceT:
+        """Return the user's choice with the settings of this layout that are not columns."""
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,13 +282,13 @@ class DocumentLayout(Layout[DocumentChoice]):
     def names(self) -> list[str]:
         return [column.name for column in self.texts if column.name]
 
-    def choice(self, asked: DocumentChoice) -> DocumentChoice:
+    def choice(self, chosen: DocumentChoice) -> DocumentChoice:
         header = self.header if self.texts and self.texts[0].number else None
         labels = ",".join(_names_or_numbers(self.flags or filter(None, [self.labels])))
-        return replace(self.remainder(asked), texts=_names_or_numbers(self.texts), labels=labels, header=header)
+        return replace(self.remainder(chosen), texts=_names_or_numbers(self.texts), labels=labels, header=header)
 
-    def remainder(self, asked: DocumentChoice) -> DocumentChoice:
-        return replace(asked, separator=self.separator, joined=self.joined)
+    def remainder(self, chosen: DocumentChoice) -> DocumentChoice:
+        return replace(chosen, separator=self.separator, joined=self.joined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,9 +318,9 @@ class PairLayout(Layout[PairChoice]):
     def names(self) -> list[str]:
         return [column.name for column in self.sources if column.name]
 
-    def choice(self, asked: PairChoice) -> PairChoice:
-        targets = _names_or_numbers(self.targets) if asked.is_labeled else ()
-        return replace(asked, sources=_names_or_numbers(self.sources), targets=targets)
+    def choice(self, chosen: PairChoice) -> PairChoice:
+        targets = _names_or_numbers(self.targets) if chosen.is_labeled else ()
+        return replace(chosen, sources=_names_or_numbers(self.sources), targets=targets)
 
 
 def _names_or_numbers(columns: Iterable[Column]) -> tuple[str, ...]:

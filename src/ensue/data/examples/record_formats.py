@@ -140,8 +140,8 @@ class RecordPairs(layouts.PairFormat):
         targets: Columns = ()
         if choice.is_labeled:
             targets = tuple(column for name in choice.targets for column in _target_columns(columns, name, file))
-        if twice := next((column for column in sources if column in targets), None):
-            raise DataError(f"{twice} is named as source and as target", file)
+        if duplicate := next((column for column in sources if column in targets), None):
+            raise DataError(f"{duplicate} is named as source and as target", file)
         if sources and (targets or not choice.is_labeled):
             return sources, targets
         by_name = pairs_by_name(columns, is_labeled=choice.is_labeled)

@@ -177,7 +177,7 @@ class DocumentSource(ExampleSource[Document, DocumentLayout]):
     def other_values(self, document: Document) -> dict[str, str]:
         """Return the values of a table's row by column, except for the text and the label."""
         layout, header = self._layout_of(document.path), self._rows.get(document.path, [])
-        dialect = next((each for each in DIALECTS if each.name == layout.format and layout.header), None)
+        dialect = next((candidate for candidate in DIALECTS if candidate.name == layout.format and layout.header), None)
         if dialect is None:
             return {}
         values = map(dialect.value, next(dialect.rows(Lines([document.source], ""), "")).values)
@@ -293,23 +293,23 @@ _MAX_SEARCHED_LINES = 1 << 21
 """The place of missing lines is searched only in files with at most this number of lines."""
 
 
-def read_aligned(opened: Callable[[], tuple[Lines, Lines]], *, skips: bool = False) -> Iterator[Pair]:
+def read_aligned(open_files: Callable[[], tuple[Lines, Lines]], *, skips: bool = False) -> Iterator[Pair]:
     """Yield a pair for each line of both files, except lines that are empty in both files.
 
-    `opened` opens both files. Raises DataError if the files have different numbers of lines, and unless `skips`, if a
-    line is empty in only one file.
+    `open_files` opens both files. Raises DataError if the files have different numbers of lines, and unless `skips`, if
+    a line is empty in only one file.
     """
-    source, target = opened()
+    source, target = open_files()
     number, is_checked = 0, False
     for number, (left, right) in enumerate(zip_longest(_texts(source), _texts(target)), 1):
         if left is None or right is None:
-            raise _unequal_lengths(opened)
+            raise _unequal_lengths(open_files)
         if not left.strip() and not right.strip():
             continue
         if not left.strip() or not right.strip():
             # the numbers of lines may differ, so that a line that is empty in one file is shifted
-            if not is_checked and len({sum(1 for _ in lines) for lines in opened()}) > 1:
-                raise _unequal_lengths(opened)
+            if not is_checked and len({sum(1 for _ in lines) for lines in open_files()}) > 1:
+                raise _unequal_lengths(open_files)
             is_checked = True
         pair = Pair((left,), (right,), source.name, number)
         yield pair if skips else checked_pair(pair, target.name)
@@ -321,9 +321,9 @@ def _texts(lines: Lines) -> Iterator[str]:
     return (without_end(record.text)[0] for record in records(lines, lines.name, empty=True))
 
 
-def _unequal_lengths(opened: Callable[[], tuple[Lines, Lines]]) -> DataError:
-    names = [lines.name for lines in opened()]
-    lengths = [array("l", map(len, _texts(lines))) for lines in opened()]
+def _unequal_lengths(open_files: Callable[[], tuple[Lines, Lines]]) -> DataError:
+    names = [lines.name for lines in open_files()]
+    lengths = [array("l", map(len, _texts(lines))) for lines in open_files()]
     counts = list(map(len, lengths))
     short = counts[0] > counts[1]  # the index of the shorter file
     missing = abs(counts[0] - counts[1])

@@ -106,9 +106,9 @@ def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = Fal
             raise ValueError(f'"{name}" must hold spans such as {example} or [0, 3, "PER"]')
         if not 0 <= span.start < span.end <= len(text):
             raise SpanError(f"the span {span} is not in the text, which has {len(text)} characters")
-        content, found = item.get("text") if isinstance(item, dict) else None, text[span.start : span.end]
-        if isinstance(content, str) and letters(content) != letters(found):
-            raise SpanError(f"the span {span} is {quote(found)} in the text, not {quote(content)}")
+        expected_text, actual_text = item.get("text") if isinstance(item, dict) else None, text[span.start : span.end]
+        if isinstance(expected_text, str) and letters(expected_text) != letters(actual_text):
+            raise SpanError(f"the span {span} is {quote(actual_text)} in the text, not {quote(expected_text)}")
         if not span.label:
             raise ValueError(f"the span {span} has an empty label")
         result.append(span)

@@ -111,19 +111,19 @@ class LabeledFiles:
         """
         if are_objects:
             self._check_arrays()
-        held = ""
+        array_end = ""
         for number, record in enumerate(records):
-            text = held + record
+            text = array_end + record
             if number == 0 and begins and self._first is not None:
                 yield self._first.mark
-            held = ""
+            array_end = ""
             if are_objects:
                 text = _SEAM.sub(",", text)
                 body = text.rstrip()
                 body = body[:-1].rstrip() if body.endswith("]") else text
-                held, text = text[len(body) :], body
+                array_end, text = text[len(body) :], body
             yield text
-        yield held
+        yield array_end
 
     def _check_arrays(self) -> None:
         is_array = False

@@ -31,18 +31,19 @@ def quoted_rows(lines: Iterable[Record], name: str, delimiter: str) -> Iterator[
     next record. Raises DataError for an unclosed quote (with the line where it opens), and for text after a closing
     quote.
     """
-    passed: list[str] = []  # empty lines
-    read: list[Record] = []  # the lines of an incomplete record
+    empty_lines: list[str] = []
+    record_lines: list[Record] = []  # the lines of an incomplete record
     row = _Row(name, delimiter)
     for line in lines:
-        if not read and is_empty(line.text):
-            passed.append(line.text)
+        if not record_lines and is_empty(line.text):
+            empty_lines.append(line.text)
             continue
-        read.append(line)
+        record_lines.append(line)
         if row.is_complete_with(line):
-            yield Record(read[0].line, "".join(record.text for record in read), "".join(passed)), row.fields
-            passed, read, row = [], [], _Row(name, delimiter)
-    if read:
+            text = "".join(record.text for record in record_lines)
+            yield Record(record_lines[0].line, text, "".join(empty_lines)), row.fields
+            empty_lines, record_lines, row = [], [], _Row(name, delimiter)
+    if record_lines:
         raise row.unclosed()
 
 

@@ -41,28 +41,28 @@ def records(lines: Iterable[tuple[int, str]], name: str, *, empty: bool = False)
 
     Raises DataError for a NUL character.
     """
-    passed: list[str] = []
+    empty_lines: list[str] = []
     for number, line in lines:
         if "\0" in line:
             raise DataError(f"a NUL character in column {line.index(chr(0)) + 1}; expected text", name, number)
         if empty or not is_empty(line):
-            yield Record(number, line, "".join(passed))
-            passed = []
+            yield Record(number, line, "".join(empty_lines))
+            empty_lines = []
         else:
-            passed.append(line)
+            empty_lines.append(line)
 
 
 def json_records(lines: Iterable[tuple[int, str]], *, is_array: bool) -> Iterator[Record]:
     """Yield a record for each line that is not blank, or for each value of an array (`array_chunks`)."""
-    passed: list[str] = []
+    skipped: list[str] = []
     for number, line in lines:
         before, text = divide(line) if is_array else ("", line)
-        passed.append(before)
+        skipped.append(before)
         if is_blank(text):
-            passed.append(text)
+            skipped.append(text)
         else:
-            yield Record(number, text, "".join(passed))
-            passed = []
+            yield Record(number, text, "".join(skipped))
+            skipped = []
 
 
 def is_empty(line: str) -> bool:
@@ -132,21 +132,20 @@ def named_column(columns: Sequence[Column], name: str, file: str) -> Column:
 def no_column(name: str, known: Sequence[str]) -> str:
     """Return the error message for a missing column, with a similar name or all names."""
     shown = [shorten(other, MAX_NAME_CHARACTERS, placeholder="...") for other in known]
-    there = ", ".join(f'"{other}"' for other in shown[:_MAX_NAMES_SHOWN]) + (
-        ", ..." if len(shown) > _MAX_NAMES_SHOWN else ""
-    )
-    return f'no "{name}"' + (nearest(name, shown) or f"; there are {there}")
+    listed_names = ", ".join(f'"{other}"' for other in shown[:_MAX_NAMES_SHOWN])
+    ellipsis = ", ..." if len(shown) > _MAX_NAMES_SHOWN else ""
+    return f'no "{name}"' + (nearest(name, shown) or f"; there are {listed_names}{ellipsis}")
 
 
 def distinct_columns(
-    read: Iterable[Column], columns: Sequence[Column], chosen: Sequence[str], file: str
+    columns_to_read: Iterable[Column], columns: Sequence[Column], chosen: Sequence[str], file: str
 ) -> tuple[Column, ...]:
     """Return the columns to read, without names that occur twice, since such columns are identified by their numbers.
 
     Raises DataError if a column has the name of another column, and the user has not `chosen` it by its number.
     """
     columns_read = []
-    for column in read:
+    for column in columns_to_read:
         same = [str(other.number) for other in columns if column.name and other.name == column.name]
         if len(same) > 1 and str(column.number) not in chosen:
             names = f'{len(same)} columns are named "{column.name}" ({", ".join(same)})'

@@ -73,11 +73,11 @@ class Columns(Format):
         place = None if layout.width == 1 and name == "last" else _place(name, layout.width)
         has_blanks = layout.width > 1 and not layout.has_tabs
         forbidden = " \t\r\n" if has_blanks else "\t\r\n"
-        left = iter([checked_label(label, forbidden, sentence) for label in labels])
+        remaining = iter([checked_label(label, forbidden, sentence) for label in labels])
         lines = source.text.split("\n")
-        written = [_replace_field(line, place, next(left), layout) if layout.is_row(line) else line for line in lines]
-        assert next(left, None) is None, "more labels than words"
-        return "\n".join(written)
+        rows = [_replace_field(line, place, next(remaining), layout) if layout.is_row(line) else line for line in lines]
+        assert next(remaining, None) is None, "more labels than words"
+        return "\n".join(rows)
 
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
         for place, column in enumerate(columns):

@@ -68,18 +68,18 @@ class Conllu(Format):
         if not place:
             raise sentence.error(missing_column(name, NAMES))
         forbidden = "\t\r\n|" if key else "\t\r\n"
-        left = iter([checked_label(label, forbidden, sentence) for label in labels])
+        remaining_labels = iter([checked_label(label, forbidden, sentence) for label in labels])
         lines = sentence.source.text.split("\n")
         for index, row in enumerate(lines):
             if _is_word(row):
                 fields = row.split("\t")
                 content = fields[place].removesuffix("\r")
                 end = fields[place][len(content) :]
-                label = next(left)
+                label = next(remaining_labels)
                 value = _replace_key(content, key, label, is_sorted=name.startswith("feats")) if key else label
                 fields[place] = value + end
                 lines[index] = "\t".join(fields)
-        assert next(left, None) is None, "more labels than words"
+        assert next(remaining_labels, None) is None, "more labels than words"
         return "\n".join(lines)
 
     def surface(self, sentence: Sentence) -> Surface:

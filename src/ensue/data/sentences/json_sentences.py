@@ -90,16 +90,16 @@ class JsonSentences(Format):
 
         Raises DataError for an invalid object, for another number of labels than of tokens, and for invalid spans.
         """
-        waiting: Record | None = None
+        previous: Record | None = None
         recording = RecordingLines(lines)
         recording.split_array()
         for record in objects.accepted(json_records(recording, is_array=recording.is_array), lines.name):
-            if waiting:
-                yield self._sentence(waiting, lines.name)
-            waiting = record
+            if previous:
+                yield self._sentence(previous, lines.name)
+            previous = record
             recording.clear()
-        if waiting:
-            yield self._sentence(waiting, lines.name, following=recording.recorded())
+        if previous:
+            yield self._sentence(previous, lines.name, following=recording.recorded())
 
     def _sentence(self, record: Record, name: str, *, following: str = "") -> Sentence:
         line, source = record.line, SourceLines(name, record.before + record.text + following)

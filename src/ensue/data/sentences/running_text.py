@@ -149,19 +149,19 @@ def running_text(sentences: Sequence[Sentence]) -> str:
 
 def _paragraphs(sentences: Iterable[Sentence], *, max_characters: float = math.inf) -> Iterator[Sentence]:
     """Join the sentences of a treebank to paragraphs, and divide paragraphs at sentences if they are too long."""
-    gathered: list[Sentence] = []
+    pending: list[Sentence] = []
     size = number = 0
     for sentence in sentences:
         text = sentence.source.text
         length = sum(len(piece.form) + piece.blank for piece in pieces(text))
         opens = opens_paragraph(text)
-        if gathered and (opens or size + length > max_characters):
-            yield _paragraph(gathered, number)
-            gathered, size, number = [], 0, number + opens
-        gathered.append(sentence)
+        if pending and (opens or size + length > max_characters):
+            yield _paragraph(pending, number)
+            pending, size, number = [], 0, number + opens
+        pending.append(sentence)
         size += length
-    if gathered:
-        yield _paragraph(gathered, number)
+    if pending:
+        yield _paragraph(pending, number)
 
 
 def _paragraph(sentences: list[Sentence], number: int) -> Sentence:
@@ -213,9 +213,9 @@ def _divide_text(text: str) -> Iterator[str]:
     while len(text) - start > MAX_CHARACTERS:
         piece = text[start : start + MAX_CHARACTERS + 1]
         blanks = [place for place in range(1, MAX_CHARACTERS) if piece[place] == " "]
-        signs = [place for place in blanks if piece[place - 1] in _ENDS]
-        signs += [place for place in range(1, MAX_CHARACTERS) if piece[place - 1] in _END_WITHOUT_BLANK]
-        cut = max(signs) if signs else blanks[-1] if blanks else MAX_CHARACTERS
+        ends = [place for place in blanks if piece[place - 1] in _ENDS]
+        ends += [place for place in range(1, MAX_CHARACTERS) if piece[place - 1] in _END_WITHOUT_BLANK]
+        cut = max(ends) if ends else blanks[-1] if blanks else MAX_CHARACTERS
         yield piece[:cut] + (" " if piece[cut] == " " else "")
         start += cut + (piece[cut] == " ")
     yield text[start:]

@@ -20,18 +20,18 @@ MAX_CHARACTERS = 500_000
 """The maximum number of characters of texts with misaligned spans, and of other texts, in which readings are tried."""
 MIN_COUNTED = 200
 """The minimum number of characters that a text is counted as, which bounds the number of texts."""
-NEARLY, SOME, FEW = 0.9, 0.2, 0.02
-"""Shares of spans that begin or end with words."""
+MIN_MOST, MIN_SOME, MAX_FEW = 0.9, 0.2, 0.02
+"""The minimum shares of spans that are most spans and some spans, and the maximum share that is a few spans."""
 MIN_SOLVED = 2
 """The minimum number of misaligned borders, or repeated strings, that a reading must explain."""
-REPEATED = 0.3
+MIN_REPEATED = 0.3
 """The minimum share of strings that are repeated only with the correct reading."""
 UNSEGMENTED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]"
 )
 """Matches a letter of Thai, Lao, Burmese, Khmer, Japanese or Chinese, which have no blanks between words."""
 CHARACTERS = "--set data.splitter=characters reads each character as a word"
-NOWHERE = -1
+INVALID_PLACE = -1
 """The index of offsets inside a character or outside of the text."""
 Place = tuple[int, int]
 PlacedText = tuple[str, list[Place]]
@@ -47,10 +47,10 @@ class Unit(NamedTuple):
 
 
 UNITS = (
-    Unit("UTF-16 code units", lambda text: (1 + (sign > "\uffff") for sign in text),
+    Unit("UTF-16 code units", lambda text: (1 + (char > "\uffff") for char in text),
          'len(text.encode("utf-16-le")[: 2 * n].decode("utf-16-le"))'),
-    Unit("UTF-8 bytes", lambda text: (len(sign.encode()) for sign in text), "len(text.encode()[:n].decode())"),
-    Unit("line ends as two characters", lambda text: (1 + (sign == "\n") for sign in text),
+    Unit("UTF-8 bytes", lambda text: (len(char.encode()) for char in text), "len(text.encode()[:n].decode())"),
+    Unit("line ends as two characters", lambda text: (1 + (char == "\n") for char in text),
          'n - text.replace("\\n", "\\r\\n")[:n].count("\\n")'),
 )  # fmt: skip
 
@@ -69,7 +69,7 @@ class Reading(NamedTuple):
 def _reading_in_unit(unit: Unit) -> Reading:
     def read(text: str, places: Sequence[Place]) -> list[Place]:
         index = {place: number for number, place in enumerate([0, *accumulate(unit.sizes(text))])}
-        return [(index.get(start, NOWHERE), index.get(end, NOWHERE)) for start, end in places]
+        return [(index.get(start, INVALID_PLACE), index.get(end, INVALID_PLACE)) for start, end in places]
 
     return Reading(unit.name, f"in Python their place n is {unit.python}", read)
 
@@ -169,18 +169,18 @@ class Reason(NamedTuple):
 def reason(texts: Sequence[Text], misaligned: Sequence[Text]) -> Reason:
     """Return the reason of misaligned spans, given all texts and the texts with misaligned spans."""
     reading = by_words(texts) or by_repetition(texts)
-    read = misaligned if reading is None else _convert_spans(texts, reading)
-    if _Fit.of(read).share >= NEARLY:
+    interpreted = misaligned if reading is None else _convert_spans(texts, reading)
+    if _Fit.of(interpreted).share >= MIN_MOST:
         return Reason(reading)
-    splitter = _find_splitter(read)
+    splitter = _find_splitter(interpreted)
     return Reason(reading, splitter, splitter != "")
 
 
 def reading_of(text: str, places: Sequence[Place], splitter: str) -> Reading | None:
     """Return the reading that fits the words of a text best, for spans outside of the text; None without a reading."""
     texts = [Text.of(text, places, splitter)]
-    read = [(reading, _convert_spans(texts, reading)) for reading in READINGS]
-    valid = [item for item in read if all(0 <= a < b <= len(text) for a, b in item[1][0].places)]
+    interpreted = [(reading, _convert_spans(texts, reading)) for reading in READINGS]
+    valid = [item for item in interpreted if all(0 <= a < b <= len(text) for a, b in item[1][0].places)]
     has_blanks = not UNSEGMENTED.search(text)  # otherwise words are unknown, and the first readings are most likely
     return max(valid, key=lambda item: has_blanks and _Fit.of(item[1]).total)[0] if valid else None
 
@@ -194,15 +194,16 @@ def by_words(texts: Sequence[Text]) -> Reading | None:
 
     In languages with suffixes, spans begin with words, but few end with words.
     """
-    now = _Fit.of(texts)
+    unchanged = _Fit.of(texts)
     fits = [_Fit.of(_convert_spans(texts, reading)) for reading in READINGS]
     best = max(range(len(fits)), key=lambda number: fits[number].total)
     longer = [text._replace(places=[(a, b + 2) for a, b in text.places]) for text in texts]
-    fit, further = fits[best], _Fit.of(longer)
-    if fit.total - now.total < MIN_SOLVED or fit.starts < NEARLY * fit.spans:
+    fit, longer_fit = fits[best], _Fit.of(longer)
+    if fit.total - unchanged.total < MIN_SOLVED or fit.starts < MIN_MOST * fit.spans:
         return None
-    is_inclusive = now.ends <= FEW * now.spans and fit.ends >= max(SOME * fit.spans, 2 * further.ends)
-    return READINGS[best] if fit.ends >= NEARLY * fit.spans or now.starts < fit.starts or is_inclusive else None
+    min_ends = max(MIN_SOME * fit.spans, 2 * longer_fit.ends)
+    is_inclusive = unchanged.ends <= MAX_FEW * unchanged.spans and fit.ends >= min_ends
+    return READINGS[best] if fit.ends >= MIN_MOST * fit.spans or unchanged.starts < fit.starts or is_inclusive else None
 
 
 def by_repetition(texts: Sequence[Text]) -> Reading | None:
@@ -213,23 +214,24 @@ def by_repetition(texts: Sequence[Text]) -> Reading | None:
     """
     if not any(map(UNSEGMENTED.search, (text.text for text in texts))):
         return None
-    now = _span_strings(texts)
+    strings = _span_strings(texts)
     for reading in IN_UNITS:
-        if _Fit.of(_convert_spans(texts, reading)).nowhere:
+        if _Fit.of(_convert_spans(texts, reading)).num_invalid:
             continue
-        both = [*zip(now, _span_strings(_convert_spans(texts, reading)), strict=True)]
-        same = {old for old, new in both if old == new}
-        differing = [(old in same, new in same) for old, new in both if old != new]
+        string_pairs = [*zip(strings, _span_strings(_convert_spans(texts, reading)), strict=True)]
+        same = {old for old, new in string_pairs if old == new}
+        differing = [(old in same, new in same) for old, new in string_pairs if old != new]
         before, after = (sum(column) for column in zip(*differing, strict=True)) if differing else (0, 0)
-        if after >= max(MIN_SOLVED, REPEATED * len(differing), 2 * before):
+        if after >= max(MIN_SOLVED, MIN_REPEATED * len(differing), 2 * before):
             return reading
-    num, sides = len({*now}), ((-1, 0), (0, 1))
-    for number, reading in enumerate((*SHIFTED[:2], ONE_BASED, INCLUSIVE) if len(now) >= 2 * num else ()):
-        read, follows = _convert_spans(texts, reading), len({*_span_strings(texts, *sides[number % 2])}) <= 1.1 * num
-        max_distinct = num * (1 - REPEATED) if reading in SHIFTED else len(now)
-        distinct = len({*_span_strings(read)})
-        borders = min(len({*_span_strings(read, *side)}) for side in sides)
-        if follows and distinct <= max_distinct and borders >= (1 + REPEATED) * distinct:
+    num, sides = len({*strings}), ((-1, 0), (0, 1))
+    for number, reading in enumerate((*SHIFTED[:2], ONE_BASED, INCLUSIVE) if len(strings) >= 2 * num else ()):
+        interpreted = _convert_spans(texts, reading)
+        is_determined = len({*_span_strings(texts, *sides[number % 2])}) <= 1.1 * num
+        max_distinct = num * (1 - MIN_REPEATED) if reading in SHIFTED else len(strings)
+        distinct = len({*_span_strings(interpreted)})
+        borders = min(len({*_span_strings(interpreted, *side)}) for side in sides)
+        if is_determined and distinct <= max_distinct and borders >= (1 + MIN_REPEATED) * distinct:
             return reading
     return None
 
@@ -241,10 +243,10 @@ def _span_strings(texts: Sequence[Text], start: int = 0, end: int = 0) -> list[s
 def _find_splitter(texts: Sequence[Text]) -> str:
     """Return the splitter with which spans begin and end with words; "" if no splitter is likely."""
     for name in ("whitespace", "simple"):
-        if _Fit.of([Text.of(text, places, name) for text, places, *_ in texts]).share >= NEARLY:
+        if _Fit.of([Text.of(text, places, name) for text, places, *_ in texts]).share >= MIN_MOST:
             return name
     fit, unsegmented = _Fit.of(texts), sum(bool(UNSEGMENTED.search(text)) for text, *_ in texts)
-    return "characters" if fit.starts >= NEARLY * fit.spans or 2 * unsegmented > len(texts) else ""
+    return "characters" if fit.starts >= MIN_MOST * fit.spans or 2 * unsegmented > len(texts) else ""
 
 
 class _Fit(NamedTuple):
@@ -252,14 +254,14 @@ class _Fit(NamedTuple):
 
     starts: int
     ends: int
-    nowhere: int
+    num_invalid: int
     spans: int
 
     @classmethod
     def of(cls, texts: Iterable[Text]) -> "_Fit":
         rows = [(a in text.starts, b in text.ends, min(a, b) < 0) for text in texts for a, b in text.places]
-        starts, ends, nowhere = (sum(row[column] for row in rows) for column in range(3))
-        return cls(starts, ends, nowhere, len(rows))
+        starts, ends, num_invalid = (sum(row[column] for row in rows) for column in range(3))
+        return cls(starts, ends, num_invalid, len(rows))
 
     @property
     def total(self) -> int:
