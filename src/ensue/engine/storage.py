@@ -165,8 +165,8 @@ def _check(name: str, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int], 
     if not has_sizes:
         raise ValueError(f"{name} is expected as {tuple(sizes)}, found {tuple(tensor.shape)}")
     if tensor.dtype is not dtype or not tensor.is_cpu or tensor.is_neg():
-        found = f"{tensor.dtype} on {tensor.device}{' with a lazy negative sign' * tensor.is_neg()}"
-        raise TypeError(f"{name} is expected in {dtype} on cpu, found {found}")
+        actual = f"{tensor.dtype} on {tensor.device}{' with a lazy negative sign' * tensor.is_neg()}"
+        raise TypeError(f"{name} is expected in {dtype} on cpu, found {actual}")
 
 
 class Packing:

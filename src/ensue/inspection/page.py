@@ -139,11 +139,11 @@ def visible(character: str) -> str:
     return character
 
 
-def clipped(text: str, most: int = 16) -> str:
+def clipped(text: str, max_characters: int = 16) -> str:
     """Shorten a text to at most `most` characters, without splitting a grapheme."""
-    if len(text) <= most:
+    if len(text) <= max_characters:
         return text
-    cut = most - 1
+    cut = max_characters - 1
     while cut > 1 and not is_boundary(text, cut):
         cut -= 1
     return text[:cut] + "…"

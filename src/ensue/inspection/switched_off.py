@@ -96,7 +96,7 @@ def switching_off(
 
     Raises EnsueError for units that the layers do not have.
     """
-    taps, by_name = tap_of_units(layers), {of_layer.name: of_layer.values for of_layer in units}
+    taps, by_name = tap_of_units(layers), {layer_units.name: layer_units.values for layer_units in units}
     fixed: dict[str, dict[int, float]] = {}
     for name, numbers, held in switched:
         if name not in taps or name not in by_name:

@@ -85,12 +85,12 @@ def text_section(
     next_token = ["▸"] if count == length < len(predictions.ranks) else []
     numbers = _numbers(ids, predictions, symbol, count, count + len(next_token)) | {
         "full": full,
-        "groups": [_pack_units(of_layer, shown, count) for of_layer, shown in zip(units, chosen, strict=True)],
+        "groups": [_pack_units(layer_units, shown, count) for layer_units, shown in zip(units, chosen, strict=True)],
     }
     shares = (MAX_COLOR_PERCENT * np.minimum(1.0, predictions.surprisals / full)).tolist()
     strengths = [None if math.isnan(share) else share for share in shares]  # None without a token
     content = {
-        "about": about, "note": cut(length, count, "tokens"), "kinds": [of_layer.name for of_layer in units],
+        "about": about, "note": cut(length, count, "tokens"), "kinds": [layer_units.name for layer_units in units],
         "tokens": list(zip([*tokens[:count], *next_token], strengths, strict=False)), "numbers": numbers,
     }  # fmt: skip
     return Section("The text", "inspection/token_page.html", content)

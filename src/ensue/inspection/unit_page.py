@@ -29,8 +29,8 @@ MAX_PLOTTED_TOKENS = 60
 def chosen_units(units: Sequence[Units], correlations: Sequence[NDArray[np.float64]], tokens: int) -> list[list[int]]:
     """Return the units on a page with `tokens` tokens: all, or in each of `units` the most correlated units."""
     max_units = max(1, MAX_UNIT_BYTES // max(1, tokens * len(units)))
-    scores = [np.abs(r).max(0) for r in correlations] or [of_layer.values.std(0) for of_layer in units]
-    chosen = [set(np.argsort(-of_layer, kind="stable")[:max_units].tolist()) for of_layer in scores]
+    scores = [np.abs(r).max(0) for r in correlations] or [layer_units.values.std(0) for layer_units in units]
+    chosen = [set(np.argsort(-layer_scores, kind="stable")[:max_units].tolist()) for layer_scores in scores]
     for row in range(len(correlations[0]) if correlations else 0):
         for follower in followers(correlations, row, MAX_FOLLOWERS):
             chosen[follower.group].add(follower.number)
@@ -55,7 +55,7 @@ def follower_section(
 
 def saturation_section(units: Sequence[Units], tokens: Sequence[str]) -> list[Section]:
     """Return the section of the shares of tokens at which gates are open or closed; an empty list without gates."""
-    gates = [_gate(of_layer) for of_layer in units if of_layer.is_gate]
+    gates = [_gate(layer_units) for layer_units in units if layer_units.is_gate]
     shown = {"gates": gates, "shut": SHUT, "open": OPEN, "side": GATE_DRAWING_PIXELS}
     return [Section("Saturated gates", "inspection/gates.html", shown, _pictures(units, tokens))] if gates else []
 
@@ -63,7 +63,7 @@ def saturation_section(units: Sequence[Units], tokens: Sequence[str]) -> list[Se
 def _pictures(units: Sequence[Units], tokens: Sequence[str]) -> dict[str, dict[str, Lines]]:
     """Return the mean of each layer's gates over the first tokens, for matplotlib."""
     layers: dict[str, dict[str, NDArray[Any]]] = defaultdict(dict)
-    for gate in filter(lambda of_layer: of_layer.is_gate, units):
+    for gate in filter(lambda layer_units: layer_units.is_gate, units):
         layers[f"layer {gate.layer}"][gate.kind] = gate.values[:MAX_PLOTTED_TOKENS].mean(1)
     return {"gates": {name: Lines(tokens[:MAX_PLOTTED_TOKENS], of, "mean of the units") for name, of in layers.items()}}
 
@@ -130,9 +130,8 @@ def select(
     check_whole("end", end, start + 1, max(start + 1, length))
     if not units:
         raise EnsueError("the model has no units")
-    selected = [
-        unit for group, of_layer in enumerate(units) for unit in _select(of_layer.values, group, start, end, threshold)
-    ]
+    values = enumerate(layer_units.values for layer_units in units)
+    selected = [unit for group, matrix in values for unit in _select(matrix, group, start, end, threshold)]
     selected.sort(key=lambda unit: (-unit.margin if np.isfinite(unit.margin) else -unit.least, unit.group, unit.number))
     counts: dict[tuple[int, int], int] = defaultdict(int)
     for unit in selected:
@@ -156,11 +155,11 @@ def runs(on: NDArray[np.bool_]) -> list[tuple[int, int]]:
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
-def _without_overlaps(matches: list[Match], selection: tuple[int, int], most: int) -> list[Match]:
+def _without_overlaps(matches: list[Match], selection: tuple[int, int], max_matches: int) -> list[Match]:
     """Return the best matches that overlap neither the selection nor each other."""
     chosen = [Match(*selection, 0)]
     for match in sorted(matches, key=lambda match: (-match.shared, match.start, match.end)):
-        if len(chosen) > most:
+        if len(chosen) > max_matches:
             break
         if all(match.end <= other.start or other.end <= match.start for other in chosen):
             chosen.append(match)
@@ -169,5 +168,5 @@ def _without_overlaps(matches: list[Match], selection: tuple[int, int], most: in
 
 def selection_section(units: Sequence[Units], tokens: int) -> list[Section]:
     """Return the section for selecting a range of the shown tokens; an empty list without units."""
-    shown = {"size": tokens, "threshold": THRESHOLD, "kinds": [of_layer.name for of_layer in units]}
+    shown = {"size": tokens, "threshold": THRESHOLD, "kinds": [layer_units.name for layer_units in units]}
     return [Section("A range as a pattern", "inspection/selection.html", shown)] if units else []

@@ -124,7 +124,7 @@ def tap_of_units(layers: SequenceLayer) -> dict[str, str]:
     """Return the tap of each displayed name of units, such as "layer 1, cell"."""
     taps = unit_taps(layers)
     units = named(dict.fromkeys(taps, np.zeros((0, 0), np.float32)))
-    return {of_layer.name: tap for of_layer, tap in zip(units, taps, strict=True)}
+    return {layer_units.name: tap for layer_units, tap in zip(units, taps, strict=True)}
 
 
 def _kind(owners: Sequence[str]) -> str:
@@ -142,7 +142,7 @@ def correlations(units: Sequence[Units], properties: Mapping[str, NDArray[np.flo
         return []
     rows = _standardize(rows.T).T
     # einsum and not "@": the threads of NumPy's BLAS wait for each other, for seconds if other programs use the cores
-    return [np.einsum("pt,td->pd", rows, _standardize(of_layer.values.astype(np.float64))) for of_layer in units]
+    return [np.einsum("pt,td->pd", rows, _standardize(layer_units.values.astype(np.float64))) for layer_units in units]
 
 
 def _standardize(columns: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -113,8 +113,10 @@ def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Tagg
     """
     if not isinstance(labels, Labels):
         softmax = specification.model_copy(update={"kind": "softmax"})
-        of = {"label": specification, "class": specification}
-        return TagHeads([build_tag_head(of.get(part.kind, softmax), d_in, part.labels) for part in labels.learned])
+        table_of = {"label": specification, "class": specification}
+        return TagHeads(
+            [build_tag_head(table_of.get(part.kind, softmax), d_in, part.labels) for part in labels.learned]
+        )
     tables = labels.legal() if specification.legal else None
     legal = None if tables is None else LegalTags(*map(torch.from_numpy, tables))
     match specification.kind:

@@ -165,7 +165,7 @@ class CompiledDecoder:
 
     def step(self, ids_t: Int[Tensor, " R"], state: SlotState) -> tuple[Float[Tensor, "R V"], SlotState]:
         """Return the scores of the next token after one more token in each row, and the state."""
-        rows, read = len(ids_t), state.places.shape[1] + 1
+        rows, num_read = len(ids_t), state.places.shape[1] + 1
         self._check(ids_t, state)
         new = torch.arange(self._used, self._used + rows).unsqueeze(1)
         self._used += rows
@@ -173,14 +173,14 @@ class CompiledDecoder:
             self._chunks.append(torch.empty(1 << CHUNK_BITS, self.layers, 2, self.d, dtype=self.dtype))
         places = torch.cat((state.places, new), dim=1)
         scores = torch.empty(rows, self.vocabulary_size, dtype=self.dtype)
-        self._decode(ids_t.contiguous(), places, state.texts.contiguous(), read, scores)
+        self._decode(ids_t.contiguous(), places, state.texts.contiguous(), num_read, scores)
         return scores, SlotState(places, state.texts)
 
-    def _decode(self, ids: Tensor, places: Tensor, texts: Tensor, read: int, scores: Tensor) -> None:
-        encoding = self._encoding(read - 1)
-        function, keys = functions(self.dtype).decode, -(-max(read, self._memory) // 8) * 8  # type: ignore[union-attr]
+    def _decode(self, ids: Tensor, places: Tensor, texts: Tensor, num_read: int, scores: Tensor) -> None:
+        encoding = self._encoding(num_read - 1)
+        function, keys = functions(self.dtype).decode, -(-max(num_read, self._memory) // 8) * 8  # type: ignore[union-attr]
         ld, wide = (-(-size // 8) * 8 + ROW_PADDING for size in (self.d, max(3 * self.d, self.hidden)))
-        shape = (ctypes.c_int64 * 10)(*self._sizes, read, self._memory, CHUNK_BITS)
+        shape = (ctypes.c_int64 * 10)(*self._sizes, num_read, self._memory, CHUNK_BITS)
         outer = (ctypes.c_void_p * 6)(self._outer[0], encoding.data_ptr(), *self._outer[1:])
         chunks = (ctypes.c_void_p * len(self._chunks))(*(chunk.data_ptr() for chunk in self._chunks))
 

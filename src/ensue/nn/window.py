@@ -25,12 +25,12 @@ def windows_of(
 
     `last` are the inputs before the first position.
     """
-    seen, (before, length) = torch.cat((last, blank(x, mask)), dim=1), (last.shape[1], x.shape[1])
-    windows = torch.cat([seen[:, k : k + length] for k in range(before + 1)], dim=-1)
+    inputs, (before, length) = torch.cat((last, blank(x, mask)), dim=1), (last.shape[1], x.shape[1])
+    windows = torch.cat([inputs[:, k : k + length] for k in range(before + 1)], dim=-1)
     if mask is None:
-        return windows, seen[:, length:].clone()
-    indices = mask.sum(1, keepdim=True) + torch.arange(before, device=seen.device)
-    return windows, seen.gather(1, indices.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+        return windows, inputs[:, length:].clone()
+    indices = mask.sum(1, keepdim=True) + torch.arange(before, device=inputs.device)
+    return windows, inputs.gather(1, indices.unsqueeze(-1).expand(-1, -1, x.shape[2]))
 
 
 class Window(Parallel):

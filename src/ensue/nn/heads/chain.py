@@ -72,7 +72,7 @@ def marginals(
             return sums.marginals().to(emissions.dtype)
         # Marginals are the derivatives of log Z, so gradients are needed even if the caller has disabled them.
         with torch.inference_mode(False), torch.enable_grad():
-            copies, mask = _Scores(*(part.detach().clone() for part in scores)), mask.clone()
+            copies, mask = _Scores(*(score.detach().clone() for score in scores)), mask.clone()
             total = _log_partition_in_logs(copies._replace(emissions=copies.emissions.requires_grad_()), mask)
             return torch.autograd.grad(total.sum(), copies.emissions)[0]
 
