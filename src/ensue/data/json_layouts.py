@@ -71,14 +71,14 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     is_array, _ = begins_array(iter([text]))
     read: list[str] = []
     if is_array:
-        layout = _element_layout(_first_element(chain([text], _recorded(blocks, read)), name), name)
+        layout = _element_layout(_first_element(chain([text], _record(blocks, read)), name), name)
         if layout is None:
             yield from chain([first], read, blocks)
             return
         _, chunks = begins_array(chain([text], read, blocks))
         texts = ((line, divide(part)[1].strip()) for line, part in array_chunks(chunks, name))
         values = ((line, parse_json(text)) for line, text in texts if text)
-        yield from as_lines(_in_blocks(_convert_values(layout, values, name)))
+        yield from as_lines(_group_rows(_convert_values(layout, values, name)))
         return
     if text.lstrip()[:1] not in ("[", "{"):
         yield from chain([first], blocks)
@@ -89,9 +89,9 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     value = parse_or_none(line)
     layout = _element_layout(value, name) if is_line and following_lines.strip() else None
     if layout is not None:
-        numbered = enumerate(_lines(chain([text], blocks), name), 1)
+        numbered = enumerate(_split_lines(chain([text], blocks), name), 1)
         values = ((number, parse_json(line)) for number, line in numbered if line.strip())
-        yield from as_lines(_in_blocks(_convert_values(layout, values, name)))
+        yield from as_lines(_group_rows(_convert_values(layout, values, name)))
     elif isinstance(value, dict) and is_line and following_lines.strip():
         yield from chain([first], blocks)
     else:
@@ -107,20 +107,20 @@ def table_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     read_blocks: list[str] = []
     layout = None
     with suppress(csv.Error, DataError, StopIteration):
-        _, row = next(_read_cells(_lines(chain([text], _recorded(blocks, read_blocks)), name), delimiter, name))
+        _, row = next(_read_cells(_split_lines(chain([text], _record(blocks, read_blocks)), name), delimiter, name))
         layout = _element_layout(row, name)
     if layout is None or not (has_json or layout.is_table):
         yield from chain([first], read_blocks, blocks)
         return
-    values = _read_cells(_lines(chain([text], read_blocks, blocks), name), delimiter, name)
+    values = _read_cells(_split_lines(chain([text], read_blocks, blocks), name), delimiter, name)
     opening = "["
-    for lines in as_lines(_in_blocks(_convert_values(layout, values, name))):
+    for lines in as_lines(_group_rows(_convert_values(layout, values, name))):
         yield opening + lines.rstrip("\n").replace("\n", ",\n")
         opening = ",\n"
     yield "]\n" if opening != "[" else ""
 
 
-def _recorded(blocks: Iterable[str], read_blocks: list[str]) -> Iterator[str]:
+def _record(blocks: Iterable[str], read_blocks: list[str]) -> Iterator[str]:
     for block in blocks:
         read_blocks.append(block)
         yield block
@@ -156,7 +156,7 @@ def _value_of(cell: str) -> Any:
     return value if cell[:1] in ("[", "{") and (value := parse_or_none(cell)) is not None else cell
 
 
-def _lines(chunks: Iterable[str], name: str) -> Iterator[str]:
+def _split_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
     incomplete, number = "", 1
     for chunk in chunks:
         *lines, incomplete = (incomplete + chunk).split("\n")
@@ -181,7 +181,7 @@ def _document(first: str, blocks: Iterator[str], name: str) -> Iterator[str]:
     if rows is None and width > MAX_COLUMNS:
         raise DataError(f"an object with {width:,} keys; expected at most {MAX_COLUMNS:,}", name)
     if rows is not None:
-        yield from as_lines(_in_blocks(rows))
+        yield from as_lines(_group_rows(rows))
     elif "\n" in text.strip() and values and all(isinstance(value, dict) for value in values):
         yield "".join(source.replace("\r", " ").replace("\n", " ") + "\n" for source in sources)
     else:
@@ -283,7 +283,7 @@ def _convert_values(layout: JsonLayout, values: Iterable[tuple[int, Any]], name:
         raise DataError(str(error), name, number) from None
 
 
-def _in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def _group_rows(rows: Iterable[Row]) -> Iterator[list[Row]]:
     rows = iter(rows)
     while block := list(islice(rows, ROWS)):
         yield block

@@ -84,11 +84,11 @@ class Lines:
             is_array, chunks = self.is_array, self._chunks
             self._lines = array_chunks(chunks, self.name) if is_array else enumerate(_split_lines(chunks, self.name), 1)
             if (on_progress := ON_PROGRESS.get()) is not None:
-                self._lines = _counted(self._lines, on_progress)
+                self._lines = _report(self._lines, on_progress)
         return self._lines
 
 
-def _counted(lines: Iterator[tuple[int, str]], on_progress: Callable[[str, float], None]) -> Iterator[tuple[int, str]]:
+def _report(lines: Iterator[tuple[int, str]], on_progress: Callable[[str, float], None]) -> Iterator[tuple[int, str]]:
     for number, line in lines:
         on_progress("bytes", len(line.encode("utf-8", "surrogatepass")))
         yield number, line

@@ -51,7 +51,7 @@ Handler = Callable[[Nodes, Any, dict[str, Any]], Any]
 """A function from the arguments of an operation to the node of its result, or to a list of nodes."""
 
 
-def _pointwise(op: str) -> Handler:
+def _handler_of_pointwise(op: str) -> Handler:
     def handle(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
         if any(value is not None for name, value in kwargs.items() if name != "alpha"):
             raise Untraceable(f"{op} with {', '.join(kwargs)}")
@@ -69,7 +69,7 @@ def _broadcast(nodes: Nodes, args: Sequence[Any]) -> list[Node]:
     return [nodes.broadcast(arg, shape) for arg in args]
 
 
-def _composed(compose: Callable[..., Node]) -> Handler:
+def _handler_of_composition(compose: Callable[..., Node]) -> Handler:
     """Return the handler of an operation composed of other operations; arguments that are not tensors pass through."""
 
     def handle(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
@@ -121,7 +121,7 @@ def _clamp(function: Callable[..., Tensor], lower: float | None = None, upper: f
                 a = _apply(closer, a, bound) if slope == 0.5 else _apply("where", is_out, bound, a)
         return a
 
-    return _composed(clamped)
+    return _handler_of_composition(clamped)
 
 
 def _softplus(a: Node, beta: float = 1, threshold: float = 20) -> Node:
@@ -150,7 +150,7 @@ def _product_and_bias(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
     return nodes.product(value, matrix) + nodes.node(bias)
 
 
-def _inner(shape: Sequence[int], dim: int) -> int:
+def _num_inner_features(shape: Sequence[int], dim: int) -> int:
     """Return the number of features in one entry of dimension 1. Raises Untraceable if `dim` is another dimension."""
     if dim % len(shape) == 0:
         raise Untraceable("an operation across rows")
@@ -161,7 +161,7 @@ def _inner(shape: Sequence[int], dim: int) -> int:
 
 def _split(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
     value, sizes, *dim = args
-    inner = _inner(value.shape, dim[0] if dim else kwargs.get("dim", 0))
+    inner = _num_inner_features(value.shape, dim[0] if dim else kwargs.get("dim", 0))
     node, length = nodes.node(value), value.shape[1]
     if isinstance(sizes, int):
         sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
@@ -176,7 +176,7 @@ def _slice(nodes: Nodes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
     start, stop, step = slice(start, stop, step).indices(length)
     if (start, stop, step) == (0, length, 1):
         return node
-    inner = _inner(value.shape, dim)
+    inner = _num_inner_features(value.shape, dim)
     if step != 1 or stop <= start:
         raise Untraceable("an empty slice, or one with a step")
     return nodes.graph.slice(node, start * inner, (stop - start) * inner)
@@ -184,7 +184,7 @@ def _slice(nodes: Nodes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
 
 def _cat(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
     tensors, *dim = args
-    _inner(tensors[0].shape, dim[0] if dim else kwargs.get("dim", 0))
+    _num_inner_features(tensors[0].shape, dim[0] if dim else kwargs.get("dim", 0))
     return nodes.graph.cat(map(nodes.node, tensors))
 
 
@@ -260,26 +260,26 @@ HANDLERS: dict[str, Handler] = {
     "mean": lambda nodes, args, kwargs: _reduce_features(nodes, args, kwargs, mean=True),
     "native_layer_norm": _layer_norm,
     **dict.fromkeys(("view", "_unsafe_view", "unsqueeze", "squeeze"), _identity),
-    "detach": _pointwise("stop"),
+    "detach": _handler_of_pointwise("stop"),
     "zeros_like": _constant_like(0.0),
     "ones_like": _constant_like(1.0),
     "full_like": _constant_like(None),
-    "rsub": _composed(lambda a, b, alpha=1: _apply("sub", b, a * alpha)),
-    "square": _composed(lambda a: a * a),
-    "reciprocal": _composed(lambda a: a.graph.constant(1) / a),
-    "pow": _composed(_pow),
+    "rsub": _handler_of_composition(lambda a, b, alpha=1: _apply("sub", b, a * alpha)),
+    "square": _handler_of_composition(lambda a: a * a),
+    "reciprocal": _handler_of_composition(lambda a: a.graph.constant(1) / a),
+    "pow": _handler_of_composition(_pow),
     **dict.fromkeys(("clamp", "clamp_min"), _clamp(torch.clamp)),
     "clamp_max": lambda nodes, args, kwargs: HANDLERS["clamp"](nodes, (args[0], None, args[1]), kwargs),
     "hardtanh": _clamp(torch.nn.functional.hardtanh, -1.0, 1.0),
-    "softplus": _composed(_softplus),
-    "log_sigmoid_forward": _composed(
+    "softplus": _handler_of_composition(_softplus),
+    "log_sigmoid_forward": _handler_of_composition(
         lambda a: _apply("minimum", a, 0.0) - _apply("log1p", _apply("exp", -_apply("abs", a)))
     ),
-    "elu": _composed(_elu),
-    "gelu": _composed(_gelu),
-    "silu": _composed(lambda a: a * _apply("sigmoid", a)),
-    "leaky_relu": _composed(lambda a, slope=0.01: _apply("where", _apply("gt", a, 0.0), a, a * slope)),
+    "elu": _handler_of_composition(_elu),
+    "gelu": _handler_of_composition(_gelu),
+    "silu": _handler_of_composition(lambda a: a * _apply("sigmoid", a)),
+    "leaky_relu": _handler_of_composition(lambda a, slope=0.01: _apply("where", _apply("gt", a, 0.0), a, a * slope)),
     **dict.fromkeys(("clone", "alias", "_to_copy", "contiguous"), _identity),
-    **{name: _pointwise(name) for name in OPERATIONS if name not in ("stop", "copy", "and", "or", "not")},
-    **{f"logical_{name}": _pointwise(name) for name in ("and", "or", "not")},
+    **{name: _handler_of_pointwise(name) for name in OPERATIONS if name not in ("stop", "copy", "and", "or", "not")},
+    **{f"logical_{name}": _handler_of_pointwise(name) for name in ("and", "or", "not")},
 }

@@ -168,7 +168,7 @@ def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Produ
 @cache
 def bf16_kernels() -> tuple[Bf16Kernel, ...]:
     """Return the kernels that work on this machine, the default last."""
-    return tuple(kernel for kernel in get_args(Bf16Kernel) if _works(kernel))
+    return tuple(kernel for kernel in get_args(Bf16Kernel) if _passes_check(kernel))
 
 
 def bf16_kernel() -> Bf16Kernel | None:
@@ -198,7 +198,7 @@ def use_bf16_kernel(kernel: Bf16Kernel) -> None:
     _chosen[:] = [kernel]
 
 
-def _works(kernel: Bf16Kernel) -> bool:
+def _passes_check(kernel: Bf16Kernel) -> bool:
     """Return whether a kernel compiles and agrees with torch, for odd sizes and a transposed factor."""
     if f"{kernel}_bf16" not in features():
         return False

@@ -102,7 +102,7 @@ def _build_program(trace: TracedStep) -> Program:
     hoisted = {
         node: Array("hoisted", number, node.width, "position")
         for number, node in enumerate(products)
-        if _unsliced(node.args[0]).op == "input"
+        if _unwrap_slice(node.args[0]).op == "input"
     }
     output, states = _result_arrays(trace)
     result_arrays = {trace.output: output, **dict(zip(trace.states, states, strict=True))}
@@ -119,7 +119,7 @@ def _build_program(trace: TracedStep) -> Program:
     stored = {node: array for node, array in result_arrays.items() if node.op not in ("input", "state")}
     available = inputs | {node: array for node, array in stored.items() if node not in large}
     required = [*(node for node, _ in writes), *large]
-    required += [node.args[0] for node in products if _unsliced(node.args[0]) not in inputs]
+    required += [node.args[0] for node in products if _unwrap_slice(node.args[0]) not in inputs]
     saved = {
         node: hoisted.get(node) or Array("saved", number, node.width, "position")
         for number, node in enumerate(_values_to_save(required, results, available))
@@ -176,15 +176,15 @@ def _factor_views(
     for (arg,) in (node.args for node in products):
         if arg in available:
             views[arg] = View(available[arg], 0, arg.width)
-        elif _unsliced(arg) in available:
-            views[arg] = View(available[_unsliced(arg)], arg.index, arg.width)
+        elif _unwrap_slice(arg) in available:
+            views[arg] = View(available[_unwrap_slice(arg)], arg.index, arg.width)
         elif arg not in views:
             views[arg] = View(Array("factor", len(views), arg.width, "position"), 0, arg.width)
             recomputed.append((arg, views[arg].array))
     return views, recomputed
 
 
-def _unsliced(node: Node) -> Node:
+def _unwrap_slice(node: Node) -> Node:
     return node.args[0] if node.op == "slice" else node
 
 
@@ -234,8 +234,8 @@ def _values_to_save(required: Iterable[Node], results: Iterable[Node], available
     saved: set[Node] = set()
     for node in sorted(needed, key=lambda node: node.order):
         saved |= _cheapest_sources(node, saved | available.keys(), {})
-    for unsliced in {_unsliced(node) for node in saved}:  # slices that together cover a value are replaced by it
-        slices = {node for node in saved if _unsliced(node) == unsliced}
+    for unsliced in {_unwrap_slice(node) for node in saved}:  # slices that together cover a value are replaced by it
+        slices = {node for node in saved if _unwrap_slice(node) == unsliced}
         if sum(node.width for node in slices) == unsliced.width:
             saved = saved - slices | {unsliced}
     return sorted(saved, key=lambda node: node.order)

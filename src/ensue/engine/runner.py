@@ -90,10 +90,10 @@ class _PositionValues:
 
     def result(self, node: Node) -> Tensor:
         """Return a value (rows, width), a copy if it is a view, since its source may be overwritten."""
-        value = self._expanded(node)
+        value = self._expand(node)
         return value.clone() if node in self.reads or node.op == "slice" else value
 
-    def _expanded(self, node: Node) -> Tensor:
+    def _expand(self, node: Node) -> Tensor:
         return self._value(node).expand(self.rows, node.width)
 
     def _value(self, node: Node) -> Tensor:
@@ -106,8 +106,8 @@ class _PositionValues:
         if node.op in OPERATIONS:
             return OPERATIONS[node.op].plain(*map(self._value, node.args))
         if node.op == "cat":
-            return torch.cat([self._expanded(arg) for arg in node.args], dim=1)
-        value = self._expanded(node.args[0])
+            return torch.cat([self._expand(arg) for arg in node.args], dim=1)
+        value = self._expand(node.args[0])
         if node.op == "slice":
             return value[:, node.index : node.index + node.width]
         if node.op == "sum":

@@ -132,14 +132,14 @@ class _Scheduler:
             return not is_overwritten and (is_written or self._stays_stored(source))
         return node in self.views or is_stored(node) or node.op == "constant"
 
-    def _level(self, node: Node) -> int:
+    def _level_of(self, node: Node) -> int:
         return self.levels.get(node, 0)
 
     def _compute_level(self, node: Node) -> int:
         if node.op in PRODUCTS or node.op in ("slice", "spread"):
             (arg,) = node.args
-            return self._level(arg) + self._is_looped(arg)
-        return max(map(self._level, node.args)) + (node.op in ("cat", "sum"))
+            return self._level_of(arg) + self._is_looped(arg)
+        return max(map(self._level_of, node.args)) + (node.op in ("cat", "sum"))
 
     def _is_looped(self, node: Node) -> bool:
         """Return whether a loop computes the node, so that only a write puts it into an array."""
@@ -192,7 +192,7 @@ class _Scheduler:
         return (node.width == 1 or node in self.cheap) and self._segment(node) == self.segment_of[level]
 
     def _segment(self, node: Node) -> int:
-        return self.segment_of[self._level(node) - (node.op == "sum")]
+        return self.segment_of[self._level_of(node) - (node.op == "sum")]
 
     def schedule(self) -> Schedule:
         plan = Schedule([Segment() for _ in range(self.segment_of[-1] + 1)], [], self.views)
@@ -201,7 +201,7 @@ class _Scheduler:
                 factor = plan.view(node.args[0])
                 assert factor is not None, node
                 product = Multiply(factor, node.index, node.op == "product_t", self.views[node])
-                plan.segments[self.segment_of[self._level(node)]].products.append(product)
+                plan.segments[self.segment_of[self._level_of(node)]].products.append(product)
         for level, loops in enumerate(self._loops()):
             if loops:
                 plan.segments[self.segment_of[level]].levels.append(dict(sorted(loops.items())))
@@ -212,10 +212,10 @@ class _Scheduler:
 
     def _loops(self) -> list[dict[int, Loop]]:
         """Return the loops of each level. An error at a state is overwritten after the last level that reads it."""
-        levels = {(node, view): self._level(node) for node, views in self.writes.items() for view in views}
+        levels = {(node, view): self._level_of(node) for node, views in self.writes.items() for view in views}
         replaced = {array: node for node, array in self.work.reads.items() if array.name == "error state"}
         while True:
-            loops = self._loops_with(levels)
+            loops = self._build_loops(levels)
             raised = {}
             for (node, view), level in levels.items():
                 if view.array in replaced:
@@ -228,18 +228,18 @@ class _Scheduler:
                 return loops
             levels.update(raised)
             for (node, _), level in raised.items():
-                is_available = self._is_available(node, level) or (level == self._level(node) and node.op != "sum")
+                is_available = self._is_available(node, level) or (level == self._level_of(node) and node.op != "sum")
                 if self._is_looped(node) and not is_available and node not in self.views:
                     self.views[node] = self._choose_view(node)
-                    levels[node, self.views[node]] = self._level(node)
+                    levels[node, self.views[node]] = self._level_of(node)
 
-    def _loops_with(self, write_levels: dict[tuple[Node, View], int]) -> list[dict[int, Loop]]:
+    def _build_loops(self, write_levels: dict[tuple[Node, View], int]) -> list[dict[int, Loop]]:
         loops: list[dict[int, Loop]] = [{} for _ in self.segment_of]
         for node in self.nodes:
             if node.op == "sum":
-                _loop(loops[self._level(node) - 1], node.args[0].width).sums.append(node)
+                _loop(loops[self._level_of(node) - 1], node.args[0].width).sums.append(node)
             elif self._is_looped(node) and node not in self.cheap:
-                _loop(loops[self._level(node)], node.width).nodes.append(node)
+                _loop(loops[self._level_of(node)], node.width).nodes.append(node)
         for (node, view), level in write_levels.items():
             if node.op == "sum" and node.width == 1 and self._segment(node) != self.segment_of[level]:
                 _loop(loops[level - 1], node.args[0].width).sums_written.append((node, view))
@@ -270,7 +270,7 @@ class Event:
 @lru_cache(MAX_CACHED_PROGRAMS)
 def overlays(program: Program) -> dict[Array, View]:
     """Return a view inside another array for each array that can share memory."""
-    forward, backward = (list(_events(schedule(work))) for work in (program.forward, program.backward))
+    forward, backward = (list(_list_events(schedule(work))) for work in (program.forward, program.backward))
     read_after_loop = {product.factor.array for product in program.products}
     hoisted = [product.hoisted for product in program.products if product.hoisted]
     views: dict[Array, View] = {}
@@ -294,34 +294,34 @@ def _free_slices(saved: Array, hosts: list[Array], taken: dict[Array, View], eve
     """Yield the slices of hosts that are read for the last time before `saved` is written."""
     slices = [view for event in events for view in event.reads if view.array in hosts and view.width == saved.width]
     for view in dict.fromkeys(slices):
-        is_free = not any(view.array == other.array and _overlap(view, other) for other in taken.values())
+        is_free = not any(view.array == other.array and _do_overlap(view, other) for other in taken.values())
         if is_free and _may_replace({view.array: View(view.array, 0, view.array.width)}, {saved: view}, events):
             yield view
 
 
 def _may_replace(old: dict[Array, View], new: dict[Array, View], events: list[Event]) -> bool:
     """Return whether all writes of `new` are after all overlapping reads of `old`, or in the loop of the same view."""
-    reads = [(position, view) for position, event in enumerate(events) for view in _in_hosts(event.reads, old)]
-    writes = [(position, view) for position, event in enumerate(events) for view in _in_hosts(event.writes, new)]
+    reads = [(position, view) for position, event in enumerate(events) for view in _place_in_hosts(event.reads, old)]
+    writes = [(position, view) for position, event in enumerate(events) for view in _place_in_hosts(event.writes, new)]
     return all(
-        read < written or (read == written and events[read].is_loop and view == other) or not _overlap(view, other)
+        read < written or (read == written and events[read].is_loop and view == other) or not _do_overlap(view, other)
         for read, view in reads
         for written, other in writes
     )
 
 
-def _in_hosts(views: list[View], placement: dict[Array, View]) -> Iterator[View]:
+def _place_in_hosts(views: list[View], placement: dict[Array, View]) -> Iterator[View]:
     for view in views:
         if view.array in placement:
             host = placement[view.array]
             yield View(host.array, host.start + view.start, view.width)
 
 
-def _overlap(a: View, b: View) -> bool:
+def _do_overlap(a: View, b: View) -> bool:
     return a.start < b.start + b.width and b.start < a.start + a.width
 
 
-def _events(plan: Schedule) -> Iterator[Event]:
+def _list_events(plan: Schedule) -> Iterator[Event]:
     for segment in plan.segments:
         for product in segment.products:
             yield Event([product.factor], [product.result], is_loop=False)

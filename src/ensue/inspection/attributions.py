@@ -78,7 +78,7 @@ def gradients_of(
     of_input, *of_states = torch.autograd.grad(value, flat, allow_unused=True, materialize_grads=True)
     rest = iter(of_states)
     by_tap = {tap: over_text([next(rest) for _ in tensors]).float().cpu().numpy() for tap, tensors in seen.items()}
-    return Gradients(_array(of_input[0]), named(by_tap))
+    return Gradients(_to_array(of_input[0]), named(by_tap))
 
 
 def integrated_gradients(
@@ -114,12 +114,12 @@ class _Line:
     def values(self, alphas: Array) -> Array:
         """Return the outputs (N,) at N points."""
         with torch.no_grad():
-            return np.concatenate([_array(self.output(x)) for x in self._features(alphas)])
+            return np.concatenate([_to_array(self.output(x)) for x in self._features(alphas)])
 
     def integrals(self, low: Array, high: Array) -> Array:
         """Return the integrals (N, T) of the gradients over each interval."""
         middle, half = (low + high)[:, None] / 2, (high - low)[:, None] / 2
-        slopes = [self._slopes(x) for x in self._features((middle + half * POINTS).ravel())]
+        slopes = [self._compute_slopes(x) for x in self._features((middle + half * POINTS).ravel())]
         by_interval = np.concatenate(slopes).reshape(len(low), len(POINTS), -1)
         return np.einsum("nk,nkt->nt", half * WEIGHTS, by_interval)
 
@@ -128,7 +128,7 @@ class _Line:
         rows = torch.from_numpy(alphas).to(self.difference).view(-1, 1, 1)
         return tuple(self.baseline + alpha * self.difference for alpha in torch.split(rows, self.rows))
 
-    def _slopes(self, x: Tensor) -> Array:
+    def _compute_slopes(self, x: Tensor) -> Array:
         """Return (x - x') · ∂y/∂x_t for each row, (B, T)."""
         check_interrupted()
         leaf = x.requires_grad_()
@@ -137,7 +137,7 @@ class _Line:
         if not value.requires_grad:
             return np.zeros(x.shape[:2])
         (gradient,) = torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)
-        return _array((gradient * self.difference).sum(-1))
+        return _to_array((gradient * self.difference).sum(-1))
 
 
 class _Intervals(NamedTuple):
@@ -178,5 +178,5 @@ def rows_together(model: nn.Module, length: int) -> int:
     return max(1, MAX_CALL_VALUES // max(1, stored * length))
 
 
-def _array(values: Tensor) -> Array:
+def _to_array(values: Tensor) -> Array:
     return exact(values.detach()).cpu().numpy()

@@ -55,7 +55,7 @@ def traces_of(layers: nn.Module, x: Tensor) -> list[Trace]:
     means: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
     for name, tensors in seen.items():
         tap = name.rpartition(".")[2]
-        means.setdefault(place_of(name), {})[tap] = _means(tap, tensors, backward="leftward" in name)
+        means.setdefault(place_of(name), {})[tap] = _compute_means(tap, tensors, backward="leftward" in name)
     numbers = {layer: number for number, layer in enumerate(dict.fromkeys(layer for layer, _ in means), start=1)}
     return [Trace(numbers[layer], direction, by_tap) for (layer, direction), by_tap in means.items()]
 
@@ -75,7 +75,7 @@ def attention_of(layers: nn.Module, x: Tensor) -> list[Attention] | None:
     return [Attention(layer, seen[name][0][0].float().cpu().numpy()) for layer, name in enumerate(names, start=1)]
 
 
-def _means(tap: str, tensors: list[Tensor], *, backward: bool) -> NDArray[np.float64]:
+def _compute_means(tap: str, tensors: list[Tensor], *, backward: bool) -> NDArray[np.float64]:
     values = over_text(tensors)
     means = exact(values.abs() if tap in SIGNED else values).mean(-1).cpu().numpy()
     return means[::-1] if backward else means

@@ -42,7 +42,7 @@ def encoder_sections(texts: Sequence[EncoderView]) -> list[Section]:
     ]
     if not any(content["traces"] or content["layers"] or content["is_too_long"] for content in contents):
         return []
-    numbers = {"about": _about(texts), "texts": contents}
+    numbers = {"about": _describe_views(texts), "texts": contents}
     return [Section("Inside the encoder", "inspection/encoder.html", numbers, _pictures(texts))]
 
 
@@ -71,7 +71,7 @@ def _heads(attention: Sequence[Attention], name: str = "") -> Iterator[tuple[str
         yield from ((f"{name}layer {layer}, head {head}", of_head) for head, of_head in enumerate(weights, start=1))
 
 
-def _about(texts: Sequence[EncoderView]) -> str:
+def _describe_views(texts: Sequence[EncoderView]) -> str:
     about = []
     if any(text.traces for text in texts):
         about.append(
@@ -129,12 +129,12 @@ def attention_section(
         "and rest on a token: the tokens that it attends to are colored.",
         "note": cut(length, size, "positions"),
         "tokens": tokens[:size],
-        "numbers": _numbers(attention),
+        "numbers": _pack_attention(attention),
     }
     pictures = {"attention": grids(attention, tokens[:size])}
     return [Section("Attention", "inspection/attention_page.html", numbers, pictures)]
 
 
-def _numbers(attention: Sequence[Attention]) -> dict[str, Any]:
+def _pack_attention(attention: Sequence[Attention]) -> dict[str, Any]:
     size, (names, heads) = shown_positions(attention), zip(*_heads(attention), strict=True)
     return {"size": size, "names": names, "values": packed(np.stack([weights[:size, :size] for weights in heads]))}

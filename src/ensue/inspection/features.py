@@ -85,12 +85,12 @@ class ReadWords:
     def reading(self) -> ReadFeatures:
         """Return the inputs for the text, as a batch of one row."""
         texts = [self.words]
-        return self._reading(self.forms, self.numbers[None], self.columns[None], list(self.contextual.values()), texts)
+        return self._read(self.forms, self.numbers[None], self.columns[None], list(self.contextual.values()), texts)
 
     def blanked(self, position: int, places: Sequence[InputField]) -> ReadFeatures:
         """Return a batch with a row for each of `places`, in which this component of word `position` is blank."""
         forms = self.forms.select(np.full(len(places), self.numbers[position]))
-        numbers, columns, contextual, texts = self._copies(len(places))
+        numbers, columns, contextual, texts = self._repeat(len(places))
         for row, (field, index) in enumerate(places):
             if field == "columns":
                 columns[row, position, index] = 0
@@ -101,27 +101,27 @@ class ReadWords:
             else:
                 getattr(forms, field)[row if index < 0 else (row, index)] = 0
         numbers[:, position] = len(self.forms.words) + np.arange(len(places))
-        return self._reading(_concatenate(self.forms, forms), numbers, columns, contextual, texts)
+        return self._read(_concatenate(self.forms, forms), numbers, columns, contextual, texts)
 
     def unread(self, groups: Sequence[range]) -> ReadFeatures:
         """Return a batch with a row for each of `groups`, in which all components of the group's words are blanked."""
         blank = WordForms(*(np.zeros((1, *ids.shape[1:]), np.int64) for ids in self.forms))
-        numbers, columns, contextual, texts = self._copies(len(groups))
+        numbers, columns, contextual, texts = self._repeat(len(groups))
         for row, group in enumerate(groups):
             numbers[row, group] = len(self.forms.words)
             columns[row, group] = 0
             for layers in contextual:
                 layers[row, group.start : group.stop] = 0
             texts[row][group.start : group.stop] = [None] * len(group)
-        return self._reading(_concatenate(self.forms, blank), numbers, columns, contextual, texts)
+        return self._read(_concatenate(self.forms, blank), numbers, columns, contextual, texts)
 
-    def _copies(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Tensor], list[list[str | None]]]:
+    def _repeat(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Tensor], list[list[str | None]]]:
         """Return word ids, column ids, contextual vectors and words, each repeated for `rows` rows."""
         contextual = [layers.repeat(rows, 1, 1, 1) for layers in self.contextual.values()]
         texts: list[list[str | None]] = [list(self.words) for _ in range(rows)]
         return np.tile(self.numbers, (rows, 1)), np.tile(self.columns, (rows, 1, 1)), contextual, texts
 
-    def _reading(
+    def _read(
         self, forms: WordForms, numbers: NDArray[np.int64], columns: NDArray[np.int64], contextual: Sequence[Tensor],
         texts: Sequence[Sequence[str | None]],
     ) -> ReadFeatures:  # fmt: skip

@@ -33,10 +33,10 @@ def map_vectors(vectors: NDArray[np.floating]) -> NeighborMap:
     places *= np.where(places[largest, [0, 1]] < 0, -1.0, 1.0)
     variance = float((sizes**2).sum())
     share = float((sizes[:2] ** 2).sum()) / variance if variance > 1e-20 else 1.0
-    return NeighborMap(places, share, _links(units))
+    return NeighborMap(places, share, _link_neighbors(units))
 
 
-def _links(units: NDArray[np.float64]) -> NDArray[np.int64]:
+def _link_neighbors(units: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return pairs of each vector and its nearest neighbor, without duplicates."""
     if len(units) < 2:
         return np.zeros((0, 2), np.int64)

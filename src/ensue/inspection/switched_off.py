@@ -33,7 +33,7 @@ class SwitchedOff(NamedTuple):
     def name(self) -> str:
         """The units in the form that `parse` reads."""
         at = "" if self.held == 0 else f" = {'mean' if self.held is None else format(self.held, 'g')}"
-        return f"{self.units}: {', '.join(_ranges(self.numbers))}{at}"
+        return f"{self.units}: {', '.join(_format_ranges(self.numbers))}{at}"
 
     @classmethod
     def parse(cls, text: str) -> "SwitchedOff":
@@ -52,7 +52,7 @@ def switched_off(text: str) -> tuple[SwitchedOff, ...]:
     return tuple(SwitchedOff.parse(units) for units in text.split(";") if units.strip())
 
 
-def _ranges(numbers: Sequence[int]) -> list[str]:
+def _format_ranges(numbers: Sequence[int]) -> list[str]:
     """Return sorted numbers as text, with runs of consecutive numbers as ranges."""
     breaks = [0, *(at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1), len(numbers)]
     ranges = [(numbers[first], numbers[stop - 1]) for first, stop in pairwise(breaks)]
@@ -108,10 +108,10 @@ def switching_off(
         means = values[:, list(numbers)].mean(0, dtype=np.float64).tolist()
         chosen = means if held is None else [held] * len(means)
         fixed.setdefault(taps[name], {}).update(zip(numbers, chosen, strict=True))
-    return replace(layers, {tap: _fixing(values) for tap, values in fixed.items()})
+    return replace(layers, {tap: _fix_units(values) for tap, values in fixed.items()})
 
 
-def _fixing(fixed: Mapping[int, float]) -> Change:
+def _fix_units(fixed: Mapping[int, float]) -> Change:
     def fix(x: Tensor) -> Tensor:
         """Return x (..., d) with fixed values of these features."""
         indices = torch.tensor(list(fixed), device=x.device)

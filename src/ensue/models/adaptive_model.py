@@ -137,7 +137,7 @@ class AdaptiveModel(nn.Module):
         numbers = torch.zeros_like(ids_t) if adapted is None else adapted.weights.rows
         for number in numbers.unique().tolist():
             rows = (numbers == number).nonzero().squeeze(1)
-            model = self._with_weights(adapted, number)
+            model = self._model_with_weights(adapted, number)
             h, after = model.layers.step(model.features(ids_t[rows]), types.select_rows(inner, rows))
             results.append((h, model.head(h), after))
             order.append(rows)
@@ -146,7 +146,7 @@ class AdaptiveModel(nn.Module):
             adapted = AdaptedWeights(adapted.weights, inner, torch.full_like(adapted.ids, PADDING))
         if cache is not None:
             columns = (tensor[:, None] for tensor in (ids_t, ids_t, h, scores))
-            cache, mixed = self._with_cache("scores", cache, *columns)
+            cache, mixed = self._mix_with_cache("scores", cache, *columns)
             scores = mixed[:, 0]
         return scores, AdaptiveState(inner, cache, adapted)
 
@@ -155,16 +155,16 @@ class AdaptiveModel(nn.Module):
         """Return the state with an update from the incomplete segment; `next_ids` are the next tokens."""
         state = self.init_state(len(next_ids)) if state is None else state
         rows = zip(_split_rows(state, len(next_ids)), next_ids, strict=True)
-        return types.concatenate_rows([self._settled(*row) for row in rows])
+        return types.concatenate_rows([self._adapt_if_complete(*row) for row in rows])
 
-    def _settled(self, state: AdaptiveState, next_id: Tensor) -> AdaptiveState:
+    def _adapt_if_complete(self, state: AdaptiveState, next_id: Tensor) -> AdaptiveState:
         adapted = state.adapted
         if adapted is None or not len(segment := _remove_padding(adapted.ids)):
             return state
         copy = _AdaptedCopy(self, adapted)
         _, nats, _ = copy.read(segment, torch.cat((segment[1:], next_id[None])), adapted.start)
         copy.update(nats)
-        return state._replace(adapted=self._adapted(copy.weights[None], state.inner, segment[:0]))
+        return state._replace(adapted=self._start_segment(copy.weights[None], state.inner, segment[:0]))
 
     @torch.no_grad()
     def _read_rows(
@@ -184,7 +184,7 @@ class AdaptiveModel(nn.Module):
         self, quantity: Quantity, ids: Tensor, targets: Tensor, state: AdaptiveState
     ) -> tuple[Tensor, AdaptiveState]:
         inner, cache, adapted = state
-        model, start, size = self._with_weights(adapted, 0), 0, ids.shape[1]
+        model, start, size = self._model_with_weights(adapted, 0), 0, ids.shape[1]
         results: list[tuple[Tensor, Tensor]] = []
         if adapted is not None:
             pending, segment_start, copy = _remove_padding(adapted.ids), adapted.start, None
@@ -198,21 +198,21 @@ class AdaptiveModel(nn.Module):
                 copy.update(nats)
                 pending, segment_start, start = segment[:0], inner, stop
             weights = adapted.weights.content if copy is None else copy.weights[None]
-            adapted = self._adapted(weights, segment_start, torch.cat((pending, ids[0, start:])))
+            adapted = self._start_segment(weights, segment_start, torch.cat((pending, ids[0, start:])))
             if copy is not None:
                 model, self._latest = copy.model, (weights, 0, copy.model)
         h, inner = model.read(ids[:, start:], inner)
         results.append((h, _compute_values(quantity, model, h, targets[:, start:])))
         h, values = (torch.cat(tensors, 1).detach() for tensors in zip(*results, strict=True))
         if cache is not None:
-            cache, values = self._with_cache(quantity, cache, ids, targets, h, values)
+            cache, values = self._mix_with_cache(quantity, cache, ids, targets, h, values)
         return values, AdaptiveState(types.owned(inner), cache, adapted)
 
-    def _adapted(self, weights: Tensor, segment_start: types.State, segment: Tensor) -> AdaptedWeights:
+    def _start_segment(self, weights: Tensor, segment_start: types.State, segment: Tensor) -> AdaptedWeights:
         ids = F.pad(segment, (0, self.adaptation.dynamic_segment - len(segment)), value=PADDING)
         return AdaptedWeights(types.Shared(weights, torch.zeros_like(ids[:1])), segment_start, ids[None])
 
-    def _with_weights(self, adapted: AdaptedWeights | None, number: int) -> LanguageModel:
+    def _model_with_weights(self, adapted: AdaptedWeights | None, number: int) -> LanguageModel:
         """Return the model with weight vector number `number`. The latest model is cached for the next step."""
         if adapted is None:
             return self.model
@@ -228,7 +228,7 @@ class AdaptiveModel(nn.Module):
         views = (vector.view_as(parameter) for vector, parameter in zip(vectors, parameters.values(), strict=True))
         return copied(self.model, dict(zip(parameters, views, strict=True))).eval()
 
-    def _with_cache(
+    def _mix_with_cache(
         self, quantity: Quantity, cache: Cache, ids: Tensor, targets: Tensor, h: Tensor, values: Tensor
     ) -> tuple[Cache, Tensor]:
         """Return the cache after vectors h (B, T, d), and the values of the mixture with the cache."""

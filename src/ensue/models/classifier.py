@@ -120,7 +120,7 @@ class Classifier(nn.Module):
                 return Pooled(x.new_zeros(len(x), 0).float(), keys)
             h = self.layers.sum_subwords(self.layers.read(subwords) if read is None else read, subwords)
             return Pooled(self.pooled_slots(h, blank(x, mask), subwords.real, first=subwords.first), keys)
-        return Pooled(self._pooled(self.pooling, self.layers, x, mask).float(), keys)
+        return Pooled(self._pool(self.pooling, self.layers, x, mask).float(), keys)
 
     def pooled_slots(self, h: Tensor, x: Tensor, real: Tensor | None, *, first: int) -> Float[Tensor, "B p"]:
         """Return the pooled slots of texts (B, S, d), with the features x of words appended from slot `first` on.
@@ -131,7 +131,7 @@ class Classifier(nn.Module):
         vector: Tensor = self.pooling(append_features(h, x, first=first), real)
         return vector.float()
 
-    def _pooled(self, pooling: Pooling, layers: SequenceLayer, x: Tensor, mask: Tensor | None) -> Tensor:
+    def _pool(self, pooling: Pooling, layers: SequenceLayer, x: Tensor, mask: Tensor | None) -> Tensor:
         if not self.segment:
             return pooling(layers(x, mask=mask)[0], mask)
         state: State = None
@@ -175,15 +175,15 @@ class Classifier(nn.Module):
         `targets` are ids (B,), or indicators or probabilities (B, K). `weights` multiply the losses of each label.
         """
         if not (self.language_loss and isinstance(self.layers, SubwordEncoder)):
-            return Loss(self._total(self(texts), targets, weights), len(targets))
+            return Loss(self._compute_loss(self(texts), targets, weights), len(targets))
         first, *others = texts
         assert first.subwords is not None
         read = self.layers.read(first.subwords)
         logits = self.logits_of([self._read(first, read), *map(self._read, others)])
         language_loss = self.language_loss * self.layers.language_nats(read, first.subwords)
-        return Loss(self._total(logits, targets, weights) + language_loss, len(targets))
+        return Loss(self._compute_loss(logits, targets, weights) + language_loss, len(targets))
 
-    def _total(self, logits: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+    def _compute_loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
         if self.multiple:
             smoothed = targets * (1 - self.label_smoothing) + 0.5 * self.label_smoothing
             return F.binary_cross_entropy_with_logits(logits, smoothed, pos_weight=weights, reduction="sum")

@@ -29,7 +29,7 @@ class ContextualSpecification(Table):
 
     @field_validator("contextual", mode="after")
     @classmethod
-    def _once(cls, runs: list[str]) -> list[str]:
+    def _check_distinct(cls, runs: list[str]) -> list[str]:
         if len({*runs}) < len(runs):
             raise ValueError("lists a run twice")
         return runs

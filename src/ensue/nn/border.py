@@ -108,7 +108,7 @@ class Border:
 
     def __init__(self, module: Any) -> None:
         self.d_in = module.d_in
-        self._tensors, self._name = _reference(module)
+        self._tensors, self._name = _find_reference(module)
         reference = self._tensors.get(self._name)
         self.dtype = None if reference is None else reference.dtype
         self.device = None if reference is None else reference.device
@@ -127,7 +127,7 @@ class Border:
         mismatch = None if state is None else misfit_of_state(state, self.start, x.shape[0])
         if mismatch is not None:
             return "state", mismatch
-        mismatch = None if mask is None else misfit(mask, x.shape[:2], torch.bool, x.device) or _gap(mask)
+        mismatch = None if mask is None else misfit(mask, x.shape[:2], torch.bool, x.device) or _find_gap(mask)
         return None if mismatch is None else ("mask", mismatch)
 
 
@@ -291,7 +291,7 @@ def misfit(tensor: Any, sizes: Sizes, dtype: Any, device: torch.device | None) -
 def expect_mask(where: str, mask: Any, like: Tensor, what: str = "mask") -> None:
     """Raise an exception unless `mask` is None or a mask of right padding for `like` (B, T, ...)."""
     if mask is not None:
-        mismatch = misfit(mask, like.shape[:2], torch.bool, like.device) or _gap(mask)
+        mismatch = misfit(mask, like.shape[:2], torch.bool, like.device) or _find_gap(mask)
         if mismatch is not None:
             raise mismatch.error(where, what)
 
@@ -301,7 +301,7 @@ def expect_memory(module: Any, rows: int, memory: Any) -> None:
     where = f"{type(module).__name__}.init_state"
     if not isinstance(memory, Memory):
         raise Misfit(TypeError, "{} as Memory", _type_name(memory)).error(where, "memory")
-    tensors, name = _reference(module)
+    tensors, name = _find_reference(module)
     like = tensors.get(name)
     sizes = (rows, "positions", module.d_memory)
     expect(where, "memory.values", memory.values, sizes, None if like is None else like.dtype, like=like)
@@ -324,7 +324,7 @@ def expect_words(where: str, ids: Any, mask: Tensor | None) -> None:
     expect_mask(where, mask, ids)
 
 
-def _gap(mask: Tensor) -> Misfit | None:
+def _find_gap(mask: Tensor) -> Misfit | None:
     """Return the misfit if a real position follows padding in the mask, else None."""
     if _checked.is_inside or is_transformed() or not bool((mask[:, 1:] > mask[:, :-1]).any()):
         return None
@@ -342,7 +342,7 @@ def _has_kind(tensor: Tensor, dtype: Any) -> bool:
     return torch.is_autocast_enabled(kind) and tensor.dtype in (torch.get_autocast_dtype(kind), torch.float32)
 
 
-def _reference(module: nn.Module) -> tuple[dict[str, Tensor | None], str]:
+def _find_reference(module: nn.Module) -> tuple[dict[str, Tensor | None], str]:
     """Return the dict and the key of a tensor with the module's type and device; skip modules that `takes_any_type`."""
     for kind in ("_parameters", "_buffers"):
         for submodule in module.modules():

@@ -77,10 +77,10 @@ def dropped(x: Tensor, p: float) -> Tensor:
     if x.device.type != "cpu":
         if not is_sharded():
             return F.dropout(x, p)
-        return x * _of_all_rows(lambda shape: F.dropout(x.new_ones(shape), p), x.shape)
+        return x * _draw_for_all_rows(lambda shape: F.dropout(x.new_ones(shape), p), x.shape)
     if (threshold := round(p * 65_536)) == 65_536:
         return x * 0.0
-    return x * _mask(x, threshold - 32_768, 1 / (1 - threshold / 65_536))
+    return x * _draw_mask(x, threshold - 32_768, 1 / (1 - threshold / 65_536))
 
 
 def checked_probability(p: float) -> float:
@@ -109,13 +109,13 @@ class ElementDropout(nn.Module):
         return f"p={self.p}"
 
 
-def _mask(x: Tensor, threshold: int, scale: float) -> Tensor:
+def _draw_mask(x: Tensor, threshold: int, scale: float) -> Tensor:
     """Return a mask like `x`: `scale` if the random int16 of an element is at least `threshold`, else 0."""
     functions = passes(x)
     if functions is None:
         return (_random_integers(x.shape, np.int16) >= threshold).to(x.dtype).mul_(scale)
     mask, rows = torch.empty(x.shape, dtype=x.dtype), (x.shape or (1,))[0]
-    key, begin, indices = (ctypes.c_uint64 * 4)(*_key(), *INCREMENT), 0, None
+    key, begin, indices = (ctypes.c_uint64 * 4)(*_draw_key(), *INCREMENT), 0, None
     if (row_slice := _row_slice.get()) is not None:
         if isinstance(row_slice.local, slice):
             begin = row_slice.local.start
@@ -131,21 +131,21 @@ def _mask(x: Tensor, threshold: int, scale: float) -> Tensor:
 def uniform(shape: Sequence[int], *, device: torch.device = CPU) -> Tensor:
     """Return uniform numbers in [0, 1), float32, of `shape` (B, ...)."""
     if device.type != "cpu":
-        return _of_all_rows(lambda full_shape: torch.rand(*full_shape, device=device), shape)
+        return _draw_for_all_rows(lambda full_shape: torch.rand(*full_shape, device=device), shape)
     return _random_integers(shape, np.int32).bitwise_right_shift_(8).float().add_(1 << 23).mul_(2**-24)
 
 
 def normal(shape: Sequence[int], *, dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> Tensor:
     """Return numbers of the standard normal distribution, of `shape` (B, ...)."""
     if device.type != "cpu":
-        return _of_all_rows(lambda full_shape: torch.randn(*full_shape, dtype=dtype, device=device), shape)
+        return _draw_for_all_rows(lambda full_shape: torch.randn(*full_shape, dtype=dtype, device=device), shape)
     kind, precision, real = (np.int64, 53, dtype) if dtype == torch.float64 else (np.int32, 24, torch.float32)
     bits = _random_integers(shape, kind).bitwise_right_shift_(np.dtype(kind).itemsize * 8 - precision)
     symmetric = bits.to(real).add_(0.5).mul_(2.0 ** (1 - precision))  # between -1 and 1
     return symmetric.erfinv_().mul_(math.sqrt(2)).to(dtype)
 
 
-def _of_all_rows(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int]) -> Tensor:
+def _draw_for_all_rows(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int]) -> Tensor:
     """Draw for all rows of the micro-batch, and return the rows of this rank, of `shape`."""
     if (row_slice := _row_slice.get()) is None:
         return draw(shape)
@@ -180,7 +180,7 @@ class _Stream(threading.local):
 
     def restart(self) -> np.random.PCG64DXSM:
         """Return the stream at a position that torch's generator draws."""
-        high, low = _key()
+        high, low = _draw_key()
         self.state["state"]["state"] = high << 64 | low
         self.generator.state = self.state
         return self.generator
@@ -190,6 +190,6 @@ _stream = _Stream()
 INCREMENT = divmod(_stream.state["state"]["inc"], 1 << 64)
 
 
-def _key() -> list[int]:
+def _draw_key() -> list[int]:
     """Return a random position of the stream, as two numbers of 64 bits."""
     return torch.empty(2, dtype=torch.int64).random_().tolist()

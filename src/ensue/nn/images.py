@@ -90,7 +90,7 @@ class Glimpses(nn.Module):
         """Return the patches. Raises ValueError for wrong sizes, TypeError for a wrong type."""
         expect("Glimpses", "images", images, ("B", "C", "H", "W"))
         expect("Glimpses", "places", places, (len(images), "M", 2), like=images)
-        largest = self._around(images, places)
+        largest = self._cut_patches(images, places)
         patches = []
         for scale in range(self.scales):
             side, margin = self.size << scale, (self.reach - (self.size << scale)) // 2
@@ -99,17 +99,17 @@ class Glimpses(nn.Module):
         channels = torch.cat(patches, 1)
         return channels.view(*places.shape[:2], *channels.shape[1:])
 
-    def _around(self, images: Tensor, places: Tensor) -> Tensor:
+    def _cut_patches(self, images: Tensor, places: Tensor) -> Tensor:
         """Return the largest patches (B · M, C, reach, reach), not averaged."""
         (rows, inside_rows), (columns, inside_columns) = (
-            self._pixels(places[..., axis], images.shape[2 + axis], max(images.shape[2:])) for axis in (0, 1)
+            self._pixels_around(places[..., axis], images.shape[2 + axis], max(images.shape[2:])) for axis in (0, 1)
         )
         number = torch.arange(len(images), device=images.device).repeat_interleave(places.shape[1])
         pixels = images.permute(0, 2, 3, 1)[number[:, None, None], rows[:, :, None], columns[:, None, :]]
         inside = inside_rows[:, :, None] & inside_columns[:, None, :]
         return (pixels * inside.unsqueeze(-1)).permute(0, 3, 1, 2)
 
-    def _pixels(self, places: Tensor, count: int, longer: int) -> tuple[Tensor, Tensor]:
+    def _pixels_around(self, places: Tensor, count: int, longer: int) -> tuple[Tensor, Tensor]:
         """Return the indices (B · M, reach) of rows or columns around locations (B, M), and which are inside."""
         middle = (count + places.detach().flatten().double() * longer) / 2
         first = (middle - self.reach / 2).clamp(-MAX_PIXELS, MAX_PIXELS).round().long()

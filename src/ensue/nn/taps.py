@@ -35,7 +35,7 @@ hooked: list[bool] = []
 """Empty until a tap of the process gets a hook of torch, so that taps without hooks need not be searched."""
 
 
-def _registering(register: Callable[..., Any]) -> Callable[..., Any]:
+def _mark_as_hooked(register: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(register)
     def registered(self: Tap, *args: Any, **options: Any) -> Any:
         hooked[:] = [True]
@@ -57,10 +57,10 @@ class Tap(nn.Module):
             x = change(x)
         return x
 
-    register_forward_hook = _registering(nn.Module.register_forward_hook)
-    register_forward_pre_hook = _registering(nn.Module.register_forward_pre_hook)
-    register_full_backward_hook = _registering(nn.Module.register_full_backward_hook)
-    register_full_backward_pre_hook = _registering(nn.Module.register_full_backward_pre_hook)
+    register_forward_hook = _mark_as_hooked(nn.Module.register_forward_hook)
+    register_forward_pre_hook = _mark_as_hooked(nn.Module.register_forward_pre_hook)
+    register_full_backward_hook = _mark_as_hooked(nn.Module.register_full_backward_hook)
+    register_full_backward_pre_hook = _mark_as_hooked(nn.Module.register_full_backward_pre_hook)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a copy, with the hooks of the original."""
@@ -110,14 +110,14 @@ def watch(model: nn.Module, *patterns: str) -> Iterator[dict[str, list[Tensor]]]
     Raises:
         EnsueError: A pattern matches no tap.
     """
-    seen: dict[str, list[Tensor]] = {name: [] for name in _matching(model, *patterns or ("*",))}
+    seen: dict[str, list[Tensor]] = {name: [] for name in _match_taps(model, *patterns or ("*",))}
 
     def collect(values: list[Tensor], x: Tensor) -> Tensor:
         check_interrupted()  # watched layers run step by step, which is slow
         values.append(x)
         return x
 
-    with _visiting(model, {name: partial(collect, values) for name, values in seen.items()}):
+    with _apply_changes(model, {name: partial(collect, values) for name, values in seen.items()}):
         yield seen
 
 
@@ -138,9 +138,9 @@ def replace(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
     """
     by_name: dict[str, Change] = {}
     for pattern, change in changes.items():
-        for name in _matching(model, pattern):
+        for name in _match_taps(model, pattern):
             by_name[name] = _compose(by_name.get(name), _check_shape(name, change))
-    with _visiting(model, by_name):
+    with _apply_changes(model, by_name):
         yield
 
 
@@ -160,7 +160,7 @@ def _check_shape(name: str, change: Change) -> Change:
     return checked
 
 
-def _matching(model: nn.Module, *patterns: str) -> list[str]:
+def _match_taps(model: nn.Module, *patterns: str) -> list[str]:
     """Return the names of the taps that match one of the patterns."""
     names = tap_names(model)
     for pattern in patterns if names or patterns != ("*",) else ():
@@ -170,7 +170,7 @@ def _matching(model: nn.Module, *patterns: str) -> list[str]:
 
 
 @contextmanager
-def _visiting(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
+def _apply_changes(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
     """Apply changes to the values at taps, by name, after the changes of enclosing contexts."""
     before = visited.get()
     taps = {model.get_submodule(name): change for name, change in changes.items()}

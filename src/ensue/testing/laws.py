@@ -455,42 +455,42 @@ def changed_weights_change_the_output(subject: Subject) -> None:
             same(seeded(layer, run), seeded(new, None if run is None else partial(steps, new)))
 
 
-def _copied(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
+def _copy_weights(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
     for name, weight in layer.named_parameters():
         weight.data.copy_(weights[name])
 
 
-def _multiplied(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
+def _multiply_weights(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for weight in layer.parameters():
             weight.mul_(0.5)
 
 
-def _loaded(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
+def _load_weights(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
     layer.load_state_dict(weights, strict=False)
 
 
-def _swapped(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
-    for owner, name, weight in _owned(layer, weights):
+def _swap_parameters(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
+    for owner, name, weight in _list_owners(layer, weights):
         setattr(owner, name, nn.Parameter(weight))
 
 
-def _pruned(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
+def _prune_weights(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
     """Prune the weights, so that hooks compute each weight from a parameter, and change these parameters."""
-    for owner, name, weight in _owned(layer, weights):
+    for owner, name, weight in _list_owners(layer, weights):
         prune.custom_from_mask(owner, name, torch.ones_like(weight))  # type: ignore[no-untyped-call]
     seeded(layer)
     for weight in layer.parameters():
         weight.data.mul_(0.5)
 
 
-def _owned(layer: SequenceLayer, weights: dict[str, Tensor]) -> list[tuple[nn.Module, str, Tensor]]:
+def _list_owners(layer: SequenceLayer, weights: dict[str, Tensor]) -> list[tuple[nn.Module, str, Tensor]]:
     """Return each weight with its module and its name in the module."""
     paths = [(name.rpartition("."), weight) for name, weight in weights.items()]
     return [(layer.get_submodule(owner), name, weight.clone()) for (owner, _, name), weight in paths]
 
 
-CHANGES = (_copied, _multiplied, _loaded, _swapped, _pruned)
+CHANGES = (_copy_weights, _multiply_weights, _load_weights, _swap_parameters, _prune_weights)
 
 
 def changed_numbers_take_effect(subject: Subject) -> None:

@@ -49,7 +49,7 @@ class LabelColumns(Stored):
 
     def in_scheme(self, rows: Sequence[Row]) -> list[Row]:
         """Convert the values of each word in another file to the label scheme of the training file."""
-        columns = zip(_by_column(rows, len(self.columns)), self.columns.values(), strict=True)
+        columns = zip(_transpose(rows, len(self.columns)), self.columns.values(), strict=True)
         converted = [heads[0].labels.in_scheme(values) if heads[0].kind == "label" else values
                      for values, heads in columns]  # fmt: skip
         return list(zip(*converted, strict=True))
@@ -57,14 +57,14 @@ class LabelColumns(Stored):
     def encode(self, rows: Sequence[Row], words: Sequence[str]) -> list[list[int]]:
         """Return the tag ids of each word, one for each head; -1 for values that are not in the training data."""
         ids: list[list[int]] = []
-        for values, heads in zip(_by_column(rows, len(self.columns)), self.columns.values(), strict=True):
+        for values, heads in zip(_transpose(rows, len(self.columns)), self.columns.values(), strict=True):
             targets = _encode_values(heads, values, words)
             ids += [head.labels.encode(labels) for head, labels in zip(heads, targets, strict=True)]
         return [list(tags) for tags in zip(*ids, strict=True)]
 
     def decode(self, tags: Sequence[Sequence[int]], words: Sequence[str]) -> list[Row]:
         """Return the values of each word from the tag ids that the heads predict."""
-        tags_of_heads = iter(_by_column(tags, len(self.learned)))
+        tags_of_heads = iter(_transpose(tags, len(self.learned)))
         columns = []
         for heads in self.columns.values():
             predicted = [head.labels.decode(next(tags_of_heads)) for head in heads]
@@ -86,7 +86,7 @@ class LabelColumns(Stored):
         ends = np.cumsum([len(head.labels) for head in self.learned])
         probabilities = iter(np.split(marginals, ends[:-1], axis=1))
         columns: dict[str, list[float]] = {}
-        for (name, heads), values in zip(self.columns.items(), _by_column(rows, len(self.columns)), strict=True):
+        for (name, heads), values in zip(self.columns.items(), _transpose(rows, len(self.columns)), strict=True):
             if heads[0].kind == "script":
                 columns[name] = _lemma_probabilities(heads[0].labels, values, next(probabilities), words)
             else:
@@ -215,7 +215,7 @@ def learned_values(
     return dict(sorted(counts.items()))
 
 
-def _by_column(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]:
+def _transpose(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]:
     return list(zip(*rows, strict=True)) or [()] * width
 
 

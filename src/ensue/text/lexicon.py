@@ -99,17 +99,17 @@ class Lexicon(Stored):
         lexicon = cls(words=Vocabulary([UNKNOWN]), lowercase=lowercase, fold_digits=fold_digits)
         lexicon.longest_affix = longest_affix
         normalized = zip(lexicon.all_normalized([*counts]), counts.values(), strict=True)
-        lexicon.words = _frequent(normalized, min_count=min_count, limit=max_size)
+        lexicon.words = _count_vocabulary(normalized, min_count=min_count, limit=max_size)
         if characters:
             letters = ((letter, count) for form, count in counts.items() for letter in form)
-            lexicon.characters = _frequent(letters, min_count=1)
+            lexicon.characters = _count_vocabulary(letters, min_count=1)
         if longest_affix:
             affixes = ((affix, 1) for form in counts for affix in lexicon.affixes_of(form))
-            lexicon.affixes = _frequent(affixes, min_count=MIN_AFFIX_COUNT)
+            lexicon.affixes = _count_vocabulary(affixes, min_count=MIN_AFFIX_COUNT)
         if shapes:
-            lexicon.shapes = _frequent(((shape(form), count) for form, count in counts.items()), min_count=2)
-        lexicon.columns = {name: _vocabulary(sorted(set(values))) for name, values in (columns or {}).items()}
-        lexicon.vectors, lexicon.kept_vectors = None if vectors is None else _vocabulary(vectors), kept_vectors
+            lexicon.shapes = _count_vocabulary(((shape(form), count) for form, count in counts.items()), min_count=2)
+        lexicon.columns = {name: _make_vocabulary(sorted(set(values))) for name, values in (columns or {}).items()}
+        lexicon.vectors, lexicon.kept_vectors = None if vectors is None else _make_vocabulary(vectors), kept_vectors
         return lexicon
 
     def normalized(self, form: str) -> str:
@@ -138,7 +138,7 @@ class Lexicon(Stored):
         lengths = np.array([len(row) for row in rows], np.int64)
         characters = np.zeros((len(forms), int(lengths.max(initial=0))), np.int64)
         characters[np.arange(characters.shape[1]) < lengths[:, None]] = [id for row in rows for id in row]
-        keys = self._keys(forms)
+        keys = self._hash_forms(forms)
         shapes, vectors = _ids(self.shapes, map(shape, forms), len(forms)), self._vector_ids(forms)
         return WordForms(keys.clip(min=0), characters, lengths, self._affix_ids(forms), shapes, vectors, keys)
 
@@ -146,7 +146,7 @@ class Lexicon(Stored):
         """Return the ids of the values of a column."""
         return _ids(self.columns[name], values, len(values))
 
-    def _keys(self, forms: Sequence[str]) -> NDArray[np.int64]:
+    def _hash_forms(self, forms: Sequence[str]) -> NDArray[np.int64]:
         ids = self.words.ids
         # negative hashes, which are the same on every machine
         keys = (ids.get(word) or ~crc32(word.encode("utf-8", "surrogatepass")) for word in self.all_normalized(forms))
@@ -190,15 +190,15 @@ def shape(form: str) -> str:
     return form
 
 
-def _frequent(counts: Iterable[tuple[str, int]], *, min_count: int, limit: int | None = None) -> Vocabulary:
+def _count_vocabulary(counts: Iterable[tuple[str, int]], *, min_count: int, limit: int | None = None) -> Vocabulary:
     """Return the vocabulary of frequent symbols from pairs of a symbol and a count, which are added up."""
     totals: dict[str, int] = {}
     for symbol, count in counts:
         totals[symbol] = totals.get(symbol, 0) + count
-    return _vocabulary(most_frequent(totals, min_count=min_count, limit=limit))
+    return _make_vocabulary(most_frequent(totals, min_count=min_count, limit=limit))
 
 
-def _vocabulary(symbols: Iterable[str]) -> Vocabulary:
+def _make_vocabulary(symbols: Iterable[str]) -> Vocabulary:
     return Vocabulary([UNKNOWN, *(symbol for symbol in symbols if symbol != UNKNOWN)])
 
 

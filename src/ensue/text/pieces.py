@@ -31,7 +31,7 @@ def check_character_maps(normalizer: Any) -> None:
     2008) and the replacement strings that the values of the trie point to. The library does not check the map, and
     panics on an index out of range.
     """
-    for encoded in _encoded_maps(normalizer):
+    for encoded in _find_encoded_maps(normalizer):
         try:
             content = base64.b64decode(encoded, validate=True)
             size = int.from_bytes(content[:4], "little")
@@ -45,13 +45,13 @@ def check_character_maps(normalizer: Any) -> None:
             raise ValueError(f"the normalizer {_TYPE} has a damaged map of characters")
 
 
-def _encoded_maps(normalizer: Any) -> Iterator[Any]:
+def _find_encoded_maps(normalizer: Any) -> Iterator[Any]:
     if isinstance(normalizer, dict):
         if normalizer.get("type") == _TYPE:
             yield normalizer.get(_MAP)
         normalizers = normalizer.get("normalizers")
         for inner in normalizers if isinstance(normalizers, list) else ():
-            yield from _encoded_maps(inner)
+            yield from _find_encoded_maps(inner)
 
 
 def _is_in_range(units: NDArray[np.int64], strings: bytes) -> bool:

@@ -115,12 +115,12 @@ def continues(before: Position, current: Position) -> bool:
 def encode(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
     """Return the labels of a sentence of `length` tokens with these `spans`, which must not overlap."""
     labels = [OUTSIDE] * length
-    for span, tags in _encoded(spans, length, scheme):
+    for span, tags in _encode(spans, length, scheme):
         labels[span.start : span.end] = tags
     return labels
 
 
-def _encoded(spans: Iterable[Span], length: int, scheme: Scheme) -> Iterator[tuple[Span, list[str]]]:
+def _encode(spans: Iterable[Span], length: int, scheme: Scheme) -> Iterator[tuple[Span, list[str]]]:
     ordered = sorted(spans, key=lambda span: span.start)
     for before, span, after in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
         first = before.end if before else 0
@@ -157,7 +157,7 @@ def overlapping(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]
     """
     layers: dict[str, list[Span]] = {}
     ends: list[int] = []
-    for span in sorted({*spans}, key=_outer_first):
+    for span in sorted({*spans}, key=_order_outer_first):
         while ends and ends[0] <= span.start:
             heappop(ends)
         heappush(ends, span.end)
@@ -171,7 +171,7 @@ def overlapping(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]
         layers.setdefault(name, []).append(span._replace(label=name))
     tags_of_words: list[list[str]] = [[] for _ in range(length)]
     for name in sorted(layers):
-        for span, tags in _encoded(layers[name], length, scheme):
+        for span, tags in _encode(layers[name], length, scheme):
             for word, tag in zip(tags_of_words[span.start : span.end], tags, strict=True):
                 word.append(tag)
     return list(map(joined_tags, tags_of_words))
@@ -226,10 +226,10 @@ def layers(labels: Sequence[str]) -> dict[str, Layer]:
 def overlapping_spans(labels: Sequence[str]) -> list[Span]:
     """Return the spans of labels that may have several tags. Outer spans precede inner ones."""
     all_spans = (span for layer in layers(labels).values() for span in layer.spans())
-    return sorted({span._replace(label=span.label.rstrip(LAYER_SIGN)) for span in all_spans}, key=_outer_first)
+    return sorted({span._replace(label=span.label.rstrip(LAYER_SIGN)) for span in all_spans}, key=_order_outer_first)
 
 
-def _outer_first(span: Span) -> tuple[int, int, str]:
+def _order_outer_first(span: Span) -> tuple[int, int, str]:
     return span.start, -span.end, span.label
 
 

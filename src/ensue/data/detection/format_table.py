@@ -154,9 +154,9 @@ def text_format(
     only if the run's format `known` has labels as first words, and all first words are among its `labels`.
     """
     known = known if known != FOLDERS else ""
-    if named := _recognized(TEXTS, lines, names, known):
+    if named := _detect_by_lines(TEXTS, lines, names, known):
         return named
-    rows = _filled_rows(lines)
+    rows = _sample_rows(lines)
     if (is_labeled or known == "first-word") and signs.begin_with_labels(rows, None if is_labeled else labels):
         return "first-word"
     return known if is_labeled else _report_plain(lines)
@@ -169,8 +169,8 @@ def pair_format(lines: Lines, *, is_labeled: bool, known: str = "", names: Colle
     the first lines, which may be JSON, a format of an extension, SCAN, CMUdict, SIGMORPHON, or have tabs. A header with
     the `names` of a run's source columns has the run's format `known`. Other files without targets are plain lines.
     """
-    named = _recognized(PAIRS, lines, names, known)
-    rows = _filled_rows(lines)
+    named = _detect_by_lines(PAIRS, lines, names, known)
+    rows = _sample_rows(lines)
     if named == "tsv" and signs.is_sigmorphon(rows):
         return "sigmorphon"
     if named or not is_labeled:
@@ -190,15 +190,15 @@ def _report_plain(lines: Lines) -> str:
     return "plain"
 
 
-def _filled_rows(lines: Lines) -> list[str]:
+def _sample_rows(lines: Lines) -> list[str]:
     return [line.rstrip("\r\n") for _, line in sample(lines) if not is_blank(line)]
 
 
-def _recognized(kind: str, lines: Lines, names: Collection[str], known: str) -> str:
+def _detect_by_lines(kind: str, lines: Lines, names: Collection[str], known: str) -> str:
     lines.split_array()
     if lines.is_array:
         return "json"
-    rows = _filled_rows(lines)
+    rows = _sample_rows(lines)
     name = by_suffix(kind, lines.name) or _named_table(rows, names, known) or by_sign(kind, rows)
     return csv_format(lines) if name == "csv" else name
 

@@ -116,9 +116,9 @@ def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iter
     named = [(simplified(column.name), column) for column in columns]
     with_numbers = [(name, column) for name, column in named if name[-1:].isdecimal()]
     for slots, names in USUAL:
-        sources = [_first_named(named, slot) for slot in slots]
-        targets = _first_named(named, names) or next(
-            filter(None, (_numbered(with_numbers, name) for name in names)), ()
+        sources = [_find_first_named(named, slot) for slot in slots]
+        targets = _find_first_named(named, names) or next(
+            filter(None, (_find_numbered(with_numbers, name) for name in names)), ()
         )
         if all(sources) and (targets or not is_labeled):
             yield tuple(column for source in sources for column in source), targets
@@ -132,10 +132,10 @@ def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iter
 
 def numbered(columns: Sequence[Column], name: str) -> Columns:
     """Return the columns named `summary1`, `summary2`, ... for the name `summary`, sorted by number."""
-    return _numbered([(simplified(column.name), column) for column in columns], simplified(name))
+    return _find_numbered([(simplified(column.name), column) for column in columns], simplified(name))
 
 
-def _numbered(named: Sequence[tuple[str, Column]], name: str) -> Columns:
+def _find_numbered(named: Sequence[tuple[str, Column]], name: str) -> Columns:
     wanted = re.compile(rf"{re.escape(name)}(\d{{1,9}})")
     result = [(int(match[1]), column) for known, column in named if (match := wanted.fullmatch(known))]
     return tuple(column for _, column in sorted(result))
@@ -157,6 +157,6 @@ def is_language(column: Column) -> bool:
     return simplified(_REGION.sub("", column.name)) in LANGUAGES
 
 
-def _first_named(named: Sequence[tuple[str, Column]], names: Sequence[str]) -> Columns:
+def _find_first_named(named: Sequence[tuple[str, Column]], names: Sequence[str]) -> Columns:
     result = ([column for known, column in named if known in (name, f"{name}s")][:1] for name in names)
     return next((tuple(first) for first in result if first), ())

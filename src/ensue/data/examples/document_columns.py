@@ -27,13 +27,13 @@ from ensue.data.records import record as records
 from ensue.errors import DataError, listed
 
 
-def _simplified(names: Sequence[str]) -> tuple[str, ...]:
+def _simplify_all(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(records.simplified, names))
 
 
-LABELS, TEXTS, PAIRS = (tuple(map(_simplified, HEADER_WORDS[key])) for key in ("labels", "texts", "pairs"))
+LABELS, TEXTS, PAIRS = (tuple(map(_simplify_all, HEADER_WORDS[key])) for key in ("labels", "texts", "pairs"))
 """Groups of names of labels and of texts, in the order of their priority, and names of the two texts of a pair."""
-TITLES, OTHERS = (_simplified(HEADER_WORDS[key]) for key in ("titles", "others"))
+TITLES, OTHERS = (_simplify_all(HEADER_WORDS[key]) for key in ("titles", "others"))
 """Names of titles of texts, and of other columns, which also occur in headers."""
 FLAGS = {form: bool(place) for forms in FLAG_FORMS for place, form in enumerate(map(str.casefold, forms))}
 """The values of columns that say of each text whether it has a label."""
@@ -132,24 +132,24 @@ class _Table:
         return [column for column, cells in candidates
                 if len(cells) > 1 and any(cells) and {*map(str.casefold, cells)} <= FLAGS.keys()]  # fmt: skip
 
-    def _by_name(self, names: Sequence[str], taken: Columns) -> list[records.Column]:
+    def _find_by_name(self, names: Sequence[str], taken: Columns) -> list[records.Column]:
         return [column for name, column in self._named if name in names and column not in taken]
 
     def _label_by_name(self, texts: Columns) -> Columns:
         for names in LABELS:
-            if columns := self._by_name(names, texts):
+            if columns := self._find_by_name(names, texts):
                 is_flag = columns[0] in self._flags and names != LABELS[0]
                 return (self._require_one(self._flags if is_flag else columns, "label", "labels"),)
         return ()
 
     def _texts_by_name(self, taken: Columns) -> tuple[Columns, bool]:
         for pair in PAIRS:
-            sides = [self._by_name([name], taken) for name in pair]
+            sides = [self._find_by_name([name], taken) for name in pair]
             if all(sides):
                 return tuple(self._require_one(columns, "text", "texts") for columns in sides), False
         for names in TEXTS:
-            if body := self._by_name(names, taken):
-                title = self._by_name(TITLES, taken)[:1]
+            if body := self._find_by_name(names, taken):
+                title = self._find_by_name(TITLES, taken)[:1]
                 return (*title, self._require_one(body, "text", "texts")), bool(title)
         return (), False
 
@@ -205,10 +205,10 @@ def _has_header(rows: Sequence[Sequence[str]], choice: DocumentChoice) -> bool:
     is_repeated = any(name and name in column for name, column in zip(first, columns, strict=False))
     if is_repeated or max(map(len, first)) > records.MAX_NAME_CHARACTERS:
         return False
-    return len(names & _NAMES) >= 2 or bool(names & _TEXT_NAMES) or _stands_out(first, columns)
+    return len(names & _NAMES) >= 2 or bool(names & _TEXT_NAMES) or _has_distinct_header(first, columns)
 
 
-def _stands_out(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
+def _has_distinct_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
     """Return whether a table has columns of labels and of texts, and a single word above each column of texts."""
     if not columns or len(columns[0]) < 10:  # too few rows for statistics
         return False

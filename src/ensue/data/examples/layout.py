@@ -372,4 +372,3 @@ class DocumentFormat(ExampleFormat[Document, DocumentLayout, DocumentChoice]):
 
 
 PairFormat = ExampleFormat[Pair, PairLayout, PairChoice]
-"""A format of pairs."""

@@ -145,7 +145,7 @@ class RecordPairs(layouts.PairFormat):
         if sources and (targets or not choice.is_labeled):
             return sources, targets
         by_name = pairs_by_name(columns, is_labeled=choice.is_labeled)
-        for sides in (*by_name, *_by_order(columns, sources, targets)):
+        for sides in (*by_name, *_choose_by_order(columns, sources, targets)):
             if (not sources or sources == sides[0]) and (not targets or targets == sides[1]):
                 return sides[0], sides[1] if choice.is_labeled else ()
         raise _ambiguous_columns(
@@ -181,7 +181,7 @@ def _target_columns(columns: Sequence[records.Column], name: str, file: str) -> 
     return (not is_there and numbered(columns, name)) or (records.named_column(columns, name, file),)
 
 
-def _by_order(
+def _choose_by_order(
     columns: Sequence[records.Column], sources: Columns, targets: Columns
 ) -> Iterator[tuple[Columns, Columns]]:
     free = [column for column in columns if column not in sources and column not in targets]

@@ -141,7 +141,7 @@ class JsonSentences(Format):
     def _spans(self, record: Content, key: str) -> tuple[list[Token], dict[str, list[PlacedSpan]]]:
         text = record[key]
         words = tokens(text, self.splitter)
-        start = _start(record, text)
+        start = _offset(record, text)
         lists = {
             name: objects.shift(value, -start)
             for name, value in record.items()
@@ -174,7 +174,7 @@ class JsonSentences(Format):
         text = record[self._words_key(record)]
         if not isinstance(text, str) or not isinstance(record.get(name), list):
             return "", []
-        spans = objects.text_spans(objects.shift(record[name], -_start(record, text)), text, name, nested=self.nested)
+        spans = objects.text_spans(objects.shift(record[name], -_offset(record, text)), text, name, nested=self.nested)
         return text, [(start, end) for start, end, _ in spans]
 
     def group(self, sentence: Sentence, column: str) -> str:
@@ -203,7 +203,7 @@ class JsonSentences(Format):
             if old_labels is not None and list(map(str, old_labels)) == list(labels):
                 return text
             are_numbers = any(type(label) is int for label in old_labels or ()) and all(map(_NUMBER.fullmatch, labels))
-            return _with_value(text, name, list(map(int, labels)) if are_numbers else list(labels))
+            return _replace_value(text, name, list(map(int, labels)) if are_numbers else list(labels))
         words, result = self._spans(record, key)
         name = column or next((key for key in objects.SPAN_KEYS if key in result), NEW_SPANS)
         old = result.get(name, [])
@@ -219,8 +219,8 @@ class JsonSentences(Format):
         if is_same and (keeps_borders or all(span.is_aligned for span in old)):
             return text
         like = record.get(name)
-        written = objects.shift(objects.span_list(new, like, name), _start(record, record[key]))
-        return _with_value(text, name, objects.with_kept(written, like) if keeps_borders else written)
+        written = objects.shift(objects.span_list(new, like, name), _offset(record, record[key]))
+        return _replace_value(text, name, objects.with_kept(written, like) if keeps_borders else written)
 
     def missing_end(self, text: str) -> str:
         return "" if text.endswith("\n") else "\n"
@@ -257,8 +257,8 @@ def _check_surrogates(record: Content) -> None:
         raise ValueError(f"half of a character (the lone surrogate \\u{ord(half):04x})") from None
 
 
-def _start(record: Content, text: str) -> int:
-    """Return the place of a text in its document, in a row of `predict --to jsonl`; 0 for another object.
+def _offset(record: Content, text: str) -> int:
+    """Return the offset of a text in its document, in a row of `predict --to jsonl`; 0 for another object.
 
     Raises ValueError if the offsets are not characters.
     """
@@ -288,7 +288,7 @@ def _token_columns(record: Content, key: str) -> dict[str, tuple[str, ...]]:
     return columns
 
 
-def _with_value(text: str, key: str, value: Any) -> str:
+def _replace_value(text: str, key: str, value: Any) -> str:
     separators = (", ", ": ") if objects.has_blanks(text) else (",", ":")
     written = json.dumps(value, ensure_ascii=text.isascii(), separators=separators)
     return objects.with_values(text, {key: written}, ensure_ascii=text.isascii())

@@ -50,30 +50,30 @@ class AttentionFeedback(Feedback):
         rows = len(h)
         keys, values, padding = self.keys[:rows], self.values[:rows], self.padding[:rows]
         q = h if self.u is None else h @ self.u.t()
-        scores = self._product(keys, q) if self.v is None else additive_scores(q.unsqueeze(1), keys, self.v[0])[:, 0]
+        scores = self._multiply(keys, q) if self.v is None else additive_scores(q.unsqueeze(1), keys, self.v[0])[:, 0]
         a = scores.masked_fill(padding, torch.finfo(scores.dtype).min).softmax(1).masked_fill(padding, 0.0)
         joined = torch.cat((torch.bmm(a.unsqueeze(1), values).squeeze(1), h), dim=1)
         if not torch.is_grad_enabled():
             self.weights[t, :rows], self.queries[t, :rows] = a, q
-            self._packed(self.joined, t, rows).copy_(joined)
+            self._rows_of_step(self.joined, t, rows).copy_(joined)
         return torch.tanh(joined @ self.w.t())
 
     def backward(self, t: int, h: Tensor, y: Tensor, error: Tensor) -> Tensor:
         rows = len(h)
         keys, values, a = self.keys[:rows], self.values[:rows], self.weights[t, :rows]
-        at_sum = self._packed(self.at_sums, t, rows)
+        at_sum = self._rows_of_step(self.at_sums, t, rows)
         torch.addcmul(error, error, y.square(), value=-1, out=at_sum)
         at_joined = at_sum @ self.w
         at_context, at_h = at_joined[:, : values.shape[2]], at_joined[:, values.shape[2] :]
         self.at_contexts[t, :rows] = at_context
-        at_a = self._product(values, at_context)
+        at_a = self._multiply(values, at_context)
         at_scores = a * (at_a - (a * at_a).sum(1, keepdim=True))
         self.at_scores[t, :rows] = at_scores
         if self.v is None or self.u is None:
             return at_h + torch.bmm(at_scores.unsqueeze(1), keys).squeeze(1)
         arguments = self.queries[t, :rows].unsqueeze(1), keys, self.v[0], at_scores.unsqueeze(1)
         at_q = add_errors(*arguments, at_keys=self.at_keys[:rows], at_vector=self.at_v).squeeze(1)
-        self._packed(self.at_queries, t, rows).copy_(at_q)
+        self._rows_of_step(self.at_queries, t, rows).copy_(at_q)
         return at_h + at_q @ self.u
 
     def gradients(self) -> list[Tensor | None]:
@@ -85,11 +85,11 @@ class AttentionFeedback(Feedback):
         return [self.at_keys, at_values, None, at_w, self.at_queries.t() @ h, self.at_v.unsqueeze(0)]
 
     @staticmethod
-    def _product(a: Tensor, b: Tensor) -> Tensor:
+    def _multiply(a: Tensor, b: Tensor) -> Tensor:
         """Return the products (rows, S) of (rows, S, d) and (rows, d)."""
         return torch.bmm(a, b.unsqueeze(2)).squeeze(2)
 
-    def _packed(self, tensor: Tensor, t: int, rows: int) -> Tensor:
+    def _rows_of_step(self, tensor: Tensor, t: int, rows: int) -> Tensor:
         begin = int(self.begins[t])
         return tensor[begin : begin + rows]
 

@@ -83,14 +83,14 @@ class CrossAttention(Parallel):
 
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
         """Return the weighted sums (M, columns, d_value). `sizes` are B and T, for the tap."""
-        q, k, v = map(self._heads, (queries, source.keys, source.values))
+        q, k, v = map(self._split_heads, (queries, source.keys, source.values))
         heads = fused_attention(
             q, k, v, source.real[:, None, None], dropout=self.dropout if self.training else 0.0, is_causal=False,
             scale=self.scale, tap=partial(self._record, sizes=sizes) if is_watched(self) else None,
         )  # fmt: skip
         return heads.transpose(1, 2).flatten(2)
 
-    def _heads(self, x: Tensor) -> Tensor:
+    def _split_heads(self, x: Tensor) -> Tensor:
         """Split (M, positions, features) into (M, H, positions, features of a head)."""
         texts, positions, features = x.shape
         return x.view(texts, positions, self.num_heads, features // self.num_heads).transpose(1, 2)

@@ -169,7 +169,7 @@ class MultiHeadAttention(Parallel):
         if state is not None and not self.is_causal:
             raise TypeError("attention that looks ahead reads whole sequences and takes no initial state")
         is_first, state = state is None, self.init_state(len(x)) if state is None else state
-        queries, keys, values = self._heads(self.project_in(blank(x, mask)))
+        queries, keys, values = self._split_heads(self.project_in(blank(x, mask)))
         if self.rotary is not None:
             positions = positions_after(state.position[:1] if is_first else state.position, x.shape[1])
             queries, keys = rotate(self.rotary.table(positions, queries.dtype), queries, keys)
@@ -183,7 +183,7 @@ class MultiHeadAttention(Parallel):
             if is_next and _rows.get() and not is_watched(self):
                 heads = attend_by_row(queries, state.keys, state.values, state.real)
             else:
-                allowed = state.real[:, None, None] if is_next else self._allowed(state.real, x.shape[1])
+                allowed = state.real[:, None, None] if is_next else self._attention_mask(state.real, x.shape[1])
                 heads = self._attend(queries, state.keys, state.values, allowed)
         y = self.project_out(heads.transpose(1, 2).flatten(2))
         if not self.is_causal:  # no call continues from the state
@@ -200,13 +200,13 @@ class MultiHeadAttention(Parallel):
         for length, group in groupby(lengths):
             count = sum(1 for _ in group)
             projected = queries_keys_values[start : start + count * length]
-            queries, keys, values = self._heads(projected.view(count, length, -1))
+            queries, keys, values = self._split_heads(projected.view(count, length, -1))
             attended = self._attend(queries, keys, values, self._neighbor_mask(length))
             heads.append(attended.transpose(1, 2).reshape(count * length, self.d_out))
             start += count * length
         return self.project_out(torch.cat(heads).unsqueeze(0))
 
-    def _heads(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _split_heads(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Split a projection into queries, keys and values, each (B, H, T, d_head)."""
         queries, keys, values = projected.view(*projected.shape[:2], 3, self.num_heads, self.d_head).unbind(2)
         return queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2)
@@ -228,13 +228,13 @@ class MultiHeadAttention(Parallel):
         if not isinstance(self.relative, Disentangled):
             return None if self.relative is None else self.relative(queries.shape[2]).unsqueeze(0)
         vectors, indices = self.relative(queries.shape[2])
-        position_queries, position_keys, _ = self._heads(self.project_in(vectors.unsqueeze(0)))
+        position_queries, position_keys, _ = self._split_heads(self.project_in(vectors.unsqueeze(0)))
         shape = (*queries.shape[:3], queries.shape[2])
         with_queries = (queries @ position_keys.transpose(2, 3)).gather(3, indices.expand(shape))
         with_keys = (keys @ position_queries.transpose(2, 3)).gather(3, indices.t().expand(shape))
         return (with_queries + with_keys.transpose(2, 3)) / math.sqrt(self.terms * self.d_head)
 
-    def _allowed(self, real: Tensor, length: int) -> Tensor:
+    def _attention_mask(self, real: Tensor, length: int) -> Tensor:
         """Return the mask (B, 1, T, S) of keys to which the last `length` positions attend, itself included."""
         columns = torch.arange(real.shape[1], device=real.device)
         queries = columns[real.shape[1] - length :].unsqueeze(1)

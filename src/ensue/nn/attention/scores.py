@@ -151,18 +151,18 @@ def additive_scores(
     dtype = at_least_float32(torch.promote_types(queries.dtype, keys.dtype))
     arguments = queries.to(dtype), keys.to(dtype), vector.to(dtype)
     with torch.autocast(queries.device.type, enabled=False):
-        scores: Tensor = (_plain_scores if is_transformed() else _AdditiveScores.apply)(*arguments)
+        scores: Tensor = (_compute_scores if is_transformed() else _AdditiveScores.apply)(*arguments)
     return scores
 
 
-def _plain_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+def _compute_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     return torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1)) @ vector
 
 
 def _compute_scores_in_blocks(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     texts, length, _ = queries.shape
     scores = queries.new_empty(texts, length, keys.shape[1])
-    for texts_slice, rows in _blocks(queries, keys):
+    for texts_slice, rows in _iterate_blocks(queries, keys):
         torch.matmul(
             _compute_hidden(queries[texts_slice, rows], keys[texts_slice]), vector, out=scores[texts_slice, rows]
         )
@@ -174,7 +174,7 @@ def add_errors(
 ) -> Tensor:
     """Return the errors at the queries, and add the errors at keys and vector to `at_keys` and `at_vector`."""
     at_queries = torch.empty_like(queries)
-    for texts, rows in _blocks(queries, keys):
+    for texts, rows in _iterate_blocks(queries, keys):
         hidden, error = _compute_hidden(queries[texts, rows], keys[texts]), at_scores[texts, rows]
         at_vector += hidden.flatten(0, 2).t() @ error.flatten()
         at_sums = torch.ops.aten.tanh_backward(error.unsqueeze(3) * vector, hidden)
@@ -187,7 +187,7 @@ def _compute_hidden(queries: Tensor, keys: Tensor) -> Tensor:
     return (queries.unsqueeze(2) + keys.unsqueeze(1)).tanh_()
 
 
-def _blocks(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
+def _iterate_blocks(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
     """Yield slices of texts and queries with about `BLOCK_ELEMENTS` scores × features."""
     texts, length, d = queries.shape
     query_elements = max(1, keys.shape[1] * d)
@@ -208,7 +208,7 @@ class _AdditiveScores(torch.autograd.Function):
     def backward(ctx: Any, at_scores: Tensor) -> Any:  # type: ignore[override]
         queries, keys, vector = ctx.saved_tensors
         if needs_history([at_scores]):
-            return tuple(gradients_of(_plain_scores, ctx.saved_tensors, [at_scores]))
+            return tuple(gradients_of(_compute_scores, ctx.saved_tensors, [at_scores]))
         at_keys, at_vector = torch.zeros_like(keys), torch.zeros_like(vector)
         with torch.autocast(queries.device.type, enabled=False):
             at_queries = add_errors(queries, keys, vector, at_scores, at_keys=at_keys, at_vector=at_vector)

@@ -59,7 +59,7 @@ class VariationalRecurrent(Recurrent):
         phi_x = self.read_x(x)
         prior = Gaussian.of(self.prior(state.h))
         posterior = Gaussian.of(self.posterior(torch.cat((phi_x, state.h), dim=-1)))
-        phi_z = self._phi_z(posterior, noise)
+        phi_z = self._read_latent(posterior, noise)
         y = torch.cat((phi_z, state.h, *posterior, *prior), dim=-1)
         h, cell = self.cell.step(torch.cat((phi_x, phi_z), dim=-1), state.cell)
         return y, VariationalState(h, cell)
@@ -74,7 +74,7 @@ class VariationalRecurrent(Recurrent):
         self, noise: Float[Tensor, "B d_latent"], state: VariationalState
     ) -> tuple[Float[Tensor, "B d_decoded"], Float[Tensor, "B d_hidden"]]:
         """Return [φ_z(z); h], the input of a decoder of the next x, with z from the prior; and φ_z(z)."""
-        phi_z = self._phi_z(Gaussian.of(self.prior(state.h)), noise)
+        phi_z = self._read_latent(Gaussian.of(self.prior(state.h)), noise)
         return torch.cat((phi_z, state.h), dim=-1), phi_z
 
     def after(
@@ -83,7 +83,7 @@ class VariationalRecurrent(Recurrent):
         """Return the state after x; `z` is the φ_z(z) that `imagine` returned."""
         return VariationalState(*self.cell.step(torch.cat((self.read_x(x), z), dim=-1), state.cell))
 
-    def _phi_z(self, latent: Gaussian, noise: Tensor) -> Tensor:
+    def _read_latent(self, latent: Gaussian, noise: Tensor) -> Tensor:
         return self.read_z(self.latent(latent.at(noise)))
 
     def extra_repr(self) -> str:
