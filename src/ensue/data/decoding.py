@@ -203,7 +203,7 @@ def _decoding_error(name: str, encoding: str, error: UnicodeDecodeError, line: i
 
 def _is_text_in(block: bytes, encoding: str) -> bool:
     try:
-        return not any(ord(sign) < 32 and sign not in "\t\n\r\f\v" for sign in block.decode(encoding))
+        return not any(ord(char) < 32 and char not in "\t\n\r\f\v" for char in block.decode(encoding))
     except UnicodeDecodeError:
         return False
 

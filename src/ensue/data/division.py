@@ -44,15 +44,15 @@ def divided(
     sizes = np.bincount(source_of)
     order = np.random.default_rng(0).permutation(len(sizes)) if drawn else np.arange(len(sizes))
     held_out = np.zeros(len(sizes), np.bool_)
-    wanted = len(source_of) - num_train
+    num_valid = len(source_of) - num_train
     if classes is not None:
         class_of = np.zeros(len(sizes), np.int64)
         np.maximum.at(class_of, source_of, classes)
         if 1 < len(np.unique(class_of)) <= len(sizes) // 2:
-            held_out[by_class(order[::-1], sizes, class_of, wanted)] = True
-            wanted = 0 if held_out.any() else wanted
-    held_out[_first_that_fit(order[::-1], sizes, wanted)] = True
-    if wanted and not held_out.any() and len(sizes) > 1:
+            held_out[by_class(order[::-1], sizes, class_of, num_valid)] = True
+            num_valid = 0 if held_out.any() else num_valid
+    held_out[_first_that_fit(order[::-1], sizes, num_valid)] = True
+    if num_valid and not held_out.any() and len(sizes) > 1:
         held_out[order[::-1][np.argmin(sizes[order[::-1]])]] = True
     is_valid = held_out[source_of]
     return Division(np.flatnonzero(~is_valid), np.flatnonzero(is_valid), len(sizes), int(held_out.sum()))
@@ -79,15 +79,15 @@ def _number_groups(sources: Sequence[Hashable] | Rows) -> Rows:
     return np.array([numbers.setdefault(source, len(numbers)) for source in sources], np.int64)
 
 
-def _first_that_fit(order: Rows, sizes: Rows, wanted: float) -> list[int]:
+def _first_that_fit(order: Rows, sizes: Rows, room: float) -> list[int]:
     chosen = []
     for block in np.array_split(order, -(-len(order) // MAX_ROWS_AT_ONCE)):
-        if wanted < 1:
+        if room < 1:
             break
         for source, size in zip(block.tolist(), sizes[block].tolist(), strict=True):
-            if size <= wanted:
+            if size <= room:
                 chosen.append(source)
-                wanted -= size
+                room -= size
     return chosen
 
 

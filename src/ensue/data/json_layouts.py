@@ -69,14 +69,14 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     first = next(blocks, "")
     text = first.removeprefix(MARK)
     is_array, _ = begins_array(iter([text]))
-    read: list[str] = []
+    read_blocks: list[str] = []
     if is_array:
-        layout = _element_layout(_first_element(chain([text], _record(blocks, read)), name), name)
+        layout = _element_layout(_first_element(chain([text], _record(blocks, read_blocks)), name), name)
         if layout is None:
-            yield from chain([first], read, blocks)
+            yield from chain([first], read_blocks, blocks)
             return
-        _, chunks = begins_array(chain([text], read, blocks))
-        texts = ((line, divide(part)[1].strip()) for line, part in array_chunks(chunks, name))
+        _, chunks = begins_array(chain([text], read_blocks, blocks))
+        texts = ((line, divide(element)[1].strip()) for line, element in array_chunks(chunks, name))
         values = ((line, parse_json(text)) for line, text in texts if text)
         yield from as_lines(_group_rows(_convert_values(layout, values, name)))
         return
@@ -102,7 +102,7 @@ def table_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     """Yield the text of a table, or its rows as a JSON array if its rows or cells have the layout of an extension."""
     first = next(blocks, "")
     text = first.removeprefix(MARK)
-    has_json = any(f"{sign}{start}" in text for sign in (',"', ';"', '\t"', "\t") for start in _CELL_STARTS)
+    has_json = any(f"{prefix}{start}" in text for prefix in (',"', ';"', '\t"', "\t") for start in _CELL_STARTS)
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     read_blocks: list[str] = []
     layout = None

@@ -146,7 +146,7 @@ def _parse_analogies(lines: list[tuple[int, str]], path: Path, name: str) -> Ana
 def _parse_similarities(lines: list[tuple[int, str]], path: Path, name: str) -> Similarities:
     result = Similarities(name, [], [])
     for place, (number, line) in enumerate(lines):
-        separator = next((sign for sign in _SEPARATORS if sign in line), None)
+        separator = next((candidate for candidate in _SEPARATORS if candidate in line), None)
         first, second, *rest = [*map(str.strip, line.split(separator)), "", ""]
         score = next((score for score in map(_parse_number, rest) if score is not None), None)
         if score is None and place == 0:

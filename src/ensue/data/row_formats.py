@@ -43,8 +43,8 @@ def text_blocks(path: Path, encoding: str, *, nested: bool = False, marked: bool
         return json_lines(path)
     if entry := extension_format(path.name):
         return as_lines(_extension_rows(path, entry, encoding))
-    if read := ROWS.get(suffix(path.name)):
-        rows = brat_rows(path, encoding, nested=nested) if read is brat_rows else read(path, encoding)
+    if reader := ROWS.get(suffix(path.name)):
+        rows = brat_rows(path, encoding, nested=nested) if reader is brat_rows else reader(path, encoding)
         return as_lines([row] for row in rows)
     blocks = decoded(path, encoding, marked=marked)
     if suffix(path.name) in TABLES:
@@ -63,9 +63,9 @@ def extension_format(name: str) -> Entry | None:
 
 
 def _extension_rows(path: Path, entry: Entry, encoding: str) -> Iterator[Rows]:
-    read: Any = entry.load(Callable)  # type: ignore[arg-type]  # an abstract class, which isinstance takes
+    reader: Any = entry.load(Callable)  # type: ignore[arg-type]  # an abstract class, which isinstance takes
     try:
-        rows = map(dict, read(path, encoding) if "encoding" in signature(read).parameters else read(path))
+        rows = map(dict, reader(path, encoding) if "encoding" in signature(reader).parameters else reader(path))
         while block := list(islice(rows, BLOCK_ROWS)):
             yield block
     except EnsueError:

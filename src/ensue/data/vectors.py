@@ -58,10 +58,10 @@ class ByteReader:
 
     def until(self, mark: bytes) -> bytes | None:
         """Consume the bytes up to the next `mark`, and return those before it; None without a mark in 64 MiB."""
-        seen = 0
-        while (end := self._buffer.find(mark, self._place + seen)) < 0:
-            seen = len(self._buffer) - self._place
-            if seen > _MAX_ITEM_BYTES or not self._load():
+        searched = 0
+        while (end := self._buffer.find(mark, self._place + searched)) < 0:
+            searched = len(self._buffer) - self._place
+            if searched > _MAX_ITEM_BYTES or not self._load():
                 return None
         item = self._buffer[self._place : end]
         self._place = end + 1
@@ -168,11 +168,11 @@ def _is_binary(head: bytes) -> bool:
 
 
 def _binary_rows(reader: ByteReader, count: int, dimension: int, path: Path) -> Iterator[Row]:
-    for read in range(count):
+    for num in range(count):
         start = reader.position
         word, numbers = reader.until(b" "), reader.take(4 * dimension)
         if word is None or numbers is None:
-            raise DataError(f"cut off: it ends after {read:,} of the {count:,} vectors that its header promises", path)
+            raise DataError(f"cut off: it ends after {num:,} of the {count:,} vectors that its header promises", path)
         yield Row(word.removeprefix(b"\n"), numbers, None, start)
 
 
@@ -236,9 +236,9 @@ def _is_number(field: bytes) -> bool:
 
 
 def _select_rows(
-    table: Table, wanted: Collection[str] | None, first: int, path: Path
+    table: Table, selected: Collection[str] | None, first: int, path: Path
 ) -> tuple[list[str], NDArray[np.float32]]:
-    missing = None if wanted is None else {word.encode(errors="surrogatepass") for word in wanted}
+    missing = None if selected is None else {word.encode(errors="surrogatepass") for word in selected}
     words: dict[str, None] = {}
     vectors = bytearray()
     rows = iter(()) if missing == set() and not first else table.rows

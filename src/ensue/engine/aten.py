@@ -235,7 +235,7 @@ def _expand(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
     value, sizes = args
     if sizes[0] not in (nodes.rows, -1) or len(sizes) != value.dim():
         raise Untraceable("a broadcast to another shape than (rows, features)")
-    shape = [size if wanted == -1 else wanted for size, wanted in zip(value.shape, sizes, strict=True)]
+    shape = [size if new_size == -1 else new_size for size, new_size in zip(value.shape, sizes, strict=True)]
     return nodes.graph.broadcast(nodes.broadcast(value, shape), prod(shape[1:]))
 
 

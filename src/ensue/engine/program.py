@@ -223,13 +223,13 @@ def _product_error_arrays(error_of: dict[Node, Node]) -> tuple[dict[Node, Array]
 def _values_to_save(required: Iterable[Node], results: Iterable[Node], available: dict[Node, Array]) -> list[Node]:
     """Return the values of the forward pass that the backward pass reads and cannot recompute more cheaply."""
     forward = set(reachable(results))
-    needed, pending, seen = [], list(required), set()
+    needed, pending, visited = [], list(required), set()
     while pending:
         node = pending.pop()
         if node in forward:
             needed.append(node)
-        elif node not in seen:
-            seen.add(node)
+        elif node not in visited:
+            visited.add(node)
             pending.extend(node.args)
     saved: set[Node] = set()
     for node in sorted(needed, key=lambda node: node.order):

@@ -160,11 +160,11 @@ class _Scheduler:
     def _set_view_of_cat(self, node: Node) -> None:
         """Replace the writes of a `cat` by writes of its arguments."""
         # A loop that overwrites an error needs a copy of it first if it reads the error at other features.
-        late = [view for view in self.writes[node] if view.array.name == "error state"]
-        if late or any(node in other.args for other in self.nodes):
+        error_views = [view for view in self.writes[node] if view.array.name == "error state"]
+        if error_views or any(node in other.args for other in self.nodes):
             self.views[node] = self._choose_view(node)
-        views, self.writes[node] = self.writes[node], late
-        for view in (view for view in views if view not in late):
+        views, self.writes[node] = self.writes[node], error_views
+        for view in (view for view in views if view not in error_views):
             start = view.start
             for arg in node.args:
                 self.writes[arg].append(View(view.array, start, arg.width))
@@ -188,7 +188,7 @@ class _Scheduler:
         return is_later and not self._is_available(node, self.levels[reader])
 
     def _is_available(self, node: Node, level: int) -> bool:
-        """Return whether a loop of `level` knows a node without an array: a scalar or cheap value of its segment."""
+        """Return whether a loop of `level` needs no array for a node: it is a scalar or cheap value of the segment."""
         return (node.width == 1 or node in self.cheap) and self._segment(node) == self.segment_of[level]
 
     def _segment(self, node: Node) -> int:
@@ -304,9 +304,9 @@ def _may_replace(old: dict[Array, View], new: dict[Array, View], events: list[Ev
     reads = [(position, view) for position, event in enumerate(events) for view in _place_in_hosts(event.reads, old)]
     writes = [(position, view) for position, event in enumerate(events) for view in _place_in_hosts(event.writes, new)]
     return all(
-        read < written or (read == written and events[read].is_loop and view == other) or not _do_overlap(view, other)
-        for read, view in reads
-        for written, other in writes
+        i < j or (i == j and events[i].is_loop and view == other) or not _do_overlap(view, other)
+        for i, view in reads
+        for j, other in writes
     )
 
 
@@ -328,6 +328,6 @@ def _list_events(plan: Schedule) -> Iterator[Event]:
         for loop in (loop for loops in segment.levels for loop in loops.values()):
             # Sums of several features are set to zero before the loop reads anything.
             yield Event([], [plan.views[node] for node in loop.sums if is_stored(node)], is_loop=False)
-            read = sorted(loop.arguments() - set(loop.nodes), key=lambda node: node.order)
-            views = [view for view in map(plan.view, read) if view is not None]
+            nodes = sorted(loop.arguments() - set(loop.nodes), key=lambda node: node.order)
+            views = [view for view in map(plan.view, nodes) if view is not None]
             yield Event(views, [view for _, view in (*loop.writes, *loop.sums_written)], is_loop=True)

@@ -116,19 +116,19 @@ class Storage:
     start: Tensor | None = None
     """The values at the position before the first, (B, width)."""
     is_ring: bool = False
-    """Whether it has room for two positions only: position t is in slot t mod 2."""
+    """Whether the tensor has room for only two positions: position t is in slot t mod 2."""
     buffer: Tensor | None = None
     """The values at all positions of the chunks that threads compute, (workers · every · block, width), for a state
     that is stored at one position of each chunk."""
 
 
 def chunk_sizes(width: int, itemsize: int) -> tuple[int, int]:
-    """Return the number of positions in a chunk, and of the rows that are computed together.
+    """Return the number of positions in a chunk, and the number of rows that are computed together.
 
     Only the state at the last position of a chunk is stored.
     """
-    every = min(max(CACHE_BYTES // (width * itemsize), 4), 32)
-    return every, max(1, CACHE_BYTES // (every * width * itemsize))
+    positions = min(max(CACHE_BYTES // (width * itemsize), 4), 32)
+    return positions, max(1, CACHE_BYTES // (positions * width * itemsize))
 
 
 Arrays = dict[Array, Storage]

@@ -179,13 +179,13 @@ def _expect_default_gradients(layer: Any, x_t: Tensor, state: State) -> None:
     with torch.enable_grad(), _NoHooks():
         before = map_state(lambda leaf: leaf.clone().requires_grad_(), state)
         y, after = layer.step(x_t.clone().requires_grad_(), before)
-    pending, seen = [tensor.grad_fn for tensor in leaves((y, after))], set[Any]()
+    pending, visited = [tensor.grad_fn for tensor in leaves((y, after))], set[Any]()
     while pending:
         node = pending.pop()
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             raise Untraceable(f"{type(node).__name__.removesuffix('Backward')}, which has a custom derivative")
-        if node is not None and node not in seen:
-            seen.add(node)
+        if node is not None and node not in visited:
+            visited.add(node)
             pending += [function for function, _ in node.next_functions]
 
 
@@ -310,9 +310,9 @@ class _Lowering(Nodes):
         if y.dim() != 2:
             raise Untraceable("an output that is not of (rows, features)")
         output, *states = (self.node(result) for result in results)
-        read = {item.key for call in self.once for item in _collect_items(TensorKey, (call.args, call.kwargs))}
-        read |= {*self.vectors, *(matrix.key for matrix in self.matrices)}
-        parameters = {name: key for name, key in self.parameters.items() if key in read}
+        keys = {item.key for call in self.once for item in _collect_items(TensorKey, (call.args, call.kwargs))}
+        keys |= {*self.vectors, *(matrix.key for matrix in self.matrices)}
+        parameters = {name: key for name, key in self.parameters.items() if key in keys}
         return TracedStep(
             self.graph, parameters, self.constants, self.once, self.calls, self.rows,
             (self.inputs, [id(result) for result in results]), self.vectors, self.matrices, output, states, self.shapes,

@@ -72,12 +72,12 @@ def gradients_of(
     taps = [name for name in unit_taps(layers) if name.rpartition(".")[2] in STATES]
     leaf = x.detach().requires_grad_()
     watched: AbstractContextManager[dict[str, list[Tensor]]] = watch(layers, *taps) if taps else nullcontext({})
-    with torch.enable_grad(), watched as seen:
+    with torch.enable_grad(), watched as values_at:
         value = output(layers(leaf, state)[0]).sum()
-    flat = [leaf, *(tensor for tensors in seen.values() for tensor in tensors)]
+    flat = [leaf, *(tensor for tensors in values_at.values() for tensor in tensors)]
     of_input, *of_states = torch.autograd.grad(value, flat, allow_unused=True, materialize_grads=True)
     rest = iter(of_states)
-    by_tap = {tap: over_text([next(rest) for _ in tensors]).float().cpu().numpy() for tap, tensors in seen.items()}
+    by_tap = {tap: over_text([next(rest) for _ in tensors]).float().cpu().numpy() for tap, tensors in values_at.items()}
     return Gradients(_to_array(of_input[0]), named(by_tap))
 
 

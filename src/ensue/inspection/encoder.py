@@ -50,10 +50,10 @@ def traces_of(layers: nn.Module, x: Tensor) -> list[Trace]:
     names = [name for name in tap_names(layers) if name.rpartition(".")[2] not in HIDDEN_FROM_VIEW]
     if not names:
         return []
-    with watch(layers, *names) as seen:
+    with watch(layers, *names) as values_at:
         layers(x)
     means: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
-    for name, tensors in seen.items():
+    for name, tensors in values_at.items():
         tap = name.rpartition(".")[2]
         means.setdefault(place_of(name), {})[tap] = _compute_means(tap, tensors, backward="leftward" in name)
     numbers = {layer: number for number, layer in enumerate(dict.fromkeys(layer for layer, _ in means), start=1)}
@@ -70,9 +70,9 @@ def attention_of(layers: nn.Module, x: Tensor) -> list[Attention] | None:
         return []
     if x.shape[1] > MAX_ATTENTION_WORDS:
         return None
-    with watch(layers, *names) as seen:
+    with watch(layers, *names) as values_at:
         layers(x)
-    return [Attention(layer, seen[name][0][0].float().cpu().numpy()) for layer, name in enumerate(names, start=1)]
+    return [Attention(layer, values_at[name][0][0].float().cpu().numpy()) for layer, name in enumerate(names, start=1)]
 
 
 def _compute_means(tap: str, tensors: list[Tensor], *, backward: bool) -> NDArray[np.float64]:

@@ -221,18 +221,19 @@ def characters_of(features: WordFeatures, read: ReadWords, num_words: int) -> li
 
 
 def _lstm_effects(layer: CharacterLSTM, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:
-    with watch(layer, "*.hidden") as seen:
+    with watch(layer, "*.hidden") as values_at:
         layer(ids)
+    rightward, leftward = values_at["rightward.hidden"], values_at["leftward.hidden"]
 
     def changes(states: list[torch.Tensor]) -> NDArray[np.float64]:
         h = exact(torch.cat([torch.zeros_like(states[0]), *states]))
         return h.diff(dim=0).norm(dim=-1).cpu().numpy()
 
-    return {"left to right": changes(seen["rightward.hidden"]), "right to left": changes(seen["leftward.hidden"])[::-1]}
+    return {"left to right": changes(rightward), "right to left": changes(leftward)[::-1]}
 
 
 def _cnn_effects(layer: CharacterCNN, ids: torch.Tensor) -> dict[str, NDArray[np.float64]]:
-    with watch(layer, "responses") as seen:
+    with watch(layer, "responses") as values_at:
         layer(ids)
-    winners = seen["responses"][0][0].cpu().numpy().argmax(0)  # the first of equal maxima, as in `MaxPooling`
+    winners = values_at["responses"][0][0].cpu().numpy().argmax(0)  # the first of equal maxima, as in `MaxPooling`
     return {"maxima": np.bincount(winners, minlength=ids.shape[1]).astype(np.float64)}

@@ -140,7 +140,7 @@ def visible(character: str) -> str:
 
 
 def clipped(text: str, max_characters: int = 16) -> str:
-    """Shorten a text to at most `most` characters, without splitting a grapheme."""
+    """Shorten a text to at most `max_characters` characters, without splitting a grapheme."""
     if len(text) <= max_characters:
         return text
     cut = max_characters - 1

@@ -23,7 +23,7 @@ _FORM = re.compile(r"(?P<units>[^:=]+):(?P<numbers>[\d\s,-]+)(?:=(?P<held>[^=]*)
 
 
 class SwitchedOff(NamedTuple):
-    """Units of a layer, such as "layer 1, cell", by their `numbers`, fixed at `held`; None: at their means."""
+    """Units of a layer, such as "layer 1, cell", by number, and the value at which they are held; None: their means."""
 
     units: str
     numbers: tuple[int, ...]
@@ -54,7 +54,7 @@ def switched_off(text: str) -> tuple[SwitchedOff, ...]:
 
 def _format_ranges(numbers: Sequence[int]) -> list[str]:
     """Return sorted numbers as text, with runs of consecutive numbers as ranges."""
-    breaks = [0, *(at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1), len(numbers)]
+    breaks = [0, *(place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1] + 1), len(numbers)]
     ranges = [(numbers[first], numbers[stop - 1]) for first, stop in pairwise(breaks)]
     return [f"{first}-{last}" if last > first else f"{first}" for first, last in ranges]
 
@@ -81,12 +81,12 @@ def _parse_value(text: str | None) -> float | None:
     if text is None or text.strip() == "mean":
         return 0.0 if text is None else None
     try:
-        held = float(text)
+        value = float(text)
     except ValueError:
-        held = np.nan
-    if not np.isfinite(held):
+        value = np.nan
+    if not np.isfinite(value):
         raise EnsueError(f'units are held at a number or at their mean, not at "{text.strip():.40}"')
-    return held
+    return value
 
 
 def switching_off(

@@ -65,7 +65,8 @@ def _pictures(units: Sequence[Units], tokens: Sequence[str]) -> dict[str, dict[s
     layers: dict[str, dict[str, NDArray[Any]]] = defaultdict(dict)
     for gate in filter(lambda layer_units: layer_units.is_gate, units):
         layers[f"layer {gate.layer}"][gate.kind] = gate.values[:MAX_PLOTTED_TOKENS].mean(1)
-    return {"gates": {name: Lines(tokens[:MAX_PLOTTED_TOKENS], of, "mean of the units") for name, of in layers.items()}}
+    shown = tokens[:MAX_PLOTTED_TOKENS]
+    return {"gates": {name: Lines(shown, means, "mean of the units") for name, means in layers.items()}}
 
 
 def _gate(gate: Units) -> dict[str, Any]:

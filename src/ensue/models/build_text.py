@@ -115,7 +115,7 @@ def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Tagg
         softmax = specification.model_copy(update={"kind": "softmax"})
         table_of = {"label": specification, "class": specification}
         return TagHeads(
-            [build_tag_head(table_of.get(part.kind, softmax), d_in, part.labels) for part in labels.learned]
+            [build_tag_head(table_of.get(column.kind, softmax), d_in, column.labels) for column in labels.learned]
         )
     tables = labels.legal() if specification.legal else None
     legal = None if tables is None else LegalTags(*map(torch.from_numpy, tables))
@@ -192,18 +192,18 @@ def build_classifier(
         d_in, both_ways = tuned.d_out + words.d_out, False
     poolings = build_poolings(head, d_in, both_ways=both_ways, is_causal=layers.is_causal)
     return Classifier(
-        words, layers, poolings, num_labels, bag=_build_bag(head, num_labels, pair=pair, kept=ngrams),
+        words, layers, poolings, num_labels, bag=_build_bag(head, num_labels, pair=pair, num_kept=ngrams),
         d_hidden=head.d_hidden, activation=head.activation, dropout=head.dropout,
         label_smoothing=head.label_smoothing, pair=pair, multiple=multiple, segment=segment,
         language_loss=encoder.language_loss if isinstance(encoder, OriginEncoder) else 0.0,
     )  # fmt: skip
 
 
-def _build_bag(head: ClassHeadSpecification, num_labels: int, *, pair: bool, kept: int | None) -> NgramBag | None:
+def _build_bag(head: ClassHeadSpecification, num_labels: int, *, pair: bool, num_kept: int | None) -> NgramBag | None:
     if not head.ngrams:
         return None
     kind = PairBag if pair else NgramBag
-    return kind(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams, kept=kept)
+    return kind(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams, kept=num_kept)
 
 
 def _check_tuned(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = False) -> SubwordEncoder:

@@ -93,8 +93,8 @@ class Classifier(nn.Module):
 
     def modules_in_order(self) -> Iterator[nn.Module]:
         """Yield the modules in the order of computation."""
-        read = (self.layers, self.features) if isinstance(self.layers, SubwordEncoder) else (self.features, self.layers)
-        yield from (part for part in (*read, self.pooling, self.bag, self.head) if part is not None)
+        body = (self.layers, self.features) if isinstance(self.layers, SubwordEncoder) else (self.features, self.layers)
+        yield from (module for module in (*body, self.pooling, self.bag, self.head) if module is not None)
 
     @property
     def of_labels(self) -> str:
@@ -159,10 +159,10 @@ class Classifier(nn.Module):
         """Return the logits of the labels for texts, or for pairs of texts."""
         return self.logits_of([self._read(words) for words in texts])
 
-    def _read(self, words: Positions, read: Tensor | None = None) -> Pooled:
+    def _read(self, words: Positions, encoded: Tensor | None = None) -> Pooled:
         keys = words.keys
         x = keys.new_zeros(*keys.shape, 0, dtype=torch.float32) if self.pooling is None else self.features(words)
-        return self.pooled(x, keys, words.mask, words.subwords, read)
+        return self.pooled(x, keys, words.mask, words.subwords, encoded)
 
     def probabilities(self, logits: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
         """Return the probability of each label."""
@@ -178,9 +178,9 @@ class Classifier(nn.Module):
             return Loss(self._compute_loss(self(texts), targets, weights), len(targets))
         first, *others = texts
         assert first.subwords is not None
-        read = self.layers.read(first.subwords)
-        logits = self.logits_of([self._read(first, read), *map(self._read, others)])
-        language_loss = self.language_loss * self.layers.language_nats(read, first.subwords)
+        encoded = self.layers.read(first.subwords)
+        logits = self.logits_of([self._read(first, encoded), *map(self._read, others)])
+        language_loss = self.language_loss * self.layers.language_nats(encoded, first.subwords)
         return Loss(self._compute_loss(logits, targets, weights) + language_loss, len(targets))
 
     def _compute_loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:

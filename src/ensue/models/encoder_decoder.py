@@ -39,8 +39,8 @@ class TextModel(nn.Module, ABC):
 
     def modules_in_order(self) -> Iterator[nn.Module]:
         """Yield the modules in the order of computation."""
-        read = (getattr(self, name) for name in self.reading)
-        yield from (part for part in (*read, self.target, self.decoder, self.head) if part is not None)
+        reading = (getattr(self, name) for name in self.reading)
+        yield from (module for module in (*reading, self.target, self.decoder, self.head) if module is not None)
 
     @property
     def vocabulary_size(self) -> int:

@@ -49,8 +49,8 @@ class Tagger(nn.Module):
 
     def modules_in_order(self) -> Iterator[nn.Module]:
         """Yield the modules in the order of computation."""
-        read = (self.layers, self.features) if isinstance(self.layers, SubwordEncoder) else (self.features, self.layers)
-        yield from (*read, self.head)
+        body = (self.layers, self.features) if isinstance(self.layers, SubwordEncoder) else (self.features, self.layers)
+        yield from (*body, self.head)
 
     def loss(self, words: Positions, tags: Int[Tensor, "S L"], sentences: SentencePlaces | None = None) -> Loss:
         """Return the summed surprisal of tags (S, L) in nats, and the number of words.

@@ -110,15 +110,15 @@ def watch(model: nn.Module, *patterns: str) -> Iterator[dict[str, list[Tensor]]]
     Raises:
         EnsueError: A pattern matches no tap.
     """
-    seen: dict[str, list[Tensor]] = {name: [] for name in _match_taps(model, *patterns or ("*",))}
+    recorded: dict[str, list[Tensor]] = {name: [] for name in _match_taps(model, *patterns or ("*",))}
 
     def collect(values: list[Tensor], x: Tensor) -> Tensor:
         check_interrupted()  # watched layers run step by step, which is slow
         values.append(x)
         return x
 
-    with _apply_changes(model, {name: partial(collect, values) for name, values in seen.items()}):
-        yield seen
+    with _apply_changes(model, {name: partial(collect, values) for name, values in recorded.items()}):
+        yield recorded
 
 
 @contextmanager
@@ -144,8 +144,8 @@ def replace(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
         yield
 
 
-def _compose(first: Change | None, then: Change) -> Change:
-    return then if first is None else lambda x: then(first(x))
+def _compose(first: Change | None, second: Change) -> Change:
+    return second if first is None else lambda x: second(first(x))
 
 
 def _check_shape(name: str, change: Change) -> Change:

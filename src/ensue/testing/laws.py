@@ -359,9 +359,9 @@ def shared_memories_are_as_if_copied(subject: Subject) -> None:
             same(y_shared, y)
             y_steps, _ = steps(layer, x[rows], shared)
             same(y_steps, y)
-        again = torch.arange(len(rows)).roll(1)  # reorders rows in the middle of a text, as beam search does
-        y_more, _ = steps(layer, x[rows], select_rows(final_shared, again))
-        same(y_more, steps(layer, x[rows], select_rows(final, again))[0])
+        new_order = torch.arange(len(rows)).roll(1)  # reorders rows in the middle of a text, as beam search does
+        y_more, _ = steps(layer, x[rows], select_rows(final_shared, new_order))
+        same(y_more, steps(layer, x[rows], select_rows(final, new_order))[0])
 
 
 def joined_states_go_on_as_before(subject: Subject) -> None:
@@ -415,20 +415,20 @@ def the_first_call_is_like_the_second(subject: Subject) -> None:
         layer, hooked = subject.build().train(is_training), subject.build().train(is_training)
         first = seeded(layer)
         to_the_bit(seeded(layer), first)
-        seen = seen_by_hooks(hooked)
-        first, seen_first = seeded(hooked), seen[:]
-        seen.clear()
+        hook_values = seen_by_hooks(hooked)
+        first, seen_first = seeded(hooked), hook_values[:]
+        hook_values.clear()
         to_the_bit(seeded(hooked), first)
-        to_the_bit(seen, seen_first)
+        to_the_bit(hook_values, seen_first)
 
 
 def seen_by_hooks(layer: SequenceLayer) -> list[Tensor]:
     """Return a list to which hooks append the values at all taps."""
-    seen: list[Tensor] = []
+    values: list[Tensor] = []
     for module in layer.modules():
         if isinstance(module, Tap):
-            module.register_forward_hook(lambda _, args, value: seen.append(value.detach().clone()))
-    return seen
+            module.register_forward_hook(lambda _, args, value: values.append(value.detach().clone()))
+    return values
 
 
 def training_after_evaluation_is_training(subject: Subject) -> None:

@@ -71,13 +71,13 @@ class MaskedTokenizer(ExtendedTokenizer):
     def filled(self, parts: Sequence[str], fills: Sequence[int]) -> str:
         """Return the text with its masks replaced by the tokens `fills`. No blank precedes a token inside a word."""
         text = parts[0]
-        for id, part in zip(fills, parts[1:], strict=True):
+        for id, string in zip(fills, parts[1:], strict=True):
             symbol = self.symbol(id)
             if self.tokenizer.joins_blanks or not self.begins_word[id]:
                 text = text.removesuffix(" ")
             if not text:
                 symbol = symbol.removeprefix(" ")
-            text += symbol.removeprefix(self.tokenizer.inside) + part
+            text += symbol.removeprefix(self.tokenizer.inside) + string
         return text
 
     def __repr__(self) -> str:

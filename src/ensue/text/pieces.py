@@ -59,12 +59,12 @@ def _is_in_range(units: NDArray[np.int64], strings: bytes) -> bool:
     offsets = (units >> 10) << ((units & (1 << 9)) >> 6)
     labels, has_value = units & (1 << 31 | 0xFF), (units >> 8) & 1 == 1
     is_begin = np.append((np.frombuffer(strings, np.uint8) & 0xC0) != 0x80, True)
-    seen = np.zeros(len(units), np.bool_)
+    visited = np.zeros(len(units), np.bool_)
     nodes = offsets[:1]
     while len(nodes):
         if (nodes | 0xFF).max() >= len(units):
             return False
-        seen[nodes] = True
+        visited[nodes] = True
         places = nodes[:, None] ^ BYTES
         places = places[labels[places] == BYTES]
         nodes = np.unique(places ^ offsets[places])
@@ -74,7 +74,7 @@ def _is_in_range(units: NDArray[np.int64], strings: bytes) -> bool:
         values = units[valued] & 0x7FFFFFFF
         if len(values) and (values.max() > len(strings) or not is_begin[values].all()):
             return False
-        nodes = nodes[~seen[nodes]]
+        nodes = nodes[~visited[nodes]]
     return True
 
 

@@ -62,9 +62,9 @@ def treebank_between_marks(text: str) -> Iterator[tuple[int, int]]:
 
 def _replace_marks_by_letters(text: str) -> str:
     letters, before = [], " "
-    for sign in text:
-        is_mark = sign >= "\u0300" and (sign in _JOINERS or unicodedata.category(sign).startswith("M"))
-        before = _LETTER if is_mark and (before.isalnum() or before == "_") else sign
+    for character in text:
+        is_mark = character >= "\u0300" and (character in _JOINERS or unicodedata.category(character).startswith("M"))
+        before = _LETTER if is_mark and (before.isalnum() or before == "_") else character
         letters.append(before)
     return "".join(letters)
 

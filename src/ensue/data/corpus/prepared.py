@@ -112,12 +112,12 @@ class _Maps:
         return result
 
 
-def _max_open_files(wanted: int) -> int:
+def _max_open_files(requested: int) -> int:
     if resource is None:
-        return min(wanted, 512)
+        return min(requested, 512)
     known = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in known)
-    needed = NUM_TEXTS * min(wanted, MAX_FILES)
+    needed = NUM_TEXTS * min(requested, MAX_FILES)
     if soft < needed:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), known[1]))
@@ -365,10 +365,10 @@ class _ShardWriter:
 
     def add_shards(self, part: str, source: TextSource, start: int, stop: int | None) -> Iterator[list[dict[str, Any]]]:
         shards = self.index["parts"].setdefault(part, [])
-        read = start + sum(shard["characters"] for shard in shards)
-        if stop is not None and read >= stop:
+        begin = start + sum(shard["characters"] for shard in shards)
+        if stop is not None and begin >= stop:
             return
-        pieces = _Chunks(source.chunks(read, stop))
+        pieces = _Chunks(source.chunks(begin, stop))
         encoded = pieces.of(self.encode(pieces))
         (self.folder / part).mkdir(exist_ok=True)
         while shard := self._write_shard(

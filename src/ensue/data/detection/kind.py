@@ -130,13 +130,13 @@ def detect(
     if not head:
         LabeledFiles(location, encoding).check_text()
     format = csv_format(Lines(head, str(path))) if format == "csv" else format
-    seen, looks_like = _detect_in_lines(head, path, words, labels), sentence_format(Lines(head, str(path)))
+    detected, looks_like = _detect_in_lines(head, path, words, labels), sentence_format(Lines(head, str(path)))
     if format:
         kind = _kind_of(format, head, words, labels)
-        seen = DetectedFormat(kind, format, "as --format says", seen.kind == kind and seen.format == format)
+        detected = DetectedFormat(kind, format, "as --format says", detected.kind == kind and detected.format == format)
     others = {table.suffix(other.name) for other in paths if _format_of_name(other) not in ("", _format_of_name(path))}
-    return seen._replace(
-        by_itself=seen.by_itself and (seen.kind != "sentences" or seen.format == looks_like),
+    return detected._replace(
+        by_itself=detected.by_itself and (detected.kind != "sentences" or detected.format == looks_like),
         others=tuple(sorted(others)),
     )
 
@@ -195,9 +195,9 @@ def _detect_pairs(location: str | Path, format: str, encoding: str) -> DetectedF
     files = LabeledFiles(location, encoding)
     files.check_text()
     path = files.paths[0]
-    seen = _pair_format_of_name(path) or pair_format(next(iter(files)), is_labeled=True)
+    detected = _pair_format_of_name(path) or pair_format(next(iter(files)), is_labeled=True)
     sign = "as --format says" if format else "by the columns named"
-    return DetectedFormat("pairs", format or seen, sign, format in ("", seen))
+    return DetectedFormat("pairs", format or detected, sign, format in ("", detected))
 
 
 def _pair_format_of_name(path: Path) -> str:

@@ -37,12 +37,12 @@ LANGUAGES = frozenset(HEADER_WORDS["languages"].split())
 _REGION = re.compile(r"(?<=^[A-Za-z]{2})[-_]([A-Z]{2}|[A-Z][a-z]{3})$|(?<=^[a-z]{3})_[A-Z][a-z]{3}$")
 _CREDIT = "CC-BY"
 """The beginning of the third column of ManyThings, which credits the authors."""
-_SHORT = 3
+_MAX_SHORT_CHARACTERS = 3
 """If the mean length of cells is not above this, names of languages may be words of a text, such as "it" and "es"."""
 _LABELS = {"label", "labels", "class", "classes", "category", "sentiment", "goldlabel"}
 """Usual names of labels, which tables of pairs do not have."""
 _TEXTS = {"text", "texts", "sentence", "sentences", "review", "tweet"}
-_ROWS_OF_WORDS = 20
+_MIN_ROWS_OF_WORDS = 20
 """The minimum number of rows of two words. Fewer rows may be a sentence with a label for each word."""
 
 
@@ -65,7 +65,7 @@ def pairs_seen(head: Sequence[str], name: str) -> str:
     if result != "tsv" or is_parted or not _have_two_texts(rows):
         return ""
     lines = [line for line in head if not is_blank(line)]
-    is_long = bool(by_suffix(PAIRS, name)) or len(rows) >= _ROWS_OF_WORDS or signs.have_texts(lines)
+    is_long = bool(by_suffix(PAIRS, name)) or len(rows) >= _MIN_ROWS_OF_WORDS or signs.have_texts(lines)
     return result if is_long else ""
 
 
@@ -101,7 +101,7 @@ def _have_two_texts(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def text_places(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the indices of columns without names, except numbers of sentences, as of Tatoeba, and a last credit."""
+    """Return the indices of columns with texts: all except ids of sentences (Tatoeba) and a last credit column."""
     columns = list(zip(*rows, strict=True)) if len({*map(len, rows)}) == 1 else []
     is_credited = len(columns) == 3 and all(cell.startswith(_CREDIT) for cell in columns[2])
     are_numbers = [all(map(str.isdecimal, column)) and len({*column}) == len(column) for column in columns]
@@ -117,9 +117,8 @@ def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iter
     with_numbers = [(name, column) for name, column in named if name[-1:].isdecimal()]
     for slots, names in USUAL:
         sources = [_find_first_named(named, slot) for slot in slots]
-        targets = _find_first_named(named, names) or next(
-            filter(None, (_find_numbered(with_numbers, name) for name in names)), ()
-        )
+        references = filter(None, (_find_numbered(with_numbers, name) for name in names))
+        targets = _find_first_named(named, names) or next(references, ())
         if all(sources) and (targets or not is_labeled):
             yield tuple(column for source in sources for column in source), targets
     languages = [column for column in columns if is_language(column)]
@@ -136,8 +135,8 @@ def numbered(columns: Sequence[Column], name: str) -> Columns:
 
 
 def _find_numbered(named: Sequence[tuple[str, Column]], name: str) -> Columns:
-    wanted = re.compile(rf"{re.escape(name)}(\d{{1,9}})")
-    result = [(int(match[1]), column) for known, column in named if (match := wanted.fullmatch(known))]
+    pattern = re.compile(rf"{re.escape(name)}(\d{{1,9}})")
+    result = [(int(match[1]), column) for column_name, column in named if (match := pattern.fullmatch(column_name))]
     return tuple(column for _, column in sorted(result))
 
 
@@ -149,7 +148,7 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
     result = next(pairs_by_name([Column(place, name) for place, name in enumerate(first, 1)]), None)
     if result is None or not all(is_language(column) for side in result for column in side):
         return result is not None
-    return not body or sum(len(cell) for row in body for cell in row) > _SHORT * len(body) * len(first)
+    return not body or sum(len(cell) for row in body for cell in row) > _MAX_SHORT_CHARACTERS * len(body) * len(first)
 
 
 def is_language(column: Column) -> bool:
@@ -158,5 +157,5 @@ def is_language(column: Column) -> bool:
 
 
 def _find_first_named(named: Sequence[tuple[str, Column]], names: Sequence[str]) -> Columns:
-    result = ([column for known, column in named if known in (name, f"{name}s")][:1] for name in names)
+    result = ([column for column_name, column in named if column_name in (name, f"{name}s")][:1] for name in names)
     return next((tuple(first) for first in result if first), ())

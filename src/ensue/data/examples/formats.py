@@ -186,7 +186,7 @@ def rows_with_texts(lines: Lines) -> Lines:
             return lines
         expected = 'expected one with the name "text"'
         raise DataError(f"a table in which no column is surely the text; {expected}", lines.name) from None
-    dialect = next((one for one in DIALECTS if layout is not None and one.name == layout.format), None)
+    dialect = next((dialect for dialect in DIALECTS if layout is not None and dialect.name == layout.format), None)
     if layout is None or dialect is None or not layout.header:
         return lines
     return Lines.numbered(_objects(lines, dialect, layout.texts[-1]), lines.name)

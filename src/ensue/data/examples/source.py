@@ -177,7 +177,7 @@ class DocumentSource(ExampleSource[Document, DocumentLayout]):
     def other_values(self, document: Document) -> dict[str, str]:
         """Return the values of a table's row by column, except for the text and the label."""
         layout, header = self._layout_of(document.path), self._rows.get(document.path, [])
-        dialect = next((candidate for candidate in DIALECTS if candidate.name == layout.format and layout.header), None)
+        dialect = next((dialect for dialect in DIALECTS if dialect.name == layout.format and layout.header), None)
         if dialect is None:
             return {}
         values = map(dialect.value, next(dialect.rows(Lines([document.source], ""), "")).values)

@@ -135,8 +135,8 @@ class JsonSentences(Format):
         if invalid:
             raise ValueError(f'"{invalid[0]}" must be a list of strings')
         expected = f'"{self.words}"' if self.words else '"tokens" (a list) or "text"'
-        near = nearest(self.words, record) if self.words else ""
-        raise ValueError(f"expected the key {expected}, found {', '.join(map(json.dumps, record)) or 'none'}{near}")
+        advice = nearest(self.words, record) if self.words else ""
+        raise ValueError(f"expected the key {expected}, found {', '.join(map(json.dumps, record)) or 'none'}{advice}")
 
     def _spans(self, record: Content, key: str) -> tuple[list[Token], dict[str, list[PlacedSpan]]]:
         text = record[key]

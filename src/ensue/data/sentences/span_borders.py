@@ -75,7 +75,7 @@ def _reading_in_unit(unit: Unit) -> Reading:
 
 
 def _shifted_reading(about: str, start: int, end: int) -> Reading:
-    expected = " and ".join(f"{name} {by:+}" for name, by in (("start", start), ("end", end)) if by)
+    expected = " and ".join(f"{name} {shift:+}" for name, shift in (("start", start), ("end", end)) if shift)
     return Reading(about, f"expected {expected}", lambda _, places: [(a + start, b + end) for a, b in places])
 
 

@@ -153,8 +153,8 @@ class PreNormBlock(PostNormBlock):
 
     def feed_forward(self, x: Float[Tensor, "*shape d_in"], attended: Tensor) -> Float[Tensor, "*shape d_out"]:
         z = x + self.dropout(attended)
-        read = self.norm_feedforward(x if self.parallel else z)
-        return z + self.dropout(self.feedforward(read))
+        normalized = self.norm_feedforward(x if self.parallel else z)
+        return z + self.dropout(self.feedforward(normalized))
 
 
 class DecoderBlockState(NamedTuple):
@@ -193,8 +193,8 @@ class PostNormDecoderBlock(PostNormBlock):
         past, memory = (None, None) if state is None else state
         attended, past = self.attention(x, past, mask=mask)
         u = self.norm_attention(x + self.dropout(attended))
-        read, memory = self.cross_attention(u, memory, mask=mask)
-        z = self.norm_cross_attention(u + self.dropout(read))
+        context, memory = self.cross_attention(u, memory, mask=mask)
+        z = self.norm_cross_attention(u + self.dropout(context))
         return self.norm_feedforward(z + self.dropout(self.feedforward(z))), DecoderBlockState(past, memory)
 
     def extra_repr(self) -> str:
@@ -210,6 +210,6 @@ class PreNormDecoderBlock(PostNormDecoderBlock):
         past, memory = (None, None) if state is None else state
         attended, past = self.attention(self.norm_attention(x), past, mask=mask)
         u = x + self.dropout(attended)
-        read, memory = self.cross_attention(self.norm_cross_attention(u), memory, mask=mask)
-        z = u + self.dropout(read)
+        context, memory = self.cross_attention(self.norm_cross_attention(u), memory, mask=mask)
+        z = u + self.dropout(context)
         return z + self.dropout(self.feedforward(self.norm_feedforward(z))), DecoderBlockState(past, memory)

@@ -180,10 +180,10 @@ def _sweep(through: Tensor, begin: Tensor, pairs: Tensor) -> tuple[Tensor, Tenso
     arrivals[:2] = begin.unsqueeze(1)
     previous = None
     for t, through_t in enumerate(through.unbind()):
-        both = arrivals[t : t + 2]
+        directions = arrivals[t : t + 2]
         if previous is not None:
-            torch.bmm(previous, pairs, out=both)
-        previous = through_t.mul_(both)
+            torch.bmm(previous, pairs, out=directions)
+        previous = through_t.mul_(directions)
         if t % RESCALE_EVERY == RESCALE_EVERY - 1:
             scale = torch.amax(through_t, 2, keepdim=True, out=scales[t])
             through_t.div_(scale)
@@ -199,8 +199,8 @@ def _lowest_sum(through: Tensor, ends: Tensor, transitions: Tensor) -> Tensor:
         return through.amin()
     allowed = (transitions > -torch.inf).cpu().numpy()
     begin, finish = (ends > -torch.inf).cpu().numpy()
-    both = (reachable(begin, allowed, len(through)), reachable(finish, allowed.T, len(through)))
-    forbidden = torch.from_numpy(~np.stack(both, axis=1)).to(through.device)
+    reachable_tags = (reachable(begin, allowed, len(through)), reachable(finish, allowed.T, len(through)))
+    forbidden = torch.from_numpy(~np.stack(reachable_tags, axis=1)).to(through.device)
     return through.masked_fill(forbidden.unsqueeze(2), 1.0).amin()
 
 
@@ -231,13 +231,13 @@ def _log_partition_in_logs(scores: _Scores, mask: Tensor) -> Float[Tensor, " B"]
     return total.masked_fill(total < NEVER / 2, -torch.inf).masked_fill(~mask[:, 0], 0.0)
 
 
-def _reverse_side(both: Float[Tensor, "T 2 B K"], side: int, mask: Bool[Tensor, "B T"]) -> Float[Tensor, "T B K"]:
+def _reverse_side(directions: Float[Tensor, "T 2 B K"], side: int, mask: Bool[Tensor, "B T"]) -> Float[Tensor, "T B K"]:
     """Return a copy of `both[:, side]` with each row's real positions in reverse order."""
-    T, _, B, K = both.shape
+    T, _, B, K = directions.shape
     positions = torch.arange(T, device=mask.device).unsqueeze(1)
     reversed_positions = torch.where(mask.t(), mask.sum(1) - 1 - positions, positions)
     rows = (2 * reversed_positions + side) * B + torch.arange(B, device=mask.device)
-    return both.view(-1, K).index_select(0, rows.flatten()).view(T, B, K)
+    return directions.view(-1, K).index_select(0, rows.flatten()).view(T, B, K)
 
 
 def expect_scores(

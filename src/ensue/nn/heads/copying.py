@@ -139,8 +139,8 @@ class CopyingHead(nn.Module):
         known = targets.where(is_known, 0)
         generated = generate - F.cross_entropy(logits.flatten(0, 1), known.flatten(), reduction="none").view_as(known)
         copied = (attended.weights * (self._ids(state).unsqueeze(1) == targets.unsqueeze(2))).sum(2)
-        both = torch.logaddexp(generated.masked_fill(~is_known, -torch.inf), _add_log(copy, copied))
-        nats = (-both).masked_fill(both == -torch.inf, torch.inf)  # stops the gradient, which would be NaN
+        log_p = torch.logaddexp(generated.masked_fill(~is_known, -torch.inf), _add_log(copy, copied))
+        nats = (-log_p).masked_fill(log_p == -torch.inf, torch.inf)  # stops the gradient, which would be NaN
         if mask is not None:
             nats = nats.masked_fill(~mask, 0.0)
         return CopyingNats(nats, attended.repeated), attended.state

@@ -126,10 +126,10 @@ class ClockworkFunction(torch.autograd.Function):
         errors = y.new_empty(ctx.schedule.sizes["errors"])
         at_b = y.new_zeros(torch.get_num_threads(), y.shape[2])
         at_x, at_W, at_U = map(torch.empty_like, (x, W, U))
-        read = {"y": y, "error": error, "W": W, "U": U}
-        ctx.schedule.run("backward", len(x), read | {"errors": errors, "at x": at_x, "at h": at_h}, sums=at_b)
-        read = {"x": x, "y": y, "h": h, "errors": errors}
-        ctx.schedule.run("at_matrices", x.shape[2] + y.shape[2], read | {"at W": at_W, "at U": at_U})
+        inputs = {"y": y, "error": error, "W": W, "U": U}
+        ctx.schedule.run("backward", len(x), inputs | {"errors": errors, "at x": at_x, "at h": at_h}, sums=at_b)
+        inputs = {"x": x, "y": y, "h": h, "errors": errors}
+        ctx.schedule.run("at_matrices", x.shape[2] + y.shape[2], inputs | {"at W": at_W, "at U": at_U})
         return None, at_x, at_h, at_W, at_U, at_b.sum(0)
 
 

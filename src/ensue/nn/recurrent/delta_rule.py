@@ -133,9 +133,9 @@ class GatedDeltaRule(DeltaRule):
         s, k = f.unsqueeze(-1).unsqueeze(-1) * s, unit(k).unsqueeze(-2)
         s = s + (i.unsqueeze(-1) * (v - (s * k).sum(-1))).unsqueeze(-1) * k
         s = self.cell(s.flatten(1)).view_as(s)
-        read = (s * unit(q).unsqueeze(-2)).sum(-1)
-        read = read * torch.rsqrt((read * read).mean(-1, keepdim=True) + 1e-6) * gate
-        return self.hidden(self.gain * read.flatten(1)), DeltaState(s)
+        output = (s * unit(q).unsqueeze(-2)).sum(-1)
+        output = output * torch.rsqrt((output * output).mean(-1, keepdim=True) + 1e-6) * gate
+        return self.hidden(self.gain * output.flatten(1)), DeltaState(s)
 
 
 NORM_EPSILON = 64e-5
@@ -222,6 +222,6 @@ class RWKV7Rule(DeltaRule):
         removed = (s * c.unsqueeze(-2)).sum(-1, keepdim=True)
         s = s * w.unsqueeze(-2) - removed * (a * c).unsqueeze(-2) + v.unsqueeze(-1) * k.unsqueeze(-2)
         s = self.cell(s.flatten(1)).view_as(s)
-        read = F.layer_norm((s * r.unsqueeze(-2)).sum(-1), (self.d_head,), eps=NORM_EPSILON).flatten(1)
+        output = F.layer_norm((s * r.unsqueeze(-2)).sum(-1), (self.d_head,), eps=NORM_EPSILON).flatten(1)
         bonus = (r * rho * k).sum(-1, keepdim=True) * v
-        return self.hidden(g.flatten(1) * (self.gain * read + self.bias + bonus.flatten(1))), DeltaState(s)
+        return self.hidden(g.flatten(1) * (self.gain * output + self.bias + bonus.flatten(1))), DeltaState(s)

@@ -114,6 +114,6 @@ class MLSTM(Recurrent):
         c = self.cell(c.flatten(1)).view_as(c)
         n = f * n + i * k
         divisor = torch.maximum((n * q).sum(-1).abs(), torch.exp(-m)).unsqueeze(-1)
-        read = (c * q.unsqueeze(-2)).sum(-1) / divisor
-        h = self.hidden(self.gates.output(torch.sigmoid(W_x[3] + self.bias)) * read.flatten(1))
+        output = (c * q.unsqueeze(-2)).sum(-1) / divisor
+        h = self.hidden(self.gates.output(torch.sigmoid(W_x[3] + self.bias)) * output.flatten(1))
         return h, MLSTMState(c, n, m)
