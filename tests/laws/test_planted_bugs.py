@@ -43,8 +43,8 @@ def as_kind(kind: type[SequenceLayer], layer: SequenceLayer) -> SequenceLayer:
 class PeekingAttention(MultiHeadAttention):
     """Each position sees the one after it in its own place."""
 
-    def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        queries, keys, values = super()._heads(x)
+    def _split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        queries, keys, values = super()._split_heads(x)
         return queries, keys.roll(-1, 2), values.roll(-1, 2)
 
 
