@@ -85,16 +85,16 @@ class TextTable:
             raise DataError(
                 f"expected vectors of one size in 32 or 16 bits; found {self.vectors.dtype} {self.vectors.shape}", file
             )
-        lines = sum(1 for _ in self._lines())
+        lines = sum(1 for _ in self._read_lines())
         if lines != len(self.vectors):
             raise DataError(f"{len(self.vectors):,} vectors; {location} has {lines:,} texts", file)
 
-    def _lines(self) -> Iterator[str]:
+    def _read_lines(self) -> Iterator[str]:
         for _, line in Lines(TextSource(self.location, encoding=self.encoding).chunks(), self.location):
             yield line.rstrip("\r\n")
 
-    def _texts(self, rows: set[int]) -> dict[int, str]:
-        return {row: text for row, text in enumerate(self._lines()) if row in rows}
+    def _read_texts(self, rows: set[int]) -> dict[int, str]:
+        return {row: text for row, text in enumerate(self._read_lines()) if row in rows}
 
     def neighbors(self, text: str, count: int) -> list[tuple[str, float]]:
         """Return the texts of the highest cosine with a text. Raises DataError for vectors of another size."""
@@ -103,12 +103,12 @@ class TextTable:
             size = self.vectors.shape[1]
             raise DataError(f"vectors of {size} numbers; the vectors of the model have {query.shape[1]}", self.location)
         (cosines,), (rows,) = highest_cosines(self.vectors, query, count)
-        texts = self._texts(set(rows.tolist()))
+        texts = self._read_texts(set(rows.tolist()))
         return [(texts[row], cosine) for row, cosine in zip(rows.tolist(), cosines.tolist(), strict=True)]
 
     def near_duplicates(self, threshold: float) -> Iterator[tuple[str, str, float]]:
         """Yield the pairs of texts with a cosine of at least `threshold`, ordered from the highest cosine."""
         pairs = sorted(near_duplicates(self.vectors, threshold), key=lambda pair: -pair[2])
-        texts = self._texts({row for pair in pairs for row in pair[:2]})
+        texts = self._read_texts({row for pair in pairs for row in pair[:2]})
         for first, second, cosine in pairs:
             yield texts[first], texts[second], cosine

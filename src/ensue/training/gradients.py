@@ -158,12 +158,12 @@ class Gradients:
 
     def _backward(self, batch: Any, state: State, rows: slice, count: int) -> State:
         """Accumulate the gradients of a micro-batch, whose state is in `rows` of `state`. Returns the next state."""
-        run_pass = self._adversarial_pass if self.adversarial else self._pass
+        run_pass = self._adversarial_pass if self.adversarial else self._run_pass
         loss, next_state = run_pass(batch, map_state(lambda leaf: leaf[rows], state), count)
         self.total, self.count = self.total + loss.total.detach(), self.count + loss.count
         return detach(next_state)
 
-    def _pass(self, batch: Any, state: State, count: int) -> tuple[Loss, State]:
+    def _run_pass(self, batch: Any, state: State, count: int) -> tuple[Loss, State]:
         with autocast(self.precision, self.device):
             loss, next_state = self.loss(batch, state)
         (loss.total / count).backward()  # type: ignore[no-untyped-call]
@@ -182,9 +182,9 @@ class Gradients:
             return x + self.adversarial * _scaled_gradient(x, perturbations.pop(0))
 
         with vectors.register_forward_hook(record):
-            result = self._pass(batch, state, count)
+            result = self._run_pass(batch, state, count)
         with vectors.register_forward_hook(perturb):
-            self._pass(batch, state, count)
+            self._run_pass(batch, state, count)
         return result
 
     def _reduce(self, summed: Tensor | None, *, failed: bool, stop: bool) -> bool:

@@ -102,10 +102,10 @@ class Trainer:
             self.step()
             started = time.perf_counter()
             is_due = self.progress.step % self.recipe.checkpoint_every == 0
-            if self._passes(previous, self.validations or self.recipe.validations):
+            if self._ends_interval(previous, self.validations or self.recipe.validations):
                 self._validate_within_budget()
                 self.save()
-            elif is_due or self._passes(previous, self.recipe.validations):
+            elif is_due or self._ends_interval(previous, self.recipe.validations):
                 self.save()
             if self.budget.seconds is not None:
                 self.progress.overhead_seconds += self._first_rank_seconds(time.perf_counter() - started)
@@ -134,7 +134,7 @@ class Trainer:
             nats = self._mean_loss(loss, step)
             self._descend(step, share)
         self._count(loss, nats, self._first_rank_seconds(time.perf_counter() - started))
-        if self._passes(share, NUM_REPORTS):
+        if self._ends_interval(share, NUM_REPORTS):
             self._log_training(rate)
 
     def _descend(self, step: int, share: float) -> None:
@@ -312,7 +312,7 @@ class Trainer:
             overhead = min(overhead, MAX_OVERHEAD_SHARE * self.budget.seconds)
         return self.budget.progress(self.progress.step, self.progress.seconds + overhead)
 
-    def _passes(self, previous: float, intervals: int) -> bool:
+    def _ends_interval(self, previous: float, intervals: int) -> bool:
         """Return whether the last step, from the share `previous`, ended one of the equal intervals of the budget."""
         return math.floor(self._share() * intervals + 1e-9) > math.floor(previous * intervals + 1e-9)
 

@@ -50,10 +50,10 @@ class ClassificationJob(LabelsJob[Classifier]):
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
         labels, balanced = self.parts.labels, recipe.head.class_weights == "balanced"
         soft = data.soft_targets(labels)
-        sizes, folds = recipe.train, self._folds() if recipe.has_own_update else None
+        sizes, folds = recipe.train, self._assign_folds() if recipe.has_own_update else None
         self.task = Classification(train, valid, labels, balanced=balanced, sizes=sizes, soft=soft, folds=folds)
 
-    def _folds(self) -> NDArray[np.int64]:
+    def _assign_folds(self) -> NDArray[np.int64]:
         """Return the cross-validation fold of each text for `head.solver = "lbfgs"`, after checks of the data."""
         train, seed, problem = self.split.train, self.recipe.train.seed, ""
         if len(train) > MAX_TEXTS:

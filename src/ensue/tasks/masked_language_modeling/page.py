@@ -90,10 +90,10 @@ def masked_sections(view: MaskedView, coder: MaskedTokenizer, context: int) -> l
     positions = [BEGIN, *view.tokens[: context - 2], SEPARATOR]
     about = "The attention of each token, in each head of each layer, to the text without hidden tokens."
     attention = attention_section(view.attention, positions, length=view.length + 2, about=about)
-    return [*_masks(view, coder), text, *attention]
+    return [*_mask_sections(view, coder), text, *attention]
 
 
-def _masks(view: MaskedView, coder: MaskedTokenizer) -> list[Section]:
+def _mask_sections(view: MaskedView, coder: MaskedTokenizer) -> list[Section]:
     rows = []
     for number, position in enumerate(np.flatnonzero(view.is_mask), start=1):
         fills = zip(view.predictions.ids[position], view.predictions.probabilities[position], strict=True)

@@ -200,11 +200,11 @@ class SubwordTexts:
         self.pieces = [reader.pieces(forms) for forms in self.forms]
         self.words = [column.ragged for column in texts]
         if len(texts) > 1:  # check here, so that the error about a long pair comes before training
-            sizes = [self._sizes(*column) for column in zip(self.pieces, self.words, strict=True)]
+            sizes = [self._count_subwords(*column) for column in zip(self.pieces, self.words, strict=True)]
             reader.check_pair(int(np.sum(sizes, axis=0).max(initial=0)) + len(reader.framing.between))
 
     @staticmethod
-    def _sizes(pieces: list[Ids], words: Ragged) -> Ids:
+    def _count_subwords(pieces: list[Ids], words: Ragged) -> Ids:
         """Return the number of subwords of each text."""
         counts = np.array([len(ids) for ids in pieces], np.int64)
         ends = np.concatenate(([0], np.cumsum(counts[words.values])))
