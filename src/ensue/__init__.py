@@ -59,10 +59,7 @@ if not TYPE_CHECKING:  # with __getattr__ a type checker would accept misspelled
 
 
 class _Alias:
-    """Import hook for modules under a second name, such as `ensue.sklearn`, or under a former name.
-
-    It does not derive from the classes of importlib.abc, whose import is slow.
-    """
+    """Import hook for modules under a second or former name, without a base class of importlib.abc, a slow import."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         package, _, name = fullname.partition(".")

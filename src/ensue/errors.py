@@ -20,19 +20,19 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 MAX_MESSAGE_CHARACTERS = 5000
 """A bound for arguments of any length in messages. It leaves room for a path, which has at most 4,096 characters."""
-_OPTIONS = (
-    (re.compile(r"(?<![\w-])--(overwrite|resume)\b(?![=-])"), r"\1=True"),
-    (re.compile(r"(?<![\w-])--encoding ([\w.-]*\w)"), r'encoding="\1"'),
-    (re.compile(r"(?<![\w-])--(encoding|errors|format|gold|license|out|pool|require|temperature|test|train|valid|vectors)"
-                r"\b(?![=-])"), r"\1"),
-    (re.compile(r"(?<![\w-])--from (\S*\w)"), r'from_run="\1"'),
-    (re.compile(r"(?<![\w-])--device (\w+)"), r'device="\1"'),
-    (re.compile(r"(?<![\w-])--set takes key=value"), "settings take key=value"),
-    (re.compile(r"(?<![\w-])--set ([\w.]+)=([\w.]+) and ([\w.]+)=([\w.]+)"), r'settings={"\1": "\2", "\3": "\4"}'),
-    (re.compile(r"(?<![\w-])--set ([\w.]+)=([\w.]+(?:,[\w.]+)*)"), r'settings={"\1": "\2"}'),
-    (re.compile(r"(?<![\w-])--set ([\w.]+)\b(?!=)"), r'the setting "\1"'),
-)  # fmt: skip
-"""Options of the command line in messages, and the corresponding arguments in Python."""
+_ARGUMENTS: tuple[tuple[str, Any], ...] = (
+    (r"(overwrite|resume)\b", r"\1=True"),
+    (r"(encoding|device) ([\w.-]*\w)", r'\1="\2"'),
+    (r"from (\S*\w)", r'from_run="\1"'),
+    (r"set takes", "settings take"),
+    (r"set '([\w.]+)=([^']*)'", r'settings={"\1": "\2"}'),
+    (r"set ([\w.]+)=([\w.]+) and ([\w.]+)=([\w.]+)", r'settings={"\1": "\2", "\3": "\4"}'),
+    (r"set ([\w.]+)=([\w.]+(?:,[\w.]+)*)", r'settings={"\1": "\2"}'),
+    (r"set ([\w.]+)\b", r'the setting "\1"'),
+    (r"([a-z][a-z-]*)", lambda match: match[1].replace("-", "_")),
+)
+"""Options of the command line in messages, and the corresponding arguments in Python; the last rule is for any option.
+"""
 FILES_OF_ROWS: dict[str, Callable[[int | None], str]] = {}
 """Temporary files with the rows of a program's Python objects, by path. The function of a file maps a line number, or
 None for the file itself, to the name that messages show.
@@ -48,6 +48,14 @@ def in_one_line(text: str) -> str:
     return line if len(line) <= MAX_MESSAGE_CHARACTERS else f"{line[:half]} … {line[-half:]}"
 
 
+def in_python(message: str) -> str:
+    """Return a message with arguments of Python in place of options; a command for the shell keeps its options."""
+    text, command = re.split(r"(?=\bensue [a-z]|$)", message, maxsplit=1)
+    for option, argument in _ARGUMENTS:
+        text = re.sub(rf"(?<![\w-])--{option}", argument, text)
+    return text + command
+
+
 def _name_row(path: str, match: re.Match[str]) -> str:
     return FILES_OF_ROWS[path](int(match[1]) if match[1] else None)
 
@@ -55,8 +63,8 @@ def _name_row(path: str, match: re.Match[str]) -> str:
 NESTED_REMEDY = "the recipe tag-nested learns overlapping spans"
 
 
-class EnsueError(Exception):
-    """The base of every error that a user can correct."""
+class UserMessage:
+    """The base of errors and warnings for the user."""
 
     def __str__(self) -> str:
         """Return the message in one line, with arguments of Python in place of options."""
@@ -64,14 +72,15 @@ class EnsueError(Exception):
         for path in FILES_OF_ROWS:
             if path in message:
                 message = re.sub(rf"{re.escape(path)}(?::(\d+))?", partial(_name_row, path), message)
-        text, command = re.split(r"(?=\bensue [a-z]|$)", message, maxsplit=1)  # a command for the shell keeps options
-        for option, argument in _OPTIONS:
-            text = option.sub(argument, text)
-        return in_one_line(text + command)
+        return in_one_line(in_python(message))
 
     def in_options(self) -> str:
         """Return the message with options of the command line."""
         return super().__str__()
+
+
+class EnsueError(UserMessage, Exception):
+    """The base of every error that a user can correct."""
 
 
 class DataError(EnsueError):

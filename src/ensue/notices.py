@@ -7,8 +7,10 @@ error. The command line writes it as a line on stderr.
 import sys
 import warnings
 
+from ensue.errors import UserMessage
 
-class Notice(UserWarning):
+
+class Notice(UserMessage, UserWarning):
     """A warning of one line, such as one about slow execution or unreliable results."""
 
 

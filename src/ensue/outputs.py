@@ -5,18 +5,21 @@ An existing file is replaced only with `overwrite`, or if ensue wrote it and nob
 records the files that ensue wrote.
 """
 
+import csv
 import glob
 import hashlib
+import io
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from fnmatch import fnmatch
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from typing import Any
 
 from ensue.cache import atomic_file, cache_directory, temporary_directory
 from ensue.errors import DataError, EnsueError
@@ -139,6 +142,43 @@ def write_text(out: Location, text: str) -> None:
     """Write a text file like `written`. Lone surrogates are escaped as in JSON."""
     with written(out) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+ROWS = ("csv", "jsonl", "tsv")
+"""The formats of rows, which are also the suffixes of their files."""
+
+
+def rows_format(out: Location) -> str:
+    """Return the format of rows for the suffix of a file. Raises EnsueError for another suffix."""
+    name = Path(out).suffix.lower().removeprefix(".")
+    if name not in ROWS:
+        raise EnsueError(f"{os.fspath(out)}: expected a name that ends in {', '.join(f'.{name}' for name in ROWS)}")
+    return name
+
+
+def row_lines(format: str, rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()) -> Iterator[str]:
+    """Yield rows in one of the formats `ROWS`. Tables begin with a header: `columns`, or the keys of the first row."""
+    header = [*columns]
+    if header and format != "jsonl":
+        yield delimited(format, header)
+    for row in rows:
+        if format == "jsonl":
+            yield json.dumps(row, ensure_ascii=False) + "\n"
+            continue
+        if not header:
+            header = [*row]
+            yield delimited(format, header)
+        yield delimited(format, [row.get(name) for name in header])
+
+
+def delimited(format: str, values: Iterable[Any]) -> str:
+    """Return the line of a table, "csv" or "tsv"; lists become JSON."""
+    cells = [json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value for value in values]
+    if format == "tsv":
+        return "\t".join("" if cell is None else " ".join(str(cell).split()) for cell in cells) + "\n"
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerow(cells)
+    return file.getvalue()
 
 
 def _split(location: Location | Sequence[Location]) -> list[str]:

@@ -22,6 +22,7 @@ from ensue.errors import DataError, EnsueError, check_texts, checked_texts
 from ensue.inspection.notebook import Answers, ShownScores
 from ensue.notices import Notice
 from ensue.recipe import read_recipe
+from ensue.tasks.classification.pipeline import Classified
 
 ROWS = [("a good day", "good"), ("a bad day", "bad")] * 3
 DICTS = [{"text": text, "label": label} for text, label in ROWS]
@@ -202,14 +203,17 @@ class Scored(ShownScores):
 
 
 def test_answers_and_scores_as_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = Answers([SimpleNamespace(as_json=lambda: {"label": "good"})])
+    text = Classified(("a day", "a night"), ("good", "long"), {"good": 0.75, "long": 0.5})
+    sentence = SimpleNamespace(table_rows=lambda: [{"label": "A"}, {"label": "B"}])
+    answers = Answers[Any]([SimpleNamespace(as_json=lambda: {"label": "good"}), text, sentence])
     monkeypatch.setattr("ensue.inspection.notebook.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match="needs the package pandas: pip install pandas"):
         answers.to_frame()
     monkeypatch.undo()
     monkeypatch.setattr("ensue.inspection.notebook.find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda rows, index: (rows, index)))  # type: ignore[arg-type]
-    assert answers.to_frame() == ([{"label": "good"}], None)
+    pair = {"text1": "a day", "text2": "a night", "label": "good,long", "probability": 0.75}
+    assert answers.to_frame() == ([{"label": "good"}, pair, {"label": "A"}, {"label": "B"}], [0, 1, 2, 2])
     assert Scored().to_frame() == ([{"accuracy": 0.5}, {"f1": 0.25}], ["all", "good"])
 
 

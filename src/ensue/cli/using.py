@@ -138,7 +138,7 @@ def predict(
     ] = None,
     out: Annotated[
         Path | None,
-        Option(help="With --to: the file, or for brat the folder; default: stdout, or beside the texts."),
+        Option(help="The file, or for brat the folder; its suffix may stand for --to: .csv, .jsonl, .conll, .conllu."),
         Access.OUT_FOLDER,
     ] = None,
     offsets: Annotated[
@@ -161,13 +161,17 @@ def predict(
     from ensue.console.output import output_in
     from ensue.tasks.contract.chunks import Shard, report_progress
 
+    writers = entries("writer")
+    to = to or (out.suffix.lower()[1:] if out and out.suffix.lower()[1:] in writers else None)
     if out and output_encoding:
         raise EnsueError("--output-encoding is for stdout; the file of --out is UTF-8")
     if (to is None and (out or offsets)) or (to and (as_json or shard)):
         raise EnsueError(
-            "--out and --offsets go with --to FORMAT" if not to else "--to goes without --json and --shard"
+            "--out and --offsets go with --to FORMAT, or the suffix of --out"
+            if not to
+            else "--to goes without --json and --shard"
         )
-    if to is not None and to not in (writers := entries("writer")):
+    if to is not None and to not in writers:
         raise EnsueError(f'unknown format "{to}"{nearest(to, writers) or "; expected " + ", ".join(writers)}')
     tagger, path = cli.split_tagger(paths)
     options = cli.pop_options("predict", search)

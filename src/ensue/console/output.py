@@ -143,10 +143,10 @@ def notices_shown() -> Iterator[None]:
         message: Warning | str, category: type[Warning], filename: str, lineno: int,
         file: TextIO | None = None, line: str | None = None,
     ) -> None:  # fmt: skip
-        if not issubclass(category, Notice):
+        if not isinstance(message, Notice):
             original(message, category, filename, lineno, file, line)
         else:
-            _pending.append(f"ensue: {message}\n")
+            _pending.append(f"ensue: {message.in_options()}\n")
             timer = Timer(MAX_DELAY_SECONDS, show_notices)
             timer.daemon = True
             timer.start()

@@ -189,10 +189,7 @@ def _document(first: str, blocks: Iterator[str], name: str) -> Iterator[str]:
 
 
 def _parse_concatenated(text: str, name: str) -> tuple[list[Any], list[str]]:
-    """Return the concatenated JSON values of a text, and the text of each; two empty lists for other text.
-
-    Raises DataError for values that are nested too deeply.
-    """
+    """Return the concatenated JSON values of a text, and the text of each; two empty lists for other text."""
     values, sources, place = [], [], 0
     try:
         while place < len(text):

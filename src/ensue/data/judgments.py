@@ -47,25 +47,22 @@ def read_judged_texts(location: str | Path, *, encoding: str = "utf-8") -> Judge
 
 
 def _read_rows(path: Path, encoding: str) -> Iterator[tuple[str, str, float]]:
-    named: tuple[int, ...] | None = None
+    named: list[int] = []
     for place, (number, line) in enumerate(Lines.of(path, encoding=encoding)):
         fields = [field.strip() for field in line.rstrip("\r\n").split("\t")]
         if fields == [""]:
             continue
-        if place == 0 and (named := _find_named_columns(fields)) is not None:
-            continue
+        if place == 0:
+            lowered = [*map(str.lower, fields)]
+            found = [next((lowered.index(name) for name in names if name in lowered), -1) for names in NAMES]
+            if -1 not in found:
+                named = found
+                continue
         columns = named or _find_columns(fields)
         if columns is None or max(columns) >= len(fields) or (score := _parse_number(fields[columns[2]])) is None:
             expected = "expected two texts and their similarity between tabs"
             raise DataError(f"{expected}, found {len(fields)} fields: {quote(line.strip())}", path, number)
         yield fields[columns[0]], fields[columns[1]], score
-
-
-def _find_named_columns(fields: list[str]) -> tuple[int, ...] | None:
-    """Return the columns of both texts and of the score; None unless the fields name all three."""
-    lowered = [field.lower() for field in fields]
-    places = [next((lowered.index(name) for name in names if name in lowered), None) for names in NAMES]
-    return None if None in places else tuple(place for place in places if place is not None)
 
 
 def _find_columns(fields: list[str]) -> tuple[int, int, int] | None:

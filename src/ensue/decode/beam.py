@@ -60,13 +60,6 @@ def attention_taps(model: nn.Module) -> list[str]:
     return [f"{name}.weights".lstrip(".") for name in layers if not f"{name}.".startswith(heads)]
 
 
-def coverage_of(attention: Float[Tensor, "R S"], state: State) -> NDArray[np.float64]:
-    """Return Σ_i ln min(Σ_t a_ti, 1) of each row, over the real positions of its source (Wu et al. 2016, eq. 14)."""
-    source, rows = next(sources_in(state))
-    logarithms = attention.cpu().double().clamp(MIN_ATTENTION, 1).log()
-    return logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
-
-
 class Stepper(Protocol):
     """The interface of models for beam search: language models, encoder–decoders, ensembles."""
 
@@ -124,7 +117,10 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
             scores, state = model.step(ids, state)
         else:
             scores, state, attention = coverage.step(ids, state, attention)
-            bonuses = search.coverage_penalty * coverage_of(attention, state)
+            source, rows = next(sources_in(state))  # Σ_i ln min(Σ_t a_ti, 1) over real positions (Wu et al. 2016)
+            logarithms = attention.cpu().double().clamp(MIN_ATTENTION, 1).log()
+            covered = logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
+            bonuses = search.coverage_penalty * covered
         log_p = scores.log_softmax(-1, dtype=at_least_float32(scores.dtype))
         _block_tokens(log_p, frontier)
         options, values = continuations(log_p, search.width, frontier.required_ids())

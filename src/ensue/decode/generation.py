@@ -150,18 +150,14 @@ def filtered(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, 
         # the largest logit becomes 0, so that division by a small temperature cannot overflow
         logits = (logits - logits.amax(-1, keepdim=True)) / sampling.temperature
     if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
-        logits = _keep_top_k(logits, sampling.top_k)
+        values, ids = logits.topk(sampling.top_k)
+        logits = torch.full_like(logits, -math.inf).scatter_(-1, ids, values)
     if sampling.top_p is not None and sampling.top_p < 1:
         logits = keep_top_p(logits, sampling.top_p)
     if sampling.min_p:
         threshold = logits.amax(-1, keepdim=True) + math.log(sampling.min_p)
         logits = logits.masked_fill(logits < threshold, -math.inf)
     return logits
-
-
-def _keep_top_k(logits: Tensor, k: int) -> Tensor:
-    values, ids = logits.topk(k)
-    return torch.full_like(logits, -math.inf).scatter_(-1, ids, values)
 
 
 def keep_top_p(logits: Float[Tensor, "B V"], p: float | Float[Tensor, "B 1"]) -> Float[Tensor, "B V"]:

@@ -201,11 +201,7 @@ def _reduce_features(nodes: Nodes, args: Any, kwargs: dict[str, Any], *, mean: b
 
 
 def _layer_norm(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
-    """Return the node of a layer norm (Ba, Kiros & Hinton 2016, eq. 4), in two passes over the features.
-
-    The derivative of the variance with respect to the mean is 0, since Σ(x - mean) = 0. So the deviation is computed
-    from a detached mean.
-    """
+    """Return the node of a layer norm (Ba et al. 2016, eq. 4). Σ(x - mean) = 0, so the deviation detaches the mean."""
     value, shape, gain, bias, epsilon = args
     node = nodes.node(value)
     if len(shape) != 1:

@@ -112,17 +112,12 @@ class _Scheduler:
         begins = {self.levels[node] for node in self.nodes if node.op in PRODUCTS} - {0}
         depth = max([0, *self.levels.values()]) + 1
         self.segment_of = [sum(begin <= level for begin in begins) for level in range(depth)]
-        self.cheap: set[Node] = set()
+        self.cheap: set[Node] = set()  # loops recompute these nodes from arguments that are cheap, or stay in arrays
         for node in self.nodes:
-            if self._is_cheap(node):
+            is_candidate = node.op in OPERATIONS and node.op not in COSTLY and node.width != 1
+            if is_candidate and all(x.width == 1 or x in self.cheap or self._stays_stored(x) for x in node.args):
                 self.cheap.add(node)
         self._set_views()
-
-    def _is_cheap(self, node: Node) -> bool:
-        """Return whether loops recompute a node. Its arguments have to be cheap, or stay in arrays."""
-        if node.op not in OPERATIONS or node.op in COSTLY or node.width == 1:
-            return False
-        return all(arg.width == 1 or arg in self.cheap or self._stays_stored(arg) for arg in node.args)
 
     def _stays_stored(self, node: Node) -> bool:
         if node.op in ("slice", "spread"):

@@ -135,7 +135,9 @@ def trace(layer: Any) -> TracedStep:
 
 def _trace(layer: Any) -> TracedStep:
     named = dict(tensors_of(layer))
-    rows = _number_of_rows(layer, named)
+    sizes = {size for tensor in named.values() for size in tensor.shape} | {layer.d_in, layer.d_out}
+    sizes |= {size for leaf in leaves(layer.init_state(1)) for size in leaf.shape}
+    rows = next(rows for rows in range(211, 10_000) if rows not in sizes)  # identified in arguments of operations
     reference = next((tensor for tensor in named.values() if tensor.is_floating_point()), torch.zeros(()))
     device = reference.device.type
     with torch.autocast(device, enabled=False):
@@ -158,13 +160,6 @@ def _trace(layer: Any) -> TracedStep:
         with torch.autocast(device, enabled=False), _Recorder():
             _expect_default_gradients(layer, x_t, state)
     return lowering.finish(y, after, state)
-
-
-def _number_of_rows(layer: nn.Module, named: dict[str, Tensor]) -> int:
-    """Return a number that differs from all sizes of the layer, to identify the rows in arguments of operations."""
-    sizes = {size for tensor in named.values() for size in tensor.shape} | {layer.d_in, layer.d_out}
-    sizes |= {size for leaf in leaves(layer.init_state(1)) for size in leaf.shape}  # type: ignore[operator]
-    return next(rows for rows in range(211, 10_000) if rows not in sizes)
 
 
 class _NoHooks(TorchFunctionMode):
@@ -190,11 +185,7 @@ def _expect_default_gradients(layer: Any, x_t: Tensor, state: State) -> None:
 
 
 class _Recording:
-    """A base class that defines `__torch_dispatch__` for `_Recorder`.
-
-    Torch wraps the method if the class of the mode itself defines it. The wrapper imports torch's compiler, which takes
-    seconds, and is not needed, since nothing is traced while torch compiles.
-    """
+    """The class that defines `__torch_dispatch__`. In a mode's own class torch wraps it, and imports its compiler."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -83,9 +83,7 @@ def _pixels(places: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _labels(x: Sequence[float], y: Sequence[float], words: Sequence[str]) -> list[tuple[str, float, float]]:
-    """Return the label, left edge and baseline for each word, without overlaps: beside the word's point, or slightly
-    above or below. The label is "" if all of these positions overlap other labels.
-    """
+    """Return the label, left edge and baseline for each word, near its point without overlap, or the label ""."""
     boxes: list[Box] = []
     labels = []
     for left, middle, word in zip(x, y, words, strict=True):

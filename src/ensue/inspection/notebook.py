@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, SupportsIndex, TypeVar, overload
 
 from markupsafe import Markup
 
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, in_python
 from ensue.inspection.page import Section, clipped, cut, drawn, file_text, short
 from ensue.runs.reporter import Facts, Outcome, Reporter, StepReport, Validation
 
@@ -33,6 +33,10 @@ class Shown:
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         """Return the rows of the value's table, with equal keys. `Answers` joins the rows of its values."""
+        return [self.as_json()]  # type: ignore[attr-defined]
+
+    def table_rows(self) -> Sequence[Mapping[str, Any]]:
+        """Return the rows of the value in a DataFrame or a CSV file; by default one row, `as_json`."""
         return [self.as_json()]  # type: ignore[attr-defined]
 
     def _sections(self) -> Sequence[Section]:
@@ -57,9 +61,14 @@ class Answers(list[Answer]):
         return Answers(selected) if isinstance(index, slice) else selected
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with a row for each answer, and the keys of `as_json` as columns."""
+        """Return a pandas DataFrame with the rows of each answer: of a tagger words or frames, otherwise one row.
+
+        The index has the numbers of the answers, from 0.
+        """
         values: list[Any] = [*self]
-        return data_frame([_row(value) for value in values])
+        rows = [value.table_rows() if hasattr(value, "table_rows") else [_row(value)] for value in values]
+        numbers = [number for number, of_value in enumerate(rows) for _ in of_value]
+        return data_frame([*chain.from_iterable(rows)], numbers)
 
     def _sections(self) -> Sequence[Section]:
         rows: list[Mapping[str, Any]] = []
@@ -86,7 +95,7 @@ def _row(value: Any) -> Mapping[str, Any]:
     return value.as_json() if hasattr(value, "as_json") else value._asdict()
 
 
-def data_frame(rows: Sequence[Mapping[str, Any]], index: Sequence[str] | None = None) -> Any:
+def data_frame(rows: Sequence[Mapping[str, Any]], index: Sequence[str | int]) -> Any:
     """Return a pandas DataFrame. Raises EnsueError if pandas is not installed."""
     if find_spec("pandas") is None:
         raise EnsueError("a DataFrame needs the package pandas: pip install pandas")
@@ -263,11 +272,11 @@ class NotebookReporter(Reporter):
 
     def started(self, facts: Facts) -> None:
         self.facts = facts
-        self.lines += facts.notes
+        self.lines += map(in_python, facts.notes)
         self._show()
 
     def noted(self, note: str) -> None:
-        self.lines.append(note)
+        self.lines.append(in_python(note))
         self._show()
 
     def working(self, what: str, share: float) -> None:

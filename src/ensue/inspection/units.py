@@ -58,19 +58,12 @@ def properties_of(pieces: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     for token in pieces:
         for character in token:
             reader.read(character)
-        rows.append(
-            {
-                "in quotes": bool(reader.closing),
-                "in brackets": reader.depth > 0,
-                "place in line": reader.in_line,
-                "place in word": reader.in_word,
-                "line end": "\n" in token,
-                "blank": any(map(str.isspace, token)),
-                "punctuation": any(unicodedata.category(character)[0] == "P" for character in token),
-                "upper case": any(map(str.isupper, token)),
-                "digit": any(map(str.isdigit, token)),
-            }
-        )
+        rows.append({
+            "in quotes": bool(reader.closing), "in brackets": reader.depth > 0, "place in line": reader.in_line,
+            "place in word": reader.in_word, "line end": "\n" in token, "blank": any(map(str.isspace, token)),
+            "punctuation": any(unicodedata.category(character)[0] == "P" for character in token),
+            "upper case": any(map(str.isupper, token)), "digit": any(map(str.isdigit, token)),
+        })  # fmt: skip
     values = {name: np.array([float(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
     max_counts = {name: int(np.unique(column, return_counts=True)[1].max()) for name, column in values.items()}
     return {name: column for name, column in values.items() if len(column) - max_counts[name] >= MIN_OTHER_VALUES}

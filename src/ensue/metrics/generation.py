@@ -111,18 +111,6 @@ def bleu_metric(tokenize: str) -> Any:
     return BLEU(tokenize=tokenize, force=True)
 
 
-def chrf_metric() -> Any:
-    """Return the chrF++ of sacrebleu, with n-grams of up to 6 characters and 2 words."""
-    from sacrebleu.metrics import CHRF  # noqa: PLC0415
-
-    return CHRF(word_order=2)
-
-
-def reference_columns(references: Sequence[Sequence[str]]) -> Any:
-    """Transpose references to the format of sacrebleu: a list of n-th references, with None for missing ones."""
-    return list(map(list, zip_longest(*references)))
-
-
 def rouge_scores(texts: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """Return the mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L, with Porter stemming and the best reference of each text."""
     scorer = _rouge_scorer()
@@ -177,8 +165,11 @@ def scored_items(
     nats: Sequence[tuple[float, int]] | None = None,
 ) -> tuple[ScoredItems, str]:  # fmt: skip
     """Return the texts as items of a significance test, and the signatures of sacrebleu, which state its settings."""
-    columns, rows = reference_columns(references), ItemRows()
-    bleu, chrf = bleu_metric(tokenize), chrf_metric()
+    bleu, rows = bleu_metric(tokenize), ItemRows()
+    from sacrebleu.metrics import CHRF  # noqa: PLC0415 (a slow import)
+
+    chrf = CHRF(word_order=2)  # chrF++: n-grams of up to 6 characters and 2 words
+    columns = [*map(list, zip_longest(*references))]  # sacrebleu reads the n-th references, None if missing
     counts = [metric._extract_corpus_statistics(texts, columns) for metric in (bleu, chrf)]
     surprisal = [(0.0, 0)] * len(texts) if nats is None else nats
     for text, correct, bleu_counts, chrf_counts, token_nats in zip(texts, references, *counts, surprisal, strict=True):

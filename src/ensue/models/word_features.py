@@ -149,7 +149,8 @@ class WordFeatures(nn.Module):
             self.vectors = nn.Embedding(size, pretrained.shape[1])
             self.vectors.weight = nn.Parameter(pretrained[:size].clone(), requires_grad=specification.train_vectors)
             if lexicon.kept_vectors:
-                saved = nn.Parameter(_to_half(pretrained[size:]), requires_grad=False)
+                limit = torch.finfo(torch.float16).max
+                saved = nn.Parameter(pretrained[size:].clamp(-limit, limit).half(), requires_grad=False)
         self.kept_vectors = saved
         d_column = specification.d_column if isinstance(specification, SentenceFeatureSpecification) else 0
         self.columns = nn.ModuleList(_build_table(len(vocabulary), d_column) for vocabulary in lexicon.columns.values())
@@ -252,12 +253,6 @@ def _build_table(size: int, d_out: int) -> TokenEmbedding:
     table = TokenEmbedding(size, d_out)
     nn.init.normal_(table.weight, std=INITIAL_STD)
     return table
-
-
-def _to_half(numbers: Tensor) -> Tensor:
-    """Convert numbers to float16, clamped to its range."""
-    limit = torch.finfo(torch.float16).max
-    return numbers.clamp(-limit, limit).half()
 
 
 def _build_characters(specification: FeatureSpecification, lexicon: Lexicon) -> CharacterLSTM | CharacterCNN | None:

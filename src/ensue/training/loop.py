@@ -286,15 +286,8 @@ class Trainer:
         progress.predictions += loss.count
         share = self._share()
         total = self.budget.seconds or (progress.seconds / share if share else math.inf)
-        self.reporter.stepped(
-            StepReport(
-                step=progress.step,
-                share=share,
-                seconds_left=total * (1 - share),
-                loss=nats,
-                speed=loss.count / seconds,
-            )
-        )
+        seconds_left, speed = total * (1 - share), loss.count / seconds
+        self.reporter.stepped(StepReport(progress.step, share, seconds_left=seconds_left, loss=nats, speed=speed))
 
     def _log_training(self, learning_rate: float) -> None:
         progress = self.progress

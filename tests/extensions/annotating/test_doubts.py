@@ -69,9 +69,9 @@ def test_texts(tmp_path: Path) -> None:
     assert {int(each.text.split()[5]) for each in found.ranked[:3]} == WRONG
     assert found.num_labels == 200
     assert all(each.given != each.proposed for each in found.ranked)
-    rows = [line.rstrip("\n").split("\t") for line in found.table_lines()]
+    rows = [line.rstrip("\n").split("\t") for line in found.lines("tsv")]
     assert rows[0] == ["place", "probability", "given", "proposed", "text"]
-    assert [row["probability"] for row in map(json.loads, found.json_lines())] == sorted(
+    assert [row["probability"] for row in map(json.loads, found.lines("jsonl"))] == sorted(
         round(each.probability, 6) for each in found.ranked
     )
     again = doubt(path, settings=SMALL, folds=2, threads=1)

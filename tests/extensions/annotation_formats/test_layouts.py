@@ -90,6 +90,9 @@ LABELED: dict[str, Any] = {
     "Label Studio, JSON-MIN": [
         {"id": n, "text": row["text"], "mood": row["label"]} | FLAT for n, row in enumerate(ROWS)
     ],
+    "lists of 0 and 1": {"classes": ["bad", "good"], "data": [
+        {"text": row["text"], "labels": [int(row["label"] == name) for name in ("bad", "good")]} for row in ROWS
+    ]},
     "DataTurks": [{"content": row["text"], "annotation": {"labels": [row["label"]]}, "extras": None} for row in ROWS],
 }  # fmt: skip
 

@@ -39,7 +39,7 @@ UNREADABLE = {"csv"}
 SPANS = {"brat", "label-studio", "doccano", "prodigy", "jsonl"}
 """Formats with spans in place of words."""
 REFUSALS = (
-    "--to brat annotates text files", "needs one label per word", "cannot be written", "cannot be read",
+    "to brat annotates text files", "needs one label per word", "cannot be written", "cannot be read",
     "has a blank or several", '"spans" must hold spans',
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """`ensue predict --to`: what is written is read back with the predicted labels, and names its place."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -184,3 +185,23 @@ def test_documents_of_spacy(ensue: Ensue, runs: Path, texts: Path) -> None:
     ensue("predict", runs / "names", texts, "--to", "docbin", "--out", "x.spacy")
     source = SentenceSource("x.spacy")
     assert [[*source.format.labels(each)] for each in source if each.words] == predicted(runs / "names")
+
+
+def test_the_suffix_of_the_output_is_its_format(
+    ensue: Ensue, refused: Callable[..., str], runs: Path, texts: Path
+) -> None:
+    ensue("predict", runs / "names", texts, "--out", "x.csv")
+    assert Path("x.csv").read_text() == ensue("predict", runs / "names", texts, "--to", "csv").out
+    for name, format in (("y.csv", "csv"), ("y.tsv", "tsv"), ("y.jsonl", "jsonl"), ("y.json", "label-studio")):
+        ensue("choose", runs / "topics", texts, "--count", 2, "--out", name)
+        lines = ensue("choose", runs / "topics", texts, "--count", 2, "--format", format)
+        assert Path(name).read_text() == lines.out
+    header, row, _ = Path("y.csv").read_text().splitlines()
+    assert header == "text,prediction,probability"
+    assert row.split(",")[1] in load(runs / "topics").labels.names
+    choose = "choose", runs / "topics", texts, "--count", 2
+    assert 'unknown format "txt"; expected' in refused(*choose, "--out", "y.txt")
+    for command in ((*choose, "--format", "doccano"), ("predict", runs / "names", texts, "--to", "label-studio")):
+        assert re.search(
+            r"z\.csv: --\w+ \S+ does not write \.csv; expected another", refused(*command, "--out", "z.csv")
+        )

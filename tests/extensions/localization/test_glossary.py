@@ -71,6 +71,21 @@ def test_a_file_of_terms(tmp_path: Path) -> None:
         Glossary.of(path, side("words"))
 
 
+@pytest.mark.parametrize("header", ["", "source,target\n", "de,en\n", "sep=,\n"])
+@pytest.mark.parametrize(
+    ("name", "delimiter"), [("a.csv", ","), ("a.csv", ";"), ("a.csv", "\t"), ("a.txt", ","), ("a.txt", ";")]
+)
+def test_a_table_of_terms(name: str, delimiter: str, header: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    rows = f"{header}river bank,Bank am Ufer\r\n\r\n,!Bank\n".replace(",", delimiter)
+    path.write_text(rows if delimiter == "\t" else rows.replace("river bank", '"river bank"'), encoding="utf-8")
+    terms = Glossary.of(path, side("words")).terms
+    assert [(term.source, term.target, term.is_forbidden, term.where) for term in terms] == [
+        ("river bank", "Bank am Ufer", False, f"{path}:{1 + bool(header)}"),
+        ("", "Bank", True, f"{path}:{3 + bool(header)}"),
+    ]  # fmt: skip
+
+
 def said(writer: TokenizerWithSpecials, text: str) -> Hypothesis:
     return Hypothesis(tuple(writer.encode(text).tolist()), -1.0, -1.0)
 

@@ -66,6 +66,7 @@ def test_labeled_sentences(ensue: Ensue) -> None:
         "\n"
         "note: 3 labels occur once: B-LOC, B-PER, I-LOC; the first at train.txt:3\n"
         "\n"
+        "recipe: tag-lstm-crf, since the labels are spans\n"
         "next: ensue train tag-lstm-crf --train train.txt --out tagger\n"
     )
 
@@ -89,7 +90,9 @@ def test_spans_that_overlap(form: str, ensue: Ensue) -> None:
     rows = "LOC           1  50.0 %              1.00        1\nORG           1  50.0 %              3.00        3\n"
     assert table + rows in output.out
     assert "\nscheme      bio\n" in output.out
-    assert output.out.endswith(f"next: ensue train tag-nested --train {path} --out tagger\n")
+    assert output.out.endswith(
+        f"recipe: tag-nested, since spans overlap\nnext: ensue train tag-nested --train {path} --out tagger\n"
+    )
     recipe = next_recipe(output.out)
     assert isinstance(recipe, LabelingRecipe)
     assert recipe.data.nested
@@ -119,6 +122,7 @@ def test_pairs(ensue: Ensue) -> None:
         "characters in a source         2      10   7.3    10       10\n"
         "characters in a target         2      11   8.7    13       13\n"
         "\n"
+        "recipe: translate-lstm, since there are under 5,000 pairs\n"
         "next: ensue train translate-lstm --train train.tsv --out translator\n"
     )
 
@@ -158,6 +162,7 @@ def test_labeled_texts(ensue: Ensue) -> None:
         "\n"
         "note: 1 label occurs once: neg; the first at train.tsv:3\n"
         "\n"
+        "recipe: classify-linear, since texts are few\n"
         "next: ensue train classify-linear --train train.tsv --out classifier\n"
     )
 
@@ -176,6 +181,7 @@ def test_plain_text(ensue: Ensue) -> None:
         "                      shortest  median  mean  95 %  longest\n"
         "characters in a line         0      12  10.3    19       19\n"
         "\n"
+        "recipe: char-lstm, since it is running text\n"
         "next: ensue train char-lstm --train book.txt --out model\n"
     )
 

@@ -114,10 +114,7 @@ def _read_sentences(path: Path, encoding: str) -> Iterator[MinimalPair]:
 
 
 def _parse_gold(line: str, path: Path, number: int) -> tuple[int, str, str]:
-    """Return the index of a word, its correct form and its wrong form.
-
-    They are columns 1 to 3 of 4 (Linzen et al.), or columns 4, 7 and 8 of 12 (Gulordava et al.).
-    """
+    """Return the index of a word and both forms: columns 1 to 3 of 4 (Linzen et al.), or 4, 7, 8 of 12 (Gulordava)."""
     fields = line.split("\t")
     places = {4: (0, 1, 2), 12: (3, 6, 7)}.get(len(fields))
     if places is None or not _PLACE.fullmatch(fields[places[0]]):

@@ -182,7 +182,9 @@ def _detect_in_lines(head: Sequence[str], path: Path, words: str, labels: str) -
     if format == "json":
         return DetectedFormat(_kind_of(format, head, words, labels), format, sign, True)
     rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]
-    is_table = format == "columns" != named and _is_table(rows, head, table.suffix(name))
+    is_tabbed = table.suffix(name) in (".tsv", ".tab") and not signs.is_parted(head)
+    is_table = table.suffix(name) == ".csv" or is_tabbed or signs.have_texts(rows)
+    is_table = format == "columns" != named and is_table
     if format in table.ONLY_SENTENCES and not is_table:
         return DetectedFormat("sentences", format, sign, True)
     documented = text_format(Lines(head, name), is_labeled=True)
@@ -203,11 +205,6 @@ def _detect_pairs(location: str | Path, format: str, encoding: str) -> DetectedF
 def _pair_format_of_name(path: Path) -> str:
     name = table.suffix(path.name).removeprefix(".")
     return name if name in entries("pair_format") else ""
-
-
-def _is_table(rows: Sequence[str], head: Sequence[str], suffix: str) -> bool:
-    is_tsv = suffix in (".tsv", ".tab")
-    return suffix == ".csv" or signs.have_texts(rows) or (is_tsv and not signs.is_parted(head))
 
 
 def _detect_uneven_columns(rows: Sequence[str], head: Sequence[str]) -> DetectedFormat | None:

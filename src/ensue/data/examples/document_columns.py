@@ -14,6 +14,7 @@ values is repeated in its column, and it has the name of a text, two usual names
 texts.
 """
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -37,6 +38,8 @@ TITLES, OTHERS = (_simplify_all(HEADER_WORDS[key]) for key in ("titles", "others
 """Names of titles of texts, and of other columns, which also occur in headers."""
 FLAGS = {form: bool(place) for forms in FLAG_FORMS for place, form in enumerate(map(str.casefold, forms))}
 """The values of columns that say of each text whether it has a label."""
+_INDICATORS = re.compile(r"""\[ *(["']?[01]["']?)(?: *, *["']?[01]["']?)+ *\]""")
+"""Matches a list of 0 and 1 with a place for each label, an indicator vector."""
 _NAMES = {*TITLES, *OTHERS, *(name for group in (*LABELS, *TEXTS, *PAIRS) for name in group)}
 _TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
 
@@ -50,7 +53,7 @@ class TableColumns(NamedTuple):
     joined: bool
     group: records.Column | None
     flags: Columns
-    """Columns of 0 and 1 that are chosen as several labels."""
+    """Columns of 0 and 1 that are chosen as several labels, or the names of the places of lists of 0 and 1."""
 
 
 def find_columns(
@@ -68,6 +71,9 @@ def find_columns(
     labels = records.distinct_columns(labels, columns, choice.labels.split(","), name)
     texts = records.distinct_columns(texts, columns, choice.texts, name)
     label = labels[0] if len(labels) == 1 else None
+    if label is not None and choice.is_labeled and table.num_indicators(label):
+        labels = tuple(records.Column(0, name) for name in choice.labels.split(","))
+        return TableColumns(header, label, texts, joined, group, labels)
     return TableColumns(header, label, texts, joined, group, labels if label is None else ())
 
 
@@ -104,6 +110,11 @@ class _Table:
             joined = joined or is_title
         if not labels and choice.is_labeled:
             labels = (self._label_by_content(texts),)
+        size = self.num_indicators(labels[0]) if choice.is_labeled and len(labels) == 1 else 0
+        if size and choice.labels.count(",") + 1 != size:
+            example, setting = ",".join("ABC"[:size]) + ",..." * (size > 3), "--set data.labels="
+            problem = f"{labels[0]} has lists of 0 and 1 without names; {setting}{example} names their {size} places"
+            raise DataError(problem, self.name, options={setting: "--labels "})
         return labels, texts or (self._text_by_content(labels),), joined
 
     def _find_labels(self, choice: DocumentChoice, texts: Columns) -> Columns:
@@ -114,10 +125,21 @@ class _Table:
         try:
             return tuple(records.named_column(self.columns, name, self.name) for name in names)
         except DataError:
+            lists = [column for column in self.columns if self.num_indicators(column) == len(names)]
+            if len(lists) == 1:
+                return (lists[0],)
             if choice.is_labeled:
                 raise
             is_key = not self.columns[0].number  # a missing key is added when the object is written
             return (records.Column(0, choice.labels),) if is_key and len(names) == 1 else ()
+
+    def num_indicators(self, column: records.Column) -> int:
+        """Return the length of the lists of 0 and 1 in a column; 0 for other values, such as the numbers of labels."""
+        cells = [cell for cell in self.cells[self.columns.index(column)] if cell] if column in self.columns else []
+        lists = [cell for cell in cells if _INDICATORS.fullmatch(cell)]
+        has_repeats = any(max(map(cell.count, "01")) > 1 for cell in lists)
+        size = max(cell.count(",") for cell in lists) + 1 if has_repeats else 0
+        return size if 2 * len(lists) > len(cells) else 0
 
     @cached_property
     def _named(self) -> list[tuple[str, records.Column]]:

@@ -128,10 +128,7 @@ def _adapt_layout(
     format: layouts.ExampleFormat[Any, layouts.LayoutT, layouts.ChoiceT], like: layouts.LayoutT, lines: Lines,
     choice: layouts.ChoiceT,
 ) -> layouts.LayoutT:  # fmt: skip
-    """Return the layout with the columns of a run's layout, if the file has these columns.
-
-    If a run was trained on a table, JSON may have other columns, and vice versa.
-    """
+    """Return the layout with the columns of a run's layout, if the file has them; JSON and tables may differ."""
     as_named = like.choice(choice)
     if format.name in (like.format, "plain") or (like.names and {like.format, format.name} <= TABLES):
         return format.layout(lines, as_named)

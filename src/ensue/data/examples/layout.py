@@ -176,7 +176,8 @@ class DocumentChoice(ColumnChoice):
     texts: tuple[str, ...] = ()
     """Names or numbers (from 1) of the columns: one text, a pair of texts, or if `joined`, the sections of one text."""
     labels: str = ""
-    """The name or number of the column of labels, or names of columns of 0 and 1 with commas between them."""
+    """The name or number of the column of labels, or names with commas between them: of columns of 0 and 1, or of
+    the places of lists of 0 and 1."""
     header: bool | None = None
     separator: str = ""
     joined: bool = False
@@ -253,7 +254,8 @@ class DocumentLayout(Layout[DocumentChoice]):
     """The column of groups in training data. Later files need not have this column."""
     skips: bool = False
     flags: tuple[Column, ...] = ()
-    """Columns of 0 and 1, whose names are the labels of the texts with 1, in place of `labels`."""
+    """Columns of 0 and 1, whose names are the labels of the texts with 1, in place of `labels`. If `labels` has lists
+    of 0 and 1, these are the names of their places."""
     later = frozenset({"flags"})
 
     def __str__(self) -> str:

@@ -21,6 +21,7 @@ from ensue.data.examples.layout import FLAG_FORMS, Document, Pair, split_labels
 from ensue.data.lines import Lines
 from ensue.data.records import record as records
 from ensue.data.records.json_objects import check_characters
+from ensue.data.records.quoting import list_in
 from ensue.data.records.record import Answer, Reader
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
@@ -80,16 +81,25 @@ class RecordDocuments(layouts.DocumentFormat):
         return self.reader.written(record, document.labels, answer)
 
     def _flag_values(self, values: Any, layout: layouts.DocumentLayout) -> list[str]:
-        cells = (self.reader.at(values, column) for column in layout.flags)
-        return [str(cell).lower() if isinstance(cell, bool) else str(cell or "").strip() for cell in cells]
+        cells: Any = (self.reader.at(values, column) for column in layout.flags)
+        if layout.labels is not None:  # a list of 0 and 1
+            cells = self.reader.at(values, layout.labels)
+            cells = list_in(cells) if isinstance(cells, str) else cells
+            cells = cells if isinstance(cells, list) and len(cells) == len(layout.flags) else ["?"] * len(layout.flags)
+        return [
+            str(cell).lower() if isinstance(cell, bool) else "" if cell is None else str(cell).strip() for cell in cells
+        ]
 
     def _write_flags(self, record: records.Record, layout: layouts.DocumentLayout, labels: Sequence[str]) -> str:
         """Return the record with 1 in the columns of its labels and 0 in others, or with other forms of the record."""
         row = next(iter(self.reader.read(Lines([record.text], ""), header=False, needed=())))
         old, text = self._flag_values(row.values, layout), record.text
         forms = next((forms for forms in FLAG_FORMS if {*old} <= {*forms}), FLAG_FORMS[0])
-        for column, label, value in zip(layout.flags, layout.flag_names, old, strict=True):
-            new = value if FLAGS.get(value.casefold()) is (label in labels) else forms[label in labels]
+        new_values = [value if FLAGS.get(value.casefold()) is (label in labels) else forms[label in labels]
+                      for label, value in zip(layout.flag_names, old, strict=True)]  # fmt: skip
+        if layout.labels is not None:
+            return self.reader.written(record, old, Answer(layout.labels, new_values))
+        for column, value, new in zip(layout.flags, old, new_values, strict=True):
             text = self.reader.written(record._replace(text=text, before=""), [value], Answer(column, [new]))
         return record.before + text
 

@@ -12,7 +12,7 @@ from ensue.cli.training import exit_if_interrupted, first_use, recipe_of, train_
 from ensue.console.output import importing_torch
 from ensue.data.files import as_location
 from ensue.errors import EnsueError, nearest
-from ensue.outputs import Access, check_outputs, write_text
+from ensue.outputs import ROWS, Access, check_outputs, row_lines, rows_format, write_text
 from ensue.processor import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def doubt(
     settings: cli.SettingsOption = None,
     folds: Annotated[int, Option(min=2, max=1000, help="Folds; for each a model is trained on the others.")] = 4,
     top: Annotated[int, Option(min=0, help="The number of doubts that are printed.")] = 20,
-    out: Annotated[Path | None, Option(help="A file of all doubts: .jsonl or .tsv."), Access.OUT_FILE] = None,
+    out: Annotated[Path | None, Option(help="A file of all doubts: .csv, .jsonl or .tsv."), Access.OUT_FILE] = None,
     page: Annotated[
         Path | None, Option(help="A page on which doubts are accepted or rejected: .html."), Access.OUT_FILE
     ] = None,
@@ -104,8 +104,7 @@ def doubt(
     threads: cli.ThreadsOption = None,
 ) -> None:
     """Rank labels that are likely wrong, by cross-validation."""
-    if out is not None and out.suffix not in (".jsonl", ".tsv"):
-        raise EnsueError(f"{out}: expected a name that ends in .jsonl or .tsv")
+    format = "" if out is None else rows_format(out)
     with importing_torch():
         from ensue.console.reporter import ConsoleReporter
         from ensue.console.tables import show_rows
@@ -119,7 +118,7 @@ def doubt(
     show_rows(list(islice(doubts.rows(), top + 1)))
     cli.notify(f"{len(doubts.ranked):,} doubts in {doubts.num_labels:,} {doubts.unit}")
     if out is not None:
-        write_text(out, "".join(doubts.json_lines() if out.suffix == ".jsonl" else doubts.table_lines()))
+        write_text(out, "".join(doubts.lines(format)))
         cli.notify(f"wrote {out}")
     if page is not None:
         write_text(page, doubts.page())
@@ -130,7 +129,10 @@ def choose(
     run: cli.RunArgument,
     pool: Annotated[list[str], Argument(help="Texts: files, folders or globs; labels are not read."), Access.DATA],
     count: Annotated[int, Option(min=1, max=1_000_000, help="The number of texts.")],
-    format: Annotated[str, Option(help="jsonl, label-studio, doccano or prodigy.")] = "jsonl",
+    format: Annotated[
+        str | None,
+        Option(help="jsonl, csv, tsv, label-studio, doccano or prodigy; default: by the suffix of --out, or jsonl."),
+    ] = None,
     out: Annotated[Path | None, Option(help="The file to write; default: stdout."), Access.OUT_FILE] = None,
     overwrite: cli.OverwriteOption = False,
     without: Annotated[
@@ -145,15 +147,19 @@ def choose(
 
     The chosen texts are uncertain and diverse.
     """
-    from ensue.extensions.annotation_formats.writers import FORMATS, as_text
+    from ensue.extensions.annotation_formats.writers import FORMATS, as_text, check_suffix, table_row
 
-    if format not in FORMATS:
-        raise EnsueError(f'unknown format "{format}"{nearest(format, FORMATS) or "; expected " + ", ".join(FORMATS)}')
+    suffix, known = out.suffix.lower()[1:] if out else "", {*FORMATS, *ROWS}
+    format = format or {"": "jsonl", "json": "label-studio"}.get(suffix, suffix)
+    if format not in known:
+        raise EnsueError(f'unknown format "{format}"{nearest(format, known) or "; expected " + ", ".join(known)}')
+    check_suffix(out, "--format", format)
     pipeline = cli.load_for("choose", run, device, threads)
     options = pipeline.reading(as_location(pool), encoding)
     chosen = pipeline.choose(pool, count, without=without or [], seed=seed, **options)
-    rows = (FORMATS[format](text, pipeline.labels.names) for text in chosen)
-    text = "".join(as_text(rows, is_array=format == "label-studio"))
+    rows = (FORMATS.get(format, table_row)(text, pipeline.labels.names) for text in chosen)
+    is_table = format not in FORMATS
+    text = "".join(row_lines(format, rows) if is_table else as_text(rows, is_array=format == "label-studio"))
     if out is None:
         print(text, end="")
         return

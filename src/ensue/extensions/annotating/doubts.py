@@ -21,6 +21,7 @@ from ensue.errors import DataError, EnsueError, OverlapError, RecipeError, check
 from ensue.extensions.annotating.examples import EXAMPLES, Doubt, Examples
 from ensue.inspection.page import Article, Section, content, page
 from ensue.library import load
+from ensue.outputs import row_lines
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.reporter import Reporter
 from ensue.runs.weights import write_text
@@ -53,10 +54,6 @@ class Doubts:
     places: Sequence[int]
     old: Sequence[str]
 
-    def json_lines(self) -> Iterator[str]:
-        """Return a JSON object for each doubt."""
-        return (json.dumps(doubt.as_json(), ensure_ascii=False) + "\n" for doubt in self.ranked)
-
     def rows(self) -> Iterator[tuple[str, ...]]:
         """Yield the rows of a table, after the names of its columns."""
         yield "place", "probability", "given", "proposed", "text"
@@ -65,9 +62,11 @@ class Doubts:
             place = f"{doubt.path}:{doubt.line}"
             yield place, f"{doubt.probability:.4f}", *labels, " ".join(doubt.text[doubt.start : doubt.end].split())
 
-    def table_lines(self) -> Iterator[str]:
-        """Return the rows as lines, with tabs between columns."""
-        return ("\t".join(row) + "\n" for row in self.rows())
+    def lines(self, format: str) -> Iterator[str]:
+        """Return the lines of a file with all doubts: "jsonl", "csv" or "tsv"."""
+        header, *rows = self.rows()
+        tables = (dict(zip(header, row, strict=True)) for row in rows)
+        return row_lines(format, (doubt.as_json() for doubt in self.ranked) if format == "jsonl" else tables, header)
 
     def repaired(self, accepted: Sequence[bool]) -> str:
         """Return the text of the file after the accepted doubts are applied; the script of the page does the same."""

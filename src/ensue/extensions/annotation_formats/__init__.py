@@ -3,26 +3,18 @@
 from ensue.extension import Extension
 
 _HERE = "ensue.extensions.annotation_formats."
+_LAYOUTS = {
+    "label-studio": "label_studio:Task", "label-studio-min": "label_studio:FlatTask",
+    "doccano": "doccano:NumberedLabels", "dataturks": "dataturks:DataTurks", "spacy-tuples": "spacy_tuples:SpacyTuple",
+    "datasets-server": "tables:NumberedRow", "word-rows": "word_rows:WordRow", "values": "tables:Values",
+    "pandas": "tables:Columns", "pandas-split": "tables:Split", "lists": "tables:Lists",
+    "indicators": "tables:Indicators", "labels-of-texts": "intents:LabelsOfTexts", "intents": "intents:Intents",
+    "snips": "intents:Snips", "squad": "squad:Squad",
+}  # fmt: skip
 
 EXTENSION = Extension(
     name="annotation_formats",
-    json_layouts={
-        "label-studio": _HERE + "label_studio:Task",
-        "label-studio-min": _HERE + "label_studio:FlatTask",
-        "doccano": _HERE + "doccano:NumberedLabels",
-        "dataturks": _HERE + "dataturks:DataTurks",
-        "spacy-tuples": _HERE + "spacy_tuples:SpacyTuple",
-        "datasets-server": _HERE + "tables:NumberedRow",
-        "word-rows": _HERE + "word_rows:WordRow",
-        "values": _HERE + "tables:Values",
-        "pandas": _HERE + "tables:Columns",
-        "pandas-split": _HERE + "tables:Split",
-        "lists": _HERE + "tables:Lists",
-        "labels-of-texts": _HERE + "intents:LabelsOfTexts",
-        "intents": _HERE + "intents:Intents",
-        "snips": _HERE + "intents:Snips",
-        "squad": _HERE + "squad:Squad",
-    },
+    json_layouts={name: _HERE + place for name, place in _LAYOUTS.items()},
     writers=dict.fromkeys(
         ("brat", "label-studio", "doccano", "prodigy", "docbin", "conll", "conllu", "csv", "jsonl"),
         _HERE + "writers:write_predictions",

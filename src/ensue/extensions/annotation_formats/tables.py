@@ -4,6 +4,7 @@ Sources: pandas, "DataFrame.to_json"; Hugging Face, "Download slices of rows".
 """
 
 from collections.abc import Iterable
+from itertools import compress
 from typing import Any
 
 from ensue.data.examples.document_columns import TEXTS
@@ -82,3 +83,17 @@ class Values(JsonLayout):
             return None
         are_cells = all(isinstance(cell, str | int | float | None) for cell in value)
         return [{str(number): cell for number, cell in enumerate(value, 1)}] if are_cells else None
+
+
+class Indicators(JsonLayout):
+    """Texts with labels of 0 and 1, {"classes": ["good", "bad"], "data": [{"text": "Good.", "labels": [1, 0]}]}."""
+
+    what = 'an object with "classes" and a list of texts'
+    is_document = True
+
+    def rows(self, value: Any) -> Iterable[Row] | None:
+        names = value["classes"]
+        (rows,) = (rows for key, rows in value.items() if isinstance(rows, list) and key != "classes")
+        if not all({*row["labels"]} <= {0, 1} and len(row["labels"]) == len(names) for row in rows):
+            return None
+        return [{**row, "labels": list(compress(names, row["labels"]))} for row in rows]

@@ -4,8 +4,6 @@ Sources: brat, "Standoff format"; Label Studio, "Import pre-annotated data"; doc
 "Annotation interfaces"; spaCy, "DocBin".
 """
 
-import csv
-import io
 import json
 import re
 import shutil
@@ -30,7 +28,7 @@ from ensue.data.sentences.sentence import Sentence, SourceLines
 from ensue.data.sources import is_stream, stream_lines
 from ensue.errors import EnsueError, in_one_line, quote
 from ensue.extension import run_name
-from ensue.outputs import check_outputs, written
+from ensue.outputs import check_outputs, delimited, row_lines, written
 from ensue.parsing import ParseError, parse_json
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.cutter import CutterPipeline
@@ -130,6 +128,12 @@ def plain(prediction: Prediction, names: Sequence[str]) -> Row:
     return {**prediction.named, "prediction": predicted, "probability": round(prediction.probability, 6)}
 
 
+def table_row(prediction: Prediction, names: Sequence[str]) -> Row:
+    """Return the row of `plain` for a table, with commas between labels."""
+    labels = {} if prediction.spans is not None else {"prediction": ",".join(prediction.labels)}
+    return plain(prediction, names) | labels
+
+
 def json_line(prediction: Prediction, names: Sequence[str]) -> Row:
     """Return a text with its document and line. All offsets, also those of spans, are offsets in the document."""
     start, end = prediction.start, prediction.start + prediction.unit(prediction.texts[0])
@@ -145,6 +149,14 @@ FORMATS: Mapping[str, Callable[[Prediction, Sequence[str]], Row]] = {
     "jsonl": plain, "label-studio": label_studio, "doccano": doccano, "prodigy": prodigy,
 }  # fmt: skip
 """Functions that convert a prediction, given the names of all labels, to a row of a file for annotators."""
+
+
+def check_suffix(out: Path | None, option: str, format: str) -> None:
+    """Raise EnsueError if the suffix of a file is that of another format than the value of an option."""
+    suffix = out.suffix.lower()[1:] if out else ""
+    is_json = suffix == "jsonl" and format in FORMATS
+    if suffix in ("csv", "tsv", "jsonl", "conll", "conllu") and suffix != format and not is_json:
+        raise EnsueError(f"{out}: {option} {format} does not write .{suffix}; expected another suffix")
 
 
 def as_text(rows: Iterable[Row], *, is_array: bool) -> Iterator[str]:
@@ -260,11 +272,16 @@ def _to_csv(pipeline: Any, source: Any, predicted: Iterable[Prediction]) -> Iter
     if isinstance(source, DocumentSource) and source.layout.format in TABLES:
         for text in source.as_one(prediction.record for prediction in predicted):
             rows = [line.split("\t") for line in text.split("\n") if line]
-            yield "".join(map(_join_cells, rows)) if source.layout.format == "tsv" else text
+            yield "".join(delimited("csv", row) for row in rows) if source.layout.format == "tsv" else text
         return
     format = source.layout.format if isinstance(source, DocumentSource) else source.format.name
     keys = _read_meta_keys(source) if format == "json" else []
-    header: list[str] = []
+    columns = ("document", "line", *keys, "start", "end", "text", "label", "probability")
+    yield from row_lines("csv", _table_rows(predicted, keys), columns)
+
+
+def _table_rows(predicted: Iterable[Prediction], keys: Sequence[str]) -> Iterator[Row]:
+    """Yield a row for each text, span or word, with the metadata `keys` of records."""
     for prediction in predicted:
         start, texts, origin = prediction.start, prediction.texts, prediction.origin
         if new := origin.keys() - {"document", "line", *keys}:
@@ -272,19 +289,9 @@ def _to_csv(pipeline: Any, source: Any, predicted: Iterable[Prediction]) -> Iter
             raise EnsueError(f'{origin["document"]}:{origin["line"]}: the key "{min(new)}"; {expected}')
         text_row: Row = {"start": start, "end": start + prediction.unit(texts[0]), "text": " | ".join(texts)}
         text_row |= {"label": ",".join(prediction.labels), "probability": round(prediction.probability, 6)}
-        if not header:
-            header = ["document", "line", *keys, *text_row]
-            yield _join_cells(header)
         for row in [text_row] if prediction.spans is None else prediction.rows(start):
             label = row["label"] if isinstance(row["label"], str) else " ".join(row["label"].values())
-            cells = {**prediction.origin, **row, "label": label}
-            yield _join_cells([cells.get(name, "") for name in header])
-
-
-def _join_cells(cells: Sequence[Any]) -> str:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerow(cells)
-    return file.getvalue()
+            yield {**origin, **row, "label": label}
 
 
 def _to_conll(pipeline: Any, source: Any, predicted: Iterable[Prediction], *, format: str) -> Iterator[str]:
@@ -350,9 +357,7 @@ def _write_docbin(pipeline: Any, source: Any, predicted: Iterable[Prediction], o
 
 
 def _write_brat(source: Any, predicted: Iterable[Prediction], out: Path | None, overwrite: bool, encoding: str) -> None:
-    """Write an `.ann` file beside each text file, or copies of the text files with their `.ann` files to `out`. The
-    annotations are in the encoding of the texts.
-    """
+    """Write `.ann` files in the encoding of the texts, beside the texts, or in `out` with copies of the texts."""
     texts = [path.with_suffix(".txt") if path.suffix == ".ann" else path for path in source.files.paths]
     if not texts or any(path.suffix != ".txt" for path in texts):
         raise EnsueError(f"{source.location}: --to brat annotates text files; expected .txt or .ann")
@@ -405,8 +410,10 @@ def write_predictions(
     offsets = offsets or ("utf-16" if to == "label-studio" else "characters")
     if offsets not in UNITS:
         raise EnsueError(f"--offsets {offsets}: expected one of {', '.join(UNITS)}")
+    if to in ("csv", "jsonl") and hasattr(pipeline, "answer_rows"):
+        return _written(row_lines(to, pipeline.answer_rows(location, encoding)), to, out, location, pipeline, overwrite)
     if isinstance(pipeline, CutterPipeline) or not isinstance(pipeline, ClassificationPipeline | LabelingPipeline):
-        raise EnsueError("--to is for taggers and classifiers of texts")
+        raise EnsueError("--to is for taggers and classifiers; of frames, for csv and jsonl")
     if to in ("brat", "conll", "conllu") and isinstance(pipeline, ClassificationPipeline):
         raise EnsueError(f"--to {to} is for taggers; expected csv, jsonl, doccano or label-studio for a classifier")
     if isinstance(pipeline.labels, LabelColumns) and to not in ("conll", "conllu", "csv", "jsonl"):
@@ -420,12 +427,21 @@ def write_predictions(
     if to == "brat":
         _write_brat(source, predicted, out, overwrite, encoding)
         return ()
-    if out is None:
-        return TEXT_FORMATS[to](pipeline, source, predicted)
-    check_outputs([location, pipeline.run or ""], files=[out], overwrite=overwrite)
-    if to == "docbin":
+    if to == "docbin" and out is not None:
+        check_outputs([location, pipeline.run or ""], files=[out], overwrite=overwrite)
         _write_docbin(pipeline, source, predicted, out)
         return ()
+    return _written(TEXT_FORMATS[to](pipeline, source, predicted), to, out, location, pipeline, overwrite)
+
+
+def _written(
+    lines: Iterable[str], to: str, out: Path | None, location: str, pipeline: Any, overwrite: bool
+) -> Iterable[str]:  # fmt: skip
+    """Write lines to the file `out`; without a file return them."""
+    if out is None:
+        return lines
+    check_outputs([location, pipeline.run or ""], files=[out], overwrite=overwrite)
+    check_suffix(out, "--to", to)
     with written(out) as path, path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        file.writelines(TEXT_FORMATS[to](pipeline, source, predicted))
+        file.writelines(lines)
     return ()

@@ -161,27 +161,19 @@ def _convert_options(options: ElmoOptions) -> BidirectionalRecipe:
     lstm, characters = options.lstm, options.char_cnn
     clips = {"clip_cell": lstm.cell_clip, "clip_output": lstm.proj_clip}
     document = {
-        "task": "bidirectional-language-modeling",
-        "source": "Peters et al. 2018",
+        "task": "bidirectional-language-modeling", "source": "Peters et al. 2018",
         "words": {
-            "kind": "characters",
-            "d_character": characters.embedding.dim,
-            "filters": [list(pair) for pair in characters.filters],
-            "num_highways": characters.n_highway,
-            "activation": characters.activation,
-            "longest": characters.max_characters_per_token,
+            "kind": "characters", "d_character": characters.embedding.dim,
+            "filters": [list(pair) for pair in characters.filters], "num_highways": characters.n_highway,
+            "activation": characters.activation, "longest": characters.max_characters_per_token,
         },
         "encoder": {
-            "kind": "projected",
-            "d_model": lstm.projection_dim,
-            "d_cell": lstm.dim,
-            "num_layers": lstm.n_layers,
+            "kind": "projected", "d_model": lstm.projection_dim, "d_cell": lstm.dim, "num_layers": lstm.n_layers,
             "residual": lstm.use_skip_connections,
             **{name: clip for name, clip in clips.items() if clip is not None},
         },
-        "head": {"kind": "none"},
-        "train": {"steps": 1},
-    }
+        "head": {"kind": "none"}, "train": {"steps": 1},
+    }  # fmt: skip
     recipe = validate_recipe(document, where="ELMo")
     assert isinstance(recipe, BidirectionalRecipe)
     return recipe

@@ -98,12 +98,6 @@ class BidirectionalModel(nn.Module):
         """Return the features of both directions before they read each word; `features` begin with a boundary."""
         return features.rightward[:, :-1], reverse_rows(features.leftward[:, :-1], mask)
 
-    def features_after(
-        self, features: BothDirections, mask: Bool[Tensor, "B T"]
-    ) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
-        """Return the features of both directions after they have read each word; `features` begin with a boundary."""
-        return features.rightward[:, 1:], reverse_rows(features.leftward[:, 1:], mask)
-
 
 class BidirectionalLanguageModel(BidirectionalModel):
     """A model that predicts each word from the words on its left, and from the words on its right (Peters et al. 2018):
@@ -129,7 +123,8 @@ class BidirectionalLanguageModel(BidirectionalModel):
 
     def layers_of_words(self, features: Sequence[BothDirections], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
         """Return each word vector twice, concatenated, then the features of each layer, padded to d."""
-        return widened([torch.cat(self.features_after(both, mask), -1) for both in features])
+        after = ((both.rightward[:, 1:], reverse_rows(both.leftward[:, 1:], mask)) for both in features)
+        return widened([torch.cat(pair, -1) for pair in after])
 
     def start_from_counts(self, counts: Tensor) -> None:
         if self.head is not None:

@@ -4,8 +4,6 @@ Labels are compared as spans of words. The spans of a tagger with plain labels a
 as its span.
 """
 
-import csv
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from ensue.metrics.classification import ClassificationScores, by_threshold
 from ensue.metrics.confusion import LabelScore
 from ensue.metrics.labeling import LabelingScores
 from ensue.notices import warn_once
-from ensue.outputs import check_outputs, written
+from ensue.outputs import check_outputs, row_lines, rows_format, write_text, written
 from ensue.runs.pictures import LINE_COLORS, picture
 from ensue.tasks.classification import task as classification
 from ensue.tasks.classification.pipeline import ClassificationPipeline, LabelsOfDocument
@@ -213,7 +211,7 @@ def report(
         data: Labeled data.
         format: The format of the data; None: detected.
         encoding: The encoding of the data.
-        errors: A file for the errors (.csv, .jsonl). With another suffix, a tagger writes words with a wrong label.
+        errors: A file for the errors (.csv, .jsonl). With the suffix .tsv, a tagger writes words with a wrong label.
         curve: A file for the curve: a picture (.svg, .png) or a table (.csv, .jsonl, .tsv).
         at_precision: The smallest threshold with at least this precision is chosen.
         overwrite: Whether the files may exist.
@@ -227,9 +225,13 @@ def report(
     if type(pipeline) not in _TASKS:
         raise EnsueError(f"{run or 'the model'}: expected a tagger of words or a classifier")
     check_share("at_precision", at_precision or 0)
-    by_word = isinstance(pipeline, LabelingPipeline) and errors is not None and not _is_of(errors, ".csv", ".jsonl")
+    by_word = isinstance(pipeline, LabelingPipeline) and errors is not None and rows_format(errors) == "tsv"
     if isinstance(pipeline.labels, LabelColumns) and (not by_word or curve is not None or at_precision is not None):
         raise EnsueError(f"{run}: a tagger of several columns; expected one column, or --errors FILE.tsv alone")
+    is_picture = curve is not None and Path(curve).suffix.lower() in (".svg", ".png")
+    for file in (errors, None if is_picture else curve):
+        if file is not None:
+            rows_format(file)  # raises EnsueError for another suffix
     label_errors: list[LabelError] = []
     wrong_words: list[tuple[str, ...]] = []
     probabilities: list[float] = []
@@ -249,12 +251,12 @@ def report(
     scored = curve_of(probabilities, correct, num_gold)
     chosen = None if at_precision is None else smallest_threshold(scored, at_precision)
     if errors is not None:
-        _write(Path(errors), *((WORD_COLUMNS, wrong_words) if by_word else (LabelError._fields, label_errors)))
-    if curve is not None and _is_of(curve, ".svg", ".png"):
+        _write(errors, *((WORD_COLUMNS, wrong_words) if by_word else (LabelError._fields, label_errors)))
+    if curve is not None and is_picture:
         with written(curve) as partial:
             _draw(scored, partial)
     elif curve is not None:
-        _write(Path(curve), ThresholdScores._fields, scored)
+        _write(curve, ThresholdScores._fields, scored)
     if at_precision is not None and chosen is None:
         best = max(scored, key=lambda row: row[1:3], default=ThresholdScores(0, 0, 0, 0))
         raise EnsueError(
@@ -312,18 +314,6 @@ def _find_wrong_words(text: _Compared, sentence: labeling.LabelPair) -> Iterator
             yield sentence.place, text.words[index], *labels, *text.context(index, index + 1)
 
 
-def _is_of(file: str | Path, *suffixes: str) -> bool:
-    return Path(file).suffix.lower() in suffixes
-
-
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a table as JSON lines, CSV or TSV, by the suffix of the file."""
-    with written(path) as partial, partial.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        if _is_of(path, ".jsonl"):
-            objects = (dict(zip(columns, row, strict=True)) for row in rows)
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in objects)
-        elif _is_of(path, ".csv"):
-            csv.writer(file, lineterminator="\n").writerows([columns, *rows])
-        else:
-            cells = (["" if cell is None else " ".join(str(cell).split()) for cell in row] for row in (columns, *rows))
-            file.writelines("\t".join(row) + "\n" for row in cells)
+def _write(path: str | Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    by_name = (dict(zip(columns, row, strict=True)) for row in rows)
+    write_text(path, "".join(row_lines(rows_format(path), by_name, columns)))

@@ -1,8 +1,6 @@
 """Experiment trackers: CSV, TensorBoard, Weights & Biases."""
 
-import csv
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -10,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ensue.outputs import row_lines
 from ensue.parsing import ParseError, parse_json
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import write_text
@@ -31,11 +30,7 @@ class CsvFile(Tracker):
 
     def flush(self) -> None:
         columns = dict.fromkeys(["kind", "step", "seconds", *(name for row in self.rows for name in row)])
-        text = io.StringIO()
-        table = csv.DictWriter(text, list(columns), lineterminator="\n")
-        table.writeheader()
-        table.writerows(self.rows)
-        write_text(self.path, text.getvalue())
+        write_text(self.path, "".join(row_lines("csv", self.rows, columns)))
 
     def end(self) -> None:
         self.flush()

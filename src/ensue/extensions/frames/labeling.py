@@ -147,6 +147,7 @@ class TaggedSeries(Shown):
     labels: tuple[str, ...]
     probabilities: tuple[float, ...] = field(default=(), repr=False)
     spans: tuple[FrameSpan, ...] = field(default=(), repr=False)
+    rate: float = field(default=0.0, repr=False)  # frames per second; 0 if unknown
 
     @property
     def line(self) -> str:
@@ -161,6 +162,13 @@ class TaggedSeries(Shown):
         if self.spans:
             values["spans"] = [span._asdict() | {"probability": round(span.probability, 6)} for span in self.spans]
         return values
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each frame: its number from 0, its time in seconds if the rate is known, its label."""
+        times = [{"time": round(frame / self.rate, 6)} if self.rate else {} for frame, _ in enumerate(self.labels)]
+        shares = [{"probability": round(share, 6)} for share in self.probabilities] or [{}] * len(times)
+        rows = enumerate(zip(times, self.labels, shares, strict=True))
+        return [{"series": self.series, "frame": n, **time, "label": tag, **share} for n, (time, tag, share) in rows]
 
 
 class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
@@ -189,14 +197,14 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
             tagged = TaggedFrames(FrameRows.of_series(chunk))
             paths, posteriors = tagged.tagged(self.model, with_posteriors=confidence)
             for number, (item, path) in enumerate(zip(chunk, paths, strict=True)):
-                labels = self.labels.decode(path.tolist())
+                labels, rate = self.labels.decode(path.tolist()), self.frame_rate(item)
                 if not confidence:
-                    yield item, TaggedSeries(item.name, tuple(labels))
+                    yield item, TaggedSeries(item.name, tuple(labels), rate=rate)
                     continue
                 probabilities = Confidence.of(self.labels, labels, posteriors[number])
                 pairs = zip(spans(labels) if self.labels.has_spans else [], probabilities.spans, strict=True)
                 frame_spans = tuple(FrameSpan(*span, probability) for span, probability in pairs)
-                yield item, TaggedSeries(item.name, tuple(labels), tuple(probabilities.labels), frame_spans)
+                yield item, TaggedSeries(item.name, tuple(labels), tuple(probabilities.labels), frame_spans, rate)
 
     def inspect(self, series: Any) -> Inspection:
         """Return the page of a series, given by the path of a file or as for `predict`."""

@@ -181,10 +181,12 @@ class FrameReport(Report[FrameSummary]):
         if len(summary.labels) == 1 and not summary.per_frame:
             yield f'all series have the label "{shown(next(iter(summary.labels)))}": there is nothing to learn'
 
-    def recipe(self) -> tuple[str, str]:
+    def recipe(self) -> tuple[str, str, str]:
         if self.summary.per_frame:
-            return "tag-frames", "tagger"
-        return ("predict-frames", "model") if len(self.summary.labels) < 2 else ("classify-frames", "classifier")
+            return "tag-frames", "tagger", "each frame has a label"
+        if len(self.summary.labels) < 2:
+            return "predict-frames", "model", "the series do not have different labels"
+        return "classify-frames", "classifier", "each series has a label"
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()

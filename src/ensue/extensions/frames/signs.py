@@ -135,7 +135,10 @@ def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
     others = [name for name in words if name != labels]
     if any(not _are_classes(name, columns[name]) for name in others) or len(columns) - len(words) <= len(others):
         return None
-    if labels and len(values := _find_values(numbers, labels)) >= _MIN_VALUES:
+    stems = {name: name.rstrip("0123456789") for name in numbers if name != labels and name[-1].isdecimal()}
+    stem = max(stems.values(), key=[*stems.values()].count, default="")
+    values = tuple(name for name in stems if stems[name] == stem)  # such as x1, x2 and x3
+    if labels and len(values) >= _MIN_VALUES:
         is_all = len(values) + 1 + bool(series) == len(columns)
         return TableLayout("", labels, series, () if is_all else values, "series")
     time = _find_time(columns, numbers, times, clocks, columns.get(series, []))
@@ -192,13 +195,6 @@ def _find_label(columns: Mapping[str, Sequence[str]], names: Sequence[str]) -> s
             if simplified(name) in group and not (name == "y" and "x" in columns):
                 return name
     return next((name for name in reversed(candidates) if not _are_numbers(columns[name])), "")
-
-
-def _find_values(numbers: Sequence[str], labels: str) -> tuple[str, ...]:
-    """Return the columns whose names are a stem and a number, such as x1, x2 and x3, with the most frequent stem."""
-    stems = {name: name.rstrip("0123456789") for name in numbers if name != labels and name[-1].isdecimal()}
-    stem = max(stems.values(), key=[*stems.values()].count, default="")
-    return tuple(name for name in stems if stems[name] == stem)
 
 
 def _find_time(

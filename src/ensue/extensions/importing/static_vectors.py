@@ -215,10 +215,7 @@ def _import_fasttext(path: Path, model: FastText) -> Imported:
 
 
 def _build_vocabulary(words: list[str], vectors: NDArray[np.float32]) -> tuple[WordTokenizer, Tensor]:
-    """Return a tokenizer whose vocabulary has two special tokens before the words, and the vector of each token.
-
-    The vectors of the special tokens are 0 unless the file has vectors for them.
-    """
+    """Return a tokenizer with two special tokens before the words, and the vector of each token, 0 by default."""
     if not np.isfinite(vectors).all():
         raise DataError("a number is not finite")
     special = [UNKNOWN, LINE_END]

@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ensue.data.decoding import load_text
+from ensue.data.detection.pair_tables import is_header
+from ensue.data.records.quoting import detect_delimiter
+from ensue.data.records.tables import DIALECTS
 from ensue.decode.search import BeamSearch, Hypothesis, Phrase, min_length, occurrences
 from ensue.errors import DataError, EnsueError, check_type
 from ensue.interruption import check_interrupted
@@ -104,8 +107,7 @@ class Glossary:
     def of(cls, source: Any, target: TokenizerWithSpecials) -> "Glossary":
         """Read a glossary from a file with a line for each term, or from pairs of source and target."""
         if isinstance(source, (str, PathLike)):
-            lines = load_text(Path(source), "").split("\n")
-            rows = [(f"{source}:{number}", line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
+            rows = _read_rows(Path(source))
         else:
             check_type("glossary", source, (list, tuple), "a path, or a list of pairs of source and target")
             rows = [(f"pair {number} of the glossary", row) for number, row in enumerate(source, 1)]
@@ -254,9 +256,23 @@ def _is_inside_word(text: str, offset: int) -> bool:
     return 0 < offset < len(text) and re.match(r"\w\w", text[offset - 1 : offset + 1]) is not None
 
 
+def _read_rows(path: Path) -> list[tuple[str, list[str]]]:
+    """Return the place and the cells of each row of a file with tabs or, without tabs or named .csv, of a CSV file."""
+    lines, name = [*enumerate(re.findall("[^\\n]*\\n|[^\\n]+", load_text(path, "")), 1)], str(path)
+    has_tabs = path.suffix.lower() != ".csv" and any("\t" in line for _, line in lines)
+    delimiter = "\t" if has_tabs else detect_delimiter(lines, name)
+    dialect = next(dialect for dialect in DIALECTS if dialect.delimiter == delimiter)
+    rows = [
+        (f"{path}:{row.record.line}", [*map(dialect.value, row.values)]) for row in dialect.rows_of_file(lines, name)
+    ]
+    rows = [row for row in rows if any(map(str.strip, row[1]))]
+    return rows[0 if has_tabs else is_header([cells for _, cells in rows]) :]
+
+
 def _parse_term(where: str, row: Sequence[str]) -> Term:
     if not isinstance(row, (list, tuple)) or len(row) != 2 or not all(isinstance(text, str) for text in row):
-        raise DataError(f"{where}: expected source and target, with a tab between them in a file; found {quote(row)}")
+        found = f"expected source and target, with a tab between them in a file, or CSV; found {quote(row)}"
+        raise DataError(f"{where}: {found}")
     source, target = (" ".join(text.split()) for text in row)
     is_forbidden = target.startswith(NOT)
     target = target.removeprefix(NOT).lstrip()
@@ -283,8 +299,8 @@ def with_glossary(writer: Writer[Any], glossary: GlossaryLike) -> Writer[Any]:
     """Return the model with a glossary: if a source contains a text, its output must or must not contain another text.
 
     A glossary is a list of pairs of source and target, or the path of a file with a pair on each line, separated by a
-    tab. A target after `!` is forbidden. A pair with an empty source applies to every source. Raises DataError for a
-    line that is not a pair, and for a target that the model cannot write.
+    tab, or of a CSV file of two columns. A target after `!` is forbidden. A pair with an empty source applies to every
+    source. Raises DataError for a line that is not a pair, and for a target that the model cannot write.
     """
     return writer.with_adapter(GlossaryAdapter(Glossary.of(glossary, writer.target)), is_innermost=True)
 

@@ -117,7 +117,8 @@ class Service:
         if len(hosts) > 1:
             raise Refusal(400, "expected one Host header", code="invalid_http")
         host = "".join(hosts)
-        if self.hosts and host_name(host) not in self.hosts:
+        name, _, port = host.lower().rpartition(":")
+        if self.hosts and (name if port.isdigit() else host.lower()) not in self.hosts:
             raise Refusal(400, "this host name is not trusted", code="untrusted_host")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             raise Refusal(403, "cross-origin requests are refused", code="cross_origin")
@@ -146,9 +147,3 @@ class Service:
             task.cancel("draining")
         if self.open_tasks:
             await asyncio.wait(set(self.open_tasks), timeout=5)
-
-
-def host_name(host: str) -> str:
-    """Return the lowercase host name of a Host header, without the port."""
-    name = host.lower()
-    return name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() and not name.endswith("]") else name

@@ -183,10 +183,12 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         )
         return "a blank ends a label" if self.summary.layout.format in _LABEL_OF else known
 
-    def recipe(self) -> tuple[str, str]:
+    def recipe(self) -> tuple[str, str, str]:
         lengths = self.summary.lengths
-        is_small = len(lengths) == 1 and lengths[0].counts.total() <= MAX_LINEAR_TEXTS
-        return "classify-linear" if is_small else "classify-lstm", "classifier"
+        if len(lengths) == 1 and lengths[0].counts.total() <= MAX_LINEAR_TEXTS:
+            return "classify-linear", "classifier", "texts are few"
+        reason = "the texts are pairs" if len(lengths) > 1 else f"there are over {MAX_LINEAR_TEXTS:,} texts"
+        return "classify-lstm", "classifier", reason
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()

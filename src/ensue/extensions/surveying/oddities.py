@@ -36,7 +36,9 @@ def similar_labels(counts: Counter[str]) -> dict[str, str]:
     known: dict[str, str] = {}
     similar = {}
     for label, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        forms = _normalized_forms(label)
+        folded = re.sub(r"[\s_-]|[.:,;]$", "", label.casefold())
+        plain = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
+        forms = dict.fromkeys([folded, plain, folded.translate(_EXPANDED)])
         same = next((known[form] for form in forms if form in known), "")
         is_word = _MIN_COMPARED_CHARACTERS <= len(label) <= _MAX_COMPARED_CHARACTERS and not label.isupper()
         shortened = {form[:index] + form[index + 1 :] for form in forms if is_word for index in range(len(form))}
@@ -48,12 +50,6 @@ def similar_labels(counts: Counter[str]) -> dict[str, str]:
         for key in {*forms, *keys}:
             known.setdefault(key, label)
     return similar
-
-
-def _normalized_forms(label: str) -> list[str]:
-    folded = re.sub(r"[\s_-]|[.:,;]$", "", label.casefold())
-    plain = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
-    return list(dict.fromkeys([folded, plain, folded.translate(_EXPANDED)]))
 
 
 def _digits(label: str) -> list[str]:

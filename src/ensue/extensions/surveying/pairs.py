@@ -309,14 +309,16 @@ class PairReport(Report[PairSummary]):
         if names := " and ".join(name for name, side in self._sides.items() if side.has_no_blanks):
             yield f"the {names} has no blanks between words, so scores are by characters"
 
-    def recipe(self) -> tuple[str, str]:
+    def recipe(self) -> tuple[str, str, str]:
         source, target = self.summary.source, self.summary.target
         length, median = max(source.lengths.mean, target.lengths.mean), self.summary.balance.ratios.quantile(0.5)
         if self.summary.layout.format in _WORD_FORMATS or length <= _MAX_TRANSDUCED_WORDS:
-            return "transduce-lstm", "transducer"
+            return "transduce-lstm", "transducer", "both sides are words or short"
         if source.lengths.mean > _MIN_SUMMARIZED_WORDS and median < _MAX_SUMMARY_PERCENT:
-            return "summarize-pointer", "summarizer"
-        return "translate-lstm" if self.summary.size < _FEW_PAIRS else "translate-transformer", "translator"
+            return "summarize-pointer", "summarizer", "targets are much shorter than sources"
+        if self.summary.size < _FEW_PAIRS:
+            return "translate-lstm", "translator", f"there are under {_FEW_PAIRS:,} pairs"
+        return "translate-transformer", "translator", f"there are {_FEW_PAIRS:,} pairs or more"
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()

@@ -87,8 +87,8 @@ class PlainReport(Report[PlainSummary]):
             first = summary.nul_characters.first
             yield f"{counted(nul, 'NUL character')}, the first at {first}; is the file binary?"
 
-    def recipe(self) -> tuple[str, str]:
-        return ("", "") if self._is_arff() else ("char-lstm", "model")
+    def recipe(self) -> tuple[str, str, str]:
+        return ("" if self._is_arff() else "char-lstm"), "model", "it is running text"
 
     def _is_arff(self) -> bool:
         return all({name, name.upper()} & self.summary.words.keys() for name in ("@relation", "@data"))

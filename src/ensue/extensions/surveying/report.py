@@ -49,8 +49,8 @@ class Report(Generic[SomeSummary]):
         if self.summary.null_texts.count:
             yield f"texts that stand for a missing value, such as nan: {self.summary.null_texts}"
 
-    def recipe(self) -> tuple[str, str]:
-        """Return the name of a recipe for the data ("": no recipe), and a name for the run."""
+    def recipe(self) -> tuple[str, str, str]:
+        """Return the name of a recipe for the data ("": no recipe), a name for the run, and the reason."""
         raise NotImplementedError
 
     def settings(self) -> Iterator[str]:
@@ -72,12 +72,14 @@ class Report(Generic[SomeSummary]):
             table.add_row(*row)
         blocks = [*map(rendered, [table, *self.tables()]), "\n".join(f"note: {note}" for note in self.notes())]
         if not self.summary.error and (command := self.command()):
-            blocks.append(f"next: {command}")
+            recipe, _, reason = self.recipe()
+            why = f"recipe: {recipe}, since {reason}\n" if command.startswith("ensue train") else ""
+            blocks.append(f"{why}next: {command}")
         return "\n\n".join(filter(None, blocks)) + "\n"
 
     def command(self, out: str = "", more: Iterable[str] = ()) -> str:
         """Return the command that trains on the data, with `more` arguments; "" without a recipe."""
-        recipe, name = self.recipe()
+        recipe, name, _ = self.recipe()
         if not recipe or "\0" in self.summary.characters:
             return ""
         settings = [argument for setting in self.settings() for argument in ("--set", setting)]

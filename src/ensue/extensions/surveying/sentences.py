@@ -196,9 +196,12 @@ class SentenceReport(LabeledReport[SentenceSummary]):
         if self.summary.borders and (note := self.summary.borders.note()):
             yield note
 
-    def recipe(self) -> tuple[str, str]:
-        name = "tag-nested" if self.summary.nested else "tag-lstm-crf" if self.summary.scheme else "tag-lstm"
-        return name, "tagger"
+    def recipe(self) -> tuple[str, str, str]:
+        if self.summary.nested:
+            return "tag-nested", "tagger", "spans overlap"
+        if self.summary.scheme:
+            return "tag-lstm-crf", "tagger", "the labels are spans"
+        return "tag-lstm", "tagger", "each word has a label, without spans"
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()

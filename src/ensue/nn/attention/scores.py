@@ -28,17 +28,10 @@ MAX_BFLOAT16_KEYS = 512
 
 
 def fused_attention(
-    queries: Float[Tensor, "B H T d"],
-    keys: Float[Tensor, "B H S d"],
-    values: Float[Tensor, "B H S d_value"],
-    allowed: Bool[Tensor, "#B 1 #T S"] | None,
-    *,
-    dropout: float,
-    is_causal: bool,
-    scale: float | None = None,
-    bias: Float[Tensor, "#B H T S"] | None = None,
-    tap: Callable[[Tensor], Tensor] | None = None,
-) -> Float[Tensor, "B H T d_value"]:
+    queries: Float[Tensor, "B H T d"], keys: Float[Tensor, "B H S d"], values: Float[Tensor, "B H S d_value"],
+    allowed: Bool[Tensor, "#B 1 #T S"] | None, *, dropout: float, is_causal: bool, scale: float | None = None,
+    bias: Float[Tensor, "#B H T S"] | None = None, tap: Callable[[Tensor], Tensor] | None = None,
+) -> Float[Tensor, "B H T d_value"]:  # fmt: skip
     """Return `softmax(scale · queries keysᵀ + bias) values`, with dropout of the weights, over `allowed` keys.
 
     A query without allowed keys gets zeros. `scale` is 1/√d by default. Causal attention has no bias. The computation

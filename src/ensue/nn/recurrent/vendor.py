@@ -78,10 +78,7 @@ def _run_dense(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequ
 
 
 def _run_padded(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor) -> Run:
-    """Run rows of different lengths with padding, and read h at each row's last real position.
-
-    An LSTM gets an additional input feature, which at padding closes the input gate and opens the forget gate: c' = c.
-    """
+    """Run padded rows, and read h at the last real position. At padding an added input feature keeps c of an LSTM."""
     if len(state) > 1:
         W, *others = weights
         column = W.new_zeros(4, len(W) // 4)

@@ -61,6 +61,13 @@ class Classified(Shown):
         rounded = {name: round(probability, 6) for name, probability in self.probabilities.items()}
         return {"texts": self.texts, "labels": self.labels, "probabilities": rounded}
 
+    def table_rows(self) -> list[dict[str, Any]]:
+        """Return a row with the texts, the labels with commas between them, and the probability of the first label."""
+        names = ["text"] if len(self.texts) == 1 else ["text1", "text2"]
+        texts = {key: value for key, value in self.as_json().items() if isinstance(value, str)}  # the name of a series
+        texts = texts or dict(zip(names, self.texts, strict=True))
+        return [{**texts, "label": ",".join(self.labels), "probability": round(self.probability, 6)}]
+
     def _rows(self) -> list[dict[str, Any]]:
         chips = Chips({label: color_of(label) for label in self.labels})
         return [{"text": " | ".join(self.texts), "labels": chips, "probability": Bar(self.probability)}]

@@ -73,19 +73,15 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
         probabilities = model.probabilities(logits)[0]
         return tuple(
             ClassifierView(
-                words=read.words,
-                is_known=read.is_known(),
-                label=label,
-                probabilities=probabilities.cpu().numpy(),
+                words=read.words, is_known=read.is_known(), label=label, probabilities=probabilities.cpu().numpy(),
                 contributions=_measure_contributions(model, read, pooled, side=side, logits=logits, label=label),
-                attention=attention_weights(model, reading),
-                maxima=maxima_of(model, reading),
+                attention=attention_weights(model, reading), maxima=maxima_of(model, reading),
                 traces=[] if model.pooling is None else traces_of(model.layers, reading.x),
                 heads=[] if model.pooling is None else attention_of(model.layers, reading.x),
                 integrated=integrated[side],
             )
             for side, (read, reading) in enumerate(zip(texts, readings, strict=True))
-        )
+        )  # fmt: skip
 
 
 def integrated_of(

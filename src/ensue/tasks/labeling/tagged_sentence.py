@@ -149,6 +149,10 @@ class TaggedSentence:
         paths = {"paths": [path._path_json() for path in self.paths]} if self.paths else {}
         return {"text": self.text, "words": words, **self._spans_json(), **paths}
 
+    def table_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each word."""
+        return [word.as_json() for word in self.words]
+
     def _path_json(self) -> dict[str, Any]:
         labels: dict[str, Any] = {"labels": self.labels}
         if any(word.columns for word in self.words):

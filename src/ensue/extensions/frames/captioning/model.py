@@ -136,10 +136,7 @@ class Captioner(TextModel):
         return self.decoder.init_state(len(sources), self.encode(sources, mask))
 
     def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
-        """Return the sum of the targets' surprisal and the weighted `doubly_stochastic_loss`.
-
-        The loss of hard attention contributes to the gradient, but not to the value.
-        """
+        """Return the surprisal of targets and `doubly_stochastic_loss`; hard attention adds to the gradient alone."""
         if not (self.doubly_stochastic or self.drawn is not None):
             return super()._loss(inputs, targets, state, mask)
         with watch(self.decoder, *self.weight_taps, *self.draw_taps) as recorded:

@@ -461,10 +461,7 @@ def _suggest_settings(rows: list[list[str]], otherwise: str = "--set data.featur
 
 
 class _NumberParser:
-    """A parser of a table's cells, which all have decimal points, or all have decimal commas.
-
-    If commas separate columns, a comma in a cell may also separate thousands.
-    """
+    """A parser of a table's cells, which all have decimal points or all have decimal commas."""
 
     def __init__(self, path: Path, has_commas: bool = True) -> None:
         self.path, self.has_commas = path, has_commas

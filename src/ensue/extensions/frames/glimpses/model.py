@@ -115,17 +115,13 @@ class GlimpseReader(nn.Module):
         """Return the next symbol and state. Places are means plus σ times `noise` from N(0, 1); None: no noise."""
         glimpses = []
         for n in range(self.table.each):
-            means = self.mean_place(state)
+            origin = state.means + self.move if self.table.relative else self.start
+            means = origin + PLACE_SCALE * self.place(state.plan)  # (down, right)
             places = means if noise is None else means + self.table.deviation * noise[:, n]
             glimpses.append((places.detach(), means, self.baseline(state.plan.detach()).squeeze(1)))
             state = self.look(images, places.detach(), state._replace(means=means))
         columns = (torch.stack(column, 1) for column in zip(*glimpses, strict=True))
         return SymbolRead(self.head(state.features), *columns), state
-
-    def mean_place(self, state: GlimpseState) -> Float[Tensor, "R 2"]:
-        """Return the mean of the next place, (down, right)."""
-        origin = state.means + self.move if self.table.relative else self.start
-        return origin + PLACE_SCALE * self.place(state.plan)
 
     def look(self, images: Float[Tensor, "B C H W"], places: Float[Tensor, "R 2"], state: GlimpseState) -> GlimpseState:
         """Return the state after a glimpse at these places."""

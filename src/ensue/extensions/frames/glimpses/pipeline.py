@@ -144,16 +144,13 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
     ) -> Iterator[tuple[Series, ReadSeries, float]]:
         """Yield images with predicted symbols and, if `with_captions` is true, the surprisal of their captions."""
         options = {"max_symbols": self.recipe.glimpses.most_symbols, "samples": samples, "seed": seed}
+        sides = np.array([self.parts.rows, self.statistics.shape.width // self.recipe.glimpses.colors], np.float32)
         for chunk in chunked(series):
             captions = [caption_of(image, self.recipe) if with_captions else () for image in chunk]
             answers = read_images(self.model, self.labels, FrameRows.of_series(chunk), captions, **options)
             for image, (symbols, probabilities, places, nats) in zip(chunk, answers, strict=True):
-                shares = tuple(probabilities.tolist())
-                yield image, ReadSeries(image.name, symbols, shares, self._to_pixels(places)), nats
-
-    def _to_pixels(self, places: NDArray[np.float32]) -> NDArray[np.float32]:
-        sides = np.array([self.parts.rows, self.statistics.shape.width // self.recipe.glimpses.colors], np.float32)
-        return (sides + places * sides.max()) / 2
+                shares, pixels = tuple(probabilities.tolist()), (sides + places * sides.max()) / 2
+                yield image, ReadSeries(image.name, symbols, shares, pixels), nats
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> SymbolScores:
         """Return the scores on images with captions. Raises DataError for an image without a caption."""

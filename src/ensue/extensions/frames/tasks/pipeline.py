@@ -106,10 +106,14 @@ class FramesPipeline(Predictor):
 
     def series_view(self, series: Series) -> SeriesView:
         """Return the view of a series for a page. Raises EnsueError for a series that is too long."""
-        shape = self.statistics.shape
-        rate = 1 / self.recipe.features.step if shape.is_sound else series.rate or shape.rate
+        shape, rate = self.statistics.shape, self.frame_rate(series)
         names = tuple(f"band {band}" for band in range(shape.width)) if shape.is_sound else shape.columns
         return SeriesView.of(series, features=names, seconds=1 / rate if rate else 0.0)
+
+    def frame_rate(self, series: Series) -> float:
+        """Return the number of frames per second; 0 if it is unknown."""
+        shape = self.statistics.shape
+        return 1 / self.recipe.features.step if shape.is_sound else series.rate or shape.rate
 
     def _make_inspection(self, view: SeriesView, sections: list[Section], facts: dict[str, str]) -> Inspection:
         facts = {**self.facts(self.recipe.describe()), **facts, "frames": f"{len(view.frames):,}"}
@@ -224,6 +228,12 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
         return [answer.as_json() for answer in self.answers(self._to_series(texts))]
+
+    def answer_rows(self, location: str, encoding: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows of `predict --to csv` and `--to jsonl`."""
+        return chain.from_iterable(
+            answer.table_rows() for answer in self.answers(self._read(location, encoding, WHOLE))
+        )
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
