@@ -225,7 +225,7 @@ def test_the_threshold_for_a_precision_is_the_smallest(model: tuple[Any, str]) -
         assert not any(row.precision >= precision for row in rows[: len(rows) - len(kept)])
         assert len(kept) < len(rows) or chosen.threshold == 0
     forget_what_was_said()
-    with pytest.warns(Notice, match=rf"{Path(data).name}: --at-least {chosen.threshold}: precision "):
+    with pytest.warns(Notice, match=rf"{Path(data).name}: at_least {chosen.threshold}: precision "):
         limited = pipeline.with_precision(precision, on=data)
     assert limited.at_least == chosen.threshold
     correct, gold, predicted = counted(pipeline, data, limited.at_least)

@@ -86,7 +86,10 @@ def test_two_texts_may_be_a_pair_of_source_and_target(tmp_path: Path) -> None:
     path.write_text("".join(f"day {n} is fine\tder Tag {n} ist gut\t{'ab'[n % 2]}\n" for n in range(12)))
     summary = summarize(path)
     assert summary.error is not None
-    assert "; --words 1 or --words 2 names it; --sources 1 --targets 2 reads pairs" in str(summary.error.with_options())
+    assert (
+        "; --words 1 or --words 2 names it; --sources 1 --targets 2 reads pairs"
+        in summary.error.with_options().in_options()
+    )
     assert [*summarize(path, sources="1", targets="2").detected][:1] == ["pairs"]
 
 

@@ -45,7 +45,7 @@ def test_what_a_test_shares_with_the_training_data(tmp_path: Path) -> None:
 
 def test_only_pairs_are_held_against_others(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("It rains.\n")
-    with pytest.raises(DataError, match="taken for plain text; expected pairs for --against"):
+    with pytest.raises(DataError, match="taken for plain text; expected pairs for against"):
         summarize(tmp_path / "x.txt", against="y")
     (tmp_path / "x.tsv").write_text(TABLE)
     with pytest.raises(DataError, match=r"y: no such file or folder"):
@@ -53,7 +53,7 @@ def test_only_pairs_are_held_against_others(tmp_path: Path) -> None:
 
 
 def test_pairs_have_no_labels(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match='no column "a": the data are pairs; --sources and --targets name columns'):
+    with pytest.raises(DataError, match='no column "a": the data are pairs; sources and targets name columns'):
         survey(tmp_path / "x.txt", "IN: a OUT: b\n", format="scan", labels="a")
 
 
