@@ -1,7 +1,5 @@
 """Scores, recipes and other tables on stdout."""
 
-import csv
-import io
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ensue.errors import EnsueError, distinct_names, listed
+from ensue.outputs import delimited
 from ensue.recipe import Recipe, TrainRecipe
 from ensue.tasks import TASKS, task_entry
 
@@ -164,8 +163,9 @@ def csv_lines(scored: Mapping[str, Iterable[str]]) -> Iterator[str]:
                 raise EnsueError(f"{first} and {other} do not read the same at position {position:,}: {tokens}")
         if position == 1:
             columns = [f"{NATS} {name}" for name in scored] if len(scored) > 1 else [NATS]
-            yield _csv_row(["position", *_select_comparable(records[0]), *columns])
-        yield _csv_row([position, *_select_comparable(records[0]).values(), *(record[NATS] for record in records)])
+            yield delimited("csv", ["position", *_select_comparable(records[0]), *columns])[:-1]
+        cells = [position, *_select_comparable(records[0]).values(), *(record[NATS] for record in records)]
+        yield delimited("csv", cells)[:-1]
 
 
 def _select_comparable(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,12 +175,6 @@ def _select_comparable(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _describe(record: Mapping[str, Any]) -> str:
     return json.dumps(_select_comparable(record), ensure_ascii=False)[:60] if record else "nothing"
-
-
-def _csv_row(cells: Iterable[Any]) -> str:
-    row = io.StringIO()
-    csv.writer(row, lineterminator="\n").writerow(cells)  # quotes cells with line ends
-    return row.getvalue()[:-1]
 
 
 MAX_LOAD = 0.75

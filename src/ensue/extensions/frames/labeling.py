@@ -197,14 +197,14 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
             tagged = TaggedFrames(FrameRows.of_series(chunk))
             paths, posteriors = tagged.tagged(self.model, with_posteriors=confidence)
             for number, (item, path) in enumerate(zip(chunk, paths, strict=True)):
-                labels, rate = self.labels.decode(path.tolist()), self.frame_rate(item)
+                labels, rate = tuple(self.labels.decode(path.tolist())), self.frame_rate(item)
                 if not confidence:
-                    yield item, TaggedSeries(item.name, tuple(labels), rate=rate)
+                    yield item, TaggedSeries(item.name, labels, rate=rate)
                     continue
                 probabilities = Confidence.of(self.labels, labels, posteriors[number])
                 pairs = zip(spans(labels) if self.labels.has_spans else [], probabilities.spans, strict=True)
                 frame_spans = tuple(FrameSpan(*span, probability) for span, probability in pairs)
-                yield item, TaggedSeries(item.name, tuple(labels), tuple(probabilities.labels), frame_spans, rate)
+                yield item, TaggedSeries(item.name, labels, tuple(probabilities.labels), frame_spans, rate)
 
     def inspect(self, series: Any) -> Inspection:
         """Return the page of a series, given by the path of a file or as for `predict`."""

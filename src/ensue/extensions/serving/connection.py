@@ -244,10 +244,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def _pause(self) -> None:
-        """Pause reading while many bytes are buffered, else resume reading.
-
-        A paused connection does not notice a disconnect, so a request is aborted after a pause of `linger_seconds`.
-        """
+        """Pause reading while many bytes are buffered, or resume it. A pause of `linger_seconds` aborts a request."""
         is_paused = len(self._unread) > BLOCK_BYTES
         if self.transport.is_closing() or is_paused == self._is_paused:
             return

@@ -132,10 +132,7 @@ async def _respond(
     service: Service, request: Request, model: ServedModel, texts: Sequence[Any], results: Iterator[Any], begin: str,
     end: str, *, are_plain: bool = True,
 ) -> Response:  # fmt: skip
-    """Return a response that consists of `begin`, the results, which are computed and written one by one, and `end`.
-
-    `are_plain` is false for inspections, whose results are large.
-    """
+    """Return a response with results one by one between `begin` and `end`; if not `are_plain`, they are inspections."""
     answer = transport.Answer(request.scope["reservation"], service.limits.answer_bytes)
     answer.add(begin)
 

@@ -49,9 +49,9 @@ def view_masked(model: MaskedLanguageModel, coder: MaskedTokenizer, ids: NDArray
     with evaluating(model):
         attention = attention_of(model.layers, model.input(framed))
     assert attention is not None, "MAX_TOKENS is below the limit of attention_of"
-    return MaskedView(
-        _token_texts(coder, ids), ids, is_mask, length, _predict_hidden(model, coder, ids, is_mask), attention
-    )
+    pairs = zip(ids.tolist(), pieces_of(coder.decoder(), ids.tolist()), strict=True)
+    texts = tuple(f" {coder.symbol(id)}" if id == coder.mask_id else piece for id, piece in pairs)
+    return MaskedView(texts, ids, is_mask, length, _predict_hidden(model, coder, ids, is_mask), attention)
 
 
 def _predict_hidden(
@@ -67,12 +67,6 @@ def _predict_hidden(
         batches.append(Predictions.of(torch.where(masks, fills, logits), targets[batch]))
         positions += batch
     return Predictions._make(array[np.argsort(positions)] for array in Predictions.joined(batches))
-
-
-def _token_texts(coder: MaskedTokenizer, ids: NDArray[np.int64]) -> tuple[str, ...]:
-    pieces = pieces_of(coder.decoder(), ids.tolist())
-    pairs = zip(ids.tolist(), pieces, strict=True)
-    return tuple(f" {coder.symbol(id)}" if id == coder.mask_id else piece for id, piece in pairs)
 
 
 ABOUT = (

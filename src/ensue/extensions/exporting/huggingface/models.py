@@ -137,11 +137,7 @@ def masked(run: RunDirectory, tensors: Tensors) -> PublishedModel:
 
 
 def _bert_classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
-    """Convert a classifier over BERT.
-
-    The classifier of transformers has a hidden layer with tanh over `[CLS]`. If the head of the run has no hidden
-    layer, the published hidden layer computes the identity, scaled by TANH_SCALE.
-    """
+    """Convert a classifier over BERT. A head without hidden layer becomes one with the identity by TANH_SCALE."""
     recipe: Any = run.recipe
     layers = _tuned_layers(run, tensors, _check_bert)
     d = layers.recipe.encoder.d_model
@@ -196,10 +192,7 @@ def _check_bert(run: RunDirectory, base: RunDirectory) -> None:
 
 
 def _bert_tensors(mappings: list[ParameterMapping], recipe: Any, tensors: Tensors) -> dict[str, Tensor]:
-    """Return the published tensors. A model with fewer than two segment embeddings gets two equal ones.
-
-    Published tokenizers give the segments 0 and 1 to the two texts of a pair.
-    """
+    """Return the published tensors. Fewer than two segment embeddings become two equal ones, for pairs of texts."""
     published = export_parameters(mappings, tensors)
     if recipe.input.segments < MIN_SEGMENTS:
         segment = published.get(SEGMENTS, torch.zeros(1, recipe.encoder.d_model))

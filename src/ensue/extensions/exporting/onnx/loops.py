@@ -151,10 +151,7 @@ def _run_bidirectional(
 
 
 def _order_weights(trace: Trace, layer: Any) -> list[NDArray[Any]]:
-    """Return W, R and B of an operator, with the gates in the order of ONNX.
-
-    The order is input, output, forget, candidate for LSTM, and update, reset, candidate for GRU.
-    """
+    """Return W, R and B in the order of ONNX: input, output, forget, candidate; GRU: update, reset, candidate."""
     W, R, b = (trace.weights[id(weight)][1] for weight in (layer.weight_input, layer.weight_hidden, layer.bias))
     b_hidden = torch.zeros_like(b)
     if isinstance(layer, GRU):

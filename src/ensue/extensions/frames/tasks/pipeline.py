@@ -231,9 +231,7 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
 
     def answer_rows(self, location: str, encoding: str) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of `predict --to csv` and `--to jsonl`."""
-        return chain.from_iterable(
-            answer.table_rows() for answer in self.answers(self._read(location, encoding, WHOLE))
-        )
+        return (row for each in self.answers(self._read(location, encoding, WHOLE)) for row in each.table_rows())
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
