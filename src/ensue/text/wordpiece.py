@@ -128,11 +128,7 @@ def _count_words(chunks: Iterable[str], *, lowercase: bool) -> dict[str, int]:
 
 
 def _train_vocabulary(words: Mapping[str, int], first: Sequence[str], size: int, min_count: int) -> list[str]:
-    """Return a trained vocabulary that begins with the symbols `first`.
-
-    The library numbers initial pieces in an order that differs between runs, and breaks ties by number. So `first` is
-    passed as special tokens, whose order is fixed, which makes the result deterministic.
-    """
+    """Return a vocabulary that begins with `first`: as special tokens their order, which breaks ties, is fixed."""
     library = import_library()
     tokenizer = library.Tokenizer(library.models.WordPiece(unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()

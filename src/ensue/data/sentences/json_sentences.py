@@ -258,10 +258,7 @@ def _check_surrogates(record: Content) -> None:
 
 
 def _offset(record: Content, text: str) -> int:
-    """Return the offset of a text in its document, in a row of `predict --to jsonl`; 0 for another object.
-
-    Raises ValueError if the offsets are not characters.
-    """
+    """Return the offset of a text in its document, in a row of `predict --to jsonl`. ValueError: not in characters."""
     start, end = (record.get(name) for name in ("start", "end"))
     if type(start) is not int or type(end) is not int or not isinstance(record.get("document"), str):
         return 0

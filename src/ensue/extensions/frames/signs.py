@@ -137,8 +137,7 @@ def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
         return None
     stems = {name: name.rstrip("0123456789") for name in numbers if name != labels and name[-1].isdecimal()}
     stem = max(stems.values(), key=[*stems.values()].count, default="")
-    values = tuple(name for name in stems if stems[name] == stem)  # such as x1, x2 and x3
-    if labels and len(values) >= _MIN_VALUES:
+    if labels and len(values := tuple(name for name in stems if stems[name] == stem)) >= _MIN_VALUES:
         is_all = len(values) + 1 + bool(series) == len(columns)
         return TableLayout("", labels, series, () if is_all else values, "series")
     time = _find_time(columns, numbers, times, clocks, columns.get(series, []))

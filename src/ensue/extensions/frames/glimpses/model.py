@@ -115,9 +115,8 @@ class GlimpseReader(nn.Module):
         """Return the next symbol and state. Places are means plus σ times `noise` from N(0, 1); None: no noise."""
         glimpses = []
         for n in range(self.table.each):
-            means = (state.means + self.move if self.table.relative else self.start) + PLACE_SCALE * self.place(
-                state.plan
-            )
+            origin = state.means + self.move if self.table.relative else self.start
+            means = origin + PLACE_SCALE * self.place(state.plan)
             places = means if noise is None else means + self.table.deviation * noise[:, n]
             glimpses.append((places.detach(), means, self.baseline(state.plan.detach()).squeeze(1)))
             state = self.look(images, places.detach(), state._replace(means=means))

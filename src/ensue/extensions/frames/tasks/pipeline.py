@@ -112,8 +112,8 @@ class FramesPipeline(Predictor):
 
     def frame_rate(self, series: Series) -> float:
         """Return the number of frames per second; 0 if it is unknown."""
-        shape = self.statistics.shape
-        return 1 / self.recipe.features.step if shape.is_sound else series.rate or shape.rate
+        is_sound = self.statistics.shape.is_sound
+        return 1 / self.recipe.features.step if is_sound else series.rate or self.statistics.shape.rate
 
     def _make_inspection(self, view: SeriesView, sections: list[Section], facts: dict[str, str]) -> Inspection:
         facts = {**self.facts(self.recipe.describe()), **facts, "frames": f"{len(view.frames):,}"}
