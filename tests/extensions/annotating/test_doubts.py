@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -252,3 +253,26 @@ def test_the_page_saves_the_repaired_file(tmp_path: Path) -> None:
         assert browser.run(script, [0, 2]) == found.repaired([place in (0, 2) for place in range(len(found.ranked))])
         assert browser.run("return window.name_of_file") == "a.tsv"
         assert browser.text(".state") == "2 accepted, 1 kept"
+
+
+def test_the_quick_recipe_of_few_texts_is_linear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless settings are those of another recipe, or texts are pairs."""
+
+    class Stopped(Exception):
+        pass
+
+    def chosen(rows: list[tuple[str, ...]], **options: Any) -> str:
+        with pytest.raises(Stopped) as stopped:
+            doubt(rows, **options)
+        return str(stopped.value)
+
+    def stop(recipe: Any, *arguments: Any, **options: Any) -> None:
+        raise Stopped("linear" if recipe.head.solver == "lbfgs" else "bag")
+
+    monkeypatch.setattr("ensue.extensions.annotating.doubts.train_run", stop)
+    rows: list[tuple[str, ...]] = [(f"a day {number}", "good" if number % 2 else "bad") for number in range(8)]
+    assert chosen(rows) == "linear"
+    assert chosen(rows, settings={"train.epochs": 2}) == chosen(rows, recipe="classify-bag") == "bag"
+    assert chosen([("a day", *row) for row in rows]) == "bag"
+    monkeypatch.setattr("ensue.extensions.annotating.doubts.MAX_LINEAR_TEXTS", 7)
+    assert chosen(rows) == "bag"

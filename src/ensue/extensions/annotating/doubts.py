@@ -7,6 +7,7 @@ learning").
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,7 +36,7 @@ QUICK: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 """For each kind of data a recipe, and the settings with which it is trained in about a minute."""
 QUICK_WORDS, MAX_EPOCHS = 125_000, 25
 """A quick tagger is trained for so many epochs that it reads this number of words, up to a maximum of epochs."""
-MAX_PAGE_DOUBTS = 1_000
+MAX_PAGE_DOUBTS, MAX_LINEAR_TEXTS = 1_000, 2_000  # on a page; for the quick recipe classify-linear
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,10 @@ def doubt(
             raise
         chosen = read_recipe(chosen, {"data.nested": 3})
         examples = EXAMPLES[entry.pipeline_class](chosen)
+    is_small = examples.num_labels <= MAX_LINEAR_TEXTS and "text2" not in examples.row(0)
+    if not recipe and is_small and examples.unit == "texts":
+        with suppress(RecipeError):  # settings of the other recipe
+            chosen = read_recipe("classify-linear", settings, train=location)
     if not recipe and examples.unit == "words" and chosen.train.epochs is not None:
         epochs = min(MAX_EPOCHS, max(chosen.train.epochs, -(-QUICK_WORDS // examples.num_labels)))
         chosen = read_recipe(read_recipe(chosen, {"train.epochs": epochs}), settings)
