@@ -62,8 +62,20 @@ class DataSet:
         return ({"text": text, "label": int(label == "good")} for text, label in ROWS)
 
 
+class NumpyDataSet(DataSet):
+    """A data set in the format of numpy, whose numbers are not Python's."""
+
+    def with_format(self, format: None) -> DataSet:
+        return DataSet()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return ({**row, "label": np.int64(row["label"])} for row in super().__iter__())
+
+
 @pytest.mark.parametrize(
-    "data", [ROWS, DICTS, iter(ROWS), PandasTable(), PolarsTable(), DataSet()], ids=lambda data: type(data).__name__
+    "data",
+    [ROWS, DICTS, iter(ROWS), PandasTable(), PolarsTable(), DataSet(), NumpyDataSet()],
+    ids=lambda data: type(data).__name__,
 )
 def test_labeled_texts(data: Any) -> None:
     assert [(*d.texts, *d.labels) for d in DocumentSource(as_location(data))] == ROWS

@@ -118,7 +118,7 @@ def _iterate_table(data: Any, names: list[str]) -> Iterator[dict[str, Any]]:
         named: dict[str, Callable[[Any], Any]] = {
             column: function for column, feature in features.items() if (function := naming(feature))
         }
-        for row in data:
+        for row in data.with_format(None) if hasattr(data, "with_format") else data:  # plain values
             yield {column: named[column](value) if column in named else value for column, value in row.items()}
 
 
