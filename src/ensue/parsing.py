@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ensue.errors import quote
 
@@ -23,6 +23,8 @@ MAX_TOML_CHARACTERS = 1 << 20
 """The parser takes minutes for longer documents."""
 MAX_FILE_BYTES = 1 << 28
 """The maximum size of a file that is read as a whole. A vocabulary of a million words has about 20 MB."""
+MAX_LINE_BYTES = 1 << 24
+"""The maximum size of a line of a log. A validation with scores of 100,000 labels has about 8 MB."""
 _KEY_NAME = r"""[ \t]*(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\."""
 _LONG_KEY = re.compile(rf"(?:^[ \t[]*|[{{,])(?:{_KEY_NAME}){{{MAX_DEPTH}}}", re.MULTILINE)
 """Matches a dotted TOML key of more than `MAX_DEPTH` names; the parser takes quadratic time in the number of names."""
@@ -116,14 +118,28 @@ def _expand(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
 
 def read_bounded(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
     """Return the bytes of a file. Raises OSError, and ParseError above `limit` bytes, for a pipe, or for a device."""
-    if not (path.is_file() or path.is_dir()) and path.exists():
-        raise ParseError("not a file")
+    _check_is_plain(path)
     if path.stat().st_size <= limit:
         with path.open("rb") as file:
             content = file.read(limit + 1)
         if len(content) <= limit:
             return content
     raise ParseError(f"too large for a file of this kind: more than {limit:,} bytes")
+
+
+def read_lines(path: Path, limit: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    """Yield the complete lines of a file without their ends. Raises like `read_bounded`; `limit` is for a line."""
+    _check_is_plain(path)
+    with path.open("rb") as file:
+        while (line := file.readline(limit)).endswith(b"\n"):
+            yield line[:-1]
+        if len(line) == limit:
+            raise ParseError(f"a line of {limit:,} bytes or more")
+
+
+def _check_is_plain(path: Path) -> None:
+    if not (path.is_file() or path.is_dir()) and path.exists():
+        raise ParseError("not a file")
 
 
 def is_too_deep(error: json.JSONDecodeError, start: int = 0) -> bool:
@@ -176,6 +192,46 @@ def with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=with_unique_keys)
 """A decoder that raises ParseError for an object with a duplicate key, since parsers differ in which value they use."""
+
+
+class NumberText(str):
+    """The text of a number, which may have more digits than Python can convert."""
+
+
+class ExactFloat(float):
+    """A number with its text, such as 1e5."""
+
+    def __new__(cls, text: str) -> Self:
+        """Parse the text of a number."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+
+
+EXACT = json.JSONDecoder(parse_float=NumberText, parse_int=NumberText, object_pairs_hook=with_unique_keys)
+"""A decoder that returns numbers as their texts."""
+EXACT_FLOATS = json.JSONDecoder(parse_float=ExactFloat)
+_MARKED_NUMBER = re.compile(r'"(?:\ud800|\\ud800)([-+.\deE]+)"', re.ASCII)
+"""Matches the text of a number after a lone surrogate, which no text of a file has."""
+
+
+def to_json(value: Any, **options: Any) -> str:
+    """Return a value as JSON, in which numbers have their texts. `options` are those of `json.dumps`."""
+    return _MARKED_NUMBER.sub(r"\1", json.dumps(_mark_numbers(value), **options))
+
+
+def _mark_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _mark_numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mark_numbers(item) for item in value]
+    if isinstance(value, ExactFloat):
+        return f"\ud800{value.text}"
+    return f"\ud800{value}" if isinstance(value, NumberText) else value
+
+
 YIELDING = json.JSONDecoder(parse_int=lambda digits: int(digits), parse_float=lambda digits: float(digits))  # noqa: PLW0108
 """A decoder that calls a Python function for each number, so that other threads can run between long numbers."""
 

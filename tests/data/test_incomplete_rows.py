@@ -114,6 +114,8 @@ def test_sentences_that_lack_labels(name: str, tmp_path: Path) -> None:
         read = list(source)
     assert len(read) == 2
     assert "".join(sentence.source.text for sentence in read) + source.rest == content
+    same = [source.format.write(sentence, source.format.labels(sentence)) for sentence in read]
+    assert "".join([*same, source.rest]) == content  # rows that are left out keep their values
 
 
 def test_a_location_is_read_again_from_zero(tmp_path: Path) -> None:

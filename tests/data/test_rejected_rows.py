@@ -61,6 +61,26 @@ def test_rows_that_were_not_accepted_are_left_out(view: str, form: str, tmp_path
     assert written_back(path, view) == path.read_text()
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("view", ["spans", "tokens"])
+def test_labels_are_written_to_their_own_row(view: str, form: str, tmp_path: Path) -> None:
+    """Not to a row before it that was left out; nor do its text and its offsets come from there."""
+    path = tmp_path / "rows.json"
+    rows = [VIEWS[view](n) | {"answer": answer} for n, answer in enumerate(ANSWERS)]
+    rows[0] |= {"text": "another text"} if view == "spans" else {"tokens": ["one", "more", "word"]}
+    path.write_text(FORMS[form](rows))
+    with pytest.warns(Notice, match="rows left out"):
+        sentences = [*(source := SentenceSource(path))]
+    labels = [["O", "B-LOC", "O"][: len(one.words)] for one in sentences]
+    written = [source.format.write(*pair) for pair in zip(sentences, labels, strict=True)]
+    text = "".join([*written, source.rest])
+    content = [json.loads(line) for line in text.splitlines()] if form == "lines" else json.loads(text)
+    key = "spans" if view == "spans" else "labels"
+    assert [row == old for row, old in zip(content, rows, strict=True)] == [True, False, True, False, True]
+    assert content[1][key] == ([{"start": 4, "end": 5, "label": "LOC"}] if view == "spans" else ["O", "B-LOC"])
+    assert [source.format.surface(one).text.split()[:2] for one in sentences] == [["Ann", "1"], ["Ann", "3"]]
+
+
 def test_a_choice_is_the_label(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(FORMS["lines"]([VIEWS["choice"](n) | {"answer": "accept"} for n in range(3)]))

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data import decoding, sources
+from ensue.data.decoding import blocks
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.text.tokenizers import KINDS, train_tokenizer
@@ -62,6 +63,15 @@ def test_a_compression_bomb_is_refused(kibibytes: int, noise: int, refused: bool
         assert complaint(path) == f"{path}: a compression ratio above 100; if the file is trusted, unpack it"
     else:
         assert len(text_of(path)) == 1024 * kibibytes
+
+
+def test_a_compression_bomb_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """Whatever its size: the ratio of what was read decides, before the first block is handed on."""
+    path = tmp_path / "a.xz"
+    for megabytes in (5, 40):
+        path.write_bytes(lzma.compress(b"a O\n\n" * (megabytes << 18), preset=0))
+        with pytest.raises(DataError, match="a compression ratio above 100"):
+            next(blocks(path))
 
 
 def test_a_folder_is_read_in_order_without_hidden_files(tmp_path: Path) -> None:

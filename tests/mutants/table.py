@@ -116,8 +116,8 @@ TABLE = {
     ),
     "bound of unpacked bytes": OneLine(
         "data/decoding.py",
-        "max(RATIO_BYTES, MAX_RATIO * path",
-        "max(RATIO_BYTES, 9 * MAX_RATIO * path",
+        "max(RATIO_BYTES, MAX_RATIO * stored",
+        "max(RATIO_BYTES, 9 * MAX_RATIO * stored",
         "data/test_sources.py",
     ),
     "digest of the data": OneLine(

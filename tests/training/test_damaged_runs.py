@@ -48,7 +48,7 @@ def read_whole(run: Path) -> str:
         directory = RunDirectory(run)
         assert directory.recipe
         assert directory.parts
-        return directory.card + json.dumps(MetricsLog(directory.metrics).records())
+        return directory.card + json.dumps([*MetricsLog(directory.metrics).records()])
     except RunError:
         return ""
 

@@ -9,6 +9,7 @@ import torch
 
 import ensue
 from ensue.errors import DataError, EnsueError, RunError, TrainingError
+from ensue.parsing import MAX_LINE_BYTES
 from ensue.recipe import read_recipe
 from ensue.runs import pictures
 from ensue.runs.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
@@ -101,6 +102,9 @@ def test_a_log_goes_back_to_what_it_was(tmp_path: Path) -> None:
     log.path.write_text(good.replace("1.5", "1.6"))
     with pytest.raises(RunError, match=r"metrics.jsonl: altered since it was written"):
         log.rewind(start)
+    log.path.write_text(good + " " * MAX_LINE_BYTES)  # read line by line, in bounded memory
+    with pytest.raises(RunError, match=r"metrics.jsonl:2: damaged: a line of 16,777,216 bytes or more"):
+        [*log.records()]
     log.path.write_text("")
     with pytest.raises(RunError, match=r"metrics.jsonl: damaged: 0 bytes"):
         log.rewind(start)

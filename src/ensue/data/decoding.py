@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from encodings.aliases import aliases
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from ensue.data.files import readable
 from ensue.errors import DataError, nearest
@@ -118,15 +118,21 @@ def text_of(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool =
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """Yield the decompressed bytes of a file in blocks; the last block is empty."""
-    size = 0
-    with _decompression_errors(path), _open_decompressed(path) as file:
+    """Yield the decompressed bytes of a file in blocks; the last block is empty.
+
+    Raises DataError for a compression ratio above `MAX_RATIO`: before the first block, if the file begins with it.
+    """
+    size, waiting, is_compressed = 0, list[bytes](), path.suffix.lower() in COMPRESSED
+    with _decompression_errors(path), path.open("rb") as stored, _open_decompressed(stored, path) as file:
         while block := file.read(BLOCK_BYTES):
             size += len(block)
-            if path.suffix.lower() in COMPRESSED and size > max(RATIO_BYTES, MAX_RATIO * path.stat().st_size):
+            waiting.append(block)
+            if is_compressed and size > max(RATIO_BYTES, MAX_RATIO * stored.tell()):
                 raise DataError(f"a compression ratio above {MAX_RATIO}; if the file is trusted, unpack it", path)
-            yield block
-    yield b""
+            if not is_compressed or size > RATIO_BYTES:
+                yield from waiting
+                waiting.clear()
+    yield from [*waiting, b""]
 
 
 def load_bytes(path: Path) -> bytes:
@@ -168,13 +174,9 @@ def _decompression_errors(path: Path) -> Iterator[None]:
             raise DataError(f"damaged, or not a {path.suffix} file ({error})", path) from error
 
 
-def _open_decompressed(path: Path) -> BinaryIO:
-    match path.suffix.lower():
-        case ".xz":
-            return cast(BinaryIO, lzma.open(path))
-        case ".gz":
-            return cast(BinaryIO, gzip.open(path))
-    return path.open("rb")
+def _open_decompressed(stored: BinaryIO, path: Path) -> BinaryIO:
+    opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix.lower(), lambda file: file)
+    return cast(BinaryIO, opener(stored))
 
 
 def _strip_mark(text: str, encoding: str, at_start: bool) -> str:

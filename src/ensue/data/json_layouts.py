@@ -5,7 +5,6 @@ of a document that spans several lines are its objects, or the objects in its on
 """
 
 import csv
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -17,10 +16,9 @@ from ensue.data.json_array import array_chunks, begins_array, divide
 from ensue.data.row_files import ROWS, as_lines
 from ensue.errors import DataError, listed
 from ensue.extension import loadable_entries
-from ensue.parsing import MAX_DEPTH, ParseError, parse_json
+from ensue.parsing import EXACT_FLOATS, MAX_DEPTH, ParseError, parse_json
 
 Row = dict[str, Any]
-_DECODER = json.JSONDecoder()
 _TEXT_KEYS = ("text", "sentence", "content", "tokens", "words", "document", "review")
 INCOMPLETE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 """The errors of `JsonLayout.rows` for an incomplete value."""
@@ -77,7 +75,7 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
             return
         _, chunks = begins_array(chain([text], read_blocks, blocks))
         texts = ((line, divide(element)[1].strip()) for line, element in array_chunks(chunks, name))
-        values = ((line, parse_json(text)) for line, text in texts if text)
+        values = ((line, parse_json(text, EXACT_FLOATS)) for line, text in texts if text)
         yield from as_lines(_group_rows(_convert_values(layout, values, name)))
         return
     if text.lstrip()[:1] not in ("[", "{"):
@@ -90,7 +88,7 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     layout = _element_layout(value, name) if is_line and following_lines.strip() else None
     if layout is not None:
         numbered = enumerate(_split_lines(chain([text], blocks), name), 1)
-        values = ((number, parse_json(line)) for number, line in numbered if line.strip())
+        values = ((number, parse_json(line, EXACT_FLOATS)) for number, line in numbered if line.strip())
         yield from as_lines(_group_rows(_convert_values(layout, values, name)))
     elif isinstance(value, dict) and is_line and following_lines.strip():
         yield from chain([first], blocks)
@@ -196,7 +194,7 @@ def _parse_concatenated(text: str, name: str) -> tuple[list[Any], list[str]]:
             while place < len(text) and text[place] in " \t\r\n,":
                 place += 1
             if place < len(text):
-                value, end = _DECODER.raw_decode(text, place)
+                value, end = EXACT_FLOATS.raw_decode(text, place)
                 values.append(value)
                 sources.append(text[place:end])
                 place = end
@@ -289,12 +287,12 @@ def _group_rows(rows: Iterable[Row]) -> Iterator[list[Row]]:
 def _first_element(chunks: Iterable[str], name: str) -> Any:
     with suppress(DataError, ParseError):  # which reading will raise
         for _, chunk in array_chunks(chunks, name):
-            return parse_json(divide(chunk)[1])
+            return parse_json(divide(chunk)[1], EXACT_FLOATS)
     return None
 
 
 def parse_or_none(text: str) -> Any:
     """Parse JSON; None for other text, whose error is raised when it is read."""
     with suppress(ParseError):
-        return parse_json(text)
+        return parse_json(text, EXACT_FLOATS)
     return None

@@ -3,7 +3,6 @@
 An extension loads the data set of an address (`ensue.extension`).
 """
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import Any
 
 from ensue.errors import DataError, EnsueError, in_one_line
 from ensue.extension import is_address, scheme_of, unknown_scheme
-from ensue.parsing import MAX_DEPTH, ParseError, parse_json
+from ensue.parsing import MAX_DEPTH, ParseError, parse_json, to_json
 
 ROWS = 1024
 """The maximum number of rows in a block."""
@@ -44,7 +43,7 @@ def as_lines(blocks: Iterable[Rows]) -> Iterator[str]:
     """Convert blocks of rows to blocks of JSON lines."""
     for rows in blocks:
         try:
-            text = "".join(f"{json.dumps(_to_json_value(row), ensure_ascii=False)}\n" for row in rows)
+            text = "".join(f"{to_json(_to_json_value(row), ensure_ascii=False)}\n" for row in rows)
         except (RecursionError, ValueError):
             message = f"a row with values nested more than {MAX_DEPTH} deep, or with a number of more than 4,300 digits"
             raise DataError(message) from None

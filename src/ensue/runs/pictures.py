@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,10 +78,14 @@ def make_optional(path: Path, make: Callable[[], object], reporter: Reporter) ->
         reporter.noted(f"{path.name} cannot be written: {quote(reason, 200)[1:-1]}")
 
 
-def draw_curve(records: list[dict[str, Any]], path: Path, *, title: str, score: str) -> None:
+def draw_curve(records: Iterable[dict[str, Any]], path: Path, *, title: str, score: str) -> None:
     """Draw the training loss and the validation's `score` over the steps, from the records of metrics.jsonl."""
-    train = [(r["step"], r["loss"]) for r in records if r["kind"] == "train"]
-    valid = [r for r in records if r["kind"] == "valid"]
+    train, valid = list[tuple[int, float]](), list[tuple[int, Any, bool]]()
+    for record in records:
+        if record["kind"] == "train":
+            train.append((record["step"], record["loss"]))
+        elif record["kind"] == "valid":
+            valid.append((record["step"], record["scores"].get(score), record["best"]))
     name, same_scale = score.replace("_", " ").replace("f1", "F1"), "nats" in score
     with picture(path, (7.2, 4.2)) as figure:
         axes = figure.add_subplot()
@@ -93,7 +97,7 @@ def draw_curve(records: list[dict[str, Any]], path: Path, *, title: str, score: 
         if valid and not same_scale:
             right = axes.twinx()
             right.set_ylabel(f"validation {name}")
-        _draw_scores(right, [(r["step"], r["scores"][score], r["best"]) for r in valid if score in r["scores"]])
+        _draw_scores(right, [point for point in valid if point[1] is not None])
         for side in (axes, right):
             side.spines["top"].set_visible(False)
             side.spines["right"].set_visible(right is not axes)

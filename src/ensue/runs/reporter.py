@@ -8,12 +8,12 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ensue.parsing import read_bounded
+from ensue.parsing import read_lines
 from ensue.runs.directory import RunDirectory
 from ensue.runs.manifest import altered_error, entry_of
 from ensue.runs.schema import RECORD, Entry, convert_read_errors, parse_strictly, validate_content
@@ -165,18 +165,18 @@ class MetricsLog:
         with self.path.open("r+b") as file:
             file.truncate(start.bytes)
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return all records except an incomplete last line. Raises RunError for an invalid record."""
-        with convert_read_errors(self.path):
-            content = read_bounded(self.path) if self.path.exists() else b""
-        *lines, _ = content.split(b"\n")
-        records = []
-        for number, line in enumerate(lines, 1):
-            place = Path(f"{self.path}:{number}")
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the records, except an incomplete last line. Raises RunError for an invalid record."""
+        lines, place, number = iter(read_lines(self.path) if self.path.exists() else ()), self.path, 0
+        while True:
             with convert_read_errors(place):
-                records.append(parse_strictly(line))
-            validate_content(RECORD, records[-1], place)
-        return records
+                if (line := next(lines, None)) is None:
+                    return
+                place, number = Path(f"{self.path}:{number + 1}"), number + 1
+            with convert_read_errors(place):
+                record = parse_strictly(line)
+            validate_content(RECORD, record, place)
+            yield record
 
 
 @dataclass(frozen=True)

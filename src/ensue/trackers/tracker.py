@@ -3,6 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -89,9 +90,9 @@ class TrackedReporter(Reporter):
     def _send(self) -> None:
         if not self.trackers:
             return
-        records = MetricsLog(self.run.metrics).records()
-        new, self.num_sent, self.sent_at = records[self.num_sent :], len(records), time.monotonic()
-        for record in new:
+        self.sent_at = time.monotonic()
+        for record in islice(MetricsLog(self.run.metrics).records(), self.num_sent, None):
+            self.num_sent += 1
             self._call_trackers(lambda tracker, record=record: tracker.record(record))  # type: ignore[misc]
         self._call_trackers(lambda tracker: tracker.flush())
 

@@ -5,6 +5,7 @@ import json
 import re
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -220,8 +221,7 @@ def _create_gradients(job: Job[Any], model: nn.Module, runtime: Runtime) -> Grad
 
 def _finish(run: RunDirectory, job: Job[Any], trainer: Trainer, reason: str, reporter: Reporter) -> Outcome:
     finished = reason != "interrupted"
-    validations = [record for record in trainer.log.records() if record["kind"] == "valid"]
-    best = next((r for r in reversed(validations) if r["best"]), None)
+    best = next(iter(deque((r for r in trainer.log.records() if r["kind"] == "valid" and r["best"]), maxlen=1)), None)
     test = None
     if finished:
         model = run.model(trainer.device)

@@ -6,6 +6,7 @@ The law has every writer, every kind of tagger and every kind of input; `UNREADA
 import csv
 import json
 import shutil
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.annotation_formats import writers
 from ensue.library import load
+from ensue.notices import Notice
 from ensue.text.label_columns import LabelColumns
 from ensue.text.schemes import overlapping_spans, spans
 from kept_runs.make import unpacked
@@ -174,6 +176,30 @@ def test_keys_of_the_output_keep_the_values_of_a_record(run: str, to: str, runs:
     output = "".join(writers.write_predictions(pipeline, "b.jsonl", to=to))
     assert len(mine) >= 8
     assert [value for value in mine.values() if value not in output] == []
+
+
+NUMBERS = {"a": "1e5", "b": "1.10", "c": "-0.0", "d": "7", "e": "1E+2", "f": "true"}
+
+
+@pytest.mark.parametrize("to", ["csv", "jsonl", *writers.FORMATS])
+@pytest.mark.parametrize("run", ["names", "topics"])
+def test_numbers_of_a_record_keep_their_text(run: str, to: str, runs: Path) -> None:
+    """In a record of its own line, in one between rows that are left out, and in a layout of another tool."""
+    pipeline = load(runs / run, device="cpu")
+    numbers = NUMBERS | {"g": "-0", "h": "123456789012345678901234567890"}
+    row, layout = (", ".join(f'"{key}": {each[key]}' for key in each) for each in (numbers, NUMBERS))
+    first = '{"text": "Lima", "spans": [], "answer": "reject"}'
+    row, layout = (f'{{"text": "Anna Novak", {cells}, "answer": "accept", "spans": []}}' for cells in (row, layout))
+    contents = {row: numbers, f"{first}\n{row}\n{first}": numbers, f"[{first}, {row}]": numbers}
+    for content, expected in {**contents, f'{{"data": [{layout}]}}': NUMBERS}.items():
+        Path("n.json").write_text(content + "\n")
+        with warnings.catch_warnings(action="ignore", category=Notice):
+            text = "".join(writers.write_predictions(pipeline, "n.json", to=to))
+        if to == "csv":
+            (cells,) = csv.DictReader(text.splitlines())
+            assert {key: cells[key] for key in expected} == expected
+        else:
+            assert [key for key in expected if f'"{key}": {expected[key]}' not in text] == []
 
 
 def test_a_key_that_comes_late_is_refused(runs: Path) -> None:

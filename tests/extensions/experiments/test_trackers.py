@@ -57,7 +57,7 @@ def killed_and_resumed(text: Path, out: Path, name: str) -> list[Record]:
     with pytest.raises(KilledError):
         run_tiny(recipe, out, reporter=TrackedReporter(Killer(), out, trackers_of([name])))
     run_tiny(recipe, out, reporter=TrackedReporter(Recorder(), out, trackers_of([name])), resume=True)
-    return MetricsLog(out / "metrics.jsonl").records()
+    return [*MetricsLog(out / "metrics.jsonl").records()]
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from ensue.data.records.record import (
 )
 from ensue.errors import NESTED_REMEDY, DataError, IncompleteError, OverlapError, letters, quote
 from ensue.notices import warn_once
-from ensue.parsing import ParseError, parse_json, with_unique_keys
+from ensue.parsing import EXACT, NumberText, ParseError, parse_json
 
 TOKEN_KEYS = ("tokens", "words")
 LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
@@ -178,11 +178,6 @@ def _parse_span(item: Any) -> TextSpan | None:
 _WHITE_SPACE = " \t\r\n"
 
 
-class _Number(str):
-    """The text of a number, which may have more digits than Python can convert."""
-
-
-_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number, object_pairs_hook=with_unique_keys)
 _LITERAL = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 
 
@@ -218,9 +213,9 @@ def members(text: str) -> dict[str, tuple[int, int]]:
     place = text.index("{") + 1
     while not text.startswith("}", place := _skip_white_space(text, place)):
         place = _skip_white_space(text, place + 1 if text[place] == "," else place)
-        key, place = _DECODER.raw_decode(text, place)
+        key, place = EXACT.raw_decode(text, place)
         start = _skip_white_space(text, _skip_white_space(text, place) + 1)
-        _, place = _DECODER.raw_decode(text, start)
+        _, place = EXACT.raw_decode(text, start)
         result[key] = (start, place)
     return result
 
@@ -263,7 +258,7 @@ class JsonObjects(Reader):
 
     def _object(self, record: Record, name: str) -> dict[str, Any]:
         try:
-            content = parse_json(record.text, _DECODER)
+            content = parse_json(record.text, EXACT)
         except ParseError as error:
             advice = "expected one object in each line or an array of them"
             raise DataError(f"{error}; {advice}", name, record.line) from None
@@ -279,7 +274,7 @@ class JsonObjects(Reader):
         value = values.get(column.name)
         if value is None and self.is_lenient:
             return ""
-        return str(value) if numbers and type(value) is _Number else text_under(values, column, name, line)
+        return str(value) if numbers and type(value) is NumberText else text_under(values, column, name, line)
 
     def written(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
         """Return the text of the record with an answer. Equal labels keep their form."""

@@ -44,7 +44,7 @@ class Columns(Format):
     def _sentence(
         self, rows: list[tuple[int, str]], paragraph: Paragraph, layout: RowLayout, name: str, document: int
     ) -> Sentence:
-        source = ColumnLines(name, "".join(paragraph.lines), layout)
+        source = ColumnLines(name, "".join(paragraph.lines), layout=layout)
         place = _place(self.words, layout.width)
         if place is None:
             raise DataError(missing_column(self.words, list(_ColumnView([], layout.width))), name, rows[0][0])
@@ -74,10 +74,10 @@ class Columns(Format):
         has_blanks = layout.width > 1 and not layout.has_tabs
         forbidden = " \t\r\n" if has_blanks else "\t\r\n"
         remaining = iter([checked_label(label, forbidden, sentence) for label in labels])
-        lines = source.text.split("\n")
+        lines = source.own.split("\n")
         rows = [_replace_field(line, place, next(remaining), layout) if layout.is_row(line) else line for line in lines]
         assert next(remaining, None) is None, "more labels than words"
-        return "\n".join(rows)
+        return source.before + "\n".join(rows)
 
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
         for place, column in enumerate(columns):

@@ -69,7 +69,7 @@ class Conllu(Format):
             raise sentence.error(missing_column(name, NAMES))
         forbidden = "\t\r\n|" if key else "\t\r\n"
         remaining_labels = iter([checked_label(label, forbidden, sentence) for label in labels])
-        lines = sentence.source.text.split("\n")
+        lines = sentence.source.own.split("\n")
         for index, row in enumerate(lines):
             if _is_word(row):
                 fields = row.split("\t")
@@ -80,7 +80,7 @@ class Conllu(Format):
                 fields[place] = value + end
                 lines[index] = "\t".join(fields)
         assert next(remaining_labels, None) is None, "more labels than words"
-        return "\n".join(lines)
+        return sentence.source.before + "\n".join(lines)
 
     def surface(self, sentence: Sentence) -> Surface:
         """Return the text, which is determined by the forms and `SpaceAfter=No`.
@@ -88,7 +88,7 @@ class Conllu(Format):
         If the words of a multiword token spell it (`do|n't`), they divide its offsets. Otherwise all words of the token
         (`du`: de, le) have the offsets of the token.
         """
-        tokens = list(pieces(sentence.source.text))
+        tokens = list(pieces(sentence.source.own))
         text, offsets = joined([token.form for token in tokens], [token.blank for token in tokens])
         divided = (_divide_token(token, start) for token, (start, _) in zip(tokens, offsets, strict=True))
         return Surface(text, tuple(chain.from_iterable(divided)))

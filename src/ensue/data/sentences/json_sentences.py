@@ -20,7 +20,7 @@ from ensue.data.records.record import Record, json_records
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
 from ensue.data.sentences.span_borders import reading_of
 from ensue.errors import DataError, OverlapError, nearest
-from ensue.parsing import UNIQUE_KEYS, parse_json
+from ensue.parsing import EXACT_FLOATS, UNIQUE_KEYS, parse_json, to_json
 from ensue.text.schemes import Span, encode, overlapping, overlapping_spans, spans
 from ensue.text.tokens import Token, tokens
 
@@ -68,7 +68,6 @@ def _overlapping_words(span: objects.TextSpan, words: Sequence[Token]) -> Placed
 
 
 NEW_SPANS = "spans"
-_DECODER = json.JSONDecoder()
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 
 Content = dict[str, Any]
@@ -102,7 +101,7 @@ class JsonSentences(Format):
             yield self._sentence(previous, lines.name, following=recording.recorded())
 
     def _sentence(self, record: Record, name: str, *, following: str = "") -> Sentence:
-        line, source = record.line, SourceLines(name, record.before + record.text + following)
+        line, source = record.line, SourceLines(name, record.before + record.text + following, len(record.before))
         try:
             content = _parse_object(record.text)
             checked_width(len(content), name, line)
@@ -170,7 +169,7 @@ class JsonSentences(Format):
         return sentence.misaligned.get(column or objects.label_key(sentence.columns), ())
 
     def text_spans(self, sentence: Sentence, column: str | None = None) -> tuple[str, list[tuple[int, int]]]:
-        record, name = _reparse_object(sentence.source.text), column or objects.label_key(sentence.columns)
+        record, name = _reparse_object(sentence.source), column or objects.label_key(sentence.columns)
         text = record[self._words_key(record)]
         if not isinstance(text, str) or not isinstance(record.get(name), list):
             return "", []
@@ -179,19 +178,19 @@ class JsonSentences(Format):
 
     def group(self, sentence: Sentence, column: str) -> str:
         """Return the string or integer at a key of the object."""
-        value = _reparse_object(sentence.source.text).get(column)
+        value = _reparse_object(sentence.source).get(column)
         return str(value) if type(value) in (str, int) else super().group(sentence, column)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Return the object with other labels, or with their spans. A new key is added at the end."""
-        return self._written(sentence, labels, column, keeps_borders=False)
+        return sentence.source.before + self._written(sentence, labels, column, keeps_borders=False)
 
     def corrected(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        return self._written(sentence, labels, column, keeps_borders=True)
+        return sentence.source.before + self._written(sentence, labels, column, keeps_borders=True)
 
     def _written(self, sentence: Sentence, labels: Sequence[str], column: str | None, *, keeps_borders: bool) -> str:
-        text = sentence.source.text
-        record = _reparse_object(sentence.source.text)
+        text = sentence.source.own
+        record = _reparse_object(sentence.source)
         key = self._words_key(record)
         assert len(labels) == len(sentence.words), "one label for each word"
         if isinstance(record[key], list):
@@ -227,7 +226,7 @@ class JsonSentences(Format):
 
     def surface(self, sentence: Sentence) -> Surface:
         """Return the text of the object, or the tokens separated by blanks."""
-        record = _reparse_object(sentence.source.text)
+        record = _reparse_object(sentence.source)
         key = self._words_key(record)
         if isinstance(record[key], list):
             return joined(sentence.words)
@@ -243,9 +242,9 @@ def _parse_object(text: str) -> Content:
     return content
 
 
-def _reparse_object(text: str) -> Content:
+def _reparse_object(source: SourceLines) -> Content:
     content: Content
-    content, _ = _DECODER.raw_decode(text, text.index("{"))
+    content, _ = EXACT_FLOATS.raw_decode(source.text, source.text.index("{", source.start))
     return content
 
 
@@ -287,5 +286,5 @@ def _token_columns(record: Content, key: str) -> dict[str, tuple[str, ...]]:
 
 def _replace_value(text: str, key: str, value: Any) -> str:
     separators = (", ", ": ") if objects.has_blanks(text) else (",", ":")
-    written = json.dumps(value, ensure_ascii=text.isascii(), separators=separators)
+    written = to_json(value, ensure_ascii=text.isascii(), separators=separators)
     return objects.with_values(text, {key: written}, ensure_ascii=text.isascii())

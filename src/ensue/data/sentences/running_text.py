@@ -152,7 +152,7 @@ def _paragraphs(sentences: Iterable[Sentence], *, max_characters: float = math.i
     pending: list[Sentence] = []
     size = number = 0
     for sentence in sentences:
-        text = sentence.source.text
+        text = sentence.source.own
         length = sum(len(piece.form) + piece.blank for piece in pieces(text))
         opens = opens_paragraph(text)
         if pending and (opens or size + length > max_characters):
@@ -168,7 +168,7 @@ def _paragraph(sentences: list[Sentence], number: int) -> Sentence:
     text: list[str] = []
     labels: list[str] = []
     for sentence in sentences:
-        result = list(pieces(sentence.source.text))
+        result = list(pieces(sentence.source.own))
         for place, piece in enumerate(result, 1):
             text += piece.form
             labels += _token_labels(piece, SENTENCE if place == len(result) else TOKEN)

@@ -116,7 +116,8 @@ class SentenceSource:
                     self.skipped.add(IncompleteError("", sentence.source.name, sentence.line, lack="label"))
                     self.rest += last
                     continue
-                source = replace(sentence.source, text=self.rest + last)
+                start = len(self.rest) + sentence.source.start
+                source = replace(sentence.source, text=self.rest + last, start=start)
                 yield replace(sentence, source=source) if self.rest else sentence
                 self.rest = ""
             self.rest += lines.recorded() if last is None else ""

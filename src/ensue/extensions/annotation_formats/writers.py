@@ -29,7 +29,7 @@ from ensue.data.sources import is_stream, stream_lines
 from ensue.errors import EnsueError, in_one_line, quote
 from ensue.extension import run_name
 from ensue.outputs import check_outputs, delimited, row_lines, written
-from ensue.parsing import ParseError, parse_json
+from ensue.parsing import EXACT, to_json
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.cutter import CutterPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline, LabelsOfSentence
@@ -164,9 +164,9 @@ def as_text(rows: Iterable[Row], *, is_array: bool) -> Iterator[str]:
     separator = "[\n "
     for row in rows:
         if is_array:
-            yield separator + json.dumps(row, ensure_ascii=False, indent=1).replace("\n", "\n ")
+            yield separator + to_json(row, ensure_ascii=False, indent=1).replace("\n", "\n ")
         else:
-            yield json.dumps(row, ensure_ascii=False) + "\n"
+            yield to_json(row, ensure_ascii=False) + "\n"
         separator = ",\n "
     if is_array:
         yield "[]\n" if separator == "[\n " else "\n]\n"
@@ -214,7 +214,7 @@ def _predict_tags(pipeline: LabelingPipeline, source: Any, locator: _TextLocator
                 confidence = min(word.confidence.values()) if word.columns else word.confidence
                 if word.columns or confidence >= pipeline.at_least:
                     spans.append((word.start, word.end, word.columns or word.label, confidence))
-        origin = {"document": name, "line": line, **(_read_meta(lines.text) if source.format.name == "json" else {})}
+        origin = {"document": name, "line": line, **(_read_meta(lines.own) if source.format.name == "json" else {})}
         confidences = [] if answer.confidence is None else answer.confidence.labels
         values = [value for item in confidences for value in (item.values() if isinstance(item, dict) else [item])]
         probability = float(np.exp(np.mean(np.log(np.maximum(values or [1.0], 1e-9)))))
@@ -236,10 +236,10 @@ def _predict_classes(
 
 
 def _read_meta(record: str) -> Row:
-    """Return the strings and numbers of a JSON record, like `_select_values`."""
-    values: Any = {}
-    with suppress(ParseError):
-        values = parse_json(record.strip().strip("[],"))
+    """Return the strings and numbers of a JSON record, like `_select_values`. Numbers are texts as in the record."""
+    values: Row = {}
+    with suppress(ValueError, RecursionError):
+        values, _ = EXACT.raw_decode(record, record.index("{"))
     return _select_values({key: value for key, value in values.items() if isinstance(value, str | int | float)})
 
 
@@ -283,7 +283,9 @@ def _to_csv(pipeline: Any, source: Any, predicted: Iterable[Prediction]) -> Iter
 def _table_rows(predicted: Iterable[Prediction], keys: Sequence[str]) -> Iterator[Row]:
     """Yield a row for each text, span or word, with the metadata `keys` of records."""
     for prediction in predicted:
-        start, texts, origin = prediction.start, prediction.texts, prediction.origin
+        start, texts = prediction.start, prediction.texts
+        values = prediction.origin.items()
+        origin = {key: json.dumps(value) if isinstance(value, bool) else value for key, value in values}
         if new := origin.keys() - {"document", "line", *keys}:
             expected = "expected a key of the first records; --to jsonl writes all keys"
             raise EnsueError(f'{origin["document"]}:{origin["line"]}: the key "{min(new)}"; {expected}')

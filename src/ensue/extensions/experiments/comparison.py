@@ -261,7 +261,7 @@ def _score_run(
 def _describe_run(
     directory: RunDirectory, pipeline: Any, scores: dict[str, float], scoring_seconds: float | None = None
 ) -> ComparedRun:
-    records = MetricsLog(directory.metrics).records()
+    records = [*MetricsLog(directory.metrics).records()]
     return ComparedRun(
         run=directory.argument, model=directory.recipe.describe(), parameters=pipeline.num_parameters,
         bytes=directory.weights_entry.bytes, steps=max((record["step"] for record in records), default=0),
@@ -272,7 +272,7 @@ def _describe_run(
 
 def _read_logged_scores(directory: RunDirectory) -> dict[str, float]:
     """Return the scores in the log of a run: the test scores, else the validation scores of the best weights."""
-    records = MetricsLog(directory.metrics).records()
+    records = [*MetricsLog(directory.metrics).records()]
     best: list[dict[str, Any]] = [record for record in records if record["kind"] == "valid" and record["best"]]
     tested = [record for record in records if record["kind"] == "test"]
     return _select_numbers((tested or best)[-1]["scores"]) if tested or best else {}

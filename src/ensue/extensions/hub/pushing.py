@@ -130,7 +130,7 @@ def _make_metadata(
     hub: Any, run: RunDirectory, repository: Repository, *, license: str, language: str
 ) -> dict[str, Any]:
     """Return the metadata of a card: the task, the license, and the scores of the best and of the final model."""
-    records = MetricsLog(run.metrics).records()
+    records = [*MetricsLog(run.metrics).records()]
     valid = [record for record in records if record["kind"] == "valid" and record["best"]][-1:]
     test = [record for record in records if record["kind"] == "test"][-1:]
     recipe, task = run.recipe, run.entry.pipeline_tag

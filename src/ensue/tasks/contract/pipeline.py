@@ -143,7 +143,7 @@ class Pipeline(Shown, ABC):
             return shown
         run = RunDirectory(self.run)
         try:
-            records, judged_by = MetricsLog(run.metrics).records(), run.entry.judged_by
+            records, judged_by = [*MetricsLog(run.metrics).records()], run.entry.judged_by
         except RunError as error:  # the directory was changed since the model was loaded
             return [*shown, Section("", "inspection/plain.html", {"note": str(error), "shown": ""})]
         shown += curve_section(records, judged_by)
