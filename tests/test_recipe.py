@@ -239,5 +239,9 @@ def test_a_resumed_run_keeps_former_defaults() -> None:
     for former, expected in (("rows", "rows"), ("sources", "sources"), ("classes", "classes")):
         stored = read_recipe("classify-lstm", {"data.division": former})
         assert resumed_recipe(fresh, stored).values()["data.division"] == expected
+    fresh_tagger = read_recipe("tag-lstm")
+    for former in ("rows", "sources", "classes", "labels"):
+        stored = read_recipe("tag-lstm", {"data.division": former})
+        assert resumed_recipe(fresh_tagger, stored).values()["data.division"] == former
     changed = read_recipe("classify-lstm", {"data.division": "sources"})
     assert resumed_recipe(changed, fresh) == changed

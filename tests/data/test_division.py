@@ -40,3 +40,40 @@ def test_the_end_is_held_out_by_groups() -> None:
     assert result.valid.tolist() == [3, 4, 9]  # d, then b, as c has too many rows
     assert divided("aaaab", 9, drawn=False).valid.tolist() == [4]
     assert divided("aabb", 3, drawn=False).valid.tolist() == [2, 3]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.sets(st.integers(0, 6))), min_size=2, max_size=40), st.floats(0.5, 0.95)
+)
+def test_each_label_of_several_groups_is_in_both_parts(rows: list[tuple[int, set[int]]], share: float) -> None:
+    """Where groups of one label are not in the way; a label of one group is in training."""
+    groups = [group for group, _ in rows]
+    pairs = np.array([(row, label) for row, (_, labels) in enumerate(rows) for label in sorted(labels)], np.int64)
+    num_train = max(1, round(share * len(rows)))
+    plain = divided(groups, num_train, drawn=False)
+    result = divided(groups, num_train, drawn=False, labels=pairs.reshape(-1, 2).T if len(pairs) else None)
+    train, valid = ({groups[row] for row in part.tolist()} for part in (result.train, result.valid))
+    assert train
+    assert bool(valid) == bool(len(plain.valid))
+    assert not train & valid
+    assert sorted([*result.train.tolist(), *result.valid.tolist()]) == [*range(len(rows))]
+    assert result.is_exchanged == (result.valid.tolist() != plain.valid.tolist())
+    groups_of = {label: {group for group, labels in rows if label in labels} for label in range(7)}
+    for several in groups_of.values():
+        assert not several or several & train or len(plain.valid) == len(result.valid)
+        needed = {group for one in groups_of.values() if len(one & train) == 1 for group in one & train}
+        is_full = len(result.valid) >= len(plain.valid)
+        assert not len(plain.valid) or len(several) < 2 or several & valid or several <= needed or is_full
+
+
+def test_rare_labels_at_the_beginning_or_at_the_end() -> None:
+    """The end of the data has label 1 alone, and label 2 is not there; label 3 has one group."""
+    labels = [{0}] * 100
+    labels[3], labels[5], labels[90], labels[95], labels[97] = {2}, {2}, {1}, {1}, {3}
+    pairs = np.array([(row, label) for row, some in enumerate(labels) for label in sorted(some)], np.int64).T
+    result = divided([*range(100)], 90, drawn=False, labels=pairs)
+    assert result.valid.tolist() == [5, *range(91, 97), *range(98, 100)]
+    assert result.is_exchanged
+    same = divided([*range(100)], 90, drawn=False, labels=pairs[:, pairs[1] == 0])
+    assert same.valid.tolist() == [*range(90, 100)]
+    assert not same.is_exchanged

@@ -13,7 +13,7 @@ from training.tiny import assert_refused, run_tiny
 from training.tiny_texts import Listener, Tagged, columns, conllu, json_tokens, sentences, tagging
 
 
-@pytest.mark.parametrize(("fraction", "trained"), [(0.0, 20), (0.01, 20), (0.25, 15), (0.99, 1)])
+@pytest.mark.parametrize(("fraction", "trained"), [(0.0, 20), (0.01, 20), (0.25, 15), (0.99, 2)])
 def test_the_last_part_is_for_validation(fraction: float, trained: int, tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     rows = [f"word{number} {'A' if number % 2 else 'B'}\nend C\n" for number in range(20)]
@@ -165,3 +165,17 @@ def test_of_a_single_sentence_nothing_is_for_validation(tmp_path: Path) -> None:
     job = LabelingJob(tagging(path, data={"valid_fraction": 0.9, "format": "columns"}))
     assert (len(job.split.train), job.split.valid) == (1, None)
     assert job.notes == ["no validation data: the last weights are kept, and no score is measured"]
+
+
+def test_validation_has_rare_labels(tmp_path: Path) -> None:
+    """They stand at the beginning; a note names a label of one sentence. `classes` is the division of older runs."""
+    path = tmp_path / "names.txt"
+    path.write_text("\n".join(f"word{n} {'X' if n < 2 else 'Y' if n == 39 else 'A'}\nend C\n" for n in range(40)))
+    job = LabelingJob(tagging(path, data={"valid_fraction": 0.1}))
+    assert job.split.valid is not None
+    assert [*job.split.valid.labels] == [["X", "C"], ["A", "C"], ["A", "C"], ["A", "C"]]
+    assert job.split.valid_from == f"the last 10% of {path} by label"
+    assert job.notes == ["validation has no Y (1 in training): no score measures these labels"]
+    older = LabelingJob(tagging(path, data={"valid_fraction": 0.1, "division": "classes"}))
+    assert older.split.valid is not None
+    assert [*older.split.valid.labels] == [["A", "C"]] * 3 + [["Y", "C"]]

@@ -283,6 +283,16 @@ class Texts(Sequence[tuple[str, ...]]):
             result[rows, words[words >= 0]] = True
         return result
 
+    def distinct(self) -> NDArray[np.int64]:
+        """Return the distinct pairs of a text and the id of one of its words, (2, P), in order."""
+        pieces, size = [np.zeros(0, np.int64)], max(1, len(self.words.values))
+        for piece in _ragged_slices(self.starts[1:]):
+            words = self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))
+            rows = np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece])
+            pairs = np.sort(rows * size + words)
+            pieces.append(pairs[np.diff(pairs, prepend=-1) > 0])
+        return np.stack(np.divmod(np.concatenate(pieces), size))
+
     def only(self, numbers: Mapping[str, int]) -> NDArray[np.unsignedinteger[Any]] | None:
         """Return the id of the only word of each text, (N,), 0 if unknown; None unless each text has one word."""
         if (self.lengths != 1).any():

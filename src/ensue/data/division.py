@@ -1,6 +1,6 @@
 """Split of examples into training and validation sets that have no group in common."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ class Division(NamedTuple):
     num_sources: int
     num_held_out: int
     """The number of groups in the validation set."""
+    is_exchanged: bool = False
+    """Whether groups were exchanged because of their labels."""
 
     @property
     def has_repeats(self) -> bool:
@@ -27,8 +29,9 @@ class Division(NamedTuple):
 
 
 def divided(
-    sources: Sequence[Hashable] | Rows, num_train: int, *, drawn: bool, classes: Rows | None = None
-) -> Division:
+    sources: Sequence[Hashable] | Rows, num_train: int, *, drawn: bool, classes: Rows | None = None,
+    labels: Rows | None = None,
+) -> Division:  # fmt: skip
     """Split rows into about `num_train` training rows and validation rows.
 
     Groups are moved to the validation set until it is full. Groups that do not fit are skipped. If no group fits, the
@@ -39,6 +42,8 @@ def divided(
         num_train: The number of training rows.
         drawn: Whether the validation groups are random (with a fixed seed) or from the end of the data.
         classes: The frequency rank of the class of each row, (N,); if passed, the split is stratified by class.
+        labels: The distinct pairs of a row and one of its labels, (2, P); if passed, groups are exchanged until each
+            label is in the training set, and labels of several groups are in both sets, if possible.
     """
     source_of = _number_groups(sources)
     sizes = np.bincount(source_of)
@@ -54,8 +59,10 @@ def divided(
     held_out[_first_that_fit(order[::-1], sizes, num_valid)] = True
     if num_valid and not held_out.any() and len(sizes) > 1:
         held_out[order[::-1][np.argmin(sizes[order[::-1]])]] = True
-    is_valid = held_out[source_of]
-    return Division(np.flatnonzero(~is_valid), np.flatnonzero(is_valid), len(sizes), int(held_out.sum()))
+    exchanged = held_out if labels is None or not held_out.any() else _exchanged(held_out, sizes, source_of, labels)
+    is_valid = exchanged[source_of]
+    rows = np.flatnonzero(~is_valid), np.flatnonzero(is_valid)
+    return Division(*rows, len(sizes), int(exchanged.sum()), bool((exchanged != held_out).any()))
 
 
 def fold_of_rows(sources: Sequence[Hashable] | Rows, num_folds: int, *, seed: int, classes: Rows | None = None) -> Rows:
@@ -89,6 +96,42 @@ def _first_that_fit(order: Rows, sizes: Rows, room: float) -> list[int]:
                 chosen.append(source)
                 room -= size
     return chosen
+
+
+def _exchanged(held_out: NDArray[np.bool_], sizes: Rows, source_of: Rows, labels: Rows) -> NDArray[np.bool_]:
+    """Return `held_out` (G,) with groups exchanged so that labels are in both sets. Frequent labels have priority.
+
+    The validation set gets later groups, at most as many rows as it had. It loses its first groups of no other label.
+    """
+    num_labels, former, held_out = int(labels[1].max()) + 1, held_out, held_out.copy()
+    pairs = np.sort(source_of[labels[0]] * num_labels + labels[1])
+    groups, ids = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], num_labels)
+    total, num_held = (np.bincount(some, minlength=num_labels) for some in (ids, ids[held_out[groups]]))
+    by_label = np.split(groups[np.argsort(ids, kind="stable")], np.cumsum(total)[:-1])
+    starts = np.searchsorted(groups, np.arange(len(sizes) + 1))
+    size = rows = int(sizes[held_out].sum())
+
+    def move(candidates: Rows, sign: int, is_movable: Callable[[Rows], NDArray[np.bool_]]) -> None:
+        """Move the first movable candidate to the validation set (`sign` 1) or to the training set (-1)."""
+        nonlocal rows
+        for group in candidates.tolist():
+            here = ids[starts[group] : starts[group + 1]]
+            if is_movable(here).all():
+                held_out[group] = sign > 0
+                num_held[here] += sign
+                rows += sign * int(sizes[group])
+                return
+
+    for label in np.flatnonzero((num_held == total) & (total > 0)):
+        if num_held[label] == total[label]:
+            move(by_label[label], -1, lambda here: here >= 0)
+    for label in np.argsort(-total, kind="stable")[: np.count_nonzero(total > 1)]:
+        if num_held[label] == 0 and rows < 2 * size:
+            move(by_label[label][::-1], 1, lambda here: num_held[here] + 1 < total[here])
+    for group in np.flatnonzero(held_out):
+        if rows > size:
+            move(np.array([group]), -1, lambda here: num_held[here] > 1)
+    return held_out if rows else former
 
 
 def by_class(order: Rows, sizes: Rows, class_of: Rows, wanted: int) -> list[int]:

@@ -37,6 +37,7 @@ FORMER_MEANINGS = {"division": ("sources", "rows"), "splitter": ("treebank", "tr
 FORMER_DEFAULTS = [
     *((key, *values) for key, values in FORMER_MEANINGS.items()),
     *(("division", "classes", old) for old in ("sources", "rows")),
+    *(("division", "labels", old) for old in ("classes", "sources", "rows")),
 ]
 """Keys of `[data]` with their default and a default of an earlier version. Resumed runs keep the earlier default."""
 LAYER_TABLES = ("encoder", "decoder")

@@ -6,7 +6,6 @@ vectors); Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence E
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -16,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
+from ensue.data.compact_texts import Texts
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.division import divided
 from ensue.data.examples import Document
@@ -161,11 +161,14 @@ class ClassifierData:
     def divided(self, labeled: Sequence[Example]) -> tuple[list[Example], list[Example]]:
         """Split the labeled examples into training and validation examples."""
         num_train = round(len(labeled) * (1 - self.data.valid_fraction))
-        firsts = [tuple(example.labels[:1]) for example in labeled]
-        numbers = {label: number for number, (label, _) in enumerate(Counter(firsts).most_common())}
-        classes = np.array([numbers[label] for label in firsts], np.int64) if self.is_random else None
+        labels = Texts()
+        for example in labeled:
+            labels.append(example.labels[:1] if self.is_random else example.labels)
+        by: dict[str, Any] = {"classes": labels.rarest()} if self.is_random else {}
+        if self.data.division == "labels" and not self.is_random:
+            by["labels"] = labels.distinct()
         sources = [example.group or example.texts for example in labeled]
-        division = divided(sources, num_train, drawn=self.is_random, classes=classes)
+        division = divided(sources, num_train, drawn=self.is_random, **by)
         return [labeled[row] for row in division.train], [labeled[row] for row in division.valid]
 
     def line(self, example: Example, labels: Sequence[str], probabilities: Sequence[Distribution]) -> dict[str, Any]:

@@ -92,7 +92,8 @@ class Split(Generic[DataT]):
     @classmethod
     def of(
         cls, all_examples: DataT, table: DividedData, read: Callable[[str], DataT], *, examples: str,
-        drawn: bool = True, classes: NDArray[np.int64] | None = None, parts: tuple[DataT, DataT] | None = None,
+        drawn: bool = True, classes: NDArray[np.int64] | None = None, labels: NDArray[np.int64] | None = None,
+        parts: tuple[DataT, DataT] | None = None,
     ) -> "Split[DataT]":  # fmt: skip
         """Divide examples into training and validation data, unless the table `[data]` has files of validation data.
 
@@ -103,6 +104,7 @@ class Split(Generic[DataT]):
             examples: The plural noun for examples in notes, such as "texts".
             drawn: Whether validation data are drawn at random; False: they are the last examples.
             classes: The class of each example, for a stratified division (`data.division = "classes"`).
+            labels: The distinct pairs of an example and one of its labels, for a division by labels.
             parts: Training and validation data that are divided already; None: `all_examples` are divided.
         """
         count = len(all_examples)
@@ -115,12 +117,12 @@ class Split(Generic[DataT]):
         elif (num_train := max(1, round(count * (1 - table.valid_fraction)))) < count:
             sources = np.arange(count) if table.division == "rows" else all_examples.sources
             classes = classes if table.division == "classes" else None
-            division = divided(sources, num_train, drawn=drawn, classes=classes)
+            division = divided(sources, num_train, drawn=drawn, classes=classes, labels=labels)
             if len(division.valid):
                 train, valid = all_examples.select(division.train), all_examples.select(division.valid)
                 valid_from = f"{table.valid_fraction:.0%} of {table.train}"
                 valid_from = f"{valid_from}, drawn at random" if drawn else f"the last {valid_from}"
-                by = ["class"] if classes is not None else []
+                by = ["class"] * (classes is not None) + ["label"] * division.is_exchanged
                 by += [f'"{table.group}"' if table.group else "source"] if division.has_repeats else []
                 valid_from += f" by {' and '.join(by)}" if by else ""
         notes = _note_repeats(division, table.group, examples) if division is not None and division.has_repeats else []

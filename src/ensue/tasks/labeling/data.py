@@ -129,6 +129,15 @@ class Sentences(Columns):
         """The number of words with each label, in the first column of labels."""
         return Counter(self.labels.columns[0].words.counts())
 
+    def label_pairs(self) -> NDArray[np.int64]:
+        """Return the distinct pairs of a sentence and one of its labels, of all columns of labels, (2, P)."""
+        pairs, num_labels = [np.zeros((2, 0), np.int64)], 0
+        for name, column in self._named("label ").items():
+            if KIND_OF.get(name, "label") == "label":
+                pairs.append(column.distinct() + np.array([[0], [num_labels]]))
+                num_labels += len(column.words.values)
+        return np.concatenate(pairs, axis=1)
+
     def __str__(self) -> str:
         return f"{len(self):,} sentences, {len(self.texts.words):,} words"
 
@@ -277,7 +286,8 @@ class SentenceData(WordsData[Sentences]):
         label_columns = [name for name in self.columns or [""] if KIND_OF.get(name, "label") == "label"]
         data = self.recipe.data
         sentences, detectors = self._read(source, group=data.group, schemes=label_columns)
-        split = Split.of(sentences, data, self.read, examples="sentences", drawn=False)
+        pairs = sentences.label_pairs() if data.division == "labels" else None
+        split = Split.of(sentences, data, self.read, examples="sentences", drawn=False, labels=pairs)
         if self.recipe.tuning.rehearse:
             split.notes.insert(0, self._rehearse(split, detectors))
         split.facts["learned"] = {

@@ -36,6 +36,10 @@ class LabelingData(DividedData):
     """A file of JSON lines with `tokens` and the `probabilities` of their tags, which replace the labels of these
     sentences in training (`ensue distill`).
     """
+    division: Literal["labels", "classes", "sources", "rows"] = "labels"  # type: ignore[assignment]
+    """How sentences are split into training and validation. labels: by group, so that each label is in both. The
+    others are for runs of earlier versions; classes and sources: by group; rows: by row.
+    """
     splitter: Splitter = "treebank"
     """The splitter of running text into words, for prediction and for data with text."""
     context_words: Annotated[int, Field(ge=0, le=10_000)] = 0
