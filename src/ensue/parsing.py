@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ensue.errors import quote
 
@@ -201,13 +201,8 @@ class NumberText(str):
 class ExactFloat(float):
     """A number with its text, such as 1e5."""
 
-    def __new__(cls, text: str) -> Self:
-        """Parse the text of a number."""
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
-
-    text: str
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
 EXACT = json.JSONDecoder(parse_float=NumberText, parse_int=NumberText, object_pairs_hook=with_unique_keys)
