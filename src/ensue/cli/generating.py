@@ -21,8 +21,7 @@ SHARED = ("run", "device", "threads", "precision")
 @cli.with_settings(Adaptation, after="samples")
 @cli.with_settings(Sampling, after="max_tokens")
 def generate(
-    context: typer.Context,
-    run: cli.RunArgument,
+    context: typer.Context, run: cli.RunArgument,
     prompt: Annotated[
         str,
         Option(help="The beginning of the text; - reads stdin. For models that write files: a file to continue."),
@@ -44,11 +43,9 @@ def generate(
     no_repeat_ngram: Annotated[
         int, Option(min=0, max=1_000_000, help="With --beams: write no n-gram of N tokens twice.")
     ] = 0,
-    device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None,
-    precision: cli.PrecisionOption = "float32",
+    device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32",
     **sampling: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Generate with a model. Text appears as it is sampled; some models write a file (--out)."""
     check_options(context, is_search=beams is not None)
     values = {name: context.params[name] for name in context.params if name not in SHARED and is_given(context, name)}
@@ -125,12 +122,9 @@ def embed(
     ] = None,
     layer: Annotated[int | None, Option(help="The layer; 0: the embeddings, -1: the last; default: the last.")] = None,
     half: Annotated[bool, Option("--half", help="Write 16-bit numbers to a .npy file.")] = False,
-    shard: cli.ShardOption = None,
-    encoding: cli.EncodingOption = None,
-    device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None,
-    precision: cli.PrecisionOption = "float32",
-) -> None:
+    shard: cli.ShardOption = None, encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32",
+) -> None:  # fmt: skip
     """Compute the vector of each text."""
     if half and (out is None or out.suffix != ".npy"):
         raise EnsueError("--half is for vectors in a file: --out FILE.npy")
@@ -153,8 +147,7 @@ def embed(
 
 
 def neighbors(
-    run: cli.RunArgument,
-    text: Annotated[str, Argument(help="A word or a text; omitted with --near-duplicates.")] = "",
+    run: cli.RunArgument, text: Annotated[str, Argument(help="A word or a text; omitted with --near-duplicates.")] = "",
     among: Annotated[
         list[str] | None,
         Option("--in", help="Texts to search, one on a line: a file, folder or glob; may be repeated."),
@@ -168,11 +161,9 @@ def neighbors(
     ] = None,
     count: Annotated[int, Option(min=1, max=1_000_000, help="The number of neighbors.")] = 10,
     as_json: Annotated[bool, Option("--json", help="A JSON line for each neighbor or pair.")] = False,
-    encoding: cli.EncodingOption = None,
-    device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None,
+    encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None,
     precision: cli.PrecisionOption = "float32",
-) -> None:
+) -> None:  # fmt: skip
     """Show the words or texts with the most similar vectors."""
     if among is None and (vectors is not None or near_duplicates is not None):
         raise EnsueError("--vectors and --near-duplicates are for texts: --in TEXTS")

@@ -70,9 +70,7 @@ def train(
         Argument(help="A recipe's name or a TOML file; for a path of data, a recipe is proposed."),
         Access.RECIPE,
     ] = None,
-    train: cli.TrainOption = None,
-    valid: cli.ValidOption = None,
-    test: cli.TestOption = None,
+    train: cli.TrainOption = None, valid: cli.ValidOption = None, test: cli.TestOption = None,
     out: Annotated[Path | None, Option(help="The run directory; required."), Access.OUT_FOLDER] = None,
     settings: cli.SettingsOption = None,
     from_run: Annotated[
@@ -89,15 +87,14 @@ def train(
         list[str] | None,
         Option(metavar="TRACKER", help="Also write the reports as csv, tensorboard or wandb; may be repeated."),
     ] = None,
-    device: cli.DeviceOption = "auto",
-    threads: cli.ThreadsOption = None,
+    device: cli.DeviceOption = "auto", threads: cli.ThreadsOption = None,
     processes: Annotated[
         int | None, Option(min=1, max=1024, help="Processes on this machine that train together; default: 1.")
     ] = None,
     timeout: Annotated[
         float, Option(min=1, max=1e6, help="Seconds after which the run ends if a process does not answer.")
     ] = 600,
-) -> None:
+) -> None:  # fmt: skip
     """Train a model on your data. Example: ensue train char-lstm --train book.txt --out run"""
     if minutes is not None:
         settings = [*(settings or []), f"train.seconds={60 * minutes:g}"]

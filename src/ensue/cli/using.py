@@ -45,14 +45,10 @@ def evaluate(
     ] = None,
     overwrite: cli.OverwriteOption = False,
     as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
-    others: cli.WithOption = None,
-    vectors: cli.VectorsOption = None,
-    encoding: cli.EncodingOption = None,
-    device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None,
-    precision: cli.PrecisionOption = "float32",
+    others: cli.WithOption = None, vectors: cli.VectorsOption = None, encoding: cli.EncodingOption = None,
+    device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32",
     **search: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Score a model on a text or on labeled data."""
     adaptation = cli.pop_adaptation(search)
     tagger, path = cli.split_tagger(paths)
@@ -144,19 +140,14 @@ def predict(
     offsets: Annotated[
         str | None, Option(help="With --to: the unit of offsets: characters, utf-16, bytes; default: by the format.")
     ] = None,
-    overwrite: cli.OverwriteOption = False,
-    others: cli.WithOption = None,
-    vectors: cli.VectorsOption = None,
-    shard: cli.ShardOption = None,
-    encoding: cli.EncodingOption = None,
+    overwrite: cli.OverwriteOption = False, others: cli.WithOption = None, vectors: cli.VectorsOption = None,
+    shard: cli.ShardOption = None, encoding: cli.EncodingOption = None,
     output_encoding: Annotated[
         str | None, Option(help="The encoding of stdout; default: utf-8. utf-8-sig: with a byte order mark, for Excel.")
     ] = None,
-    device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None,
-    precision: cli.PrecisionOption = "float32",
+    device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32",
     **search: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Label, translate, summarize or fill in texts, in order."""
     from ensue.console.output import output_in
     from ensue.tasks.contract.chunks import Shard, report_progress
@@ -219,12 +210,9 @@ def inspect(
     off: Annotated[
         str | None, Option(help='Units to switch off, such as "layer 1, cell: 3, 7-9" or "... = mean".')
     ] = None,
-    vectors: cli.VectorsOption = None,
-    encoding: cli.EncodingOption = None,
-    device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None,
-    **search: Any,
-) -> None:
+    vectors: cli.VectorsOption = None, encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None, **search: Any,
+) -> None:  # fmt: skip
     """Write a page with activations, attention and probabilities."""
     explained: dict[str, Any] = {"at": at, "token": token, "off": off}
     options: dict[str, Any] = {"vectors": vectors, "search": search, "target": target, **explained}
@@ -249,13 +237,9 @@ def score(
     beside: Annotated[
         list[Path] | None, Option(help="With --csv: another run, as a further column; may be repeated."), Access.RUN
     ] = None,
-    others: cli.WithOption = None,
-    encoding: cli.EncodingOption = None,
-    device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None,
-    precision: cli.PrecisionOption = "float32",
-    **settings: Any,
-) -> None:
+    others: cli.WithOption = None, encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32", **settings: Any,
+) -> None:  # fmt: skip
     """Show the surprisal of tokens, or of targets, in nats."""
     from ensue.console.tables import csv_lines
     from ensue.data.sources import is_stream, stream_name

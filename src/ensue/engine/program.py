@@ -133,17 +133,13 @@ def _build_program(trace: TracedStep) -> Program:
             inputs | hoisted, [*result_arrays.items(), *(item for item in saved.items() if item[0] not in hoisted)]
         ),
         inference=Pass(inputs | hoisted, list(result_arrays.items())),
-        backward=Pass(available | incoming, writes + recomputed),
-        recompute=Pass(recompute_reads, list(large.items())),
+        backward=Pass(available | incoming, writes + recomputed), recompute=Pass(recompute_reads, list(large.items())),
         products=[
             Product(node.index, factors[node.args[0]], error, hoisted.get(node))
             for node, error in product_errors.items()
         ],
-        output=output,
-        states=states,
-        large=list(large.values()),
-        saved=list(saved.values()),
-    )
+        output=output, states=states, large=list(large.values()), saved=list(saved.values()),
+    )  # fmt: skip
 
 
 def _input_arrays(trace: TracedStep) -> dict[Node, Array]:

@@ -34,12 +34,10 @@ def encoder_sections(texts: Sequence[EncoderView]) -> list[Section]:
     contents = [
         {
             "traces": [(name, lines(series, text.columns, name=name)) for name, series in _series(text)],
-            "layers": _draw_heads(text),
-            "is_too_long": text.attention is None,
-            "note": _note(text),
+            "layers": _draw_heads(text), "is_too_long": text.attention is None, "note": _note(text),
         }
         for text in texts
-    ]
+    ]  # fmt: skip
     if not any(content["traces"] or content["layers"] or content["is_too_long"] for content in contents):
         return []
     numbers = {"about": _describe_views(texts), "texts": contents}
@@ -127,10 +125,8 @@ def attention_section(
     numbers = {
         "about": f"{about} A row of a picture has the attention weights of a token; each row sums to 1. Choose a head "
         "and rest on a token: the tokens that it attends to are colored.",
-        "note": cut(length, size, "positions"),
-        "tokens": tokens[:size],
-        "numbers": _pack_attention(attention),
-    }
+        "note": cut(length, size, "positions"), "tokens": tokens[:size], "numbers": _pack_attention(attention),
+    }  # fmt: skip
     pictures = {"attention": grids(attention, tokens[:size])}
     return [Section("Attention", "inspection/attention_page.html", numbers, pictures)]
 

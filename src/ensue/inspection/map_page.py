@@ -60,16 +60,13 @@ def map_section(
     x, y = _pixels(neighbors.places).T.tolist()
     labels = _labels(x, y, [clipped(word, 24) for word in words])
     numbers: dict[str, Any] = {
-        "about": about,
-        "share": neighbors.share,
-        "width": WIDTH,
-        "height": HEIGHT,
+        "about": about, "share": neighbors.share, "width": WIDTH, "height": HEIGHT,
         "links": [(x[a], y[a], x[b], y[b]) for a, b in neighbors.links.tolist()],
         "words": [
             {"x": x[n], "y": y[n], "label": label, "left": left, "base": base, "own": n < own, "title": titles[n]}
             for n, (label, left, base) in enumerate(labels)
         ],
-    }
+    }  # fmt: skip
     return Section(heading, "inspection/map_page.html", numbers)
 
 

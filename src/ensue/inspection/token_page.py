@@ -104,8 +104,7 @@ def _numbers(
     named = np.unique(np.concatenate((best.ravel(), np.asarray(ids[:count], np.int64))))
     order = {id: number for number, id in enumerate(named.tolist())}
     return {
-        "tokens": count,
-        "symbols": [shown(symbol(id)) for id in order],
+        "tokens": count, "symbols": [shown(symbol(id)) for id in order],
         "token": [order[id] for id in list(ids)[:count]],
         "surprisal": [None if math.isnan(nats) else round(nats, 4) for nats in predictions.surprisals[:positions]],
         "rank": predictions.ranks[:positions].tolist(),
@@ -114,7 +113,7 @@ def _numbers(
             [[order[id], round(p, 5)] for id, p in zip(*row, strict=True)]
             for row in zip(best.tolist(), predictions.probabilities[:positions].tolist(), strict=True)
         ],
-    }
+    }  # fmt: skip
 
 
 def _pack_units(units: Units, chosen: Sequence[int], count: int) -> dict[str, Any]:

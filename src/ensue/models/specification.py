@@ -122,11 +122,9 @@ class LSTMEncoder(CellEncoder):
 
     kind: Literal["lstm", "peephole", "coupled", "layer-norm"]
     cells = {
-        "lstm": "ensue.nn.recurrent.lstm:LSTM",
-        "peephole": "ensue.nn.recurrent.lstm:PeepholeLSTM",
-        "coupled": "ensue.nn.recurrent.lstm:CoupledLSTM",
-        "layer-norm": "ensue.nn.recurrent.lstm:LayerNormLSTM",
-    }
+        "lstm": "ensue.nn.recurrent.lstm:LSTM", "peephole": "ensue.nn.recurrent.lstm:PeepholeLSTM",
+        "coupled": "ensue.nn.recurrent.lstm:CoupledLSTM", "layer-norm": "ensue.nn.recurrent.lstm:LayerNormLSTM",
+    }  # fmt: skip
 
 
 class ProjectedEncoder(CellEncoder):

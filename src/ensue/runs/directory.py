@@ -35,22 +35,9 @@ from ensue.extension import local_run, with_needs
 from ensue.notices import warn_once
 from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded
 from ensue.recipe import Recipe, as_trained, read_recipe, validate_recipe
+from ensue.runs import schema
 from ensue.runs.checkpoint import link
 from ensue.runs.manifest import Manifest, altered_error, entry_of
-from ensue.runs.schema import (
-    FORMAT_VERSION,
-    MANIFEST,
-    MAX_MANIFEST_BYTES,
-    Config,
-    DamagedError,
-    Entry,
-    ManifestContent,
-    check_is_run,
-    convert_read_errors,
-    file_names,
-    parse_strictly,
-    validate_content,
-)
 from ensue.runs.weights import flush, load_parameters, partial_path, read_tensors
 from ensue.tasks import TaskEntry, has_task, task_entry
 from ensue.version import VERSION
@@ -84,7 +71,7 @@ class RunDirectory:
         if self.exists:
             return "" if self._has_config_of_run() else "config.json"
         names = sorted(entry.name for entry in self.path.iterdir()) if self.path.is_dir() else []
-        known = {*file_names(), "checkpoints", "origins", "tensorboard"} if ".lock" in names else set()
+        known = {*schema.file_names(), "checkpoints", "origins", "tensorboard"} if ".lock" in names else set()
         return next((name for name in names if name not in known | {".lock"} and not name.endswith(".partial")), "")
 
     def _has_config_of_run(self) -> bool:
@@ -99,28 +86,28 @@ class RunDirectory:
     def config(self) -> dict[str, Any]:
         """The content of `config.json`."""
         path = self.path / "config.json"
-        check_is_run(self.path)
-        with convert_read_errors(path):
-            config = parse_strictly(read_bounded(path, MAX_CONFIG_BYTES))
+        schema.check_is_run(self.path)
+        with schema.convert_read_errors(path):
+            config = schema.parse_strictly(read_bounded(path, MAX_CONFIG_BYTES))
         version = config.get("format_version") if isinstance(config, dict) else None
         if type(version) is not int:
-            raise DamagedError(f"{path}: damaged: no format_version")
-        if version != FORMAT_VERSION:
-            than = "newer" if version > FORMAT_VERSION else "older"
+            raise schema.DamagedError(f"{path}: damaged: no format_version")
+        if version != schema.FORMAT_VERSION:
+            than = "newer" if version > schema.FORMAT_VERSION else "older"
             raise RunError(
                 f"{path}: format_version {quote(version)} is {than} than this ensue {VERSION} reads "
-                f"({FORMAT_VERSION}); written by ensue {quote(config.get('ensue'))}"
+                f"({schema.FORMAT_VERSION}); written by ensue {quote(config.get('ensue'))}"
             )
         self.manifest.check("config.json")
         task = config.get("task")
-        validate_content(task_entry(task).parts_class.config if has_task(task) else Config, config, path)
+        schema.validate_content(task_entry(task).parts_class.config if has_task(task) else schema.Config, config, path)
         return cast("dict[str, Any]", config)
 
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe with all defaults."""
         content = self.manifest.read("recipe.toml")
-        with convert_read_errors(self.path / "recipe.toml"):
+        with schema.convert_read_errors(self.path / "recipe.toml"):
             return validate_recipe(as_trained(parse_toml(content)), where=str(self.path / "recipe.toml"))
 
     @cached_property
@@ -128,7 +115,7 @@ class RunDirectory:
         """The task of the run."""
         task = self.config["task"]
         if not has_task(task):
-            with convert_read_errors(self.path / "recipe.toml"):
+            with schema.convert_read_errors(self.path / "recipe.toml"):
                 needs = parse_toml(self.manifest.read("recipe.toml")).get("needs")
             try:
                 with_needs(needs if isinstance(needs, list) else [])
@@ -146,8 +133,8 @@ class RunDirectory:
         root = root.parents[1] if root.parent.name == "snapshots" else root  # links of the cache of the hub
         if not path.is_file() or not Path(os.path.realpath(path)).is_relative_to(root):
             return ""
-        with convert_read_errors(path):
-            return read_bounded(path, MAX_MANIFEST_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+        with schema.convert_read_errors(path):
+            return read_bounded(path, schema.MAX_MANIFEST_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
 
     @cached_property
     def parts(self) -> Any:
@@ -157,19 +144,21 @@ class RunDirectory:
     def read_json(self, name: str, parse: Callable[[Any], Parsed]) -> Parsed:
         """Return the parsed content of a JSON file. Raises DamagedError if `parse` raises ValueError."""
         path = self.path / name
-        with convert_read_errors(path):
-            content = parse_strictly(self.manifest.read(name))
+        with schema.convert_read_errors(path):
+            content = schema.parse_strictly(self.manifest.read(name))
         try:
             return parse(content)
         except ValueError as error:
-            raise DamagedError(f"{path}: damaged: {error}") from None
+            raise schema.DamagedError(f"{path}: damaged: {error}") from None
 
     @property
-    def weights_entry(self) -> Entry:
+    def weights_entry(self) -> schema.Entry:
         """The manifest entry of the best weights. Raises RunError before the first validation."""
         entry = self.manifest.entries().get(self.weights.name)
         if entry is None and self.weights.exists():
-            raise DamagedError(f"{self.weights}: not a file of this run: {self.manifest.path.name} does not list it")
+            raise schema.DamagedError(
+                f"{self.weights}: not a file of this run: {self.manifest.path.name} does not list it"
+            )
         if entry is None:
             raise RunError(f"{self.weights}: no such file: the run was stopped before its first validation")
         return entry
@@ -181,13 +170,13 @@ class RunDirectory:
             model = self.parts.build(self.recipe)
         except (ValueError, RuntimeError, MemoryError) as error:
             recipe = self.path / "recipe.toml"
-            raise DamagedError(f"{recipe}: the model cannot be built: {quote(str(error), 200)[1:-1]}") from None
+            raise schema.DamagedError(f"{recipe}: the model cannot be built: {quote(str(error), 200)[1:-1]}") from None
         load_parameters(model, read_tensors(self.manifest.check(self.weights.name)), self.weights)
         return model.to(device).eval()
 
     def create(self, recipe: Recipe, *, files: Mapping[str, Any], config: dict[str, Any]) -> None:
         """Write the files that are known before the first step. config.json comes last, since it marks a run."""
-        content = {"format_version": FORMAT_VERSION, "ensue": VERSION, "task": recipe.task, **config}
+        content = {"format_version": schema.FORMAT_VERSION, "ensue": VERSION, "task": recipe.task, **config}
         self.write({**files, "recipe.toml": recipe.to_toml(), "config.json": json.dumps(content, indent=2) + "\n"})
 
     def write(self, contents: Mapping[str, Any]) -> None:
@@ -218,7 +207,7 @@ class RunDirectory:
     def clear(self, spare: Path | None = None) -> None:
         """Remove the files of the run except `spare`. config.json goes first, since it marks a run."""
         (self.path / "config.json").unlink(missing_ok=True)
-        for path in (self.path / name for name in file_names()):
+        for path in (self.path / name for name in schema.file_names()):
             path.unlink(missing_ok=True)
             if partial_path(path) != spare:
                 partial_path(path).unlink(missing_ok=True)  # a process may have been killed while writing
@@ -277,7 +266,7 @@ def continuing_recipe(
     other models also read the training data of the run.
     """
     run = RunDirectory(path)
-    check_is_run(run.path)
+    schema.check_is_run(run.path)
     old, begin = run.recipe.data.train, run.recipe.continuing(str(path))
     if not begin:
         expected = "a tagger, a classifier, a translator or a language model"
@@ -338,7 +327,7 @@ def origins_in(run: RunDirectory) -> list[Origin]:
     """Return the origins in a run directory. Raises RunError if an origin of the recipe is missing or altered."""
     origins, entries = [], run.config.get("origins", [])
     if missing := {*run.recipe.origins} - {entry["path"] for entry in entries}:
-        raise DamagedError(
+        raise schema.DamagedError(
             f"{run.path / 'config.json'}: damaged: no origin {quote(min(missing), 400)}, which recipe.toml lists"
         )
     for number, entry in enumerate(entries):
@@ -368,31 +357,31 @@ def _read_origin(path: str) -> Origin:
 
 
 def _manifest_name(number: int) -> str:
-    return f"origins/{number}/{MANIFEST}"
+    return f"origins/{number}/{schema.MANIFEST}"
 
 
 def list_origin(run: RunDirectory, number: int) -> None:
     """Add the manifest of copy `number` to the manifest of the run."""
-    partial = partial_path(run.origins / str(number) / MANIFEST)
-    partial.with_name(MANIFEST).replace(partial)
+    partial = partial_path(run.origins / str(number) / schema.MANIFEST)
+    partial.with_name(schema.MANIFEST).replace(partial)
     run.manifest.replace({_manifest_name(number): partial})
 
 
-def copy_run(source: RunDirectory, target: Path) -> dict[str, Entry]:
+def copy_run(source: RunDirectory, target: Path) -> dict[str, schema.Entry]:
     """Copy the files and the origins of a run. Returns the manifest entries of the files."""
     target.mkdir(parents=True)
     files = _list_files(source)
     for name, entry in files.items():
-        with convert_read_errors(source.path / name):
+        with schema.convert_read_errors(source.path / name):
             shutil.copyfile(source.path / name, target / name)
         if (copied := entry_of(target / name)).sha256 != entry.sha256:
             raise altered_error(source.path / name, entry, copied.bytes)
         flush(target / name)
-    Manifest(target).write(ManifestContent(files=files))
+    Manifest(target).write(schema.ManifestContent(files=files))
     copy_origins(RunDirectory(target), origins_in(source))
     return files
 
 
-def _list_files(run: RunDirectory) -> dict[str, Entry]:
+def _list_files(run: RunDirectory) -> dict[str, schema.Entry]:
     entries = run.manifest.entries()
-    return {name: entries[name] for name in sorted(file_names() & entries.keys())}
+    return {name: entries[name] for name in sorted(schema.file_names() & entries.keys())}

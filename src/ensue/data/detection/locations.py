@@ -6,17 +6,7 @@ from contextlib import suppress
 from glob import has_magic
 from pathlib import Path
 
-from ensue.data.detection import signs
-from ensue.data.detection.format_table import (
-    CLASS_FILES,
-    FOLDERS,
-    TEXTS,
-    by_suffix,
-    class_of,
-    first_lines,
-    suffix,
-    text_format,
-)
+from ensue.data.detection import format_table, signs
 from ensue.data.files import common_format, expanded, locations_in, readable, visible
 from ensue.data.lines import Lines, is_blank
 from ensue.errors import DataError
@@ -37,9 +27,9 @@ def folder_format(location: str | Path, *, encoding: str = "utf-8") -> str:
     Raises DataError if only some of several locations are `FOLDERS`.
     """
     formats = {name: _folder_format(name, encoding) for name in locations_in(location)}
-    if FOLDERS in formats.values():
+    if format_table.FOLDERS in formats.values():
         return common_format({name: result or "files" for name, result in formats.items()})
-    return "" if "" in formats.values() else CLASS_FILES
+    return "" if "" in formats.values() else format_table.CLASS_FILES
 
 
 def _folder_format(location: str, encoding: str) -> str:
@@ -49,14 +39,14 @@ def _folder_format(location: str, encoding: str) -> str:
             return ""
     entries = visible(path)
     if _are_class_folders(entries):
-        return FOLDERS
-    return CLASS_FILES if _are_class_files(entries, encoding) else ""
+        return format_table.FOLDERS
+    return format_table.CLASS_FILES if _are_class_files(entries, encoding) else ""
 
 
 def class_files(paths: Sequence[Path]) -> list[Path]:
     """Return the files that are named after classes: without a README, and only `.txt` files if there are any."""
-    named = [path for path in paths if class_of(path.name).casefold() not in _NO_CLASSES]
-    return [path for path in named if suffix(path.name) == ".txt"] or named
+    named = [path for path in paths if format_table.class_of(path.name).casefold() not in _NO_CLASSES]
+    return [path for path in named if format_table.suffix(path.name) == ".txt"] or named
 
 
 def aligned_paths(location: str) -> list[tuple[str, str]]:
@@ -87,18 +77,19 @@ def _split_aligned(location: str) -> tuple[str, str] | None:
 
 def _are_class_folders(entries: list[Path]) -> bool:
     folders = [entry for entry in entries if entry.is_dir()]
-    is_table = any(by_suffix(TEXTS, file.name) for folder in folders for file in visible(folder))
+    names = [file.name for folder in folders for file in visible(folder)]
+    is_table = any(format_table.by_suffix(format_table.TEXTS, name) for name in names)
     return (len(folders) > 1 or (bool(folders) and folders == entries)) and not is_table
 
 
 def _are_class_files(entries: list[Path], encoding: str) -> bool:
-    files = [entry for entry in entries if class_of(entry.name).casefold() not in _NO_CLASSES]
+    files = [entry for entry in entries if format_table.class_of(entry.name).casefold() not in _NO_CLASSES]
     if len(files) < 2 or not all(map(_is_named_as_class, files)):
         return False
     heads = []
     for file in files[:_NUM_SAMPLE_FILES]:
         with suppress(DataError):  # reading the file later raises the error
-            lines = first_lines(file, encoding=encoding)[:_NUM_SAMPLE_LINES]
+            lines = format_table.first_lines(file, encoding=encoding)[:_NUM_SAMPLE_LINES]
             if not _are_texts(lines, str(file)):
                 return False
             heads.append([line.rstrip("\r\n") for line in lines])
@@ -109,11 +100,11 @@ def _are_class_files(entries: list[Path], encoding: str) -> bool:
 def _are_texts(lines: Sequence[str], name: str) -> bool:
     rows = "".join(lines).strip().split("\n")
     are_filled = max(map(len, rows)) <= _MAX_LINE_CHARACTERS and not any(map(is_blank, rows))
-    return are_filled and text_format(Lines(lines, name), is_labeled=True) in ("", "first-word")
+    return are_filled and format_table.text_format(Lines(lines, name), is_labeled=True) in ("", "first-word")
 
 
 def _is_named_as_class(file: Path) -> bool:
-    name, is_text = class_of(file.name), file.is_file() and suffix(file.name) == ".txt"
+    name, is_text = format_table.class_of(file.name), file.is_file() and format_table.suffix(file.name) == ".txt"
     return is_text and _LETTERS.fullmatch(name) is not None and not _SPLIT.search(name)
 
 

@@ -5,16 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ensue.data.detection.format_table import (
-    ALIGNED,
-    FOLDERS,
-    READERS,
-    TABBED,
-    csv_format,
-    pair_format,
-    suffix,
-    text_format,
-)
+from ensue.data.detection import format_table
 from ensue.data.examples import layout as layouts
 from ensue.data.examples.layout import Document
 from ensue.data.examples.lines import LINES_OF_PAIRS, LINES_OF_TEXTS, written_values
@@ -28,12 +19,12 @@ from ensue.errors import FILES_OF_ROWS, DataError, IncompleteError, nearest
 from ensue.extension import loadable_entries
 
 DOCUMENT_FORMATS: dict[str, layouts.DocumentFormat] = {
-    **{reader.name: RecordDocuments(reader) for reader in READERS},
+    **{reader.name: RecordDocuments(reader) for reader in format_table.READERS},
     **{format.name: format for format in LINES_OF_TEXTS},
 }
 """The formats of files of labeled texts. `FOLDERS` is not among them, since its labels are names of folders."""
 PAIR_FORMATS: dict[str, layouts.PairFormat] = {
-    **{reader.name: RecordPairs(reader) for reader in READERS},
+    **{reader.name: RecordPairs(reader) for reader in format_table.READERS},
     **{format.name: format for format in (Sigmorphon(), *LINES_OF_PAIRS)},
 }
 """The formats of pairs in one file, without those of extensions. Pairs in two files are `ALIGNED`."""
@@ -62,13 +53,13 @@ def detect_documents(
     """
     choice = choice or layouts.DocumentChoice()
     known, names = (like.format, like.names) if like else ("", [])
-    name = _checked_format(format, [*DOCUMENT_FORMATS, FOLDERS]) or text_format(
+    name = _checked_format(format, [*DOCUMENT_FORMATS, format_table.FOLDERS]) or format_table.text_format(
         lines, is_labeled=choice.is_labeled, known=known, labels=labels, names=names
     )
     if name == "first-word" and not format and lines.name in FILES_OF_ROWS:
         raise DataError('texts without labels; expected rows such as ("a text", "label")', lines.name)
     if not name:
-        formats = ", ".join([*DOCUMENT_FORMATS, FOLDERS])
+        formats = ", ".join([*DOCUMENT_FORMATS, format_table.FOLDERS])
         raise DataError(f"no labels found; set {FORMAT_OPTION} to one of {formats}", lines.name, options=IN_OPTIONS)
     return _detect_layout(DOCUMENT_FORMATS, name, lines, choice, like)
 
@@ -81,14 +72,14 @@ def detect_pairs(
     If the user names columns, `like` is ignored. If the lines show no format, the format of `like` is assumed, unless
     it has columns.
     """
-    if format == ALIGNED:
+    if format == format_table.ALIGNED:
         raise DataError("two files that are aligned have a comma between them, such as train.en,train.de")
     formats = pair_formats()
     like = None if choice.names else like
     known, names = (like.format if like.format in formats else "", like.names) if like else ("", [])
-    if like and not known and like.format == suffix(lines.name).removeprefix("."):
+    if like and not known and like.format == format_table.suffix(lines.name).removeprefix("."):
         raise DataError(f"the run reads the format {like.format}, whose extension is not installed", lines.name)
-    name = _checked_format(format, formats) or pair_format(
+    name = _checked_format(format, formats) or format_table.pair_format(
         lines, is_labeled=choice.is_labeled, known=known, names=names
     )
     if not name and known and not formats[known].has_columns:
@@ -98,7 +89,7 @@ def detect_pairs(
         advice = f"two files with a comma between them; or set {FORMAT_OPTION} to one of {listed}"
         message = f"no pairs found; expected a source, a tab and a target in each line, or {advice}"
         raise DataError(message, lines.name, options=IN_OPTIONS)
-    return _detect_layout(formats, known if {name, known} <= TABBED else name, lines, choice, like)
+    return _detect_layout(formats, known if {name, known} <= format_table.TABBED else name, lines, choice, like)
 
 
 def _checked_format(name: str, known: Collection[str]) -> str:
@@ -111,7 +102,7 @@ def _detect_layout(
     formats: Mapping[str, layouts.ExampleFormat[Any, layouts.LayoutT, layouts.ChoiceT]], name: str, lines: Lines,
     choice: layouts.ChoiceT, like: layouts.LayoutT | None,
 ) -> layouts.LayoutT:  # fmt: skip
-    format = formats[csv_format(lines) if name == "csv" else name]
+    format = formats[format_table.csv_format(lines) if name == "csv" else name]
     if like is not None:
         layout = _adapt_layout(format, like, lines, choice)
     elif choice.names and not format.has_columns:
@@ -162,7 +153,7 @@ def write_document(
 
     `layout` is the layout of its file. For `FOLDERS`, the record is a line with the name of the file and the labels.
     """
-    if layout.format == FOLDERS:
+    if layout.format == format_table.FOLDERS:
         return f"{document.path}\t{written_values(labels, probabilities)}\n"
     return DOCUMENT_FORMATS[layout.format].write(document, layout, labels, probabilities)
 
@@ -173,13 +164,13 @@ def rows_with_texts(lines: Lines) -> Lines:
     The number of each object is that of the line on which its row begins. Other files are returned unchanged. Raises
     DataError for a table in which the column of the text is ambiguous.
     """
-    if suffix(lines.name) not in TABLE_SUFFIXES:
+    if format_table.suffix(lines.name) not in TABLE_SUFFIXES:
         return lines
     lines.split_array()
     try:
         layout = None if lines.is_array else detect_documents(lines, layouts.DocumentChoice(is_labeled=False))
     except DataError:
-        if suffix(lines.name) != ".csv":  # words in columns, say
+        if format_table.suffix(lines.name) != ".csv":  # words in columns, say
             return lines
         expected = 'expected one with the name "text"'
         raise DataError(f"a table in which no column is surely the text; {expected}", lines.name) from None

@@ -15,17 +15,7 @@ from ensue.data.decoding import checked_encoding
 from ensue.data.detection.format_table import ALIGNED, CLASS_FILES, FOLDERS, PAIRS, by_suffix, class_of
 from ensue.data.detection.locations import aligned_paths, class_files, folder_format
 from ensue.data.examples import formats
-from ensue.data.examples.layout import (
-    Document,
-    DocumentChoice,
-    DocumentLayout,
-    ExampleT,
-    LayoutT,
-    Pair,
-    PairChoice,
-    PairLayout,
-    checked_pair,
-)
+from ensue.data.examples import layout as layouts
 from ensue.data.examples.lines import read_folders
 from ensue.data.files import Data, as_location, expanded, files_of, locations_in
 from ensue.data.lines import Lines, RecordingLines, missing_end
@@ -36,7 +26,7 @@ from ensue.data.sources import digest_of_each
 from ensue.errors import DataError, IncompleteError
 
 
-class ExampleSource(ABC, Generic[ExampleT, LayoutT]):
+class ExampleSource(ABC, Generic[layouts.ExampleT, layouts.LayoutT]):
     """The examples of a file, a folder, a glob or a stream, in constant memory.
 
     The layout of each file is detected, unless `format` or the user's choice of columns determines it. Detection
@@ -49,7 +39,7 @@ class ExampleSource(ABC, Generic[ExampleT, LayoutT]):
     """
 
     files: LabeledFiles
-    layout: LayoutT
+    layout: layouts.LayoutT
     choice: Any
 
     def __init__(self, files: LabeledFiles, incomplete: str) -> None:
@@ -57,11 +47,11 @@ class ExampleSource(ABC, Generic[ExampleT, LayoutT]):
         self.incomplete, self.skips = incomplete, incomplete != "refuse"
         self.skipped = SkippedRows()
         """The counts of rows that were skipped in the last iteration."""
-        self.layouts: dict[str, LayoutT] = {}
+        self.layouts: dict[str, layouts.LayoutT] = {}
         """The layout of each file by its name. It is empty for aligned files and folders of classes."""
 
-    def _detect(self, detect: Callable[..., LayoutT], format: str, like: LayoutT | None) -> None:
-        def layout_of(lines: Lines, first: LayoutT | None) -> LayoutT:
+    def _detect(self, detect: Callable[..., layouts.LayoutT], format: str, like: layouts.LayoutT | None) -> None:
+        def layout_of(lines: Lines, first: layouts.LayoutT | None) -> layouts.LayoutT:
             layout: Any = detect(lines, format=format, like=like or first)
             return replace(layout, skips=self.skips)
 
@@ -71,10 +61,10 @@ class ExampleSource(ABC, Generic[ExampleT, LayoutT]):
         self.layout = next(iter(self.layouts.values()))
 
     @abstractmethod
-    def _examples(self) -> Iterator[ExampleT]:
+    def _examples(self) -> Iterator[layouts.ExampleT]:
         """Yield the complete examples, and pass errors of incomplete examples to `_skip`."""
 
-    def __iter__(self) -> Iterator[ExampleT]:
+    def __iter__(self) -> Iterator[layouts.ExampleT]:
         """Yield the examples. Raises DataError (file:line) for an invalid or incomplete record."""
         self.skipped = SkippedRows()
         try:
@@ -91,14 +81,14 @@ class ExampleSource(ABC, Generic[ExampleT, LayoutT]):
             raise error
         self.skipped.add(error)
 
-    def _layout_of(self, name: str) -> LayoutT:
+    def _layout_of(self, name: str) -> layouts.LayoutT:
         return self.layouts.get(name, self.layout)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.location!r}, {self.layout})"
 
 
-class DocumentSource(ExampleSource[Document, DocumentLayout]):
+class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
     """The labeled texts of files, which can be written with other labels.
 
     `labels` are the possible labels, if they are known. A location may be a folder of classes, which has a folder or a
@@ -106,11 +96,11 @@ class DocumentSource(ExampleSource[Document, DocumentLayout]):
     """
 
     def __init__(
-        self, location: Data | Lines, choice: DocumentChoice | None = None, *, format: str = "",
-        like: DocumentLayout | None = None, encoding: str = "utf-8", labels: Collection[str] = (),
+        self, location: Data | Lines, choice: layouts.DocumentChoice | None = None, *, format: str = "",
+        like: layouts.DocumentLayout | None = None, encoding: str = "utf-8", labels: Collection[str] = (),
         incomplete: str = "refuse",
     ) -> None:  # fmt: skip
-        self.choice, self.encoding = choice or DocumentChoice(), encoding
+        self.choice, self.encoding = choice or layouts.DocumentChoice(), encoding
         self.rest = ""
         """The text after the last document that was read, such as empty lines or a header without rows."""
         paths: Sequence[Path] | None = None
@@ -123,26 +113,26 @@ class DocumentSource(ExampleSource[Document, DocumentLayout]):
         self._rows: dict[str, list[str]] = {}
         """The first row of each table, by the name of the file."""
         if format == FOLDERS and not isinstance(location, Lines):
-            self.layout = DocumentLayout(FOLDERS)
+            self.layout = layouts.DocumentLayout(FOLDERS)
             if self.choice.group:
                 raise formats.no_groups(FOLDERS, self.location)
             return
         self.files.check_text()
         self._detect(partial(self._detect_file, labels), format, like)
 
-    def _detect_file(self, labels: Collection[str], lines: Lines, **known: Any) -> DocumentLayout:
+    def _detect_file(self, labels: Collection[str], lines: Lines, **known: Any) -> layouts.DocumentLayout:
         layout = formats.detect_documents(lines, self.choice, labels=labels, **known)
         for dialect in DIALECTS:
             if dialect.name == layout.format:
                 self._rows[lines.name] = dialect.first(lines)[0]
         return layout
 
-    def _detect_folder_format(self, location: str | Path, like: DocumentLayout | None) -> str:
+    def _detect_folder_format(self, location: str | Path, like: layouts.DocumentLayout | None) -> str:
         format = folder_format(location, encoding=checked_encoding(self.encoding))
         is_possible = self.choice.is_labeled or (like is not None and like.format == CLASS_FILES)
         return "" if format == CLASS_FILES and (self.choice.names or not is_possible) else format
 
-    def _examples(self) -> Iterator[Document]:
+    def _examples(self) -> Iterator[layouts.Document]:
         self.rest = missing = ""
         header: list[str] | None = None
         if self.layout.format == FOLDERS:
@@ -167,14 +157,14 @@ class DocumentSource(ExampleSource[Document, DocumentLayout]):
             header = header or (self._rows.get(lines.name) if layout.header else None)
             missing = missing_end(self.rest or last)
 
-    def _is_complete(self, document: Document) -> bool:
+    def _is_complete(self, document: layouts.Document) -> bool:
         has_labels = document.labels or self._layout_of(document.path).flags
         lack = "" if not self.skips else "label" if not has_labels else "text" if document.is_empty else ""
         if lack:
             self._skip(IncompleteError("", document.path, document.line, lack=lack))
         return not lack
 
-    def other_values(self, document: Document) -> dict[str, str]:
+    def other_values(self, document: layouts.Document) -> dict[str, str]:
         """Return the values of a table's row by column, except for the text and the label."""
         layout, header = self._layout_of(document.path), self._rows.get(document.path, [])
         dialect = next((dialect for dialect in DIALECTS if dialect.name == layout.format and layout.header), None)
@@ -202,7 +192,7 @@ class DocumentSource(ExampleSource[Document, DocumentLayout]):
                 raise DataError(f"different columns from {first}; predict them one by one", name)
         return self.files.as_one(records, are_objects=self.layout.format == "json", begins=begins)
 
-    def write(self, document: Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
+    def write(self, document: layouts.Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
         """Return the record of a document with other labels, after `document.before`.
 
         `probabilities` has the probability of all labels, or of each label. The concatenated records of all documents
@@ -211,7 +201,7 @@ class DocumentSource(ExampleSource[Document, DocumentLayout]):
         return formats.write_document(document, self._layout_of(document.path), labels, probabilities)
 
 
-class PairSource(ExampleSource[Pair, PairLayout]):
+class PairSource(ExampleSource[layouts.Pair, layouts.PairLayout]):
     """The pairs of files. `location` may also be two aligned files, separated by a comma: `train.en,train.de`.
 
     Unless `is_labeled`, targets are not read; if the format is not recognized, each line is a source and may be empty.
@@ -225,10 +215,10 @@ class PairSource(ExampleSource[Pair, PairLayout]):
 
     def __init__(
         self, location: Data | Lines, *, format: str = "", sources: Sequence[str] = (), targets: Sequence[str] = (),
-        group: str = "", like: PairLayout | None = None, encoding: str = "utf-8", is_labeled: bool = True,
+        group: str = "", like: layouts.PairLayout | None = None, encoding: str = "utf-8", is_labeled: bool = True,
         incomplete: str = "refuse",
     ) -> None:  # fmt: skip
-        self.choice = PairChoice(tuple(sources), tuple(targets), is_labeled, group)
+        self.choice = layouts.PairChoice(tuple(sources), tuple(targets), is_labeled, group)
         location = location if isinstance(location, Lines) else as_location(location, "the pairs")
         aligned = [] if isinstance(location, Lines) or not is_labeled else aligned_paths(location)
         for names in aligned:
@@ -237,7 +227,7 @@ class PairSource(ExampleSource[Pair, PairLayout]):
         super().__init__(LabeledFiles(location, encoding, paths=paths, encoding_of=_encoding_of), incomplete)
         if aligned:
             about = "source: a line of the first file, target: the same line of the second"
-            self.layout = PairLayout(ALIGNED, about=about)
+            self.layout = layouts.PairLayout(ALIGNED, about=about)
         else:
             self._detect(partial(formats.detect_pairs, choice=self.choice), format, like)
 
@@ -256,7 +246,7 @@ class PairSource(ExampleSource[Pair, PairLayout]):
         """Return a digest of the bytes of all files, in order."""
         return digest_of_each(self.files.paths)
 
-    def _examples(self) -> Iterator[Pair]:
+    def _examples(self) -> Iterator[layouts.Pair]:
         if not self.choice.is_labeled:
             yield from self._pairs()
             return
@@ -266,7 +256,7 @@ class PairSource(ExampleSource[Pair, PairLayout]):
             except IncompleteError as error:
                 self._skip(error)
 
-    def _pairs(self) -> Iterator[Pair]:
+    def _pairs(self) -> Iterator[layouts.Pair]:
         if self.layout.format == ALIGNED:
             for first in range(0, len(self.files.paths), 2):
                 yield from read_aligned(partial(self._open_pair, first), skips=self.skips)
@@ -275,9 +265,9 @@ class PairSource(ExampleSource[Pair, PairLayout]):
             layout = self._layout_of(lines.name)
             yield from formats.pair_formats()[layout.format].read(lines, layout, is_labeled=self.choice.is_labeled)
 
-    def checked(self, pair: Pair) -> Pair:
+    def checked(self, pair: layouts.Pair) -> layouts.Pair:
         """Return the pair without empty references. Raises IncompleteError if all sources or targets are empty."""
-        return checked_pair(pair)
+        return layouts.checked_pair(pair)
 
     def _open_pair(self, first: int) -> tuple[Lines, Lines]:
         source, target = islice(self.files, first, first + 2)
@@ -293,7 +283,7 @@ _MAX_SEARCHED_LINES = 1 << 21
 """The place of missing lines is searched only in files with at most this number of lines."""
 
 
-def read_aligned(open_files: Callable[[], tuple[Lines, Lines]], *, skips: bool = False) -> Iterator[Pair]:
+def read_aligned(open_files: Callable[[], tuple[Lines, Lines]], *, skips: bool = False) -> Iterator[layouts.Pair]:
     """Yield a pair for each line of both files, except lines that are empty in both files.
 
     `open_files` opens both files. Raises DataError if the files have different numbers of lines, and unless `skips`, if
@@ -311,8 +301,8 @@ def read_aligned(open_files: Callable[[], tuple[Lines, Lines]], *, skips: bool =
             if not is_checked and len({sum(1 for _ in lines) for lines in open_files()}) > 1:
                 raise _unequal_lengths(open_files)
             is_checked = True
-        pair = Pair((left,), (right,), source.name, number)
-        yield pair if skips else checked_pair(pair, target.name)
+        pair = layouts.Pair((left,), (right,), source.name, number)
+        yield pair if skips else layouts.checked_pair(pair, target.name)
     if not number:
         raise DataError("no lines", source.name)
 

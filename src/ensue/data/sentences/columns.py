@@ -77,7 +77,7 @@ class Columns(Format):
         lines = source.own.split("\n")
         rows = [_replace_field(line, place, next(remaining), layout) if layout.is_row(line) else line for line in lines]
         assert next(remaining, None) is None, "more labels than words"
-        return source.before + "\n".join(rows)
+        return source.text[: source.start] + "\n".join(rows)
 
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
         for place, column in enumerate(columns):

@@ -80,7 +80,7 @@ class Conllu(Format):
                 fields[place] = value + end
                 lines[index] = "\t".join(fields)
         assert next(remaining_labels, None) is None, "more labels than words"
-        return sentence.source.before + "\n".join(lines)
+        return sentence.source.text[: sentence.source.start] + "\n".join(lines)
 
     def surface(self, sentence: Sentence) -> Surface:
         """Return the text, which is determined by the forms and `SpaceAfter=No`.

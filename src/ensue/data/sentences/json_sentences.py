@@ -183,10 +183,14 @@ class JsonSentences(Format):
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Return the object with other labels, or with their spans. A new key is added at the end."""
-        return sentence.source.before + self._written(sentence, labels, column, keeps_borders=False)
+        return sentence.source.text[: sentence.source.start] + self._written(
+            sentence, labels, column, keeps_borders=False
+        )
 
     def corrected(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        return sentence.source.before + self._written(sentence, labels, column, keeps_borders=True)
+        return sentence.source.text[: sentence.source.start] + self._written(
+            sentence, labels, column, keeps_borders=True
+        )
 
     def _written(self, sentence: Sentence, labels: Sequence[str], column: str | None, *, keeps_borders: bool) -> str:
         text = sentence.source.own

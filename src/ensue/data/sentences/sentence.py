@@ -24,11 +24,6 @@ class SourceLines:
     """The length of the text before the sentence's own text, such as rows that are left out."""
 
     @property
-    def before(self) -> str:
-        """The text before the sentence's own text."""
-        return self.text[: self.start]
-
-    @property
     def own(self) -> str:
         """The sentence's own text."""
         return self.text[self.start :]

@@ -23,9 +23,7 @@ def distill(
     teachers: Annotated[list[str], Argument(help="Runs of classifiers or taggers, or files of answers."), Access.RUN],
     recipe: Annotated[str, Argument(help="The student's recipe: a name or a TOML file."), Access.RECIPE],
     out: Annotated[Path, Option(help="The student's run directory; the data go next to it."), Access.OUT_FOLDER],
-    train: cli.TrainOption = None,
-    pool: cli.PoolOption = None,
-    valid: cli.ValidOption = None,
+    train: cli.TrainOption = None, pool: cli.PoolOption = None, valid: cli.ValidOption = None,
     test: cli.TestOption = None,
     gold: Annotated[
         float, Option(min=0, max=1, help="The weight of the gold labels; that of the teachers is 1 minus it.")
@@ -33,9 +31,8 @@ def distill(
     temperature: Annotated[float, Option(min=0.01, max=100, help="The divisor of the teachers' logits.")] = 1.0,
     settings: cli.SettingsOption = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
-    device: cli.DeviceOption = "auto",
-    threads: cli.ThreadsOption = None,
-) -> None:
+    device: cli.DeviceOption = "auto", threads: cli.ThreadsOption = None,
+) -> None:  # fmt: skip
     """Train a small model on the predictions of larger ones. Resume with: ensue train --resume --out OUT"""
     chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
     options = {"pool": as_location(pool or []), "gold": gold, "temperature": temperature}
@@ -139,10 +136,8 @@ def choose(
         list[str] | None, Option(help="A file whose texts are left out, such as the training data."), Access.DATA
     ] = None,
     seed: Annotated[int, Option(min=0, max=2**32 - 1, help="The same seed chooses the same texts.")] = 0,
-    encoding: cli.EncodingOption = None,
-    device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None,
-) -> None:
+    encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None,
+) -> None:  # fmt: skip
     """Choose the texts of a pool to label next (active learning).
 
     The chosen texts are uncertain and diverse.

@@ -68,10 +68,8 @@ def compare(
         ),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
-    encoding: cli.EncodingOption = None,
-    device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None,
-) -> None:
+    encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None,
+) -> None:  # fmt: skip
     """Compare runs of one task: scores and changed answers."""
     from ensue.runs.schema import existing_run
 

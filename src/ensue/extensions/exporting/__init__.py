@@ -3,8 +3,7 @@
 from ensue.extension import Extension
 
 EXTENSION = Extension(
-    name="exporting",
-    commands={"export": "ensue.extensions.exporting.command:export"},
+    name="exporting", commands={"export": "ensue.extensions.exporting.command:export"},
     exporters={
         "huggingface": "ensue.extensions.exporting.huggingface.models:export_huggingface",
         "sentence-transformers": "ensue.extensions.exporting.huggingface.models:export_sentences",
@@ -12,6 +11,5 @@ EXTENSION = Extension(
         "c": "ensue.extensions.exporting.c.writing:export_c",
         "web": "ensue.extensions.exporting.web.writing:export_web",
     },
-    names={"export_run": "ensue.extensions.exporting.exporting:export_run"},
-    needs=("importing",),
-)
+    names={"export_run": "ensue.extensions.exporting.exporting:export_run"}, needs=("importing",),
+)  # fmt: skip

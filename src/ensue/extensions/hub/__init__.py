@@ -3,10 +3,8 @@
 from ensue.extension import Extension
 
 EXTENSION = Extension(
-    name="hub",
-    commands={"push": "ensue.extensions.hub.command:push"},
+    name="hub", commands={"push": "ensue.extensions.hub.command:push"},
     schemes={"hf": "ensue.extensions.hub.addresses:HUB"},
     importers={"hub": "ensue.extensions.hub.importing:import_repository"},
-    names={"push": "ensue.extensions.hub.pushing:push"},
-    needs=("importing",),
-)
+    names={"push": "ensue.extensions.hub.pushing:push"}, needs=("importing",),
+)  # fmt: skip

@@ -15,12 +15,10 @@ from ensue.text.wordpiece import BEGIN, INSIDE, MASK, MAX_WORD_LENGTH, PADDING, 
 from ensue.training.imported import read_file
 
 MASKED_TOKENS = {
-    PADDING: (("pad_token",), ("[PAD]", "<pad>")),
-    BEGIN: (("cls_token", "bos_token"), ("[CLS]", "<s>")),
-    SEPARATOR: (("sep_token", "eos_token"), ("[SEP]", "</s>")),
-    MASK: (("mask_token",), ("[MASK]", "<mask>")),
+    PADDING: (("pad_token",), ("[PAD]", "<pad>")), BEGIN: (("cls_token", "bos_token"), ("[CLS]", "<s>")),
+    SEPARATOR: (("sep_token", "eos_token"), ("[SEP]", "</s>")), MASK: (("mask_token",), ("[MASK]", "<mask>")),
     UNKNOWN: (("unk_token",), ("[UNK]", "<unk>")),
-}
+}  # fmt: skip
 """The special tokens of a masked language model, with their keys in tokenizer_config.json, and their default names."""
 CAUSAL_TOKENS = {START: (("bos_token", "eos_token"), ("<|endoftext|>",)), UNKNOWN: (("unk_token",), ("<unk>",))}
 """The special tokens of a causal language model."""

@@ -39,11 +39,9 @@ def serve(
     drain_seconds: Annotated[
         float, Option(min=0, help="The time limit of open requests after SIGTERM, in seconds.")
     ] = 30.0,
-    device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None,
-    precision: cli.PrecisionOption = "float32",
+    device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32",
     **adaptation: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Serve models over HTTP."""
     from ensue.runs.schema import existing_run
 

@@ -277,11 +277,9 @@ def _describe_operation(route: Route, names: Any) -> dict[str, Any]:
 
 
 PAGE_HEADERS = {
-    "Content-Security-Policy": f"{policy(live=True)}; frame-ancestors 'none'",
-    "Cache-Control": "no-cache",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
+    "Content-Security-Policy": f"{policy(live=True)}; frame-ancestors 'none'", "Cache-Control": "no-cache",
+    "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff",
+}  # fmt: skip
 
 
 async def complete(service: Service, request: Request) -> Response:

@@ -132,7 +132,7 @@ class Sentences(Columns):
     def label_pairs(self) -> NDArray[np.int64]:
         """Return the distinct pairs of a sentence and one of its labels, of all columns of labels, (2, P)."""
         pairs, num_labels = [np.zeros((2, 0), np.int64)], 0
-        for name, column in self._named("label ").items():
+        for name, column in self._select_columns("label ").items():
             if KIND_OF.get(name, "label") == "label":
                 pairs.append(column.distinct() + np.array([[0], [num_labels]]))
                 num_labels += len(column.words.values)

@@ -387,9 +387,7 @@ def switched_off_section(view: LanguageView) -> list[Section]:
         "colors": {"change of surprisal": _align_to_tokens(len(changes), changes)},
         "rows": [
             {
-                "token": shown(view.tokens[n]) or "·",
-                "number": n + 1,
-                "before": float(before[n]),
+                "token": shown(view.tokens[n]) or "·", "number": n + 1, "before": float(before[n]),
                 "after": float(after[n]),
             }
             for n in _find_largest(changes)

@@ -25,17 +25,7 @@ from ensue.models.adaptive_model import AdaptiveModel
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.description import (
-    ModelDescription,
-    TensorForm,
-    TensorFunction,
-    TokenInput,
-    TokenOutput,
-    settings_of,
-    state_forms,
-    state_from,
-    state_tensors,
-)
+from ensue.tasks.contract import description
 from ensue.tasks.contract.token_scores import NatsOfParts, Surprisals, TokenScore, counted, token_scores
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.page import inspect_text
@@ -215,26 +205,28 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         facts = self.facts(self.encoder)
         return inspect_text(self.model, self.tokenizer, text, facts=facts, at=at, token=token, off=off)
 
-    def describe(self) -> ModelDescription:
+    def describe(self) -> description.ModelDescription:
         """Return a description with one function of ids and state. The initial state is zeros."""
         model, tokenizer = self.model, self.tokenizer
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
             ids = torch.randint(model.vocabulary_size, (batch, length + 2))
             _, state = model(ids[:, :2])
-            return {"ids": ids[:, 2:], **state_tensors(state)}
+            return {"ids": ids[:, 2:], **description.state_tensors(state)}
 
-        forms = {"ids": TensorForm(("batch", "time"), torch.int64), **state_forms(model.init_state(2))}
+        states = description.state_forms(model.init_state(2))
+        forms = {"ids": description.TensorForm(("batch", "time"), torch.int64), **states}
         settings = {
             "start": tokenizer.start_id, "unknown": tokenizer.unknown_id, "context": model.context,
             "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
             "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],
         }  # fmt: skip
-        read = TensorFunction("model", _run_model, forms, sample)
-        output = TokenOutput(settings_of(Sampling()))
-        return ModelDescription(
-            TokenInput(tokenizer), output, model, (read,), model, ("language",), settings, {"tokenizer.json": tokenizer}
-        )
+        read = description.TensorFunction("model", _run_model, forms, sample)
+        output = description.TokenOutput(description.settings_of(Sampling()))
+        return description.ModelDescription(
+            description.TokenInput(tokenizer), output, model, (read,), model, ("language",), settings,
+            {"tokenizer.json": tokenizer},
+        )  # fmt: skip
 
     def evaluate(
         self, text: Data | TextSource, *, encoding: str = "utf-8", parts: int | None = None,
@@ -279,5 +271,5 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
 def _run_model(model: LanguageModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:
     """Return the logits of the next tokens, and the leaves of the state after the last token."""
-    logits, after = model(ids, state_from(model.init_state(1), state))
-    return {"logits": logits, **state_tensors(after, "next")}
+    logits, after = model(ids, description.state_from(model.init_state(1), state))
+    return {"logits": logits, **description.state_tensors(after, "next")}

@@ -21,15 +21,7 @@ from ensue.metrics.scores import ItemRows, MaskedScores, ScoredItems, TextSimila
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
 from ensue.stored import changed
-from ensue.tasks.contract.description import (
-    MaskedOutput,
-    ModelDescription,
-    TensorForm,
-    TensorFunction,
-    TokenInput,
-    mask_of,
-    sample_lengths,
-)
+from ensue.tasks.contract import description
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.task import NamedScores
 from ensue.tasks.contract.token_scores import Surprisals, TokenScore, token_scores
@@ -48,16 +40,7 @@ from ensue.tasks.masked_language_modeling.token_windows import mask_probabilitie
 from ensue.tasks.texts.export_encoder import ExportEncoder, SubwordExportEncoder
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
-from ensue.tasks.vectors.contextual import (
-    ContextualPipeline,
-    TextVectors,
-    Vectors,
-    checked_layer,
-    highest_cosines,
-    pooled_words,
-    pooling_of,
-    unit_vectors,
-)
+from ensue.tasks.vectors import contextual
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.wordpiece import MASK
 
@@ -94,7 +77,7 @@ class FilledText(NamedTuple):
         return self.text
 
 
-class MaskedVectors(ContextualPipeline, TextVectors):
+class MaskedVectors(contextual.ContextualPipeline, contextual.TextVectors):
     """Vectors of texts and words from the layers of a masked language model."""
 
     def __init__(
@@ -111,7 +94,7 @@ class MaskedVectors(ContextualPipeline, TextVectors):
         assert isinstance(recipe, MaskedLanguageModelingRecipe)
         return cls(directory.model(device), parts.coder, recipe, run=directory.path)
 
-    def embed(self, texts: Sequence[str], *, pooling: str | None = None, layer: int = -1) -> Vectors:
+    def embed(self, texts: Sequence[str], *, pooling: str | None = None, layer: int = -1) -> contextual.Vectors:
         """Return a vector for each text. A long text is read in windows that overlap.
 
         Args:
@@ -129,16 +112,16 @@ class MaskedVectors(ContextualPipeline, TextVectors):
         """
         texts = checked_texts(texts, "texts", are_lists=False)
         sentences = self.recipe.sentences
-        pool = pooling_of(sentences.pooling if pooling is None else pooling)
-        layer = checked_layer(layer, self.num_layers)
+        pool = contextual.pooling_of(sentences.pooling if pooling is None else pooling)
+        layer = contextual.checked_layer(layer, self.num_layers)
         vectors = np.zeros((len(texts), self.d_layers), np.float32)
 
-        def collect(index: int, layers: Vectors) -> None:
+        def collect(index: int, layers: contextual.Vectors) -> None:
             vectors[index] = pool(layers[0])
 
         ids = [self.coder.encode(text) for text in texts]
         token_vectors(self.model, self.coder, ids, layers=[layer], collect=collect)
-        return unit_vectors(vectors) if sentences.unit_length else vectors
+        return contextual.unit_vectors(vectors) if sentences.unit_length else vectors
 
     @property
     def num_layers(self) -> int:
@@ -149,16 +132,16 @@ class MaskedVectors(ContextualPipeline, TextVectors):
     def d_layers(self) -> int:
         return int(self.model.layers.d_out)
 
-    def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[Vectors]:
+    def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[contextual.Vectors]:
         """Return the vectors (L, T, d) of words. Layer 0 is the input of the first block. A long sentence is read in
         windows.
         """
-        pool = pooling_of(pooling)
+        pool = contextual.pooling_of(pooling)
         split = [self.framing.split(words) for words in sentences]
-        words: dict[int, Vectors] = {}
+        words: dict[int, contextual.Vectors] = {}
 
-        def collect(index: int, layers: Vectors) -> None:
-            words[index] = pooled_words(layers[:, 1:-1], split[index].counts, pool)
+        def collect(index: int, layers: contextual.Vectors) -> None:
+            words[index] = contextual.pooled_words(layers[:, 1:-1], split[index].counts, pool)
 
         layers = range(self.num_layers)
         token_vectors(self.model, self.coder, [sentence.ids for sentence in split], layers=layers, collect=collect)
@@ -176,14 +159,15 @@ class MaskedVectors(ContextualPipeline, TextVectors):
         size = self.coder.vocabulary_size
         return SubwordExportEncoder(layers=layers, framing=self.framing, vocabulary_size=size, pooling=pooling)
 
-    def describe(self) -> ModelDescription:
+    def describe(self) -> description.ModelDescription:
         model, coder, sentences = self.model, self.coder, self.recipe.sentences
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
             shape = (batch, min(length, model.context))
-            return {"ids": torch.randint(model.vocabulary_size, shape), "lengths": sample_lengths(*shape)}
+            return {"ids": torch.randint(model.vocabulary_size, shape), "lengths": description.sample_lengths(*shape)}
 
-        inputs = {"ids": TensorForm(("batch", "time"), torch.int64), "lengths": TensorForm(("batch",), torch.int64)}
+        sizes = {"ids": ("batch", "time"), "lengths": ("batch",)}
+        inputs = {name: description.TensorForm(sizes[name], torch.int64) for name in sizes}
         settings = {
             "context": model.context, "begin": coder.begin_id, "end": coder.separator_id, "mask": coder.mask_id,
             "before": coder.tokenizer.before, "joins_blanks": coder.tokenizer.joins_blanks,
@@ -192,10 +176,10 @@ class MaskedVectors(ContextualPipeline, TextVectors):
             "pooling": sentences.pooling, "unit_length": sentences.unit_length,
             "symbols": [coder.symbol(id) for id in range(coder.vocabulary_size)],
         }  # fmt: skip
-        read = TensorFunction("model", _run_model, inputs, sample)
-        return ModelDescription(
-            TokenInput(coder.tokenizer), MaskedOutput(), model, (read,), model, ("masked", "subwords"), settings,
-            {"tokenizer.json": coder.tokenizer},
+        read = description.TensorFunction("model", _run_model, inputs, sample)
+        return description.ModelDescription(
+            description.TokenInput(coder.tokenizer), description.MaskedOutput(), model, (read,), model,
+            ("masked", "subwords"), settings, {"tokenizer.json": coder.tokenizer},
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -215,7 +199,7 @@ class SentenceVectorsPipeline(MaskedVectors):
         targets = [pair.targets[0] for pair in pairs]
         partners = list(dict.fromkeys(targets))
         firsts = self.embed([" ".join(pair.sources) for pair in pairs])
-        nearest = highest_cosines(self.embed(partners), firsts, 1)[1][:, 0]
+        nearest = contextual.highest_cosines(self.embed(partners), firsts, 1)[1][:, 0]
         is_right = [partners[n] == target for n, target in zip(nearest, targets, strict=True)]
         return NamedScores(accuracy=float(np.mean(is_right)))
 
@@ -330,7 +314,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
 def _run_model(model: Any, ids: Tensor, lengths: Tensor) -> dict[str, Tensor]:
     """Return the vectors (B, T, d) of tokens, and their logits (B, T, V) if the model has a head for masks."""
     masked: MaskedLanguageModel = model
-    mask = mask_of(ids, lengths)
+    mask = description.mask_of(ids, lengths)
     h = masked(ids, mask)
     outputs = {"vectors": h} if masked.head is None else {"vectors": h, "logits": masked.head(h)}
     return {name: tensor.masked_fill(~mask.unsqueeze(-1), 0.0) for name, tensor in outputs.items()}

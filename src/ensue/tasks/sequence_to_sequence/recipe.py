@@ -5,15 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ensue.data.detection.format_table import PAIRS, settings_of
-from ensue.models.specification import (
-    Attention,
-    Directions,
-    EncoderSpecification,
-    PairTokens,
-    Table,
-    TextHead,
-    describe_encoder,
-)
+from ensue.models import specification
 from ensue.models.word_specification import ColumnName, ContextualSpecification
 from ensue.recipe.tables import DividedData, Recipe, Rows, TokenizerRecipe, TrainRecipe
 
@@ -42,7 +34,7 @@ class PairData(DividedData):
     """The maximum number of tokens of a training target; longer ones are left out, with a note; 0: no limit."""
 
 
-class SearchTable(Table):
+class SearchTable(specification.Table):
     """The table `[search]`: the defaults of beam search."""
 
     beams: Annotated[int, Field(ge=1, le=10_000)] = 5
@@ -79,14 +71,14 @@ class SequenceToSequenceRecipe(Recipe):
     data: PairData = PairData()
     tokenizer: TokenizerRecipe = TokenizerRecipe(kind="bpe", max_size=4_000)
     target_tokenizer: TokenizerRecipe | None = None
-    tokens: PairTokens = PairTokens()
+    tokens: specification.PairTokens = specification.PairTokens()
     features: ContextualSpecification = ContextualSpecification()
-    encoder: EncoderSpecification | None = None
+    encoder: specification.EncoderSpecification | None = None
     """The encoder; without it the decoder reads the source before the target."""
-    directions: Directions = Directions()
-    decoder: EncoderSpecification
-    attention: Attention = Attention()
-    head: TextHead = TextHead()
+    directions: specification.Directions = specification.Directions()
+    decoder: specification.EncoderSpecification
+    attention: specification.Attention = specification.Attention()
+    head: specification.TextHead = specification.TextHead()
     search: SearchTable = SearchTable()
     train: PairTrain
 
@@ -108,8 +100,9 @@ class SequenceToSequenceRecipe(Recipe):
 
     def describe(self) -> str:
         """Return a description such as `lstm 1×256 → lstm 1×256`."""
-        decoder, encoder = describe_encoder(self.decoder), self.encoder
-        return f"{decoder} for source and target" if encoder is None else f"{describe_encoder(encoder)} → {decoder}"
+        decoder, encoder = specification.describe_encoder(self.decoder), self.encoder
+        name = "" if encoder is None else specification.describe_encoder(encoder)
+        return f"{name} → {decoder}" if name else f"{decoder} for source and target"
 
     @property
     def layers(self) -> Any:

@@ -97,11 +97,8 @@ def _attention_section(view: CaptionView) -> Section:
     rows, columns, _ = view.image.shape
     scale = min(MAX_WIDTH / columns, MAX_HEIGHT / rows)
     content: dict[str, Any] = {
-        "address": data_address(view.image),
-        "size": (columns, rows),
-        "shown_size": (columns * scale, rows * scale),
-        "has_attention": weights is not None,
-        "note": note,
+        "address": data_address(view.image), "size": (columns, rows), "shown_size": (columns * scale, rows * scale),
+        "has_attention": weights is not None, "note": note,
         "tokens": [
             (
                 view.output[number],
@@ -110,7 +107,7 @@ def _attention_section(view: CaptionView) -> Section:
             )
             for number in range(count)
         ],
-    }
+    }  # fmt: skip
     return Section("Attention", "extensions/frames/captioning/looks.html", content)
 
 
