@@ -127,7 +127,7 @@ def test_a_new_word_does_not_cost_a_copy_of_all_others(runs: Path) -> None:
     places = set()
     for number in range(300):
         pipeline.predict([[f"word{number}"]])
-        places.add(pipeline.reader.memory.table.vectors.data_ptr())
+        places.add(pipeline.reader.memory.look_up([])[0].vectors.data_ptr())
     assert len(places) < 15
 
 

@@ -5,12 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from ensue.data.division import fold_of_rows
 from ensue.models import ngram_bag
-from ensue.models.ngram_bag import NgramBag, PairBag, Solution, solve
+from ensue.models.ngram_bag import CHARACTER_SHARE, NgramBag, PairBag, Solution, solve
+from ensue.text.lexicon import Lexicon
 
 TEXTS, LABELS = 40, 3
 FOLDS = fold_of_rows(np.arange(TEXTS), 5, seed=1)
@@ -88,8 +90,8 @@ def test_the_memory_of_a_chunk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     batches, dense = draw(bag)
     solved(bag, batches, classes_of(dense))
     weight = bag.weight.clone()
-    for elements in (1, 3_000):
-        monkeypatch.setattr(ngram_bag, "CHUNK_ELEMENTS", elements)
+    for texts in (1, 17):
+        monkeypatch.setattr(ngram_bag, "MAX_CHUNK_TEXTS", texts)
         solved(bag, batches, classes_of(dense))
         torch.testing.assert_close(bag.weight, weight, rtol=0, atol=1e-5)
 
@@ -110,3 +112,35 @@ def test_several_labels_are_independent() -> None:
     for label in range(2):
         model = LogisticRegression(C=solution.strength, tol=1e-9, solver="newton-cholesky").fit(dense, gold[:, label])
         np.testing.assert_allclose(scores[:, label], model.decision_function(dense), atol=2e-3)
+
+
+def test_ngrams_of_characters_have_the_weights_of_scikit_learn() -> None:
+    """TF-IDF of words, pairs of words and n-grams of characters at the borders of words and inside of them."""
+    draws = np.random.default_rng(0)
+    words = ["".join(draws.choice([*"abcé"], size=size)) for size in (1, 1, 2, 3, 4, 5, 7, 9)] + ["long" * 8]
+    texts = [list(draws.choice(words, size=size)) for size in draws.integers(1, 9, TEXTS)]
+    forms = sorted({word for text in texts for word in text})
+    lexicon = Lexicon.train(dict.fromkeys(forms, 1), character_ngrams=5)
+    keys = torch.nn.utils.rnn.pad_sequence(
+        [torch.from_numpy(lexicon.encode(text).keys) for text in texts], batch_first=True
+    )
+    bag = NgramBag(LABELS, buckets=1 << 20, characters=True)
+    present = torch.zeros(bag.num_rows).index_add_(0, *ones_of(bag.ngrams(keys)))
+    bag.weigh_by_idf(present, TEXTS, min_texts=1)
+    bag.keep_weighed()
+    ids, values = bag.terms(keys)
+    dense = torch.zeros(TEXTS, len(bag.weight)).scatter_add_(1, ids, values).double().numpy()
+    joined = [" ".join(text) for text in texts]
+    vectorizers = (
+        (1 - CHARACTER_SHARE, TfidfVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), binary=True)),
+        (CHARACTER_SHARE, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), binary=True)),
+    )
+    expected = sum(share * (x @ x.T).toarray() for share, x in ((s, v.fit_transform(joined)) for s, v in vectorizers))
+    np.testing.assert_allclose(dense @ dense.T, expected, atol=1e-5)
+    order = torch.arange(TEXTS)
+    check(bag, [(order[25:], (keys[25:],)), (order[:25], (keys[:25],))], dense, classes_of(dense))
+
+
+def ones_of(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the numbers except 0, and a one for each."""
+    return ids[ids > 0], torch.ones(int((ids > 0).sum()))

@@ -3,7 +3,8 @@
 Initial weights are drawn from torch's global generator.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -137,15 +138,12 @@ def build_poolings(head: PoolingHeadSpecification, d_in: int, *, both_ways: bool
     return Poolings([POOLINGS[kind](d_in, both_ways) for kind in head.pooling]) if head.pooling else None
 
 
-def build_lexicon(
-    features: FeatureSpecification, counts: Mapping[str, int], *, columns: Mapping[str, Iterable[str]] | None = None,
-    vectors: Collection[str] | None = None, kept_vectors: int = 0,
-) -> Lexicon:  # fmt: skip
-    """Build the lexicon of the features from the counts of word forms in the training data."""
+def build_lexicon(features: FeatureSpecification, counts: Mapping[str, int], **options: Any) -> Lexicon:
+    """Build the lexicon of the features from the counts of word forms, with other arguments of `Lexicon.train`."""
     return Lexicon.train(
-        counts, columns=columns, min_count=features.min_count, max_size=features.max_size,
-        lowercase=features.lowercase, fold_digits=features.fold_digits, characters=features.characters != "none",
-        longest_affix=features.affixes, shapes=features.d_shape > 0, vectors=vectors, kept_vectors=kept_vectors,
+        counts, min_count=features.min_count, max_size=features.max_size, lowercase=features.lowercase,
+        fold_digits=features.fold_digits, characters=features.characters != "none", longest_affix=features.affixes,
+        shapes=features.d_shape > 0, **options,
     )  # fmt: skip
 
 
@@ -190,20 +188,16 @@ def build_classifier(
     else:
         layers = _check_tuned(tuned, words, pair=pair)
         d_in, both_ways = tuned.d_out + words.d_out, False
+    bag = None if not head.ngrams else (PairBag if pair else NgramBag)(
+        num_labels, longest=head.ngrams, characters=head.character_ngrams > 0, buckets=head.ngram_buckets,
+        dropout=head.dropout_ngrams, kept=ngrams,
+    )  # fmt: skip
     poolings = build_poolings(head, d_in, both_ways=both_ways, is_causal=layers.is_causal)
     return Classifier(
-        words, layers, poolings, num_labels, bag=_build_bag(head, num_labels, pair=pair, num_kept=ngrams),
-        d_hidden=head.d_hidden, activation=head.activation, dropout=head.dropout,
-        label_smoothing=head.label_smoothing, pair=pair, multiple=multiple, segment=segment,
+        words, layers, poolings, num_labels, bag=bag, d_hidden=head.d_hidden, activation=head.activation,
+        dropout=head.dropout, label_smoothing=head.label_smoothing, pair=pair, multiple=multiple, segment=segment,
         language_loss=encoder.language_loss if isinstance(encoder, OriginEncoder) else 0.0,
     )  # fmt: skip
-
-
-def _build_bag(head: ClassHeadSpecification, num_labels: int, *, pair: bool, num_kept: int | None) -> NgramBag | None:
-    if not head.ngrams:
-        return None
-    kind = PairBag if pair else NgramBag
-    return kind(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams, kept=num_kept)
 
 
 def _check_tuned(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = False) -> SubwordEncoder:

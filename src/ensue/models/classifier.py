@@ -19,10 +19,18 @@ from ensue.types import Loss, State, detach
 
 
 class Pooled(NamedTuple):
-    """Pooled texts: their features (B, p), and the keys of their words (B, T), 0 for padding."""
+    """Pooled texts: their features (B, p), and the keys of their words (B, T) or (B, T, 1 + G), 0 for padding."""
 
     vector: Float[Tensor, "B p"]
-    keys: Int[Tensor, "B T"]
+    keys: Int[Tensor, "B T ..."]
+
+
+def real_keys(keys: Int[Tensor, "B T ..."], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T ..."]:
+    """Return the keys of words with zeros where `mask` is False, without hashes that no word has, except in exports."""
+    if mask is not None:
+        keys = keys.masked_fill(~mask.view(*mask.shape, *[1] * (keys.dim() - 2)), 0)
+    has_hashes = keys.dim() == 3 and not keys.is_meta
+    return keys[..., F.pad((keys[..., 1:] != 0).any(0).any(0), (1, 0), value=True)] if has_hashes else keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +116,11 @@ class Classifier(nn.Module):
         last.bias.data.copy_(torch.logit(shares) if self.multiple else shares.log())
 
     def pooled(
-        self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None,
+        self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T ..."], mask: Bool[Tensor, "B T"] | None,
         subwords: Subwords | None = None, read: Tensor | None = None,
     ) -> Pooled:  # fmt: skip
         """Return pooled texts. `read` is the output of a `SubwordEncoder`, if it is already computed."""
-        keys = keys if mask is None else keys.masked_fill(~mask, 0)
+        keys = real_keys(keys, mask)
         if self.pooling is None:
             return Pooled(x.new_zeros(len(x), 0).float(), keys)
         if isinstance(self.layers, SubwordEncoder):
@@ -161,7 +169,7 @@ class Classifier(nn.Module):
 
     def _read(self, words: Positions, encoded: Tensor | None = None) -> Pooled:
         keys = words.keys
-        x = keys.new_zeros(*keys.shape, 0, dtype=torch.float32) if self.pooling is None else self.features(words)
+        x = keys.new_zeros(*words.shape, 0, dtype=torch.float32) if self.pooling is None else self.features(words)
         return self.pooled(x, keys, words.mask, words.subwords, encoded)
 
     def probabilities(self, logits: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:

@@ -1,12 +1,14 @@
 """Linear classifiers of texts and pairs from sets of n-grams.
 
-Words are keys (`WordForms.keys`): positive for known words, negative hashes for unknown words, 0 for padding.
+Words are keys (`WordForms.keys`): positive for known words, negative hashes for unknown words, 0 for padding. With
+n-grams of characters, the hashes of a word's n-grams are behind its key.
 """
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +20,8 @@ from ensue.nn.draws import dropped
 
 MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
 """The multiplier of the hash: 2⁶³ divided by the golden ratio, whose multiples are spread evenly (Knuth, TAOCP 6.4)."""
+CHARACTER_SHARE = 2 / 3
+"""The share of n-grams of characters in the squared norm of the features of a text."""
 MIN_TEXTS = 2
 """The minimum number of training texts with an n-gram; rarer n-grams have r = 0."""
 
@@ -25,27 +29,31 @@ MIN_TEXTS = 2
 class NgramBag(nn.Module):
     """A linear classifier `score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²)` over the distinct n-grams g of a text.
 
-    N-grams with unknown words are left out. The weight `r_g` is not trained, but computed from counts of the training
-    texts (`weigh_by_ratio`, `weigh_by_idf`). A hash function maps n-grams to `buckets` rows (Joulin et al. 2016). In
-    training each n-gram is dropped with the probability `dropout`. `keep_weighed` removes rows with r = 0, which are
-    not trained; `kept` is the number of remaining rows. Raises ValueError for fewer than two buckets.
+    N-grams with unknown words are left out. With `characters`, the n-grams of characters of all words are scored, too,
+    with `CHARACTER_SHARE` of the squared norm. The weight `r_g` is not trained, but computed from the training texts
+    (`weigh_by_ratio`, `weigh_by_idf`). A hash function maps n-grams to `buckets` rows (Joulin et al. 2016). In training
+    each n-gram is dropped with the probability `dropout`. `keep_weighed` removes rows with r = 0, which are not
+    trained; `kept` is the number of remaining rows. Raises ValueError for fewer than two buckets.
     """
 
     tables = 1
-    """The number of tables, of `buckets` rows each."""
+    """The number of tables of rows."""
 
+    overlap: nn.Parameter
     place: nn.Parameter | None
     """The index of each row among the remaining rows; 0 for removed rows."""
 
     def __init__(
         self, num_labels: int, *, longest: int = 2, buckets: int = 1 << 19, dropout: float = 0.0,
-        kept: int | None = None,
+        characters: bool = False, kept: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if buckets < 2:
             raise ValueError(f"ngram_buckets is {buckets}; expected at least 2, since row 0 is for unknown words")
-        self.longest, self.buckets, self.dropout = longest, buckets, dropout
-        self.num_rows = self.tables * buckets
+        self.longest, self.buckets, self.dropout, self.characters = longest, buckets, dropout, characters
+        self.table_rows = (1 + characters) * buckets
+        """The rows of a table: `buckets` rows for n-grams of words, then as many for n-grams of characters."""
+        self.num_rows = self.tables * self.table_rows
         size = self.num_rows if kept is None else 1 + kept
         self.weight = nn.Parameter(torch.zeros(size, num_labels))
         self.bias = nn.Parameter(torch.zeros(num_labels))
@@ -53,31 +61,48 @@ class NgramBag(nn.Module):
         place = None if kept is None else torch.zeros(self.num_rows, dtype=torch.int32)
         self.register_parameter("place", None if place is None else nn.Parameter(place, requires_grad=False))
 
-    def ngrams(self, words: Int[Tensor, "B T"]) -> Int[Tensor, "B N"]:
-        """Return the distinct n-grams of each text as row numbers, ascending, with zeros as padding."""
-        return _remove_duplicates(torch.cat(list(self._rows(words, words > 0)), dim=1))
+    def ngrams(self, *texts: Int[Tensor, "B _ ..."]) -> Int[Tensor, "B N"]:
+        """Return the distinct n-grams of each text as row numbers, padded with 0; ascending for single texts."""
+        return self.compare(*texts)[0]
 
-    def _rows(self, words: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> Iterator[Int[Tensor, "B T"]]:
-        """Yield, for each n, the rows of the n-grams that begin at each word; 0 if a word of the n-gram is unknown."""
-        key, complete, length = torch.zeros_like(words), torch.ones_like(known), words.shape[1]
+    def compare(self, *texts: Int[Tensor, "B _ ..."]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B o"] | None]:
+        """Return the distinct n-grams as rows, and the overlaps of pairs; None for single texts."""
+        (keys,) = texts
+        return _remove_duplicates(torch.cat(list(self._rows(keys, only_known=True)), dim=1)), None
+
+    def _rows(self, keys: Int[Tensor, "B T ..."], *, only_known: bool) -> Iterator[Int[Tensor, "B N"]]:
+        """Yield, for each n, the rows of n-grams of words (0 for unknown words if `only_known`), then of characters."""
+        words = keys[..., 0] if self.characters else keys
+        known, length = words > 0 if only_known else words != 0, words.shape[1]
+        key, complete = torch.zeros_like(words), torch.ones_like(known)
         following, known = (F.pad(tensor, (0, self.longest)) for tensor in (words, known))
         for n in range(self.longest):
             key = (key + following[:, n : n + length]) * MULTIPLIER  # overflows, as intended for a hash
             complete = complete & known[:, n : n + length]
             yield ((key >> 20) % (self.buckets - 1) + 1).masked_fill(~complete, 0)
+        if self.characters:
+            hashes = keys[..., 1:].flatten(1)
+            yield (hashes % (self.buckets - 1) + 1 + self.buckets).masked_fill(hashes == 0, 0)
 
-    def forward(self, words: Int[Tensor, "B T"]) -> Float[Tensor, "B K"]:
-        """Return the scores of all labels."""
-        return self.bias + self._scores(self.ngrams(words))
+    def forward(self, *texts: Int[Tensor, "B _ ..."]) -> Float[Tensor, "B K"]:
+        """Return the scores of all labels for texts, or for pairs of texts."""
+        ids, overlaps = self.compare(*texts)
+        scores = self.bias + self._scores(ids)
+        return scores if overlaps is None else scores + overlaps @ self.overlap
 
     @property
     def term_weights(self) -> list[nn.Parameter]:
-        """The weights of the features of a text, numbered in this order."""
-        return [self.weight]
+        """The weights of the features of a text, numbered in this order: n-grams, then overlaps."""
+        return [weights for name, weights in self.named_parameters() if name in ("weight", "overlap")]
 
-    def terms(self, words: Int[Tensor, "B T"]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
-        """Return the numbers of the features of each text, padded with 0, and their values, normalized weights r."""
-        return self._normalized(self.ngrams(words))
+    def terms(self, *texts: Int[Tensor, "B _ ..."]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
+        """Return the numbers of the features of each text, padded with 0, and their values, r / norm and overlaps."""
+        ids, overlaps = self.compare(*texts)
+        ids, r = self._normalized(ids)
+        if overlaps is None:
+            return ids, r
+        numbers = len(self.weight) + torch.arange(overlaps.shape[1]).expand_as(overlaps)
+        return torch.cat((ids, numbers), dim=1), torch.cat((r, overlaps), dim=1)
 
     def _scores(self, ids: Int[Tensor, "B N"]) -> Float[Tensor, "B K"]:
         if not ids.shape[1]:  # unsupported by embedding_bag
@@ -87,12 +112,20 @@ class NgramBag(nn.Module):
 
     def _normalized(self, ids: Int[Tensor, "B N"]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
         """Return the rows of the weights of n-grams, and r divided by its norm."""
+        rows = ids
         if self.place is not None:
             ids = F.embedding(ids, self.place.unsqueeze(1)).squeeze(2).long()
         r = F.embedding(ids, self.ratio.unsqueeze(1)).squeeze(2).masked_fill(ids == 0, 0.0)
         if self.training and self.dropout:
             r = dropped(r, self.dropout)
-        return ids, r / r.norm(dim=1, keepdim=True).clamp(min=1e-6)
+        if not self.characters:
+            return ids, r / r.norm(dim=1, keepdim=True).clamp(min=1e-6)
+        of_characters = rows % self.table_rows >= self.buckets
+        words, characters = (
+            r.masked_fill(mask, 0.0).norm(dim=1, keepdim=True).clamp(min=1e-6) / math.sqrt(share)
+            for mask, share in ((of_characters, 1 - CHARACTER_SHARE), (~of_characters, CHARACTER_SHARE))
+        )
+        return ids, r / torch.where(of_characters, characters, words)
 
     def keep_weighed(self) -> int:
         """Remove the rows with r = 0 before training. Returns the number of remaining rows."""
@@ -133,50 +166,26 @@ class PairBag(NgramBag):
 
     The sum is over the n-grams g of two texts, including unknown words. N-grams of both texts have rows in the second
     table, n-grams of one text in the first. The overlap o of a text is the share of its n-grams that are also in the
-    other text. For each n the two overlaps are sorted, so that the order of the texts makes no difference.
+    other text. For each n, and for n-grams of characters, the two overlaps are sorted, so that the order of the texts
+    makes no difference.
     """
 
     tables = 2
 
-    def __init__(self, num_labels: int, *, longest: int = 2, **sizes: Any) -> None:
-        super().__init__(num_labels, longest=longest, **sizes)
-        self.overlap = nn.Parameter(torch.zeros(2 * longest, num_labels))
+    def __init__(self, num_labels: int, *, longest: int = 2, characters: bool = False, **sizes: Any) -> None:
+        super().__init__(num_labels, longest=longest, characters=characters, **sizes)
+        self.overlap = nn.Parameter(torch.zeros(2 * (longest + characters), num_labels))
 
-    def ngrams(self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]) -> Int[Tensor, "B N"]:  # type: ignore[override]
-        """Return the distinct n-grams of both texts as rows, padded with 0."""
-        return self.compare(words, others)[0]
-
-    def compare(
-        self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]
-    ) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B o"]]:
+    def compare(self, *texts: Int[Tensor, "B _ ..."]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B o"]]:
         """Return the distinct n-grams as rows (shared n-grams in the second table), and the overlaps."""
         all_rows, overlaps = [], []
-        for rows in zip(self._rows(words, words != 0), self._rows(others, others != 0), strict=True):
+        for rows in zip(*(self._rows(keys, only_known=False) for keys in texts), strict=True):
             first, second = map(_remove_duplicates, rows)
             union, shared = _union(first, second)
-            all_rows.append(union + self.buckets * shared)
+            all_rows.append(union + self.table_rows * shared)
             sizes = torch.stack([first.count_nonzero(1), second.count_nonzero(1)], dim=1).clamp(min=1)
             overlaps.append((shared.sum(1, keepdim=True) / sizes).sort(dim=1).values)
         return torch.cat(all_rows, dim=1), torch.cat(overlaps, dim=1)
-
-    @property
-    def term_weights(self) -> list[nn.Parameter]:
-        """The weights of the features of a pair: n-grams, then overlaps."""
-        return [self.weight, self.overlap]
-
-    def terms(  # type: ignore[override]
-        self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]
-    ) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
-        """Return the numbers of the features of each pair, padded with 0, and their values."""
-        ids, overlaps = self.compare(words, others)
-        ids, r = self._normalized(ids)
-        numbers = len(self.weight) + torch.arange(overlaps.shape[1]).expand_as(overlaps)
-        return torch.cat((ids, numbers), dim=1), torch.cat((r, overlaps), dim=1)
-
-    def forward(self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]) -> Float[Tensor, "B K"]:  # type: ignore[override]
-        """Return the scores of all labels for pairs of texts."""
-        ids, overlaps = self.compare(words, others)
-        return self.bias + self._scores(ids) + overlaps @ self.overlap
 
 
 def _remove_duplicates(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
@@ -201,8 +210,8 @@ def _is_frequent(total: Float[Tensor, "G ..."], min_texts: int) -> Bool[Tensor, 
 
 MAX_TEXTS = 5_000
 """The maximum number of texts, since memory and time are quadratic in it."""
-MAX_CHUNK_TEXTS, CHUNK_ELEMENTS = 32, 1 << 24
-"""The maximum number of columns of the Gram matrix that are computed together, and of elements of their products."""
+MAX_CHUNK_TEXTS = 256
+"""The maximum number of rows of the Gram matrix that are computed together."""
 NUM_FOLDS = 5
 STRENGTHS = tuple(10 ** (power / 2) for power in range(-1, 8))
 """The factors C of the summed cross-entropy beside ½ ‖w‖² that are tried, in ascending order."""
@@ -226,46 +235,31 @@ class Solution(NamedTuple):
     """The summed cross-entropy of these logits, in nats."""
 
 
-class _Features(NamedTuple):
-    """A sparse matrix X (N, G) of texts and features, such as normalized weights r of n-grams, in float64."""
+def _features_of(bag: NgramBag, batches: Iterable[tuple[Tensor, tuple[Tensor, ...]]], num_texts: int) -> Tensor:
+    """Return the sparse matrix X (N, G) of texts and `NgramBag.terms` in float64; `batches` as for `solve`."""
+    places, values, shape = [], [], (num_texts, sum(map(len, bag.term_weights)))
+    for numbers, texts in batches:
+        ids, r = bag.terms(*texts)
+        row, place = ids.nonzero(as_tuple=True)
+        places.append(torch.stack((numbers[row], ids[row, place])))
+        values.append(r[row, place].double())  # the hashes of two n-grams may be equal; `coalesce` adds their values
+    return torch.sparse_coo_tensor(torch.cat(places, 1), torch.cat(values), shape, check_invariants=False).coalesce()
 
-    rows: Int[Tensor, " E"]
-    columns: Int[Tensor, " E"]
-    values: Float[Tensor, " E"]
-    sizes: list[int]
-    """The numbers of features of each table of weights."""
-    num_texts: int
 
-    @classmethod
-    def of(cls, bag: NgramBag, batches: Iterable[tuple[Tensor, tuple[Tensor, ...]]], num_texts: int) -> Self:
-        """Return the features of texts from batches of their numbers and of the keys of their words."""
-        rows, columns, values = [], [], []
-        for numbers, texts in batches:
-            ids, r = bag.terms(*texts)
-            row, place = ids.nonzero(as_tuple=True)
-            rows.append(numbers[row])
-            columns.append(ids[row, place])
-            values.append(r[row, place].double())
-        return cls(torch.cat(rows), torch.cat(columns), torch.cat(values), [*map(len, bag.term_weights)], num_texts)
+def _gram(features: Tensor) -> Float[Tensor, "N N"]:
+    """Return X Xᵀ, with `JITTER` on the diagonal."""
+    count, columns = len(features), features.t().coalesce()
+    gram = JITTER * torch.eye(count, dtype=features.dtype)
+    for rows in torch.split(torch.arange(count), MAX_CHUNK_TEXTS):
+        gram[rows] += _multiply(features.index_select(0, rows), columns).to_dense()
+    return gram
 
-    def gram(self) -> Float[Tensor, "N N"]:
-        """Return X Xᵀ, with `JITTER` on the diagonal."""
-        gram = JITTER * torch.eye(self.num_texts, dtype=self.values.dtype)
-        count = max(1, min(MAX_CHUNK_TEXTS, CHUNK_ELEMENTS // (len(self.values) + sum(self.sizes))))
-        for start in range(0, self.num_texts, count):
-            inside = (self.rows >= start) & (self.rows < start + count)
-            dense = self.values.new_zeros(sum(self.sizes), min(count, self.num_texts - start))
-            place = self.columns[inside], self.rows[inside] - start
-            dense.index_put_(place, self.values[inside], accumulate=True)  # the hashes of two n-grams may be equal
-            products = self.values.unsqueeze(1) * dense[self.columns]
-            gram[:, start : start + count].index_add_(0, self.rows, products)
-        return gram
 
-    def multiply(self, a: Float[Tensor, "N K"]) -> tuple[Tensor, ...]:
-        """Return Xᵀ a, a tensor for each table of weights."""
-        product = a.new_zeros(sum(self.sizes), a.shape[1])
-        product.index_add_(0, self.columns, self.values.unsqueeze(1) * a[self.rows])
-        return torch.split(product, self.sizes)
+def _multiply(a: Tensor, b: Tensor) -> Tensor:
+    """Return the product of a sparse matrix and a sparse or dense matrix."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+        return torch.sparse.mm(a, b)
 
 
 def solve(
@@ -289,8 +283,8 @@ def solve(
     Returns:
         The factor C with the least cross-entropy in cross-validation, and the logits of the left-out texts.
     """
-    features = _Features.of(bag, batches, len(targets))
-    factor = torch.linalg.cholesky(features.gram())
+    features = _features_of(bag, batches, len(targets))
+    factor = torch.linalg.cholesky(_gram(features))
     targets = targets.to(factor.dtype) if targets.dim() == 2 else targets
     factors = None if weights is None else weights.to(factor.dtype)
     cross_entropy = partial(F.cross_entropy, weight=factors, reduction="sum")
@@ -326,9 +320,9 @@ def solve(
             break
         best = Solution(strength, logits, total)
     v, bias = fit(*zeros, folds >= 0, best.strength)
-    a = torch.linalg.solve_triangular(factor.t(), v, upper=True)
+    w = _multiply(features.t(), torch.linalg.solve_triangular(factor.t(), v, upper=True))
     with torch.no_grad():
         bag.bias.copy_(bias)
-        for table, weights_of_table in zip(bag.term_weights, features.multiply(a), strict=True):
-            table.copy_(weights_of_table)
+        for table, rows in zip(bag.term_weights, torch.split(w, [*map(len, bag.term_weights)]), strict=True):
+            table.copy_(rows)
     return best

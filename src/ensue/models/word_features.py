@@ -45,7 +45,7 @@ class EncodedForms(NamedTuple):
     affixes: Int[Tensor, "U A"]
     shapes: Int[Tensor, " U"]
     vectors: Int[Tensor, " U"]
-    keys: Int[Tensor, " U"]
+    keys: Int[Tensor, "U ..."]
 
     @classmethod
     def of(cls, forms: WordForms, device: torch.device) -> Self:
@@ -73,8 +73,8 @@ class Positions(Protocol):
         """The number of real positions."""
 
     @property
-    def keys(self) -> Int[Tensor, "B T"]:
-        """A number for each position; equal words have equal numbers."""
+    def keys(self) -> Int[Tensor, "B T ..."]:
+        """A number for each position, which is equal for equal words; with n-grams of characters, their hashes, too."""
 
 
 class Words(NamedTuple):
@@ -109,8 +109,8 @@ class Words(NamedTuple):
         return self.numbers.numel() if self.mask is None else int(self.mask.sum())
 
     @property
-    def keys(self) -> Int[Tensor, "B T"]:
-        """A number for each position; equal words have equal numbers."""
+    def keys(self) -> Int[Tensor, "B T ..."]:
+        """A number for each position, which is equal for equal words; with n-grams of characters, their hashes, too."""
         return self.forms.keys[self.numbers]
 
 
@@ -120,7 +120,7 @@ class FormTable(NamedTuple):
     """
 
     vectors: Float[Tensor, "N d"]
-    keys: Int[Tensor, " N"]
+    keys: Int[Tensor, "N ..."]
     lacks: Int[Tensor, " N"]
 
 
@@ -320,11 +320,6 @@ class FormMemory(Copyable):
         characters = self.features.characters
         self._known = KnownForms({}, [self._rows(MIN_ROWS)], None if characters is None else Copy(characters))
 
-    @property
-    def table(self) -> FormTable:
-        """The rows of all known forms."""
-        return self._known.table
-
     def look_up(self, words: Sequence[str]) -> tuple[FormTable, NDArray[np.int32]]:
         """Return a table that has a row for each of `words`, and the row number of each word (N,)."""
         with self._lock:
@@ -392,11 +387,10 @@ class FormMemory(Copyable):
 
     @torch.inference_mode(False)  # so that rows can be written inside and outside of inference mode
     def _rows(self, count: int) -> FormRows:
-        keys = torch.zeros(count, dtype=torch.int64, device=self.device)
+        empty, lacks = self.lexicon.encode([]), torch.zeros(count, dtype=torch.int64, device=self.device)
         vectors = torch.zeros(count, self.features.d_forms, device=self.device)
-        return FormRows(
-            vectors, keys, keys.clone(), keys.new_zeros(count, 3 + self.lexicon.encode([]).affixes.shape[1])
-        )
+        keys = lacks.new_zeros(count, *empty.keys.shape[1:])
+        return FormRows(vectors, keys, lacks, lacks.new_zeros(count, 3 + empty.affixes.shape[1]))
 
 
 def _write(table: FormRows, start: int, rows: FormRows) -> None:

@@ -143,6 +143,8 @@ class ClassHeadSpecification(PoolingHeadSpecification):
     """The length in words of the longest n-grams, whose scores are added to the logits; 0: none. For pairs, n-grams
     that both texts share have separate scores.
     """
+    character_ngrams: Few = 0
+    """The length in characters of the longest n-grams of two or more characters of a word, which are scored, too."""
     ngram_weights: Literal["ratio", "idf"] = "ratio"
     """The weight of an n-gram: ratio: its naive Bayes log-count ratio; idf: its inverse document frequency (TF-IDF)."""
     ngram_buckets: Count = 1 << 19

@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.stored import Bounds, Copyable, Count, Stored
+from ensue.text.character_ngrams import ngram_hashes
 from ensue.text.tokenizer import UNKNOWN
 from ensue.text.vocabulary import Vocabulary, most_frequent
 
 MAX_CHARACTERS_READ = 32
 """The maximum number of characters of a word that the character layer reads: half from the start, half from the end."""
+MIN_NGRAM_CHARACTERS = 2
+"""The number of characters of the shortest n-grams of characters."""
 MIN_AFFIX_COUNT = 5
 """An affix is in the vocabulary if at least this number of distinct word forms have the affix."""
 _DIGIT = re.compile(r"\d")
@@ -37,7 +40,7 @@ class WordForms(NamedTuple):
 
     `words`, `shapes` and `vectors` (U,) are ids. `characters` (U, L) are character ids, and `lengths` (U,) their number
     in each word. `affixes` (U, A) are the ids of prefixes and suffixes. `keys` (U,) identify words: they are the ids of
-    known words and negative hashes of unknown words.
+    known words and negative hashes of unknown words, followed by the hashes of n-grams of characters (U, 1 + G).
     """
 
     words: NDArray[np.int64]
@@ -68,24 +71,24 @@ class Lexicon(Stored):
 
     `longest_affix` is the maximum number of characters in an affix; 0 disables affixes. `vectors` are the words with a
     pretrained vector. The last `kept_vectors` words of `vectors` are not in the training data; they are frequent words
-    from the file of pretrained vectors.
+    from the file of pretrained vectors. `character_ngrams` is the number of characters of the longest n-grams; 0: none.
     """
 
     kind = "lexicon"
-    later = frozenset({"kept_vectors"})
+    later = frozenset({"kept_vectors", "character_ngrams"})
 
     def __init__(
         self, *, words: Known, lowercase: bool, fold_digits: bool, characters: Known | None = None,
         affixes: Known | None = None, longest_affix: Annotated[int, Bounds(0, 1000)] = 0,
         shapes: Known | None = None, columns: Mapping[str, Known] = MappingProxyType({}),
-        vectors: Known | None = None, kept_vectors: Count = 0,
+        vectors: Known | None = None, kept_vectors: Count = 0, character_ngrams: Annotated[int, Bounds(0, 100)] = 0,
     ) -> None:  # fmt: skip
         if kept_vectors >= max(1, len(vectors or ())):
             raise ValueError("kept_vectors must be less than the number of vectors")
         self.words, self.lowercase, self.fold_digits = words, lowercase, fold_digits
         self.characters, self.affixes, self.longest_affix, self.shapes = characters, affixes, longest_affix, shapes
         self.columns = dict(columns)
-        self.vectors, self.kept_vectors = vectors, kept_vectors
+        self.vectors, self.kept_vectors, self.character_ngrams = vectors, kept_vectors, character_ngrams
         self.looked_up: dict[str, int] = {}
         """The ids of vectors that were added by `with_vectors`, by word."""
 
@@ -94,10 +97,11 @@ class Lexicon(Stored):
         cls, counts: Mapping[str, int], *, columns: Mapping[str, Iterable[str]] | None = None, min_count: int = 1,
         max_size: int | None = None, lowercase: bool = True, fold_digits: bool = True, characters: bool = False,
         longest_affix: int = 0, shapes: bool = False, vectors: Collection[str] | None = None, kept_vectors: int = 0,
+        character_ngrams: int = 0,
     ) -> "Lexicon":  # fmt: skip
         """Return a lexicon of the training data, given the frequency of each word form and the values of columns."""
         lexicon = cls(words=Vocabulary([UNKNOWN]), lowercase=lowercase, fold_digits=fold_digits)
-        lexicon.longest_affix = longest_affix
+        lexicon.longest_affix, lexicon.character_ngrams = longest_affix, character_ngrams
         normalized = zip(lexicon.all_normalized([*counts]), counts.values(), strict=True)
         lexicon.words = _count_vocabulary(normalized, min_count=min_count, limit=max_size)
         if characters:
@@ -138,19 +142,30 @@ class Lexicon(Stored):
         lengths = np.array([len(row) for row in rows], np.int64)
         characters = np.zeros((len(forms), int(lengths.max(initial=0))), np.int64)
         characters[np.arange(characters.shape[1]) < lengths[:, None]] = [id for row in rows for id in row]
-        keys = self._hash_forms(forms)
+        normalized = self.all_normalized(forms)
+        keys = self._hash_forms(normalized)
+        all_keys = np.column_stack([keys, self._spelled(normalized)]) if self.character_ngrams else keys
         shapes, vectors = _ids(self.shapes, map(shape, forms), len(forms)), self._vector_ids(forms)
-        return WordForms(keys.clip(min=0), characters, lengths, self._affix_ids(forms), shapes, vectors, keys)
+        return WordForms(keys.clip(min=0), characters, lengths, self._affix_ids(forms), shapes, vectors, all_keys)
 
     def encode_column(self, name: str, values: Sequence[str]) -> NDArray[np.int64]:
         """Return the ids of the values of a column."""
         return _ids(self.columns[name], values, len(values))
 
-    def _hash_forms(self, forms: Sequence[str]) -> NDArray[np.int64]:
+    def _hash_forms(self, words: Sequence[str]) -> NDArray[np.int64]:
         ids = self.words.ids
         # negative hashes, which are the same on every machine
-        keys = (ids.get(word) or ~crc32(word.encode("utf-8", "surrogatepass")) for word in self.all_normalized(forms))
-        return np.fromiter(keys, np.int64, len(forms))
+        keys = (ids.get(word) or ~crc32(word.encode("utf-8", "surrogatepass")) for word in words)
+        return np.fromiter(keys, np.int64, len(words))
+
+    def _spelled(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """Return the hashes of the n-grams of characters of each word (U, G), padded with 0."""
+        hashes, starts = ngram_hashes([*map(letters, words)], MIN_NGRAM_CHARACTERS, self.character_ngrams)
+        longest = MAX_CHARACTERS_READ + 2  # with both ends of the word
+        width = sum(longest + 1 - n for n in range(MIN_NGRAM_CHARACTERS, min(self.character_ngrams, longest) + 1))
+        spelled = np.zeros((len(words), width), np.int64)
+        spelled[np.arange(width) < np.diff(starts)[:, None]] = 1 + hashes.astype(np.int64)
+        return spelled
 
     def _affix_ids(self, forms: Sequence[str]) -> NDArray[np.int64]:
         if self.affixes is None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,15 +47,9 @@ class Documents(Columns):
         """The labels of each document."""
         return self.columns["labels"]
 
-    @property
-    def num_cut(self) -> int:
-        """The number of truncated documents."""
-        return int(np.count_nonzero(self.columns["cut"].read(slice(None))))
-
-    @property
-    def num_empty(self) -> int:
-        """The number of documents without words."""
-        return int(np.count_nonzero(self.columns["empty"].read(slice(None))))
+    def count(self, flag: Literal["cut", "empty"]) -> int:
+        """Return the number of truncated documents, or of documents without words."""
+        return int(np.count_nonzero(self.columns[flag].read(slice(None))))
 
     @property
     def forms(self) -> set[str]:
@@ -80,7 +74,7 @@ class Documents(Columns):
             column.append(words)
         self.labels.append(document.labels)
         self.columns["cut"].extend([texts.is_cut])
-        self.columns["empty"].extend([texts.is_empty])
+        self.columns["empty"].extend([not any(texts.words)])
         self.columns["groups"].extend([document.group])
 
     def __str__(self) -> str:
@@ -169,10 +163,10 @@ class DocumentData(WordsData[Documents]):
     def parts(self, labels: Classes) -> classification.ClassifierParts:
         """Return the vocabularies and labels of a new model. Raise DataError if no text has a word."""
         train = self.split.train
-        if train.num_empty == len(train):
+        if train.count("empty") == len(train):
             raise DataError(f"nothing to learn: no text has a word ({self.layout})", self.recipe.data.train)
         counts = sum((Counter(texts.words.counts()) for texts in train.texts), Counter[str]())
-        lexicon, vectors = self.lexicon(self.recipe, counts)
+        lexicon, vectors = self.lexicon(self.recipe, counts, character_ngrams=self.recipe.head.character_ngrams)
         shapes, is_pair = self.contextual.shapes, self.num_texts == 2
         return classification.ClassifierParts(lexicon, vectors, labels, is_pair, contextual=shapes, tuned=self.tuned)
 
@@ -193,12 +187,12 @@ class DocumentData(WordsData[Documents]):
 
     @property
     def notes(self) -> list[str]:
-        empty = self.split.train.num_empty
+        empty = self.split.train.count("empty")
         return [f"{empty:,} {'text is' if empty == 1 else 'texts are'} empty"] if empty else []
 
     def protocol(self) -> str:
         """Return a sentence about truncation and segments."""
-        size, num_cut = len(self.split.train), self.split.train.num_cut
+        size, num_cut = len(self.split.train), self.split.train.count("cut")
         return classification.describe_reading(
             self.recipe.data, f"{num_cut:,} of {size:,} texts are longer:" if num_cut else ""
         )

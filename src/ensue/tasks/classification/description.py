@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ensue.models.classifier import Pooled
+from ensue.models.classifier import Pooled, real_keys
 from ensue.nn.layer import blank
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.contract.description import ClassOutput, ModelDescription, TensorFunction, mask_of
@@ -36,7 +36,7 @@ def describe(
         x = slots[..., :0] if model.pair else blank(words.features(module, inputs), words.mask(inputs))
         real = mask_of(slots, words.lengths(inputs) + 1)
         vector = model.pooled_slots(slots, x, real, first=int(not pipeline.model.layers.is_causal))
-        keys = [words.keys(inputs, s).masked_fill(~words.mask(inputs, s), 0) for s in words.suffixes if bag is not None]
+        keys = [real_keys(words.keys(inputs, s), words.mask(inputs, s)) for s in words.suffixes if bag is not None]
         return [Pooled(vector, keys_of_text) for keys_of_text in keys] or [Pooled(vector, slots[..., 0])]
 
     def classified(module: WithOrigins, **inputs: Any) -> dict[str, Tensor]:

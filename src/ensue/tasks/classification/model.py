@@ -70,8 +70,6 @@ class ReadTexts(NamedTuple):
     """The words of each text."""
     is_cut: bool
     """Whether a text was truncated."""
-    is_empty: bool
-    """Whether no text has a word."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class TextReader:
         words = [words_in(text, self.splitter, blanks=self.blanks) for text in document.texts]
         truncated = [self._truncate(text) for text in words]
         self.recipe.check_length(max(map(len, truncated)), document.path, document.line)
-        return ReadTexts(truncated, truncated != words, not any(words))
+        return ReadTexts(truncated, truncated != words)
 
     def tokens(self, text: str) -> tuple[list[Token], list[Token]]:
         """Return all tokens of a text, and the tokens after truncation."""

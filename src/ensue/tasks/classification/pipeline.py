@@ -168,7 +168,8 @@ class ClassificationPipeline(Choosing, WordPipeline):
         pairs = zip(texts, read_tokens, strict=True)
         shown = [ShownText(content, [word[1:] for word in words]) for content, words in pairs]
         head = self.recipe.head
-        summary = " + ".join([*head.pooling, *([f"{head.ngrams}-grams"] if head.ngrams else [])])
+        lengths = {"-grams": head.ngrams, "-grams of characters": head.character_ngrams}
+        summary = " + ".join([*head.pooling, *(f"{n}{kind}" for kind, n in lengths.items() if n)])
         count, num_read = sum(map(len, all_tokens)), sum(map(len, read_tokens))
         facts = self.facts(encoder=self.recipe.describe(), head=summary)
         facts["words"] = f"{num_read:,}" if num_read == count else f"{num_read:,} of {count:,}"
@@ -199,7 +200,8 @@ class ClassificationPipeline(Choosing, WordPipeline):
             [numbers.slice(side * len(chunk), (side + 1) * len(chunk)) for side in range(len(texts))],
             list(map(self.contextual.computed, texts)), None if self.subwords is None else self.subwords.texts(*texts),
         )  # fmt: skip
-        known = np.concatenate(([False], forms.keys.cpu().numpy()[numbers.values] >= 0)).cumsum()[numbers.starts]
+        keys = np.atleast_2d(forms.keys.cpu().numpy().T)[0]
+        known = np.concatenate(([False], keys[numbers.values] >= 0)).cumsum()[numbers.starts]
         num_known = (known[1:] - known[:-1]).reshape(len(texts), -1).sum(0)
         for (document, _), row, count in zip(chunk, probabilities, num_known, strict=True):
             yield LabelsOfDocument(document, self.labels.chosen(row, at_least=self.at_least), row, bool(count))

@@ -52,7 +52,8 @@ class ClassifiedTexts(NamedTuple):
     @property
     def lengths(self) -> NDArray[np.integer]:
         """The number of words of each text, or of both texts of a pair."""
-        return words_of([texts.words for texts in self.texts])
+        lengths: NDArray[np.integer] = np.sum([texts.words.lengths for texts in self.texts], axis=0)
+        return lengths
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> tuple[Words, ...]:
         """Return a slice of the batch of the texts `rows`."""
@@ -130,12 +131,6 @@ def classify(model: Classifier, data: Any) -> NDArray[np.float32]:
         return data.probabilities(model)
 
 
-def words_of(texts: Sequence[Ragged]) -> NDArray[np.integer]:
-    """Return the number of words of each text or pair."""
-    first, *others = (words.lengths for words in texts)
-    return sum(others, first)
-
-
 @torch.inference_mode()
 def probabilities_of(
     model: Classifier, lengths: NDArray[np.integer], logits: Callable[[NDArray[np.int64]], Tensor]
@@ -169,7 +164,7 @@ def classify_words(
             pooled.append(model.pooled(x, table.keys[indices], mask, batch))
         return model.logits_of(pooled)
 
-    return probabilities_of(model, words_of(words), logits)
+    return probabilities_of(model, np.sum([of_text.lengths for of_text in words], axis=0), logits)
 
 
 def weigh_ngrams(
@@ -187,7 +182,7 @@ def weigh_ngrams(
 def keys_of(texts: ClassifiedTexts) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
     """Yield batches of similar length: the indices (B,) of texts, and for each text of a pair the word keys (B, T)."""
     for rows in by_length(texts.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
-        yield torch.from_numpy(rows), tuple(torch.from_numpy(encoded.keys(rows)) for encoded in texts.texts)
+        yield torch.from_numpy(rows), tuple(encoded.keys(rows) for encoded in texts.texts)
 
 
 def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_]) -> Tensor:

@@ -94,8 +94,8 @@ def integrated_of(
         return None
 
     def output(x: Tensor) -> Tensor:
-        texts = [Pooled(*(tensor.expand(len(x), -1) for tensor in text)) for text in pooled]
-        texts[side] = model.pooled(x, reading.keys.expand(len(x), -1), None)
+        texts = [Pooled(*(tensor.expand(len(x), *tensor.shape[1:]) for tensor in text)) for text in pooled]
+        texts[side] = model.pooled(x, reading.keys.expand(len(x), *reading.keys.shape[1:]), None)
         return log_odds(model, model.logits_of(texts), label)
 
     rows, points = rows_together(model.layers, length), max(MIN_INTEGRAL_POINTS, INTEGRAL_POSITIONS // length)
@@ -116,7 +116,7 @@ def _measure_contributions(
     rows = max(1, MAX_BATCH_WORDS // len(read))
     for start in range(0, len(groups), rows):
         batch = groups[start : start + rows]
-        texts = [Pooled(*(tensor.expand(len(batch), -1) for tensor in text)) for text in pooled]
+        texts = [Pooled(*(tensor.expand(len(batch), *tensor.shape[1:]) for tensor in text)) for text in pooled]
         without = read.unread(batch)
         texts[side] = model.pooled(without.x, without.keys, None, without.subwords)
         if model.is_joint:  # both texts have one vector

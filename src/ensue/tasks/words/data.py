@@ -23,6 +23,7 @@ from ensue.data.compact_texts import Ragged, StringColumn, Texts
 from ensue.data.lines import Lines, is_blank
 from ensue.errors import DataError
 from ensue.models.build_text import build_lexicon
+from ensue.models.classifier import real_keys
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms, Words
 from ensue.nn.draws import ALL_ROWS, RowSlice
@@ -158,16 +159,16 @@ class WordsData(DataSet[DataT], Generic[DataT]):
         self.tuned = FineTunedEncoder.of(recipe.encoder, self.origins)
         self.extended = ExtendedModel.of(recipe, self.origins)
 
-    def lexicon(self, recipe: WordsRecipe, counts: Mapping[str, int], **columns: Any) -> tuple[Lexicon, Tensor | None]:
+    def lexicon(self, recipe: WordsRecipe, counts: Mapping[str, int], **options: Any) -> tuple[Lexicon, Tensor | None]:
         """Return the lexicon of the training data, and its pretrained vectors (None without a file of vectors)."""
         features, split = recipe.features, self.split
         if not features.vectors:
-            lexicon = build_lexicon(features, counts, **columns)
+            lexicon = build_lexicon(features, counts, **options)
             return lexicon if self.extended is None else self.extended.lexicon(lexicon), None
         data: list[Any] = [split.train, split.valid, split.test]
         forms = {form for texts in data if texts is not None for form in texts.forms}
         words, vectors, num_extra = pretrained_vectors(features.vectors, forms, features.kept_vectors)
-        return build_lexicon(features, counts, vectors=words, kept_vectors=num_extra, **columns), vectors
+        return build_lexicon(features, counts, vectors=words, kept_vectors=num_extra, **options), vectors
 
     def resumed_parts(self, run: RunDirectory) -> Any:
         """Return the vocabularies and labels of a run that is resumed."""
@@ -239,10 +240,10 @@ class EncodedTexts:
             contextual=tuple(vectors.batch(rows, device, row_slice) for vectors in self.contextual),
         )
 
-    def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def keys(self, rows: NDArray[np.int64]) -> Tensor:
         """Return the keys of the words (B, T) of the texts `rows`, 0 at padding."""
-        real, keys = self.words.mask(rows), self.forms.keys[self.words.padded(rows)]
-        return keys if real is None else np.where(real, keys, 0)
+        real, keys = self.words.mask(rows), torch.from_numpy(self.forms.keys[self.words.padded(rows)])
+        return real_keys(keys, None if real is None else torch.from_numpy(real))
 
     def __len__(self) -> int:
         return len(self.words)

@@ -175,9 +175,10 @@ def _make_encoder(reader: SubwordReader, layers: SubwordEncoder) -> SubwordExpor
 
 
 def _list_form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorForm]:
-    features = pipeline.model.features
+    features, lexicon = pipeline.model.features, pipeline.reader.lexicon
     sizes: dict[str, tuple[int | str, ...]] = {
-        "characters": ("words", "letters"), "affixes": ("words", 2 * pipeline.reader.lexicon.longest_affix)
+        "characters": ("words", "letters"), "affixes": ("words", 2 * lexicon.longest_affix),
+        "keys": ("words", *lexicon.encode([]).keys.shape[1:]),
     }  # fmt: skip
     is_used = {
         "words": features.words is not None, "characters": features.characters is not None,

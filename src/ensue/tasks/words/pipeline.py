@@ -461,7 +461,7 @@ class Reader:
         for name, are_lacking, is_used in (
             (NO_VECTOR, lacks & word_features.NO_VECTOR, self.features.vectors is not None),
             (NEW_CHARACTERS, lacks & word_features.NEW_CHARACTER, self.features.characters is not None),
-            (NEW, keys < 0, self._uses_words),
+            (NEW, np.atleast_2d(keys.T)[0] < 0, self._uses_words),
         ):
             if is_used:
                 self.lacking.add(name, int(np.count_nonzero(are_lacking)), len(numbers))

@@ -19,7 +19,7 @@ WORDS = [
 ]  # fmt: skip
 SIGNS = [
     *WORDS, "The", "SEA", "99", "\u039f\u0394\u039f\u03a3", "\u0130", "\u0663", "new", "sea-sea", "\U0001f600",
-    "e\u0301", "\n",
+    "e\u0301", "\n", "longer-" * 8,
 ]  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def classifier(
     how = {key: given[key] for key in ("lowercase", "fold_digits") if key in given}
     lexicon = Lexicon.train(
         dict.fromkeys(WORDS, 5), characters="characters" in given, longest_affix=given.get("affixes", 0),
-        shapes="d_shape" in given, **how,
+        shapes="d_shape" in given, character_ngrams=recipe.head.character_ngrams, **how,
     )  # fmt: skip
     names = ["good", "b\u00e4d", *(f"label-{k}" for k in range(labels))][:labels]
     classes = Classes(names, multiple=multiple, threshold=0.4, temperature=1.7)
@@ -68,6 +68,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "all_rows": {"kept": False, "features": {"lowercase": False, "fold_digits": False}, "ngrams": 1},
     "several": {"multiple": True, "data": {"splitter": "treebank"}, "labels": 5},
     "pair": {"pair": True, "data": {"max_tokens": 5, "keep": "both"}},
+    "characters": {"head": {"character_ngrams": 4}},
+    "characters_of_pairs": {
+        "pair": True, "kept": False, "ngrams": 1, "head": {"character_ngrams": 3}, "features": {"fold_digits": False},
+    },
     "both_ways": {
         "model": {"kind": "lstm", "d_model": 6, "num_layers": 2},
         "features": {"d_words": 7, "affixes": 2, "d_affix": 3},

@@ -245,7 +245,14 @@ CLASSIFIERS: dict[str, dict[str, Any]] = {
     "pairs": {"head": {"pooling": ["max"], "d_hidden": 5}, "features": {"characters": "cnn"}},
     "bag": {"head": {"pooling": [], "ngrams": 2, "ngram_buckets": 999}, "encoder": "none"},
     "bag and transformer": {"head": {"pooling": ["mean"], "ngrams": 3}, "encoder": "transformer"},
-    "bag of pairs": {"head": {"pooling": [], "ngrams": 2, "ngram_buckets": 999}, "encoder": "none"},
+    "bag of characters": {
+        "head": {"pooling": [], "ngrams": 1, "character_ngrams": 4, "ngram_buckets": 999},
+        "encoder": "none",
+    },
+    "bag of pairs": {
+        "head": {"pooling": [], "ngrams": 2, "character_ngrams": 3, "ngram_buckets": 999},
+        "encoder": "none",
+    },
     "ends of long texts": {"head": {"pooling": ["last"]}, "data": {"max_tokens": 5, "keep": "both"}},
 }
 

@@ -1,5 +1,6 @@
-/* A bag of n-grams: `score_k = b_k + sum_g r_g w_gk / |r|` over the distinct n-grams g of a text or a pair. A stored row
- * has r and all w. A bit set marks the stored rows; each 32 bits come with the number of stored rows before them. */
+/* A bag of n-grams: `score_k = b_k + sum_g r_g w_gk / |r|` over the distinct n-grams g of a text or a pair; with n-grams
+ * of characters |r| is that of words or of characters, divided by the root of their share. A stored row has r and all w.
+ * A bit set marks the stored rows; each 32 bits come with the number of stored rows before them. */
 enum { ROW = 1 + NAME_LABELS };
 
 static void sift_number(uint32_t *x, size_t root, size_t count) {
@@ -48,7 +49,12 @@ static uint32_t count_ones(uint32_t x) {
     return ((x + (x >> 4)) & 0x0F0F0F0F) * 0x01010101 >> 24;
 }
 
-static void add_row(const NAME_model *model, uint32_t row, double *scores, double *squares) {
+/* The weighted sums of the weights of n-grams, and the squares of their norm: of words, and of characters. */
+typedef struct {
+    double scores[2][NAME_LABELS], squares[2];
+} sums_of_rows;
+
+static void add_row(const NAME_model *model, uint32_t row, sums_of_rows *to) {
     const uint32_t *mask = words32(model, AT_KEPT) + 2 * (size_t)(row / 32);
     uint32_t bit = UINT32_C(1) << row % 32;
     if (!(mask[0] & bit)) return;
@@ -56,39 +62,55 @@ static void add_row(const NAME_model *model, uint32_t row, double *scores, doubl
     const stored *of = stored_behind(table, ROW) + (size_t)(mask[1] + count_ones(mask[0] & (bit - 1))) * ROW;
     double found[ROW];
     for (int k = 0; k < ROW; k++) found[k] = (double)number(of[k]) * (PRECISION == 8 ? (double)table[k] : 1);
-    *squares += found[0] * found[0];
-    for (int k = 0; k < NAME_LABELS; k++) scores[k] += found[0] * found[1 + k];
+    int of_characters = CHARACTER_NGRAMS && row % TABLE_ROWS >= BUCKETS;
+    to->squares[of_characters] += found[0] * found[0];
+    for (int k = 0; k < NAME_LABELS; k++) to->scores[of_characters][k] += found[0] * found[1 + k];
 }
 
-static void add_weighted(const NAME_model *model, const double *sums, double squares, double *scores) {
-    double norm = sqrt(squares) > 1e-6 ? sqrt(squares) : 1e-6;
-    for (int k = 0; k < NAME_LABELS; k++) scores[k] += (double)reals(model, AT_BIAS)[k] + sums[k] / norm;
+static void add_weighted(const NAME_model *model, const sums_of_rows *sums, double *scores) {
+    for (int k = 0; k < NAME_LABELS; k++) scores[k] += (double)reals(model, AT_BIAS)[k];
+    for (int kind = 0; kind < 1 + (CHARACTER_NGRAMS > 0); kind++) {
+        double norm = sqrt(sums->squares[kind]) > 1e-6 ? sqrt(sums->squares[kind]) : 1e-6;
+        if (CHARACTER_NGRAMS) norm /= sqrt(kind ? CHARACTER_SHARE : 1 - CHARACTER_SHARE);
+        for (int k = 0; k < NAME_LABELS; k++) scores[k] += sums->scores[kind][k] / norm;
+    }
 }
 
-/* Adds the scores of texts with these numbers of keys. `rows` has room for NGRAMS numbers per key, `sums` for one. */
+/* Replaces the hashes of n-grams of characters by their rows. */
+static void rows_of_characters(uint32_t *hashes, size_t count) {
+    for (size_t k = 0; k < count; k++) hashes[k] = (uint32_t)((1 + (uint64_t)hashes[k]) % (BUCKETS - 1) + 1 + BUCKETS);
+}
+
+/* Adds the scores of texts of `counts` keys and `spelled_counts` hashes. `rows` has room for NGRAMS numbers per key, and
+ * `sums` for one. */
 #if !IS_PAIR
 static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *counts, uint64_t *sums, uint32_t *rows,
-                    double *scores) {
-    double found[NAME_LABELS] = {0}, squares = 0;
+                    uint32_t *spelled, const size_t *spelled_counts, double *scores) {
+    sums_of_rows found = {0};
     size_t count = 0;
     for (size_t n = 1; n <= NGRAMS; n++) count += rows_of(keys, counts[0], n, sums, rows + count);
     count = sort_distinct(rows, count);
-    for (size_t k = 0; k < count; k++) add_row(model, rows[k], found, &squares);
-    add_weighted(model, found, squares, scores);
+    for (size_t k = 0; k < count; k++) add_row(model, rows[k], &found);
+    rows_of_characters(spelled, spelled_counts[0]);
+    count = sort_distinct(spelled, spelled_counts[0]);
+    for (size_t k = 0; k < count; k++) add_row(model, spelled[k], &found);
+    add_weighted(model, &found, scores);
 }
 #else
 static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *counts, uint64_t *sums, uint32_t *rows,
-                    double *scores) {
-    double found[NAME_LABELS] = {0}, squares = 0;
-    for (size_t n = 1; n <= NGRAMS; n++) {
-        uint32_t *others = rows + counts[0];
-        size_t one = sort_distinct(rows, rows_of(keys, counts[0], n, sums, rows)), shared = 0;
-        size_t other = sort_distinct(others, rows_of(keys + counts[0], counts[1], n, sums + counts[0], others));
+                    uint32_t *spelled, const size_t *spelled_counts, double *scores) {
+    sums_of_rows found = {0};
+    rows_of_characters(spelled, spelled_counts[0] + spelled_counts[1]);
+    for (size_t n = 1; n <= NGRAMS + (CHARACTER_NGRAMS > 0); n++) {
+        uint32_t *firsts = n > NGRAMS ? spelled : rows, *others = firsts + (n > NGRAMS ? spelled_counts : counts)[0];
+        size_t one = n > NGRAMS ? spelled_counts[0] : rows_of(keys, counts[0], n, sums, firsts), shared = 0;
+        size_t other = n > NGRAMS ? spelled_counts[1] : rows_of(keys + counts[0], counts[1], n, sums + counts[0], others);
+        one = sort_distinct(firsts, one), other = sort_distinct(others, other);
         for (size_t a = 0, b = 0; a < one || b < other;) {
-            int is_shared = a < one && b < other && rows[a] == others[b];
-            int is_first = b == other || (a < one && rows[a] <= others[b]);
-            uint32_t row = is_first ? rows[a] : others[b];
-            add_row(model, row + (is_shared ? BUCKETS : 0), found, &squares);
+            int is_shared = a < one && b < other && firsts[a] == others[b];
+            int is_first = b == other || (a < one && firsts[a] <= others[b]);
+            uint32_t row = is_first ? firsts[a] : others[b];
+            add_row(model, row + (is_shared ? TABLE_ROWS : 0), &found);
             shared += (size_t)is_shared, a += (size_t)is_first, b += (size_t)(is_shared || !is_first);
         }
         size_t most = one > other ? one : other, least = one > other ? other : one;
@@ -97,6 +119,6 @@ static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *
         for (int k = 0; k < NAME_LABELS; k++)
             scores[k] += small * (double)overlap[k] + large * (double)overlap[NAME_LABELS + k];
     }
-    add_weighted(model, found, squares, scores);
+    add_weighted(model, &found, scores);
 }
 #endif

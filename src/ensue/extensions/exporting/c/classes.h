@@ -6,8 +6,11 @@ typedef struct {
     uint64_t *sums;
     span *words;
     choice *choices;
-    uint32_t *points, *places, *letters, *rows;
+    uint32_t *points, *places, *letters, *rows, *spelled;
 } work;
+
+/* The maximum number of n-grams of characters per byte: those of a word of one byte between its two ends. */
+enum { SPELLED_PER_BYTE = 3 * CHARACTER_NGRAMS };
 
 /* Assigns the arrays of `work` to `memory` and returns their size in bytes; if `memory` is NULL, only returns it. */
 static size_t lay_out(work *of, char *memory, size_t bytes) {
@@ -23,11 +26,12 @@ static size_t lay_out(work *of, char *memory, size_t bytes) {
     PLACE(places, bytes + 1);
     PLACE(letters, SPLITS_MARKS ? bytes : 0);
     PLACE(rows, NGRAMS * bytes);
+    PLACE(spelled, SPELLED_PER_BYTE * bytes);
 #undef PLACE
     return at;
 }
 
-enum { MAX_BYTES = 1 << 28, MAX_BYTE_COST = 64 + 4 * NGRAMS, BYTES_OF_WORD = 4 };
+enum { MAX_BYTES = 1 << 28, MAX_BYTE_COST = 64 + 4 * (NGRAMS + SPELLED_PER_BYTE), BYTES_OF_WORD = 4 };
 
 /* Returns whether the memory of the layers for a number of words fits into size_t. */
 static int has_size(size_t words) { return words <= (SIZE_MAX >> 1) / (WORD_COST + 1); }
@@ -52,7 +56,7 @@ static uint32_t read_words(const NAME_text *text, const work *in) {
 int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME_text *texts,
                   float probabilities[NAME_LABELS]) {
     if (!model || !memory || !texts || !probabilities) return NAME_ARGUMENT;
-    size_t bytes = 0, counts[NAME_TEXTS];
+    size_t bytes = 0, counts[NAME_TEXTS], spelled[NAME_TEXTS];
     for (int k = 0; k < NAME_TEXTS; k++) {
         if (!texts[k].bytes && texts[k].size) return NAME_ARGUMENT;
         if (texts[k].size > MAX_BYTES) return NAME_TOO_LONG;
@@ -60,17 +64,18 @@ int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME
     }
     work of;
     if (bytes > MAX_BYTES || !NAME_memory(bytes) || lay_out(&of, NULL, bytes) > size) return NAME_TOO_LONG;
-    size_t begin = lay_out(&of, memory, bytes), found = 0;
+    size_t begin = lay_out(&of, memory, bytes), found = 0, hashes = 0;
     memset(of.scores, 0, NAME_LABELS * sizeof *of.scores);
     for (int k = 0; k < NAME_TEXTS; k++) {
         counts[k] = read_words(texts + k, &of);
         if (counts[k] > MAX_TEXT_WORDS || !has_size(counts[k]) || begin + layers_room(counts[k]) > size) return NAME_TOO_LONG;
         read_layers(model, (char *)memory + begin, texts[k].bytes, of.places, of.words, counts[k], k);
-        read_keys(model, of.points, of.words, counts[k], of.keys + (NGRAMS ? found : 0));
-        found += counts[k];
+        int64_t *keys = of.keys + (NGRAMS ? found : 0);
+        spelled[k] = read_keys(model, of.points, of.words, counts[k], keys, of.spelled + hashes);
+        found += counts[k], hashes += spelled[k];
     }
     add_layers(model, (char *)memory + begin, of.scores);
-    add_bag(model, of.keys, counts, of.sums, of.rows, of.scores);
+    add_bag(model, of.keys, counts, of.sums, of.rows, of.spelled, spelled, of.scores);
     int code = probabilities_of(of.scores, probabilities);
     return code ? code : (int)found;
 }

@@ -10,7 +10,7 @@ from torch import nn
 from ensue.extensions.exporting.c.printing import CModel, Weights, hash_table, label_constants
 from ensue.extensions.exporting.c.word_layers import LayerSteps, characters, feature_templates, layer_table, pad_columns
 from ensue.models.classifier import Classifier
-from ensue.models.ngram_bag import NgramBag, PairBag
+from ensue.models.ngram_bag import CHARACTER_SHARE, NgramBag, PairBag
 from ensue.nn import (
     AttentionPooling,
     FirstPooling,
@@ -23,7 +23,7 @@ from ensue.nn import (
 )
 from ensue.tasks.contract.description import ClassOutput, ModelDescription, WordInput
 from ensue.text.labels import Classes
-from ensue.text.lexicon import Lexicon
+from ensue.text.lexicon import MAX_CHARACTERS_READ, MIN_NGRAM_CHARACTERS, Lexicon
 
 _MAX_NGRAM_ROWS = 1 << 31
 USAGE = """\
@@ -100,7 +100,7 @@ def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[s
     """Return the templates of the n-grams. The weights have a bit set of the rows that are stored."""
     constants = weights.constants
     if bag is None:
-        constants["NGRAMS"] = 0
+        constants |= {"NGRAMS": 0, "CHARACTER_NGRAMS": 0}
         return ["no_bag.h"]
     if bag.num_rows >= _MAX_NGRAM_ROWS:
         raise ValueError(f"expected less than {_MAX_NGRAM_ROWS:,} rows of n-grams, found {bag.num_rows:,}")
@@ -115,7 +115,9 @@ def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[s
     constants |= {
         "LOWERCASE": int(lexicon.lowercase), "FOLD_DIGITS": int(lexicon.fold_digits),
         "MAX_WORD_BYTES": max(len(word.encode("utf-8", "surrogatepass")) for word in lexicon.words.symbols),
-        "NGRAMS": bag.longest, "BUCKETS": bag.buckets,
+        "NGRAMS": bag.longest, "BUCKETS": bag.buckets, "TABLE_ROWS": bag.table_rows,
+        "CHARACTER_NGRAMS": lexicon.character_ngrams, "NGRAM_LETTERS": MAX_CHARACTERS_READ,
+        "MIN_NGRAM_LETTERS": MIN_NGRAM_CHARACTERS, "CHARACTER_SHARE": repr(CHARACTER_SHARE),
         "AT_KEPT": weights.add(np.stack([packed, num_before.astype(np.uint32)], axis=1)),
         "AT_ROWS": weights.add_columns(torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:]),
         "AT_BIAS": weights.add(bag.bias),

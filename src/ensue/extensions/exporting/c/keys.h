@@ -9,17 +9,24 @@ static uint32_t crc_of(uint32_t sum, uint8_t byte) {
     return sum >> 4 ^ TABLE[(sum ^ (uint32_t)byte >> 4) & 15];
 }
 
+/* Writes the characters of character `k` in the vocabulary's form, in lower case or a folded digit; returns their number. */
+static uint32_t normal_at(const uint32_t *word, uint32_t count, uint32_t k, uint32_t *points) {
+    uint32_t found = 1;
+    if (LOWERCASE) found = lower_at(word, count, k, points);
+    else points[0] = word[k];
+    for (uint32_t c = 0; FOLD_DIGITS && c < found; c++)
+        if (set_has(SET_DIGITS, points[c])) points[c] = 0x30;
+    return found;
+}
+
 static int64_t key_of(const NAME_model *model, const uint32_t *word, uint32_t count) {
     uint8_t bytes[MAX_WORD_BYTES + 4], spelled[4];
     size_t size = 0; /* MAX_WORD_BYTES + 1 for a word that is longer than all known words */
     uint32_t sum = UINT32_MAX, points[MAX_LOWER_POINTS];
     for (uint32_t k = 0; k < count; k++) {
-        uint32_t found = 1;
-        if (LOWERCASE) found = lower_at(word, count, k, points);
-        else points[0] = word[k];
+        uint32_t found = normal_at(word, count, k, points);
         for (uint32_t c = 0; c < found; c++) {
-            uint32_t point = FOLD_DIGITS && set_has(SET_DIGITS, points[c]) ? 0x30u : points[c];
-            size_t length = (size_t)utf8_write(point, spelled);
+            size_t length = (size_t)utf8_write(points[c], spelled);
             for (size_t b = 0; IS_PAIR && b < length; b++) sum = crc_of(sum, spelled[b]);
             if (size + length > MAX_WORD_BYTES) size = MAX_WORD_BYTES + 1;
             else memcpy(bytes + size, spelled, length), size += length;
@@ -29,6 +36,42 @@ static int64_t key_of(const NAME_model *model, const uint32_t *word, uint32_t co
     return id ? (int64_t)id : -1 - (int64_t)~sum;
 }
 
-static void read_keys(const NAME_model *model, const uint32_t *points, const span *words, size_t count, int64_t *keys) {
-    for (size_t k = 0; k < count; k++) keys[k] = key_of(model, points + words[k].begin, words[k].end - words[k].begin);
+/* Writes the hashes of the n-grams of the characters of a word between < and >; returns their number. The middle of a
+ * long word is left out. */
+static size_t spell(const uint32_t *word, uint32_t count, uint32_t *hashes) {
+    uint8_t bytes[4 * NGRAM_LETTERS + 2] = {'<'};
+    size_t ends[NGRAM_LETTERS + 2] = {1}, letters = 1, size = 1, found = 0;
+    uint32_t points[MAX_LOWER_POINTS], total = 0, at = 0;
+    for (uint32_t k = 0; k < count; k++) total += normal_at(word, count, k, points);
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t written = normal_at(word, count, k, points);
+        for (uint32_t c = 0; c < written; c++, at++) {
+            if (total > NGRAM_LETTERS && at >= NGRAM_LETTERS / 2 && at < total - NGRAM_LETTERS / 2) continue;
+            size += (size_t)utf8_write(points[c], bytes + size);
+            ends[letters++] = size;
+        }
+    }
+    bytes[size++] = '>', ends[letters++] = size;
+    for (size_t k = 0; k < letters; k++) {
+        uint32_t hash = 2166136261u;
+        size_t byte = k ? ends[k - 1] : 0;
+        for (size_t n = 1; n <= CHARACTER_NGRAMS && k + n <= letters; n++) {
+            for (; byte < ends[k + n - 1]; byte++) hash = (hash ^ (uint32_t)(int32_t)(int8_t)bytes[byte]) * 16777619u;
+            if (n >= MIN_NGRAM_LETTERS) hashes[found++] = hash;
+        }
+    }
+    return found;
+}
+
+/* Writes the keys of words, and the hashes of their n-grams of characters; returns the number of these. */
+static size_t read_keys(const NAME_model *model, const uint32_t *points, const span *words, size_t count, int64_t *keys,
+                        uint32_t *spelled) {
+    size_t found = 0;
+    for (size_t k = 0; k < count; k++) {
+        const uint32_t *word = points + words[k].begin;
+        uint32_t length = words[k].end - words[k].begin;
+        keys[k] = key_of(model, word, length);
+        if (CHARACTER_NGRAMS) found += spell(word, length, spelled + found);
+    }
+    return found;
 }
