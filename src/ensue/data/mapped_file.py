@@ -186,9 +186,8 @@ class TokenFile:
         assert self._file is not None
         assert self._checksums is not None
         size, end = self._ids.itemsize, _HEADER.size + self._ids.nbytes
-        for page in range(
-            (_HEADER.size + start * size) // _PAGE_BYTES, -(-(_HEADER.size + stop * size) // _PAGE_BYTES)
-        ):
+        first, last = (_HEADER.size + place * size for place in (start, stop))
+        for page in range(first // _PAGE_BYTES, -(-last // _PAGE_BYTES)):
             data = self._file[max(page * _PAGE_BYTES, _HEADER.size) : min((page + 1) * _PAGE_BYTES, end)]
             if zlib.crc32(data) != self._checksums[page]:
                 damage = f"damaged: bytes {page * _PAGE_BYTES:,} to {(page + 1) * _PAGE_BYTES:,} have changed"
@@ -220,15 +219,16 @@ def write_tokens(
             characters += chunk_characters
         file.write(sums.of_blocks())
         file.seek(0)
-        file.write(TokenHeader(size, sums.total, count, unknown, characters).bytes)
+        file.write(_HEADER.pack(_MAGIC, size, sums.total, count, unknown, characters))
 
 
 def check_tokens(path: Path) -> None:
     """Verify a file of ids. Raises DataError if the ids or their checksums have changed."""
     sums = Checksums(_PAGE_BYTES, _HEADER.size)
+    header = header_of(path)
+    rest = header.file_bytes - _HEADER.size
     with path.open("rb") as file:
-        header = _read_header(file.read(_HEADER.size), path)
-        rest = header.file_bytes - _HEADER.size
+        file.seek(_HEADER.size)
         while rest and (block := file.read(min(_READ_BYTES, rest))):
             sums.add(block)
             rest -= len(block)
@@ -261,19 +261,11 @@ class TokenHeader(NamedTuple):
         """The possible sizes of the file in bytes: without and with checksums of pages."""
         return self.file_bytes, self.file_bytes + 4 * self.pages
 
-    @property
-    def bytes(self) -> bytes:
-        """The header as written to the file."""
-        return _HEADER.pack(_MAGIC, *self)
-
 
 def header_of(path: Path) -> TokenHeader:
     """Return the header of a file of ids. Raises DataError for another format, and OSError for an unreadable file."""
     with path.open("rb") as file:
-        return _read_header(file.read(_HEADER.size), path)
-
-
-def _read_header(data: bytes, path: Path) -> TokenHeader:
+        data = file.read(_HEADER.size)
     if len(data) < _HEADER.size or not data.startswith(_MAGIC):
         raise DataError("not a file of ids", path)
     _, *numbers = _HEADER.unpack(data)

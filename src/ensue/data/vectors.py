@@ -88,6 +88,8 @@ _MAX_HEAD_BYTES = 4096
 _MAX_HEAD_ROWS = 20
 _OTHER_FILES = {b"\xba\x16\x4f\x2f": "a fastText model; import it with `ensue import`, or use its .vec file"}
 
+WordVectors = tuple[list[str], NDArray[np.float32]]
+
 
 class Row(NamedTuple):
     """A word and its unparsed numbers. `line` is None in binary files. `start` is the offset of the row in bytes."""
@@ -106,9 +108,7 @@ class Table(NamedTuple):
     is_binary: bool = False
 
 
-def read_vectors(
-    path: str | Path, wanted: Collection[str] | None = None, *, first: int = 0
-) -> tuple[list[str], NDArray[np.float32]]:
+def read_vectors(path: str | Path, wanted: Collection[str] | None = None, *, first: int = 0) -> WordVectors:
     """Return words of a file, in the order of the file, and their vectors (words, d).
 
     `.xz` and `.gz` files are decompressed. Reading ends with the last wanted word. If a word occurs twice, the first
@@ -235,9 +235,7 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-def _select_rows(
-    table: Table, selected: Collection[str] | None, first: int, path: Path
-) -> tuple[list[str], NDArray[np.float32]]:
+def _select_rows(table: Table, selected: Collection[str] | None, first: int, path: Path) -> WordVectors:
     missing = None if selected is None else {word.encode(errors="surrogatepass") for word in selected}
     words: dict[str, None] = {}
     vectors = bytearray()
@@ -315,7 +313,7 @@ class VectorIndex(Copyable):
             raise ValueError
         return places
 
-    def find(self, words: Collection[str]) -> tuple[list[str], NDArray[np.float32]]:
+    def find(self, words: Collection[str]) -> WordVectors:
         """Return the words that are in the file, and their vectors (words, d). Raises DataError for an invalid row."""
         if self._is_compressed and 8 * self.path.stat().st_size > bound():
             return read_vectors(self.path, words)

@@ -11,11 +11,10 @@ from math import prod
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ensue.stored import FORMAT_VERSION, Stored, arguments
 from ensue.text.edit_scripts import applied, edit_script
-from ensue.text.labels import Labels
+from ensue.text.labels import Floats, Labels
 from ensue.text.schemes import OUTSIDE, Scheme, Span, joined_tags, overlapping, overlapping_spans, tags_of
 
 Row = tuple[str, ...]
@@ -71,9 +70,7 @@ class LabelColumns(Stored):
             columns.append(_decode_labels(heads, predicted, words))
         return list(zip(*columns, strict=True))
 
-    def confidence(
-        self, rows: Sequence[Row], marginals: NDArray[np.floating[Any]], words: Sequence[str]
-    ) -> list[dict[str, float]]:
+    def confidence(self, rows: Sequence[Row], marginals: Floats, words: Sequence[str]) -> list[dict[str, float]]:
         """Return the probability of each value of each word.
 
         Attributes are treated as independent. The probability of a lemma is the sum over all scripts that yield it.
@@ -152,9 +149,7 @@ class NestedLabels(Stored):
         """Return the labels of a sentence, in the label scheme of the training file."""
         return [label for (label,) in self._columns.decode(tags, words)]
 
-    def confidence(
-        self, labels: Sequence[str], marginals: NDArray[np.floating[Any]], words: Sequence[str] = ()
-    ) -> list[float]:
+    def confidence(self, labels: Sequence[str], marginals: Floats, words: Sequence[str] = ()) -> list[float]:
         """Return the probability of each label of a sentence: the product of the probabilities of all heads."""
         return [columns[""] for columns in self._columns.confidence([(label,) for label in labels], marginals, words)]
 
@@ -229,15 +224,13 @@ def _encode_values(heads: Sequence[Learned], values: Sequence[str], words: Seque
 def _decode_labels(heads: Sequence[Learned], labels: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
     if codec := CODECS.get(heads[0].kind):
         keys = [head.key for head in heads]
-        return [
-            codec.write({key: value for key, value in zip(keys, of_word, strict=True) if value != codec.missing})
-            for of_word in zip(*labels, strict=True)
-        ]
+        rows = (zip(keys, row, strict=True) for row in zip(*labels, strict=True))
+        return [codec.write({key: value for key, value in row if value != codec.missing}) for row in rows]
     return list(map(applied, labels[0], words)) if heads[0].kind == "script" else list(labels[0])
 
 
 def _lemma_probabilities(
-    labels: Labels, lemmas: Sequence[str], probabilities: NDArray[np.floating[Any]], words: Sequence[str]
+    labels: Labels, lemmas: Sequence[str], probabilities: Floats, words: Sequence[str]
 ) -> list[float]:
     scripts = labels.tags.symbols
     return [

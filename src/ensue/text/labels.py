@@ -20,6 +20,7 @@ def check_names(names: Collection[str]) -> None:
 
 _MAX_COUNTED_AT_ONCE = 1 << 20  # bounds the temporary memory of `np.bincount`
 Names = Annotated[Sequence[str], check_names]
+Floats = NDArray[np.floating[Any]]
 SpanTags = tuple[list[tuple[int, int]], NDArray[np.bool_], NDArray[np.bool_]]
 
 
@@ -51,7 +52,7 @@ class Classes(Stored):
         self.names, self.multiple, self.threshold, self.temperature = tuple(names), multiple, threshold, temperature
         self.ids = {name: id for id, name in enumerate(self.names)}
 
-    def chosen(self, probabilities: NDArray[np.floating[Any]], *, at_least: float = 0.0) -> tuple[str, ...]:
+    def chosen(self, probabilities: Floats, *, at_least: float = 0.0) -> tuple[str, ...]:
         """Return the predicted labels, the most probable first, without those whose probability is below `at_least`.
 
         `probabilities` (K,) has the probability of each label.
@@ -156,9 +157,7 @@ class Labels(Stored):
         """Convert the labels of another file's sentence to the scheme of the training file, unless they are plain."""
         if self.scheme is None:
             return labels
-        are_plain = any(
-            label != schemes.OUTSIDE and schemes.position(label).kind == schemes.OUTSIDE for label in labels
-        )
+        are_plain = any(name != schemes.OUTSIDE and schemes.position(name).kind == schemes.OUTSIDE for name in labels)
         return labels if are_plain else schemes.convert(labels, self.scheme)
 
     def decode(self, tags: Sequence[int], words: Sequence[str] = ()) -> list[str]:
@@ -168,15 +167,13 @@ class Labels(Stored):
         # even if both schemes are equal, since the tags of a softmax head may violate the scheme
         return schemes.convert(labels, self.scheme) if self.scheme else labels
 
-    def confidence(
-        self, labels: Sequence[str], marginals: NDArray[np.floating[Any]], words: Sequence[str] = ()
-    ) -> list[float]:
+    def confidence(self, labels: Sequence[str], marginals: Floats, words: Sequence[str] = ()) -> list[float]:
         """Return the probability of each label of a sentence: the sum over its tags of the `marginals` (T, K)."""
         place_of = {label: self._place_of.get(self._written(label), -1) for label in set(labels)}
         places = np.array([place_of[label] for label in labels], np.int64)
         return (marginals * (self._places == places[:, None])).sum(1).tolist()
 
-    def shares(self, marginals: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    def shares(self, marginals: Floats) -> Floats:
         """Return the probability of each label in `names` at each word, (T, N), from the `marginals` (T, K)."""
         places = np.array(self.places_of(self.names), np.int64)
         return marginals @ (self._places[:, None] == places).astype(marginals.dtype)

@@ -53,12 +53,8 @@ SCHEMES: dict[Scheme, Letters] = {
     "bmes": Letters("BMES"), "bmewo": Letters("BMEW"),
 }  # fmt: skip
 """If several schemes fit a file, the first one in this table is detected."""
-_PLACE_OF = {
-    letter: place
-    for letters in SCHEMES.values()
-    if len(letters.different) == len(PLACES)
-    for place, letter in zip(PLACES, letters.places, strict=True)
-}
+_PLACE_OF = {letter: place for letters in SCHEMES.values() if len(letters.different) == len(PLACES)
+             for place, letter in zip(PLACES, letters.places, strict=True)}  # fmt: skip
 
 
 class Span(NamedTuple):
@@ -125,9 +121,7 @@ def _encode(spans: Iterable[Span], length: int, scheme: Scheme) -> Iterator[tupl
     for before, span, after in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
         first = before.end if before else 0
         assert first <= span.start < span.end <= length, f"{span} in {length} tokens after {before}"
-        prefixes = _prefixes(
-            scheme, span.end - span.start, follows=_touch(before, span), is_followed=_touch(span, after)
-        )
+        prefixes = _prefixes(scheme, span.end - span.start, follows=_touch(before, span), precedes=_touch(span, after))
         yield span, [_label(prefix, span.label) for prefix in prefixes]
 
 
@@ -135,14 +129,14 @@ def _touch(left: Span | None, right: Span | None) -> bool:
     return left is not None and right is not None and left.end == right.start and left.label == right.label
 
 
-def _prefixes(scheme: Scheme, length: int, *, follows: bool, is_followed: bool) -> str:
+def _prefixes(scheme: Scheme, length: int, *, follows: bool, precedes: bool) -> str:
     """Return the prefixes of the tokens of a span, which may directly follow or precede a span of its class."""
     places, after_touching, before_touching = SCHEMES[scheme]
     first, inside, last, single = tuple(places)
     prefixes = single if length == 1 else first + inside * (length - 2) + last
     if follows and after_touching:
         prefixes = after_touching + prefixes[1:]
-    return prefixes[:-1] + before_touching if is_followed and before_touching else prefixes
+    return prefixes[:-1] + before_touching if precedes and before_touching else prefixes
 
 
 def _label(prefix: str, name: str) -> str:

@@ -370,10 +370,9 @@ class _ShardWriter:
             return
         pieces = _Chunks(source.chunks(begin, stop))
         encoded = pieces.of(self.encode(pieces))
-        (self.folder / part).mkdir(exist_ok=True)
-        while shard := self._write_shard(
-            self.folder / part / f"{len(shards):05}.ids", _take_shard(encoded, self.shard_tokens)
-        ):
+        folder = self.folder / part
+        folder.mkdir(exist_ok=True)
+        while shard := self._write_shard(folder / f"{len(shards):05}.ids", _take_shard(encoded, self.shard_tokens)):
             shards.append(shard)
             yield shards
 

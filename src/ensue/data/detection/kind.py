@@ -135,10 +135,8 @@ def detect(
         kind = _kind_of(format, head, words, labels)
         detected = DetectedFormat(kind, format, "as --format says", detected.kind == kind and detected.format == format)
     others = {table.suffix(other.name) for other in paths if _format_of_name(other) not in ("", _format_of_name(path))}
-    return detected._replace(
-        by_itself=detected.by_itself and (detected.kind != "sentences" or detected.format == looks_like),
-        others=tuple(sorted(others)),
-    )
+    by_itself = detected.by_itself and (detected.kind != "sentences" or detected.format == looks_like)
+    return detected._replace(by_itself=by_itself, others=tuple(sorted(others)))
 
 
 def _detect_by_names(location: str | Path, format: str, encoding: str) -> DetectedFormat | None:
@@ -227,10 +225,8 @@ def has_sentences(head: Sequence[str], words: str = "", labels: str = "") -> boo
 def _is_sentence(record: dict[str, Any], words: str, labels: str) -> bool:
     if any(isinstance(record.get(key), list) for key in ([words] if words else TOKEN_KEYS)):
         return True
-    named = {labels: record.get(labels)} if labels else record
-    return any(
-        is_list_of_spans(value) or (key in ("spans", "entities") and value == []) for key, value in named.items()
-    )
+    items = ({labels: record.get(labels)} if labels else record).items()
+    return any(is_list_of_spans(value) or (key in ("spans", "entities") and value == []) for key, value in items)
 
 
 def _record(line: str) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from ensue.extension import entries
 from ensue.version import package_text
 
 Columns = tuple[Column, ...]
+Sides = tuple[Columns, Columns]
 
 _ANSWER = ("answer", "response", "reply", "output", "completion")
 USUAL: tuple[tuple[tuple[tuple[str, ...], ...], tuple[str, ...]], ...] = (
@@ -106,12 +107,10 @@ def text_places(rows: Sequence[Sequence[str]]) -> list[int]:
     is_credited = len(columns) == 3 and all(cell.startswith(_CREDIT) for cell in columns[2])
     are_numbers = [all(map(str.isdecimal, column)) and len({*column}) == len(column) for column in columns]
     has_ids = are_numbers == [True, False] * 2
-    return [
-        place for place in range(len(columns)) if not ((is_credited and place == 2) or (has_ids and are_numbers[place]))
-    ]
+    return [1, 3] if has_ids else [*range(2 if is_credited else len(columns))]
 
 
-def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iterator[tuple[Columns, Columns]]:
+def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iterator[Sides]:
     """Yield candidates of source and target columns by name, the best first. Unlabeled targets may be empty."""
     named = [(simplified(column.name), column) for column in columns]
     with_numbers = [(name, column) for name, column in named if name[-1:].isdecimal()]

@@ -9,16 +9,8 @@ from typing import NamedTuple
 from ensue.data.decoding import checked_encoding, load_text
 from ensue.data.detection.format_table import CLASS_FILES, class_of
 from ensue.data.detection.signs import CMUDICT_COMMENT, FASTTEXT_PREFIX, cmudict_entry, scan_sides
-from ensue.data.examples.layout import (
-    Document,
-    DocumentFormat,
-    DocumentLayout,
-    Pair,
-    PairChoice,
-    PairFormat,
-    PairLayout,
-    split_labels,
-)
+from ensue.data.examples import layout as layouts
+from ensue.data.examples.layout import Document, DocumentLayout, Pair, PairLayout, split_labels
 from ensue.data.files import visible
 from ensue.data.lines import Lines
 from ensue.data.records.record import Column, columns_counted, records, without_end
@@ -53,7 +45,7 @@ class FastTextLine(NamedTuple):
         return tuple(dict.fromkeys(mark.removeprefix(FASTTEXT_PREFIX) for mark in marks if mark))
 
 
-class LineFormat(DocumentFormat):
+class LineFormat(layouts.DocumentFormat):
     """A format with a document on each line. Empty lines are documents if `empty`; otherwise they are skipped."""
 
     has_columns = False
@@ -166,7 +158,7 @@ def written_values(labels: Sequence[str], probabilities: Sequence[float]) -> str
     return "\t".join([as_field(",".join(labels)), *shown])
 
 
-class LinePairs(PairFormat):
+class LinePairs(layouts.PairFormat):
     """A format with a pair on each line."""
 
     has_columns = False
@@ -177,7 +169,7 @@ class LinePairs(PairFormat):
     comment = "\0"
     """The beginning of comments, which are skipped. By default no line is a comment."""
 
-    def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
+    def layout(self, lines: Lines, choice: layouts.PairChoice) -> PairLayout:
         return PairLayout(self.name, about=self.about)
 
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
@@ -221,12 +213,12 @@ class Cmudict(LinePairs):
         return cmudict_entry(body)
 
 
-class SourceLines(PairFormat):
+class SourceLines(layouts.PairFormat):
     """A format with a source on each line, which may be empty. Several sources are separated by tabs."""
 
     name = "plain"
 
-    def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
+    def layout(self, lines: Lines, choice: layouts.PairChoice) -> PairLayout:
         if choice.is_labeled:
             raise DataError("plain lines have no targets; expected pairs", lines.name)
         number = len(choice.sources)

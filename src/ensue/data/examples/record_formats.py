@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ensue.data.detection.format_table import TABBED
-from ensue.data.detection.pair_tables import Columns, is_header, numbered, pairs_by_name, text_places
+from ensue.data.detection.pair_tables import Columns, Sides, is_header, numbered, pairs_by_name, text_places
 from ensue.data.examples import layout as layouts
 from ensue.data.examples.document_columns import FLAGS, find_columns
 from ensue.data.examples.layout import FLAG_FORMS, Document, Pair, split_labels
@@ -22,7 +22,7 @@ from ensue.data.lines import Lines
 from ensue.data.records import record as records
 from ensue.data.records.json_objects import check_characters
 from ensue.data.records.quoting import list_in
-from ensue.data.records.record import Answer, Reader
+from ensue.data.records.record import Answer, Column, Reader
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
 
@@ -52,12 +52,10 @@ class RecordDocuments(layouts.DocumentFormat):
 
     def _read_labels(self, values: Any, layout: layouts.DocumentLayout, name: str, line: int) -> tuple[str, ...]:
         if layout.flags:
-            columns = dict(zip(layout.flags, map(str.casefold, self._flag_values(values, layout)), strict=True))
-            if wrong := next((column for column, value in columns.items() if value not in FLAGS), None):
+            cells = dict(zip(layout.flags, map(str.casefold, self._flag_values(values, layout)), strict=True))
+            if wrong := next((column for column, value in cells.items() if value not in FLAGS), None):
                 raise DataError(f"{wrong}: expected 0 or 1", name, line)
-            return tuple(
-                [label for label, value in zip(layout.flag_names, columns.values(), strict=True) if FLAGS[value]]
-            )
+            return tuple(label for label, value in zip(layout.flag_names, cells.values(), strict=True) if FLAGS[value])
         if layout.labels is None:
             return ()
         try:
@@ -129,10 +127,8 @@ class RecordPairs(layouts.PairFormat):
         header = not has_keys and (choice.has_names or is_header(rows))
         columns = records.first_columns(rows, lines.name, header=header, has_keys=has_keys)
         if choice.is_labeled and len(columns) < 2 and not has_keys:
-            separator = "tab" if self.name in TABBED else "delimiter"
-            raise DataError(
-                f"{records.columns_counted(1)}; expected a source, a {separator} and a target", lines.name, 1
-            )
+            mark = "tab" if self.name in TABBED else "delimiter"
+            raise DataError(f"{records.columns_counted(1)}; expected a source, a {mark} and a target", lines.name, 1)
         if not choice.is_labeled and not header and not has_keys and len(columns) == len(choice.sources):
             choice = replace(choice, sources=tuple(str(column.number) for column in columns))
         group, others = records.split_group(columns, choice.group, lines.name)
@@ -142,9 +138,7 @@ class RecordPairs(layouts.PairFormat):
         sources, targets = (records.distinct_columns(side, columns, choice.names, lines.name) for side in sides)
         return layouts.PairLayout(self.name, sources, targets, header, group=group)
 
-    def sides(
-        self, columns: Sequence[records.Column], choice: layouts.PairChoice, file: str
-    ) -> tuple[Columns, Columns]:
+    def sides(self, columns: Sequence[Column], choice: layouts.PairChoice, file: str) -> Sides:
         """Return the columns of sources and, if labeled, of targets. Raises DataError if a column is missing."""
         sources = tuple(records.named_column(columns, name, file) for name in choice.sources)
         targets: Columns = ()
@@ -158,9 +152,8 @@ class RecordPairs(layouts.PairFormat):
         for sides in (*by_name, *_choose_by_order(columns, sources, targets)):
             if (not sources or sources == sides[0]) and (not targets or targets == sides[1]):
                 return sides[0], sides[1] if choice.is_labeled else ()
-        raise _ambiguous_columns(
-            columns, needs_target=choice.is_labeled and not targets, needs_source=not sources, file=file
-        )
+        missing = ["source"] * (not sources) + ["target"] * (choice.is_labeled and not targets)
+        raise _ambiguous_columns(columns, missing, file)
 
     def read(self, lines: Lines, layout: layouts.PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
         name, reader = lines.name, self.reader.lenient() if layout.skips else self.reader
@@ -186,14 +179,12 @@ class RecordPairs(layouts.PairFormat):
         return tuple(texts)
 
 
-def _target_columns(columns: Sequence[records.Column], name: str, file: str) -> Columns:
+def _target_columns(columns: Sequence[Column], name: str, file: str) -> Columns:
     is_there = any(name in (column.name, str(column.number)) for column in columns)
     return (not is_there and numbered(columns, name)) or (records.named_column(columns, name, file),)
 
 
-def _choose_by_order(
-    columns: Sequence[records.Column], sources: Columns, targets: Columns
-) -> Iterator[tuple[Columns, Columns]]:
+def _choose_by_order(columns: Sequence[Column], sources: Columns, targets: Columns) -> Iterator[Sides]:
     free = [column for column in columns if column not in sources and column not in targets]
     needed = (not sources) + (not targets)
     has_names = any(column.name for column in columns)
@@ -203,10 +194,7 @@ def _choose_by_order(
         yield (free[0],), ()
 
 
-def _ambiguous_columns(
-    columns: Sequence[records.Column], *, needs_source: bool, needs_target: bool, file: str
-) -> DataError:
-    sides = ["source"] * needs_source + ["target"] * needs_target
+def _ambiguous_columns(columns: Sequence[Column], sides: Sequence[str], file: str) -> DataError:
     settings = "--set " + " and ".join(f"data.{side}s=..." for side in sides)
     options = " and ".join(f"--{side}s NAME" for side in sides)
     known = ", ".join(map(str, columns))
@@ -221,16 +209,14 @@ class Sigmorphon(RecordPairs):
         super().__init__(DIALECTS[0])
         self.name = "sigmorphon"
 
-    def sides(
-        self, columns: Sequence[records.Column], choice: layouts.PairChoice, file: str
-    ) -> tuple[Columns, Columns]:
+    def sides(self, columns: Sequence[Column], choice: layouts.PairChoice, file: str) -> Sides:
         if not choice.names:
             has_forms = len(columns) > 2
             choice = replace(choice, sources=("1", "3" if has_forms else "2"), targets=("2",) if has_forms else ())
         return super().sides(columns, choice, file)
 
 
-def _read_group(reader: Reader, values: Any, column: records.Column | None, name: str, line: int) -> str:
+def _read_group(reader: Reader, values: Any, column: Column | None, name: str, line: int) -> str:
     if column is None:
         return ""
     group = reader.text(values, column, name, line, numbers=True)

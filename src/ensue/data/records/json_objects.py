@@ -10,18 +10,8 @@ from typing import Any, NamedTuple
 
 from ensue.data.annotation_files import CLIPPED
 from ensue.data.lines import Lines, checked_width
-from ensue.data.records.record import (
-    LABEL,
-    PROBABILITY,
-    Answer,
-    Column,
-    Reader,
-    Record,
-    Row,
-    json_records,
-    no_column,
-    sample,
-)
+from ensue.data.records import record as records
+from ensue.data.records.record import Answer, Column, Reader, Record, Row, json_records, no_column, sample
 from ensue.errors import NESTED_REMEDY, DataError, IncompleteError, OverlapError, letters, quote
 from ensue.notices import warn_once
 from ensue.parsing import EXACT, NumberText, ParseError, parse_json
@@ -123,12 +113,8 @@ def shift(value: Any, by: int) -> Any:
     """Return a list of spans whose offsets are larger by a number; other values are returned unchanged."""
     if not by or not is_list_of_spans(value):
         return value
-    return [
-        {**item, **{name: item[name] + by for name in _keys_of(item)[:2]}}
-        if isinstance(item, dict)
-        else [item[0] + by, item[1] + by, item[2]]
-        for item in value
-    ]
+    return [{**item, **{name: item[name] + by for name in _keys_of(item)[:2]}} if isinstance(item, dict)
+            else [item[0] + by, item[1] + by, item[2]] for item in value]  # fmt: skip
 
 
 def span_list(spans: Sequence[TextSpan], like: Any, name: str) -> list[Any]:
@@ -191,11 +177,9 @@ def with_values(text: str, values: Mapping[str, str], *, ensure_ascii: bool) -> 
     lead = text[opening : _skip_white_space(text, opening)]
     blank = " " if has_blanks(text) else ""
     comma = "," + (lead if "\n" in lead else blank)
-    added = [
-        f"{json.dumps(key, ensure_ascii=ensure_ascii)}:{blank}{values[key]}" for key in values if key not in places
-    ]
+    new = [f"{json.dumps(key, ensure_ascii=ensure_ascii)}:{blank}{values[key]}" for key in values if key not in places]
     end = max((end for _, end in places.values()), default=opening)
-    text = text[:end] + (comma if places and added else "") + comma.join(added) + text[end:]
+    text = text[:end] + (comma if places and new else "") + comma.join(new) + text[end:]
     for key in sorted(places.keys() & values.keys(), key=lambda key: -places[key][0]):
         start, stop = places[key]
         text = text[:start] + values[key] + text[stop:]
@@ -278,7 +262,7 @@ class JsonObjects(Reader):
 
     def written(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
         """Return the text of the record with an answer. Equal labels keep their form."""
-        name = answer.column.name if answer.column else LABEL
+        name = answer.column.name if answer.column else records.LABEL
         present = members(record.text)
         old = record.text[slice(*present[name])] if name in present else ""
         new = {}
@@ -286,7 +270,7 @@ class JsonObjects(Reader):
             new[name] = _labels_to_json(answer.labels, old, answer.separator)
         if answer.probabilities:
             values = [round(probability, 6) for probability in answer.probabilities]
-            new[PROBABILITY] = json.dumps(values[0] if len(values) == 1 else values)
+            new[records.PROBABILITY] = json.dumps(values[0] if len(values) == 1 else values)
         return record.before + with_values(record.text, new, ensure_ascii=False)
 
 
@@ -311,10 +295,8 @@ def _labels_to_json(labels: Sequence[str], old: str, separator: str) -> str:
         labels = [separator.join(labels)]
     is_list = len(labels) != 1 or old.startswith("[")
     is_bare = old.lstrip("[" + _WHITE_SPACE)[:1] not in ("", "]", '"', "n")
-    result = [
-        label if is_bare and _LITERAL.fullmatch(label) else json.dumps(label, ensure_ascii=False) for label in labels
-    ]
-    return f"[{', '.join(result)}]" if is_list else result[0]
+    texts = [text if is_bare and _LITERAL.fullmatch(text) else json.dumps(text, ensure_ascii=False) for text in labels]
+    return f"[{', '.join(texts)}]" if is_list else texts[0]
 
 
 def text_under(content: dict[str, Any], column: Column, name: str, line: int) -> str:

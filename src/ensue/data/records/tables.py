@@ -7,21 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, starmap
 
 from ensue.data.lines import Lines, checked_width
+from ensue.data.records import record as records
 from ensue.data.records.quoting import announced_delimiter, list_in, quoted, quoted_rows, unquoted
-from ensue.data.records.record import (
-    LABEL,
-    PROBABILITY,
-    SAMPLE_ROWS,
-    Answer,
-    Column,
-    Reader,
-    Record,
-    Row,
-    columns_counted,
-    records,
-    sample,
-    without_end,
-)
+from ensue.data.records.record import SAMPLE_ROWS, Answer, Column, Reader, Record, Row, sample, without_end
 from ensue.errors import DataError
 
 _SEPARATORS = re.compile(r" *[\t\r\n][ \t\r\n]*")
@@ -73,12 +61,12 @@ class Dialect(Reader):
         before = first.record.before + first.record.text if header else ""
         width = len(first.values)
         if missing := next((column for column in needed if column.number > width), None):
-            raise DataError(f"{columns_counted(width)}; expected {missing}", lines.name, first.record.line)
+            raise DataError(f"{records.columns_counted(width)}; expected {missing}", lines.name, first.record.line)
         for record, fields in rows if header else chain([first], rows):
             if len(fields) < width and self.is_lenient:
                 fields.extend([""] * (width - len(fields)))
             if len(fields) != width:
-                problem = f"{columns_counted(len(fields))}; expected {width} as in line {first.record.line}"
+                problem = f"{records.columns_counted(len(fields))}; expected {width} as in line {first.record.line}"
                 raise DataError(problem, lines.name, record.line)
             yield Row(record._replace(before=before + record.before) if before else record, fields)
             before = ""
@@ -107,17 +95,14 @@ class Dialect(Reader):
         """
         separator = answer.separator or ","
         probabilities = [f"{probability:.4f}" for probability in answer.probabilities]
-        added = {PROBABILITY: self.field(separator.join(probabilities))} if probabilities else {}
+        added = {records.PROBABILITY: self.field(separator.join(probabilities))} if probabilities else {}
         fields = next(self.rows(Lines([record.text], ""), "")).values
         old = self.at(fields, answer.column) if answer.column else ""
-        value = (
-            json.dumps([*answer.labels], ensure_ascii=False)
-            if list_in(old) is not None
-            else separator.join(answer.labels)
-        )
+        is_list = list_in(old) is not None
+        value = json.dumps([*answer.labels], ensure_ascii=False) if is_list else separator.join(answer.labels)
         new_labels = self.field(value)
         if answer.column is None:
-            added = {LABEL: new_labels, **added}
+            added = {records.LABEL: new_labels, **added}
         elif tuple(labels) != tuple(answer.labels):
             fields[answer.column.number - 1] = new_labels
         _, end = without_end(record.text)
@@ -136,7 +121,7 @@ class TabSeparated(Dialect):
     delimiter = "\t"
 
     def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        return (Row(record, without_end(record.text)[0].split("\t")) for record in records(lines, name))
+        return (Row(record, without_end(record.text)[0].split("\t")) for record in records.records(lines, name))
 
     def value(self, field: str) -> str:
         return field
@@ -153,7 +138,7 @@ class CommaSeparated(Dialect):
     sample_lines = 16 * SAMPLE_ROWS  # a record may have several lines
 
     def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        return starmap(Row, quoted_rows(records(lines, name, empty=True), name, self.delimiter))
+        return starmap(Row, quoted_rows(records.records(lines, name, empty=True), name, self.delimiter))
 
     def value(self, field: str) -> str:
         return unquoted(field)

@@ -109,27 +109,21 @@ class JsonSentences(Format):
             document = number if type(number) is int else None
             if isinstance(content[key], list):
                 return Sentence(tuple(content[key]), _token_columns(content, key), line, source, document)
-            words, result = self._spans(content, key)
-            columns = {column: self._labels(words, spans) for column, spans in result.items()}
+            words, lists = self._spans(content, key)
+            columns = {column: self._labels(words, spans) for column, spans in lists.items()}
         except OverlapError as error:
             raise OverlapError(error.message, name, line) from None
         except ValueError as error:
             raise DataError(str(error), name, line) from None
-        misaligned = {
-            name: tuple([span.words for span in spans if not span.is_aligned]) for name, spans in result.items()
-        }
+        misaligned = {key: tuple([span.words for span in spans if not span.is_aligned]) for key, spans in lists.items()}
         return Sentence(tuple([word.text for word in words]), columns, line, source, document, misaligned)
 
     def _words_key(self, record: Content) -> str:
-        keys = (
-            [self.words]
-            if self.words
-            else [key for key in objects.TOKEN_KEYS if _is_strings(record.get(key))] or ["text"]
-        )
-        if keys[0] in record:
-            if isinstance(record[keys[0]], str) or _is_strings(record[keys[0]]):
-                return keys[0]
-            raise ValueError(f'"{keys[0]}" must be a list of strings or a text')
+        key = self.words or next((key for key in objects.TOKEN_KEYS if _is_strings(record.get(key))), "text")
+        if key in record:
+            if isinstance(record[key], str) or _is_strings(record[key]):
+                return key
+            raise ValueError(f'"{key}" must be a list of strings or a text')
         invalid = [] if self.words else [key for key in objects.TOKEN_KEYS if key in record]
         if invalid:
             raise ValueError(f'"{invalid[0]}" must be a list of strings')
@@ -183,24 +177,22 @@ class JsonSentences(Format):
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Return the object with other labels, or with their spans. A new key is added at the end."""
-        return sentence.source.text[: sentence.source.start] + self._written(
-            sentence, labels, column, keeps_borders=False
-        )
+        return sentence.source.text[: sentence.source.start] + self._written(sentence, labels, column)
 
     def corrected(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        return sentence.source.text[: sentence.source.start] + self._written(
-            sentence, labels, column, keeps_borders=True
-        )
+        source = sentence.source
+        return source.text[: source.start] + self._written(sentence, labels, column, keeps_borders=True)
 
-    def _written(self, sentence: Sentence, labels: Sequence[str], column: str | None, *, keeps_borders: bool) -> str:
+    def _written(
+        self, sentence: Sentence, labels: Sequence[str], column: str | None, *, keeps_borders: bool = False
+    ) -> str:
         text = sentence.source.own
         record = _reparse_object(sentence.source)
         key = self._words_key(record)
         assert len(labels) == len(sentence.words), "one label for each word"
         if isinstance(record[key], list):
-            name = column or next(
-                (key for key in objects.LABEL_KEYS if isinstance(record.get(key), list)), self.default_column
-            )
+            lists = (key for key in objects.LABEL_KEYS if isinstance(record.get(key), list))
+            name = column or next(lists, self.default_column)
             values = record.get(name)
             old_labels = values if isinstance(values, list) else None
             if old_labels is not None and list(map(str, old_labels)) == list(labels):
