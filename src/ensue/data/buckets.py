@@ -51,13 +51,12 @@ class Buckets:
         batch = int(self._order[index])
         pool = int(np.searchsorted(self._ends, batch, side="right"))
         texts, num_batches = self._pools[pool]
-        self._generator.bit_generator.state = self._restored_state(*self._states[pool])
+        state: Any = self._generator.bit_generator.state
+        place, has_half, half = self._states[pool]
+        state |= {"state": state["state"] | {"state": place}, "has_uint32": has_half, "uinteger": half}
+        self._generator.bit_generator.state = state
         batches = np.array_split(self._generator.permutation(self._texts.read(texts)), num_batches)
         return batches[batch - int(self._ends[pool])].astype(np.int64)  # a negative index
-
-    def _restored_state(self, place: int, has_half: int, half: int) -> dict[str, Any]:
-        state = dict(self._generator.bit_generator.state)
-        return state | {"state": state["state"] | {"state": place}, "has_uint32": has_half, "uinteger": half}
 
     def _shuffle_epoch(self, epoch: int) -> None:
         self._generator = generator = np.random.default_rng(mix(self.seed, epoch, 0))

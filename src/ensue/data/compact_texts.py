@@ -32,6 +32,7 @@ TEXT_COLUMNS = ("words", "text ")
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 Arrays = Mapping[str, NDArray[Any]]
+Rows = NDArray[np.int64]
 
 
 class Numbers:
@@ -103,7 +104,7 @@ class Numbers:
         if self.file is not None:
             self.file.release()
 
-    def select(self, rows: NDArray[np.int64]) -> Self:
+    def select(self, rows: Rows) -> Self:
         """Return the numbers in these rows."""
         result = type(self)(self.array.dtype.char)
         for piece in slices_of(len(rows)):
@@ -188,7 +189,7 @@ class StringColumn:
     def release(self) -> None:
         self.numbers.release()
 
-    def select(self, rows: NDArray[np.int64]) -> Self:
+    def select(self, rows: Rows) -> Self:
         """Return the strings in these rows. Values that do not occur in the rows are dropped."""
         return self.taken(rows[piece] for piece in slices_of(len(rows)))
 
@@ -254,7 +255,7 @@ class Texts(Sequence[tuple[str, ...]]):
         """The texts as rows of word ids."""
         return Ragged(self.words.ids, self.starts, self.lengths, self.words.numbers.file)
 
-    def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places(self, rows: Rows) -> NDArray[np.int64]:
         """Return the indices, in the column of all words, of the words of these texts."""
         starts = self.starts[rows]
         lengths = self.starts[rows + 1] - starts
@@ -265,7 +266,7 @@ class Texts(Sequence[tuple[str, ...]]):
         self.words.release()
         self._starts.release()
 
-    def select(self, rows: NDArray[np.int64]) -> Self:
+    def select(self, rows: Rows) -> Self:
         """Return the texts in these rows."""
         result = type(self)()
         ends = np.cumsum(self.lengths[rows], dtype=np.int64)
@@ -374,7 +375,7 @@ class Columns:
                     key[:] = key * _HASH_FACTOR + texts.digests(column)[0]
         return int(np.isin(keys[1], keys[0]).sum())
 
-    def select(self, rows: NDArray[np.int64]) -> Self:
+    def select(self, rows: Rows) -> Self:
         """Return the examples in these rows."""
         return type(self)({name: column.select(rows) for name, column in self.columns.items()})
 
@@ -433,9 +434,7 @@ class Ragged:
             result.append(row)
         return result.ragged()
 
-    def padded(
-        self, rows: NDArray[np.int64], fill: int = 0, *, among: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
+    def padded(self, rows: Rows, fill: int = 0, *, among: Rows | None = None) -> NDArray[np.int64]:
         """Return rows padded on the right, (B, T). T is the length of the longest row of `among` (default: `rows`)."""
         places, real = side_by_side(self.starts, self.lengths, rows, among=among)
         if self.file is not None:
@@ -446,7 +445,7 @@ class Ragged:
         real = real.reshape(real.shape + (1,) * (result.ndim - 2))
         return np.where(real, result, fill).astype(np.int64)
 
-    def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
+    def mask(self, rows: Rows, *, among: Rows | None = None) -> NDArray[np.bool_] | None:
         """Return the mask of `padded`, (B, T), which is False at padding; None if there is no padding."""
         result = real_places(self.lengths, rows, among=among)
         if self.file is not None:
@@ -484,9 +483,8 @@ class Ragged:
 
 
 def side_by_side(
-    starts: NDArray[np.int64], lengths: NDArray[np.integer], rows: NDArray[np.int64], *,
-    among: NDArray[np.int64] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:  # fmt: skip
+    starts: NDArray[np.int64], lengths: NDArray[np.integer], rows: Rows, *, among: Rows | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the indices of the values of rows, padded on the right with 0, and their mask, both (B, T).
 
     T is the length of the longest row of `among` (default: `rows`).
@@ -496,9 +494,7 @@ def side_by_side(
     return np.where(real, starts[rows][:, None] + columns, 0), real
 
 
-def real_places(
-    lengths: NDArray[np.integer], rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None
-) -> NDArray[np.bool_] | None:
+def real_places(lengths: NDArray[np.integer], rows: Rows, *, among: Rows | None = None) -> NDArray[np.bool_] | None:
     """Return the mask of `side_by_side`; None if all rows of `among` (default: `rows`) have the same length."""
     all_lengths = lengths[rows if among is None else among]
     longest = int(all_lengths.max(initial=0))

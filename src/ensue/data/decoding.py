@@ -2,13 +2,14 @@
 
 import codecs
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from encodings.aliases import aliases
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from ensue.data.files import readable
 from ensue.errors import DataError, nearest
@@ -123,15 +124,19 @@ def blocks(path: Path) -> Iterator[bytes]:
     Raises DataError for a compression ratio above `MAX_RATIO`: before the first block, if the file begins with it.
     """
     size, waiting, is_compressed = 0, list[bytes](), path.suffix.lower() in COMPRESSED
-    with _decompression_errors(path), path.open("rb") as stored, _open_decompressed(stored, path) as file:
-        while block := file.read(BLOCK_BYTES):
-            size += len(block)
-            waiting.append(block)
-            if is_compressed and size > max(RATIO_BYTES, MAX_RATIO * stored.tell()):
-                raise DataError(f"a compression ratio above {MAX_RATIO}; if the file is trusted, unpack it", path)
-            if not is_compressed or size > RATIO_BYTES:
-                yield from waiting
-                waiting.clear()
+    opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix.lower(), lambda file: file)
+    with readable(path), path.open("rb") as stored, opener(stored) as file:
+        try:
+            while block := file.read(BLOCK_BYTES):
+                size += len(block)
+                waiting.append(block)
+                if is_compressed and size > max(RATIO_BYTES, MAX_RATIO * stored.tell()):
+                    raise DataError(f"a compression ratio above {MAX_RATIO}; if the file is trusted, unpack it", path)
+                if not is_compressed or size > RATIO_BYTES:
+                    yield from waiting
+                    waiting.clear()
+        except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise DataError(f"damaged, or not a {path.suffix} file ({error})", path) from error
     yield from [*waiting, b""]
 
 
@@ -165,18 +170,34 @@ def joined(chunks: Iterable[str], name: str) -> str:
     return "".join(texts)
 
 
-@contextmanager
-def _decompression_errors(path: Path) -> Iterator[None]:
-    with readable(path):
-        try:
-            yield
-        except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-            raise DataError(f"damaged, or not a {path.suffix} file ({error})", path) from error
+def split_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
+    """Yield the lines of a text with their line ends. Raises DataError for a line above `MAX_CHARACTERS`."""
+    open_line: list[str] = []
+    number, size = 1, 0
+    for chunk in chunks:
+        lines = io.StringIO(chunk, newline="\n").readlines()
+        if lines and open_line:
+            size += len(lines[0])
+            open_line.append(lines[0])
+            if not lines[0].endswith("\n"):
+                if size > MAX_CHARACTERS:
+                    raise _too_long(name, number)
+                continue
+            lines[0] = "".join(open_line)
+            open_line = []
+        number += len(lines)
+        if lines and not lines[-1].endswith("\n"):
+            open_line, number = [lines.pop()], number - 1
+            size = len(open_line[0])
+        yield from lines
+        if open_line and size > MAX_CHARACTERS:
+            raise _too_long(name, number)
+    if open_line:
+        yield "".join(open_line)
 
 
-def _open_decompressed(stored: BinaryIO, path: Path) -> BinaryIO:
-    opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix.lower(), lambda file: file)
-    return cast(BinaryIO, opener(stored))
+def _too_long(name: str, number: int) -> DataError:
+    return DataError(f"a line of more than {MAX_CHARACTERS:,} characters; expected a line end", name, number)
 
 
 def _strip_mark(text: str, encoding: str, at_start: bool) -> str:

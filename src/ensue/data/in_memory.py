@@ -77,18 +77,17 @@ def column_names(data: Any) -> list[str]:
 
 
 def _iterate_rows(data: Any, name: str) -> Iterator[dict[str, Any]]:
-    if hasattr(data, "to_pylist"):  # a table of pyarrow
-        names = list(getattr(data, "column_names", ()))
-        if len({*names}) < len(names):
-            raise EnsueError(f"{name}: two columns have the same name; columns: {listed(names)}")
-        data = data.to_pylist()
+    is_arrow = hasattr(data, "to_pylist")
+    names = list(getattr(data, "column_names", ())) if is_arrow else column_names(data)
+    if len({*names}) < len(names):
+        raise EnsueError(f"{name}: two columns have the same name; columns: {listed(names)}")
+    if is_arrow:
+        data, names = data.to_pylist(), []
     if isinstance(data, Mapping) and data and all(isinstance(column, list | tuple) for column in data.values()):
         if len({len(column) for column in data.values()}) > 1:
             raise EnsueError(f"{name}: columns of different lengths")
         data = [dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
-    if names := column_names(data):
-        if len({*names}) < len(names):
-            raise EnsueError(f"{name}: two columns have the same name; columns: {listed(names)}")
+    if names:
         yield from _iterate_table(data, names)
         return
     if isinstance(data, str | bytes | Mapping | Path) or not isinstance(data, Iterable):

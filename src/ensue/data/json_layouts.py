@@ -11,9 +11,9 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, ClassVar
 
-from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS, joined
+from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS, joined, split_lines
 from ensue.data.json_array import array_chunks, begins_array, divide
-from ensue.data.row_files import ROWS, as_lines
+from ensue.data.row_files import ROWS, as_lines, in_blocks
 from ensue.errors import DataError, listed
 from ensue.extension import loadable_entries
 from ensue.parsing import EXACT_FLOATS, MAX_DEPTH, ParseError, parse_json
@@ -76,7 +76,7 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
         _, chunks = begins_array(chain([text], read_blocks, blocks))
         texts = ((line, divide(element)[1].strip()) for line, element in array_chunks(chunks, name))
         values = ((line, parse_json(text, EXACT_FLOATS)) for line, text in texts if text)
-        yield from as_lines(_group_rows(_convert_values(layout, values, name)))
+        yield from as_lines(in_blocks(_convert_values(layout, values, name)))
         return
     if text.lstrip()[:1] not in ("[", "{"):
         yield from chain([first], blocks)
@@ -87,9 +87,9 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     value = parse_or_none(line)
     layout = _element_layout(value, name) if is_line and following_lines.strip() else None
     if layout is not None:
-        numbered = enumerate(_split_lines(chain([text], blocks), name), 1)
+        numbered = enumerate(split_lines(chain([text], blocks), name), 1)
         values = ((number, parse_json(line, EXACT_FLOATS)) for number, line in numbered if line.strip())
-        yield from as_lines(_group_rows(_convert_values(layout, values, name)))
+        yield from as_lines(in_blocks(_convert_values(layout, values, name)))
     elif isinstance(value, dict) and is_line and following_lines.strip():
         yield from chain([first], blocks)
     else:
@@ -105,14 +105,14 @@ def table_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     read_blocks: list[str] = []
     layout = None
     with suppress(csv.Error, DataError, StopIteration):
-        _, row = next(_read_cells(_split_lines(chain([text], _record(blocks, read_blocks)), name), delimiter, name))
+        _, row = next(_read_cells(split_lines(chain([text], _record(blocks, read_blocks)), name), delimiter, name))
         layout = _element_layout(row, name)
     if layout is None or not (has_json or layout.is_table):
         yield from chain([first], read_blocks, blocks)
         return
-    values = _read_cells(_split_lines(chain([text], read_blocks, blocks), name), delimiter, name)
+    values = _read_cells(split_lines(chain([text], read_blocks, blocks), name), delimiter, name)
     opening = "["
-    for lines in as_lines(_group_rows(_convert_values(layout, values, name))):
+    for lines in as_lines(in_blocks(_convert_values(layout, values, name))):
         yield opening + lines.rstrip("\n").replace("\n", ",\n")
         opening = ",\n"
     yield "]\n" if opening != "[" else ""
@@ -154,18 +154,6 @@ def _value_of(cell: str) -> Any:
     return value if cell[:1] in ("[", "{") and (value := parse_or_none(cell)) is not None else cell
 
 
-def _split_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
-    incomplete, number = "", 1
-    for chunk in chunks:
-        *lines, incomplete = (incomplete + chunk).split("\n")
-        yield from (f"{line}\n" for line in lines)
-        number += len(lines)
-        if len(incomplete) > MAX_CHARACTERS:
-            raise DataError(f"a line of more than {MAX_CHARACTERS:,} characters; expected a line end", name, number)
-    if incomplete:
-        yield incomplete
-
-
 def _document(first: str, blocks: Iterator[str], name: str) -> Iterator[str]:
     """Read a document completely, and yield its examples; its text if it is not JSON."""
     text = joined(chain([first], blocks), name)
@@ -179,7 +167,7 @@ def _document(first: str, blocks: Iterator[str], name: str) -> Iterator[str]:
     if rows is None and width > MAX_COLUMNS:
         raise DataError(f"an object with {width:,} keys; expected at most {MAX_COLUMNS:,}", name)
     if rows is not None:
-        yield from as_lines(_group_rows(rows))
+        yield from as_lines(in_blocks(rows))
     elif "\n" in text.strip() and values and all(isinstance(value, dict) for value in values):
         yield "".join(source.replace("\r", " ").replace("\n", " ") + "\n" for source in sources)
     else:
@@ -276,12 +264,6 @@ def _convert_values(layout: JsonLayout, values: Iterable[tuple[int, Any]], name:
         yield from layout.rest()
     except ParseError as error:
         raise DataError(str(error), name, number) from None
-
-
-def _group_rows(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    rows = iter(rows)
-    while block := list(islice(rows, ROWS)):
-        yield block
 
 
 def _first_element(chunks: Iterable[str], name: str) -> Any:

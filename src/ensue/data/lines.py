@@ -1,13 +1,12 @@
 """Numbered lines of a file or a stream."""
 
-import io
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS
+from ensue.data.decoding import MARK, MAX_COLUMNS, split_lines
 from ensue.data.json_array import array_chunks, begins_array
 from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
@@ -82,7 +81,7 @@ class Lines:
     def _unread(self) -> Iterator[tuple[int, str]]:
         if self._lines is None:
             is_array, chunks = self.is_array, self._chunks
-            self._lines = array_chunks(chunks, self.name) if is_array else enumerate(_split_lines(chunks, self.name), 1)
+            self._lines = array_chunks(chunks, self.name) if is_array else enumerate(split_lines(chunks, self.name), 1)
             if (on_progress := ON_PROGRESS.get()) is not None:
                 self._lines = _report(self._lines, on_progress)
         return self._lines
@@ -182,37 +181,8 @@ def paragraphs(lines: Lines, is_comment: Callable[[str], bool]) -> Iterator[Para
         yield current
 
 
-def _split_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
-    open_line: list[str] = []
-    number, size = 1, 0
-    for chunk in chunks:
-        lines = io.StringIO(chunk, newline="\n").readlines()
-        if lines and open_line:
-            size += len(lines[0])
-            open_line.append(lines[0])
-            if not lines[0].endswith("\n"):
-                if size > MAX_CHARACTERS:
-                    raise _too_long(name, number)
-                continue
-            lines[0] = "".join(open_line)
-            open_line = []
-        number += len(lines)
-        if lines and not lines[-1].endswith("\n"):
-            open_line, number = [lines.pop()], number - 1
-            size = len(open_line[0])
-        yield from lines
-        if open_line and size > MAX_CHARACTERS:
-            raise _too_long(name, number)
-    if open_line:
-        yield "".join(open_line)
-
-
 def checked_width(width: int, name: str, line: int) -> int:
     """Return `width`, the number of columns of a row. Raises DataError above `MAX_COLUMNS`."""
     if width > MAX_COLUMNS:
         raise DataError(f"{width:,} columns; expected at most {MAX_COLUMNS:,}", name, line)
     return width
-
-
-def _too_long(name: str, number: int) -> DataError:
-    return DataError(f"a line of more than {MAX_CHARACTERS:,} characters; expected a line end", name, number)

@@ -10,6 +10,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,13 @@ def as_lines(blocks: Iterable[Rows]) -> Iterator[str]:
             message = f"a row with values nested more than {MAX_DEPTH} deep, or with a number of more than 4,300 digits"
             raise DataError(message) from None
         yield text
+
+
+def in_blocks(rows: Iterable[dict[str, Any]]) -> Iterator[Rows]:
+    """Yield rows in blocks of at most `ROWS`."""
+    remaining = iter(rows)
+    while block := list(islice(remaining, ROWS)):
+        yield block
 
 
 def parquet_rows(path: Path, columns: list[str] | None = None) -> Iterator[Rows]:

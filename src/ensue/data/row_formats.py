@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from inspect import signature
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ensue.data.annotation_files import brat_rows, spacy_rows
 from ensue.data.decoding import COMPRESSED, decoded
 from ensue.data.json_layouts import json_rows, table_rows
-from ensue.data.row_files import PARQUET, Rows, as_lines, has_rows, json_lines
-from ensue.data.row_files import ROWS as BLOCK_ROWS
+from ensue.data.row_files import PARQUET, Rows, as_lines, has_rows, in_blocks, json_lines
 from ensue.errors import DataError, EnsueError
 from ensue.extension import Entry, entries
 
@@ -66,8 +64,7 @@ def _extension_rows(path: Path, entry: Entry, encoding: str) -> Iterator[Rows]:
     reader: Any = entry.load(Callable)  # type: ignore[arg-type]  # an abstract class, which isinstance takes
     try:
         rows = map(dict, reader(path, encoding) if "encoding" in signature(reader).parameters else reader(path))
-        while block := list(islice(rows, BLOCK_ROWS)):
-            yield block
+        yield from in_blocks(rows)
     except EnsueError:
         raise
     except Exception as error:

@@ -61,8 +61,11 @@ class SchemeDetector:
         self._sentences += 1
         place = SentenceNumber(self._sentences, line)
         for label in labels:
-            if label not in self._counts:
-                self._store_first(label, place)
+            if label not in self._counts and _has_prefix(label):
+                prefix = label if TAG_SEPARATOR in label and len(tags_of(label)) > 1 else label.partition("-")[0]
+                self._first_of.setdefault(prefix, place)
+            elif label not in self._counts and label != OUTSIDE and self._without_prefix is None:
+                self._without_prefix = (label, place)
         self._counts.update(labels)
         self._with_spans += any(position(label).kind != OUTSIDE for label in labels)
         first_breaks: dict[Scheme, str] = {}
@@ -90,13 +93,6 @@ class SchemeDetector:
         self._counts.update(other._counts)
         self._with_spans += other._with_spans
         self._sentences += other._sentences
-
-    def _store_first(self, label: str, place: SentenceNumber) -> None:
-        prefix = label if TAG_SEPARATOR in label and len(tags_of(label)) > 1 else label.partition("-")[0]
-        if _has_prefix(label):
-            self._first_of.setdefault(prefix, place)
-        elif label != OUTSIDE and self._without_prefix is None:
-            self._without_prefix = (label, place)
 
     def breaks(self, scheme: Scheme) -> Breaks | None:
         """Return the violations of a scheme; None if no sentence violates it."""

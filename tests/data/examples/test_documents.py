@@ -251,7 +251,7 @@ def test_a_missing_folder_and_a_folder_without_classes(tmp_path: Path) -> None:
 
 def test_a_record_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nobody would notice: a quote that is never closed, a file without line ends."""
-    for module in ("lines", "records.quoting"):
+    for module in ("decoding", "records.quoting"):
         monkeypatch.setattr(f"ensue.data.{module}.MAX_CHARACTERS", 100)
     layout = DocumentLayout("csv", (Column(2),))
     endless = chain(["a,b\n", 'a,"b\n'], repeat("c\n"))

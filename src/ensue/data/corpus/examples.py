@@ -138,8 +138,10 @@ class FramedExamples(ABC):
         """Return the keys of the examples with these numbers, (N,)."""
         return mixed(mix(self.seed, epoch, _KEY), numbers)
 
-    def padded(self, rows: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return rows padded on the right, (B, T), and their lengths."""
+    def framed(self, examples: Iterable[Sequence[NDArray[np.int64]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the texts of examples with their special ids, padded on the right, (B, T), and the lengths."""
+        begin, separator = np.array([self.frame.begin_id]), np.array([self.frame.separator_id])
+        rows = [np.concatenate([begin, *(ids for text in texts for ids in (text, separator))]) for texts in examples]
         lengths = np.array([len(row) for row in rows], np.int64)
         ids = np.full((len(rows), int(lengths.max(initial=0))), self.frame.padding_id, np.int64)
         ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(rows)
@@ -185,9 +187,7 @@ class FramedBlocks(FramedExamples):
             blocks = list(self.tokens.read_rows(starts, self.length))
         else:
             blocks = [self.tokens.read(int(a), int(b)) for a, b in zip(starts, stops, strict=True)]
-        begin, separator = np.array([self.frame.begin_id]), np.array([self.frame.separator_id])
-        rows = [np.concatenate((begin, block, separator)) for block in blocks]
-        return ExampleRows(*self.padded(rows), self.keys(epoch, numbers))
+        return ExampleRows(*self.framed([block] for block in blocks), self.keys(epoch, numbers))
 
 
 class FramedPairs(FramedExamples):
@@ -225,9 +225,7 @@ class FramedPairs(FramedExamples):
         keys = self.keys(epoch, numbers)
         draws = random_numbers(keys[:, None] ^ np.uint64(0x5E67), np.arange(4))
         result = [self._pair(int(number), row) for number, row in zip(numbers, draws.tolist(), strict=True)]
-        begin, separator = np.array([self.frame.begin_id]), np.array([self.frame.separator_id])
-        rows = [np.concatenate((begin, a, separator, b, separator)) for a, b, _ in result]
-        ids, lengths = self.padded(rows)
+        ids, lengths = self.framed((a, b) for a, b, _ in result)
         places, firsts = np.arange(ids.shape[1]), np.array([len(a) + 2 for a, _, _ in result])
         segments = ((places >= firsts[:, None]) & (places < lengths[:, None])).astype(np.int64)
         return ExampleRows(ids, lengths, keys, segments, np.array([follows for *_, follows in result]))

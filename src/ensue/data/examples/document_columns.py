@@ -25,7 +25,10 @@ from ensue.data.detection.pair_tables import HEADER_WORDS, Columns
 from ensue.data.detection.signs import are_few
 from ensue.data.examples.layout import FLAG_FORMS, DocumentChoice
 from ensue.data.records import record as records
+from ensue.data.records.record import Column
 from ensue.errors import DataError, listed
+
+Rows = Sequence[Sequence[str]]
 
 
 def _simplify_all(names: Sequence[str]) -> tuple[str, ...]:
@@ -48,17 +51,15 @@ class TableColumns(NamedTuple):
     """The columns of a table, and whether the first row is a header."""
 
     header: bool
-    labels: records.Column | None
+    labels: Column | None
     texts: Columns
     joined: bool
-    group: records.Column | None
+    group: Column | None
     flags: Columns
     """Columns of 0 and 1 that are chosen as several labels, or the names of the places of lists of 0 and 1."""
 
 
-def find_columns(
-    rows: Sequence[Sequence[str]], choice: DocumentChoice, name: str, *, has_keys: bool = False
-) -> TableColumns:
+def find_columns(rows: Rows, choice: DocumentChoice, name: str, *, has_keys: bool = False) -> TableColumns:
     """Detect the columns of a table from its first rows. With `has_keys`, the first row has the keys of JSON objects.
 
     Raises DataError if a column is missing or ambiguous.
@@ -72,7 +73,7 @@ def find_columns(
     texts = records.distinct_columns(texts, columns, choice.texts, name)
     label = labels[0] if len(labels) == 1 else None
     if label is not None and choice.is_labeled and table.num_indicators(label):
-        labels = tuple(records.Column(0, name) for name in choice.labels.split(","))
+        labels = tuple(Column(0, name) for name in choice.labels.split(","))
         return TableColumns(header, label, texts, joined, group, labels)
     return TableColumns(header, label, texts, joined, group, labels if label is None else ())
 
@@ -88,10 +89,7 @@ class FlagsError(DataError):
 class _Table:
     """The candidate columns of labels and texts (`others`) in a table with these `columns`."""
 
-    def __init__(
-        self, columns: Sequence[records.Column], others: Sequence[records.Column], rows: Sequence[Sequence[str]],
-        name: str,
-    ) -> None:  # fmt: skip
+    def __init__(self, columns: Sequence[Column], others: Sequence[Column], rows: Rows, name: str) -> None:
         self.columns, self.name, candidates = list(others), name, {*others}
         places = [place for place, column in enumerate(columns) if column in candidates]
         self.cells = [[row[place].strip() for row in rows if len(row) == len(columns)] for place in places]
@@ -131,9 +129,9 @@ class _Table:
             if choice.is_labeled:
                 raise
             is_key = not self.columns[0].number  # a missing key is added when the object is written
-            return (records.Column(0, choice.labels),) if is_key and len(names) == 1 else ()
+            return (Column(0, choice.labels),) if is_key and len(names) == 1 else ()
 
-    def num_indicators(self, column: records.Column) -> int:
+    def num_indicators(self, column: Column) -> int:
         """Return the length of the lists of 0 and 1 in a column; 0 for other values, such as the numbers of labels."""
         cells = [cell for cell in self.cells[self.columns.index(column)] if cell] if column in self.columns else []
         lists = [cell for cell in cells if _INDICATORS.fullmatch(cell)]
@@ -142,19 +140,19 @@ class _Table:
         return size if 2 * len(lists) > len(cells) else 0
 
     @cached_property
-    def _named(self) -> list[tuple[str, records.Column]]:
+    def _named(self) -> list[tuple[str, Column]]:
         """The simplified names of the columns, which are compared with many words."""
         return [(records.simplified(column.name), column) for column in self.columns]
 
     @cached_property
-    def _flags(self) -> list[records.Column]:
+    def _flags(self) -> list[Column]:
         """The columns of 0 and 1 with names, which may be labels."""
         named = zip(self._named, self.cells, strict=True)
         candidates = [(column, cells) for (name, column), cells in named if name and name not in OTHERS]
         return [column for column, cells in candidates
                 if len(cells) > 1 and any(cells) and {*map(str.casefold, cells)} <= FLAGS.keys()]  # fmt: skip
 
-    def _find_by_name(self, names: Sequence[str], taken: Columns) -> list[records.Column]:
+    def _find_by_name(self, names: Sequence[str], taken: Columns) -> list[Column]:
         return [column for name, column in self._named if name in names and column not in taken]
 
     def _label_by_name(self, texts: Columns) -> Columns:
@@ -175,7 +173,7 @@ class _Table:
                 return (*title, self._require_one(body, "text", "texts")), bool(title)
         return (), False
 
-    def _label_by_content(self, texts: Columns) -> records.Column:
+    def _label_by_content(self, texts: Columns) -> Column:
         free = [place for place, column in enumerate(self.columns) if column not in texts]
         candidates = [place for place in free if are_few(self.cells[place])]
         places = [place for place in candidates if len(set(self.cells[place])) > 1] or candidates
@@ -184,7 +182,7 @@ class _Table:
             places = single_words if len(single_words) == 1 else places
         return self._require_one([self.columns[place] for place in places], "label", "labels")
 
-    def _text_by_content(self, labels: Columns) -> records.Column:
+    def _text_by_content(self, labels: Columns) -> Column:
         free = [place for place, column in enumerate(self.columns) if column not in labels]
         lengths = {place: fmean(map(len, self.cells[place] or [""])) for place in free}
         long = [place for place in free if _mean_words(self.cells[place]) >= 3]
@@ -193,7 +191,7 @@ class _Table:
             long = top[:1] if len(top) < 2 or lengths[top[0]] >= 2 * lengths[top[1]] else top
         return self._require_one([self.columns[place] for place in long], "text", "texts")
 
-    def _require_one(self, candidates: Sequence[records.Column], kind: str, key: str) -> records.Column:
+    def _require_one(self, candidates: Sequence[Column], kind: str, key: str) -> Column:
         if len(candidates) == 1:
             return candidates[0]
         columns = listed([str(column) for column in candidates or self.columns], max_names=12)

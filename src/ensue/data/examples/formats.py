@@ -19,13 +19,11 @@ from ensue.errors import FILES_OF_ROWS, DataError, IncompleteError, nearest
 from ensue.extension import loadable_entries
 
 DOCUMENT_FORMATS: dict[str, layouts.DocumentFormat] = {
-    **{reader.name: RecordDocuments(reader) for reader in format_table.READERS},
-    **{format.name: format for format in LINES_OF_TEXTS},
+    format.name: format for format in (*map(RecordDocuments, format_table.READERS), *LINES_OF_TEXTS)
 }
 """The formats of files of labeled texts. `FOLDERS` is not among them, since its labels are names of folders."""
 PAIR_FORMATS: dict[str, layouts.PairFormat] = {
-    **{reader.name: RecordPairs(reader) for reader in format_table.READERS},
-    **{format.name: format for format in (Sigmorphon(), *LINES_OF_PAIRS)},
+    format.name: format for format in (*map(RecordPairs, format_table.READERS), Sigmorphon(), *LINES_OF_PAIRS)
 }
 """The formats of pairs in one file, without those of extensions. Pairs in two files are `ALIGNED`."""
 
