@@ -11,7 +11,7 @@ import ensue.recipes
 from ensue.recipe import read_recipe
 from ensue.tasks import TASKS, task_entry
 
-FILE = Path(__file__).resolve().parents[1] / "src/ensue/recipe/pipelines.py"
+FILE = Path(__file__).resolve().parents[1] / "src/ensue/recipe/pipelines.pyi"
 
 
 def text() -> str:

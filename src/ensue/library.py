@@ -40,13 +40,9 @@ def load(
 
 @overload
 def load(
-    run: str | Path,
-    *,
-    kind: type[Kind],
-    device: str = ...,
-    vectors: str | Path | None = ...,
+    run: str | Path, *, kind: type[Kind], device: str = ..., vectors: str | Path | None = ...,
     precision: Precision = ...,
-) -> Kind: ...
+) -> Kind: ...  # fmt: skip
 
 
 def load(

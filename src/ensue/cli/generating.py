@@ -22,19 +22,15 @@ SHARED = ("run", "device", "threads", "precision")
 @cli.with_settings(Sampling, after="max_tokens")
 def generate(
     context: typer.Context, run: cli.RunArgument,
-    prompt: Annotated[
-        str,
-        Option(help="The beginning of the text; - reads stdin. For models that write files: a file to continue."),
-        Access.FILE,
-    ] = "",
+    prompt: Annotated[str, Access.FILE, Option(
+        help="The beginning of the text; - reads stdin. For models that write files: a file to continue."
+    )] = "",
     max_tokens: Annotated[int, Option(min=1, max=1_000_000_000, help="The maximum number of tokens.")] = 500,
     seed: Annotated[int | None, Option(min=0, max=2**63 - 1, help="The seed of sampling.")] = None,
     samples: Annotated[int, Option(min=1, max=10_000, help="The number of texts, series or images.")] = 1,
-    out: Annotated[
-        Path | None,
-        Option(help="For models that write files, such as images: the file, in the format of its suffix."),
-        Access.OUT_FILE,
-    ] = None,
+    out: Annotated[Path | None, Access.OUT_FILE, Option(
+        help="For models that write files, such as images: the file, in the format of its suffix."
+    )] = None,
     overwrite: cli.OverwriteOption = False,
     beams: Annotated[
         int | None, Option(min=1, max=10_000, help="Search for the most probable text with N beams, without sampling.")
@@ -107,11 +103,9 @@ def show_hypotheses(begin: str, hypotheses: list[Any]) -> None:
 
 def embed(
     run: cli.RunArgument,
-    paths: Annotated[
-        list[str] | None,
-        Argument(help="Texts, one on a line: files, folders, globs or a pipe; default: stdin."),
-        Access.TEXTS,
-    ] = None,
+    paths: Annotated[list[str] | None, Access.TEXTS, Argument(
+        help="Texts, one on a line: files, folders, globs or a pipe; default: stdin."
+    )] = None,
     out: Annotated[
         Path | None, Option(help="A file to write: .npy, .jsonl; for words also .txt, .vec, .bin."), Access.OUT_FILE
     ] = None,
@@ -148,11 +142,9 @@ def embed(
 
 def neighbors(
     run: cli.RunArgument, text: Annotated[str, Argument(help="A word or a text; omitted with --near-duplicates.")] = "",
-    among: Annotated[
-        list[str] | None,
-        Option("--in", help="Texts to search, one on a line: a file, folder or glob; may be repeated."),
-        Access.DATA,
-    ] = None,
+    among: Annotated[list[str] | None, Access.DATA, Option(
+        "--in", help="Texts to search, one on a line: a file, folder or glob; may be repeated."
+    )] = None,
     vectors: Annotated[
         Path | None, Option(help="The vectors of these texts, from embed --out FILE.npy."), Access.DATA
     ] = None,

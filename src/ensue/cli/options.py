@@ -39,21 +39,16 @@ PrecisionOption = Annotated[
 VectorsOption = Annotated[
     Path | None, Option(help="A file of pretrained vectors for words that are not in the run."), Access.DATA
 ]
-WithOption = Annotated[
-    list[Path] | None,
-    Option("--with", help="Another run with the same tokens, for an ensemble; may be repeated."),
-    Access.RUN,
-]
+WithOption = Annotated[list[Path] | None, Access.RUN, Option(
+    "--with", help="Another run with the same tokens, for an ensemble; may be repeated."
+)]  # fmt: skip
 OverwriteOption = Annotated[
     bool, Option("--overwrite", help="Replace existing files, even if ensue did not write them.")
 ]
-ShardOption = Annotated[
-    str | None,
-    Option(
-        metavar="i/N",
-        help="Shard i of N, from 1/N to N/N; the outputs of all shards, concatenated, are the output for all texts.",
-    ),
-]
+ShardOption = Annotated[str | None, Option(
+    metavar="i/N",
+    help="Shard i of N, from 1/N to N/N; the outputs of all shards, concatenated, are the output for all texts.",
+)]  # fmt: skip
 Places = list[str] | None
 TrainOption = Annotated[
     Places, Option("--train", help="Training data: a file, a folder or a glob; may be repeated."), Access.DATA
@@ -65,11 +60,9 @@ TestOption = Annotated[Places, Option(help="Test data, scored once at the end; m
 PoolOption = Annotated[
     Places, Option(help="Texts without labels: a file, a folder or a glob; may be repeated."), Access.DATA
 ]
-SettingsOption = Annotated[
-    list[str] | None,
-    Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."),
-    Access.SETTINGS,
-]
+SettingsOption = Annotated[list[str] | None, Access.SETTINGS, Option(
+    "--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."
+)]  # fmt: skip
 EncodingOption = Annotated[str | None, Option(help="The encoding of the text; default: that of the training data.")]
 READING = {
     "encoding": ("--encoding", "The encoding of the data; default: utf-8."),
@@ -166,9 +159,7 @@ def with_checked_outputs(command: Command) -> Command:
 def _check_paths(known: Mapping[str, Access], values: Mapping[str, Any]) -> None:
     """Call `check_outputs` for the inputs and outputs of a command."""
     arguments = {name: values[name] or ("-" if access is Access.TEXTS else "") for name, access in known.items()}
-    by_use = {
-        access: [arguments[name] for name in known if known[name] is access and arguments[name]] for access in Access
-    }
+    by_use = {use: [arguments[name] for name in known if known[name] is use and arguments[name]] for use in Access}
     names = [*chain.from_iterable(value if isinstance(value, list) else [value] for value in by_use[Access.FILE])]
     names += [setting.partition("=")[2].strip(" \"'") for settings in by_use[Access.SETTINGS] for setting in settings]
     recipes = by_use[Access.RECIPE]
@@ -184,9 +175,8 @@ def _check_paths(known: Mapping[str, Access], values: Mapping[str, Any]) -> None
     inputs = [*data, *by_use[Access.RUN], *filter(isfile, recipes)]
     check_outputs(inputs, files=files, overwrite=overwrite)
     if not values.get("resume"):  # training may replace the run whose recipe it reads
-        check_outputs(
-            [name for name in inputs if Path(str(name)).name != "recipe.toml"], folders=by_use[Access.OUT_FOLDER]
-        )
+        others = [name for name in inputs if Path(str(name)).name != "recipe.toml"]
+        check_outputs(others, folders=by_use[Access.OUT_FOLDER])
 
 
 def with_settings(
@@ -199,14 +189,9 @@ def with_settings(
 
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command, eval_str=True)
-        options = [
-            _make_option(name, setting, of_run=of_run)
-            for name, setting in settings_of(declared).items()
-            if setting.option.help and name not in without
-        ]
-        named = [
-            parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD
-        ]
+        settings = {name: each for name, each in settings_of(declared).items() if each.option.help}
+        options = [_make_option(name, settings[name], of_run=of_run) for name in settings if name not in without]
+        named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         index = 1 + [parameter.name for parameter in named].index(after)
         parameters = [*named[:index], *options, *named[index:]]
         command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -65,28 +65,23 @@ def quickstart(
 
 
 def train(
-    recipe: Annotated[
-        str | None,
-        Argument(help="A recipe's name or a TOML file; for a path of data, a recipe is proposed."),
-        Access.RECIPE,
-    ] = None,
+    recipe: Annotated[str | None, Access.RECIPE, Argument(
+        help="A recipe's name or a TOML file; for a path of data, a recipe is proposed."
+    )] = None,
     train: cli.TrainOption = None, valid: cli.ValidOption = None, test: cli.TestOption = None,
     out: Annotated[Path | None, Option(help="The run directory; required."), Access.OUT_FOLDER] = None,
     settings: cli.SettingsOption = None,
-    from_run: Annotated[
-        Path | None,
-        Option("--from", help="Begin from all weights of this run; new words, subwords and labels are added."),
-        Access.RUN,
-    ] = None,
+    from_run: Annotated[Path | None, Access.RUN, Option(
+        "--from", help="Begin from all weights of this run; new words, subwords and labels are added."
+    )] = None,
     minutes: Annotated[
         float | None, Option(min=0.01, help="Budget in minutes, validation and test included: train.seconds.")
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the run in --out.")] = False,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
-    track: Annotated[
-        list[str] | None,
-        Option(metavar="TRACKER", help="Also write the reports as csv, tensorboard or wandb; may be repeated."),
-    ] = None,
+    track: Annotated[list[str] | None, Option(
+        metavar="TRACKER", help="Also write the reports as csv, tensorboard or wandb; may be repeated."
+    )] = None,
     device: cli.DeviceOption = "auto", threads: cli.ThreadsOption = None,
     processes: Annotated[
         int | None, Option(min=1, max=1024, help="Processes on this machine that train together; default: 1.")

@@ -22,13 +22,9 @@ from ensue.outputs import Access
 @cli.with_settings(BeamSearch, after="as_json", without=("n_best",), of_run=True)
 def evaluate(
     run: cli.RunArgument,
-    paths: Annotated[
-        list[str] | None,
-        Argument(
-            help="A text or labeled data: files, folders, globs. For a cutter also a tagger's run, then a treebank."
-        ),
-        Access.DATA,
-    ] = None,
+    paths: Annotated[list[str] | None, Access.DATA, Argument(
+        help="A text or labeled data: files, folders, globs. For a cutter also a tagger's run, then a treebank."
+    )] = None,
     minimal_pairs: Annotated[
         Path | None, Option(help="Score pairs of sentences (BLiMP, colorless_green)."), Access.DATA
     ] = None,
@@ -36,10 +32,9 @@ def evaluate(
         Path | None, Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK)."), Access.DATA
     ] = None,
     format: Annotated[str | None, Option(help="The format of labeled data; default: by name and first lines.")] = None,
-    draws: Annotated[
-        int | None,
-        Option(min=1, max=100_000, help="Latent samples per example; several estimate -log p by importance weighting."),
-    ] = None,
+    draws: Annotated[int | None, Option(
+        min=1, max=100_000, help="Latent samples per example; several estimate -log p by importance weighting."
+    )] = None,
     compare: Annotated[
         Path | None, Option(help="Another run: test the difference by paired bootstrap."), Access.RUN
     ] = None,
@@ -110,33 +105,25 @@ def evaluate(
 @cli.with_settings(BeamSearch, after="splitter", of_run=True)
 def predict(
     run: cli.RunArgument,
-    paths: Annotated[
-        list[str] | None,
-        Argument(
-            help="Texts: files, folders, globs, pipe; default: stdin. For a cutter also a tagger's run, then texts."
-        ),
-        Access.TEXTS,
-    ] = None,
-    format: Annotated[
-        str | None,
-        Option(help="The format: text, columns, conllu, json, tsv, csv, ...; default: by name and first lines."),
-    ] = None,
+    paths: Annotated[list[str] | None, Access.TEXTS, Argument(
+        help="Texts: files, folders, globs, pipe; default: stdin. For a cutter also a tagger's run, then texts."
+    )] = None,
+    format: Annotated[str | None, Option(
+        help="The format: text, columns, conllu, json, tsv, csv, ...; default: by name and first lines."
+    )] = None,
     as_json: Annotated[bool, Option("--json", help="A JSON line for each text, with probabilities.")] = False,
-    splitter: Annotated[
-        str | None,
-        Option(help="The word tokenizer: treebank, simple, characters, whitespace; default: as in training."),
-    ] = None,
+    splitter: Annotated[str | None, Option(
+        help="The word tokenizer: treebank, simple, characters, whitespace; default: as in training."
+    )] = None,
     at_least: Annotated[
         float | None, Option(min=0, max=1, help="Leave out labels, or spans, whose probability is lower; default: 0.")
     ] = None,
     to: Annotated[
         str | None, Option(help="Write brat, label-studio, doccano, prodigy, docbin, conll, conllu, csv or jsonl.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        Option(help="The file, or for brat the folder; its suffix may stand for --to: .csv, .jsonl, .conll, .conllu."),
-        Access.OUT_FOLDER,
-    ] = None,
+    out: Annotated[Path | None, Access.OUT_FOLDER, Option(
+        help="The file, or for brat the folder; its suffix may stand for --to: .csv, .jsonl, .conll, .conllu."
+    )] = None,
     offsets: Annotated[
         str | None, Option(help="With --to: the unit of offsets: characters, utf-16, bytes; default: by the format.")
     ] = None,
@@ -196,11 +183,9 @@ def predict(
 @cli.with_settings(BeamSearch, after="off", without=("n_best",), of_run=True)
 def inspect(
     run: cli.RunArgument,
-    texts: Annotated[
-        list[str],
-        Argument(help="A text or its file, or two for a model of pairs, or a file of frames; - reads stdin."),
-        Access.FILE,
-    ],
+    texts: Annotated[list[str], Access.FILE, Argument(
+        help="A text or its file, or two for a model of pairs, or a file of frames; - reads stdin."
+    )],
     out: Annotated[Path, Option(help="The page to write."), Access.OUT_FILE] = Path("inspection.html"),
     overwrite: cli.OverwriteOption = False,
     target: Annotated[str | None, Option(help="A target text to show in place of the model's output.")] = None,

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ensue.cache import KINDS, Entry, bound, cache_directory, cells_directory, entries, remove
+from ensue.console.tables import table_of
 from ensue.errors import EnsueError
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
@@ -17,10 +18,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 def show_cache() -> None:
     """Print the number, size and last use of each kind of files."""
     files = _list_entries()
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("")
-    for name in ("number", "size", "last used"):
-        table.add_column(name, justify="right")
+    table = table_of("", right=("number", "size", "last used"))
     for kind in KINDS:
         _add_row(table, kind.noun, [entry for entry in files if entry.kind == kind])
     _add_row(table, "all", files)

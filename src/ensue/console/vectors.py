@@ -23,16 +23,20 @@ def embed_lines(pipeline: Any, location: str, *, encoding: str, shard: Shard = W
     """Yield each line of a file, a folder or a stream ("-": stdin) with its vector, in order."""
 
     def chunks() -> Iterator[list[str]]:
-        if is_stream(location):
-            lines = stream_lines(location, encoding)
-        else:
-            lines = Lines(TextSource(location, encoding=encoding).chunks(), location)
-        texts = (line.rstrip("\r\n") for _, line in lines)
+        texts = _read_texts(location, encoding)
         while batch := list(islice(texts, 1 if is_typed(location) else BATCH_TEXTS)):
             yield batch
 
     for batch in shard.items(chunks):
         yield from zip(batch, pipeline.embed(batch, **options), strict=True)
+
+
+def _read_texts(location: str, encoding: str) -> Iterator[str]:
+    if is_stream(location):
+        lines = stream_lines(location, encoding)
+    else:
+        lines = Lines(TextSource(location, encoding=encoding).chunks(), location)
+    return (line.rstrip("\r\n") for _, line in lines)
 
 
 def text_line(row: Row) -> str:
@@ -85,16 +89,12 @@ class TextTable:
             raise DataError(
                 f"expected vectors of one size in 32 or 16 bits; found {self.vectors.dtype} {self.vectors.shape}", file
             )
-        lines = sum(1 for _ in self._read_lines())
+        lines = sum(1 for _ in _read_texts(location, encoding))
         if lines != len(self.vectors):
             raise DataError(f"{len(self.vectors):,} vectors; {location} has {lines:,} texts", file)
 
-    def _read_lines(self) -> Iterator[str]:
-        for _, line in Lines(TextSource(self.location, encoding=self.encoding).chunks(), self.location):
-            yield line.rstrip("\r\n")
-
-    def _read_texts(self, rows: set[int]) -> dict[int, str]:
-        return {row: text for row, text in enumerate(self._read_lines()) if row in rows}
+    def _texts_of(self, rows: set[int]) -> dict[int, str]:
+        return {row: text for row, text in enumerate(_read_texts(self.location, self.encoding)) if row in rows}
 
     def neighbors(self, text: str, count: int) -> list[tuple[str, float]]:
         """Return the texts of the highest cosine with a text. Raises DataError for vectors of another size."""
@@ -103,12 +103,12 @@ class TextTable:
             size = self.vectors.shape[1]
             raise DataError(f"vectors of {size} numbers; the vectors of the model have {query.shape[1]}", self.location)
         (cosines,), (rows,) = highest_cosines(self.vectors, query, count)
-        texts = self._read_texts(set(rows.tolist()))
+        texts = self._texts_of(set(rows.tolist()))
         return [(texts[row], cosine) for row, cosine in zip(rows.tolist(), cosines.tolist(), strict=True)]
 
     def near_duplicates(self, threshold: float) -> Iterator[tuple[str, str, float]]:
         """Yield the pairs of texts with a cosine of at least `threshold`, ordered from the highest cosine."""
         pairs = sorted(near_duplicates(self.vectors, threshold), key=lambda pair: -pair[2])
-        texts = self._read_texts({row for pair in pairs for row in pair[:2]})
+        texts = self._texts_of({row for pair in pairs for row in pair[:2]})
         for first, second, cosine in pairs:
             yield texts[first], texts[second], cosine

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -121,16 +121,12 @@ def attention_section(
     """Return the section of all heads over `tokens`, the first of `length` positions; an empty list without heads."""
     if not attention:
         return []
-    size = shown_positions(attention)
+    size, (names, heads) = shown_positions(attention), zip(*_heads(attention), strict=True)
+    weights = {"size": size, "names": names, "values": packed(np.stack([head[:size, :size] for head in heads]))}
     numbers = {
         "about": f"{about} A row of a picture has the attention weights of a token; each row sums to 1. Choose a head "
         "and rest on a token: the tokens that it attends to are colored.",
-        "note": cut(length, size, "positions"), "tokens": tokens[:size], "numbers": _pack_attention(attention),
+        "note": cut(length, size, "positions"), "tokens": tokens[:size], "numbers": weights,
     }  # fmt: skip
     pictures = {"attention": grids(attention, tokens[:size])}
     return [Section("Attention", "inspection/attention_page.html", numbers, pictures)]
-
-
-def _pack_attention(attention: Sequence[Attention]) -> dict[str, Any]:
-    size, (names, heads) = shown_positions(attention), zip(*_heads(attention), strict=True)
-    return {"size": size, "names": names, "values": packed(np.stack([weights[:size, :size] for weights in heads]))}

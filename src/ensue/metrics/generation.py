@@ -61,9 +61,8 @@ class GenerationScores(Scores):
 
     def as_json(self) -> dict[str, Any]:
         names = ("exact_match", "edit_rate", "nats_per_token", "examples", "signature")
-        scores = {"bleu": self.bleu, "chrf": self.chrf, **(self.rouge or {})} | {
-            key: getattr(self, key) for key in names
-        }
+        scores = {"bleu": self.bleu, "chrf": self.chrf, **(self.rouge or {})}
+        scores |= {name: getattr(self, name) for name in names}
         return scores if self.comparison is None else scores | {"comparison": self.comparison.as_json()}
 
     def summary(self) -> str:

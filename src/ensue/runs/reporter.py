@@ -242,6 +242,4 @@ def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_par
 def usage_lines(run: RunDirectory, commands: Sequence[str], python: Sequence[str]) -> list[str]:
     """Return the section of a card with commands and code that use the run."""
     load = f"model = ensue.load({str(run.path)!r})"
-    return [
-        "## Use", "", "```", *commands, "```", "", "```python", "import ensue", load, *python, "```", "",
-    ]  # fmt: skip
+    return ["## Use", "", "```", *commands, "```", "", "```python", "import ensue", load, *python, "```", ""]

@@ -102,16 +102,6 @@ def _make_lstm(d_model: int) -> LSTMEncoder:
     return LSTMEncoder(kind="lstm", d_model=d_model)
 
 
-def _build_attention() -> ModelAndLoss:
-    specification = TransformerEncoder(kind="transformer", d_model=192, context=64, positions="learned")
-    return _build_encoder(specification, d_in=192, rows=8, length=64, symbols=512)
-
-
-def _build_reader() -> ModelAndLoss:
-    sizes = {"d_in": 128, "rows": 32, "length": 30, "symbols": 32, "min_length": 10}
-    return _build_encoder(_make_lstm(128), **sizes, directions=Directions())
-
-
 def _build_bag() -> ModelAndLoss:
     bag = NgramBag(2, longest=3, buckets=1 << 16)
     words, labels = torch.randint(1, 10_000, (32, 100)), torch.randint(2, (32,))
@@ -122,7 +112,14 @@ BUILDERS: dict[Workload, Callable[[], ModelAndLoss]] = {
     "narrow": lambda: _build_encoder(_make_lstm(256), d_in=64, rows=32, length=32, symbols=64),
     "wide": lambda: _build_encoder(_make_lstm(512), d_in=512, rows=32, length=8, symbols=64),
     "words": lambda: _build_encoder(_make_lstm(200), d_in=200, rows=20, length=10, symbols=10_000),
-    "attention": _build_attention, "reader": _build_reader, "bag": _build_bag,
+    "attention": lambda: _build_encoder(
+        TransformerEncoder(kind="transformer", d_model=192, context=64, positions="learned"),
+        d_in=192, rows=8, length=64, symbols=512,
+    ),
+    "reader": lambda: _build_encoder(
+        _make_lstm(128), d_in=128, rows=32, length=30, symbols=32, min_length=10, directions=Directions()
+    ),
+    "bag": _build_bag,
 }  # fmt: skip
 
 
@@ -264,14 +261,9 @@ def compared_modes(workload: Workload) -> list[ComputeMode]:
         return [ComputeMode(threads=threads) for threads in counts]
     products: list[Products] = ["highest", "medium"] if medium_is_exact() else ["highest"]
     kernels = (bf16_kernels() or (None,)) if has_bfloat16() else ()
-    return [
-        mode
-        for threads in counts
-        for mode in (
-            *(ComputeMode(products=library, threads=threads) for library in products),
-            *(ComputeMode(precision="bfloat16", kernel=kernel, threads=threads) for kernel in kernels),
-        )
-    ]
+    modes = [ComputeMode(products=library) for library in products]
+    modes += [ComputeMode(precision="bfloat16", kernel=kernel) for kernel in kernels]
+    return [mode.model_copy(update={"threads": threads}) for threads in counts for mode in modes]
 
 
 def _time_modes(workload: Workload) -> list[Timing]:

@@ -284,8 +284,11 @@ def check_ranks(group: ProcessGroup, recipe: Recipe, run: RunDirectory, job: Job
     """Raise EnsueError if the ranks differ in recipe, versions, data or weights, or cannot share this recipe."""
     if recipe.has_own_update and recipe.train.deterministic:
         raise RecipeError(f"train.deterministic: a {recipe.what} is trained by one process and is always deterministic")
-    if recipe.train.sharded:
-        _check_sharded(recipe)
+    if recipe.train.sharded and recipe.has_own_update:
+        raise RecipeError(f"train.sharded: a {recipe.what} is trained by one process")
+    for name in ("freeze", "unfreeze", "new_first") if recipe.train.sharded else ():
+        if getattr(recipe.tuning, name) != getattr(TuningRecipe(), name):
+            raise RecipeError(f"train.sharded does not support tuning.{name}; it trains all parameters in every step")
     if group.size == 1:
         return
     if recipe.has_own_update:
@@ -298,14 +301,6 @@ def check_ranks(group: ProcessGroup, recipe: Recipe, run: RunDirectory, job: Job
     if group.size > rows:
         raise EnsueError(f"{group.size} processes need as many rows of a batch; found {rows} ({source})")
     _check_equal(group.all_gather(_collect_rank_values(recipe, run, job, model)))
-
-
-def _check_sharded(recipe: Recipe) -> None:
-    if recipe.has_own_update:
-        raise RecipeError(f"train.sharded: a {recipe.what} is trained by one process")
-    for name in ("freeze", "unfreeze", "new_first"):
-        if getattr(recipe.tuning, name) != getattr(TuningRecipe(), name):
-            raise RecipeError(f"train.sharded does not support tuning.{name}; it trains all parameters in every step")
 
 
 def _collect_rank_values(recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> dict[str, Any]:
