@@ -193,9 +193,8 @@ def check_texts(value: Any, expected: str) -> None:
         raise EnsueError("predict takes a list of texts; for a single text: predict([text])")
     names = getattr(value, "columns", getattr(value, "column_names", None))
     if isinstance(names, Iterable) and (names := [*names]):
-        raise TypeError(
-            f'predict takes a list of {expected}; found a table; name a column: predict(table["{names[0]}"])'
-        )
+        remedy = f'name a column: predict(table["{names[0]}"])'
+        raise TypeError(f"predict takes a list of {expected}; found a table; {remedy}")
     if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
         raise TypeError(f"predict takes a list of {expected}; found {quote(value)}")
 

@@ -113,9 +113,8 @@ def map_state(
         return function(state, *others)
     if shared is not None and isinstance(state, Shared):
         return shared(state, *others)
-    return _tuple_like(
-        state, [map_state(function, *items, shared=shared) for items in zip(state, *others, strict=True)]
-    )
+    results = [map_state(function, *items, shared=shared) for items in zip(state, *others, strict=True)]
+    return _tuple_like(state, results)
 
 
 def leaves(state: State) -> Iterator[Tensor]:

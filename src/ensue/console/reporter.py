@@ -103,9 +103,8 @@ class ConsoleReporter(Reporter):
 
     def finished(self, outcome: Outcome) -> None:
         self.bar.stop()
-        self.console.print(
-            f"{outcome.reason} at step {outcome.step:,} after {outcome.seconds:,.1f} seconds of training"
-        )
+        seconds = f"{outcome.seconds:,.1f} seconds of training"
+        self.console.print(f"{outcome.reason} at step {outcome.step:,} after {seconds}")
         for name, summary in (("validation", outcome.valid_summary), ("test", outcome.test_summary)):
             if summary:
                 self.console.print(f"best weights (step {outcome.best_step:,}), {name}: {summary}")

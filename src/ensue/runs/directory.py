@@ -309,9 +309,8 @@ def _explain_no_rehearsal(run: RunDirectory, new: str) -> str:
     if new_files & old_files:
         return NEW_HAS_OLD if old_files <= new_files else "the new data have some of these files"
     if new_format != old_format:
-        return (
-            f"the new data have another format; save one of them in the other format ({', '.join(sorted(old_format))})"
-        )
+        remedy = f"save one of them in the other format ({', '.join(sorted(old_format))})"
+        return f"the new data have another format; {remedy}"
     digest = run.config["text"].partition("+")[0]  # on another machine the path may name another file
     return "" if digest in digests else "the content of the file has changed"
 

@@ -141,7 +141,7 @@ class Trainer:
         self.tuning.freeze_inherited_rows(share)
         norm = self.gradients.clip(self.recipe.clip or math.inf)
         if not math.isfinite(norm):
-            raise TrainingError(self._explain_nan(step, "the gradient is not finite"))
+            raise self._nan_error(step, "the gradient is not finite")
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
@@ -155,7 +155,7 @@ class Trainer:
 
     def _mean_loss(self, loss: Loss, step: int) -> float:
         if not math.isfinite(nats := float(loss.mean)):
-            raise TrainingError(self._explain_nan(step, f"the loss is not finite ({nats})"))
+            raise self._nan_error(step, f"the loss is not finite ({nats})")
         return nats
 
     def _compute_gradients(self, batch: UnreadBatch[Any], step: int) -> Loss:
@@ -233,7 +233,7 @@ class Trainer:
             return
         score = self.task.selection(scores)
         if not math.isfinite(score):
-            raise TrainingError(self._explain_nan(self.progress.step - 1, f"the scores are not finite ({score})"))
+            raise self._nan_error(self.progress.step - 1, f"the scores are not finite ({score})")
         is_best = self.progress.best is None or score < self.progress.best
         if is_best:
             self.progress.best, self.progress.best_step, self.progress.stale = score, self.progress.step, 0
@@ -246,9 +246,7 @@ class Trainer:
         try:
             sample = self.task.sample(evaluated, seed=step_seed(self.recipe.seed, self.progress.step))
         except EnsueError:
-            raise TrainingError(
-                self._explain_nan(self.progress.step - 1, "the sample's scores are not finite")
-            ) from None
+            raise self._nan_error(self.progress.step - 1, "the sample's scores are not finite") from None
         validation = Validation(
             self.progress.step, self.progress.seconds, brief(scores.as_json()), scores.summary(), is_best, sample, score
         )
@@ -312,7 +310,7 @@ class Trainer:
     def _check_weights(self) -> None:
         """Raise TrainingError if weights are not finite."""
         if not all(_is_finite(parameter.detach()) for _, parameter in self._trained_parameters()):
-            raise TrainingError(self._explain_nan(self.progress.step - 1, "the weights are not finite"))
+            raise self._nan_error(self.progress.step - 1, "the weights are not finite")
 
     def _check_loss(self) -> None:
         """Raise TrainingError if the loss is not finite. Finite scores do not imply a finite loss."""
@@ -327,18 +325,16 @@ class Trainer:
         """Yield the trained parameters. Only these must be finite: fixed scores of illegal transitions are -inf."""
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
-    def _explain_nan(self, step: int, problem: str) -> str:
-        """Return an error message with step, batch, first parameter that is not finite, and checkpoint."""
+    def _nan_error(self, step: int, problem: str) -> TrainingError:
+        """Return an error with step, batch, first parameter that is not finite, and checkpoint."""
         parameters = list(self._trained_parameters())
         names = [name for name, p in parameters if not _is_finite(p.detach())]
         names += [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]
         first = f"first parameter that is not finite: {names[0]}; " if names else ""
         epoch, batch = divmod(step, self.task.steps_per_epoch)
         checkpoint = self._newest_checkpoint("the last good checkpoint is {}") or "no checkpoint had been written"
-        return (
-            f"{problem} at step {step + 1} (epoch {epoch + 1}, batch {batch + 1}); {first}{checkpoint}; "
-            "try a smaller train.learning_rate"
-        )
+        place = f"step {step + 1} (epoch {epoch + 1}, batch {batch + 1})"
+        return TrainingError(f"{problem} at {place}; {first}{checkpoint}; try a smaller train.learning_rate")
 
     def _write(self, write: Callable[[], object]) -> None:
         """Call a function that writes files. If the disk is full, raise TrainingError with the newest checkpoint."""
@@ -347,9 +343,8 @@ class Trainer:
 
     def _disk_full(self) -> str:
         resume = self._newest_checkpoint("{} is complete; free some space and continue with --resume")
-        return (
-            f"{self.run.path}: the disk is full while saving step {self.progress.step}; {resume or 'free some space'}"
-        )
+        problem = f"the disk is full while saving step {self.progress.step}"
+        return f"{self.run.path}: {problem}; {resume or 'free some space'}"
 
     def _newest_checkpoint(self, template: str) -> str:
         """Return the template with the path of the newest checkpoint; "" if there is none."""
