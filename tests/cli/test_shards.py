@@ -28,7 +28,6 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.tasks.labeling.pipeline.CHUNK_WORDS", 20)
     monkeypatch.setattr("ensue.console.vectors.BATCH_TEXTS", 5)
     monkeypatch.setattr("ensue.tasks.sequence_to_sequence.task.CHUNK_SOURCES", 5)
-    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.writer.CHUNK_SOURCES", 5)
 
 
 @pytest.mark.slow

@@ -12,21 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.errors import EnsueError, check_type, check_whole
+from ensue.inspection import unit_page
 from ensue.inspection.attributions import Integrated, gradients_of, integrated_gradients, rows_together
 from ensue.inspection.encoder import Attention, attention_of, over_text
 from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Inspection, Section
 from ensue.inspection.switched_off import SwitchedOff, switched_off, switching_off
 from ensue.inspection.token_page import MAX_SHOWN_TOKENS, NO_TOKEN, Predictions, shown, text_section, title_of
-from ensue.inspection.unit_page import (
-    THRESHOLD,
-    Selection,
-    chosen_units,
-    follower_section,
-    saturation_section,
-    select,
-    selection_section,
-)
 from ensue.inspection.units import Units, correlations, named, pieces_of, properties_of, unit_taps
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
@@ -143,9 +135,9 @@ class LanguageView:
     predictions_without: Predictions | None
     """The predictions with the units `off` switched off; None without such units."""
 
-    def select(self, start: int, end: int, *, threshold: float = THRESHOLD) -> Selection:
+    def select(self, start: int, end: int, *, threshold: float = unit_page.THRESHOLD) -> unit_page.Selection:
         """Return the units that are active at exactly the tokens [start, end), and other ranges of their activity."""
-        return select(self.units, start, end, threshold=threshold)
+        return unit_page.select(self.units, start, end, threshold=threshold)
 
 
 def view_text(
@@ -236,15 +228,15 @@ def language_sections(view: LanguageView, tokenizer: Tokenizer, tokens: Sequence
         tokens, view.ids.tolist(), view.predictions, tokenizer.symbol, length=view.length,
         vocabulary_size=tokenizer.vocabulary_size,
         about=ABOUT + (" A unit’s color is its value when it has read the token." if view.units else ""),
-        units=view.units, chosen=chosen_units(view.units, view.correlations, count),
+        units=view.units, chosen=unit_page.chosen_units(view.units, view.correlations, count),
     )  # fmt: skip
     positions = ["<start>", *tokens]
     about = "The attention of the model when it has read a token and predicts the next token."
     return [
         text, question_section(view, tokenizer), *explanation_section(view, tokenizer), *switched_off_section(view),
-        *selection_section(view.units, count),
-        *follower_section(view.units, list(view.properties), view.correlations),
-        *saturation_section(view.units, tokens),
+        *unit_page.selection_section(view.units, count),
+        *unit_page.follower_section(view.units, list(view.properties), view.correlations),
+        *unit_page.saturation_section(view.units, tokens),
         *attention_section(view.attention, positions, length=view.length + 1, about=about),
     ]  # fmt: skip
 

@@ -29,17 +29,9 @@ from ensue.tasks.contract import description
 from ensue.tasks.contract.token_scores import NatsOfParts, Surprisals, TokenScore, counted, token_scores
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.page import inspect_text
+from ensue.tasks.texts import scoring
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
-from ensue.tasks.texts.scoring import (
-    MAX_CALL_TOKENS,
-    Progress,
-    TextScorer,
-    default_parts,
-    describe_protocol,
-    read,
-    total_nats,
-)
 from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
 from ensue.text.boundaries import cut_at_boundaries
 from ensue.text.tokenizer import Decoder, Tokenizer, WordTokenizer
@@ -178,15 +170,15 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
         """Yield the surprisal of each token of a text, which is read in chunks. Memory does not grow with the text."""
-        scorer = TextScorer(self.reader, start_id=self.tokenizer.start_id)
+        scorer = scoring.TextScorer(self.reader, start_id=self.tokenizer.start_id)
         for piece in cut_at_boundaries(chunks, max_length=MAX_PIECE_CHARACTERS):
             ids = self.tokenizer.encode(piece)
             yield from token_scores(self.tokenizer, piece, ids.tolist(), self._score_ids(scorer, ids))
 
-    def _score_ids(self, scorer: TextScorer, ids: NDArray[np.uint32]) -> Iterator[float]:
-        for start in range(0, len(ids), MAX_CALL_TOKENS):
+    def _score_ids(self, scorer: scoring.TextScorer, ids: NDArray[np.uint32]) -> Iterator[float]:
+        for start in range(0, len(ids), scoring.MAX_CALL_TOKENS):
             with evaluating(self.reader):
-                nats = scorer.feed(ids[start : start + MAX_CALL_TOKENS])
+                nats = scorer.feed(ids[start : start + scoring.MAX_CALL_TOKENS])
             yield from nats.tolist()
 
     def inspect(self, text: str, *, at: int | None = None, token: str | None = None, off: str = "") -> Inspection:
@@ -230,7 +222,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
     def evaluate(
         self, text: Data | TextSource, *, encoding: str = "utf-8", parts: int | None = None,
-        progress: Progress | None = None,
+        progress: scoring.Progress | None = None,
     ) -> LanguageScores:  # fmt: skip
         """Return the scores on a file, a folder or a glob, by the protocol of `ensue.tasks.texts.scoring`. The text is
         cut into `parts` segments, which are read in a batch; 1: the text is read from beginning to end.
@@ -241,7 +233,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
             check_whole("parts", parts, 1, MAX_PARTS)
         source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
         tokens = tokenize(source, self.tokenizer)
-        return read(self.reader, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
+        return scoring.read(self.reader, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         """Return the scores of the pieces of a text (`token_scores.pieces`), for a significance test."""
@@ -250,18 +242,19 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         tokens, counts = tokenize(source, self.tokenizer), counted(source.chunks(), self.tokenizer.encode)
         assert counts[:, 0].sum() == len(tokens), "a token across two pieces"
         nats = NatsOfParts(np.cumsum(counts[:, 0]))
-        read(self.reader, tokens, start_id=self.tokenizer.start_id, collect=nats)
+        scoring.read(self.reader, tokens, start_id=self.tokenizer.start_id, collect=nats)
         note = f"{tokens.unknown:,} of {len(tokens):,} tokens are unknown, so the surprisal of the text is too low"
         rows = ItemRows(np.column_stack((nats.totals, counts)))
         return LanguageScores.items(rows, "pieces", [note] if tokens.unknown else [])
 
     def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
-        parts = 1 if self.reader.reads_alone else default_parts(scores.tokens) if parts is None else parts
-        return describe_protocol(self.model, parts) + (", adapting to the text" if self.reader.reads_alone else "")
+        adapts = self.reader.reads_alone
+        parts = 1 if adapts else scoring.default_parts(scores.tokens) if parts is None else parts
+        return scoring.describe_protocol(self.model, parts) + (", adapting to the text" if adapts else "")
 
     def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
         ids = [self.tokenizer.encode(text).astype(np.int64) for text in texts]
-        return ScoredTexts(ids, total_nats(self.reader, ids, start_id=self.tokenizer.start_id))
+        return ScoredTexts(ids, scoring.total_nats(self.reader, ids, start_id=self.tokenizer.start_id))
 
     def __repr__(self) -> str:
         encoder = [self.encoder] if self.encoder else []

@@ -16,21 +16,10 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.contract.task import Scores
+from ensue.tasks.masked_language_modeling import task as masked
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
 from ensue.tasks.masked_language_modeling.pipeline import SentenceVectorsPipeline
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentenceVectorsRecipe
-from ensue.tasks.masked_language_modeling.task import (
-    EncodedPairs,
-    MaskedLanguageModeling,
-    SentenceVectors,
-    filled_sample,
-    masking_of,
-    protocol_of,
-    score,
-    scored_examples,
-    stream_of,
-    training_examples,
-)
 from ensue.tasks.texts.corpus import CorpusJob
 from ensue.text.tokenizers import Tokenizer, train_tokenizer
 
@@ -41,11 +30,11 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
     unit: ClassVar[str] = "masked tokens"
     recipe: MaskedLanguageModelingRecipe
     parts: MaskedLanguageModelParts
-    task: MaskedLanguageModeling
+    task: masked.MaskedLanguageModeling
 
     @classmethod
     def reader_of(cls, recipe: MaskedLanguageModelingRecipe) -> Callable[[Tokenizer], TextToIds]:
-        return partial(stream_of, recipe)
+        return partial(masked.stream_of, recipe)
 
     def __init__(self, recipe: MaskedLanguageModelingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
@@ -58,18 +47,18 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         self.parts = MaskedLanguageModelParts(self.corpus.tokenizer)
         self.fingerprint = self.corpus.fingerprint
         coder, corpus = self.parts.coder, self.corpus
-        self.masking = masking_of(recipe, coder)
+        self.masking = masked.masking_of(recipe, coder)
         valid = None if corpus.valid is None else self._scorer(corpus.valid, recipe.data.valid or recipe.data.train)
-        self.task = MaskedLanguageModeling(
-            training_examples(recipe, corpus.train, coder), self.masking, batch_size=recipe.train.batch_size,
+        self.task = masked.MaskedLanguageModeling(
+            masked.training_examples(recipe, corpus.train, coder), self.masking, batch_size=recipe.train.batch_size,
             block_tokens=recipe.block_tokens, validate=lambda model: None if valid is None else valid(model),
-            sample=lambda model, seed: filled_sample(model, coder, corpus.valid or corpus.train, seed=seed),
+            sample=lambda model, seed: masked.filled_sample(model, coder, corpus.valid or corpus.train, seed=seed),
         )  # fmt: skip
 
     def _scorer(self, tokens: TokenFile, path: str) -> partial[MaskedScores]:
         """Return a function from the model to its scores on a text."""
-        examples = scored_examples(self.recipe, tokens, self.parts.coder, path)
-        return partial(score, examples=examples, masking=self.masking, tokens=len(tokens), unknown=tokens.unknown)
+        examples, count = masked.scored_examples(self.recipe, tokens, self.parts.coder, path), len(tokens)
+        return partial(masked.score, examples=examples, masking=self.masking, tokens=count, unknown=tokens.unknown)
 
     @property
     def notes(self) -> list[str]:
@@ -82,7 +71,7 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         return [*notes, *self.notes_on_origin(), *self.notes_on_validation()]
 
     def protocol(self, model: MaskedLanguageModel) -> str:
-        return f"validation: {protocol_of(self.recipe)}" if self.corpus.valid else ""
+        return f"validation: {masked.protocol_of(self.recipe)}" if self.corpus.valid else ""
 
     def test(self, model: MaskedLanguageModel) -> MaskedScores | None:
         return None if self.corpus.test is None else self._scorer(self.corpus.test, self.recipe.data.test)(model)
@@ -103,7 +92,7 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
     unit: ClassVar[str] = "pairs"
     recipe: SentenceVectorsRecipe
     parts: MaskedLanguageModelParts
-    task: SentenceVectors
+    task: masked.SentenceVectors
 
     @classmethod
     def reader_of(cls, recipe: SentenceVectorsRecipe) -> None:
@@ -134,9 +123,9 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
             texts = (text + "\n" for pair in pairs for text in (*pair.sources, *pair.targets))
             tokenizer = train_tokenizer(chunks=texts, **recipe.tokenizer.model_dump())
         self.parts = MaskedLanguageModelParts(tokenizer)
-        encoded = EncodedPairs(pairs, self.parts.coder, recipe.encoder.context)
+        encoded = masked.EncodedPairs(pairs, self.parts.coder, recipe.encoder.context)
         judged_by = "accuracy" if self.judged is None else "spearman"
-        self.task = SentenceVectors(encoded, recipe, judged_by=judged_by, validate=self._validate_model)
+        self.task = masked.SentenceVectors(encoded, recipe, judged_by=judged_by, validate=self._validate_model)
 
     def _validate_model(self, model: MaskedLanguageModel) -> Scores | None:
         if self.judged is not None:

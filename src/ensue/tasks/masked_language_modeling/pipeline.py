@@ -25,17 +25,10 @@ from ensue.tasks.contract import description
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.task import NamedScores
 from ensue.tasks.contract.token_scores import Surprisals, TokenScore, token_scores
+from ensue.tasks.masked_language_modeling import task as masked
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
 from ensue.tasks.masked_language_modeling.page import inspect_masked
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
-from ensue.tasks.masked_language_modeling.task import (
-    MaskedBatch,
-    masking_of,
-    protocol_of,
-    score,
-    scored_examples,
-    stream_of,
-)
 from ensue.tasks.masked_language_modeling.token_windows import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.texts.export_encoder import ExportEncoder, SubwordExportEncoder
 from ensue.tasks.texts.framing import Framing
@@ -274,7 +267,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         rows = ItemRows()
 
-        def collect(batch: MaskedBatch, surprisals: MaskedNats) -> None:
+        def collect(batch: masked.MaskedBatch, surprisals: MaskedNats) -> None:
             hidden = (batch.targets != NOT_HIDDEN).cpu()
             row_of = hidden.nonzero()[:, 0].numpy()
             nats, right = (
@@ -290,13 +283,13 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
     def _score_location(self, location: Data, encoding: str, **options: Any) -> MaskedScores:
         self._check_head("evaluate")
         location = as_location(location, "the text")
-        tokens = tokenize(TextSource(location, encoding=encoding), stream_of(self.recipe, self.coder.tokenizer))
-        examples = scored_examples(self.recipe, tokens, self.coder, location)
-        masking = masking_of(self.recipe, self.coder)
-        return score(self.model, examples, masking, tokens=len(tokens), unknown=tokens.unknown, **options)
+        tokens = tokenize(TextSource(location, encoding=encoding), masked.stream_of(self.recipe, self.coder.tokenizer))
+        examples = masked.scored_examples(self.recipe, tokens, self.coder, location)
+        masking = masked.masking_of(self.recipe, self.coder)
+        return masked.score(self.model, examples, masking, tokens=len(tokens), unknown=tokens.unknown, **options)
 
     def protocol(self, scores: MaskedScores) -> str:
-        return protocol_of(self.recipe)
+        return masked.protocol_of(self.recipe)
 
     def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
         ids = [self.coder.encode(text) for text in texts]

@@ -27,6 +27,7 @@ from ensue.ranks import process_group, sharded_map
 from ensue.tasks.contract.task import Batch, BucketedTask, Scores, Task, on_device
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentenceVectorsRecipe
 from ensue.tasks.masked_language_modeling.token_windows import mask_probabilities
+from ensue.tasks.texts.framing import MAX_CALL_TOKENS
 from ensue.text.masked_tokens import DocumentStream, MaskedTokenizer
 from ensue.text.tokenizers import Tokenizer
 from ensue.types import Loss, State
@@ -122,10 +123,6 @@ def filled_sample(model: MaskedLanguageModel, coder: MaskedTokenizer, tokens: To
             piece = f"{blank}[{symbol}]" if predicted[position] == id else f"{blank}[{symbol}, not {correct}]"
         pieces.append(piece)
     return " ".join("".join(pieces).split())
-
-
-MAX_CALL_TOKENS = 8192
-"""The maximum number of tokens, including padding, in a call of the model for scores."""
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,10 @@ from ensue.data.corpus.examples import NOT_HIDDEN
 from ensue.models.language_model import padded
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
-from ensue.tasks.texts.framing import TextWindow, batches_by_length, text_windows
+from ensue.tasks.texts.framing import MAX_CALL_TOKENS, TextWindow, batches_by_length, text_windows
 from ensue.tasks.vectors.contextual import Vectors
 from ensue.text.masked_tokens import MaskedTokenizer
 
-MAX_CALL_TOKENS = 8192
-"""The maximum number of tokens, including padding, in a call of the model."""
 MAX_UNPADDED_TOKENS = 2048
 """The maximum number of tokens in a call without padding, whose activations then fit into the processor's cache."""
 MAX_WINDOWS = 512

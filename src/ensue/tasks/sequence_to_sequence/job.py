@@ -17,21 +17,10 @@ from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory, origins_for
 from ensue.tasks.contract.data_set import Split, data_files, key_of
 from ensue.tasks.contract.job import Job, check_same_shape, fill
+from ensue.tasks.sequence_to_sequence import task as sequences
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.task import (
-    EncodedPairs,
-    SequenceToSequence,
-    Sources,
-    check_lengths,
-    length_ratio,
-    max_lengths,
-    max_output_tokens,
-    output_limits,
-    outputs,
-    search_of,
-)
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.sequence_to_sequence.writer import sample_lines, score_table
 from ensue.tasks.words.pipeline import ContextualFeatures, ProgressCallback, WordLayers
@@ -51,7 +40,7 @@ class SequenceToSequenceJob(Job[TextModel]):
     unit: ClassVar[str] = "tokens"
     recipe: SequenceToSequenceRecipe
     parts: EncoderDecoderParts
-    task: SequenceToSequence
+    task: sequences.SequenceToSequence
 
     def __init__(self, recipe: SequenceToSequenceRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
@@ -69,14 +58,14 @@ class SequenceToSequenceJob(Job[TextModel]):
         coder = self._train_coder(read) if run is None else run.parts.coder
         self.parts = EncoderDecoderParts(coder, self.contextual.shapes) if run is None else run.parts
         check_scorable()
-        search_of(recipe.search, coder.target)  # raises EnsueError for invalid settings before the data are encoded
-        key = ["pairs", self.fingerprint, coder.to_json(), max_lengths(recipe), bool(self.contextual.origins)]
+        sequences.search_of(recipe.search, coder.target)  # raises EnsueError for invalid settings before the encoding
+        key = ["pairs", self.fingerprint, coder.to_json(), sequences.max_lengths(recipe), bool(self.contextual.origins)]
         self.split = split = Split.cached(Columns, data, key, lambda: self._encode_split(read()))
         train = self._load_pairs(split.train)
         self.left_out, self.ratio = split.facts["left_out"], split.facts["ratio"]
         self.valid_pairs: Sequence[Pair] = Pairs() if split.valid is None else stored(split.valid)
         valid = None if split.valid is None else self._load_pairs(split.valid)
-        self.task = SequenceToSequence(
+        self.task = sequences.SequenceToSequence(
             train, valid, begin_id=coder.target.begin_id, sizes=recipe.train, sampled=self._sample_outputs
         )
 
@@ -139,7 +128,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         if split.test:
             test = Columns({"pairs": StoredPairs.rows_of(split.test)})
         left_out = sum(len(pair.targets) for pair in split.train) - len(pairs)
-        facts = {"left_out": left_out, "ratio": length_ratio(pairs)}
+        facts = {"left_out": left_out, "ratio": sequences.length_ratio(pairs)}
         return Split(train, valid, split.valid_from, test, split.notes, facts)
 
     def _encode_pairs(self, pairs: Iterable[Pair], max_tokens: int = 0) -> Columns:
@@ -149,7 +138,7 @@ class SequenceToSequenceJob(Job[TextModel]):
             source, outputs = self.parts.coder.encode(pair.sources, pair.targets)
             for target in outputs:
                 if not 0 < max_tokens < len(target) - 1:
-                    check_lengths(self.recipe, pair, len(source), len(target))
+                    sequences.check_lengths(self.recipe, pair, len(source), len(target))
                     sources.append(source)
                     targets.append(target)
                     if self.contextual.origins:
@@ -157,14 +146,14 @@ class SequenceToSequenceJob(Job[TextModel]):
         columns = {"sources": sources, "targets": targets}
         return Columns({**columns, "words": words} if self.contextual.origins else columns)
 
-    def _load_pairs(self, columns: Columns) -> EncodedPairs:
+    def _load_pairs(self, columns: Columns) -> sequences.EncodedPairs:
         words = columns.columns.get("words")
         layers = () if words is None else self.contextual.lazy(words.ragged, words.words.values)
         return self._join_sides(columns, layers)
 
-    def _join_sides(self, columns: Columns, layers: tuple[WordLayers, ...] = ()) -> EncodedPairs:
+    def _join_sides(self, columns: Columns, layers: tuple[WordLayers, ...] = ()) -> sequences.EncodedPairs:
         sources, targets = (columns.columns[side].ragged() for side in ("sources", "targets"))
-        return EncodedPairs(sources, targets, layers)
+        return sequences.EncodedPairs(sources, targets, layers)
 
     def _sample_outputs(self, model: TextModel) -> str:
         """Return lines with the outputs for the first validation sources, by greedy search."""
@@ -172,10 +161,10 @@ class SequenceToSequenceJob(Job[TextModel]):
         if not pairs:
             return ""
         ids, columns = [coder.encode(pair.sources)[0] for pair in pairs], [pair.sources for pair in pairs]
-        sources = Sources.of(ids, columns, coder, [self.contextual])
-        search = search_of(self.recipe.search, coder.target, width=1)
-        limits = output_limits(sources, self.ratio, search, max_output_tokens(self.recipe.decoder))
-        best = outputs([model], sources, search, target=coder.target, limits=limits)
+        sources = sequences.Sources.of(ids, columns, coder, [self.contextual])
+        search = sequences.search_of(self.recipe.search, coder.target, width=1)
+        limits = sequences.output_limits(sources, self.ratio, search, sequences.max_output_tokens(self.recipe.decoder))
+        best = sequences.outputs([model], sources, search, target=coder.target, limits=limits)
         return sample_lines(
             (" | ".join(pair.sources), coder.decode(hypotheses[0].ids, pair.sources), pair.targets[0])
             for pair, hypotheses in zip(pairs, best, strict=True)

@@ -24,31 +24,14 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.contract import description
 from ensue.tasks.contract.chunks import WHOLE, Shard, max_positions
+from ensue.tasks.sequence_to_sequence import task as sequences
+from ensue.tasks.sequence_to_sequence import writer as writing
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.page import inspect_output
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.task import (
-    CHUNK_SOURCES,
-    EXTRA_TOKENS,
-    MAX_SEARCH_TOKENS,
-    MAX_SOURCE_TOKENS,
-    Sources,
-    check_lengths,
-    max_lengths,
-    max_output_tokens,
-    max_rows,
-)
 from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, Ids, PairCoder
 from ensue.tasks.sequence_to_sequence.view import align
-from ensue.tasks.sequence_to_sequence.writer import (
-    Output,
-    TokenAlignment,
-    Writer,
-    output_lines,
-    outputs_json,
-    score_lines,
-    surprisal_json,
-)
+from ensue.tasks.sequence_to_sequence.writer import Output, TokenAlignment, Writer
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.vectors.contextual import LayeredPipeline, LayeredReader
 from ensue.tasks.words import export_inputs
@@ -101,7 +84,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
             raise EnsueError(f"{self.run}: models with features.contextual cannot be contextual features")
         features, layers = self.model.readers
         coder = self.coder.source
-        limit = max_positions(self.recipe.encoder or self.recipe.decoder, MAX_SOURCE_TOKENS)
+        limit = max_positions(self.recipe.encoder or self.recipe.decoder, sequences.MAX_SOURCE_TOKENS)
         framing = Framing.with_separate_words(
             coder.tokenizer, end=(coder.end_id,), first_blank=coder.tokenizer.before, max_positions=limit,
             is_causal=layers.is_causal,
@@ -127,13 +110,13 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return Answers(output for _, output in self.answers(map(_make_pair, texts)))
 
     def predict_json(self, texts: Iterable[str | Sequence[str]]) -> list[Any]:
-        return list(outputs_json(self.answers(map(_make_pair, texts)), self.aligned, n_best=self.search.n_best))
+        return list(writing.outputs_json(self.answers(map(_make_pair, texts)), self.aligned, n_best=self.search.n_best))
 
     def score_json(self, texts: Sequence[str]) -> Any:
         """Return the surprisal of a target as JSON values. `texts` are the texts of the source, then the target."""
         *sources, target = texts
         (row,) = self.surprisal([Pair(tuple(sources), (target,))])
-        return surprisal_json(*row)
+        return writing.surprisal_json(*row)
 
     def aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[TokenAlignment | None]:
         """Return the alignment of each source with its output; None for a model without attention."""
@@ -141,22 +124,22 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
             answers = [(adapter.adapted(pair), output) for pair, output in answers]
         return align(self.model, self.coder, answers, self.sources([pair for pair, _ in answers]))
 
-    def sources(self, pairs: Sequence[Pair]) -> Sources:
+    def sources(self, pairs: Sequence[Pair]) -> sequences.Sources:
         return self._encode([(pair, []) for pair in pairs])[0]
 
-    def encoded(self, pairs: Sequence[tuple[Pair, str]]) -> tuple[Sources, Ragged]:
+    def encoded(self, pairs: Sequence[tuple[Pair, str]]) -> tuple[sequences.Sources, Ragged]:
         sources, targets = self._encode([(pair, [target]) for pair, target in pairs])
         return sources, Ragged.of(targets)
 
-    def _encode(self, pairs: Sequence[tuple[Pair, list[str]]]) -> tuple[Sources, list[Ids]]:
+    def _encode(self, pairs: Sequence[tuple[Pair, list[str]]]) -> tuple[sequences.Sources, list[Ids]]:
         ids, targets = list[Ids](), list[Ids]()
         for pair, texts in pairs:
             source, encoded = self.coder.encode(pair.sources, texts)
             for recipe in self.recipes:
-                check_lengths(recipe, pair, len(source), *map(len, encoded))
+                sequences.check_lengths(recipe, pair, len(source), *map(len, encoded))
             ids.append(source)
             targets += encoded
-        return Sources.of(ids, [pair.sources for pair, _ in pairs], self.coder, self.contextual), targets
+        return sequences.Sources.of(ids, [pair.sources for pair, _ in pairs], self.coder, self.contextual), targets
 
     def texts_of(self, pair: Pair) -> Sequence[str]:
         return pair.sources
@@ -188,14 +171,14 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         """Yield the lines of `ensue predict`: an output for each source, in order. The location "-" is stdin."""
         source = self._open_source(location, format=format, encoding=encoding, is_labeled=False)
         aligner = self.aligned if as_json else None
-        return output_lines(self, source, typed=is_typed(location), aligner=aligner, shard=shard)
+        return writing.output_lines(self, source, typed=is_typed(location), aligner=aligner, shard=shard)
 
     def score_lines(
         self, location: str, *, encoding: str = "utf-8", as_json: bool = False, format: str | None = None
     ) -> Iterator[str]:
         """Yield the lines of `ensue score`: a line for each pair. The location "-" is stdin."""
         source = self._open_source(location, format=format, encoding=encoding, is_labeled=True)
-        return score_lines(self, source, as_json=as_json)
+        return writing.score_lines(self, source, as_json=as_json)
 
     def evaluate(
         self, location: Data, *, format: str | None = None, encoding: str = "utf-8",
@@ -244,9 +227,10 @@ def describe(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatur
     functions = _describe_functions(module, origins, coder.source.vocabulary_size)
     source = description.SourceInput(
         coder.source, writer.num_texts, coder.names, BETWEEN_NAMES.pattern, coder.source_tokens,
-        max_lengths(writer.recipe)[0],
+        sequences.max_lengths(writer.recipe)[0],
     )  # fmt: skip
-    output = description.TextOutput(coder.target, writer.ratio, EXTRA_TOKENS, description.settings_of(writer.search))
+    search = description.settings_of(writer.search)
+    output = description.TextOutput(coder.target, writer.ratio, sequences.EXTRA_TOKENS, search)
     settings = _settings(writer, coder, origins)
     return description.ModelDescription(source, output, writer.model, functions, module, programs, settings, tokenizers)
 
@@ -300,11 +284,12 @@ def _settings(writer: Writer[Any], coder: PairCoder, origins: export_inputs.Orig
     return {
         "source": _describe_side(coder.source), "target": _describe_side(coder.target), "names": sorted(coder.names),
         "between_names": BETWEEN_NAMES.pattern, "source_tokens": coder.source_tokens, "copies": coder.copies,
-        "ratio": writer.ratio, "more": EXTRA_TOKENS + search.min_tokens,
-        "most": min(search.max_tokens, max_output_tokens(writer.recipe.decoder) or search.max_tokens),
+        "ratio": writer.ratio, "more": sequences.EXTRA_TOKENS + search.min_tokens,
+        "most": min(search.max_tokens, sequences.max_output_tokens(writer.recipe.decoder) or search.max_tokens),
         **{name: getattr(search, field) for name, field in by_option_names(BeamSearch).items()},
-        "forbidden": [phrase[0] for phrase in search.forbidden], "window": CHUNK_SOURCES, "rows": max_rows(search),
-        "tokens": MAX_SEARCH_TOKENS, "readers": [reading.settings for reading in origins.encoders],
+        "forbidden": [phrase[0] for phrase in search.forbidden], "window": sequences.CHUNK_SOURCES,
+        "rows": sequences.max_rows(search), "tokens": sequences.MAX_SEARCH_TOKENS,
+        "readers": [reading.settings for reading in origins.encoders],
     }  # fmt: skip
 
 

@@ -24,16 +24,8 @@ from ensue.runs import reporter
 from ensue.stored import changed
 from ensue.tasks.contract.chunks import ALL_CHUNKS, WHOLE, Shard
 from ensue.tasks.contract.pipeline import Predictor
-from ensue.tasks.sequence_to_sequence.task import (
-    CHUNK_SOURCES,
-    Sources,
-    in_chunks,
-    max_output_tokens,
-    mean_surprisals,
-    output_limits,
-    outputs,
-    search_of,
-)
+from ensue.tasks.sequence_to_sequence import task as sequences
+from ensue.tasks.sequence_to_sequence.task import Sources
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.scripts import are_unsplit
 from ensue.text.special_tokens import TokenizerWithSpecials
@@ -172,7 +164,7 @@ class Writer(Predictor, Generic[ItemT]):
         self.models: tuple[TextModel, ...] = (self.model,)
         self.recipes: tuple[Any, ...] = (self.recipe,)
         self.target, self.ratio = target, ratio
-        self.search = search_of(self.recipe.search, target)
+        self.search = sequences.search_of(self.recipe.search, target)
 
     @property
     @abstractmethod
@@ -182,7 +174,7 @@ class Writer(Predictor, Generic[ItemT]):
     @property
     def max_output_tokens(self) -> int | None:
         """The maximum number of output tokens of all models; None: no limit."""
-        return max_output_tokens(*(recipe.decoder for recipe in self.recipes))
+        return sequences.max_output_tokens(*(recipe.decoder for recipe in self.recipes))
 
     @abstractmethod
     def sources(self, items: Sequence[ItemT]) -> Sources:
@@ -229,7 +221,7 @@ class Writer(Predictor, Generic[ItemT]):
     def answers(self, items: Iterable[ItemT], chosen: range | None = None) -> Iterator[tuple[ItemT, Output]]:
         """Yield each source with its output, in order and in constant memory. `chosen` are the chunks of a shard."""
         indices = ALL_CHUNKS if chosen is None else chosen
-        for chunk in islice(in_chunks(items), indices.start, indices.stop):
+        for chunk in islice(sequences.in_chunks(items), indices.start, indices.stop):
             yield from zip(chunk, self.written(chunk), strict=True)
 
     def written(self, items: Sequence[ItemT]) -> list[Output]:
@@ -242,11 +234,11 @@ class Writer(Predictor, Generic[ItemT]):
     def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each source. For a single source, all candidates are added to `record`."""
         limits = self.limits(sources)
-        return outputs(self.models, sources, self.search, target=self.target, limits=limits, record=record)
+        return sequences.outputs(self.models, sources, self.search, target=self.target, limits=limits, record=record)
 
     def limits(self, sources: Sources) -> list[int]:
         """Return the maximum length of the output of each source."""
-        return output_limits(sources, self.ratio, self.search, self.max_output_tokens)
+        return sequences.output_limits(sources, self.ratio, self.search, self.max_output_tokens)
 
     def output(self, item: ItemT, hypotheses: Sequence[Hypothesis]) -> Output:
         """Return the output of the best hypothesis, with the outputs of other hypotheses in `others`."""
@@ -258,10 +250,11 @@ class Writer(Predictor, Generic[ItemT]):
 
     def surprisal(self, items: Iterable[ItemT]) -> Iterator[tuple[ItemT, str, float, int]]:
         """Yield (source, target, surprisal in nats, number of tokens) for each target of each source, in order."""
-        for chunk in in_chunks((item, target) for item in items for target in item.targets):
+        for chunk in sequences.in_chunks((item, target) for item in items for target in item.targets):
             sources, targets = self.encoded(chunk)
             nats = np.zeros(len(chunk))
-            for rows, of_tokens in mean_surprisals(self.models, sources, targets, begin_id=self.target.begin_id):
+            begin_id = self.target.begin_id
+            for rows, of_tokens in sequences.mean_surprisals(self.models, sources, targets, begin_id=begin_id):
                 nats[rows] = of_tokens.double().sum(1).cpu().numpy()
             for (item, target), total, tokens in zip(chunk, nats, targets.lengths, strict=True):
                 yield item, target, float(total), int(tokens)
@@ -327,8 +320,8 @@ def output_lines(
     text. Otherwise it is a text.
     """
     chunks = ([pair] for pair in source) if typed else [source]
-    chosen = shard.chunks(lambda: in_chunks(source))
-    n_best, number = writer.search.n_best, chosen.start * CHUNK_SOURCES
+    chosen = shard.chunks(lambda: sequences.in_chunks(source))
+    n_best, number = writer.search.n_best, chosen.start * sequences.CHUNK_SOURCES
     num_empty = 0
 
     def read(pairs: Iterable[Pair]) -> Iterator[Pair]:

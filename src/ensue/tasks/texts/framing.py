@@ -12,6 +12,8 @@ from ensue.interruption import check_interrupted
 from ensue.text.tokenizer import Tokenizer
 
 ItemT = TypeVar("ItemT")
+MAX_CALL_TOKENS = 8192
+"""The maximum number of tokens, including padding, in one call of a model."""
 
 
 class TextWindow(NamedTuple):

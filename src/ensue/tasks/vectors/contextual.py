@@ -24,7 +24,7 @@ from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, TokenEmbedding
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.texts.export_encoder import ExportEncoder, SubwordExportEncoder
-from ensue.tasks.texts.framing import Framing, batches_by_length
+from ensue.tasks.texts.framing import MAX_CALL_TOKENS, Framing, batches_by_length
 
 
 class TextVectors(Pipeline):
@@ -222,10 +222,6 @@ def pooled_words(vectors: Vectors, counts: Sequence[int], pool: Callable[[Vector
         if count:
             pooled[:, word] = pool(vectors[:, end - count : end])
     return pooled
-
-
-MAX_CALL_TOKENS = 8192
-"""The maximum number of tokens, including padding, in one call of the model."""
 
 
 class LayeredReader(NamedTuple):
