@@ -172,10 +172,8 @@ def paragraphs(lines: Lines, is_comment: Callable[[str], bool]) -> Iterator[Para
             current = Paragraph(number + 1, []) if blank else Paragraph(number, [line])
             continue
         current.lines.append(line)
-    if complete and has_rows:
-        yield complete
-    elif complete:
-        complete.lines.extend(current.lines)
+    if complete:
+        complete.lines.extend([] if has_rows else current.lines)
         yield complete
     if has_rows:
         yield current

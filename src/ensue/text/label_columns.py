@@ -93,10 +93,8 @@ class LabelColumns(Stored):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def to_json(self) -> dict[str, Any]:
-        columns = {
-            name: [{"kind": head.kind, "key": head.key, "labels": head.labels.to_json()} for head in heads]
-            for name, heads in self.columns.items()
-        }
+        columns = {name: [{"kind": head.kind, "key": head.key, "labels": head.labels.to_json()} for head in heads]
+                   for name, heads in self.columns.items()}  # fmt: skip
         return {"kind": self.kind, "format_version": FORMAT_VERSION, "columns": columns}
 
     @classmethod
@@ -229,11 +227,9 @@ def _decode_labels(heads: Sequence[Learned], labels: Sequence[Sequence[str]], wo
     return list(map(applied, labels[0], words)) if heads[0].kind == "script" else list(labels[0])
 
 
-def _lemma_probabilities(
-    labels: Labels, lemmas: Sequence[str], probabilities: Floats, words: Sequence[str]
-) -> list[float]:
+def _lemma_probabilities(labels: Labels, lemmas: Sequence[str], marginals: Floats, words: Sequence[str]) -> list[float]:
     scripts = labels.tags.symbols
     return [
         float(sum(row[tag] for tag in np.nonzero(row > _MIN_PROBABILITY)[0] if applied(scripts[tag], word) == lemma))
-        for row, word, lemma in zip(probabilities, words, lemmas, strict=True)
+        for row, word, lemma in zip(marginals, words, lemmas, strict=True)
     ]

@@ -52,14 +52,12 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
         self.library, self.lowercase, self.special = library, lowercase, dict(special or {})
         library.encode_special_tokens = True  # spelled out in a text, they are ordinary text
         self.before = "" if special else " "
-        byte_of = {character: byte for byte, character in enumerate(byte_characters())}
+        byte_of = {character: byte for byte, character in enumerate(byte_characters())}.__getitem__
         tokens = sorted(library.get_vocab().items(), key=lambda item: item[1])
         if [id for _, id in tokens] != list(range(len(tokens))):
             raise ValueError("the ids have gaps")
         names = {token.content for token in library.get_added_tokens_decoder().values()}
-        self.pieces = [
-            token.encode() if token in names else bytes(map(byte_of.__getitem__, token)) for token, _ in tokens
-        ]
+        self.pieces = [token.encode() if token in names else bytes(map(byte_of, token)) for token, _ in tokens]
         """The bytes of each token."""
         self.vocabulary_size = len(self.pieces)
         if missing := {bytes([byte]) for byte in range(256)}.difference(self.pieces):

@@ -127,9 +127,8 @@ EXPRESSIONS: dict[str, tuple[str, bool]] = {
 """The regular expression of each splitter, which matches a word or a line end, and whether it ignores case."""
 SPLITTERS: dict[str, Callable[[str], Iterable[Span]]] = {
     **{name: _compile_splitter(expression) for name, (expression, _) in EXPRESSIONS.items()},
-    "treebank": treebank_spans,
-    "treebank-1": treebank_between_marks,
-}
+    "treebank": treebank_spans, "treebank-1": treebank_between_marks,
+}  # fmt: skip
 """The functions that split a text, by name.
 
 "whitespace" and "simple" split like the splitters in `tokenizer.py`. "treebank" is for English; "treebank-1" is for

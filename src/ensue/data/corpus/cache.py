@@ -1,6 +1,7 @@
 """Cache of token ids and trained tokenizers. The key is a hash of the text and all settings."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,8 +42,11 @@ def tokenize(source: TextSource, tokenizer: TextToIds, *, start: int = 0, stop: 
     A damaged entry of the cache is replaced. Raises DataError if the text cannot be read or the ids cannot be written.
     """
     name = entry_name(".ids", source, start, stop, tokenizer.to_json())
-    if (tokens := _open_if_valid(cache_directory() / name)) is not None:
-        return tokens
+    path = cache_directory() / name
+    with suppress(DataError, OSError):
+        check_tokens(path)
+        mark_used(path)
+        return TokenFile.open(path)
 
     def write(path: Path) -> None:
         pieces = ((tokenizer.encode(chunk), len(chunk)) for chunk in source.chunks(start, stop))
@@ -74,15 +78,6 @@ def trained_tokenizer(
 def entry_name(suffix: str, source: TextSource, start: int, stop: int | None, settings: Any) -> str:
     """Return the name of a cache entry, which is a hash of the text and of the `settings`, a JSON value."""
     return json_digest([FORMAT, source.fingerprint(), source.encoding, start, stop, settings]) + suffix
-
-
-def _open_if_valid(path: Path) -> TokenFile | None:
-    try:
-        check_tokens(path)
-        mark_used(path)
-        return TokenFile.open(path)
-    except (DataError, OSError):
-        return None
 
 
 def put_entry(name: str, write: Callable[[Path], object]) -> Path:

@@ -84,9 +84,8 @@ class RecordDocuments(layouts.DocumentFormat):
             cells = self.reader.at(values, layout.labels)
             cells = list_in(cells) if isinstance(cells, str) else cells
             cells = cells if isinstance(cells, list) and len(cells) == len(layout.flags) else ["?"] * len(layout.flags)
-        return [
-            str(cell).lower() if isinstance(cell, bool) else "" if cell is None else str(cell).strip() for cell in cells
-        ]
+        return [str(cell).lower() if isinstance(cell, bool) else "" if cell is None else str(cell).strip()
+                for cell in cells]  # fmt: skip
 
     def _write_flags(self, record: records.Record, layout: layouts.DocumentLayout, labels: Sequence[str]) -> str:
         """Return the record with 1 in the columns of its labels and 0 in others, or with other forms of the record."""

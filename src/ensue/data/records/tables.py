@@ -106,12 +106,10 @@ class Dialect(Reader):
         elif tuple(labels) != tuple(answer.labels):
             fields[answer.column.number - 1] = new_labels
         _, end = without_end(record.text)
-        before = self._extend_header(record.before, added) if answer.header else record.before
+        before, header = record.before, record.before.rstrip(" \r\n") if answer.header else ""
+        if header:
+            before = self.delimiter.join([header, *added]) + before[len(header) :]
         return before + self.delimiter.join([*fields, *added.values()]) + end
-
-    def _extend_header(self, before: str, names: Iterable[str]) -> str:
-        header = before.rstrip(" \r\n")
-        return self.delimiter.join([header, *names]) + before[len(header) :] if header else before
 
 
 class TabSeparated(Dialect):

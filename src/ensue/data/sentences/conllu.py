@@ -190,11 +190,8 @@ def pieces(text: str) -> Iterator[Piece]:
             last, form, words, blank = int(match[2]), fields[1], [], _blank_follows(fields)
         elif _is_word(row):
             words.append(fields[1])
-            if int(fields[0]) > last:
-                yield Piece(fields[1], words, _blank_follows(fields))
-                words = []
-            elif int(fields[0]) == last:
-                yield Piece(form, words, blank)
+            if (id := int(fields[0])) >= last:
+                yield Piece(form, words, blank) if id == last else Piece(fields[1], words, _blank_follows(fields))
                 words = []
 
 

@@ -135,11 +135,9 @@ class JsonSentences(Format):
         text = record[key]
         words = tokens(text, self.splitter)
         start = _offset(record, text)
-        lists = {
-            name: objects.shift(value, -start)
-            for name, value in record.items()
-            if (name in objects.SPAN_KEYS and isinstance(value, list)) or objects.is_list_of_spans(value)
-        }
+        lists = {name: objects.shift(value, -start) for name, value in record.items()
+                 if (name in objects.SPAN_KEYS and isinstance(value, list))
+                 or objects.is_list_of_spans(value)}  # fmt: skip
         try:
             result = {name: objects.text_spans(value, text, name, nested=self.nested) for name, value in lists.items()}
         except objects.SpanError as error:
@@ -181,11 +179,9 @@ class JsonSentences(Format):
 
     def corrected(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         source = sentence.source
-        return source.text[: source.start] + self._written(sentence, labels, column, keeps_borders=True)
+        return source.text[: source.start] + self._written(sentence, labels, column, corrects=True)
 
-    def _written(
-        self, sentence: Sentence, labels: Sequence[str], column: str | None, *, keeps_borders: bool = False
-    ) -> str:
+    def _written(self, sentence: Sentence, labels: Sequence[str], column: str | None, *, corrects: bool = False) -> str:
         text = sentence.source.own
         record = _reparse_object(sentence.source)
         key = self._words_key(record)
@@ -202,20 +198,18 @@ class JsonSentences(Format):
         words, result = self._spans(record, key)
         name = column or next((key for key in objects.SPAN_KEYS if key in result), NEW_SPANS)
         old = result.get(name, [])
-        borders = {span.words[1:]: span.source[:2] for span in old} if keeps_borders else {}
-        new = [
-            objects.TextSpan(*borders.get((a, b), (words[a].start, words[b - 1].end)), label)
-            for label, a, b in (overlapping_spans if self.nested else spans)(labels)
-        ]
-        if keeps_borders:
+        borders = {span.words[1:]: span.source[:2] for span in old} if corrects else {}
+        new = [objects.TextSpan(*borders.get((a, b), (words[a].start, words[b - 1].end)), label)
+               for label, a, b in (overlapping_spans if self.nested else spans)(labels)]  # fmt: skip
+        if corrects:
             hidden = [span.source for span in old if span.words.start == HIDDEN]
             new = sorted([*new, *(span for span in hidden if all(span.end <= a or b <= span.start for a, b, _ in new))])
         is_same = name in result and {*new} == {span.source for span in old}
-        if is_same and (keeps_borders or all(span.is_aligned for span in old)):
+        if is_same and (corrects or all(span.is_aligned for span in old)):
             return text
         like = record.get(name)
         written = objects.shift(objects.span_list(new, like, name), _offset(record, record[key]))
-        return _replace_value(text, name, objects.with_kept(written, like) if keeps_borders else written)
+        return _replace_value(text, name, objects.with_kept(written, like) if corrects else written)
 
     def missing_end(self, text: str) -> str:
         return "" if text.endswith("\n") else "\n"

@@ -82,9 +82,8 @@ def _shifted_reading(about: str, start: int, end: int) -> Reading:
 IN_UNITS = tuple(map(_reading_in_unit, UNITS))
 INCLUSIVE = _shifted_reading("inclusive ends", 0, 1)
 ONE_BASED = _shifted_reading("places from 1 with inclusive ends", -1, 0)
-SHIFTED = tuple(
-    _shifted_reading(f"places that are shifted by {-by:+}", by, by) for size in range(1, 6) for by in (-size, size)
-)
+SHIFTED = tuple(_shifted_reading(f"places that are shifted by {-by:+}", by, by)
+                for size in range(1, 6) for by in (-size, size))  # fmt: skip
 READINGS = (*IN_UNITS, INCLUSIVE, ONE_BASED, *SHIFTED)
 
 
