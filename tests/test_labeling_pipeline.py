@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from ensue.data.sentences.sentence import Sentence
-from ensue.errors import DataError, EnsueError
+from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.library import load, train
+from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.labeling import pipeline as module
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.tasks.labeling.page import aligned
@@ -61,6 +62,47 @@ def loaded(run: Path) -> LabelingPipeline:
     pipeline = load(trained(run), device="cpu")
     assert isinstance(pipeline, LabelingPipeline)
     return pipeline
+
+
+def linear_recipe(runs: Path, **settings: object) -> Recipe:
+    (runs / "few.txt").write_text(columns(sentences(30)))
+    return read_recipe("tag-linear", {"data.train": str(runs / "few.txt"), **settings})
+
+
+def test_a_linear_tagger_learns_from_all_sentences_and_is_scored_by_cross_validation(runs: Path) -> None:
+    run_tiny(linear_recipe(runs), runs / "linear")
+    pipeline = load(runs / "linear", device="cpu")
+    assert isinstance(pipeline, LabelingPipeline)
+    assert pipeline.evaluate(runs / "few.txt").f1 == 1
+    records = map(json.loads, (runs / "linear" / "metrics.jsonl").read_text().splitlines())
+    (valid,) = (record for record in records if record["kind"] == "valid")
+    assert valid["scores"]["sentences"] == 30
+    assert 0.7 < valid["scores"]["f1"] <= 1
+    texts = mixed(30, seed=1)
+    in_batch = pipeline.predict(texts, confidence=True, n_best=2)
+    for text, answer in zip(texts, in_batch, strict=True):
+        (alone,) = pipeline.predict([text], confidence=True, n_best=2)
+        assert alone.labels == answer.labels
+        assert answer.paths is not None
+        assert len(answer.paths) <= 2
+    assert "Emission scores" in pipeline.inspect("Anna sees Lima .").page
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"features.characters": "lstm"}, "head.solver"), ({"features.dropout_words": 0.1}, "head.solver"),
+        ({"head.repeats": True}, "head.solver"), ({"features.d_words": 0}, "which needs"),
+        ({"train.steps": 2}, "needs .* and train.steps = 1"), ({"train.clip": 2.0}, "has train.clip"),
+        ({}, "at most 10 words"),
+    ],
+)  # fmt: skip
+def test_a_solver_is_for_features_of_few_words(
+    runs: Path, settings: dict[str, object], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ensue.tasks.labeling.job.MAX_SOLVED_WORDS", 10)
+    with pytest.raises(RecipeError, match=problem):
+        run_tiny(linear_recipe(runs, **settings), runs / "refused")
 
 
 def mixed(count: int, *, seed: int = 0, longest: int = 40) -> list[list[str]]:

@@ -78,11 +78,12 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
         settings |= OF_THE_KIND.get(part, {})
     if part == "transformer" and "decoder.d_model" in settings:
         settings["decoder.num_heads"] = 2
-    if name in ("classify-bag", "classify-linear", "classify-pairs", "summarize-lm", "caption-lstm") or name.startswith(
+    linear = ("classify-linear", "tag-linear")
+    if name in ("classify-bag", *linear, "classify-pairs", "summarize-lm", "caption-lstm") or name.startswith(
         "vectors"
     ):
         del settings["encoder.d_model"]
-    if name == "classify-linear":
+    if name in linear:
         return read_recipe(name, {"data.train": str(data), "train.precision": "float32"})
     if name.startswith("vectors"):  # an update of their own, in one precision
         del settings["train.precision"]

@@ -29,8 +29,8 @@ from ensue.models.specification import (
 )
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, TagHeads, ViterbiTagHead
-from ensue.models.tagger import Tagger
-from ensue.models.word_features import WordFeatures
+from ensue.models.tagger import Tagger, WindowSum
+from ensue.models.word_features import WindowScores, WordFeatures
 from ensue.models.word_specification import (
     ClassHeadSpecification,
     FeatureSpecification,
@@ -143,7 +143,7 @@ def build_lexicon(features: FeatureSpecification, counts: Mapping[str, int], **o
     return Lexicon.train(
         counts, min_count=features.min_count, max_size=features.max_size, lowercase=features.lowercase,
         fold_digits=features.fold_digits, characters=features.characters != "none", longest_affix=features.affixes,
-        shapes=features.d_shape > 0, **options,
+        min_affix_count=features.min_affix_count, shapes=features.d_shape > 0, **options,
     )  # fmt: skip
 
 
@@ -157,6 +157,11 @@ def build_tagger(
     `pretrained` are the vectors (V, d) of words in the lexicon, `contextual` the shapes of contextual features, and
     `tuned` the layers of another model in place of the encoder.
     """
+    if head.solver == "lbfgs":
+        return Tagger(
+            WindowScores(features, lexicon, len(labels)), WindowSum(len(labels)),
+            build_tag_head(head, len(labels), labels).without_projection(),
+        )  # fmt: skip
     words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
     layers = _build_word_encoder(encoder, words, directions) if tuned is None else _check_tuned(tuned, words)
     if tuned is not None and tuned.head is not None:

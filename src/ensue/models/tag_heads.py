@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -48,6 +48,13 @@ class TagHead(nn.Module, ABC):
     def parts(self) -> "Sequence[TagHead]":
         """The independent heads of all label columns."""
         return [self]
+
+    def without_projection(self) -> Self:
+        """Fix the projection to the identity, for a model whose features are scores of tags."""
+        identity = torch.split(torch.eye(self.num_tags), [part.num_tags for part in self.parts])
+        for part, rows in zip(self.parts, identity, strict=True):
+            part.projection.weight = nn.Parameter(rows.clone(), requires_grad=False)
+        return self
 
     def start_from_counts(self, counts: NDArray[np.int64]) -> None:
         """Set the biases to the tags' log frequencies, with 1 added to each count."""

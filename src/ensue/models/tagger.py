@@ -4,14 +4,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.models.subword_encoder import SubwordEncoder, Subwords, append_features
 from ensue.models.tag_heads import TagHead
-from ensue.models.word_features import Positions
+from ensue.models.word_features import REACH, Positions
 from ensue.nn import SequenceLayer
-from ensue.types import Loss
+from ensue.nn.layer import Parallel, blank
+from ensue.types import Loss, State
 
 
 class SentencePlaces(NamedTuple):
@@ -94,3 +96,20 @@ class Tagger(nn.Module):
         index = equal.unsqueeze(1).expand_as(flat)
         maxima = torch.zeros_like(flat).scatter_reduce(0, index, flat, "amax", include_self=False)
         return maxima.gather(0, index).view_as(h)
+
+
+class WindowSum(Parallel):
+    """The sum of `WindowScores` over the words around each word, `h_t[k] = Σ_p x_{t + REACH - p}[p K + k]`."""
+
+    is_causal = False
+
+    def __init__(self, d_out: int) -> None:
+        super().__init__()
+        self.d_in, self.d_out = (2 * REACH + 1) * d_out, d_out
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        places, length = torch.split(F.pad(blank(x, mask), (0, 0, REACH, REACH)), self.d_out, dim=2), x.shape[1]
+        shifted = [scores[:, 2 * REACH - p : 2 * REACH - p + length] for p, scores in enumerate(places)]
+        return torch.stack(shifted).sum(0), None

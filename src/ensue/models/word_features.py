@@ -32,6 +32,8 @@ MAX_FORMS, MIN_ROWS = 1 << 16, 1 << 10
 CHARACTERS_PER_FORM = 64
 """A form counts as an additional form for every 64 characters, since a word may be very long."""
 INITIAL_STD = 0.1
+REACH = 2
+"""The number of words to each side whose features a linear tagger reads."""
 NO_VECTOR, NEW_CHARACTER = 1, 2
 """Bits of `FormTable.lacks`."""
 
@@ -246,6 +248,43 @@ class WordFeatures(nn.Module):
     def forward(self, words: Words) -> Float[Tensor, "B T d_out"]:
         """Return the features of a batch of words."""
         return self.in_place(self.form_vectors(words.forms), words.numbers, words.columns, words.contextual)
+
+
+class WindowScores(WordFeatures):
+    """The features of a linear tagger: scores (B, T, W K) of K tags for the words in a window around each word.
+
+    Place p of the W = 2 `REACH` + 1 places has the scores that a word adds to the word p - `REACH` positions after it.
+    The scores of all features of a word are added up. Words and columns have scores at all places, shapes at the word
+    and beside it, affixes at the word alone.
+    """
+
+    def __init__(self, specification: FeatureSpecification, lexicon: Lexicon, num_tags: int) -> None:
+        wide = (2 * REACH + 1) * num_tags
+        sizes = {"d_words": wide if specification.d_words else 0, "d_affix": num_tags, "d_column": wide}
+        sizes["d_shape"] = 3 * num_tags if specification.d_shape else 0
+        super().__init__(specification.model_copy(update=sizes), lexicon)
+        self.num_tags, self.d_forms, self.d_out = num_tags, wide, wide
+        for table in self.parameters():
+            nn.init.zeros_(table)
+
+    def form_vectors(self, forms: EncodedForms, *, spelled: Tensor | None = None) -> Float[Tensor, "U d"]:
+        scores = torch.zeros(len(forms.words), self.d_forms, device=forms.words.device)
+        if self.words is not None:
+            scores = scores + self.words(forms.words)
+        if self.affixes is not None:
+            scores = scores + F.pad(self.affixes(forms.affixes).sum(1), 2 * (REACH * self.num_tags,))
+        if self.shapes is not None:
+            scores = scores + F.pad(self.shapes(forms.shapes), 2 * ((REACH - 1) * self.num_tags,))
+        return scores
+
+    def in_place(
+        self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"],
+        contextual: Sequence[Tensor] = (),
+    ) -> Float[Tensor, "B T d_out"]:  # fmt: skip
+        x = F.embedding(numbers, vectors)
+        for table, ids in zip(self.columns, columns.unbind(-1), strict=True):
+            x = x + table(ids)
+        return x
 
 
 def _build_table(size: int, d_out: int) -> TokenEmbedding:

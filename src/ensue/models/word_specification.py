@@ -57,7 +57,9 @@ class FeatureSpecification(ContextualSpecification):
     d_characters: Size = 64
     """Size of the output of the character encoder; an even number for the LSTM, half for each direction."""
     affixes: Few = 0
-    """The length of the longest prefixes and suffixes with a vector, if they occur in at least 5 words. 0: none."""
+    """The length of the longest prefixes and suffixes with a vector; 0: none."""
+    min_affix_count: Count = 5
+    """The minimum number of different words with such a prefix or suffix."""
     d_affix: Size = 16
     """Size of the vector of a prefix or suffix; a word has one of each length, and their vectors are concatenated."""
     d_shape: SizeOrZero = 0
@@ -111,6 +113,10 @@ class PathHeadSpecification(Table):
 class TagHeadSpecification(PathHeadSpecification):
     """The head of a tagger of words."""
 
+    solver: Literal["steps", "lbfgs"] = "steps"
+    """steps: layers, trained by the optimizer. lbfgs: a linear model, in which the features of the words up to two
+    positions away have a score for each tag, trained in one step to the minimum of the regularized loss.
+    """
     repeats: bool = False
     """Whether the head also reads the maxima of features over all occurrences of a word in the joined sentences."""
 

@@ -9,7 +9,7 @@ CutterPipeline = Literal[
     "cut-lstm",
 ]  # fmt: skip
 LabelingPipeline = Literal[
-    "tag-columns", "tag-lstm", "tag-lstm-crf", "tag-nested", "tag-pretrained", "tag-transformer-crf",
+    "tag-columns", "tag-linear", "tag-lstm", "tag-lstm-crf", "tag-nested", "tag-pretrained", "tag-transformer-crf",
 ]  # fmt: skip
 LanguagePipeline = Literal[
     "bpe-transformer", "char-clockwork", "char-coupled", "char-depth-gated", "char-elman", "char-grid", "char-gru",

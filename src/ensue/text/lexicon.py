@@ -25,8 +25,6 @@ MAX_CHARACTERS_READ = 32
 """The maximum number of characters of a word that the character layer reads: half from the start, half from the end."""
 MIN_NGRAM_CHARACTERS = 2
 """The number of characters of the shortest n-grams of characters."""
-MIN_AFFIX_COUNT = 5
-"""An affix is in the vocabulary if at least this number of distinct word forms have the affix."""
 _DIGIT = re.compile(r"\d")
 _SHAPES = (
     (re.compile(r"[^\W\d_]", re.UNICODE), lambda m: "X" if m[0].isupper() else "x"),
@@ -96,8 +94,8 @@ class Lexicon(Stored):
     def train(
         cls, counts: Mapping[str, int], *, columns: Mapping[str, Iterable[str]] | None = None, min_count: int = 1,
         max_size: int | None = None, lowercase: bool = True, fold_digits: bool = True, characters: bool = False,
-        longest_affix: int = 0, shapes: bool = False, vectors: Collection[str] | None = None, kept_vectors: int = 0,
-        character_ngrams: int = 0,
+        longest_affix: int = 0, min_affix_count: int = 5, shapes: bool = False,
+        vectors: Collection[str] | None = None, kept_vectors: int = 0, character_ngrams: int = 0,
     ) -> "Lexicon":  # fmt: skip
         """Return a lexicon of the training data, given the frequency of each word form and the values of columns."""
         lexicon = cls(words=Vocabulary([UNKNOWN]), lowercase=lowercase, fold_digits=fold_digits)
@@ -109,7 +107,7 @@ class Lexicon(Stored):
             lexicon.characters = _count_vocabulary(letters, min_count=1)
         if longest_affix:
             affixes = ((affix, 1) for form in counts for affix in lexicon.affixes_of(form))
-            lexicon.affixes = _count_vocabulary(affixes, min_count=MIN_AFFIX_COUNT)
+            lexicon.affixes = _count_vocabulary(affixes, min_count=min_affix_count)
         if shapes:
             lexicon.shapes = _count_vocabulary(((shape(form), count) for form, count in counts.items()), min_count=2)
         lexicon.columns = {name: _make_vocabulary(sorted(set(values))) for name, values in (columns or {}).items()}

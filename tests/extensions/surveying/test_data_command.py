@@ -66,8 +66,8 @@ def test_labeled_sentences(ensue: Ensue) -> None:
         "\n"
         "note: 3 labels occur once: B-LOC, B-PER, I-LOC; the first at train.txt:3\n"
         "\n"
-        "recipe: tag-lstm-crf, since the labels are spans\n"
-        "next: ensue train tag-lstm-crf --train train.txt --out tagger\n"
+        "recipe: tag-linear, since there are at most 500 sentences\n"
+        "next: ensue train tag-linear --train train.txt --out tagger\n"
     )
 
 
@@ -191,7 +191,7 @@ def test_the_next_command_says_what_the_person_said(ensue: Ensue) -> None:
     recipe = next_recipe(ensue("data", spaced, "--words", "2", "--labels", "1", "--encoding", "utf-16").out)
     assert isinstance(recipe, LabelingRecipe)
     assert (recipe.data.words, recipe.data.labels, recipe.data.encoding) == ("2", "1", "utf-16")
-    assert (recipe.head.kind, recipe.data.train) == ("softmax", spaced)
+    assert (recipe.head.solver, recipe.data.train) == ("lbfgs", spaced)
 
     conllu = "".join(f"{n}\tw\tl\tN\tX\tCase={'Nom' if n % 2 else 'Gen'}" + "\t_" * 4 + "\n" for n in range(1, 5))
     recipe = next_recipe(ensue("data", write("x.conllu", conllu), "--labels", "feats.Case").out)
@@ -344,7 +344,7 @@ def test_folders_and_globs(ensue: Ensue) -> None:
     output = ensue("data", "*.conll")
     assert "\ndocuments   " not in output.out
     assert "data        *.conll, 2 files\n" in output.out
-    assert output.out.endswith("next: ensue train tag-lstm-crf --train '*.conll' --out tagger\n")
+    assert output.out.endswith("next: ensue train tag-linear --train '*.conll' --out tagger\n")
     assert "note: some files" not in ensue("data", "?.*").out  # each is looked at, and all are alike
     write("A.txt", "It is text.\nNo more than that.\n")
     assert "note: some files are named .conll, .tsv; all are read as plain text" in ensue("data", "[Aabc].*").out
@@ -386,9 +386,9 @@ def test_a_reader_that_goes_away_hears_nothing_more() -> None:
 
 def test_train_without_a_recipe_proposes_one(refused: Callable[..., str]) -> None:
     data = write("my names.conll", "Anna B-PER\n\nBonn B-LOC\n")
-    output = refused("train", data, "--set", "train.epochs=2", "--valid", "v.conll")
+    output = refused("train", data, "--set", "train.seed=2", "--valid", "v.conll")
     assert output.startswith(f"which recipe? {data} is taken for columns: labeled sentences")
-    command = "ensue train tag-lstm-crf --train 'my names.conll' --set train.epochs=2 --valid v.conll --out tagger"
+    command = "ensue train tag-linear --train 'my names.conll' --set train.seed=2 --valid v.conll --out tagger"
     assert output.endswith(f"; try: {command}")
     assert refused("train", "--train", data, "--out", "mine").endswith("--train 'my names.conll' --out mine")
     assert "nothing can be learned" in refused("train", write("x.conll", "Anna\n\nBonn\n"), "--out", "mine")

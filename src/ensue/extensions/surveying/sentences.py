@@ -23,6 +23,8 @@ from ensue.text.schemes import OUTSIDE, Scheme, is_legal, layers, overlapping_sp
 
 SPLITTER = "treebank"
 """The splitter in the recipes of taggers."""
+MAX_LINEAR_SENTENCES = 500
+"""The maximum number of sentences for which the recipe `tag-linear` is proposed."""
 _KEY_PREFIXES = ("feats.", "misc.")
 _MAX_SENTENCE_WORDS = 200
 """The length above which a single sentence looks like a file without blank lines."""
@@ -199,6 +201,8 @@ class SentenceReport(LabeledReport[SentenceSummary]):
     def recipe(self) -> tuple[str, str, str]:
         if self.summary.nested:
             return "tag-nested", "tagger", "spans overlap"
+        if self.summary.size <= MAX_LINEAR_SENTENCES:
+            return "tag-linear", "tagger", f"there are at most {MAX_LINEAR_SENTENCES} sentences"
         if self.summary.scheme:
             return "tag-lstm-crf", "tagger", "the labels are spans"
         return "tag-lstm", "tagger", "each word has a label, without spans"

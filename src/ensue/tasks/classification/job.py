@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.cached_columns import cached_array
-from ensue.data.division import fold_of_rows
 from ensue.errors import DataError, RecipeError, listed
 from ensue.metrics.classification import ClassificationScores, best_temperature
 from ensue.models.classifier import Classifier
@@ -24,7 +23,7 @@ from ensue.tasks.classification.task import (
     weigh_ngrams,
     with_best_threshold,
 )
-from ensue.tasks.contract.data_set import NO_VALIDATION, LabelsJob
+from ensue.tasks.contract.data_set import LabelsJob
 from ensue.text.labels import Classes
 
 
@@ -55,17 +54,14 @@ class ClassificationJob(LabelsJob[Classifier]):
 
     def _assign_folds(self) -> NDArray[np.int64]:
         """Return the cross-validation fold of each text for `head.solver = "lbfgs"`, after checks of the data."""
-        train, seed, problem = self.split.train, self.recipe.train.seed, ""
+        train, problem = self.split.train, ""
         if len(train) > MAX_TEXTS:
             problem = f"is for at most {MAX_TEXTS:,} texts, found {len(train):,}"
         elif missing := sorted({*self.parts.labels.names} - train.label_counts.keys()):  # labels of an earlier run
             problem = f"replaces all weights, and no text has the label {listed(missing)}"
         if problem:
             raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe classify-bag')
-        folds = fold_of_rows(train.sources, NUM_FOLDS, seed=seed, classes=train.labels.rarest())
-        if not folds.any():
-            raise DataError("cross-validation needs at least two different texts or groups", self.recipe.data.train)
-        return folds
+        return self.folds(NUM_FOLDS, classes=train.labels.rarest())
 
     def _collect_labels(self, data: Any) -> Classes:
         train = data.split.train
@@ -79,7 +75,7 @@ class ClassificationJob(LabelsJob[Classifier]):
     @property
     def notes(self) -> list[str]:
         """Remarks on the data, the first on labels with a single text."""
-        notes = [note for note in super().notes if note != NO_VALIDATION or self.task.folds is None]
+        notes = super().notes
         if rare := sorted(label for label, count in self.split.train.label_counts.items() if count == 1):
             count = f"{len(rare):,} labels" if len(rare) > 1 else "the label"
             notes.insert(0, f"only one {self.data_set.one} to learn {count} from: {listed(rare)}")

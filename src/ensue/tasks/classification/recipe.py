@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from ensue.data.detection.format_table import TEXTS, settings_of
 from ensue.models.specification import Path
 from ensue.models.word_specification import ClassHeadSpecification, ColumnName
-from ensue.recipe.tables import OPTIMIZER_KEYS, DividedData
+from ensue.recipe.tables import DividedData
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 LengthOrZero = Annotated[int, Field(ge=0, le=2_000_000_000)]
@@ -75,7 +75,3 @@ class ClassificationRecipe(WordsRecipe):
             needs = 'ngrams, ngram_weights = "idf", pooling = [], no dropout, no smoothing and train.steps = 1'
             raise ValueError(f'has head.solver = "lbfgs", which needs {needs}')
         return self
-
-    @property
-    def unused_keys(self) -> tuple[str, ...]:
-        return (*OPTIMIZER_KEYS, "learning_rate", "schedule", "warmup") if self.head.solver == "lbfgs" else ()

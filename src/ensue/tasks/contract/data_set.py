@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from ensue.data.cached_columns import CachedColumns, cached_if_large
 from ensue.data.compact_texts import Columns
 from ensue.data.detection.locations import aligned_paths
-from ensue.data.division import Division, divided
+from ensue.data.division import Division, divided, fold_of_rows
 from ensue.data.files import all_files
 from ensue.data.parallel import working
 from ensue.data.sources import digest_of
-from ensue.errors import distinct_names, listed
+from ensue.errors import DataError, distinct_names, listed
 from ensue.recipe import Recipe
 from ensue.recipe.tables import DataRecipe, DividedData
 from ensue.runs.directory import Origin
@@ -259,7 +259,15 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
 
     @property
     def notes(self) -> list[str]:
-        return [*self.data_set.notes, *self.split.notes]
+        notes = [*self.data_set.notes, *self.split.notes]
+        return [note for note in notes if note != NO_VALIDATION or not self.recipe.has_own_update]
+
+    def folds(self, num_folds: int, *, classes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Return the fold of each training example (N,). Raise DataError unless there are two folds."""
+        folds = fold_of_rows(self.split.train.sources, num_folds, seed=self.recipe.train.seed, classes=classes)
+        if not folds.any():
+            raise DataError("cross-validation needs at least two different texts or groups", self.recipe.data.train)
+        return folds
 
     def labels_in_names(self, location: str) -> list[str]:
         return self.data_set.labels_in_names(location)

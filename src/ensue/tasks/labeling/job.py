@@ -7,15 +7,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.errors import RecipeError
 from ensue.metrics.labeling import LABELS_ON_CARD, SPANS_ON_CARD, LabelingScores
 from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import LabelsJob
 from ensue.tasks.labeling.data import SentenceData
-from ensue.tasks.labeling.task import Labeling, evaluate_tagger
+from ensue.tasks.labeling.task import NUM_FOLDS, Labeling, evaluate_tagger
 from ensue.text.label_columns import LabelColumns, NestedLabels
 from ensue.text.schemes import tags_of
+
+MAX_SOLVED_WORDS = 100_000
+"""The maximum number of training words of a linear tagger."""
 
 
 class LabelingJob(LabelsJob[Tagger]):
@@ -37,7 +41,13 @@ class LabelingJob(LabelsJob[Tagger]):
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
         train = data.encoded(self.split.train, self.parts)
         soft = data.soft_targets(self.parts.labels)
-        self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft)
+        folds, num_words = None, len(self.split.train.texts.words)
+        if recipe.has_own_update and num_words > MAX_SOLVED_WORDS:
+            problem = f"is for at most {MAX_SOLVED_WORDS:,} words, found {num_words:,}"
+            raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe tag-lstm-crf')
+        if recipe.has_own_update:
+            folds = self.folds(NUM_FOLDS)
+        self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft, folds=folds)
 
     def prepare(self, model: Tagger) -> None:
         def chunks(column: int) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:

@@ -87,6 +87,17 @@ class LabelingRecipe(WordsRecipe):
     features: SentenceFeatureSpecification = SentenceFeatureSpecification()
     head: TagHeadSpecification = TagHeadSpecification()
 
+    @model_validator(mode="after")
+    def _check_solver(self) -> Self:
+        features = self.features
+        misfits = [features.characters != "none", features.vectors, features.contextual, features.dropout]
+        misfits += [features.dropout_words, not features.d_words, self.head.repeats, self.tuning.keep_labels]
+        misfits.append(self.encoder.kind != "none")
+        if self.has_own_update and (any(misfits) or self.train.steps != 1):
+            needs = 'encoder.kind = "none", words, no characters, vectors, dropout or repeats, and train.steps = 1'
+            raise ValueError(f'has head.solver = "lbfgs", which needs {needs}')
+        return self
+
 
 class CuttingData(LabelingData):
     """The table `[data]` of a cutter: treebanks in CoNLL-U."""

@@ -1,5 +1,6 @@
 """The training task of taggers, the decoding of labels, and their scores."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensue.data.buckets import by_length
 from ensue.data.cached_columns import CachedColumns, cached
@@ -19,13 +20,14 @@ from ensue.data.parallel import batched
 from ensue.errors import EnsueError
 from ensue.metrics.labeling import ColumnsTally, LabelingScores, LabelingTally
 from ensue.models.modules import device_of, evaluating
+from ensue.models.ngram_bag import LBFGS
 from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import FormTable, Positions, Words
 from ensue.nn import Posterior
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import sharded_map
-from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, on_device
+from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, UnreadBatch, on_device
 from ensue.tasks.words.data import EncodedTexts, stacked
 from ensue.tasks.words.pipeline import WordLayers
 from ensue.tasks.words.subwords import SubwordTexts
@@ -219,14 +221,17 @@ class TaggedBatch(Batch):
 
 class Labeling(BucketedTask[Tagger, TaggedBatch]):
     """Labeling in batches of sentences of similar length. The score is the F1 of spans, or accuracy for plain labels.
-    `key` is the cache key of the training data, and `soft` (N, K) are tag probabilities of a teacher.
+    `key` is the cache key of the training data, `soft` (N, K) are tag probabilities of a teacher, and `folds` are the
+    folds of the sentences for a linear tagger (`head.solver = "lbfgs"`).
     """
 
     def __init__(
         self, train: Any, valid: Any, labels: TaggerLabels, sizes: BatchSizes, *, key: str = "",
-        soft: NDArray[np.float32] | None = None,
+        soft: NDArray[np.float32] | None = None, folds: NDArray[np.int64] | None = None,
     ) -> None:  # fmt: skip
-        self.soft = soft
+        self.soft, self.folds = soft, folds
+        self.cross_validated: LabelingScores | None = None
+        """The scores of the training sentences by models without them, after `update`."""
         self.train, self.passages, self.valid, self.labels = train, train.passages, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
         self.tags = tags_of(train, labels, key)
@@ -250,8 +255,42 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
     def loss(self, model: Tagger, batch: TaggedBatch, state: State) -> tuple[Loss, State]:
         return model.loss(batch.words, batch.tags, batch.sentences), None
 
+    def update(
+        self, model: Tagger, batch: UnreadBatch[TaggedBatch], state: State, learning_rate: float
+    ) -> tuple[Loss, State] | None:
+        """Solve a linear tagger with the strength of the best score in cross-validation."""
+        if self.folds is None:
+            return None
+        first, best, strength = self.folds[self.passages.firsts[:-1]], math.inf, STRENGTHS[0]
+        folds = np.repeat(first, np.diff(self.passages.firsts)).tolist()
+        batches = {fold: self._batches(np.flatnonzero(first == fold)) for fold in sorted({*folds})}
+        start = [weight.detach().clone() for weight in trained_weights(model)]
+        solutions = dict.fromkeys(batches, start)
+        with evaluating(model):
+            for candidate in STRENGTHS:
+                paths = {}
+                for fold in batches:
+                    others = [batch for other, of_fold in batches.items() if other != fold for batch in of_fold]
+                    minimize(model, others, candidate, solutions[fold], tolerance=TOLERANCE)
+                    solutions[fold] = [weight.detach().clone() for weight in trained_weights(model)]
+                    paths[fold] = self.train.paths(model)
+                left_out = [paths[fold][sentence] for sentence, fold in enumerate(folds)]
+                scores = score_paths(left_out, self.train, self.labels)
+                if self.selection(scores) >= best:
+                    break
+                self.cross_validated, best, strength, start = scores, self.selection(scores), candidate, solutions[0]
+            everything = [batch for of_fold in batches.values() for batch in of_fold]
+            nats = minimize(model, everything, strength, start, tolerance=FINAL_TOLERANCE)
+        return Loss(nats, int(self.passages.words.lengths.sum())), None
+
+    def _batches(self, rows: NDArray[np.int64]) -> list[TaggedBatch]:
+        """Return the passages `rows` in batches of similar length."""
+        lengths = self.passages.words.lengths[rows]
+        chunks = np.array_split(rows[np.argsort(lengths, kind="stable")], 1 + lengths.sum() // MAX_BATCH_TOKENS)
+        return [self.batch_of(chunk, torch.device("cpu")) for chunk in chunks if len(chunk)]
+
     def validate(self, model: Tagger) -> LabelingScores | None:
-        return None if self.valid is None else evaluate_tagger(model, self.valid, self.labels)
+        return self.cross_validated if self.valid is None else evaluate_tagger(model, self.valid, self.labels)
 
 
 def tags_of(data: Any, labels: TaggerLabels, key: str) -> Ragged:
@@ -276,9 +315,50 @@ def evaluate_tagger(model: Tagger, data: Any, labels: TaggerLabels) -> LabelingS
     if not any(data.labels):
         raise EnsueError("there is nothing to score: no labeled word")
     with evaluating(model):
-        paths = data.paths(model)
+        return score_paths(data.paths(model), data, labels)
+
+
+def score_paths(paths: Sequence[NDArray[np.int64]], data: Any, labels: TaggerLabels) -> LabelingScores:
+    """Return the scores of tags (T,) of labeled sentences."""
     predicted = (list(labels.decode(path.tolist(), words)) for path, words in zip(paths, data.words, strict=True))
     misaligned: Iterable[Mapping[str, Sequence[Span]]] = data.misaligned or repeat({}, len(paths))
     return tally_of(labels).scores_of(
         starmap(partial(LabelPair.of, labels), zip(data.labels, predicted, misaligned, strict=True))
     )
+
+
+NUM_FOLDS = 3
+STRENGTHS = (1.0, 10.0, 100.0)
+"""The factors C that are tried, in ascending order."""
+TOLERANCE, FINAL_TOLERANCE = 1e-5, 1e-7
+"""The change of the mean loss of a word at which L-BFGS ends in cross-validation, and with all sentences."""
+
+
+def trained_weights(model: Tagger) -> list[nn.Parameter]:
+    """Return the parameters that are trained."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def minimize(
+    model: Tagger, batches: Sequence[TaggedBatch], strength: float, start: Sequence[Tensor], *, tolerance: float
+) -> Tensor:
+    """Set the weights w of a linear tagger to the minimum of Σ loss + ½ ‖w‖² / C, by L-BFGS from the weights `start`.
+    Return the minimum in nats. `strength` is C.
+    """
+    weights, count = trained_weights(model), sum(batch.words.num_real for batch in batches)
+    optimizer = LBFGS(weights, max_iter=100, history_size=10, tolerance_change=tolerance, line_search_fn="strong_wolfe")
+    for weight, values in zip(weights, start, strict=True):
+        weight.data.copy_(values)
+
+    def objective() -> Tensor:
+        optimizer.zero_grad()
+        total = torch.stack([weight.square().sum() for weight in weights]).sum() / (2 * strength * count)
+        total.backward()  # type: ignore[no-untyped-call]
+        for batch in batches:
+            loss = model.loss(batch.words, batch.tags, batch.sentences).total / count
+            loss.backward()  # type: ignore[no-untyped-call]
+            total = total.detach() + loss.detach()
+        return total
+
+    optimizer.step(objective)  # type: ignore[no-untyped-call]
+    return count * objective().detach()

@@ -1,0 +1,128 @@
+"""The weights of a linear tagger are the minimum of the regularized loss, computed over all paths one by one."""
+
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.models.build_text import build_lexicon, build_tagger
+from ensue.models.specification import Directions, NoEncoder
+from ensue.models.tagger import Tagger, WindowSum
+from ensue.models.word_features import REACH, EncodedForms, Words
+from ensue.models.word_specification import SentenceFeatureSpecification, TagHeadSpecification
+from ensue.tasks.labeling.task import TaggedBatch, minimize, trained_weights
+from ensue.text.labels import Labels
+
+SENTENCES = [["Ann", "saw", "Bo"], ["Bo", "ran"], ["the", "dog", "saw", "Ann"], ["ran"]]
+TAGS = [[0, 1, 0], [0, 1], [2, 2, 1, 0], [1]]
+STRENGTH, ROWS = 2.0, ([0, 1, 2], [3])
+
+
+def built(kind: Any) -> tuple[Tagger, list[TaggedBatch]]:
+    """A tagger with random weights, and the sentences in two batches, one of them padded."""
+    words = [word for sentence in SENTENCES for word in sentence]
+    columns = {"shape": ["up", "down"]}
+    features = SentenceFeatureSpecification(
+        affixes=2, min_affix_count=1, d_shape=1, min_count=1, dropout_words=0.0, columns=["shape"]
+    )
+    lexicon = build_lexicon(features, {word: words.count(word) for word in words}, columns=columns)
+    head = TagHeadSpecification(kind=kind, solver="lbfgs")
+    labels = Labels(["a", "b", "c"], scheme=None, tag_scheme=None)
+    encoder, directions = NoEncoder(kind="none"), Directions()
+    model = build_tagger(features, encoder, head, directions=directions, lexicon=lexicon, labels=labels)
+    torch.manual_seed(0)
+    for weight in trained_weights(model):
+        torch.nn.init.normal_(weight)
+    batches = []
+    for rows in ROWS:
+        width = max(len(SENTENCES[row]) for row in rows)
+        padded = [SENTENCES[row] + ["dog"] * (width - len(SENTENCES[row])) for row in rows]
+        forms = sorted({word for row in padded for word in row})
+        values = [[0 if word == "dog" else 1 + word.islower() for word in row] for row in padded]
+        mask = torch.tensor([[t < len(SENTENCES[row]) for t in range(width)] for row in rows])
+        read = Words(
+            EncodedForms.of(lexicon.encode(forms), torch.device("cpu")),
+            torch.tensor([[forms.index(word) for word in row] for row in padded]), torch.tensor(values).unsqueeze(2),
+            mask,
+        )  # fmt: skip
+        tags = torch.tensor([TAGS[row] + [-1] * (width - len(TAGS[row])) for row in rows])
+        batches.append(TaggedBatch(read, None, tags))
+    return model, batches
+
+
+def objective(model: Tagger, batches: list[TaggedBatch]) -> float:
+    """Σ loss + ½ ‖w‖² / C, by the definition of scores, over all paths."""
+    tables = {name: table.detach().double().numpy() for name, table in model.named_parameters()}
+    places, total = 2 * REACH + 1, 0.0
+    wide = {name: tables[f"features.{name}.weight"] for name in ("words", "shapes", "affixes", "columns.0")}
+    wide = {name: table.reshape(len(table), -1, 3) for name, table in wide.items()}
+    assert [table.shape[1] for table in wide.values()] == [places, 3, 1, places]
+    ends = [tables.get(f"head.crf.{name}", np.zeros(3)) for name in ("start", "end")]
+    pairs = tables.get("head.crf.transitions", np.zeros((3, 3)))
+    for batch, numbers in zip(batches, ROWS, strict=True):
+        words: Any = batch.words
+        for row, number in enumerate(numbers):
+            length, scores = len(SENTENCES[number]), tables["head.projection.bias"] + np.zeros((len(TAGS[number]), 3))
+            for t, s in product(range(length), repeat=2):
+                form, reach = words.numbers[row, s], t - s
+                if abs(reach) <= REACH:
+                    scores[t] += wide["words"][words.forms.words[form], REACH + reach]
+                    scores[t] += wide["columns.0"][words.columns[row, s, 0], REACH + reach]
+                if abs(reach) <= 1:
+                    scores[t] += wide["shapes"][words.forms.shapes[form], 1 + reach]
+                if reach == 0:
+                    scores[t] += wide["affixes"][words.forms.affixes[form], 0].sum(0)
+
+            def score(path: Any, scores: Any = scores) -> float:
+                between = sum(pairs[a, b] for a, b in pairwise(path))
+                return float(scores[range(len(path)), path].sum() + ends[0][path[0]] + ends[1][path[-1]] + between)
+
+            paths = list(map(list, product(range(3), repeat=length)))
+            total += float(np.logaddexp.reduce(list(map(score, paths)))) - score(TAGS[number])
+    weights = trained_weights(model)
+    return total + sum(float(weight.detach().double().square().sum()) for weight in weights) / 2 / STRENGTH
+
+
+@pytest.mark.parametrize("kind", ["crf", "softmax"])
+def test_the_solution_is_the_minimum(kind: str) -> None:
+    model, batches = built(kind)
+    for weight in trained_weights(model):
+        weight.data = weight.data.double()
+    model.double()
+
+    def directions() -> list[list[Tensor]]:
+        generator = torch.Generator().manual_seed(1)
+        return [[torch.randn(w.shape, generator=generator).double() for w in trained_weights(model)] for _ in range(4)]
+
+    def slopes() -> list[float]:
+        found = []
+        for direction in directions():
+            values = []
+            for step in (1e-3, -1e-3, 0):
+                for weight, along in zip(trained_weights(model), direction, strict=True):
+                    weight.data += step * along
+                values.append(objective(model, batches))
+                for weight, along in zip(trained_weights(model), direction, strict=True):
+                    weight.data -= step * along
+            found.append((values[0] - values[1]) / 2e-3)
+            assert values[0] + values[1] > 2 * values[2]
+        return found
+
+    start = [weight.detach().clone() for weight in trained_weights(model)]
+    before = slopes()
+    nats = minimize(model, batches, STRENGTH, start, tolerance=1e-9)
+    np.testing.assert_allclose(slopes(), np.zeros(4), atol=2e-3)
+    assert np.abs(before).max() > 1
+    assert float(nats) == pytest.approx(objective(model, batches), rel=1e-5)
+
+
+def test_padding_adds_nothing_to_a_window() -> None:
+    layer, x = WindowSum(3), torch.randn(2, 4, 15, generator=torch.Generator().manual_seed(0))
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    x[1, 2:] = torch.nan
+    torch.testing.assert_close(layer(x, mask=mask)[0][1, :2], layer(x[1:, :2])[0][0])
+    expected = sum(x[0, s].view(5, 3)[1 - s + REACH] for s in range(4))
+    torch.testing.assert_close(layer(x[:1])[0][0, 1], expected)
