@@ -18,7 +18,9 @@ import argparse
 import json
 import random
 import re
+import shutil
 import statistics
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -159,6 +161,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=[*RECIPES, PEER], default=["tag-linear", PEER])
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=options.out))  # several of these programs may write to one OUT
     file = options.out / "results.jsonl"
     results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     keys = ("set", "size", "draw", "method")
@@ -168,23 +171,24 @@ def main() -> None:
         *files, words, labels = SETS[name]
         everything, test = (read(options.data / file, words, labels) for file in files)
         test = random.Random(0).sample(test, min(TESTED, len(test)))
-        tested = write(test, options.out / "test.txt")
+        tested = write(test, folder / "test.txt")
         for size in options.sizes:
             for draw in range(options.draws):
                 train = random.Random(draw).sample(everything, size)
-                path = write(train, options.out / "train.txt")
+                path = write(train, folder / "train.txt")
                 for method in options.methods:
                     key = (name, size, draw, method)
                     if key in measured:
                         continue
-                    found = (
-                        by_crfsuite(train, test, options.out, has_spans=name != "upos")
+                    result = (
+                        by_crfsuite(train, test, folder, has_spans=name != "upos")
                         if method == PEER
-                        else by_recipe(method, path, tested, options.out / "run", name)
+                        else by_recipe(method, path, tested, folder / "run", name)
                     )
-                    results.append(dict(zip(keys, key, strict=True)) | found)
+                    results.append(dict(zip(keys, key, strict=True)) | result)
                     with file.open("a") as opened:
                         print(json.dumps(results[-1]), file=opened)
+    shutil.rmtree(folder)
     show(results, options)
 
 
