@@ -240,12 +240,8 @@ class CompiledPasses:
         # Arrays may have been allocated for fewer threads than torch uses now.
         workers = max(1, min([torch.get_num_threads(), batch, *per_thread]))
         work = {array: Storage(like.new_empty(batch, array.width)) for array in source.work}
-        table = _to_array(
-            [
-                _struct_of(array, arrays.get(array) or work[array], packing, dtype, workers, (every, block))
-                for array in numbers
-            ]
-        )
+        storages, chunk = work | arrays, (every, block)
+        table = _to_array([_struct_of(array, storages[array], packing, dtype, workers, chunk) for array in numbers])
         final_states = _to_array([
             (numbers[array], array.width, address(f"the last {_describe(array)}", final, dtype, (batch, array.width)))
             for array, final in finals

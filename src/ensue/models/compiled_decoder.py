@@ -21,23 +21,11 @@ from ensue.engine.products import parallel_rows, products
 from ensue.engine.storage import address
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.models.modules import all_modules
-from ensue.nn import (
-    DecoderBlockState,
-    ElementDropout,
-    FeedForward,
-    LearnedPositions,
-    MultiHeadAttention,
-    MultiHeadCrossAttention,
-    Pointwise,
-    PostNormDecoderBlock,
-    PreNormDecoderBlock,
-    SinusoidalPositions,
-    SoftmaxHead,
-    TiedSoftmaxHead,
-    TokenEmbedding,
-    Transformer,
-)
-from ensue.nn.attention.positions import Frequencies
+from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention, Pointwise, TokenEmbedding, Transformer
+from ensue.nn.attention.blocks import DecoderBlockState, FeedForward, PostNormDecoderBlock, PreNormDecoderBlock
+from ensue.nn.attention.positions import Frequencies, LearnedPositions, SinusoidalPositions
+from ensue.nn.draws import ElementDropout
+from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import State
 from ensue.version import package_text
@@ -96,10 +84,8 @@ def _is_supported(model: EncoderDecoder) -> bool:
     modules = [module for side in (model.target, model.decoder, model.head) for module in all_modules(side)]
     if type(model) is not EncoderDecoder or is_watched(model) or torch.is_autocast_enabled("cpu"):
         return False
-    if any(
-        type(module) not in SUPPORTED_MODULES or module._forward_hooks or module._forward_pre_hooks
-        for module in modules
-    ):
+    has_hooks = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+    if has_hooks or not {type(module) for module in modules} <= SUPPORTED_MODULES:
         return False
     if isinstance(model.head, TiedSoftmaxHead) and not isinstance(model.head.projection, nn.Identity):
         return False
@@ -200,11 +186,8 @@ class CompiledDecoder:
         """Raise ValueError for inconsistent numbers of rows and indices out of range, which C does not check."""
         if not len(ids) == len(state.places) == len(state.texts):
             raise ValueError(f"{len(ids)} ids for {len(state.places)} rows")
-        for name, numbers, count in (
-            ("ids", ids, self.vocabulary_size),
-            ("places", state.places, self._used),
-            ("texts", state.texts, self._texts),
-        ):
+        sizes = {"ids": self.vocabulary_size, "places": self._used, "texts": self._texts}
+        for (name, count), numbers in zip(sizes.items(), (ids, *state), strict=True):
             if numbers.dtype is not torch.int64 or not numbers.is_cpu:
                 raise TypeError(f"{name}: expected torch.int64 on cpu, found {numbers.dtype} on {numbers.device}")
             if numbers.numel():

@@ -35,17 +35,12 @@ class TextModel(nn.Module, ABC):
             self.add_module(name, module)
         self.reading = tuple(reading)
         self.target, self.decoder, self.head = target, decoder, head
-        self.label_smoothing = label_smoothing
+        self.label_smoothing, self.vocabulary_size = label_smoothing, target.vocabulary_size
 
     def modules_in_order(self) -> Iterator[nn.Module]:
         """Yield the modules in the order of computation."""
         reading = (getattr(self, name) for name in self.reading)
         yield from (module for module in (*reading, self.target, self.decoder, self.head) if module is not None)
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The size of the target vocabulary, V."""
-        return self.target.vocabulary_size
 
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
         """Set the biases of the softmax to the targets' log frequencies."""

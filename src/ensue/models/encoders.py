@@ -6,29 +6,15 @@ from functools import partial
 from torch import nn
 
 from ensue.models import specification as tables
-from ensue.nn import (
-    AdditiveAttention,
-    AttentionalLayer,
-    Bidirectional,
-    BilinearAttention,
-    CrossAttention,
-    DotAttention,
-    Dropout,
-    FromContext,
-    InputFeeding,
-    MultiHeadCrossAttention,
-    Pointwise,
-    Recurrent,
-    Residual,
-    SequenceLayer,
-    Stack,
-    Transformer,
-    VariationalDropout,
-    WeightDrop,
-    Window,
-    WithContext,
-    Zoneout,
-)
+from ensue.nn import AdditiveAttention, BilinearAttention, CrossAttention, DotAttention, MultiHeadCrossAttention
+from ensue.nn.attention.attentional import AttentionalLayer, InputFeeding
+from ensue.nn.attention.transformer import Transformer
+from ensue.nn.combinators import Bidirectional, Residual, Stack
+from ensue.nn.dropout import Dropout, VariationalDropout, WeightDrop
+from ensue.nn.layer import Pointwise, Recurrent, SequenceLayer
+from ensue.nn.recurrent.context import FromContext, WithContext
+from ensue.nn.recurrent.zoneout import Zoneout
+from ensue.nn.window import Window
 from ensue.processor import memory
 
 

@@ -30,11 +30,7 @@ class LanguageModel(nn.Module):
         if not layers.is_causal:
             raise ValueError("a language model's layers must be causal")
         self.features, self.layers, self.head, self.context = features, layers, head, context
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The size of the vocabulary, V."""
-        return self.features.vocabulary_size
+        self.vocabulary_size = features.vocabulary_size
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         """Return the state of the layers before the first token."""

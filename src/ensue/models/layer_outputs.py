@@ -11,15 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn import (
-    LearnedPositions,
-    Pointwise,
-    ScalarMix,
-    SequenceLayer,
-    SinusoidalPositions,
-    Stack,
-    VariationalDropout,
-)
+from ensue.nn import LearnedPositions, Pointwise, ScalarMix, SequenceLayer, SinusoidalPositions, Stack
+from ensue.nn.dropout import VariationalDropout
 from ensue.types import State
 
 BELONG_TO_PREVIOUS = (Pointwise, LearnedPositions, SinusoidalPositions, VariationalDropout)

@@ -49,15 +49,10 @@ class MaskedLanguageModel(nn.Module):
         if next_sentence and (segments is None or segments.vocabulary_size < 2):
             raise ValueError("next-sentence prediction needs at least two segments")
         self.features, self.segments, self.layers, self.context = features, segments, layers, context
-        self.head = head
+        self.head, self.vocabulary_size = head, features.vocabulary_size
         d = layers.d_out
         self.pooler = nn.Sequential(nn.Linear(d, d), nn.Tanh()) if pooler or next_sentence else None
         self.next_sentence = nn.Linear(d, 2) if next_sentence else None
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The size of the vocabulary, V."""
-        return self.features.vocabulary_size
 
     @property
     def num_layers(self) -> int:

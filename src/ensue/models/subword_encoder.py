@@ -68,12 +68,7 @@ class SubwordEncoder(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.features, self.segments, self.layers, self.head = features, segments, layers, head
-        self.d_out = layers.d_out
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether a position depends on earlier positions only."""
-        return self.layers.is_causal
+        self.d_out, self.is_causal = layers.d_out, layers.is_causal
 
     def read(self, subwords: Subwords) -> Float[Tensor, "W S d"]:
         """Return the features of each subword."""

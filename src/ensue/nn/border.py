@@ -181,11 +181,8 @@ def guarded_sequence(name: str, function: Callable[..., Any]) -> Callable[..., A
         if _checked.is_inside or is_transformed():
             return function(self, x, state, mask=mask)
         _check(self, name, x, state, mask, ("rows", "positions"))
-        _checked.is_inside = True
-        try:
+        with unchecked():
             y, state = function(self, x, state, mask=mask)
-        finally:
-            _checked.is_inside = False
         return y, state if torch.is_grad_enabled() else owned(state)
 
     return sequence
@@ -213,11 +210,8 @@ def guarded_start(function: Callable[..., Any]) -> Callable[..., Any]:
         if memory is None or self.d_memory is None or _checked.is_inside or is_transformed():
             return function(self, batch_size, memory)
         expect_memory(self, batch_size, memory)
-        _checked.is_inside = True
-        try:
+        with unchecked():
             return function(self, batch_size, memory)
-        finally:
-            _checked.is_inside = False
 
     return init_state
 

@@ -95,11 +95,9 @@ class LastPooling(Pooling):
         index = (counts - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, self.d_last)
         newest = h[..., : self.d_last].gather(1, index).squeeze(1)
         starts = has_any & ~started
-        return LastState(
-            last=torch.where(has_any.unsqueeze(1), newest, last),
-            first=torch.where(starts.unsqueeze(1), h[:, 0, self.d_last :], first),
-            started=started | has_any,
-        )
+        last = torch.where(has_any.unsqueeze(1), newest, last)
+        first = torch.where(starts.unsqueeze(1), h[:, 0, self.d_last :], first)
+        return LastState(last, first, started | has_any)
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
         return torch.cat((state.last, state.first), dim=1)
@@ -216,11 +214,9 @@ class AttentionPooling(Pooling):
         maximum = torch.maximum(state.maximum, scores.detach().amax(1, keepdim=True))
         origin = maximum.masked_fill(maximum == -torch.inf, 0.0)
         decay, weights = torch.exp(state.maximum - origin), torch.exp(scores - origin)
-        return AttentionState(
-            maximum=maximum,
-            denominator=decay * state.denominator + weights.sum(1, keepdim=True),
-            total=decay * state.total + (weights.unsqueeze(1) @ h.to(weights.dtype)).squeeze(1),
-        )
+        denominator = decay * state.denominator + weights.sum(1, keepdim=True)
+        total = decay * state.total + (weights.unsqueeze(1) @ h.to(weights.dtype)).squeeze(1)
+        return AttentionState(maximum, denominator, total)
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
         return state.total / state.denominator.masked_fill(state.denominator == 0, 1.0)

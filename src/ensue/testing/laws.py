@@ -27,9 +27,8 @@ LENGTHS = torch.tensor([5, 2, 0, 4, 1, 3])
 MASK = torch.arange(T) < LENGTHS.unsqueeze(1)
 MORE = 2  # steps after a prompt
 S = 4
-MEMORY_LENGTHS = torch.tensor(
-    [4, 2, 3, 4, 2, 3]
-)  # at least 2, since the attention weight of a single position is always 1
+MEMORY_LENGTHS = torch.tensor([4, 2, 3, 4, 2, 3])
+"""At least 2, since the attention weight of a single position is always 1."""
 MEMORY_MASK = torch.arange(S) < MEMORY_LENGTHS.unsqueeze(1)
 
 same = torch.testing.assert_close
@@ -72,6 +71,13 @@ def memory_of(layer: SequenceLayer, *, seed: int = 5) -> Memory | None:
     if layer.d_memory is None:
         return None
     return Memory(random(B, S, layer.d_memory, seed=seed).requires_grad_(), MEMORY_MASK)
+
+
+def with_memory(subject: Subject) -> tuple[SequenceLayer, Tensor, Memory]:
+    """Return the layer of a subject, its inputs, and its memory."""
+    memory = memory_of(subject.layer)
+    assert memory is not None
+    return subject.layer, inputs(subject.layer).detach(), memory
 
 
 def rows_of(memory: Memory, rows: Tensor) -> Memory:
@@ -125,8 +131,7 @@ def real(y: Tensor) -> Tensor:
 
 def step_is_forward(subject: Subject) -> None:
     """A fold of `step` equals `forward`: outputs, final state, and the gradients of both."""
-    layer = subject.layer
-    x = inputs(layer)
+    layer, x = subject.layer, inputs(subject.layer)
     y, final = layer(x, start(layer))
     y_steps, final_steps = steps(layer, x, layer.init_state(B, memory_of(layer)))
     same(y_steps, y)
@@ -136,8 +141,7 @@ def step_is_forward(subject: Subject) -> None:
 
 def prefix_then_rest_is_whole(subject: Subject) -> None:
     """A sequence in two calls, cut at any position, has the same outputs, final state and gradients as in one call."""
-    layer = subject.layer
-    x = inputs(layer)
+    layer, x = subject.layer, inputs(subject.layer)
     y, final = layer(x, start(layer))
     expected = gradients(layer, x, y, *numbers(final))
     for cut in range(T + 1):
@@ -168,8 +172,7 @@ def ragged_prefix_then_rest_is_whole(subject: Subject) -> None:
 
 def causality_is_as_declared(subject: Subject) -> None:
     """Every output depends on the input at its position, and on later inputs only if the layer is not causal."""
-    layer = subject.layer
-    x = inputs(layer)
+    layer, x = subject.layer, inputs(subject.layer)
     y, _ = layer(x, start(layer))
     for t in range(T):
         (dx,) = torch.autograd.grad((y[:, t] * random(B, y.shape[2])).sum(), x, retain_graph=True)
@@ -205,8 +208,7 @@ def padding_changes_no_gradient(subject: Subject) -> None:
 
 def a_row_alone_is_the_row_in_a_batch(subject: Subject) -> None:
     """A row by itself, without padding, has the same values and gradients as in a batch."""
-    layer = subject.layer
-    x = inputs(layer)
+    layer, x = subject.layer, inputs(subject.layer)
     y, _ = layer(x, start(layer), mask=MASK)
     alone = torch.zeros_like(y)
     for row, length in enumerate(LENGTHS.tolist()):
@@ -254,8 +256,7 @@ def state_is_a_value(subject: Subject) -> None:
 
 def state_has_the_batch_first(subject: Subject) -> None:
     """Dim 0 of every leaf of a state is the batch, initially, after `forward` and after `step`."""
-    layer = subject.layer
-    x = inputs(layer)
+    layer, x = subject.layer, inputs(subject.layer)
     y, final = layer(x, start(layer))
     assert y.shape == (B, T, layer.d_out)
     _have_the_batch_first(layer.init_state(B, memory_of(layer)))
@@ -280,8 +281,7 @@ def saved_and_loaded_is_the_same(subject: Subject) -> None:
 
 def every_parameter_gets_a_gradient(subject: Subject) -> None:
     """Every parameter gets a gradient that is not zero."""
-    layer = subject.layer
-    x = inputs(layer)
+    layer, x = subject.layer, inputs(subject.layer)
     y, _ = layer(x, start(layer))
     names = [name for name, _ in layer.named_parameters()]
     _, *of_parameters = gradients(layer, x, y)
@@ -291,20 +291,16 @@ def every_parameter_gets_a_gradient(subject: Subject) -> None:
 
 def evaluation_is_deterministic(subject: Subject) -> None:
     """In `eval`, the same input has the same output, to the bit."""
-    layer = subject.layer
-    x = inputs(layer)
+    layer, x = subject.layer, inputs(subject.layer)
     (y, final), (y_again, final_again) = layer(x, start(layer)), layer(x, start(layer))
-    same(y_again, y, rtol=0, atol=0)
-    for leaf_again, leaf in zip(leaves(final_again), leaves(final), strict=True):
-        same(leaf_again, leaf, rtol=0, atol=0)
+    to_the_bit([y_again, *leaves(final_again)], [y, *leaves(final)])
     if layer.is_causal:
-        same(layer.step(x[:, 0], final)[0], layer.step(x[:, 0], final)[0], rtol=0, atol=0)
+        to_the_bit([layer.step(x[:, 0], final)[0]], [layer.step(x[:, 0], final)[0]])
 
 
 def memory_padding_reaches_nothing(subject: Subject) -> None:
     """Values at padding of the memory, NaN too, change no output and no gradient, and get no gradient."""
-    layer = subject.layer
-    x = inputs(layer)
+    layer, x = subject.layer, inputs(subject.layer)
     results = []
     for number in (0.0, 3.0, torch.nan):
         memory = memory_of(layer)
@@ -321,9 +317,7 @@ def memory_padding_reaches_nothing(subject: Subject) -> None:
 
 def rows_have_memories_of_their_own(subject: Subject) -> None:
     """No output of a row depends on another row's memory."""
-    layer = subject.layer
-    x, memory = inputs(layer).detach(), memory_of(layer)
-    assert memory is not None
+    layer, x, memory = with_memory(subject)
     y, _ = layer(x, layer.init_state(B, memory))
     for row in range(B):
         (dvalues,) = torch.autograd.grad((y[row] * random(T, layer.d_out)).sum(), memory.values, retain_graph=True)
@@ -333,9 +327,7 @@ def rows_have_memories_of_their_own(subject: Subject) -> None:
 
 def gradients_reach_the_memory(subject: Subject) -> None:
     """Each row's memory gets a gradient, the same with `step` as with `forward`."""
-    layer = subject.layer
-    x, memory = inputs(layer).detach(), memory_of(layer)
-    assert memory is not None
+    layer, x, memory = with_memory(subject)
     results: list[Tensor] = []
     for run in (layer, lambda x, state: steps(layer, x, state)):
         y, _ = run(x, layer.init_state(B, memory))
@@ -346,9 +338,7 @@ def gradients_reach_the_memory(subject: Subject) -> None:
 
 def shared_memories_are_as_if_copied(subject: Subject) -> None:
     """Rows that share memories, in any order, have the outputs of rows with copies of the memories."""
-    layer = subject.layer
-    x, memory = inputs(layer).detach(), memory_of(layer)
-    assert memory is not None
+    layer, x, memory = with_memory(subject)
     state = layer.init_state(B, memory)
     in_order = torch.arange(B).repeat_interleave(3)
     for rows in (in_order, in_order[[1, 0, 2, 5, *range(6, 18), 3, 4]], in_order.flip(0), torch.tensor([4, 4, 1])):
@@ -366,9 +356,7 @@ def shared_memories_are_as_if_copied(subject: Subject) -> None:
 
 def joined_states_go_on_as_before(subject: Subject) -> None:
     """Concatenated states, of memories of different lengths or of one memory, continue like the separate states."""
-    layer = subject.layer
-    x, memory = inputs(layer).detach(), memory_of(layer)
-    assert memory is not None
+    layer, x, memory = with_memory(subject)
     longer = Memory(random(B, S + 3, memory.values.shape[2], seed=6))
     states = [layer(x, layer.init_state(B, values))[1] for values in (memory, longer)]
     y, _ = steps(layer, torch.cat((x, x)), concatenate_rows(states))
@@ -379,9 +367,7 @@ def joined_states_go_on_as_before(subject: Subject) -> None:
 
 def a_memory_may_be_short_or_none(subject: Subject) -> None:
     """Padding changes nothing for a memory with one real position or none. No memory (None) is an empty memory."""
-    layer = subject.layer
-    x, memory = inputs(layer).detach(), memory_of(layer)
-    assert memory is not None
+    layer, x, memory = with_memory(subject)
     for length in (0, 1):
         mask = (torch.arange(S) < length).expand(B, S)
         starts = [Memory(memory.values, mask), Memory(memory.values[:, :length]), *([None] if length == 0 else [])]

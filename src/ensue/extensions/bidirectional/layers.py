@@ -218,11 +218,7 @@ class OneDirection(LanguageModel):
 
     def __init__(self, vectors: Tensor, layers: Stack, head: SoftmaxHead, ids: Int[Tensor, " F"]) -> None:
         super().__init__(ConstantEmbedding(vectors), layers, head)  # type: ignore[arg-type]
-        self.ids = ids
-
-    @property
-    def vocabulary_size(self) -> int:
-        return self.head.vocabulary_size
+        self.ids, self.vocabulary_size = ids, head.vocabulary_size
 
     def nats(self, ids: Tensor, targets: Tensor, state: State = None) -> tuple[Tensor, State]:
         return super().nats(ids, self.ids[targets], state)

@@ -43,9 +43,8 @@ def fused_attention(
     on_cpu, dtype = queries.device.type == "cpu", values.dtype
     is_short = on_cpu and keys.shape[2] <= MAX_BFLOAT16_KEYS and queries.dtype == keys.dtype == dtype == torch.bfloat16
     stores_weights = is_short or tap is not None or (dropout > 0 and (on_cpu or is_sharded()))
-    stores_weights |= is_transformed() and not (
-        torch.compiler.is_compiling() or keys.is_meta
-    )  # fused kernels have no `jvp`
+    # Fused kernels have no `jvp`.
+    stores_weights |= is_transformed() and not (torch.compiler.is_compiling() or keys.is_meta)
     leaves_autocast = on_cpu or stores_weights
     if leaves_autocast and not is_short:
         queries, keys, values = (x.to(at_least_float32(x.dtype)) for x in (queries, keys, values))
@@ -156,9 +155,8 @@ def _compute_scores_in_blocks(queries: Tensor, keys: Tensor, vector: Tensor) -> 
     texts, length, _ = queries.shape
     scores = queries.new_empty(texts, length, keys.shape[1])
     for texts_slice, rows in _iterate_blocks(queries, keys):
-        torch.matmul(
-            _compute_hidden(queries[texts_slice, rows], keys[texts_slice]), vector, out=scores[texts_slice, rows]
-        )
+        hidden = _compute_hidden(queries[texts_slice, rows], keys[texts_slice])
+        torch.matmul(hidden, vector, out=scores[texts_slice, rows])
     return scores
 
 
