@@ -121,8 +121,7 @@ class TaggedSentence:
         shared = zip(self.words, confidence.labels, strict=True)
         paths = []
         for labels, probability in confidence.paths:
-            named = zip(self.words, labels, strict=True)
-            path = tuple(word.with_label(label) for word, label in named)
+            path = tuple(word.with_label(label) for word, label in zip(self.words, labels, strict=True))
             paths.append(replace(self, words=path, probability=probability))
         words = tuple(word._replace(confidence=probability) for word, probability in shared)
         return replace(self, words=words, span_probabilities=tuple(confidence.spans), paths=tuple(paths))

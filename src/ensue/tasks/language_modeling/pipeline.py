@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.corpus.cache import tokenize
-from ensue.data.files import Data, as_location
+from ensue.data.files import Data
 from ensue.data.sources import TextSource
 from ensue.decode.generation import generate_ids, search_ids
 from ensue.decode.sampling import Sampling, SamplingOptions
@@ -227,8 +227,6 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         """Return the scores on a file, a folder or a glob, by the protocol of `ensue.tasks.texts.scoring`. The text is
         cut into `parts` segments, which are read in a batch; 1: the text is read from beginning to end.
         """
-        if not isinstance(text, TextSource):
-            text = as_location(text, "the text")
         if parts is not None:
             check_whole("parts", parts, 1, MAX_PARTS)
         source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
@@ -237,7 +235,6 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         """Return the scores of the pieces of a text (`token_scores.pieces`), for a significance test."""
-        location = as_location(location, "the text")
         source = TextSource(location, encoding=encoding)
         tokens, counts = tokenize(source, self.tokenizer), counted(source.chunks(), self.tokenizer.encode)
         assert counts[:, 0].sum() == len(tokens), "a token across two pieces"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Pair, PairLayout, PairSource, with_references
-from ensue.data.files import Data, as_location
+from ensue.data.files import Data
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
 from ensue.decode.search import BeamSearch
@@ -185,12 +185,10 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         compare: "SequencePipeline | None" = None, progress: bool | Reporter | None = None,
     ) -> GenerationScores:  # fmt: skip
         """Return the scores on a file of pairs, with a test against `compare`. `progress` is as for `predict`."""
-        location = as_location(location, "the pairs")
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
         return self.score_pairs(references(source, source.layout), compare=compare)
 
     def scored_items(self, location: Data, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
-        location = as_location(location, "the pairs")
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
         return self.items_scored(references(source, source.layout))
 

@@ -81,10 +81,7 @@ class SubwordReader:
         unknown = np.array(self.framing.unknown, np.int64)
 
         def split(words: Sequence[str | None]) -> list[Ids]:
-            first = (
-                self.pieces([word], first=not n)[0] if word is not None else unknown for n, word in enumerate(words)
-            )
-            return list(first)
+            return [unknown if word is None else self.pieces([word], first=not n)[0] for n, word in enumerate(words)]
 
         return self.batch([[split(words) for words in row] for row in texts], device)
 
