@@ -264,7 +264,8 @@ def tiny(recipe: Recipe) -> Recipe:
     for name, small in sizes.items():
         table = document.get(name, {})
         table |= {key: size for key, size in small.items() if key in table}
-    train = {"steps": 2, "validations": 1, "batch_size": 4, "precision": "float32"}
+    steps = 1 if document.get("head", {}).get("solver") == "lbfgs" else 2
+    train = {"steps": steps, "validations": 1, "batch_size": 4, "precision": "float32"}
     if isinstance(recipe, LanguageModelingRecipe):
         train["sample_tokens"] = 8
     document["train"] = {key: value for key, value in document["train"].items() if key not in BUDGETS} | train

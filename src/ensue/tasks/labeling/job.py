@@ -41,11 +41,11 @@ class LabelingJob(LabelsJob[Tagger]):
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
         train = data.encoded(self.split.train, self.parts)
         soft = data.soft_targets(self.parts.labels)
-        folds, num_words = None, len(self.split.train.texts.words)
-        if recipe.has_own_update and num_words > MAX_SOLVED_WORDS:
-            problem = f"is for at most {MAX_SOLVED_WORDS:,} words, found {num_words:,}"
-            raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe tag-lstm-crf')
+        folds = None
         if recipe.has_own_update:
+            if (num_words := len(self.split.train.texts.words)) > MAX_SOLVED_WORDS:
+                problem = f"is for at most {MAX_SOLVED_WORDS:,} words, found {num_words:,}"
+                raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe tag-lstm-crf')
             folds = self.folds(NUM_FOLDS)
         self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft, folds=folds)
 
