@@ -308,7 +308,7 @@ def test_only_the_rows_of_a_batch_are_in_memory(tmp_path: Path, monkeypatch: pyt
     part, whole, generator = Documents.empty(1), Documents.empty(1), np.random.default_rng(0)
     for numbers in generator.integers(0, 5000, (10_000, 40)).tolist():
         words = [f"w{number}" for number in numbers]
-        part.append(ReadTexts([words], False, False), Document((), ("label",)))
+        part.append(ReadTexts([words], False), Document((), ("label",)))
     for _ in range(100):
         whole.add(part)
     (tmp_path / "a.tsv").write_text("")

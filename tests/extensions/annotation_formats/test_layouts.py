@@ -287,7 +287,7 @@ LARGE: dict[str, str] = {
 @pytest.mark.parametrize("name", LARGE)
 def test_a_value_that_is_too_long_is_an_error(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No part of a file is left out: with or without a line end, and with lines behind the long one."""
-    for module in ("json_layouts", "json_array", "decoding", "lines"):
+    for module in ("json_layouts", "json_array", "decoding"):
         monkeypatch.setattr(f"ensue.data.{module}.MAX_CHARACTERS", 1_000)
     monkeypatch.setattr("ensue.data.decoding.BLOCK_BYTES", 64)
     for end in ("", "\n", "\n" + LARGE[name].rpartition("\n")[2] + "\n"):

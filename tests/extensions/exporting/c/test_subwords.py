@@ -35,7 +35,7 @@ int64_t read_all(const NAME_model *model, subwords *in, const uint8_t *bytes, si
             if (begin != (size ? ends[size - 1] : 0)) return -1;
             ends[size] = end;
         }
-        if (k % 997 == 0 && !subwords_are_whole(model, in)) return -2;
+        if (k % 997 == 0 && !subwords_are_valid(model, in)) return -2;
     }
     return size;
 }

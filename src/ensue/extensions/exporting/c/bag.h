@@ -62,7 +62,7 @@ static void add_row(const NAME_model *model, uint32_t row, sums_of_rows *to) {
     const stored *of = stored_behind(table, ROW) + (size_t)(mask[1] + count_ones(mask[0] & (bit - 1))) * ROW;
     double found[ROW];
     for (int k = 0; k < ROW; k++) found[k] = (double)number(of[k]) * (PRECISION == 8 ? (double)table[k] : 1);
-    int of_characters = CHARACTER_NGRAMS && row % TABLE_ROWS >= BUCKETS;
+    int of_characters = CHARACTER_NGRAMS && row % TABLE_SIZE >= BUCKETS;
     to->squares[of_characters] += found[0] * found[0];
     for (int k = 0; k < NAME_LABELS; k++) to->scores[of_characters][k] += found[0] * found[1 + k];
 }
@@ -110,7 +110,7 @@ static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *
             int is_shared = a < one && b < other && firsts[a] == others[b];
             int is_first = b == other || (a < one && firsts[a] <= others[b]);
             uint32_t row = is_first ? firsts[a] : others[b];
-            add_row(model, row + (is_shared ? TABLE_ROWS : 0), &found);
+            add_row(model, row + (is_shared ? TABLE_SIZE : 0), &found);
             shared += (size_t)is_shared, a += (size_t)is_first, b += (size_t)(is_shared || !is_first);
         }
         size_t most = one > other ? one : other, least = one > other ? other : one;

@@ -115,7 +115,7 @@ def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[s
     constants |= {
         "LOWERCASE": int(lexicon.lowercase), "FOLD_DIGITS": int(lexicon.fold_digits),
         "MAX_WORD_BYTES": max(len(word.encode("utf-8", "surrogatepass")) for word in lexicon.words.symbols),
-        "NGRAMS": bag.longest, "BUCKETS": bag.buckets, "TABLE_ROWS": bag.table_rows,
+        "NGRAMS": bag.longest, "BUCKETS": bag.buckets, "TABLE_SIZE": bag.table_rows,
         "CHARACTER_NGRAMS": lexicon.character_ngrams, "NGRAM_LETTERS": MAX_CHARACTERS_READ,
         "MIN_NGRAM_LETTERS": MIN_NGRAM_CHARACTERS, "CHARACTER_SHARE": repr(CHARACTER_SHARE),
         "AT_KEPT": weights.add(np.stack([packed, num_before.astype(np.uint32)], axis=1)),

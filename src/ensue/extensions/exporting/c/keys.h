@@ -38,7 +38,7 @@ static int64_t key_of(const NAME_model *model, const uint32_t *word, uint32_t co
 
 /* Writes the hashes of the n-grams of the characters of a word between < and >; returns their number. The middle of a
  * long word is left out. */
-static size_t spell(const uint32_t *word, uint32_t count, uint32_t *hashes) {
+static size_t hash_ngrams(const uint32_t *word, uint32_t count, uint32_t *hashes) {
     uint8_t bytes[4 * NGRAM_LETTERS + 2] = {'<'};
     size_t ends[NGRAM_LETTERS + 2] = {1}, letters = 1, size = 1, found = 0;
     uint32_t points[MAX_LOWER_POINTS], total = 0, at = 0;
@@ -71,7 +71,7 @@ static size_t read_keys(const NAME_model *model, const uint32_t *points, const s
         const uint32_t *word = points + words[k].begin;
         uint32_t length = words[k].end - words[k].begin;
         keys[k] = key_of(model, word, length);
-        if (CHARACTER_NGRAMS) found += spell(word, length, spelled + found);
+        if (CHARACTER_NGRAMS) found += hash_ngrams(word, length, spelled + found);
     }
     return found;
 }
