@@ -19,7 +19,7 @@ WORDS = [
 ]  # fmt: skip
 SIGNS = [
     *WORDS, "The", "SEA", "99", "\u039f\u0394\u039f\u03a3", "\u0130", "\u0663", "new", "sea-sea", "\U0001f600",
-    "e\u0301", "\n", "longer-" * 8,
+    "e\u0301", "longer-" * 8, "\n",
 ]  # fmt: skip
 
 
