@@ -16,7 +16,7 @@ import pytest
 from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.columns import ColumnSource
 from ensue.data.corpus.prepared import Prepared, ShardedTokens, TokenShard, is_prepared, prepare
-from ensue.data.mapped_file import TokenFile, TokenHeader, check_tokens, header_of, write_tokens
+from ensue.data.mapped_file import _HEADER, _MAGIC, TokenFile, check_tokens, header_of, write_tokens
 from ensue.data.parallel import in_order
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, EnsueError
@@ -204,7 +204,7 @@ def test_more_shards_than_files_may_be_open(hard: int, tmp_path: Path) -> None:
     shards = 64
     for number in range(shards):
         path = tmp_path / f"{number:05}.ids"
-        path.write_bytes(TokenHeader(2, 0, 1 << 28, 0, 1 << 28).bytes)
+        path.write_bytes(_HEADER.pack(_MAGIC, 2, 0, 1 << 28, 0, 1 << 28))
         os.truncate(path, 40 + 2 * (1 << 28))  # sparse: it takes a page
     child = f"""
         import os, resource
