@@ -115,7 +115,7 @@ def test_the_page_does_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (package / "run" / "losses.txt").read_text().startswith("train ")
     assert 'needs = [\n    "ensue-leaky>=0.1",\n]' in (package / "run" / "recipe.toml").read_text()
 
-    said = re.search(r"command says: `(.*?)`", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    said = re.search(r"ends with the error `(.*?)`", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert said
     needed = " ".join(said[1].split())
     for words, message in ((last, needed), (["ensue", "predict", "odd"], needed.replace("run/recipe.toml", "odd"))):
