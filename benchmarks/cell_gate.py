@@ -40,7 +40,7 @@ def subjects(layer: SequenceLayer, shape: tuple[int, int]) -> Iterator[tuple[Seq
     device = next(layer.parameters()).device
     yield layer.eval(), torch.randn(B, T, layer.d_in, device=device, requires_grad=True)
     if isinstance(layer, Zoneout):
-        given = layer.train().fixed_masks
+        given = layer.train().with_masks
         x = torch.randn(B, T, given.d_in, device=device)
         x[..., layer.d_in :].bernoulli_(0.3)
         yield given, x.requires_grad_()

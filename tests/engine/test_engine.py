@@ -13,7 +13,7 @@ from torch.func import functional_call
 from engine.twins import CELLS, Unrolled, built, close, engine, everything, given, kept, naive, needs_compiler, run
 from ensue.engine import CachedWeights, Execution, executing, explain
 from ensue.nn import LSTM
-from ensue.nn.recurrent.zoneout import GivenMasks
+from ensue.nn.recurrent.zoneout import ZoneoutWithMasks
 from ensue.types import leaves
 from training.tiny import some_slow
 
@@ -107,7 +107,7 @@ def test_gradients_are_those_of_finite_differences(name: str, is_ragged: bool) -
     args = given(layer, 3, 4, is_ragged=is_ragged)
     names = [f"layer.{name}" for name, _ in layer.named_parameters()]
     states = len(list(leaves(args.state)))
-    features = layer.zoneout.d_in if isinstance(layer, GivenMasks) else layer.d_in
+    features = layer.zoneout.d_in if isinstance(layer, ZoneoutWithMasks) else layer.d_in
     x, masks = args.x.detach().split((features, layer.d_in - features), dim=-1)
 
     def outputs(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:

@@ -31,7 +31,7 @@ from ensue.nn import (
 )
 from ensue.nn.recurrent.clockwork import ClockworkUnits
 from ensue.nn.recurrent.delta_rule import GatedDeltaInputs, GatedDeltaRule, RWKV7Inputs, RWKV7Rule
-from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, OpenLSTM
+from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, LSTMWithCellOutput
 from ensue.types import State, leaves, map_state
 
 
@@ -50,8 +50,8 @@ CELLS: dict[str, Callable[[int, int], Recurrent]] = {
     "elman relu": lambda d_in, d: Elman(d_in, d, activation="relu"), "peephole": PeepholeLSTM, "coupled": CoupledLSTM,
     "layer norm": LayerNormLSTM, "projected": lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d + 1),
     "clipped": lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d + 1, clip_cell=0.3, clip_output=0.2),
-    "open lstm": OpenLSTM, "depth-gated": lambda d_in, d: DepthGatedLayer(d), "grid": lambda d_in, d: GridLayer(d),
-    "mingru": MinGRU, "minlstm": MinLSTM, "lru": LRU, "mogrifier": MogrifierLSTM,
+    "lstm with cell output": LSTMWithCellOutput, "depth-gated": lambda d_in, d: DepthGatedLayer(d),
+    "grid": lambda d_in, d: GridLayer(d), "mingru": MinGRU, "minlstm": MinLSTM, "lru": LRU, "mogrifier": MogrifierLSTM,
     "mogrifier of two rounds": lambda d_in, d: MogrifierLSTM(d_in, d, rounds=2), "lem": LEM,
     "slstm": lambda d_in, d: SLSTM(d_in, 3 * d, num_heads=3), "mlstm": lambda d_in, d: MLSTM(d_in, 2 * d, num_heads=2),
     "what a gated deltanet reads": lambda d_in, d: GatedDeltaInputs(d_in, 2 * d, num_heads=2),
@@ -59,7 +59,7 @@ CELLS: dict[str, Callable[[int, int], Recurrent]] = {
     "what an rwkv-7 reads": lambda d_in, d: RWKV7Inputs(d_in, d, rank=2),
     "rule of an rwkv-7": lambda d_in, d: RWKV7Rule(6 * 3 * d, 3 * d, num_heads=3),
     "zoneout": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6),
-    "zoneout, masks given": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6).fixed_masks,
+    "zoneout, masks given": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6).with_masks,
     "clockwork units": lambda d_in, d: ClockworkUnits(d),
 }  # fmt: skip
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}

@@ -69,7 +69,7 @@ from ensue.nn.attention.attentional import FedCell
 from ensue.nn.recurrent.clockwork import ClockworkUnits
 from ensue.nn.recurrent.delta_rule import GatedDeltaInputs, GatedDeltaRule, RWKV7Inputs, RWKV7Rule
 from ensue.nn.recurrent.linear_recurrence import FoPooling
-from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, OpenLSTM
+from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, LSTMWithCellOutput
 from ensue.testing.laws import Subject
 
 D = 4
@@ -115,7 +115,7 @@ SUBJECTS = [
     ),
     Subject("zoneout lstm", lambda: Zoneout(LSTM(D, D_OUT), hidden=0.5, cell=0.5)),
     Subject(
-        "zoneout lstm with masks given", lambda: Zoneout(LSTM(D, D_OUT), hidden=0.5, cell=0.5).fixed_masks, is_slow=True
+        "zoneout lstm with masks given", lambda: Zoneout(LSTM(D, D_OUT), hidden=0.5, cell=0.5).with_masks, is_slow=True
     ),
     Subject("zoneout gru before", lambda: Zoneout(GRU(D, D_OUT, reset="before"), hidden=0.5), is_slow=True),
     Subject(
@@ -164,7 +164,7 @@ SUBJECTS = [
     Subject("weight drop clockwork", lambda: WeightDrop(Clockwork(D, 15, periods=(1, 2, 4)), 0.5), is_slow=True),
     Subject("depth-gated of one layer", lambda: DepthGatedLSTM(D, D_OUT, num_layers=1), is_slow=True),
     Subject("depth-gated", lambda: DepthGatedLSTM(D, D_OUT, num_layers=3)),
-    Subject("open lstm", lambda: OpenLSTM(D, D_OUT)),
+    Subject("open lstm", lambda: LSTMWithCellOutput(D, D_OUT)),
     Subject("depth-gated layer", lambda: DepthGatedLayer(D)),
     Subject("grid of one layer", lambda: GridLSTM(D, D_OUT, num_layers=1), is_slow=True),
     Subject("grid", lambda: GridLSTM(D, D_OUT, num_layers=3)),

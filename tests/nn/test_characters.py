@@ -110,9 +110,9 @@ def test_no_words_and_no_characters(make: Callable[[], nn.Module], rows: int, le
 
 
 def test_wrong_sizes_are_named() -> None:
-    with pytest.raises(ValueError, match="d_out is shared by two directions; 5 is odd"):
+    with pytest.raises(ValueError, match="d_out is split between two directions and must be even, not 5"):
         CharacterLSTM(9, d_character=3, d_out=5)
-    with pytest.raises(ValueError, match="d_out is shared equally by the widths; 5 does not divide by 2"):
+    with pytest.raises(ValueError, match="d_out is divided equally among the widths; 5 is not divisible by 2"):
         CharacterCNN(9, d_character=3, d_out=5, widths=(2, 3))
     with pytest.raises(ValueError, match=r"widths are one or more numbers of characters, not \(\)"):
         CharacterCNN(9, d_character=3, d_out=4, widths=())

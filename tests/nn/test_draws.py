@@ -8,14 +8,14 @@ from torch import Tensor
 
 from ensue.engine import passes
 from ensue.nn import draws
-from ensue.nn.draws import RowSlice, drawing_rows, dropped, normal, uniform
+from ensue.nn.draws import RowSlice, apply_dropout, drawing_rows, normal, uniform
 
 DRAWS: dict[str, Callable[[Sequence[int]], Tensor]] = {
     "uniform": uniform,
     "normal": normal,
     "normal in float64": lambda shape: normal(shape, dtype=torch.float64),
-    "dropped": lambda shape: dropped(torch.ones(shape), 0.3),
-    "dropped in torch": lambda shape: dropped(torch.ones(shape, dtype=torch.float64), 0.3),
+    "dropped": lambda shape: apply_dropout(torch.ones(shape), 0.3),
+    "dropped in torch": lambda shape: apply_dropout(torch.ones(shape, dtype=torch.float64), 0.3),
 }
 
 
@@ -25,9 +25,9 @@ def test_rows_draw_their_own_numbers_and_no_others(
     name: str, others: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(1)
-    whole, words, counted = DRAWS[name]((7, *others)), draws._words, list[int]()
+    whole, words, counted = DRAWS[name]((7, *others)), draws._draw_words, list[int]()
     after = torch.rand(())
-    monkeypatch.setattr(draws, "_words", lambda rows, each: counted.append(rows) or words(rows, each))
+    monkeypatch.setattr(draws, "_draw_words", lambda rows, each: counted.append(rows) or words(rows, each))
     for rows in (slice(0, 2), slice(2, 7), slice(3, 3), torch.tensor([6, 1])):
         torch.manual_seed(1)
         expected = whole[rows]
@@ -48,8 +48,8 @@ def test_how_numbers_are_distributed() -> None:
     neighbors = torch.stack((u[:, :-1].flatten(), u[:, 1:].flatten(), u[torch.arange(199, -1, -1), 1:].flatten()))
     assert torch.corrcoef(neighbors).sub(torch.eye(3)).abs().max() < 0.01
     for p in (0.0, 0.1, 0.75):
-        y = dropped(torch.ones(200, 1001), p)
+        y = apply_dropout(torch.ones(200, 1001), p)
         assert (y == 0).double().mean().item() == pytest.approx(p, abs=4e-3)
         assert y.max().item() == pytest.approx(1 / (1 - p), rel=1e-4)
-    assert not dropped(torch.ones(3, 3), 1.0).any()
+    assert not apply_dropout(torch.ones(3, 3), 1.0).any()
     assert not torch.equal(uniform((3, 3)), uniform((3, 3)))

@@ -102,7 +102,7 @@ def test_wrong_filters_and_words_are_told() -> None:
         keys = {"d_character": 3, "d_out": 4, "filters": FILTERS, "longest": 4, "padding": 0} | options
         return HighwayCharacterCNN(9, **keys)
 
-    with pytest.raises(ValueError, match="not wider than a word of 4"):
+    with pytest.raises(ValueError, match="must not be wider than `longest` = 4"):
         made()
     for filters in ([], [(0, 3)], [(3, 0)]):
         with pytest.raises(ValueError, match="both at least 1"):

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer
-from ensue.nn.recurrent.zoneout import GivenMasks
+from ensue.nn.recurrent.zoneout import ZoneoutWithMasks
 from ensue.testing.laws import Subject
 from ensue.types import Memory, State, leaves
 from laws.table import SUBJECTS
@@ -54,7 +54,7 @@ def test_inputs_and_parameters(subject: Subject) -> None:
     whole = FromMemory(layer)
     names = [name for name, _ in whole.named_parameters()]
     memory = [] if layer.d_memory is None else [torch.randn(2, 2, layer.d_memory, dtype=torch.float64)]
-    features = layer.zoneout.d_in if isinstance(layer, GivenMasks) else layer.d_in
+    features = layer.zoneout.d_in if isinstance(layer, ZoneoutWithMasks) else layer.d_in
     x, masks = x.split((features, layer.d_in - features), dim=-1)
 
     def function(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:

@@ -13,7 +13,7 @@ from engine.twins import needs_compiler
 from ensue.engine import executing, passes
 from ensue.nn import Rotary, draws
 from ensue.nn.attention.positions import _Rotation, rotate
-from ensue.nn.draws import RowSlice, drawing_rows, dropped
+from ensue.nn.draws import RowSlice, apply_dropout, drawing_rows
 
 linear = importlib.import_module("ensue.nn.heads.softmax")  # the package's attribute is the function
 pytestmark = needs_compiler
@@ -40,7 +40,7 @@ def test_masks(shape: tuple[int, ...], dtype: torch.dtype) -> None:
 
             def function(part: RowSlice | None = part, p: float = p) -> tuple[Tensor, ...]:
                 with drawing_rows(part):
-                    y = dropped(x, p)
+                    y = apply_dropout(x, p)
                 return y, *torch.autograd.grad(y, x, 3 * torch.ones_like(x))
 
             both(function)
@@ -75,7 +75,7 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def results() -> tuple[Tensor, ...]:
         torch.manual_seed(3)
-        return dropped(x, 0.1), *rotate(table, heads)
+        return apply_dropout(x, 0.1), *rotate(table, heads)
 
     one = results()
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
@@ -84,7 +84,7 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("smoothing", [0.0, 0.25])
-def test_scores_to_gradients(smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_replace_by_gradients(smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     scores = (20 * torch.randn(7, 1003)).to(dtype)
     scores[3, 5:900] = -torch.inf if smoothing == 0 else -90.0
@@ -96,19 +96,19 @@ def test_scores_to_gradients(smoothing: float, dtype: torch.dtype, monkeypatch: 
     for threads in (1, 3):
         monkeypatch.setattr(linear, "worth_threads", lambda x, threads=threads: threads)
         given = scores.clone()
-        found.append((linear._to_gradient(given, targets, smoothing), given))
+        found.append((linear._replace_by_gradient(given, targets, smoothing), given))
         torch.testing.assert_close(found[-1][0], nats.float())
         torch.testing.assert_close(given, gradient.to(dtype))
     assert torch.equal(found[0][1], found[1][1])
     scores[2, 2] = torch.nan
-    assert linear._to_gradient(scores, targets, smoothing).isnan()
+    assert linear._replace_by_gradient(scores, targets, smoothing).isnan()
     assert scores.isnan().any(1).tolist() == [row == 2 for row in range(7)]
 
 
 @pytest.mark.parametrize("target", [-1, 5])
 def test_targets_that_are_no_words_are_refused(target: int) -> None:
     with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
-        linear._to_gradient(torch.zeros(2, 5), torch.tensor([0, target]), 0.0)
+        linear._replace_by_gradient(torch.zeros(2, 5), torch.tensor([0, target]), 0.0)
 
 
 class Watching(TorchDispatchMode):
@@ -127,7 +127,7 @@ def test_where_torch_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [passes(other) for other in others] == [None] * len(others)
     monkeypatch.setattr("ensue.engine.execution._passes", lambda: None)  # no compiler
     torch.manual_seed(3)
-    y = dropped(x, 0.5)
+    y = apply_dropout(x, 0.5)
     assert (y == 0).any()
 
 
@@ -172,10 +172,10 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(TypeError, match=r"angles is expected in torch\.float32"):
         _Rotation.apply(passes(x), (cos.double(), sin), False, x)
     with drawing_rows(RowSlice(torch.arange(3), 4)), pytest.raises(ValueError, match="the rows is expected as"):
-        dropped(x, 0.1)
+        apply_dropout(x, 0.1)
 
 
 def test_a_generator_that_is_left_alone() -> None:
     """C begins where numpy's generator would, however far it has gone."""
     draws.uniform((3, 3))
-    both(lambda: (dropped(torch.ones(4, 4), 0.5),))
+    both(lambda: (apply_dropout(torch.ones(4, 4), 0.5),))

@@ -12,7 +12,7 @@
 - `execution.py` chooses how a layer runs; `explain(layer)` returns the choice and its reason. `passes.c` has kernels
   outside of steps, such as dropout masks and rotary positions.
 
-A cell does not depend on any of these files.
+The `step` of a layer is plain torch code and uses none of these files.
 """
 
 from ensue.engine.execution import Execution, executing, explain, folds, may_compile, passes, unroll, unroll_fed

@@ -1,4 +1,4 @@
-"""Handlers that translate torch's operations into nodes, by the names of the operations below autograd.
+"""Handlers that translate torch's operations into nodes, by the names of the operations (ATen).
 
 A step may use the operations of `HANDLERS`. Composed operations are expanded here into pointwise operations,
 whose tensor form, C form and derivative are in `graph.py`.

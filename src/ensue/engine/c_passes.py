@@ -28,7 +28,7 @@ VECTOR = 16
 """A row of a multiple of 16 numbers consists of complete vectors on every processor."""
 
 
-class Source:
+class PassSource:
     """The C text of a function, and its arguments in order: arrays, sizes and packed matrices."""
 
     def __init__(
@@ -111,9 +111,9 @@ class Source:
         assert view is not None, node
         if node.op == "spread" and node not in self.schedule.views:
             feature = self._narrow_index(node, node.args[0].width, node.width)
-        where = feature if node.width > 1 else "0"
-        kind = "vector" if self._is_vector(where) else "real"
-        yield f"const {kind} {names[node]} = {self._at(view, where)};"
+        index = feature if node.width > 1 else "0"
+        c_type = "vector" if self._is_vector(index) else "real"
+        yield f"const {c_type} {names[node]} = {self._at(view, index)};"
 
     def _new_name(self) -> str:
         self._names += 1
@@ -131,8 +131,8 @@ class Source:
             operation = OPERATIONS[node.op]
             operands = [names.get(arg) or self._row_names[arg] for arg in node.args]
             names[node] = self._new_name()
-            kind = "int" if operation.is_condition else "__auto_type" if self._in_vectors else "real"
-            yield f"const {kind} {names[node]} = {operation.c.format(*operands)};"
+            c_type = "int" if operation.is_condition else "__auto_type" if self._in_vectors else "real"
+            yield f"const {c_type} {names[node]} = {operation.c.format(*operands)};"
         for node in loop.sums:
             yield f"{self._totals[node]} += {names.get(node.args[0]) or self._row_names[node.args[0]]};"
         for node, view in loop.writes:
@@ -161,11 +161,11 @@ class Source:
         wide = bool(sums) and self.writes_sizes and [loop.width, *blocks][-1] % VECTOR == 0
         self._in_vectors = wide and all(OPERATIONS[node.op].is_arithmetic for node in loop.nodes)
         self._totals = {node: f"{sums[node]}s" if node in sums else self._total(node) for node in loop.sums}
-        kind, zero, end = ("vector", "{0}", "total") if self._in_vectors else ("real", "0", "")
+        c_type, zero, end = ("vector", "{0}", "total") if self._in_vectors else ("real", "0", "")
         for outside, block in pairwise([loop.width, *blocks, 1]):
             for node in sums:
                 if node.args[0].width // node.width == outside:
-                    yield f"        {kind} {self._totals[node]} = {zero};"
+                    yield f"        {c_type} {self._totals[node]} = {zero};"
             if block == 1 and not self._in_vectors:
                 added = ", ".join(self._totals[node] for node in sums)
                 yield "#pragma omp simd" + (f" reduction(+ : {added})" if sums else "")
@@ -219,7 +219,7 @@ class CompiledPasses:
     """The compiled passes of a program, from `c_passes`."""
 
     def __init__(
-        self, sources: dict[str, Source], functions: ctypes.CDLL, products: ProductKernels, chunk: tuple[int, int]
+        self, sources: dict[str, PassSource], functions: ctypes.CDLL, products: ProductKernels, chunk: tuple[int, int]
     ) -> None:
         self._sources, self._functions, self._products = sources, functions, products
         self.chunk = chunk
@@ -234,13 +234,13 @@ class CompiledPasses:
         like = next(iter(arrays.values())).tensor
         numbers, batch = source.numbers, packing.batch
         per_thread = [len(storage.tensor) for array, storage in arrays.items() if array.extent == "sum"]
-        every, block = self.chunk if between is None else (0, 0)
+        chunk_length, chunk_rows = self.chunk if between is None else (0, 0)
         buffers = (storage.buffer for storage in arrays.values() if storage.buffer is not None)
-        per_thread += [len(buffer) // (every * block) for buffer in buffers]
+        per_thread += [len(buffer) // (chunk_length * chunk_rows) for buffer in buffers]
         # Arrays may have been allocated for fewer threads than torch uses now.
         workers = max(1, min([torch.get_num_threads(), batch, *per_thread]))
         work = {array: Storage(like.new_empty(batch, array.width)) for array in source.work}
-        storages, chunk = work | arrays, (every, block)
+        storages, chunk = work | arrays, (chunk_length, chunk_rows)
         table = _to_array([_struct_of(array, storages[array], packing, dtype, workers, chunk) for array in numbers])
         final_states = _to_array([
             (numbers[array], array.width, address(f"the last {_describe(array)}", final, dtype, (batch, array.width)))
@@ -260,7 +260,7 @@ class CompiledPasses:
 
         def run_rows(begin: int, end: int, first: int, last: int, worker: int) -> None:
             rows = (begin, end, batch, first, last, worker, is_backward)
-            fields = (positions, *rows, len(numbers), len(finals), every, block)
+            fields = (positions, *rows, len(numbers), len(finals), chunk_length, chunk_rows)
             range_ = _to_array([*fields, packing.counts.ctypes.data, packing.begins.ctypes.data])
             arguments = (entry.ctypes.data for entry in (range_, table, final_states, sizes, addresses))
             function(*map(ctypes.c_void_p, arguments), ctypes.c_void_p(self._products.multiply_packed))
@@ -290,19 +290,19 @@ def c_passes(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | Non
 
 
 @lru_cache(MAX_CACHED_PROGRAMS)
-def _sources(program: Program) -> dict[str, Source]:
+def _sources(program: Program) -> dict[str, PassSource]:
     recompute = schedule(program.recompute) if program.large else None
     blocks = [min(node.graph.blocks.get(node.width, {1}) - {1}, default=1) for node, _ in program.recompute.writes]
     writes_sizes = any(size % VECTOR == 0 for size in blocks)
     return {
-        name: Source(
+        name: PassSource(
             f"{name}_step", schedule(work), recompute if name == "backward" else None, writes_sizes=writes_sizes
         )
         for name, work in program.passes.items()
     }
 
 
-def c_text(sources: dict[str, Source], program: Program) -> str:
+def c_text(sources: dict[str, PassSource], program: Program) -> str:
     """Return the C source of a program: every pass, and its entry point."""
     recompute = {"backward": "backward_step_recompute"} if program.large else {}
     entries = {name: ENTRY.format(name=name, recompute=recompute.get(name, "NULL")) for name in sources}
@@ -320,9 +320,8 @@ def _struct_of(
     name, rows = _describe(array), 2 * packing.batch if storage.is_ring else packing.size
     buffer = 0
     if storage.buffer is not None:
-        every, block = chunk
-        rows = len(packing.counts) // every * packing.batch
-        buffer = address_of_rows(f"the buffer of {name}", storage.buffer, dtype, workers * every * block, array.width)
+        rows, buffer_rows = len(packing.counts) // chunk[0] * packing.batch, workers * chunk[0] * chunk[1]
+        buffer = address_of_rows(f"the buffer of {name}", storage.buffer, dtype, buffer_rows, array.width)
         if storage.buffer.stride(0) != storage.tensor.stride(0):
             raise ValueError(f"{name} and its buffer should have the same row stride")
     rows = {"row": packing.batch, "vector": 1, "sum": workers}.get(array.extent, rows)

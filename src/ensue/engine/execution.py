@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ensue.engine.c_library import compiler, library
 from ensue.engine.c_passes import CompiledPasses, c_passes
-from ensue.engine.feedback import Maker, run_fed
+from ensue.engine.feedback import FeedbackFactory, run_fed
 from ensue.engine.products import Bf16Kernel, PackedWeights, bf16_kernel, cached_for, has_bfloat16
 from ensue.engine.program import build
 from ensue.engine.runner import PlainPasses, Runner
@@ -31,7 +31,7 @@ Execution = Literal["compiled", "plain", "fold"]
 
 _allowed: ContextVar[Execution] = ContextVar("allowed", default="compiled")
 _runners: WeakKeyDictionary[nn.Module, dict[Any, list[tuple[Snapshot, Runner | str]]]] = WeakKeyDictionary()
-_building = RLock()
+_build_lock = RLock()
 """A lock for tracing and compiling a layer in one thread; reentrant, since a step may run other layers."""
 
 HOOKS_REASON = "hooks on submodules, which expect a call for each position"
@@ -58,9 +58,9 @@ def executing(execution: Execution) -> Iterator[None]:
 def explain(layer: nn.Module) -> str:
     """Return how `layer` runs over sequences, in one line."""
     cell = getattr(layer, "fed_cell", None)  # `unroll_fed` runs the cell in place of the layer
-    runner = _runner(layer if cell is None else cell)
+    runner = _get_runner(layer if cell is None else cell)
     if isinstance(runner, str):
-        return f"step by step under autograd: its step holds {runner}"
+        return f"step by step under autograd: its step contains {runner}"
     if cell is None:
         return _describe(runner)
     return f"{_describe(runner)}; the feedback to its cell in torch operations"
@@ -84,8 +84,8 @@ def passes(x: Tensor) -> ctypes.CDLL | None:
     if is_transformed():
         return None
     is_plain = type(x) is Tensor and torch._C._has_storage(x)
-    is_known = x.is_cpu and x.dtype in (torch.float32, torch.bfloat16) and not x.is_neg() and x.numel() > 0
-    return _passes() if is_plain and is_known and may_compile() else None
+    is_supported = x.is_cpu and x.dtype in (torch.float32, torch.bfloat16) and not x.is_neg() and x.numel() > 0
+    return _passes() if is_plain and is_supported and may_compile() else None
 
 
 @cache
@@ -116,7 +116,7 @@ def unroll(
     """
     if folds() or x.shape[0] == 0 or x.shape[1] == 0:
         return None
-    runner = _runner(layer) if may_compile() and x.device.type == "cpu" else None
+    runner = _get_runner(layer) if may_compile() and x.device.type == "cpu" else None
     if kernel is not None and not _is_compiled(runner) and (results := kernel(x, state, mask)) is not None:
         return results
 
@@ -125,24 +125,24 @@ def unroll(
         arguments = _arguments(layer, runner, x, state, packing, packed_weights)
         return runner(arguments, packing, packed_weights, parameters=_read_parameters(layer, runner.trace))
 
-    return _run_packed(layer, _runner(layer) if runner is None else runner, x, state, mask, run)
+    return _run_packed(layer, _get_runner(layer) if runner is None else runner, x, state, mask, run)
 
 
 def unroll_fed(
-    layer: Any, x: Tensor, state: State, mask: Tensor | None, make: Maker, *, of_rows: list[Tensor],
-    others: list[Tensor],
+    layer: Any, x: Tensor, state: State, mask: Tensor | None, make: FeedbackFactory, *, row_tensors: list[Tensor],
+    tensors: list[Tensor],
 ) -> tuple[Tensor, State] | None:  # fmt: skip
-    """Run a cell like `unroll`. The first leaf of its state, and the output, is the result of the `Feedback`."""
+    """Run a cell like `unroll`. A `Feedback` of `row_tensors` and `tensors` computes the output and state leaf 0."""
     if folds() or x.shape[0] == 0 or x.shape[1] == 0:
         return None
 
     def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
-        tensors = [*map(packing.sorted, of_rows), *others]
-        tensors = [tensor.to(runner.dtype) if tensor.is_floating_point() else tensor for tensor in tensors]
+        reads = [*map(packing.sorted, row_tensors), *tensors]
+        reads = [tensor.to(runner.dtype) if tensor.is_floating_point() else tensor for tensor in reads]
         arguments, parameters = _arguments(layer, runner, x, state, packing), _read_parameters(layer, runner.trace)
-        return run_fed(runner, packing, arguments, make, tensors, parameters)
+        return run_fed(runner, packing, arguments, make, reads, parameters)
 
-    return _run_packed(layer, _runner(layer), x, state, mask, run)
+    return _run_packed(layer, _get_runner(layer), x, state, mask, run)
 
 
 def _run_packed(
@@ -172,8 +172,8 @@ def _is_compiled(runner: Runner | str | None) -> bool:
     return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None or not has_bfloat16()
 
 
-def _runner(layer: nn.Module) -> Runner | str:
-    """Return the runner of a layer in its present mode, or the reason why the layer runs step by step."""
+def _get_runner(layer: nn.Module) -> Runner | str:
+    """Return the runner of a layer in its current mode, or the reason why the layer runs step by step."""
     parameter = next(layer.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
     dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
@@ -184,7 +184,7 @@ def _runner(layer: nn.Module) -> Runner | str:
     key = (dtype, device, execution, kernel)
     runner = _valid_runner(layer, by_key.get(key, []))
     if runner is None:
-        with _building:
+        with _build_lock:
             runner = _valid_runner(layer, by_key.get(key, []))  # another thread may have built it meanwhile
             if runner is None:
                 runner = _add_runner(layer, by_key.setdefault(key, []), partial(_build, layer, dtype, device, kernel))

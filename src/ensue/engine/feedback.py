@@ -29,19 +29,19 @@ class Feedback(ABC):
 
     @abstractmethod
     def backward(self, t: int, h: Tensor, y: Tensor, error: Tensor) -> Tensor:
-        """Return the error at `h` from the error at `y`, which is `forward(t, h)`."""
+        """Return the loss gradient of `h` from `error`, the loss gradient of `y`, which is `forward(t, h)`."""
 
     @abstractmethod
     def gradients(self) -> list[Tensor | None]:
         """Return the gradients of the feedback's tensors, after `backward` at all positions."""
 
 
-Maker = Callable[[Sequence[Tensor], Packing], Feedback]
+FeedbackFactory = Callable[[Sequence[Tensor], Packing], Feedback]
 """A function that returns the feedback of a call, from tensors and the packing."""
 
 
 def run_fed(
-    runner: Runner, packing: Packing, tensors: Sequence[Tensor], make: Maker, others: Sequence[Tensor],
+    runner: Runner, packing: Packing, tensors: Sequence[Tensor], make: FeedbackFactory, others: Sequence[Tensor],
     parameters: Sequence[Tensor],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Return the results (N, d_fed) of the feedback that `make` builds from `others`, and the final states."""
@@ -65,8 +65,8 @@ def _forward(
         y = feedback.forward(t, arrays[program.output].tensor[begin : begin + count])
         fed[begin : begin + count] = y
         storage = arrays[program.states[0]]
-        place = t % 2 * packing.batch if storage.is_ring else begin
-        storage.tensor[place : place + count] = y
+        row = t % 2 * packing.batch if storage.is_ring else begin
+        storage.tensor[row : row + count] = y
         last[counts[t + 1] : count] = y[counts[t + 1] :]
 
     h, (_, *finals), arrays = runner.forward(values, packing, save=save, between=feed)
@@ -76,7 +76,7 @@ def _forward(
 class _FedRecurrence(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, runner: Runner, packing: Packing, make: Maker, counts: tuple[int, int], *tensors: Tensor
+        ctx: Any, runner: Runner, packing: Packing, make: FeedbackFactory, counts: tuple[int, int], *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         count, end = counts[0], sum(counts)
         ctx.feedback = make(tensors[count:end], packing)

@@ -1,10 +1,10 @@
 """One step of a cell as a graph of values, each a vector of features for every row of the batch.
 
 The leaves are the inputs of a step: `input` (x at this position), `state` (from the position before), `vector` (a
-parameter, the same for all rows) and `constant`; in a backward pass also `error` (at a result of the step). The other
-nodes are the pointwise operations `OPERATIONS`, whose arguments have the width of their result or width 1, and five
-other operations: `slice` and `cat` of features, `sum` over features, `spread`, which repeats features, and `product`
-with a matrix (`product_t`: with its transpose).
+parameter, the same for all rows) and `constant`; in a backward pass also `error` (the loss gradient at a result). The
+other nodes are the pointwise operations `OPERATIONS`, whose arguments have the width of their result or width 1, and
+five other operations: `slice` and `cat` of features, `sum` over features, `spread`, which repeats features, and
+`product` with a matrix (`product_t`: with its transpose).
 
 Features in several dimensions (heads, matrices) are flattened in row-major order. A sum over dimension c turns features
 of shape (o, c, i) into features of shape (o, i). A spread is the transpose of a sum: it repeats features of shape
@@ -234,7 +234,7 @@ class Operation:
     c: str
     """The expression in C; {0}, {1} and {2} are the arguments."""
     derivative: Callable[[Node, Node], Gradients]
-    """A function from the node y and the error g at y to the error at each argument, or None."""
+    """A function from the node y and the error g (loss gradient) at y to the error at each argument, or None."""
     is_condition: bool = False
     """Whether the values are booleans."""
 

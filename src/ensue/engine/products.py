@@ -168,7 +168,7 @@ def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Produ
 @cache
 def bf16_kernels() -> tuple[Bf16Kernel, ...]:
     """Return the kernels that work on this machine, the default last."""
-    return tuple(kernel for kernel in get_args(Bf16Kernel) if _passes_check(kernel))
+    return tuple(kernel for kernel in get_args(Bf16Kernel) if _is_correct(kernel))
 
 
 def bf16_kernel() -> Bf16Kernel | None:
@@ -198,7 +198,7 @@ def use_bf16_kernel(kernel: Bf16Kernel) -> None:
     _chosen[:] = [kernel]
 
 
-def _passes_check(kernel: Bf16Kernel) -> bool:
+def _is_correct(kernel: Bf16Kernel) -> bool:
     """Return whether a kernel compiles and agrees with torch, for odd sizes and a transposed factor."""
     if f"{kernel}_bf16" not in features():
         return False
@@ -226,8 +226,8 @@ def parallel_rows(rows: int, work: Callable[[int, int, int], None], *, max_worke
     if workers == 1:
         work(0, rows, 0)
         return
-    borders = [rows * worker // workers for worker in range(workers + 1)]
-    list(_pool(workers).map(work, borders[:-1], borders[1:], range(workers)))
+    bounds = [rows * worker // workers for worker in range(workers + 1)]
+    list(_pool(workers).map(work, bounds[:-1], bounds[1:], range(workers)))
 
 
 _pool = cache(partial(ThreadPoolExecutor, thread_name_prefix="ensue-engine"))

@@ -61,7 +61,7 @@ class Product:
     factor: View
     """The left factor."""
     error: Array
-    """The error at the result."""
+    """The error (loss gradient) at the result."""
     hoisted: Array | None
     """The result, if the factor is x; else None."""
 

@@ -190,12 +190,12 @@ class Runner:
         self._check(values, packing)
         program, like = self.program, values.states[0]
         arrays = {program.output: Storage(like.new_empty(packing.size, program.output.width))}
-        every, block = self.functions.chunk if save and between is None else (0, 0)
+        chunk_length, chunk_rows = self.functions.chunk if save and between is None else (0, 0)
         for array in program.states:
             buffer, size = None, packing.size if save else 2 * packing.batch
-            if every and array in program.large:
-                size = len(packing.counts) // every * packing.batch
-                buffer = empty_rows(like, torch.get_num_threads() * every * block, array.width)
+            if chunk_length and array in program.large:
+                size = len(packing.counts) // chunk_length * packing.batch
+                buffer = empty_rows(like, torch.get_num_threads() * chunk_length * chunk_rows, array.width)
             arrays.setdefault(array, Storage(empty_rows(like, size, array.width), is_ring=not save, buffer=buffer))
         for product in program.products:
             if product.hoisted is not None:
@@ -240,7 +240,7 @@ class Runner:
         self, values: Values[Tensor], packing: Packing, arrays: Arrays, errors: Sequence[Tensor], needed: Values[bool],
         between: PositionCallback | None = None,
     ) -> list[Tensor | None]:  # fmt: skip
-        """Return the errors at x, states, vectors and matrices, from the errors at the results. Overwrites `arrays`."""
+        """Return the loss gradients of x, states, vectors and matrices from those of the results. Changes `arrays`."""
         program, like = self.program, values.states[0]
         output, *states = errors
         arrays = {**arrays, **self._input_storages(values, arrays)}

@@ -35,7 +35,7 @@ def is_transformed() -> bool:
 
 
 def needs_history(errors: Sequence[Tensor | None]) -> bool:
-    """Return whether the results of a backward pass from `errors` are differentiated again or transformed.
+    """Return whether the results of a backward pass from `errors` (loss gradients) are differentiated or transformed.
 
     Batched errors (`is_grads_batched` of `torch.autograd.grad`) have no storage, and torch reports no transform.
     """
@@ -46,7 +46,7 @@ def needs_history(errors: Sequence[Tensor | None]) -> bool:
 def gradients_of(
     reference: Callable[..., Any], tensors: Sequence[Tensor], errors: Sequence[Any]
 ) -> list[Tensor | None]:
-    """Return differentiable gradients of `reference(*tensors)` for errors at its results; None for constants."""
+    """Return differentiable gradients of `reference(*tensors)` from loss gradients `errors` at its results, or None."""
     device = tensors[0].device.type
     with torch.enable_grad(), torch.autocast(device, enabled=False):
         # Views, since one tensor may depend on another.
@@ -118,8 +118,8 @@ class Storage:
     is_ring: bool = False
     """Whether the tensor has room for only two positions: position t is in slot t mod 2."""
     buffer: Tensor | None = None
-    """The values at all positions of the chunks that threads compute, (workers · every · block, width), for a state
-    that is stored at one position of each chunk."""
+    """The values at all positions of the chunks that threads compute, (workers · chunk positions · chunk rows, width),
+    for a state that is stored at one position of each chunk."""
 
 
 def chunk_sizes(width: int, itemsize: int) -> tuple[int, int]:

@@ -48,7 +48,7 @@ class Call:
     results: Sequence[int]
 
     def run(self, values: dict[int, Any], rows: tuple[int, int] = (0, 0)) -> None:
-        """Repeat the operation on `values` and add its results; `rows` are the traced and the present row count."""
+        """Repeat the operation on `values` and add its results; `rows` are the traced and the current row count."""
         args, kwargs = _map_items((self.args, self.kwargs), lambda item: _substitute(item, values, *rows))
         results = self.function(*args, **kwargs)
         results = results if isinstance(results, (tuple, list)) else (results,)
@@ -137,7 +137,7 @@ def _trace(layer: Any) -> TracedStep:
     named = dict(tensors_of(layer))
     sizes = {size for tensor in named.values() for size in tensor.shape} | {layer.d_in, layer.d_out}
     sizes |= {size for leaf in leaves(layer.init_state(1)) for size in leaf.shape}
-    rows = next(rows for rows in range(211, 10_000) if rows not in sizes)  # identified in arguments of operations
+    rows = next(rows for rows in range(211, 10_000) if rows not in sizes)  # no other size in arguments equals it
     reference = next((tensor for tensor in named.values() if tensor.is_floating_point()), torch.zeros(()))
     device = reference.device.type
     with torch.autocast(device, enabled=False):

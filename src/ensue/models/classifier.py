@@ -14,7 +14,7 @@ from ensue.models.subword_encoder import SubwordEncoder, Subwords, append_featur
 from ensue.models.word_features import Positions
 from ensue.nn import Pooling, SequenceLayer
 from ensue.nn.draws import ElementDropout
-from ensue.nn.layer import blank
+from ensue.nn.layer import mask_padding
 from ensue.types import Loss, State, detach
 
 
@@ -127,7 +127,7 @@ class Classifier(nn.Module):
             if subwords is None:  # the second text of a pair, which is encoded with the first
                 return Pooled(x.new_zeros(len(x), 0).float(), keys)
             h = self.layers.sum_subwords(self.layers.read(subwords) if read is None else read, subwords)
-            return Pooled(self.pooled_slots(h, blank(x, mask), subwords.real, first=subwords.first), keys)
+            return Pooled(self.pooled_slots(h, mask_padding(x, mask), subwords.real, first=subwords.first), keys)
         return Pooled(self._pool(self.pooling, self.layers, x, mask).float(), keys)
 
     def pooled_slots(self, h: Tensor, x: Tensor, real: Tensor | None, *, first: int) -> Float[Tensor, "B p"]:

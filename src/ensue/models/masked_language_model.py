@@ -90,7 +90,7 @@ class MaskedLanguageModel(nn.Module):
         outputs = [x]
         for layer in self.layers:
             if isinstance(layer, PostNormBlock):
-                x = layer.apart(x, lengths)
+                x = layer.forward_packed(x, lengths)
                 outputs.append(x)
                 continue
             if isinstance(layer, LearnedPositions):

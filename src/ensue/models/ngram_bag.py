@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.models.modules import eager
-from ensue.nn.draws import dropped
+from ensue.nn.draws import apply_dropout
 
 MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
 """The multiplier of the hash: 2⁶³ divided by the golden ratio, whose multiples are spread evenly (Knuth, TAOCP 6.4)."""
@@ -117,7 +117,7 @@ class NgramBag(nn.Module):
             ids = F.embedding(ids, self.place.unsqueeze(1)).squeeze(2).long()
         r = F.embedding(ids, self.ratio.unsqueeze(1)).squeeze(2).masked_fill(ids == 0, 0.0)
         if self.training and self.dropout:
-            r = dropped(r, self.dropout)
+            r = apply_dropout(r, self.dropout)
         if not self.characters:
             return ids, r / r.norm(dim=1, keepdim=True).clamp(min=1e-6)
         of_characters = rows % self.table_rows >= self.buckets

@@ -12,7 +12,7 @@ from ensue.models.subword_encoder import SubwordEncoder, Subwords, append_featur
 from ensue.models.tag_heads import TagHead
 from ensue.models.word_features import REACH, Positions
 from ensue.nn import SequenceLayer
-from ensue.nn.layer import Parallel, blank
+from ensue.nn.layer import Parallel, mask_padding
 from ensue.types import Loss, State
 
 
@@ -110,6 +110,6 @@ class WindowSum(Parallel):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        places, length = torch.split(F.pad(blank(x, mask), (0, 0, REACH, REACH)), self.d_out, dim=2), x.shape[1]
+        places, length = torch.split(F.pad(mask_padding(x, mask), (0, 0, REACH, REACH)), self.d_out, dim=2), x.shape[1]
         shifted = [scores[:, 2 * REACH - p : 2 * REACH - p + length] for p, scores in enumerate(places)]
         return torch.stack(shifted).sum(0), None

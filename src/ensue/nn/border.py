@@ -26,10 +26,10 @@ WEIGHT_HOOKS = ("torch.nn.utils.prune", "torch.nn.utils.weight_norm")
 """The modules of the hooks that compute a weight before `forward`."""
 
 
-class Misfit(NamedTuple):
-    """A difference between an argument and its expected form."""
+class Mismatch(NamedTuple):
+    """A difference between an argument and its expected type, sizes or device."""
 
-    kind: type[Exception]
+    error_class: type[Exception]
     expected: str
     """A text with {} in place of the argument's name."""
     found: object
@@ -37,63 +37,63 @@ class Misfit(NamedTuple):
 
     def error(self, where: str, what: str) -> Exception:
         """Return the exception. `where` is the name of the function, `what` the name of the argument."""
-        return self.kind(f"{where} expects {self.expected.format(what + self.path)}, found {self.found}")
+        return self.error_class(f"{where} expects {self.expected.format(what + self.path)}, found {self.found}")
 
 
-def misfit_of_state(state: Any, like: State, rows: int, free: str = "") -> Misfit | None:
+def find_state_mismatch(state: Any, like: State, rows: int, free_sizes: str = "") -> Mismatch | None:
     """Return how a state of `rows` rows differs from `like`, an initial state; None if it fits.
 
-    With `free` = "zeros", sizes that are 0 in `like` may differ; with "lengths", the size of dimension 1 may differ.
+    With `free_sizes` = "zeros", sizes that are 0 in `like` may differ; with "length", dimension 1 may have any size.
     """
     if type(like) is Tensor:
         sizes: tuple[int | str, ...] = (rows, *like.shape[1:])
         if type(state) is Tensor and state.shape == sizes and state.dtype is like.dtype and state.device == like.device:
             return None  # fast path
-        if free:
+        if free_sizes:
             inner = like.shape[1:]
-            sizes = (rows, *((size or ANY for size in inner) if free == "zeros" else (ANY, *inner[1:])))
-        return misfit(state, sizes, like.dtype, like.device)
+            sizes = (rows, *((size or ANY for size in inner) if free_sizes == "zeros" else (ANY, *inner[1:])))
+        return find_mismatch(state, sizes, like.dtype, like.device)
     if like is None:
-        return None if state is None else Misfit(TypeError, "no initial {}", _type_name(state))
+        return None if state is None else Mismatch(TypeError, "no initial {}", _type_name(state))
     if isinstance(like, Shared):
-        return _misfit_of_shared(state, like, rows)
-    return _misfit_of_tuple(state, like, rows, free)
+        return _find_shared_mismatch(state, like, rows)
+    return _find_tuple_mismatch(state, like, rows, free_sizes)
 
 
-def _misfit_of_tuple(state: Any, like: Any, rows: int, free: str) -> Misfit | None:
-    """Return the misfit of a tuple of states. Sizes of a `Growing` state may differ if they are 0 in `like`."""
+def _find_tuple_mismatch(state: Any, like: Any, rows: int, free_sizes: str) -> Mismatch | None:
+    """Return the mismatch of a tuple of states. Sizes of a `Growing` state may differ if they are 0 in `like`."""
     names = getattr(like, "_fields", None)
     if type(state) is not type(like) or len(state) != len(like):
         expected = f"a tuple of {len(like)}" if names is None else type(like).__name__
-        return Misfit(TypeError, f"{{}} as {expected}", _type_name(state))
-    grows = not free and hasattr(type(like), "grows")
+        return Mismatch(TypeError, f"{{}} as {expected}", _type_name(state))
+    grows = not free_sizes and hasattr(type(like), "grows")
     for index, (item, start) in enumerate(zip(state, like, strict=True)):
-        mismatch = misfit_of_state(item, start, rows, "zeros" if grows else free)
+        mismatch = find_state_mismatch(item, start, rows, "zeros" if grows else free_sizes)
         if mismatch is not None:
             return mismatch._replace(path=(f"[{index}]" if names is None else f".{names[index]}") + mismatch.path)
-    return _misfit_of_lengths(state, like) if grows else None
+    return _find_length_mismatch(state, like) if grows else None
 
 
-def _misfit_of_lengths(state: Any, like: Any) -> Misfit | None:
-    """Return the misfit unless all sizes of a `Growing` state that are 0 in `like` are equal."""
+def _find_length_mismatch(state: Any, like: Any) -> Mismatch | None:
+    """Return the mismatch unless all sizes of a `Growing` state that are 0 in `like` are equal."""
     shapes = [(start.shape, item.shape) for item, start in zip(state, like, strict=True) if isinstance(start, Tensor)]
     lengths = {size for before, shape in shapes for zero, size in zip(before[1:], shape[1:], strict=True) if not zero}
-    return Misfit(ValueError, "{} of one length", sorted(lengths)) if len(lengths) > 1 else None
+    return Mismatch(ValueError, "{} of one length", sorted(lengths)) if len(lengths) > 1 else None
 
 
-def _misfit_of_shared(state: Any, like: Shared, rows: int) -> Misfit | None:
-    """Return the misfit unless `rows` rows share texts of equal length, in the form of `like`."""
+def _find_shared_mismatch(state: Any, like: Shared, rows: int) -> Mismatch | None:
+    """Return the mismatch unless `rows` rows share texts of equal length, with the sizes and types of `like`."""
     if not isinstance(state, Shared):
-        return Misfit(TypeError, "{} as Shared", _type_name(state))
-    mismatch = misfit_of_state(state.content, like.content, _num_texts(state.content), "lengths")
+        return Mismatch(TypeError, "{} as Shared", _type_name(state))
+    mismatch = find_state_mismatch(state.content, like.content, _num_texts(state.content), "length")
     if mismatch is not None:
         return mismatch._replace(path=".content" + mismatch.path)
     lengths = sorted({leaf.shape[1] for leaf in leaves(state.content)})
     if len(lengths) > 1:
-        return Misfit(ValueError, "{} of one length", lengths, ".content")
-    mismatch = misfit(state.rows, (rows,), torch.int64, next(leaves(state.content)).device)
+        return Mismatch(ValueError, "{} of one length", lengths, ".content")
+    mismatch = find_mismatch(state.rows, (rows,), torch.int64, next(leaves(state.content)).device)
     if mismatch is None and state.invalid_row is not None:
-        mismatch = Misfit(ValueError, f"{{}} from 0 to {state.texts - 1}", state.invalid_row)
+        mismatch = Mismatch(ValueError, f"{{}} from 0 to {state.texts - 1}", state.invalid_row)
     return None if mismatch is None else mismatch._replace(path=".rows")
 
 
@@ -103,8 +103,8 @@ def _num_texts(content: Any) -> int:
     return content.shape[0] if isinstance(content, Tensor) and content.dim() else 0
 
 
-class Border:
-    """The expected arguments of a module with `d_in` and `init_state`, for its present type and device."""
+class ExpectedArguments:
+    """The expected arguments of a module with `d_in` and `init_state`, for its current type and device."""
 
     def __init__(self, module: Any) -> None:
         self.d_in = module.d_in
@@ -114,20 +114,21 @@ class Border:
         self.device = None if reference is None else reference.device
         self.start = detach(module.init_state(1))
 
-    def misfit(self, x: Any, state: Any, mask: Any, before: tuple[str, ...]) -> tuple[str, Misfit] | None:
-        """Return the name and misfit of the first wrong argument, or None. `before` names leading dimensions of x."""
+    def find_mismatch(self, x: Any, state: Any, mask: Any, leading: tuple[str, ...]) -> tuple[str, Mismatch] | None:
+        """Return the name and mismatch of the first wrong argument, or None. `leading` names dimensions before d_in."""
         reference = self._tensors.get(self._name)
         if reference is not None and reference.dtype is not self.dtype:
-            return "parameters", Misfit(TypeError, f"{{}} in {self.dtype}", reference.dtype)
+            return "parameters", Mismatch(TypeError, f"{{}} in {self.dtype}", reference.dtype)
         fits = type(x) is Tensor and x.dtype is self.dtype and x.device == self.device  # fast path
-        if not (fits and len(x.shape) == len(before) + 1 and x.shape[-1] == self.d_in):
-            mismatch = misfit(x, (*before, self.d_in), self.dtype, self.device)
+        if not (fits and len(x.shape) == len(leading) + 1 and x.shape[-1] == self.d_in):
+            mismatch = find_mismatch(x, (*leading, self.d_in), self.dtype, self.device)
             if mismatch is not None:
                 return "x", mismatch
-        mismatch = None if state is None else misfit_of_state(state, self.start, x.shape[0])
+        mismatch = None if state is None else find_state_mismatch(state, self.start, x.shape[0])
         if mismatch is not None:
             return "state", mismatch
-        mismatch = None if mask is None else misfit(mask, x.shape[:2], torch.bool, x.device) or _find_gap(mask)
+        if mask is not None:
+            mismatch = find_mismatch(mask, x.shape[:2], torch.bool, x.device) or _find_mask_gap(mask)
         return None if mismatch is None else ("mask", mismatch)
 
 
@@ -150,8 +151,8 @@ def unchecked() -> Iterator[None]:
         _checked.is_inside = before
 
 
-_borders: WeakKeyDictionary[nn.Module, Border] = WeakKeyDictionary()
-_starts: WeakKeyDictionary[nn.Module, State] = WeakKeyDictionary()
+_expected_arguments: WeakKeyDictionary[nn.Module, ExpectedArguments] = WeakKeyDictionary()
+_initial_states: WeakKeyDictionary[nn.Module, State] = WeakKeyDictionary()
 
 
 def guarded_step(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,7 +175,7 @@ def guarded_step(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def guarded_sequence(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the `forward` or `fold` of a layer with checks. Without gradients, the final state owns its memory."""
+    """Return the `forward` or `fold` of a layer with checks. Without gradients, the final state contains no views."""
 
     @wraps(function)
     def sequence(self: Any, x: Any, state: Any = None, *, mask: Any = None) -> Any:
@@ -189,7 +190,7 @@ def guarded_sequence(name: str, function: Callable[..., Any]) -> Callable[..., A
 
 
 def weight_of(module: Any) -> Tensor:
-    """Return the weight of a module whose `forward` is not called."""
+    """Return the weight of a module whose `forward` is not called, after its weight hooks."""
     if module._forward_pre_hooks:
         run_weight_hooks(module)
     return module.weight
@@ -202,7 +203,7 @@ def run_weight_hooks(module: nn.Module) -> None:
             hook(module, ())
 
 
-def guarded_start(function: Callable[..., Any]) -> Callable[..., Any]:
+def guarded_init_state(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the `init_state` of a layer with a check of the memory."""
 
     @wraps(function)
@@ -241,51 +242,51 @@ def guarded_result(function: Callable[..., Any]) -> Callable[..., Any]:
     return result
 
 
-def _check(module: nn.Module, name: str, x: Any, state: Any, mask: Any, before: tuple[str, ...]) -> None:
-    border = _borders.get(module)
-    if border is None or border.misfit(x, state, mask, before) is not None:
-        _borders[module] = border = Border(module)  # the module may have changed
-        mismatch = border.misfit(x, state, mask, before)
+def _check(module: nn.Module, name: str, x: Any, state: Any, mask: Any, leading: tuple[str, ...]) -> None:
+    expected = _expected_arguments.get(module)
+    if expected is None or expected.find_mismatch(x, state, mask, leading) is not None:
+        _expected_arguments[module] = expected = ExpectedArguments(module)  # the module may have changed
+        mismatch = expected.find_mismatch(x, state, mask, leading)
         if mismatch is not None:
-            what, reason = mismatch
-            raise reason.error(f"{type(module).__name__}.{name}", what)
+            argument, reason = mismatch
+            raise reason.error(f"{type(module).__name__}.{name}", argument)
 
 
 def expect(where: str, what: str, tensor: Any, sizes: Sizes, dtype: Any = None, *, like: Tensor | None = None) -> None:
     """Raise an exception unless `tensor` has these sizes, this type and the device of `like`.
 
-    After an initial `...`, `sizes` are the trailing sizes. `dtype` is a type, `int` for integers, or None for any
-    floating-point type.
+    `where` and `what` name the function and the argument. After an initial `...`, `sizes` are the trailing sizes.
+    `dtype` is a type, `int` for integers, or None for any floating-point type.
     """
     if sizes[:1] == (...,):
         leading = tensor.dim() - len(sizes) + 1 if isinstance(tensor, Tensor) else 0
         sizes = (*[ANY] * max(leading, 0), *sizes[1:])
-    mismatch = misfit(tensor, sizes, dtype, None if like is None else like.device)
+    mismatch = find_mismatch(tensor, sizes, dtype, None if like is None else like.device)
     if mismatch is not None:
         raise mismatch.error(where, what)
 
 
-def misfit(tensor: Any, sizes: Sizes, dtype: Any, device: torch.device | None) -> Misfit | None:
-    """Return how a tensor differs from the expected sizes, type and device, which are those of `expect`."""
+def find_mismatch(tensor: Any, sizes: Sizes, dtype: Any, device: torch.device | None) -> Mismatch | None:
+    """Return how a tensor differs from the sizes, the type (both as in `expect`) and the device; None if it fits."""
     if not isinstance(tensor, Tensor):
-        return Misfit(TypeError, "{} as a tensor", _type_name(tensor))
+        return Mismatch(TypeError, "{} as a tensor", _type_name(tensor))
     shape = tensor.shape
     if shape != sizes and not (
         len(shape) == len(sizes) and all(isinstance(s, str) or s == n for n, s in zip(shape, sizes, strict=True))
     ):
-        return Misfit(ValueError, f"{{}} of {_format_sizes(sizes)}", _format_sizes(shape))
-    if tensor.dtype is not dtype and not _has_kind(tensor, dtype):
+        return Mismatch(ValueError, f"{{}} of {_format_sizes(sizes)}", _format_sizes(shape))
+    if tensor.dtype is not dtype and not _has_dtype(tensor, dtype):
         expected = {None: "of real numbers", int: "of whole numbers"}.get(dtype, f"in {dtype}")
-        return Misfit(TypeError, f"{{}} {expected}", tensor.dtype)
+        return Mismatch(TypeError, f"{{}} {expected}", tensor.dtype)
     if device is not None and tensor.device != device:
-        return Misfit(TypeError, f"{{}} on {device}", tensor.device)
+        return Mismatch(TypeError, f"{{}} on {device}", tensor.device)
     return None
 
 
 def expect_mask(where: str, mask: Any, like: Tensor, what: str = "mask") -> None:
     """Raise an exception unless `mask` is None or a mask of right padding for `like` (B, T, ...)."""
     if mask is not None:
-        mismatch = misfit(mask, like.shape[:2], torch.bool, like.device) or _find_gap(mask)
+        mismatch = find_mismatch(mask, like.shape[:2], torch.bool, like.device) or _find_mask_gap(mask)
         if mismatch is not None:
             raise mismatch.error(where, what)
 
@@ -294,7 +295,7 @@ def expect_memory(module: Any, rows: int, memory: Any) -> None:
     """Raise an exception unless `memory` has `rows` rows and the module's `d_memory`, type and device."""
     where = f"{type(module).__name__}.init_state"
     if not isinstance(memory, Memory):
-        raise Misfit(TypeError, "{} as Memory", _type_name(memory)).error(where, "memory")
+        raise Mismatch(TypeError, "{} as Memory", _type_name(memory)).error(where, "memory")
     tensors, name = _find_reference(module)
     like = tensors.get(name)
     sizes = (rows, "positions", module.d_memory)
@@ -303,47 +304,47 @@ def expect_memory(module: Any, rows: int, memory: Any) -> None:
 
 
 def expect_state(module: Any, where: str, what: str, state: Any, rows: int, start: Callable[[], State]) -> None:
-    """Raise an exception unless `state`, of `rows` rows, has the form of `start()`, an initial state."""
-    like = _starts.get(module, ...)
-    if like is ... or misfit_of_state(state, like, rows) is not None:
-        _starts[module] = like = detach(start())  # the module may have changed
-        mismatch = misfit_of_state(state, like, rows)
+    """Raise an exception unless `state`, of `rows` rows, has the sizes and types of `start()`, an initial state."""
+    like = _initial_states.get(module, ...)
+    if like is ... or find_state_mismatch(state, like, rows) is not None:
+        _initial_states[module] = like = detach(start())  # the module may have changed
+        mismatch = find_state_mismatch(state, like, rows)
         if mismatch is not None:
             raise mismatch.error(where, what)
 
 
 def expect_words(where: str, ids: Any, mask: Tensor | None) -> None:
-    """Raise an exception unless `ids` and `mask` are (words, characters)."""
+    """Raise an exception unless `ids` and `mask` (or None) are (words, characters)."""
     expect(where, "ids", ids, ("words", "characters"), int)
     expect_mask(where, mask, ids)
 
 
-def _find_gap(mask: Tensor) -> Misfit | None:
-    """Return the misfit if a real position follows padding in the mask, else None."""
+def _find_mask_gap(mask: Tensor) -> Mismatch | None:
+    """Return the mismatch if a real position follows padding in the mask, else None."""
     if _checked.is_inside or is_transformed() or not bool((mask[:, 1:] > mask[:, :-1]).any()):
         return None
     row = int((mask[:, 1:] > mask[:, :-1]).any(1).nonzero()[0])
-    return Misfit(ValueError, "{} whose real positions come first", f"others in row {row}")
+    return Mismatch(ValueError, "{} whose real positions come first", f"others in row {row}")
 
 
-def _has_kind(tensor: Tensor, dtype: Any) -> bool:
+def _has_dtype(tensor: Tensor, dtype: Any) -> bool:
     """Return whether a tensor's type matches `dtype` of `expect`, or the type of autocast."""
     if dtype is int:
         return tensor.dtype in (torch.int32, torch.int64)
     if dtype is None or not dtype.is_floating_point:
         return dtype is None and tensor.is_floating_point()
-    kind = tensor.device.type
-    return torch.is_autocast_enabled(kind) and tensor.dtype in (torch.get_autocast_dtype(kind), torch.float32)
+    device = tensor.device.type
+    return torch.is_autocast_enabled(device) and tensor.dtype in (torch.get_autocast_dtype(device), torch.float32)
 
 
 def _find_reference(module: nn.Module) -> tuple[dict[str, Tensor | None], str]:
-    """Return the dict and the key of a tensor with the module's type and device; skip modules that `takes_any_type`."""
-    for kind in ("_parameters", "_buffers"):
+    """Return the dict and the key of a tensor with the module's type and device; skip modules with `takes_any_type`."""
+    for tensors in ("_parameters", "_buffers"):
         for submodule in module.modules():
             if not getattr(submodule, "takes_any_type", False):
-                for name, tensor in getattr(submodule, kind).items():
+                for name, tensor in getattr(submodule, tensors).items():
                     if tensor is not None and tensor.is_floating_point():
-                        return getattr(submodule, kind), name
+                        return getattr(submodule, tensors), name
     return {}, ""
 
 
@@ -355,15 +356,15 @@ def _type_name(value: Any) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def expect_targets(where: str, targets: Tensor, shape: tuple[int, ...], like: Tensor, words: int) -> None:
-    """Raise ValueError for targets of another shape, or outside 0 to `words` - 1, since torch ignores targets of -100.
+def expect_targets(where: str, targets: Tensor, shape: tuple[int, ...], like: Tensor, vocabulary_size: int) -> None:
+    """Raise ValueError for targets of another shape, or from `vocabulary_size` on or below 0; torch ignores -100.
 
     Values are checked on a CPU only. On a GPU the check would wait for the device, and its kernels check targets.
     """
     expect(where, "targets", targets, shape, torch.int64, like=like)
     if targets.device.type != "cpu" or is_transformed():
         return
-    expect_range(where, "targets", targets, words - 1)
+    expect_range(where, "targets", targets, vocabulary_size - 1)
 
 
 def expect_range(where: str, what: str, ids: Tensor, last: int) -> None:

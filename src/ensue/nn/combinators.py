@@ -21,8 +21,8 @@ class Stack(SequenceLayer):
     takes no initial state.
 
     Raises:
-        ValueError: There is no layer, the sizes of two neighbors differ, or layers attend to memories of different
-        sizes.
+        ValueError: There is no layer, the sizes of two adjacent layers differ, or layers attend to memories of
+        different sizes.
     """
 
     def __init__(self, layers: Iterable[SequenceLayer]) -> None:
@@ -144,9 +144,9 @@ class Bidirectional(Parallel):
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         if state is not None:
             raise TypeError("Bidirectional reads whole sequences and takes no initial state")
-        rightward, last = self.rightward(x, mask=mask)
-        leftward, first = self.leftward(reverse_rows(x, mask), mask=mask)
-        return self._merge(rightward, reverse_rows(leftward, mask)), (last, first)
+        y_forward, final_forward = self.rightward(x, mask=mask)
+        y_backward, final_backward = self.leftward(reverse_rows(x, mask), mask=mask)
+        return self._merge(y_forward, reverse_rows(y_backward, mask)), (final_forward, final_backward)
 
     def _merge(self, a: Tensor, b: Tensor) -> Tensor:
         match self.merge:

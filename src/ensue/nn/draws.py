@@ -1,8 +1,8 @@
 """Random numbers of a training step, which depend on the seed, the step and the row, not on the number of processes.
 
-Each draw takes a key from torch's generator. The key selects a random stream, in which every row has its own range. On
-a CPU a rank draws only the ranges of its rows; on a GPU it draws for all rows and selects its rows. Draws that do not
-belong to rows, such as dropped words of the vocabulary, use torch's generator directly.
+Each draw takes a key from torch's generator: a position in a long random stream, from which each row in turn has its
+own range. On a CPU a rank draws only the ranges of its rows; on a GPU it draws for all rows and selects its rows.
+Draws that do not belong to rows, such as dropout of vocabulary entries, use torch's generator directly.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 class RowSlice(NamedTuple):
     """The rows of a batch that this process computes: the rows `local` (a slice or indices) of a micro-batch.
 
-    The micro-batch has `total` rows of the batch, from `start` on. Its rows share a random stream.
+    The micro-batch has `total` rows of the batch, from `start` on. All its rows draw with the same key.
     """
 
     local: slice | Tensor = slice(None)
@@ -70,7 +70,7 @@ def is_sharded() -> bool:
     return _row_slice.get() is not None
 
 
-def dropped(x: Tensor, p: float) -> Tensor:
+def apply_dropout(x: Tensor, p: float) -> Tensor:
     """Return `x` (B, ...) with dropout. On a CPU p is rounded to 1/65,536, since each element takes 16 random bits."""
     if p == 0:  # does not advance the generator
         return x
@@ -103,7 +103,7 @@ class ElementDropout(nn.Module):
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return `x` with dropped elements set to zero and the others divided by 1 - p; in evaluation `x` itself."""
-        return dropped(x, self.p) if self.training else x
+        return apply_dropout(x, self.p) if self.training else x
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -113,7 +113,7 @@ def _draw_mask(x: Tensor, threshold: int, scale: float) -> Tensor:
     """Return a mask like `x`: `scale` if the random int16 of an element is at least `threshold`, else 0."""
     functions = passes(x)
     if functions is None:
-        return (_random_integers(x.shape, np.int16) >= threshold).to(x.dtype).mul_(scale)
+        return (_draw_integers(x.shape, np.int16) >= threshold).to(x.dtype).mul_(scale)
     mask, rows = torch.empty(x.shape, dtype=x.dtype), (x.shape or (1,))[0]
     key, begin, indices = (ctypes.c_uint64 * 4)(*_draw_key(), *INCREMENT), 0, None
     if (row_slice := _row_slice.get()) is not None:
@@ -132,15 +132,15 @@ def uniform(shape: Sequence[int], *, device: torch.device = CPU) -> Tensor:
     """Return uniform numbers in [0, 1), float32, of `shape` (B, ...)."""
     if device.type != "cpu":
         return _draw_for_all_rows(lambda full_shape: torch.rand(*full_shape, device=device), shape)
-    return _random_integers(shape, np.int32).bitwise_right_shift_(8).float().add_(1 << 23).mul_(2**-24)
+    return _draw_integers(shape, np.int32).bitwise_right_shift_(8).float().add_(1 << 23).mul_(2**-24)
 
 
 def normal(shape: Sequence[int], *, dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> Tensor:
     """Return numbers of the standard normal distribution, of `shape` (B, ...)."""
     if device.type != "cpu":
         return _draw_for_all_rows(lambda full_shape: torch.randn(*full_shape, dtype=dtype, device=device), shape)
-    kind, precision, real = (np.int64, 53, dtype) if dtype == torch.float64 else (np.int32, 24, torch.float32)
-    bits = _random_integers(shape, kind).bitwise_right_shift_(np.dtype(kind).itemsize * 8 - precision)
+    integer, precision, real = (np.int64, 53, dtype) if dtype == torch.float64 else (np.int32, 24, torch.float32)
+    bits = _draw_integers(shape, integer).bitwise_right_shift_(np.dtype(integer).itemsize * 8 - precision)
     symmetric = bits.to(real).add_(0.5).mul_(2.0 ** (1 - precision))  # between -1 and 1
     return symmetric.erfinv_().mul_(math.sqrt(2)).to(dtype)
 
@@ -153,15 +153,15 @@ def _draw_for_all_rows(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[
     return draw((row_slice.total, *shape[1:]))[row_slice.local]
 
 
-def _random_integers(shape: Sequence[int], kind: Any) -> Tensor:
-    """Return uniform integers of the numpy type `kind`, of `shape` (B, ...)."""
+def _draw_integers(shape: Sequence[int], dtype: Any) -> Tensor:
+    """Return uniform integers of the numpy type `dtype`, of `shape` (B, ...)."""
     rows, *others = shape or (1,)
-    size, per_word = math.prod(others), 8 // np.dtype(kind).itemsize
-    words = _words(rows, -(-size // per_word)).view(kind)[:, :size]
+    size, per_word = math.prod(others), 8 // np.dtype(dtype).itemsize
+    words = _draw_words(rows, -(-size // per_word)).view(dtype)[:, :size]
     return torch.from_numpy(np.ascontiguousarray(words)).view(tuple(shape))
 
 
-def _words(rows: int, size: int) -> Any:
+def _draw_words(rows: int, size: int) -> Any:
     """Return (rows, size) random words of 64 bits; each row has its own range of the stream."""
     local, total, _ = _row_slice.get() or RowSlice(slice(0, rows), rows)
     stream = _stream.restart()
@@ -187,7 +187,7 @@ class _Stream(threading.local):
 
 
 _stream = _Stream()
-INCREMENT = divmod(_stream.state["state"]["inc"], 1 << 64)
+INCREMENT = divmod(_stream.state["state"]["inc"], 1 << 64)  # of the generator, as two words of 64 bits, for C
 
 
 def _draw_key() -> list[int]:

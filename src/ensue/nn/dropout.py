@@ -4,8 +4,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ensue.nn.draws import ElementDropout, checked_probability, dropped
-from ensue.nn.layer import Parallel, Pointwise, SequenceLayer, Wrapper, step_of, with_weights
+from ensue.nn.draws import ElementDropout, apply_dropout, checked_probability
+from ensue.nn.layer import Parallel, Pointwise, SequenceLayer, Wrapper, call_with_weights, step_with_lock
 from ensue.types import State
 
 
@@ -31,7 +31,7 @@ class VariationalDropout(Parallel):
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         if not self.training or self.p == 0:
             return x, None
-        return x * dropped(x.new_ones(len(x), 1, self.d_in), self.p), None
+        return x * apply_dropout(x.new_ones(len(x), 1, self.d_in), self.p), None
 
 
 class WeightDrop(Wrapper):
@@ -45,7 +45,7 @@ class WeightDrop(Wrapper):
         super().__init__(layer)
         self.dropped = [name for name, _ in layer.named_parameters() if name.split(".")[-1] == "weight_hidden"]
         if not self.dropped:
-            raise ValueError(f"WeightDrop needs a layer with a parameter weight_hidden, which {layer!r} has not")
+            raise ValueError(f"WeightDrop needs a layer with a parameter weight_hidden; {layer!r} has none")
         self.p = checked_probability(p)
 
     def forward(
@@ -54,7 +54,7 @@ class WeightDrop(Wrapper):
         if not self.training or self.p == 0:
             y, state = self.layer(x, state, mask=mask)
             return y, state
-        return with_weights(self.layer, self._draw_weights, x, state, mask)
+        return call_with_weights(self.layer, self._draw_weights, x, state, mask)
 
     def _draw_weights(self) -> dict[str, Tensor]:
         return {name: F.dropout(self._recurrent_weight(name), self.p) for name in self.dropped}
@@ -67,7 +67,7 @@ class WeightDrop(Wrapper):
             raise ValueError(f"WeightDrop: {name} of {self.layer!r} is not a parameter any more: {reason}") from None
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        return step_of(self.layer, x_t, state) if self.training else self.layer.step(x_t, state)
+        return step_with_lock(self.layer, x_t, state) if self.training else self.layer.step(x_t, state)
 
     def extra_repr(self) -> str:
         return f"{self.layer!r}, p={self.p}"

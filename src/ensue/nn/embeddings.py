@@ -1,7 +1,7 @@
 """Embeddings of tokens, and vectors of words from their characters, by an LSTM in both directions or by convolutions.
 
-The latter are not layers: they map the characters of U words (U, L), right-padded, to vectors (U, d_out). For a batch
-of sentences, compute each distinct word once.
+The modules for characters are not sequence layers: they map the characters of U words (U, L), right-padded, to vectors
+(U, d_out). For a batch of sentences, compute each distinct word once.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ensue.nn.border import expect, expect_words
 from ensue.nn.combinators import reverse_rows
 from ensue.nn.draws import checked_probability
-from ensue.nn.layer import blank
+from ensue.nn.layer import mask_padding
 from ensue.nn.pooling import MaxPooling
 from ensue.nn.recurrent.lstm import LSTM
 from ensue.nn.taps import Tap
@@ -26,10 +26,10 @@ class TokenEmbedding(nn.Module):
 
     Vectors are multiplied by `scale` (Vaswani et al. 2017, section 3.4). The initial standard deviation of the table is
     `std`, by default 1/`scale`: features then have unit variance, from which recurrent layers learn fastest. A table
-    that a softmax shares has to start with smaller numbers, from a larger `scale` or a small `std`.
+    that is tied to the softmax needs smaller initial values: set a larger `scale` or a small `std`.
 
-    `dropout` is the share of the vocabulary whose vectors are zero in a training step. All other vectors are scaled up
-    (Gal & Ghahramani 2016).
+    `dropout` is the probability that the vector of a token is zero in a training step, at all its positions. All other
+    vectors are scaled up (Gal & Ghahramani 2016).
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class HighwayCharacterCNN(nn.Module):
 
         r_j = g(max_t (W_j [x_t; ...; x_{t+k-1}] + b_j))        y = W_p highways(r) + b_p
 
-    `filters` are pairs (width k, number). Words are padded to `longest` characters with the character `padding`, which
-    is read like any other character. Raises ValueError for no filters, or filters wider than a word.
+    `filters` are pairs (width k, number of filters). Words are padded to `longest` characters with the character
+    `padding`, which is read like any other character. Raises ValueError for no filters, or filters wider than a word.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class HighwayCharacterCNN(nn.Module):
         if not filters or min(min(pair) for pair in filters) < 1:
             raise ValueError(f"filters are pairs of a width and a number, both at least 1, not {filters!r}")
         if max(width for width, _ in filters) > longest:
-            raise ValueError(f"a filter is not wider than a word of {longest} characters: {filters!r}")
+            raise ValueError(f"filters must not be wider than `longest` = {longest} characters; found {filters!r}")
         self.filters, self.longest, self.padding = tuple(filters), longest, padding
         self.d_out, d = d_out, sum(number for _, number in filters)
         self.embedding = TokenEmbedding(num_characters, d_character)
@@ -114,7 +114,7 @@ class HighwayCharacterCNN(nn.Module):
         return self.projection(self.highways(self.nonlinearity(torch.cat(responses, dim=1))))
 
     def padded(self, ids: Tensor) -> Tensor:
-        """Return the ids up to the first window that is all padding, since later windows have the same responses."""
+        """Return the ids up to the first window of padding only, since later windows have the same responses."""
         columns = (ids != self.padding).any(0).nonzero()
         length = int(columns[-1]) + 1 if len(columns) else 0
         length = min(self.longest, length + max(width for width, _ in self.filters))
@@ -136,7 +136,7 @@ class CharacterLSTM(nn.Module):
     def __init__(self, num_characters: int, *, d_character: int, d_out: int) -> None:
         super().__init__()
         if d_out % 2:
-            raise ValueError(f"d_out is shared by two directions; {d_out} is odd")
+            raise ValueError(f"d_out is split between two directions and must be even, not {d_out}")
         self.d_character, self.d_out = d_character, d_out
         self.embedding = TokenEmbedding(num_characters, d_character)
         self.rightward, self.leftward = LSTM(d_character, d_out // 2), LSTM(d_character, d_out // 2)
@@ -148,9 +148,9 @@ class CharacterLSTM(nn.Module):
         """Return the vectors of words; `mask` is True on characters, which come first. An empty word gives zeros."""
         expect_words(type(self).__name__, ids, mask)
         backward = reverse_rows(ids.unsqueeze(-1), mask).squeeze(-1)
-        _, last = self.rightward(self.embedding(ids), mask=mask)
-        _, first = self.leftward(self.embedding(backward), mask=mask)
-        return self.word(torch.cat((last.h, first.h), dim=1))
+        _, final_forward = self.rightward(self.embedding(ids), mask=mask)
+        _, final_backward = self.leftward(self.embedding(backward), mask=mask)
+        return self.word(torch.cat((final_forward.h, final_backward.h), dim=1))
 
 
 class CharacterCNN(nn.Module):
@@ -159,7 +159,7 @@ class CharacterCNN(nn.Module):
         r_j = max_t (W [x_{t-k}; ...; x_t; ...; x_{t+k}] + b)_j
 
     A window of width 2 k + 1 is centered on each character; a window of even width has one more character on the right.
-    Words are padded with zeros. Filters of every width have the same share of `d_out`.
+    Words are padded with zeros. Each of the `widths` has d_out / len(widths) filters.
     """
 
     def __init__(self, num_characters: int, *, d_character: int, d_out: int, widths: Sequence[int] = (3,)) -> None:
@@ -167,7 +167,7 @@ class CharacterCNN(nn.Module):
         if not widths or min(widths) < 1:
             raise ValueError(f"widths are one or more numbers of characters, not {widths!r}")
         if d_out % len(widths):
-            raise ValueError(f"d_out is shared equally by the widths; {d_out} does not divide by {len(widths)}")
+            raise ValueError(f"d_out is divided equally among the widths; {d_out} is not divisible by {len(widths)}")
         self.d_character, self.d_out, self.widths = d_character, d_out, tuple(widths)
         self.embedding = TokenEmbedding(num_characters, d_character)
         self.filters = nn.ModuleList(nn.Linear(width * d_character, d_out // len(widths)) for width in widths)
@@ -179,7 +179,7 @@ class CharacterCNN(nn.Module):
     ) -> Float[Tensor, "U {self.d_out}"]:
         """Return the vectors of words; `mask` is True on characters, which come first. An empty word gives zeros."""
         expect_words(type(self).__name__, ids, mask)
-        x = blank(self.embedding(ids), mask)
+        x = mask_padding(self.embedding(ids), mask)
         responses = [linear(_windows(x, width)) for linear, width in zip(self.filters, self.widths, strict=True)]
         return self.maximum(self.responses(torch.cat(responses, dim=-1)), mask)
 

@@ -67,11 +67,11 @@ class WindowPlacer(nn.Module):
 
     def forward(self, h: Float[Tensor, "B d_in"]) -> ImageWindow:
         """Return the window of each row."""
-        with torch.autocast(h.device.type, enabled=False):  # bfloat16 has 8 bits, too few for coordinates
-            return self.placed(self.five(self.parameters_of(h.to(self.parameters_of.weight.dtype))))
+        with torch.autocast(h.device.type, enabled=False):  # bfloat16 has 8 significant bits, too few here
+            return self.build_window(self.five(self.parameters_of(h.to(self.parameters_of.weight.dtype))))
 
-    def placed(self, five: Float[Tensor, "B 5"]) -> ImageWindow:
-        """Return the window with the five parameters, the left side of the first equation."""
+    def build_window(self, five: Float[Tensor, "B 5"]) -> ImageWindow:
+        """Return the window of the five parameters, the left side of the first equation."""
         x, y, log_variance, log_stride, log_intensity = five.unbind(1)
         center = torch.stack([(self.rows + 1) / 2 * (y + 1) - 1, (self.columns + 1) / 2 * (x + 1) - 1], 1)
         stride, variance = self.full_stride * log_stride.exp(), log_variance.exp()

@@ -23,7 +23,7 @@ class Gaussian(NamedTuple):
     @classmethod
     def of(cls, parameters: Float[Tensor, "*shape d2"], *, least: float = 1e-4) -> "Gaussian":
         """Split 2 d parameters into μ, the first half, and σ = softplus(second half) + `least`, in float32 or more."""
-        if parameters.dtype in (torch.bfloat16, torch.float16):  # rounding would change a divergence by a percent
+        if parameters.dtype in (torch.bfloat16, torch.float16):  # rounding changes KL divergences by a percent
             parameters = parameters.float()
         mean, deviation = parameters.chunk(2, dim=-1)
         return cls(mean, (F.softplus(deviation) + least).log())
@@ -84,7 +84,7 @@ class Mixture(NamedTuple):
         return mean, variance.sqrt()
 
     def draw(self, *, temperature: float = 1.0, generator: torch.Generator | None = None) -> Float[Tensor, "*shape d"]:
-        """Draw vectors, with deviations times `temperature`; for temperature 0, the mean of the likeliest component."""
+        """Draw vectors, with deviations times `temperature`; at 0, the mean of the most probable component."""
         mean, log_deviation = self.components
         if temperature == 0:
             chosen = self.log_weights.argmax(-1)
@@ -116,7 +116,7 @@ class MixtureHead(nn.Module):
     def forward(self, h: Float[Tensor, "*shape d_in"]) -> Mixture:
         """Return the distribution of x for each h. Raises ValueError for a wrong size, TypeError for a wrong type."""
         expect("MixtureHead", "h", h, (..., self.d_in), self.projection.weight.dtype, like=self.projection.weight)
-        with torch.autocast(h.device.type, enabled=False):  # bfloat16 has 8 bits, too few for densities
+        with torch.autocast(h.device.type, enabled=False):  # bfloat16 has 8 significant bits, too few here
             return self.of(self.projection(h.to(self.projection.weight.dtype)))
 
     def of(self, projected: Float[Tensor, "*shape d_projected"]) -> Mixture:

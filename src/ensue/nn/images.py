@@ -30,7 +30,7 @@ class ImageGrid(nn.Module):
         if width % colors:
             raise ValueError(f"rows of {width:,} numbers are not pixels of {colors:,} colors each")
         if not channels or not 0 <= halvings <= len(channels):
-            raise ValueError(f"{halvings} halvings need as many channels; found {len(channels)}")
+            raise ValueError(f"{halvings} halvings need at least as many channels; found {len(channels)}")
         self.rows, self.width, self.colors, self.halvings = rows, width, colors, halvings
         self.grid: tuple[int, int] = -(-rows // 2**halvings), -(-(width // colors) // 2**halvings)
         self.d_out = channels[-1]
@@ -104,17 +104,17 @@ class Glimpses(nn.Module):
         (rows, inside_rows), (columns, inside_columns) = (
             self._pixels_around(places[..., axis], images.shape[2 + axis], max(images.shape[2:])) for axis in (0, 1)
         )
-        number = torch.arange(len(images), device=images.device).repeat_interleave(places.shape[1])
-        pixels = images.permute(0, 2, 3, 1)[number[:, None, None], rows[:, :, None], columns[:, None, :]]
+        image_indices = torch.arange(len(images), device=images.device).repeat_interleave(places.shape[1])
+        pixels = images.permute(0, 2, 3, 1)[image_indices[:, None, None], rows[:, :, None], columns[:, None, :]]
         inside = inside_rows[:, :, None] & inside_columns[:, None, :]
         return (pixels * inside.unsqueeze(-1)).permute(0, 3, 1, 2)
 
-    def _pixels_around(self, places: Tensor, count: int, longer: int) -> tuple[Tensor, Tensor]:
-        """Return the indices (B · M, reach) of rows or columns around locations (B, M), and which are inside."""
-        middle = (count + places.detach().flatten().double() * longer) / 2
+    def _pixels_around(self, places: Tensor, size: int, longer_side: int) -> tuple[Tensor, Tensor]:
+        """Return the indices (B · M, reach) of pixels around locations (B, M) along an axis, and which are inside."""
+        middle = (size + places.detach().flatten().double() * longer_side) / 2
         first = (middle - self.reach / 2).clamp(-MAX_PIXELS, MAX_PIXELS).round().long()
         pixels = first[:, None] + torch.arange(self.reach, device=places.device)
-        return pixels.clamp(0, count - 1), (pixels >= 0) & (pixels < count)
+        return pixels.clamp(0, size - 1), (pixels >= 0) & (pixels < size)
 
     def extra_repr(self) -> str:
         return f"size={self.size}, scales={self.scales}"
@@ -124,7 +124,7 @@ class ImageVector(nn.Module):
     """A network from images (N, C, H, W) to vectors (N, d_out): 3 × 3 convolutions with 2 × 2 max pooling and a hidden
     layer of ReLUs.
 
-    There is a convolution for each number of `channels`. A dimension of size 1 is not pooled.
+    Each number of `channels` is a convolution with that many filters. A dimension of size 1 is not pooled.
     """
 
     def __init__(self, d_in: int, height: int, width: int, channels: tuple[int, ...], d_out: int) -> None:

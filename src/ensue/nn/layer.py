@@ -3,8 +3,8 @@
 The laws of `ensue.testing.laws` test every layer (`tests/laws`):
 
 - `x` is (B, T, d_in), batch first. `mask` (B, T) is True on a row's real positions; they come first (right padding).
-- At every real position, `forward` returns the output of a fold of `step`. Outputs at padding are unspecified. The
-  values of `x` at padding (NaN too) change no other output and no final state.
+- At every real position, `forward` returns the same output as calls of `step`, one position after another. Outputs at
+  padding are unspecified. The values of `x` at padding (NaN too) change no other output and no final state.
 - The final state of a row is its state after its last real position. `forward(rest, state)` continues from it.
 - A state is a value (`ensue.types`): an argument and a result, never stored in a module, never changed in place.
 """
@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.engine import unroll
-from ensue.nn.border import guarded_sequence, guarded_start, guarded_step
-from ensue.nn.taps import hooked, is_watched, visited
+from ensue.nn.border import guarded_init_state, guarded_sequence, guarded_step
+from ensue.nn.taps import has_hooked_taps, is_watched, tap_changes
 from ensue.types import Memory, State, hold, map_state
 
 
@@ -30,22 +30,22 @@ class SequenceLayer(nn.Module, ABC):
     d_in: int
     d_out: int
     is_causal: bool = True
-    """Whether an output depends on its own and earlier positions only. Only such a layer has a `step`."""
+    """Whether an output depends on its own and earlier positions only. Other layers have no `step`."""
     d_memory: int | None = None
     """The number of features of the memory to which the layer attends; None if it reads no memory."""
     repr_arguments: tuple[str, ...] = ("d_in", "d_out")
-    """The arguments in `repr(layer)`, which are attributes of the same names."""
+    """The constructor arguments in `repr(layer)`; the layer has attributes of the same names."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Wrap the methods in the checks of `ensue.nn.border`."""
         super().__init_subclass__(**options)
-        for entry in ("forward", "fold", "step"):
-            function = vars(cls).get(entry)
+        for name in ("forward", "fold", "step"):
+            function = vars(cls).get(name)
             if function is not None and not getattr(function, "__isabstractmethod__", False):
-                checked = guarded_step(function) if entry == "step" else guarded_sequence(entry, function)
-                setattr(cls, entry, checked)
+                checked = guarded_step(function) if name == "step" else guarded_sequence(name, function)
+                setattr(cls, name, checked)
         if "init_state" in vars(cls):
-            cls.init_state = guarded_start(cls.init_state)  # type: ignore[method-assign]
+            cls.init_state = guarded_init_state(cls.init_state)  # type: ignore[method-assign]
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         """Return the state before the first position.
@@ -121,7 +121,7 @@ class Recurrent(SequenceLayer):
     """A layer defined by `step`, the equations of one position.
 
     The engine (`ensue.engine`) derives `forward` and its gradient from `step`. A layer that the engine cannot run, or
-    with a watched tap, runs step by step. Outputs at padding are zero. A subclass may override `forward` with a faster
+    with a watched tap, runs `fold`. Outputs at padding are zero. A subclass may override `forward` with a faster
     function, which has to agree with `fold`.
     """
 
@@ -142,12 +142,12 @@ class Recurrent(SequenceLayer):
                 results = self.forward(x, state, mask=mask)
             y, after = map_state(lambda leaf: leaf.to(x.dtype) if leaf.is_floating_point() else leaf, results)
             return y, after
-        must_fold = (hooked or visited.get()) and is_watched(self)
+        must_fold = (has_hooked_taps or tap_changes.get()) and is_watched(self)
         result = None if must_fold else unroll(self, x, state, mask, self.kernel)
         return self.fold(x, state, mask=mask) if result is None else result
 
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
-        """Return the results of `fold`, computed by a kernel of torch or a scan, for layers that are not compiled."""
+        """Return the results of `fold` from a kernel of torch or a scan, if not compiled; None: there is no kernel."""
         return None
 
     def fold(
@@ -155,13 +155,13 @@ class Recurrent(SequenceLayer):
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         """Call `step` at each position in order. At padding the state does not change, and the output is zero."""
         state = self.init_state(len(x)) if state is None else state
-        x = blank(x, mask)
+        x = mask_padding(x, mask)
         outputs = []
         for t in range(x.shape[1]):
             y_t, new = self.step(x[:, t], state)
             state = new if mask is None else hold(mask[:, t], new, state)
             outputs.append(y_t)
-        return blank(torch.stack(outputs, dim=1), mask) if outputs else x.new_zeros(len(x), 0, self.d_out), state
+        return mask_padding(torch.stack(outputs, dim=1), mask) if outputs else x.new_zeros(len(x), 0, self.d_out), state
 
 
 class Parallel(SequenceLayer):
@@ -194,25 +194,25 @@ class Pointwise(Parallel):
         return f"{self.module!r}, {super().extra_repr()}"
 
 
-_replacing = RLock()
-"""A lock for calls with replaced weights, and for steps of layers whose weights another thread may replace."""
+_weights_lock = RLock()
+"""Serializes calls with replaced weights and steps of the same layers, since threads share a layer's weights."""
 
 
-def with_weights(
+def call_with_weights(
     layer: SequenceLayer, weights: Callable[[], dict[str, Tensor]], x: Tensor, state: State, mask: Tensor | None
 ) -> tuple[Tensor, State]:
-    """Call a layer with the weights that `weights` returns. Other threads wait in `with_weights` and `step_of`."""
-    with _replacing:
+    """Call a layer with the result of `weights`. Other threads wait here and in `step_with_lock`."""
+    with _weights_lock:
         y, after = torch.func.functional_call(layer, weights(), (x, state), {"mask": mask})
     return y, after
 
 
-def step_of(layer: SequenceLayer, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-    """Call the `step` of a layer whose weights another thread may replace by `with_weights`."""
-    with _replacing:
+def step_with_lock(layer: SequenceLayer, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+    """Call the `step` of a layer whose weights another thread may replace by `call_with_weights`."""
+    with _weights_lock:
         return layer.step(x_t, state)
 
 
-def blank(x: Tensor, mask: Tensor | None) -> Tensor:
+def mask_padding(x: Tensor, mask: Tensor | None) -> Tensor:
     """Return `x` (B, T, d) with zeros where `mask` (B, T) is False, so that NaN at padding does not spread."""
     return x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)

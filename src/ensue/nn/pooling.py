@@ -1,4 +1,4 @@
-"""Poolings: one vector for a sequence, its first or last position, mean, maximum, or weighted mean.
+"""Poolings from a sequence to one vector: the first or last position, mean, maximum, or weighted mean.
 
 A pooling is not a layer: it maps (B, T, d_in) to (B, d_out). It can read a long sequence in segments, with a state:
 call `update` for each segment, then `result`. `forward` does this for one segment.
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.nn.border import guarded_result, guarded_update
-from ensue.nn.layer import blank
+from ensue.nn.layer import mask_padding
 from ensue.nn.taps import Tap
 from ensue.types import State
 
@@ -59,7 +59,7 @@ class Pooling(nn.Module, ABC):
         return f"d_in={self.d_in}"
 
 
-class LastState(NamedTuple):
+class EndsState(NamedTuple):
     """The state of `LastPooling`: the features of the last and first position, and whether a row has any position."""
 
     last: Float[Tensor, "B d_last"]
@@ -81,15 +81,15 @@ class LastPooling(Pooling):
         self.bidirectional = bidirectional
         self.d_last = d_in // 2 if bidirectional else d_in
 
-    def init_state(self, batch_size: int) -> LastState:
+    def init_state(self, batch_size: int) -> EndsState:
         last = self.zero.new_zeros(batch_size, self.d_last)
         first = self.zero.new_zeros(batch_size, self.d_in - self.d_last)
-        return LastState(last, first, torch.zeros(batch_size, dtype=torch.bool, device=self.zero.device))
+        return EndsState(last, first, torch.zeros(batch_size, dtype=torch.bool, device=self.zero.device))
 
-    def update(self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None) -> LastState:
+    def update(self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None) -> EndsState:
         last, first, started = state
         if h.shape[1] == 0:
-            return LastState(last, first, started)
+            return EndsState(last, first, started)
         counts = _count_positions(h, mask)
         has_any = counts > 0
         index = (counts - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, self.d_last)
@@ -97,7 +97,7 @@ class LastPooling(Pooling):
         starts = has_any & ~started
         last = torch.where(has_any.unsqueeze(1), newest, last)
         first = torch.where(starts.unsqueeze(1), h[:, 0, self.d_last :], first)
-        return LastState(last, first, started | has_any)
+        return EndsState(last, first, started | has_any)
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
         return torch.cat((state.last, state.first), dim=1)
@@ -146,7 +146,7 @@ class MeanPooling(Pooling):
         return MeanState(total, torch.zeros(batch_size, dtype=torch.int64, device=total.device))
 
     def update(self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None) -> MeanState:
-        total = state.total + blank(h, mask).sum(1, dtype=state.total.dtype)
+        total = state.total + mask_padding(h, mask).sum(1, dtype=state.total.dtype)
         return MeanState(total, state.positions + _count_positions(h, mask))
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
@@ -207,7 +207,7 @@ class AttentionPooling(Pooling):
     ) -> AttentionState:
         if h.shape[1] == 0:
             return AttentionState(*state)
-        h = blank(h, mask)
+        h = mask_padding(h, mask)
         scores = self.vector(torch.tanh(self.linear(h))).squeeze(2).to(state.maximum.dtype)
         scores = self.scores(scores if mask is None else scores.masked_fill(~mask, -torch.inf))
         # The maximum cancels in the result, so it needs no gradient; -inf would make the differences NaN.

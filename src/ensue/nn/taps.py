@@ -28,17 +28,17 @@ from ensue.interruption import check_interrupted
 Change: TypeAlias = Callable[[Tensor], Tensor]
 """A function from the value at a tap to the value that replaces it."""
 
-visited: ContextVar[Mapping[nn.Module, Sequence[Change]]] = ContextVar("visited", default=MappingProxyType({}))
-"""The functions of each watched or replaced tap, in order. A change replaces the mapping, which is never mutated."""
+tap_changes: ContextVar[Mapping[nn.Module, Sequence[Change]]] = ContextVar("tap_changes", default=MappingProxyType({}))
+"""The functions to apply at each watched or replaced tap, in order. The mapping is replaced, never mutated."""
 
-hooked: list[bool] = []
-"""Empty until a tap of the process gets a hook of torch, so that taps without hooks need not be searched."""
+has_hooked_taps: list[bool] = []
+"""Not empty once a tap of the process has a hook of torch. Until then, hooks need not be searched for."""
 
 
 def _mark_as_hooked(register: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(register)
     def registered(self: Tap, *args: Any, **options: Any) -> Any:
-        hooked[:] = [True]
+        has_hooked_taps[:] = [True]
         return register(self, *args, **options)
 
     return registered
@@ -49,11 +49,11 @@ class Tap(nn.Module):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Skip torch's handling of hooks if there are none, since a step calls many taps."""
-        return super().__call__(x) if hooked and has_hooks(self) else self.forward(x)
+        return super().__call__(x) if has_hooked_taps and has_hooks(self) else self.forward(x)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x`, a tensor of any shape, or its replacement."""
-        for change in visited.get().get(self, ()):
+        for change in tap_changes.get().get(self, ()):
             x = change(x)
         return x
 
@@ -66,7 +66,7 @@ class Tap(nn.Module):
         """Restore a copy, with the hooks of the original."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         if has_hooks(self):
-            hooked[:] = [True]
+            has_hooked_taps[:] = [True]
 
 
 class Taps(nn.Module):
@@ -84,8 +84,8 @@ class Taps(nn.Module):
 
 def is_watched(module: nn.Module) -> bool:
     """Return whether a tap inside `module` is watched or replaced in this thread, or has hooks of torch."""
-    watched = visited.get()
-    if not watched and not hooked:
+    watched = tap_changes.get()
+    if not watched and not has_hooked_taps:
         return False
     return any(tap in watched or (isinstance(tap, Tap) and has_hooks(tap)) for tap in module.modules())
 
@@ -134,7 +134,7 @@ def replace(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
 
     Raises:
         EnsueError: A pattern matches no tap.
-        ValueError: In the model, if a replacement has another shape.
+        ValueError: A replacement has another shape than the value; raised when the model is called.
     """
     by_name: dict[str, Change] = {}
     for pattern, change in changes.items():
@@ -172,10 +172,10 @@ def _match_taps(model: nn.Module, *patterns: str) -> list[str]:
 @contextmanager
 def _apply_changes(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
     """Apply changes to the values at taps, by name, after the changes of enclosing contexts."""
-    before = visited.get()
+    before = tap_changes.get()
     taps = {model.get_submodule(name): change for name, change in changes.items()}
-    token = visited.set({**before, **{tap: (*before.get(tap, ()), change) for tap, change in taps.items()}})
+    token = tap_changes.set({**before, **{tap: (*before.get(tap, ()), change) for tap, change in taps.items()}})
     try:
         yield
     finally:
-        visited.reset(token)
+        tap_changes.reset(token)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.layer import Parallel, blank
+from ensue.nn.layer import Parallel, mask_padding
 from ensue.nn.taps import Tap
 from ensue.types import Memory, State
 
@@ -25,7 +25,7 @@ def windows_of(
 
     `last` are the inputs before the first position.
     """
-    inputs, (before, length) = torch.cat((last, blank(x, mask)), dim=1), (last.shape[1], x.shape[1])
+    inputs, (before, length) = torch.cat((last, mask_padding(x, mask)), dim=1), (last.shape[1], x.shape[1])
     windows = torch.cat([inputs[:, k : k + length] for k in range(before + 1)], dim=-1)
     if mask is None:
         return windows, inputs[:, length:].clone()

@@ -67,13 +67,13 @@ def test_gradients_of_gradients(smoothing: float) -> None:
 def test_no_gradients_are_worked_out_where_none_are_wanted(
     without_gradients: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, chunked = [], module._chunked
+    asked, chunked = [], module._sum_by_chunks
 
     def noted(*args: object, with_gradients: bool) -> object:
         asked.append(with_gradients)
         return chunked(*args, with_gradients=with_gradients)
 
-    monkeypatch.setattr(module, "_chunked", noted)
+    monkeypatch.setattr(module, "_sum_by_chunks", noted)
     sources, targets = problem()
     expected = linear_cross_entropy(*sources, targets)
     with without_gradients():

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.twins import needs_compiler
 from ensue.engine import Execution, executing
 from ensue.nn import WeightDrop, watch
-from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState, Schedule
+from ensue.nn.recurrent.clockwork import Clockwork, ClockworkSchedule, ClockworkState
 from training.tiny import some_slow
 
 D_IN, SIZE, B = 3, 2, 4
@@ -119,13 +119,13 @@ def test_turns_in_c_are_the_fold(
 def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that disagree, and what is watched, otherwise."""
     layer, x, names = layer_of((1, 2, 4)), torch.randn(B, 9, D_IN, dtype=torch.float64), []
-    run = Schedule.run
+    run = ClockworkSchedule.run
 
-    def counted(turns: Schedule, name: str, *given: Any, **named: Any) -> None:
+    def counted(turns: ClockworkSchedule, name: str, *given: Any, **named: Any) -> None:
         names.append(name)
         run(turns, name, *given, **named)
 
-    monkeypatch.setattr(Schedule, "run", counted)
+    monkeypatch.setattr(ClockworkSchedule, "run", counted)
     layer(x, state_of(layer, [3, 7, 3, 15]))[0].sum().backward()
     assert names == ["forward", "backward", "at_matrices"]
     layer(x, state_of(layer, [3, 7, 3, 14]))

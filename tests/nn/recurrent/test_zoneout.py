@@ -211,5 +211,5 @@ def test_a_state_without_its_output_is_named() -> None:
         def init_state(self, batch_size: int, memory: object = None) -> tuple[Tensor, ...]:  # type: ignore[override]
             return tuple(super().init_state(batch_size))
 
-    with pytest.raises(ValueError, match=r"^Zoneout needs a layer whose state has its output h, which that of Silent"):
+    with pytest.raises(ValueError, match=r"^Zoneout needs a layer whose state has its output h, unlike Silent"):
         Zoneout(Silent(4, 4), hidden=0.5)

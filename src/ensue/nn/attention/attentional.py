@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ensue.engine import Feedback, Packing, folds, has_hooks, unroll_fed
 from ensue.nn.attention.cross import AdditiveAttention, BilinearAttention, CrossAttention, DotAttention
-from ensue.nn.attention.scores import add_errors, additive_scores
+from ensue.nn.attention.scores import add_gradients, additive_scores
 from ensue.nn.layer import Parallel, Recurrent, SequenceLayer
 from ensue.nn.taps import is_watched
 from ensue.types import Memory, Shared, State, select_rows
@@ -37,14 +37,14 @@ class AttentionFeedback(Feedback):
         # (T, B, ...), zero at positions after the end of a row.
         self.weights = like.new_zeros(steps, batch, positions)
         self.queries = like.new_zeros(steps, batch, d)
-        self.at_contexts = like.new_zeros(steps, batch, like.shape[2])
-        self.at_scores = torch.zeros_like(self.weights)
-        self.at_keys = torch.zeros_like(self.keys)
+        self.grad_contexts = like.new_zeros(steps, batch, like.shape[2])
+        self.grad_scores = torch.zeros_like(self.weights)
+        self.grad_keys = torch.zeros_like(self.keys)
         # Packed (N, ...).
-        self.at_queries = like.new_empty(packing.size, d)
+        self.grad_queries = like.new_empty(packing.size, d)
         self.joined = like.new_empty(packing.size, self.w.shape[1])
-        self.at_sums = like.new_empty(packing.size, self.w.shape[0])
-        self.at_v = like.new_zeros(d)
+        self.grad_sums = like.new_empty(packing.size, self.w.shape[0])
+        self.grad_v = like.new_zeros(d)
 
     def forward(self, t: int, h: Tensor) -> Tensor:
         rows = len(h)
@@ -61,28 +61,28 @@ class AttentionFeedback(Feedback):
     def backward(self, t: int, h: Tensor, y: Tensor, error: Tensor) -> Tensor:
         rows = len(h)
         keys, values, a = self.keys[:rows], self.values[:rows], self.weights[t, :rows]
-        at_sum = self._rows_of_step(self.at_sums, t, rows)
-        torch.addcmul(error, error, y.square(), value=-1, out=at_sum)
-        at_joined = at_sum @ self.w
-        at_context, at_h = at_joined[:, : values.shape[2]], at_joined[:, values.shape[2] :]
-        self.at_contexts[t, :rows] = at_context
-        at_a = self._multiply(values, at_context)
-        at_scores = a * (at_a - (a * at_a).sum(1, keepdim=True))
-        self.at_scores[t, :rows] = at_scores
+        grad_sum = self._rows_of_step(self.grad_sums, t, rows)
+        torch.addcmul(error, error, y.square(), value=-1, out=grad_sum)
+        grad_joined = grad_sum @ self.w
+        grad_context, grad_h = grad_joined[:, : values.shape[2]], grad_joined[:, values.shape[2] :]
+        self.grad_contexts[t, :rows] = grad_context
+        grad_a = self._multiply(values, grad_context)
+        grad_scores = a * (grad_a - (a * grad_a).sum(1, keepdim=True))
+        self.grad_scores[t, :rows] = grad_scores
         if self.v is None or self.u is None:
-            return at_h + torch.bmm(at_scores.unsqueeze(1), keys).squeeze(1)
-        arguments = self.queries[t, :rows].unsqueeze(1), keys, self.v[0], at_scores.unsqueeze(1)
-        at_q = add_errors(*arguments, at_keys=self.at_keys[:rows], at_vector=self.at_v).squeeze(1)
-        self._rows_of_step(self.at_queries, t, rows).copy_(at_q)
-        return at_h + at_q @ self.u
+            return grad_h + torch.bmm(grad_scores.unsqueeze(1), keys).squeeze(1)
+        arguments = self.queries[t, :rows].unsqueeze(1), keys, self.v[0], grad_scores.unsqueeze(1)
+        grad_q = add_gradients(*arguments, grad_keys=self.grad_keys[:rows], grad_vector=self.grad_v).squeeze(1)
+        self._rows_of_step(self.grad_queries, t, rows).copy_(grad_q)
+        return grad_h + grad_q @ self.u
 
     def gradients(self) -> list[Tensor | None]:
-        at_values = _sum_over_positions(self.weights, self.at_contexts)
-        at_w = self.at_sums.t() @ self.joined
+        grad_values = _sum_over_positions(self.weights, self.grad_contexts)
+        grad_w = self.grad_sums.t() @ self.joined
         if self.u is None:
-            return [_sum_over_positions(self.at_scores, self.queries), at_values, None, at_w]
+            return [_sum_over_positions(self.grad_scores, self.queries), grad_values, None, grad_w]
         h = self.joined[:, self.values.shape[2] :]
-        return [self.at_keys, at_values, None, at_w, self.at_queries.t() @ h, self.at_v.unsqueeze(0)]
+        return [self.grad_keys, grad_values, None, grad_w, self.grad_queries.t() @ h, self.grad_v.unsqueeze(0)]
 
     @staticmethod
     def _multiply(a: Tensor, b: Tensor) -> Tensor:
@@ -188,13 +188,13 @@ class InputFeeding(Recurrent):
         cell, attention = self.fed_cell, self.attentional.attention
         if cell is None:
             return None
-        others = [self.attentional.combine.weight]
+        tensors = [self.attentional.combine.weight]
         if isinstance(attention, AdditiveAttention):
-            others += [attention.project_in.weight, attention.vector.weight]
+            tensors += [attention.project_in.weight, attention.vector.weight]
         memory = state.memory
         source = memory.content if memory.repeats == 1 else select_rows(memory.content, memory.rows)
         start = FedState(state.fed, state.inner)
-        results = unroll_fed(cell, x, start, mask, AttentionFeedback, of_rows=[*source], others=others)
+        results = unroll_fed(cell, x, start, mask, AttentionFeedback, row_tensors=[*source], tensors=tensors)
         if results is None:
             return None
         y, (fed, inner) = results

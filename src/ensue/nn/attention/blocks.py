@@ -124,9 +124,9 @@ class PostNormBlock(Parallel):
         attended, state = self.attention(self.normalize_input(x), state, mask=mask)
         return self.feed_forward(x, attended), state
 
-    def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
-        """Compute concatenated texts of these lengths independently; see `MultiHeadAttention.apart`."""
-        return self.feed_forward(x, self.attention.apart(self.normalize_input(x), lengths))
+    def forward_packed(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
+        """Compute concatenated texts of these lengths independently; see `MultiHeadAttention.forward_packed`."""
+        return self.feed_forward(x, self.attention.forward_packed(self.normalize_input(x), lengths))
 
     def normalize_input(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_in"]:
         """Return the input of the attention from the input of the block."""

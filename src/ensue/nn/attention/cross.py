@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from ensue.engine.storage import is_transformed
 from ensue.nn.attention.scores import additive_scores, fused_attention, weights_over
 from ensue.nn.border import weight_of
-from ensue.nn.draws import checked_probability, dropped, uniform
-from ensue.nn.layer import Parallel, Recurrent, SequenceLayer, blank
+from ensue.nn.draws import apply_dropout, checked_probability, uniform
+from ensue.nn.layer import Parallel, Recurrent, SequenceLayer, mask_padding
 from ensue.nn.pooling import MeanPooling
 from ensue.nn.recurrent.initialization import heads_of
 from ensue.nn.taps import Tap, is_watched
@@ -25,7 +25,7 @@ from ensue.types import Memory, Shared, State, select_rows
 
 
 class Source(NamedTuple):
-    """The keys and values of M texts of S positions; `real` is False at padding."""
+    """The keys and values of M texts of S positions, and the mask `real`, which is False at padding."""
 
     keys: Float[Tensor, "M S d_key"]
     values: Float[Tensor, "M S d_value"]
@@ -70,23 +70,23 @@ class CrossAttention(Parallel):
         assert self.d_memory is not None
         values, mask = Memory(self.zero.new_zeros(batch_size, 0, self.d_memory)) if memory is None else memory
         real = torch.ones(values.shape[:2], dtype=torch.bool, device=values.device) if mask is None else mask
-        return Shared.of(Source(*self.keys_and_values(blank(values, mask)), real))
+        return Shared.of(Source(*self.keys_and_values(mask_padding(values, mask)), real))
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], Shared]:
         state = self.init_state(len(x)) if state is None else state
         batch, length = x.shape[:2]
-        queries, source = group_by_text(self.queries(blank(x, mask)), state)
+        queries, source = group_by_text(self.queries(mask_padding(x, mask)), state)
         context = self._context(queries, source, (batch, length))
         return self.finished(context.reshape(batch, length, context.shape[2])), state
 
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
-        """Return the weighted sums (M, columns, d_value). `sizes` are B and T, for the tap."""
+        """Return the weighted sums (M, queries of a text, d_value). `sizes` are B and T, for the tap."""
         q, k, v = map(self._split_heads, (queries, source.keys, source.values))
         heads = fused_attention(
             q, k, v, source.real[:, None, None], dropout=self.dropout if self.training else 0.0, is_causal=False,
-            scale=self.scale, tap=partial(self._record, sizes=sizes) if is_watched(self) else None,
+            scale=self.scale, tap=partial(self._tap_weights, sizes=sizes) if is_watched(self) else None,
         )  # fmt: skip
         return heads.transpose(1, 2).flatten(2)
 
@@ -95,8 +95,8 @@ class CrossAttention(Parallel):
         texts, positions, features = x.shape
         return x.view(texts, positions, self.num_heads, features // self.num_heads).transpose(1, 2)
 
-    def _record(self, weights: Tensor, sizes: tuple[int, int]) -> Tensor:
-        """Pass weights (M, H, columns, S) through the tap, as (B, H, T, S)."""
+    def _tap_weights(self, weights: Tensor, sizes: tuple[int, int]) -> Tensor:
+        """Pass weights (M, H, queries of a text, S) through the tap, as (B, H, T, S)."""
         batch, length = sizes
         texts, heads, columns, positions = weights.shape
         repeats = columns // length if length else 0
@@ -115,14 +115,14 @@ def sources_in(state: State) -> Iterator[tuple[Source, Tensor]]:
 
 
 def group_by_text(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
-    """Group queries (B, T, d_key) by text into (M, columns, d_key), with the content of M texts.
+    """Group queries (B, T, d_key) by text into (M, B · T / M, d_key), with the content of M texts.
 
-    Unless rows are in the order of the texts, the content is copied for each row.
+    Unless rows are in the order of the texts, the content is copied for each row, and M is B.
     """
     batch, length, d_key = queries.shape
     content, texts = state.content, state.texts
-    records_numbers = is_transformed() and not state.rows.is_meta  # a trace has to be valid for all orders of rows
-    if records_numbers or state.repeats is None:
+    is_traced = is_transformed() and not state.rows.is_meta  # a trace has to be valid for all orders of rows
+    if is_traced or state.repeats is None:
         content, texts = select_rows(content, state.rows), batch
     columns = batch * length // texts if texts else 0
     return queries.reshape(texts, columns, d_key), content
@@ -203,12 +203,12 @@ class AdditiveAttention(CrossAttention):
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
         scores = self.scores(queries, source.keys)
         weights = weights_over(scores, source.real).unsqueeze(1)
-        weights = self._select(self._record(weights, sizes) if is_watched(self) else weights)
+        weights = self._select(self._tap_weights(weights, sizes) if is_watched(self) else weights)
         return weights.squeeze(1).to(source.values.dtype) @ source.values
 
     def _select(self, weights: Tensor) -> Tensor:
         """Return the weights of the sum; `HardAttention` overrides this method."""
-        return dropped(weights, self.dropout) if self.training else weights
+        return apply_dropout(weights, self.dropout) if self.training else weights
 
     def scores(self, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Float[Tensor, "M columns S"]:
         """Return the scores of `queries` (M, columns, d_key) and `keys` (M, S, d_key); `added` is added inside tanh."""

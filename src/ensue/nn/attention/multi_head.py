@@ -17,7 +17,7 @@ from ensue.engine.storage import ALIGNED_BYTES, appended
 from ensue.nn.attention.positions import Disentangled, RelativeBias, Rotary, advance, positions_after, rotate
 from ensue.nn.attention.scores import fused_attention
 from ensue.nn.draws import checked_probability
-from ensue.nn.layer import Parallel, blank
+from ensue.nn.layer import Parallel, mask_padding
 from ensue.nn.recurrent.initialization import heads_of
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import Memory, State, owned
@@ -57,7 +57,7 @@ def attend_by_row(
 
 
 class KVState(NamedTuple):
-    """The keys and values of the S positions read so far, the mask of real positions, and their number."""
+    """The keys and values of the S positions read so far, the mask `real`, and each row's number of real positions."""
 
     keys: Float[Tensor, "B H S d_head"]
     values: Float[Tensor, "B H S d_head"]
@@ -103,15 +103,15 @@ class AttentionOptions:
     rotary_base: float = 10_000.0
     """The b of the rotary frequencies b^(-2i/d)."""
     relative_buckets: int = 0
-    """The number of buckets of distances, with a bias of scores for each bucket; 0: no relative positions."""
+    """The number of buckets of distances, each with a bias of attention scores; 0: no relative positions."""
     farthest: int = 0
     """The largest distance of disentangled positions, which have `relative_buckets` on each side; 0: none."""
     neighbors: int = 0
     """The number of neighbors on each side to which a position attends; 0: all positions."""
 
-    def to(self, kind: type[OptionsT], **changes: Any) -> OptionsT:
-        """Return an object of the class `kind` with these options and changes."""
-        return kind(**{field.name: getattr(self, field.name) for field in fields(kind)} | changes)
+    def to(self, cls: type[OptionsT], **changes: Any) -> OptionsT:
+        """Return an object of the class `cls` with these options and changes."""
+        return cls(**{field.name: getattr(self, field.name) for field in fields(cls)} | changes)
 
     def __str__(self) -> str:
         """Return the options that differ from their defaults, as arguments of a call."""
@@ -169,7 +169,7 @@ class MultiHeadAttention(Parallel):
         if state is not None and not self.is_causal:
             raise TypeError("attention that looks ahead reads whole sequences and takes no initial state")
         is_first, state = state is None, self.init_state(len(x)) if state is None else state
-        queries, keys, values = self._split_heads(self.project_in(blank(x, mask)))
+        queries, keys, values = self._split_heads(self.project_in(mask_padding(x, mask)))
         if self.rotary is not None:
             positions = positions_after(state.position[:1] if is_first else state.position, x.shape[1])
             queries, keys = rotate(self.rotary.table(positions, queries.dtype), queries, keys)
@@ -179,18 +179,18 @@ class MultiHeadAttention(Parallel):
         if from_start and (mask is None or self.is_causal) and not is_watched(self):
             heads = self._attend(queries, keys, values, self._neighbor_mask(x.shape[1]))
         else:
-            is_next = mask is None and x.shape[1] == 1  # a single position attends to all real positions
-            if is_next and _rows.get() and not is_watched(self):
+            is_single = mask is None and x.shape[1] == 1  # a single position attends to all real positions
+            if is_single and _rows.get() and not is_watched(self):
                 heads = attend_by_row(queries, state.keys, state.values, state.real)
             else:
-                allowed = state.real[:, None, None] if is_next else self._attention_mask(state.real, x.shape[1])
+                allowed = state.real[:, None, None] if is_single else self._attention_mask(state.real, x.shape[1])
                 heads = self._attend(queries, state.keys, state.values, allowed)
         y = self.project_out(heads.transpose(1, 2).flatten(2))
         if not self.is_causal:  # no call continues from the state
             return y, before
         return y, owned(state) if from_start and not torch.is_grad_enabled() else state
 
-    def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
+    def forward_packed(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
         """Compute concatenated texts of these lengths independently, without padding, rotary positions and dropout.
 
         Adjacent texts of equal length are computed together.

@@ -18,7 +18,7 @@ from torch import Tensor
 from ensue.engine import passes
 from ensue.engine.products import parallel_rows, worth_threads
 from ensue.engine.storage import address, gradients_of, is_transformed, needs_history
-from ensue.nn.draws import dropped, is_sharded
+from ensue.nn.draws import apply_dropout, is_sharded
 from ensue.types import at_least_float32
 
 BLOCK_ELEMENTS = 1 << 17
@@ -57,7 +57,7 @@ def fused_attention(
             if bias is not None:
                 scores, scale = torch.add(bias, scores, alpha=scale), 1.0
             weights = attention_weights(scores, allowed, scale)
-            heads = dropped(weights if tap is None else tap(weights), dropout) @ values
+            heads = apply_dropout(weights if tap is None else tap(weights), dropout) @ values
         else:
             allowed = allowed if bias is None else bias if allowed is None else torch.where(allowed, bias, -math.inf)
             heads = F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)
@@ -110,18 +110,18 @@ def _multiply_derivative(weights: Tensor, x: Tensor, scale: float) -> Tensor:
 
 def _compute_weights_in_c(functions: ctypes.CDLL, scores: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
     batch, heads, queries, keys = scores.shape
-    at, rows, columns = None, 1, 1
+    mask_address, rows, columns = None, 1, 1
     if allowed is not None:
         allowed = allowed.contiguous()
         rows, columns = batch if len(allowed) > 1 else 1, queries if allowed.shape[2] > 1 else 1
-        at = address("allowed", allowed, torch.bool, (rows, 1, columns, keys))
+        mask_address = address("allowed", allowed, torch.bool, (rows, 1, columns, keys))
     sizes = (ctypes.c_int64 * 5)(heads, queries, keys, keys * columns * (rows > 1), keys * (columns > 1))
     weights, workers = torch.empty_like(scores), worth_threads(scores)
     workspace = torch.empty(workers, keys + 15)  # the kernel rounds `keys` up to a multiple of 16
     pointers = scores.data_ptr(), weights.data_ptr(), scores.dtype == torch.bfloat16
 
     def work(first: int, last: int, worker: int) -> None:
-        functions.attention_weights(first, last, sizes, scale, at, workspace[worker].data_ptr(), *pointers)
+        functions.attention_weights(first, last, sizes, scale, mask_address, workspace[worker].data_ptr(), *pointers)
 
     parallel_rows(batch, work, max_workers=workers)
     return weights
@@ -160,18 +160,18 @@ def _compute_scores_in_blocks(queries: Tensor, keys: Tensor, vector: Tensor) -> 
     return scores
 
 
-def add_errors(
-    queries: Tensor, keys: Tensor, vector: Tensor, at_scores: Tensor, *, at_keys: Tensor, at_vector: Tensor
+def add_gradients(
+    queries: Tensor, keys: Tensor, vector: Tensor, grad_scores: Tensor, grad_keys: Tensor, grad_vector: Tensor
 ) -> Tensor:
-    """Return the errors at the queries, and add the errors at keys and vector to `at_keys` and `at_vector`."""
-    at_queries = torch.empty_like(queries)
+    """Return the gradient of the queries; add those of keys and vector to `grad_keys` and `grad_vector`."""
+    grad_queries = torch.empty_like(queries)
     for texts, rows in _iterate_blocks(queries, keys):
-        hidden, error = _compute_hidden(queries[texts, rows], keys[texts]), at_scores[texts, rows]
-        at_vector += hidden.flatten(0, 2).t() @ error.flatten()
-        at_sums = torch.ops.aten.tanh_backward(error.unsqueeze(3) * vector, hidden)
-        at_queries[texts, rows] = at_sums.sum(2)
-        at_keys[texts] += at_sums.sum(1)
-    return at_queries
+        hidden, error = _compute_hidden(queries[texts, rows], keys[texts]), grad_scores[texts, rows]
+        grad_vector += hidden.flatten(0, 2).t() @ error.flatten()
+        grad_sums = torch.ops.aten.tanh_backward(error.unsqueeze(3) * vector, hidden)
+        grad_queries[texts, rows] = grad_sums.sum(2)
+        grad_keys[texts] += grad_sums.sum(1)
+    return grad_queries
 
 
 def _compute_hidden(queries: Tensor, keys: Tensor) -> Tensor:
@@ -196,11 +196,11 @@ class _AdditiveScores(torch.autograd.Function):
         return _compute_scores_in_blocks(queries, keys, vector)
 
     @staticmethod
-    def backward(ctx: Any, at_scores: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad_scores: Tensor) -> Any:  # type: ignore[override]
         queries, keys, vector = ctx.saved_tensors
-        if needs_history([at_scores]):
-            return tuple(gradients_of(_compute_scores, ctx.saved_tensors, [at_scores]))
-        at_keys, at_vector = torch.zeros_like(keys), torch.zeros_like(vector)
+        if needs_history([grad_scores]):
+            return tuple(gradients_of(_compute_scores, ctx.saved_tensors, [grad_scores]))
+        grad_keys, grad_vector = torch.zeros_like(keys), torch.zeros_like(vector)
         with torch.autocast(queries.device.type, enabled=False):
-            at_queries = add_errors(queries, keys, vector, at_scores, at_keys=at_keys, at_vector=at_vector)
-        return at_queries, at_keys, at_vector
+            grad_queries = add_gradients(queries, keys, vector, grad_scores, grad_keys, grad_vector)
+        return grad_queries, grad_keys, grad_vector

@@ -20,7 +20,7 @@ from torch import Tensor
 from ensue.engine.storage import gradients_of, is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
 from ensue.nn.heads.single_chain import NEVER, RESCALE_EVERY
-from ensue.nn.layer import blank
+from ensue.nn.layer import mask_padding
 from ensue.types import widest
 
 
@@ -28,7 +28,7 @@ def score(
     emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], start: Float[Tensor, " K"],
     transitions: Float[Tensor, "K K"], end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, " B"]:  # fmt: skip
-    """Return the scores of the paths `tags`, which may have any values at padding."""
+    """Return the scores of the paths `tags`; the tags at padding have no effect."""
     expect_scores("score", emissions, start, transitions, end, mask)
     expect("score", "tags", tags, emissions.shape[:2], torch.int64, like=emissions)
     if emissions.shape[1] == 0:
@@ -48,7 +48,7 @@ def log_partition(
     """Return `log Σ_y exp score(y)` in nats; -inf if every path is illegal."""
     expect_scores("log_partition", emissions, start, transitions, end, mask)
     dtype = torch.promote_types(emissions.dtype, start.dtype)
-    scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
+    scores, mask = _Scores(mask_padding(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     with torch.autocast(emissions.device.type, enabled=False):
         with torch.no_grad():
             sums = None if is_transformed() else _sums(scores, mask)
@@ -64,7 +64,7 @@ def marginals(
 ) -> Float[Tensor, "B T K"]:  # fmt: skip
     """Return the marginal probability of each tag at each position, 0 at padding. Not differentiable."""
     expect_scores("marginals", emissions, start, transitions, end, mask)
-    scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
+    scores, mask = _Scores(mask_padding(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     with torch.autocast(emissions.device.type, enabled=False):
         with torch.no_grad():
             sums = _sums(scores, mask)
@@ -86,7 +86,7 @@ def posterior(
     They have no gradients.
     """
     expect_scores("posterior", emissions, start, transitions, end, mask)
-    scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
+    scores, mask = _Scores(mask_padding(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     with torch.autocast(emissions.device.type, enabled=False), torch.no_grad():
         if (sums := _sums(scores, mask)) is None:
             return None
@@ -272,7 +272,7 @@ def viterbi(
     dtype = torch.promote_types(emissions.dtype, start.dtype)
     if not (B and T):
         return torch.zeros(B, T, dtype=torch.int64, device=emissions.device), emissions.new_zeros(B, dtype=dtype)
-    local = blank(emissions, mask).to(dtype).permute(1, 2, 0).contiguous()  # (T, K, B)
+    local = mask_padding(emissions, mask).to(dtype).permute(1, 2, 0).contiguous()  # (T, K, B)
     mask = real_positions(emissions, mask)
     table = transitions.to(dtype)
     best, sums, pairs = torch.empty_like(local), local.new_empty(K, K, B), table.unsqueeze(2)
@@ -306,7 +306,7 @@ def k_best(
         raise ValueError(f"k_best expects k of 1 or more, found {k}")
     B, T, _ = emissions.shape
     dtype = torch.promote_types(emissions.dtype, start.dtype)
-    local, mask = blank(emissions, mask).to(dtype), real_positions(emissions, mask)
+    local, mask = mask_padding(emissions, mask).to(dtype), real_positions(emissions, mask)
     if not T:
         return torch.zeros(B, k, 0, dtype=torch.int64, device=mask.device), _pad_to_k(local.new_zeros(B), k)
     best, origins = [_pad_to_k(start + local[:, 0], k)], []  # (B, K, k) and (B, K k) for each position

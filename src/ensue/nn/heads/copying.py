@@ -11,13 +11,13 @@ from ensue.nn.attention.cross import AdditiveAttention, group_by_text
 from ensue.nn.attention.scores import weights_over
 from ensue.nn.border import expect, expect_mask, expect_memory, expect_range, expect_state
 from ensue.nn.heads.softmax import SoftmaxHead
-from ensue.nn.layer import blank
+from ensue.nn.layer import mask_padding
 from ensue.nn.taps import Tap
 from ensue.types import Memory, Shared, at_least_float32
 
 
 class CopyingSource(NamedTuple):
-    """M source texts of S positions: keys, features, the mask of real positions, and ids."""
+    """M source texts of S positions: keys, features, the mask `real` of real positions, and ids (see `CopyingHead`)."""
 
     keys: Float[Tensor, "M S d_key"]
     values: Float[Tensor, "M S d_memory"]
@@ -46,7 +46,7 @@ class Attended(NamedTuple):
 
     weights: Float[Tensor, "B T S"]
     context: Float[Tensor, "B T d_memory"]
-    repeated: Float[Tensor, "B T"]
+    coverage_loss: Float[Tensor, "B T"]
     state: CopyingState
 
 
@@ -55,7 +55,7 @@ class CopyingHead(nn.Module):
 
         a_t = softmax_i v · tanh(W_s s_t + W_h h_i + w_c c_ti + b)        c_t = Σ_{t' < t} a_t'
         p_t = σ(w · [s_t; h*_t] + b'),   h*_t = Σ_i a_ti h_i
-        P(w) = p_t softmax(head(V [s_t; h*_t] + b''))[w] + (1 - p_t) Σ_{i: x_i = w} a_ti
+        P(w) = p_t softmax(head(W_o [s_t; h*_t] + b''))[w] + (1 - p_t) Σ_{i: x_i = w} a_ti
 
     The vocabulary of V words is extended by the out-of-vocabulary words of each source: number k of a source (k from 0)
     has the id V + k in `source_ids`. So the head returns V + S log probabilities, -inf for ids that the source does not
@@ -129,7 +129,7 @@ class CopyingHead(nn.Module):
     ) -> tuple[CopyingNats, CopyingState]:  # fmt: skip
         """Return the surprisal of each target in nats, the coverage loss, and the final state.
 
-        A target from V on is a word of the source. The surprisal is infinite if the source does not contain the word.
+        A target id of V or more is an out-of-vocabulary word of the source; if the source lacks it, nats are infinite.
         """
         self.check("nats", s, state, mask)
         expect(f"{type(self).__name__}.nats", "targets", targets, tuple(s.shape[:2]), torch.int64, like=s)
@@ -143,45 +143,45 @@ class CopyingHead(nn.Module):
         nats = (-log_p).masked_fill(log_p == -torch.inf, torch.inf)  # stops the gradient, which would be NaN
         if mask is not None:
             nats = nats.masked_fill(~mask, 0.0)
-        return CopyingNats(nats, attended.repeated), attended.state
+        return CopyingNats(nats, attended.coverage_loss), attended.state
 
     def _attend(self, s: Tensor, state: CopyingState, mask: Tensor | None) -> Attended:
-        queries, source = group_by_text(self.attention.queries(blank(s, mask)), state.source)
+        queries, source = group_by_text(self.attention.queries(mask_padding(s, mask)), state.source)
         batch, length = s.shape[:2]
         sizes = (batch, length, source.ids.shape[1])
-        repeated = s.new_zeros(batch, length)
+        coverage_loss = s.new_zeros(batch, length)
         if self.cover is None:
             weights = weights_over(self.attention.scores(queries, source.keys), source.real)
         else:
-            weights, repeated, coverage = self._attend_with_coverage(queries, source, state, length, mask)
+            weights, coverage_loss, coverage = self._attend_with_coverage(queries, source, state, length, mask)
             state = state._replace(coverage=coverage)
         tapped = self.weights(weights.view(sizes))
         context = (tapped.view_as(weights).to(source.values.dtype) @ source.values).view(batch, length, self.d_memory)
-        return Attended(tapped, context, repeated, state)
+        return Attended(tapped, context, coverage_loss, state)
 
     def _attend_with_coverage(
         self, queries: Tensor, source: Any, state: CopyingState, length: int, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return weights by text (M, columns, S), the coverage loss (B, T), and the final coverage."""
+        """Return weights by text (M, queries of a text, S), the coverage loss (B, T), and the final coverage (B, S)."""
         assert self.cover is not None
         assert state.coverage is not None
         coverage = state.coverage
         texts, (batch, positions) = len(queries), coverage.shape
         repeats = batch // texts if texts else 0
         by_position = queries.view(texts, repeats, length, queries.shape[2])
-        by_step, repeated = [], []
+        by_step, losses = [], []
         for t in range(length):
             added = self.cover(coverage.to(queries.dtype).view(texts, repeats, positions, 1))
             scores = self.attention.scores(by_position[:, :, t], source.keys, added)
             weights = weights_over(scores, source.real).view(batch, positions)
             weights = weights if mask is None else weights * mask[:, t : t + 1]
             by_step.append(weights)
-            repeated.append(torch.minimum(weights, coverage).sum(1))
+            losses.append(torch.minimum(weights, coverage).sum(1))
             coverage = coverage + weights
         if not by_step:
             return queries.new_zeros(texts, 0, positions), queries.new_zeros(batch, 0), coverage
         weights = torch.stack(by_step, dim=1).view(texts, repeats * length, positions)
-        return weights, torch.stack(repeated, dim=1), coverage
+        return weights, torch.stack(losses, dim=1), coverage
 
     def _scores(self, s: Tensor, attended: Attended) -> tuple[Tensor, Tensor, Tensor]:
         """Return the logits of the vocabulary (B, T, V), and the logarithms of p_t and of 1 - p_t (B, T)."""
@@ -192,8 +192,8 @@ class CopyingHead(nn.Module):
         tapped = self.generates(p)
         z = z if tapped is p else tapped.logit()
         source = attended.state.source
-        copies = source.content.real.any(1)[source.rows].unsqueeze(1)
-        generate, copy = F.logsigmoid(z).where(copies, 0.0), F.logsigmoid(-z).where(copies, -torch.inf)
+        has_source = source.content.real.any(1)[source.rows].unsqueeze(1)
+        generate, copy = F.logsigmoid(z).where(has_source, 0.0), F.logsigmoid(-z).where(has_source, -torch.inf)
         return self.head(self.combine(joined)).to(dtype), generate, copy
 
     def _ids(self, state: CopyingState) -> Tensor:

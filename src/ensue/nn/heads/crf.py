@@ -14,7 +14,7 @@ from ensue.nn.heads.chain import k_best, log_partition, marginals, score, viterb
 from ensue.nn.heads.single_chain import ChainScores
 
 MIN_PROBABILITY = 1e-12
-"""The minimum of a teacher's probabilities, so that all legal paths have a positive probability."""
+"""The minimum of a teacher's tag probabilities, so that all legal paths have a positive probability."""
 
 
 class LegalTags(NamedTuple):
@@ -96,7 +96,7 @@ class LinearChainCRF(nn.Module):
     def expected_nats(
         self, emissions: Float[Tensor, "B T K"], shares: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, ""]:
-        """Return the expected `nats`, summed over rows, for paths y drawn from a teacher's probabilities of tags:
+        """Return the expected `nats`, summed over rows, of paths y drawn from a teacher's tag probabilities `shares`:
 
             q(y) = Π_t shares_t[y_t] / Σ_y' Π_t shares_t[y'_t], over the legal y
 

@@ -2,7 +2,7 @@
 
 With a vocabulary of V tokens, the logits (rows × V) are by far the largest tensor of a batch, and plain autograd writes
 and reads them five times. Here logits, softmax and gradients are computed for one chunk of rows at a time, which stays
-in the processor's cache. The gradients of a sum of nats are known in the forward pass:
+in the processor's cache. Since the loss is a sum over rows, the forward pass can compute the gradients:
 
     dlogits = softmax(logits) - onehot(target),   dh = dlogits V,   dV = dlogitsᵀ h,   db = Σ dlogits
 
@@ -68,7 +68,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype, smoothing: float
     ) -> Tensor:
         with torch.autocast(h.device.type, enabled=False):
-            total, ctx.gradients = _chunked(
+            total, ctx.gradients = _sum_by_chunks(
                 h, weight, bias, targets, dtype, smoothing, with_gradients=any(ctx.needs_input_grad)
             )
         ctx.save_for_backward(h, weight, bias, targets)
@@ -85,13 +85,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _compute_plain(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Return the sum from all logits at once, under autograd."""
+    """Compute `linear_cross_entropy` from all logits at once, under autograd."""
     dtype = at_least_float32(weight.dtype)
     logits = F.linear(h.to(dtype), weight.to(dtype), bias.to(dtype))
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
 
 
-def _chunked(
+def _sum_by_chunks(
     h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype, smoothing: float, *,
     with_gradients: bool,
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:  # fmt: skip
@@ -99,14 +99,14 @@ def _chunked(
     padding = -(d + 1) % ALIGNMENT
     rows = F.pad(F.pad(h.to(dtype), (0, 1), value=1.0), (0, padding))
     columns = F.pad(torch.cat((weight, bias.unsqueeze(1)), dim=1).to(dtype), (0, padding))
-    exact = at_least_float32(weight.dtype)
-    drows, dcolumns = torch.empty_like(rows), weight.new_zeros(columns.shape, dtype=exact)
-    total = weight.new_zeros((), dtype=exact)
+    sum_dtype = at_least_float32(weight.dtype)
+    drows, dcolumns = torch.empty_like(rows), weight.new_zeros(columns.shape, dtype=sum_dtype)
+    total = weight.new_zeros((), dtype=sum_dtype)
     size = max(CHUNK_ROWS, CHUNK_ELEMENTS // len(weight))
     for start in range(0, len(h), size):
         chunk, labels = rows[start : start + size], targets[start : start + size]
         logits = chunk @ columns.t()
-        total += _to_gradient(logits, labels, smoothing)
+        total += _replace_by_gradient(logits, labels, smoothing)
         if with_gradients:
             drows[start : start + size] = logits @ columns
             dcolumns += logits.t() @ chunk
@@ -114,18 +114,18 @@ def _chunked(
     return total, (drows[:, :d].to(h.dtype), dcolumns[:, :d], dcolumns[:, d]) if with_gradients else None
 
 
-def _to_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+def _replace_by_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
     """Return the sum of nats, and overwrite `logits` (n, V) with its gradient, in C or block by block in torch."""
     functions = passes(logits)
     if functions is not None and targets.min() >= 0 and targets.max() < logits.shape[1]:
         (n, words), workers = logits.shape, worth_threads(logits)
         nats, workspace = (torch.empty(sizes, dtype=torch.float32) for sizes in ((n,), (workers, words)))
-        at_targets = address("targets", targets, torch.int64, (n,))
+        targets_address = address("targets", targets, torch.int64, (n,))
         scores = address("logits", logits, logits.dtype, (n, words)), logits.dtype == torch.bfloat16
 
         def work(first: int, last: int, worker: int) -> None:
             outputs = workspace[worker].data_ptr(), nats.data_ptr()
-            functions.surprisals(first, last, words, smoothing, at_targets, *outputs, *scores)
+            functions.surprisals(first, last, words, smoothing, targets_address, *outputs, *scores)
 
         parallel_rows(n, work, max_workers=workers)
         return nats.sum()
@@ -133,12 +133,12 @@ def _to_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
     block = max(1, BLOCK_ELEMENTS // logits.shape[1])
     for start in range(0, len(logits), block):
         rows = slice(start, start + block)
-        total += _block_to_gradient(logits[rows], targets[rows].unsqueeze(1), smoothing)
+        total += _replace_block(logits[rows], targets[rows].unsqueeze(1), smoothing)
     return total
 
 
-def _block_to_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Compute `_to_gradient` for a block in torch."""
+def _replace_block(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """Compute `_replace_by_gradient` for a block in torch."""
     z = logits.to(at_least_float32(logits.dtype))
     p = torch.softmax(z, dim=1)
     expected = z.gather(1, targets)

@@ -15,7 +15,7 @@ from ensue.engine import folds, may_compile
 from ensue.engine.c_library import library
 from ensue.engine.products import parallel_rows
 from ensue.engine.storage import address, gradients_of, needs_history
-from ensue.nn.layer import Recurrent, blank, with_weights
+from ensue.nn.layer import Recurrent, call_with_weights, mask_padding
 from ensue.nn.recurrent.gru import ElmanState
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import Memory, State
@@ -25,10 +25,10 @@ MIN_PRODUCT_UNITS = 32
 """Modules with fewer units share a matrix product, since a smaller product would not fill the vector registers."""
 
 
-class Schedule:
+class ClockworkSchedule:
     """The schedule of updates for the functions in C, if all clocks are `start` at the first position.
 
-    `extents` are the rows, the positions and the features of x.
+    `size` is the number of units of a module, and `extents` is the shape (B, T, d_in) of x.
     """
 
     def __init__(self, periods: tuple[int, ...], size: int, start: int, extents: tuple[int, int, int]) -> None:
@@ -56,7 +56,7 @@ class Schedule:
 
         Args:
             name: The name of the function.
-            rows: The number of rows that threads share.
+            rows: The number of rows, which are divided among threads.
             tensors: The arguments, by the names of `sizes`.
             sums: A tensor with a row for each thread, to which the function adds.
 
@@ -87,7 +87,7 @@ class Schedule:
         return torch.stack(outputs, 1), h
 
 
-cached_schedule = lru_cache(Schedule)
+cached_schedule = lru_cache(ClockworkSchedule)
 
 
 @cache
@@ -102,7 +102,7 @@ class ClockworkFunction(torch.autograd.Function):
     """The autograd function that runs the functions in C."""
 
     @staticmethod
-    def forward(ctx: Any, schedule: Schedule, *arguments: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, schedule: ClockworkSchedule, *arguments: Tensor) -> tuple[Tensor, Tensor]:
         """Return the outputs (B, T, d), and the state after the last position (B, d), from x, h, W, U and b."""
         x, h, W, U, b = (tensor.resolve_neg().contiguous() for tensor in arguments)
         y = x.new_empty(*x.shape[:2], h.shape[1])
@@ -120,17 +120,17 @@ class ClockworkFunction(torch.autograd.Function):
             return None, *gradients_of(ctx.schedule.folded, arguments, [error, at_end])
         x, h, W, U, _ = (tensor.resolve_neg().contiguous() for tensor in arguments)
         error = torch.zeros_like(y) if error is None else error.resolve_neg().contiguous()
-        at_h = (
+        grad_h = (
             torch.zeros_like(h) if at_end is None else at_end.resolve_neg().clone(memory_format=torch.contiguous_format)
         )
         errors = y.new_empty(ctx.schedule.sizes["errors"])
-        at_b = y.new_zeros(torch.get_num_threads(), y.shape[2])
-        at_x, at_W, at_U = map(torch.empty_like, (x, W, U))
+        grad_b = y.new_zeros(torch.get_num_threads(), y.shape[2])
+        grad_x, grad_W, grad_U = map(torch.empty_like, (x, W, U))
         inputs = {"y": y, "error": error, "W": W, "U": U}
-        ctx.schedule.run("backward", len(x), inputs | {"errors": errors, "at x": at_x, "at h": at_h}, sums=at_b)
+        ctx.schedule.run("backward", len(x), inputs | {"errors": errors, "at x": grad_x, "at h": grad_h}, sums=grad_b)
         inputs = {"x": x, "y": y, "h": h, "errors": errors}
-        ctx.schedule.run("at_matrices", x.shape[2] + y.shape[2], inputs | {"at W": at_W, "at U": at_U})
-        return None, at_x, at_h, at_W, at_U, at_b.sum(0)
+        ctx.schedule.run("at_matrices", x.shape[2] + y.shape[2], inputs | {"at W": grad_W, "at U": grad_U})
+        return None, grad_x, grad_h, grad_W, grad_U, grad_b.sum(0)
 
 
 class ClockworkState(NamedTuple):
@@ -204,7 +204,7 @@ class Clockwork(Recurrent):
         if folds() or is_watched(self):
             return self.fold(x, state, mask=mask)
         h, clock = self.init_state(len(x)) if state is None else state
-        x, lengths = blank(x, mask), x.shape[1] if mask is None else mask.sum(1)
+        x, lengths = mask_padding(x, mask), x.shape[1] if mask is None else mask.sum(1)
         phases = {0} if state is None else set((clock % self.periods[-1]).tolist())
         if len(phases) != 1 or not self._can_run_in_c(x, h):
             y, (h,) = self._compute_all_units(x, h, clock, mask)
@@ -216,7 +216,7 @@ class Clockwork(Recurrent):
             return y, ClockworkState(end, clock + lengths)
         last = (mask.sum(1) - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, self.d_out)
         h = torch.where(mask[:, :1], y.gather(1, last).squeeze(1), h)
-        return blank(y, mask), ClockworkState(h, clock + lengths)
+        return mask_padding(y, mask), ClockworkState(h, clock + lengths)
 
     def _can_run_in_c(self, x: Tensor, h: Tensor) -> bool:
         """Return whether C can read these tensors. Autocast is ignored, since skipping modules saves more time."""
@@ -230,7 +230,7 @@ class Clockwork(Recurrent):
         updates = clocks.unsqueeze(-1) % self.period == 0
         u = torch.cat((F.linear(x, self.weight_input, self.bias), updates.to(x.dtype)), dim=-1)
         U = self.weight_hidden * self.is_read
-        return with_weights(self._units[0], lambda: {"weight_hidden": U}, u, ElmanState(h), mask)
+        return call_with_weights(self._units[0], lambda: {"weight_hidden": U}, u, ElmanState(h), mask)
 
 
 class ClockworkUnits(Recurrent):

@@ -65,7 +65,7 @@ def unit(x: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows d"]:
 
 
 WINDOW = 4
-"""The positions of the short convolution, as in the paper."""
+"""The number of positions of the short convolution, as in the paper."""
 
 
 class GatedDeltaNet(DeltaLayer):
@@ -172,15 +172,15 @@ class RWKV7(DeltaLayer):
 
 
 class RWKV7Inputs(Recurrent):
-    """The maps from x to r, w, k, v, a and g, which are concatenated."""
+    """The maps from x to r, w, k, v, a and g, concatenated. The initial μ are those of the authors' first layer."""
 
     def __init__(self, d_in: int, d_out: int, *, rank: int) -> None:
         super().__init__()
         if rank < 1:
             raise ValueError(f"the rank of a matrix is above 0, not {rank}")
         self.d_in, self.d_out, self.rank = d_in, 6 * d_out, rank
-        place = torch.arange(d_in) / d_in
-        self.mix = nn.Parameter(torch.stack([1 - place**power for power in (0.2, 0.7, 0.7, 0.9, 0.9, 0.2)]))
+        fraction = torch.arange(d_in) / d_in
+        self.mix = nn.Parameter(torch.stack([1 - fraction**power for power in (0.2, 0.7, 0.7, 0.9, 0.9, 0.2)]))
         self.weight_input, self.weight_down = input_weight(3, d_out, d_in), input_weight(4, rank, d_in)
         self.weight_decay, self.weight_rate = input_weight(1, d_out, rank), input_weight(1, d_out, rank)
         self.weight_gate = input_weight(1, d_out, 2 * rank)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from ensue.engine.storage import is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
-from ensue.nn.layer import Recurrent, blank
+from ensue.nn.layer import Recurrent, mask_padding
 from ensue.nn.recurrent.initialization import gate_bias, input_weight
 from ensue.nn.taps import Tap, Taps, is_watched
 from ensue.nn.window import windows_of
@@ -218,10 +218,10 @@ class LinearRecurrence(Recurrent, ABC):
     ) -> tuple[Float[Tensor, "B T d_out"], LinearState]:
         """Compute `forward` by a scan over all positions, as on GPUs or without a compiler."""
         (start,) = self.init_state(len(x)) if state is None else state
-        a, b, gate = self.coefficients(blank(x, mask))
+        a, b, gate = self.coefficients(mask_padding(x, mask))
         y, h = self.output(scan(a, b, start, mask=mask), gate)
         # A copy, so that the state does not keep all positions in memory.
-        return blank(y, mask), LinearState(h[:, -1].clone() if h.shape[1] else start)
+        return mask_padding(y, mask), LinearState(h[:, -1].clone() if h.shape[1] else start)
 
 
 class MinGRU(LinearRecurrence):
@@ -325,12 +325,12 @@ class LRU(Recurrent):
         return self._output(s, x_t), LRUState(*s.chunk(2, dim=-1))
 
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, LRUState]:
-        x, start = blank(x, mask), torch.complex(*(self.init_state(len(x)) if state is None else state))
+        x, start = mask_padding(x, mask), torch.complex(*(self.init_state(len(x)) if state is None else state))
         u = torch.complex(*self._input(x).to(self.decay.dtype).chunk(2, dim=-1))
         s = scan_any(torch.complex(*self._factors()).expand_as(u), u, start, mask)
         y = self._output(torch.cat((s.real, s.imag), dim=-1), x)
         end = s[:, -1] if x.shape[1] else start
-        return blank(y, mask), LRUState(end.real.clone(), end.imag.clone())
+        return mask_padding(y, mask), LRUState(end.real.clone(), end.imag.clone())
 
     def _factors(self) -> tuple[Tensor, Tensor]:
         """Return the real and the imaginary part of λ, (n,)."""

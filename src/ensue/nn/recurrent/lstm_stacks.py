@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.nn.combinators import Stack
-from ensue.nn.layer import Recurrent, SequenceLayer, blank
+from ensue.nn.layer import Recurrent, SequenceLayer, mask_padding
 from ensue.nn.recurrent.initialization import gate_bias, hidden_weight, input_weight
 from ensue.nn.recurrent.lstm import LSTM, LSTMState
 from ensue.nn.taps import Tap, Taps
@@ -31,7 +31,7 @@ class LSTMStack(SequenceLayer):
         self.d_in, self.d_out, self.num_layers = d_in, d_out, num_layers
 
     @abstractmethod
-    def enter(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def project_input(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the first layer, from x."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
@@ -40,16 +40,16 @@ class LSTMStack(SequenceLayer):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        h_and_c, state = self.stack(self.enter(x, mask), state, mask=mask)
+        h_and_c, state = self.stack(self.project_input(x, mask), state, mask=mask)
         return h_and_c[..., : self.d_out], state
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        h_and_c, state = self.stack.step(self.enter(x_t), state)
+        h_and_c, state = self.stack.step(self.project_input(x_t), state)
         return h_and_c[..., : self.d_out], state
 
 
-class OpenLSTM(Recurrent):
-    """An LSTM of `d_cell` units whose output is [h; c], 2 `d_cell` features."""
+class LSTMWithCellOutput(Recurrent):
+    """An LSTM of `d_cell` units whose output is [h; c], of 2 · d_cell features."""
 
     def __init__(self, d_in: int, d_cell: int) -> None:
         super().__init__()
@@ -118,9 +118,9 @@ class DepthGatedLSTM(LSTMStack):
 
     def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:
         super().__init__(d_in, d_out, num_layers=num_layers)
-        self.stack = Stack([OpenLSTM(d_in, d_out), *(DepthGatedLayer(d_out) for _ in range(num_layers - 1))])
+        self.stack = Stack([LSTMWithCellOutput(d_in, d_out), *(DepthGatedLayer(d_out) for _ in range(num_layers - 1))])
 
-    def enter(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def project_input(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return x
 
 
@@ -153,15 +153,15 @@ class GridLayer(Recurrent):
         h_depth, c_depth = x_t.chunk(2, dim=-1)
         z = F.linear(h_depth, self.weight_input, self.bias) + F.linear(h_time, self.weight_hidden)
         z_time, z_depth = z.chunk(2, dim=-1)
-        h_time, c_time = gated(z_time, c_time, self.time)
-        h_depth, c_depth = gated(z_depth, c_depth, self.depth)
+        h_time, c_time = lstm_cell(z_time, c_time, self.time)
+        h_depth, c_depth = lstm_cell(z_depth, c_depth, self.depth)
         return torch.cat((h_depth, c_depth), dim=-1), LSTMState(h_time, c_time)
 
     def extra_repr(self) -> str:
         return f"d_cell={self.d_out // 2}"
 
 
-def gated(z: Float[Tensor, "B z"], c: Float[Tensor, "B d"], taps: Taps) -> tuple[Tensor, Tensor]:
+def lstm_cell(z: Float[Tensor, "B z"], c: Float[Tensor, "B d"], taps: Taps) -> tuple[Tensor, Tensor]:
     """Return h' and c' of an LSTM with the pre-activations `z` = [z_i; z_f; z_g; z_o]."""
     z_i, z_f, z_g, z_o = z.chunk(4, dim=-1)
     i, f = taps.input(torch.sigmoid(z_i)), taps.forget(torch.sigmoid(z_f))
@@ -192,5 +192,5 @@ class GridLSTM(LSTMStack):
             nn.init.xavier_uniform_(block)
         nn.init.zeros_(self.entry.bias)
 
-    def enter(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.entry(blank(x, mask))
+    def project_input(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.entry(mask_padding(x, mask))

@@ -13,20 +13,20 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ensue.engine import has_bfloat16
-from ensue.nn.layer import blank
+from ensue.nn.layer import mask_padding
 from ensue.types import hold
 
 SATURATED = 1e4
 """A pre-activation for which a sigmoid is exactly 1 in every precision, and exactly 0 for its negative."""
 
 Kernel: TypeAlias = Callable[..., Any]
-Run: TypeAlias = tuple[Tensor, list[Tensor]]
-"""The outputs (B, T, d) and the final leaves (B, d) of the state."""
+Results: TypeAlias = tuple[Tensor, list[Tensor]]
+"""The outputs (B, T, d) and the tensors (B, d) of the final state."""
 
 
 def run_kernel(
     kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None
-) -> Run:
+) -> Results:
     """Run one layer of `kernel` (torch.lstm, torch.gru, torch.rnn_tanh or torch.rnn_relu) over `x` (B, T, d_in).
 
     `state` has (B, d) leaves. `weights` are W, U and two biases, stacked as in torch. Returns the outputs (B, T, d) and
@@ -34,7 +34,7 @@ def run_kernel(
     """
     if x.shape[0] == 0 or x.shape[1] == 0:
         return x.new_zeros(x.shape[0], x.shape[1], state[0].shape[1]), list(state)
-    x = blank(x, mask)
+    x = mask_padding(x, mask)
     dtype = weights[0].dtype
     in_half = dtype == torch.bfloat16 or (dtype == torch.float32 and torch.is_autocast_enabled("cpu"))
     if in_half and x.device.type == "cpu" and not has_bfloat16():
@@ -45,7 +45,7 @@ def run_kernel(
     return _run(kernel, x, state, weights, mask)
 
 
-def _run(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None) -> Run:
+def _run(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None) -> Results:
     if x.device.type == "cuda":
         # cuDNN warns at each call that it copies separate weights into one block of memory. They are separate, since
         # WeightDrop replaces them for a call, and the copy takes little time compared to the product.
@@ -57,13 +57,13 @@ def _run(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[T
 
 def _run_rows(
     kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None
-) -> Run:
+) -> Results:
     """Run all rows, with padding on a CPU, where torch's kernel for packed rows is slower (docs/log)."""
     if mask is None or bool(mask.all()):
         return _run_dense(kernel, x, state, weights)
     run_ragged = _run_padded if x.device.type == "cpu" else _run_packed
     y, after = run_ragged(kernel, x, state, weights, mask)
-    return blank(y, mask), after
+    return mask_padding(y, mask), after
 
 
 def _options() -> tuple[bool, int, float, bool, bool]:
@@ -71,13 +71,13 @@ def _options() -> tuple[bool, int, float, bool, bool]:
     return True, 1, 0.0, torch.is_grad_enabled(), False
 
 
-def _run_dense(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> Run:
+def _run_dense(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> Results:
     before = [leaf.unsqueeze(0) for leaf in state]
     y, *after = kernel(x, before if len(before) > 1 else before[0], weights, *_options(), True)
     return y, [leaf.squeeze(0) for leaf in after]
 
 
-def _run_padded(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor) -> Run:
+def _run_padded(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor) -> Results:
     """Run padded rows, and read h at the last real position. At padding an added input feature keeps c of an LSTM."""
     if len(state) > 1:
         W, *others = weights
@@ -90,7 +90,7 @@ def _run_padded(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Seq
     return y, [torch.where(mask[:, :1], y.gather(1, last).squeeze(1), state[0]), *after[1:]]
 
 
-def _run_packed(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor) -> Run:
+def _run_packed(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor) -> Results:
     """Run packed rows. A row without real positions reads one zero vector, and its state is restored afterwards."""
     lengths = mask.sum(1)
     packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)

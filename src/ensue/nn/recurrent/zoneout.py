@@ -35,19 +35,19 @@ class Zoneout(Recurrent):
         state = layer.init_state(1)
         probabilities = {name: p for name, p in (("h", hidden), ("c", cell)) if hasattr(state, name)}
         if "h" not in probabilities or state.h.shape != (1, layer.d_out):
-            raise ValueError(f"Zoneout needs a layer whose state has its output h, which that of {layer!r} has not")
+            raise ValueError(f"Zoneout needs a layer whose state has its output h, unlike {layer!r}")
         if cell > 0 and "c" not in probabilities:
             raise ValueError(f"the state of {layer!r} has no cell c to keep")
         self.layer, self.probabilities = layer, probabilities
         self.d_in, self.d_out = layer.d_in, layer.d_out
         self.sizes = [layer.d_in, *(getattr(state, name).shape[1] for name in probabilities)]
         self.kept = Taps(*probabilities)
-        self._given = (GivenMasks(self),)  # in a tuple, so that torch does not register it as a submodule
+        self._with_masks = (ZoneoutWithMasks(self),)  # in a tuple, so that torch does not register it as a submodule
 
     @property
-    def fixed_masks(self) -> "GivenMasks":
+    def with_masks(self) -> "ZoneoutWithMasks":
         """The layer that runs in training and reads the masks from its input."""
-        return self._given[0]
+        return self._with_masks[0]
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         return self.layer.init_state(batch_size, memory)
@@ -59,14 +59,14 @@ class Zoneout(Recurrent):
             return super().forward(x, state, mask=mask)
         by_position = x.transpose(0, 1)  # the engine reads this order without a copy
         x_and_masks = torch.cat((by_position, *self._draw(by_position)), dim=-1).transpose(0, 1)
-        y, state = self.fixed_masks(x_and_masks, state, mask=mask)
+        y, state = self.with_masks(x_and_masks, state, mask=mask)
         return y, state
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        return self.mixed(x_t, state, self._draw(x_t) if self.training else list(self.probabilities.values()))
+        return self.step_with_masks(x_t, state, self._draw(x_t) if self.training else list(self.probabilities.values()))
 
-    def mixed(self, x_t: Tensor, state: State, masks: Sequence[Tensor | float]) -> tuple[Tensor, State]:
-        """Compute one position. `masks` (B, d), or numbers, are the weights of the old h and c."""
+    def step_with_masks(self, x_t: Tensor, state: State, masks: Sequence[Tensor | float]) -> tuple[Tensor, State]:
+        """Compute one position. `masks` (B, d), or probabilities, are the weights of the old h and c."""
         state = self.init_state(len(x_t)) if state is None else state
         _, new = self.layer.step(x_t, state)
         for name, m in zip(self.probabilities, masks, strict=True):
@@ -85,7 +85,7 @@ class Zoneout(Recurrent):
         return f"{self.layer!r}, hidden={self.probabilities['h']}, cell={self.probabilities.get('c', 0.0)}"
 
 
-class GivenMasks(Recurrent):
+class ZoneoutWithMasks(Recurrent):
     """A `Zoneout` that reads its masks from `x`, after the features: (B, T, d_in + d_h + d_c).
 
     The engine can compile this layer, since it is deterministic. The masks get no gradient.
@@ -101,7 +101,7 @@ class GivenMasks(Recurrent):
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
         x_t, *masks = torch.split(x_t, self.zoneout.sizes, dim=-1)
-        return self.zoneout.mixed(x_t, state, [mask.detach() for mask in masks])
+        return self.zoneout.step_with_masks(x_t, state, [mask.detach() for mask in masks])
 
     def __repr__(self) -> str:
-        return f"{self.zoneout!r}.fixed_masks"
+        return f"{self.zoneout!r}.with_masks"

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from ensue.models.classifier import Pooled, real_keys
-from ensue.nn.layer import blank
+from ensue.nn.layer import mask_padding
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.contract.description import ClassOutput, ModelDescription, TensorFunction, mask_of
 from ensue.tasks.words.export_inputs import WithOrigins, WordExportInputs
@@ -33,7 +33,7 @@ def describe(
         """Return the pooled outputs of fine-tuned layers, which read a text or a pair together."""
         model: Any = module.model
         slots = words.slots(module, inputs)
-        x = slots[..., :0] if model.pair else blank(words.features(module, inputs), words.mask(inputs))
+        x = slots[..., :0] if model.pair else mask_padding(words.features(module, inputs), words.mask(inputs))
         real = mask_of(slots, words.lengths(inputs) + 1)
         vector = model.pooled_slots(slots, x, real, first=int(not pipeline.model.layers.is_causal))
         keys = [real_keys(words.keys(inputs, s), words.mask(inputs, s)) for s in words.suffixes if bag is not None]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ensue.models.tag_heads import CRFTagHead
 from ensue.nn import Parallel, SequenceLayer
-from ensue.nn.layer import blank
+from ensue.nn.layer import mask_padding
 from ensue.tasks.contract.description import TensorForm, TensorFunction, state_forms, state_from, state_tensors
 from ensue.testing.laws import Subject
 from ensue.types import Memory, State
@@ -35,7 +35,7 @@ def whole(layer: SequenceLayer) -> TensorFunction:
     def run(layer: SequenceLayer, x: Tensor, mask: Tensor, **memory: Tensor) -> dict[str, Tensor]:
         start = layer.init_state(x.shape[0], Memory(memory["memory"], memory["real"])) if memory else None
         y, state = layer(x, start, mask=mask)
-        return {"y": blank(y, mask), **state_tensors(state)}
+        return {"y": mask_padding(y, mask), **state_tensors(state)}
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:
         lengths = torch.randint(1, length + 1, (batch, 1))

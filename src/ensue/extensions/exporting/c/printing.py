@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.engine.c_passes import Source
+from ensue.engine.c_passes import PassSource
 from ensue.engine.execution import weights_of
 from ensue.engine.program import Array, build
 from ensue.engine.schedule import schedule
@@ -199,7 +199,7 @@ def printed_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "
     """
     traced = trace(layer)
     program = build(traced)
-    source = Source(f"position{number}", schedule(program.inference))
+    source = PassSource(f"position{number}", schedule(program.inference))
     tensors = weights_of(layer, traced)
     vectors = [weights.add(vector) for vector in tensors[: len(traced.vectors)]]
     matrices: dict[int, int] = {}

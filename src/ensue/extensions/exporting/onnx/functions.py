@@ -28,7 +28,7 @@ from ensue.nn import AdditiveAttention, CopyingHead, HighwayCharacterCNN, Learne
 from ensue.nn.border import unchecked
 from ensue.nn.heads import chain, crf
 from ensue.nn.heads.chain import last_positions, real_positions
-from ensue.nn.layer import blank
+from ensue.nn.layer import mask_padding
 from ensue.tasks.contract.description import TensorForm
 from ensue.types import State
 
@@ -203,7 +203,7 @@ def best_path(
         return (best,), best
 
     initial = emissions.new_zeros(batch, tags)
-    (sums,), last_sums = scan(trace, forward_step, (blank(emissions, mask), is_real, positions), initial)
+    (sums,), last_sums = scan(trace, forward_step, (mask_padding(emissions, mask), is_real, positions), initial)
     scores, last_tag = (last_sums + end).max(1)
     last_position = last_positions(is_real)
 

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ensue.extensions.exporting.onnx.graph import Trace, to_numpy, value_info
 from ensue.nn import GRU, LSTM, Bidirectional, Elman, Recurrent
-from ensue.nn.layer import blank
+from ensue.nn.layer import mask_padding
 from ensue.types import Shared, State, hold, leaves, map_state
 
 Step = Callable[[tuple[Tensor, ...], State], tuple[tuple[Tensor, ...], State]]
@@ -51,13 +51,13 @@ def _run_recurrent(
 ) -> tuple[Tensor, State]:
     state = layer.init_state(x.shape[0]) if state is None else state
     if type(layer) in OPERATORS:
-        return add_operator(trace, layer, blank(x, mask), state, mask)
+        return add_operator(trace, layer, mask_padding(x, mask), state, mask)
 
     def step(inputs_t: tuple[Tensor, ...], before: State) -> tuple[tuple[Tensor, ...], State]:
         y_t, after = layer.step(inputs_t[0], before)
         return (y_t,), after if mask is None else hold(inputs_t[1], after, before)
 
-    (y,), state = scan(trace, step, (x,) if mask is None else (blank(x, mask), mask), state)
+    (y,), state = scan(trace, step, (x,) if mask is None else (mask_padding(x, mask), mask), state)
     return y, state
 
 
@@ -146,7 +146,7 @@ def _run_bidirectional(
 ) -> tuple[Tensor, State]:
     rightward, last = layer.rightward(x, mask=mask)
     initial = layer.leftward.init_state(x.shape[0])
-    leftward, first = add_operator(trace, layer.leftward, blank(x, mask), initial, mask, reverse=True)
+    leftward, first = add_operator(trace, layer.leftward, mask_padding(x, mask), initial, mask, reverse=True)
     return layer._merge(rightward, leftward), (last, first)
 
 

@@ -74,7 +74,7 @@ def _place_windows(module: torch.nn.Module, parameters: list[Tensor]) -> list[Pl
     """Return the windows of a reader or writer for the five parameters of each step."""
     if not isinstance(module, drawing.WindowReader | drawing.WindowWriter) or not parameters:
         return []
-    windows, steps = module.window.placed(torch.cat(parameters)), module.window.size - 1
+    windows, steps = module.window.build_window(torch.cat(parameters)), module.window.size - 1
     center, deviation = windows.center, windows.variance.sqrt()
     columns = center[:, 0], center[:, 1], steps * windows.stride, deviation, windows.intensity
     return [PlacedWindow(*numbers) for numbers in torch.stack(columns, 1).tolist()]
