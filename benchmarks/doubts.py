@@ -80,17 +80,17 @@ def main() -> None:
                 draw = random.Random(seed)
                 flips = flipped_sentences(file, out, draw) if are_sentences else flipped_texts(file, out, draw, options)
                 began = time.process_time()
-                found = doubt(out, recipe=options.recipe, seed=seed, threads=options.threads)
-            in_20 = sum((each.line, 0) in flips for each in found.ranked[:20])
-            most, seen, hits = round(SHARE * found.num_labels), 0, 0
-            for each in found.ranked:
+                doubts = doubt(out, recipe=options.recipe, seed=seed, threads=options.threads)
+            in_20 = sum((each.line, 0) in flips for each in doubts.ranked[:20])
+            most, seen, hits = round(SHARE * doubts.num_labels), 0, 0
+            for each in doubts.ranked:
                 first = len(each.text[: each.start].split()) if are_sentences else 0
                 places = {(each.line, first + place) for place in range(len(each.given))}
                 if seen + len(places) > most:
                     break
                 seen, hits = seen + len(places), hits + len(places & flips)
             print(
-                f"{file.name}, seed {seed}: {len(flips):,} of {found.num_labels:,} {found.unit} flipped; of them "
+                f"{file.name}, seed {seed}: {len(flips):,} of {doubts.num_labels:,} {doubts.unit} flipped; of them "
                 f"{100 * hits / len(flips):.1f} % are among the first {most:,} (doubted: {seen:,}); "
                 + ("" if are_sentences else f"{in_20} of the first 20; ")
                 + f"{time.process_time() - began:.0f} s of processor time",

@@ -4,7 +4,7 @@
         [--methods NAME ...]
 
 DATA is the folder of the data sets (`text_sets.py`). A draw takes `size` training texts at random, the same for all
-methods, which are tested on the same `TESTED` test texts. ensue's methods are recipes with their defaults. The peers
+methods, which are tested on the same 2,000 test texts. ensue's methods are recipes with their defaults. The peers
 choose the strength of their regularization by five folds. Each result is a line of OUT/results.jsonl; a result that is
 there is not measured again. The script prints means and standard deviations over the draws, with the seconds of
 training, in one thread. The estimate of `classify-linear` is its accuracy in cross-validation.
@@ -12,23 +12,16 @@ training, in one thread. The estimate of `classify-linear` is its accuracy in cr
 
 from __future__ import annotations
 
-import argparse
-import json
-import random
-import statistics
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from classification import written
-from machine import describe_machine
+from few_examples import Result, measure_all, train_recipe
 from text_sets import Example, ag_news, cr, imdb, mpqa, mr, sms, sst2, subj
-
-import ensue
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -44,9 +37,7 @@ except ModuleNotFoundError as error:
 
 SETS = {"cr": cr, "mr": mr, "subj": subj, "mpqa": mpqa, "sst2": sst2, "imdb": imdb, "ag-news": ag_news, "sms": sms}
 RECIPES = ("classify-linear", "classify-bag", "classify-lstm")
-TESTED = 2_000
 STRENGTHS = [10 ** (power / 2) for power in range(-2, 8)]
-Result = dict[str, Any]
 
 
 def words(longest: int) -> TfidfVectorizer:
@@ -106,83 +97,27 @@ PEERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def by_recipe(recipe: str, train: Path, test: Path, out: Path) -> Result:
-    """Train a recipe, and return its accuracy, seconds, bytes of weights, and cross-validated estimate."""
-    start = time.perf_counter()
-    model = ensue.train(recipe, train=str(train), out=out, threads=1, overwrite=True)
-    seconds = time.perf_counter() - start
-    torch.set_num_threads(1)
-    scores = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    estimate = [record["scores"]["accuracy"] for record in scores if record["kind"] == "valid"][-1]
-    return {
-        "accuracy": model.evaluate(str(test)).as_json()["accuracy"], "seconds": seconds, "estimate": estimate,
-        "bytes": (out / "model.safetensors").stat().st_size,
-    }  # fmt: skip
+def read(name: str, data: Path) -> tuple[list[Example], list[Example]]:
+    """Return the examples for training and for testing."""
+    split = next(SETS[name](data))
+    return [*split.train, *split.dev], split.test
 
 
-def by_regression(peer: str, train: Sequence[Example], test: Sequence[Example]) -> Result:
-    """Fit a peer, and return its accuracy and seconds."""
+def measure(name: str, method: str, train: Sequence[Example], test: Sequence[Example], folder: Path) -> Result:
+    """Fit a method, and return its accuracy and seconds."""
+    if method not in PEERS:
+        files = [written(examples, folder / f"{kind}.jsonl") for kind, examples in (("train", train), ("test", test))]
+        return train_recipe(method, *files, folder / "run", "accuracy")
     start = time.perf_counter()
     with threadpool_limits(1):
-        model = PEERS[peer]()
+        model = PEERS[method]()
         model.fit([example.texts[0] for example in train], [example.label for example in train])
         seconds = time.perf_counter() - start
         accuracy = model.score([example.texts[0] for example in test], [example.label for example in test])
-    return {"accuracy": float(accuracy), "seconds": seconds}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("data", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    parser.add_argument("--sizes", nargs="+", type=int, default=[50, 100, 300, 1_000])
-    parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--methods", nargs="+", choices=[*RECIPES, *PEERS], default=["classify-linear", *PEERS])
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / "results.jsonl"
-    results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    keys = ("set", "size", "draw", "method")
-    measured = {tuple(result[key] for key in keys) for result in results}
-    print(describe_machine(seed=0))
-    for name in options.sets:
-        split = next(SETS[name](options.data))
-        test = random.Random(0).sample(split.test, min(TESTED, len(split.test)))
-        for size in options.sizes:
-            for draw in range(options.draws):
-                train = random.Random(draw).sample([*split.train, *split.dev], size)
-                paths = [written(part, options.out / f"{kind}.jsonl") for kind, part in (("a", train), ("b", test))]
-                for method in options.methods:
-                    key = (name, size, draw, method)
-                    if key in measured:
-                        continue
-                    found = (
-                        by_regression(method, train, test)
-                        if method in PEERS
-                        else by_recipe(method, *paths, options.out / "run")
-                    )
-                    results.append(dict(zip(keys, key, strict=True)) | found)
-                    with file.open("a") as opened:
-                        print(json.dumps(results[-1]), file=opened)
-    show(results, options)
-
-
-def show(results: list[Result], options: argparse.Namespace) -> None:
-    """Print a table: a row for each set and size, a column for each method."""
-    print(f"| data | texts | {' | '.join(options.methods)} |\n|---|---|{'---|' * len(options.methods)}")
-    cells = defaultdict(list)
-    for result in results:
-        cells[result["set"], result["size"], result["method"]].append(result)
-    for name in options.sets:
-        for size in options.sizes:
-            row = []
-            for method in options.methods:
-                scores = [100 * result["accuracy"] for result in cells[name, size, method]]
-                seconds = statistics.mean(result["seconds"] for result in cells[name, size, method])
-                row.append(f"{statistics.mean(scores):.1f} ± {statistics.pstdev(scores):.1f}, {seconds:.1f} s")
-            print(f"| {name} | {size} | {' | '.join(row)} |")
+    return {"score": float(accuracy), "seconds": seconds}
 
 
 if __name__ == "__main__":
-    main()
+    sets = {name: partial(read, name) for name in SETS}
+    defaults = ["classify-linear", *PEERS]
+    measure_all(__doc__, sets, [*RECIPES, *PEERS], measure, draws=5, tested=2_000, defaults=defaults)

@@ -14,23 +14,15 @@ standard deviations over the draws, with the seconds of training, in one thread.
 
 from __future__ import annotations
 
-import argparse
-import json
-import random
 import re
-import shutil
 import statistics
-import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import torch
-from machine import describe_machine
+from few_examples import Result, measure_all, train_recipe
 
-import ensue
 from ensue.data.decoding import decoded
 from ensue.text.schemes import convert, spans
 
@@ -44,9 +36,7 @@ SETS = {
 RECIPES = ("tag-linear", "tag-lstm-crf", "tag-lstm")
 PEER = "CRFsuite"
 FACTORS = (0.003, 0.03, 0.3)
-TESTED = 1_500
 Sentence = list[tuple[str, str]]
-Result = dict[str, Any]
 
 
 def read(path: Path, words: int, labels: int) -> list[Sentence]:
@@ -61,6 +51,12 @@ def read(path: Path, words: int, labels: int) -> list[Sentence]:
     if words:
         return list(filter(None, sentences))
     return [in_iobes(sentence) for sentence in sentences if len(sentence) > 3]
+
+
+def read_set(name: str, data: Path) -> tuple[list[Sentence], list[Sentence]]:
+    """Return the sentences for training and for testing."""
+    train, test, words, labels = SETS[name]
+    return read(data / train, words, labels), read(data / test, words, labels)
 
 
 def in_iobes(sentence: Sentence) -> Sentence:
@@ -78,26 +74,11 @@ def score(pairs: Iterator[tuple[list[str], list[str]]], *, has_spans: bool) -> f
     """Return the F1 of spans, or the accuracy, for pairs of correct and predicted labels."""
     both = right = predicted = 0
     for gold, labels in pairs:
-        found, truth = set(spans(labels)), set(spans(gold))
+        answers, truth = set(spans(labels)), set(spans(gold))
         if not has_spans:
-            found, truth = set(enumerate(labels)), set(enumerate(gold))  # type: ignore[arg-type]
-        both, right, predicted = both + len(found & truth), right + len(truth), predicted + len(found)
+            answers, truth = set(enumerate(labels)), set(enumerate(gold))  # type: ignore[arg-type]
+        both, right, predicted = both + len(answers & truth), right + len(truth), predicted + len(answers)
     return 2 * both / max(1, right + predicted)
-
-
-def by_recipe(recipe: str, train: Path, test: Path, out: Path, name: str) -> Result:
-    """Train a recipe, and return its score, seconds, bytes of weights, and validation score."""
-    start = time.perf_counter()
-    settings = {"data.format": "columns"}
-    model = ensue.train(recipe, train=str(train), out=out, threads=1, overwrite=True, settings=settings)
-    seconds, kind = time.perf_counter() - start, "accuracy" if name == "upos" else "f1"
-    torch.set_num_threads(1)
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    estimate = [record["scores"][kind] for record in records if record["kind"] == "valid"][-1]
-    return {
-        "score": model.evaluate(str(test)).as_json()[kind], "seconds": seconds, "estimate": estimate,
-        "bytes": (out / "model.safetensors").stat().st_size,
-    }  # fmt: skip
 
 
 def form(word: str, *, affixes: bool) -> list[str]:
@@ -147,66 +128,18 @@ def by_crfsuite(train: Sequence[Sentence], test: Sequence[Sentence], out: Path, 
     folds = [([s for n, s in enumerate(train) if n % 3 != fold], train[fold::3]) for fold in range(3)]
     means = {factor: statistics.mean(fitted(*fold, factor) for fold in folds) for factor in FACTORS}
     best = max(FACTORS, key=means.__getitem__)
-    found = fitted(train, test, best)
-    return {"score": found, "seconds": time.perf_counter() - start, "factor": best}
+    return {"score": fitted(train, test, best), "seconds": time.perf_counter() - start, "factor": best}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("data", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    parser.add_argument("--sizes", nargs="+", type=int, default=[50, 100, 300, 1_000])
-    parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--methods", nargs="+", choices=[*RECIPES, PEER], default=["tag-linear", PEER])
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=options.out))  # several of these programs may write to one OUT
-    file = options.out / "results.jsonl"
-    results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    keys = ("set", "size", "draw", "method")
-    measured = {tuple(result[key] for key in keys) for result in results}
-    print(describe_machine(seed=0))
-    for name in options.sets:
-        *files, words, labels = SETS[name]
-        everything, test = (read(options.data / file, words, labels) for file in files)
-        test = random.Random(0).sample(test, min(TESTED, len(test)))
-        tested = write(test, folder / "test.txt")
-        for size in options.sizes:
-            for draw in range(options.draws):
-                train = random.Random(draw).sample(everything, size)
-                path = write(train, folder / "train.txt")
-                for method in options.methods:
-                    key = (name, size, draw, method)
-                    if key in measured:
-                        continue
-                    result = (
-                        by_crfsuite(train, test, folder, has_spans=name != "upos")
-                        if method == PEER
-                        else by_recipe(method, path, tested, folder / "run", name)
-                    )
-                    results.append(dict(zip(keys, key, strict=True)) | result)
-                    with file.open("a") as opened:
-                        print(json.dumps(results[-1]), file=opened)
-    shutil.rmtree(folder)
-    show(results, options)
-
-
-def show(results: list[Result], options: argparse.Namespace) -> None:
-    """Print a table: a row for each set and size, a column for each method."""
-    print(f"| data | sentences | {' | '.join(options.methods)} |\n|---|---|{'---|' * len(options.methods)}")
-    cells = defaultdict(list)
-    for result in results:
-        cells[result["set"], result["size"], result["method"]].append(result)
-    for name in options.sets:
-        for size in options.sizes:
-            row = []
-            for method in options.methods:
-                scores = [100 * result["score"] for result in cells[name, size, method]]
-                seconds = statistics.mean(result["seconds"] for result in cells[name, size, method])
-                row.append(f"{statistics.mean(scores):.1f} ± {statistics.pstdev(scores):.1f}, {seconds:.1f} s")
-            print(f"| {name} | {size} | {' | '.join(row)} |")
+def measure(name: str, method: str, train: Sequence[Sentence], test: Sequence[Sentence], folder: Path) -> Result:
+    """Fit a method, and return its score and seconds."""
+    if method == PEER:
+        return by_crfsuite(train, test, folder, has_spans=name != "upos")
+    files = [write(sentences, folder / f"{kind}.txt") for kind, sentences in (("train", train), ("test", test))]
+    settings = {"data.format": "columns"}
+    return train_recipe(method, *files, folder / "run", "accuracy" if name == "upos" else "f1", **settings)
 
 
 if __name__ == "__main__":
-    main()
+    sets = {name: partial(read_set, name) for name in SETS}
+    measure_all(__doc__, sets, [*RECIPES, PEER], measure, draws=3, tested=1_500, defaults=["tag-linear", PEER])

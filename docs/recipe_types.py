@@ -20,12 +20,12 @@ def text() -> str:
     for path in Path(*ensue.recipes.__path__).glob("*.toml"):
         if (task := read_recipe(path.stem).task) in TASKS:
             names[task_entry(task).pipeline_class.__name__].append(f'"{path.stem}",')
-    found = '"""The recipes of each pipeline, for type checkers. `python docs/recipe_types.py` writes this file."""\n\n'
-    found += "from typing import Literal\n\n"
+    code = '"""The recipes of each pipeline, for type checkers. `python docs/recipe_types.py` writes this file."""\n\n'
+    code += "from typing import Literal\n\n"
     for pipeline, recipes in sorted(names.items()):
         lines = fill(" ".join(sorted(recipes)), 116, break_on_hyphens=False)
-        found += f"{pipeline} = Literal[\n{indent(lines, '    ')}\n]  # fmt: skip\n"
-    return found
+        code += f"{pipeline} = Literal[\n{indent(lines, '    ')}\n]  # fmt: skip\n"
+    return code
 
 
 if __name__ == "__main__":

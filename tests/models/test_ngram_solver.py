@@ -46,14 +46,34 @@ def solved(bag: NgramBag, batches: Batches, targets: Any, *, weights: Tensor | N
     return solve(bag, batches, torch.from_numpy(targets), folds, weights=weights, multiple=multiple)
 
 
+def known_features(bag: NgramBag, dense: Any, rows: Any) -> Any:
+    """Return the features without n-grams that none of the texts `rows` has, each kind with its norm of before."""
+    known = dense * (dense[rows] != 0).any(0)
+    overlap = np.arange(dense.shape[1]) >= len(bag.weight)
+    of_characters = np.zeros_like(overlap)
+    of_characters[: len(bag.weight)] = rows_of(bag) % bag.table_rows >= bag.buckets
+    for kind in (~of_characters & ~overlap, of_characters):
+        norms = [np.linalg.norm(x[:, kind], axis=1, keepdims=True) for x in (dense, known)]
+        known[:, kind] *= norms[0] / np.maximum(norms[1], 1e-6)
+    return np.where(overlap, dense, known)
+
+
+def rows_of(bag: NgramBag) -> Any:
+    """Return the row of the hash table of each weight; 0 for the first, which is for padding."""
+    rows = np.arange(len(bag.weight))
+    if bag.place is not None:
+        rows[bag.place[bag.place > 0].numpy()] = np.flatnonzero(bag.place)
+    return rows
+
+
 def check(bag: NgramBag, batches: Batches, dense: Any, classes: Any, weights: Tensor | None = None) -> Solution:
     """Compare the scores of all texts, and of those left out by cross-validation, with scikit-learn's."""
     solution = solved(bag, batches, classes, weights=weights)
     balanced = None if weights is None else dict(enumerate(weights.tolist()))
 
     def expected(rows: Any, scored: Any) -> Any:
-        model = LogisticRegression(C=solution.strength, tol=1e-9, solver="newton-cholesky", class_weight=balanced)
-        return model.fit(dense[rows], classes[rows]).decision_function(dense[scored])
+        model = LogisticRegression(C=solution.strength, tol=1e-9, max_iter=10_000, class_weight=balanced)
+        return model.fit(dense[rows], classes[rows]).decision_function(known_features(bag, dense, rows)[scored])
 
     scores, everything = scores_of(bag, batches), np.arange(TEXTS)
     np.testing.assert_allclose(scores - scores.mean(1, keepdim=True), expected(everything, everything), atol=2e-3)
@@ -97,7 +117,7 @@ def test_the_memory_of_a_chunk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_classes_have_weights_and_pairs_overlaps() -> None:
-    bag = PairBag(LABELS, buckets=64)
+    bag = PairBag(LABELS, buckets=1 << 12)
     batches, dense = draw(bag, texts=2)
     assert dense.shape[1] == len(bag.weight) + 4
     check(bag, batches, dense, classes_of(dense), weights=torch.tensor([0.5, 1.0, 2.0]))
@@ -110,7 +130,7 @@ def test_several_labels_are_independent() -> None:
     gold = np.stack([classes_of(dense) == 0, classes_of(dense) != 1], axis=1)
     solution, scores = solved(bag, batches, gold), scores_of(bag, batches)
     for label in range(2):
-        model = LogisticRegression(C=solution.strength, tol=1e-9, solver="newton-cholesky").fit(dense, gold[:, label])
+        model = LogisticRegression(C=solution.strength, tol=1e-9, max_iter=10_000).fit(dense, gold[:, label])
         np.testing.assert_allclose(scores[:, label], model.decision_function(dense), atol=2e-3)
 
 

@@ -191,7 +191,8 @@ def show_machine(profile: "Profile") -> None:
     times = {w: {timing.way: timing.milliseconds for timing in timings} for w, timings in profile.steps.items()}
     table = table_of("milliseconds a step", right=times, no_wrap=True)
     for mode in dict.fromkeys(mode for of_workload in times.values() for mode in of_workload):
-        table.add_row(_format_mode(mode), *(_format_cell(times[w].get(mode), mode == best[w]) for w in times))
+        cells = (f"{times[w][mode]:.1f}{'*' if mode == best[w] else ' '}" if mode in times[w] else "-" for w in times)
+        table.add_row(_format_mode(mode), *cells)
     Console(highlight=False, soft_wrap=True).print(table)
     print("* used by runs of this workload, unless train.precision or --threads is set")
     print(f"stored in {machine.path}")
@@ -208,7 +209,3 @@ def _format_mode(mode: "ComputeMode") -> str:
     library = "BLAS" if mode.products == "highest" else "oneDNN"
     kernel = f", {library}" if mode.precision == "float32" else f", {mode.kernel}" if mode.kernel else ""
     return f"{mode.precision}{kernel}, {mode.threads} thread{'s' * (mode.threads > 1)}"
-
-
-def _format_cell(milliseconds: float | None, is_best: bool) -> str:
-    return "-" if milliseconds is None else f"{milliseconds:.1f}{'*' if is_best else ' '}"

@@ -38,25 +38,14 @@ from ensue.models.word_specification import (
     PoolingHeadSpecification,
     TagHeadSpecification,
 )
-from ensue.nn import (
-    Alongside,
-    AttentionPooling,
-    CopyingHead,
-    FirstPooling,
-    LastPooling,
-    LegalTags,
-    MaxPooling,
-    MeanPooling,
-    Pooling,
-    Poolings,
-    SequenceLayer,
-    SoftmaxHead,
-    Stack,
-    TiedSoftmaxHead,
-    TokenEmbedding,
-    TransformedSoftmaxHead,
-    Transformer,
-)
+from ensue.nn.attention.transformer import Transformer
+from ensue.nn.combinators import Alongside, Stack
+from ensue.nn.embeddings import TokenEmbedding
+from ensue.nn.heads.copying import CopyingHead
+from ensue.nn.heads.crf import LegalTags
+from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead, TransformedSoftmaxHead
+from ensue.nn.layer import SequenceLayer
+from ensue.nn.pooling import AttentionPooling, FirstPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.text.label_columns import TaggerLabels
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon

@@ -22,6 +22,8 @@ MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
 """The multiplier of the hash: 2⁶³ divided by the golden ratio, whose multiples are spread evenly (Knuth, TAOCP 6.4)."""
 CHARACTER_SHARE = 2 / 3
 """The share of n-grams of characters in the squared norm of the features of a text."""
+OVERLAPS = 2
+"""The number of the kind of overlaps, beside 0 for n-grams of words and 1 for n-grams of characters."""
 MIN_TEXTS = 2
 """The minimum number of training texts with an n-gram; rarer n-grams have r = 0."""
 
@@ -87,13 +89,23 @@ class NgramBag(nn.Module):
     def forward(self, *texts: Int[Tensor, "B _ ..."]) -> Float[Tensor, "B K"]:
         """Return the scores of all labels for texts, or for pairs of texts."""
         ids, overlaps = self.compare(*texts)
-        scores = self.bias + self._scores(ids)
+        scores = self.bias.expand(len(ids), -1)
+        if ids.shape[1]:  # embedding_bag does not take rows without columns
+            ids, r = self._normalized(ids)
+            scores = scores + F.embedding_bag(ids, self.weight, mode="sum", per_sample_weights=r)
         return scores if overlaps is None else scores + overlaps @ self.overlap
 
     @property
     def term_weights(self) -> list[nn.Parameter]:
         """The weights of the features of a text, numbered in this order: n-grams, then overlaps."""
         return [weights for name, weights in self.named_parameters() if name in ("weight", "overlap")]
+
+    @property
+    def kinds(self) -> Int[Tensor, " G"]:
+        """The kind of each feature: 0 for n-grams of words, 1 for n-grams of characters, `OVERLAPS` for overlaps."""
+        rows = torch.arange(self.num_rows) if self.place is None else F.pad(self.place.nonzero().squeeze(1), (1, 0))
+        overlaps = sum(map(len, self.term_weights)) - len(rows)
+        return F.pad((rows % self.table_rows >= self.buckets).long(), (0, overlaps), value=OVERLAPS)
 
     def terms(self, *texts: Int[Tensor, "B _ ..."]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
         """Return the numbers of the features of each text, padded with 0, and their values, r / norm and overlaps."""
@@ -103,12 +115,6 @@ class NgramBag(nn.Module):
             return ids, r
         numbers = len(self.weight) + torch.arange(overlaps.shape[1]).expand_as(overlaps)
         return torch.cat((ids, numbers), dim=1), torch.cat((r, overlaps), dim=1)
-
-    def _scores(self, ids: Int[Tensor, "B N"]) -> Float[Tensor, "B K"]:
-        if not ids.shape[1]:  # unsupported by embedding_bag
-            return self.weight.new_zeros(len(ids), self.weight.shape[1])
-        ids, r = self._normalized(ids)
-        return F.embedding_bag(ids, self.weight, mode="sum", per_sample_weights=r)
 
     def _normalized(self, ids: Int[Tensor, "B N"]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
         """Return the rows of the weights of n-grams, and r divided by its norm."""
@@ -246,20 +252,27 @@ def _features_of(bag: NgramBag, batches: Iterable[tuple[Tensor, tuple[Tensor, ..
     return torch.sparse_coo_tensor(torch.cat(places, 1), torch.cat(values), shape, check_invariants=False).coalesce()
 
 
-def _gram(features: Tensor) -> Float[Tensor, "N N"]:
-    """Return X Xᵀ, with `JITTER` on the diagonal."""
-    count, columns = len(features), features.t().coalesce()
-    gram = JITTER * torch.eye(count, dtype=features.dtype)
-    for rows in torch.split(torch.arange(count), MAX_CHUNK_TEXTS):
-        gram[rows] += _multiply(features.index_select(0, rows), columns).to_dense()
-    return gram
+def _grams(features: Tensor, kinds: Int[Tensor, " G"], folds: Int[Tensor, " N"]) -> Float[Tensor, "2 N N"]:
+    """Return X Xᵀ, and Z Xᵀ for the features Z of left-out texts.
 
-
-def _multiply(a: Tensor, b: Tensor) -> Tensor:
-    """Return the product of a sparse matrix and a sparse or dense matrix."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
-        return torch.sparse.mm(a, b)
+    As in a prediction, the norm of a left-out text does not include n-grams that no text of the other folds has. For
+    texts of two folds and each kind of n-grams, Z Xᵀ is X Xᵀ times the ratio of the two norms.
+    """
+    (row, column), squares = features.indices(), features.values().square()
+    same_fold = folds[row] * features.shape[1] + column
+    is_known = (kinds[column] == OVERLAPS) | (torch.bincount(column)[column] > torch.bincount(same_fold)[same_fold])
+    grams, chunks = squares.new_zeros(2, *folds.shape * 2), torch.split(torch.arange(len(folds)), MAX_CHUNK_TEXTS)
+    for kind in range(int(kinds.max()) + 1):
+        known, chosen = is_known & (kinds[column] == kind), (kinds == kind).nonzero().squeeze(1)
+        of_kind = features.index_select(1, chosen)
+        columns = of_kind.t().coalesce()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+            product = torch.cat([torch.sparse.mm(of_kind.index_select(0, rows), columns).to_dense() for rows in chunks])
+        norm = squares.new_zeros(len(features)).index_add_(0, row[known], squares[known])
+        ratio = (product.diagonal() / norm).sqrt().masked_fill(norm == 0, 0.0)
+        grams += torch.stack((product, ratio[:, None] * product))
+    return grams
 
 
 def solve(
@@ -284,13 +297,13 @@ def solve(
         The factor C with the least cross-entropy in cross-validation, and the logits of the left-out texts.
     """
     features = _features_of(bag, batches, len(targets))
-    factor = torch.linalg.cholesky(_gram(features))
+    gram, left_out = _grams(features, bag.kinds, folds)
+    factor = torch.linalg.cholesky(gram + JITTER * torch.eye(len(gram), dtype=gram.dtype))
     targets = targets.to(factor.dtype) if targets.dim() == 2 else targets
     factors = None if weights is None else weights.to(factor.dtype)
-    cross_entropy = partial(F.cross_entropy, weight=factors, reduction="sum")
-    loss = (
-        partial(F.binary_cross_entropy_with_logits, pos_weight=factors, reduction="sum") if multiple else cross_entropy
-    )
+    independent = partial(F.binary_cross_entropy_with_logits, pos_weight=factors, reduction="sum")
+    loss = independent if multiple else partial(F.cross_entropy, weight=factors, reduction="sum")
+    coefficients_of = partial(torch.linalg.solve_triangular, factor.t(), upper=True)
 
     def fit(v: Tensor, bias: Tensor, rows: Tensor, strength: float) -> tuple[Tensor, Tensor]:
         v, bias, inputs = v.clone().requires_grad_(), bias.clone().requires_grad_(), factor[rows]
@@ -314,13 +327,13 @@ def solve(
         logits = torch.empty_like(zeros[0])
         for fold, start in solutions.items():
             solutions[fold] = v, bias = fit(*start, folds != fold, strength)
-            logits[folds == fold] = bias + factor[folds == fold] @ v
+            logits[folds == fold] = bias + left_out[folds == fold] @ coefficients_of(v)
         total = loss(logits, targets)
         if total >= best.loss:
             break
         best = Solution(strength, logits, total)
     v, bias = fit(*zeros, folds >= 0, best.strength)
-    w = _multiply(features.t(), torch.linalg.solve_triangular(factor.t(), v, upper=True))
+    w = torch.sparse.mm(features.t(), coefficients_of(v))
     with torch.no_grad():
         bag.bias.copy_(bias)
         for table, rows in zip(bag.term_weights, torch.split(w, [*map(len, bag.term_weights)]), strict=True):

@@ -11,16 +11,8 @@ from ensue.extensions.exporting.c.printing import CModel, Weights, hash_table, l
 from ensue.extensions.exporting.c.word_layers import LayerSteps, characters, feature_templates, layer_table, pad_columns
 from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import CHARACTER_SHARE, NgramBag, PairBag
-from ensue.nn import (
-    AttentionPooling,
-    FirstPooling,
-    LastPooling,
-    MaxPooling,
-    MeanPooling,
-    Pooling,
-    Poolings,
-    SequenceLayer,
-)
+from ensue.nn.layer import SequenceLayer
+from ensue.nn.pooling import AttentionPooling, FirstPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.tasks.contract.description import ClassOutput, ModelDescription, WordInput
 from ensue.text.labels import Classes
 from ensue.text.lexicon import MAX_CHARACTERS_READ, MIN_NGRAM_CHARACTERS, Lexicon

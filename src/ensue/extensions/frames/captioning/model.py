@@ -26,20 +26,14 @@ from ensue.models.specification import (
     TransformerEncoder,
     WindowEncoder,
 )
-from ensue.nn import (
-    AttentionBefore,
-    CrossAttention,
-    Dropout,
-    FromContext,
-    HardAttention,
-    ImageGrid,
-    SequenceLayer,
-    Stack,
-    TokenEmbedding,
-    joined_steps,
-    watch,
-)
-from ensue.nn.attention.cross import sources_in
+from ensue.nn.attention.cross import AttentionBefore, CrossAttention, HardAttention, joined_steps, sources_in
+from ensue.nn.combinators import Stack
+from ensue.nn.dropout import Dropout
+from ensue.nn.embeddings import TokenEmbedding
+from ensue.nn.images import ImageGrid
+from ensue.nn.layer import SequenceLayer
+from ensue.nn.recurrent.context import FromContext
+from ensue.nn.taps import watch
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size, SizeOrZero
 from ensue.tasks.contract.chunks import MAX_ATTENTION_TOKENS, check_num_units, max_positions

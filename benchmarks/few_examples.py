@@ -1,0 +1,93 @@
+"""What the benchmarks of few labeled examples share: the loop over sets, sizes and draws, and the printed table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from machine import describe_machine
+
+import ensue
+
+Result = dict[str, Any]
+Read = Callable[[Path], tuple[Sequence[Any], Sequence[Any]]]
+"""A function that reads the examples for training and for testing from the folder of the data sets."""
+Measure = Callable[[str, str, Sequence[Any], Sequence[Any], Path], Result]
+"""A function of a set, a method, training examples, test examples and a folder for files."""
+
+
+def measure_all(
+    documentation: str | None, sets: Mapping[str, Read], methods: Sequence[str], measure: Measure, *,
+    draws: int, tested: int, defaults: Sequence[str],
+) -> None:  # fmt: skip
+    """Read the command line, measure what OUT/results.jsonl does not have, and print the table."""
+    parser = argparse.ArgumentParser(description=(documentation or "").partition("\n")[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--sets", nargs="+", choices=sets, default=list(sets))
+    parser.add_argument("--sizes", nargs="+", type=int, default=[50, 100, 300, 1_000])
+    parser.add_argument("--draws", type=int, default=draws)
+    parser.add_argument("--methods", nargs="+", choices=methods, default=list(defaults))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=options.out))  # several of these programs may write to one OUT
+    file = options.out / "results.jsonl"
+    results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    keys = ("set", "size", "draw", "method")
+    measured = {tuple(result[key] for key in keys) for result in results}
+    print(describe_machine(seed=0))
+    for name in options.sets:
+        everything, test = sets[name](options.data)
+        test = random.Random(0).sample(test, min(tested, len(test)))
+        for size in options.sizes:
+            for draw in range(options.draws):
+                train = random.Random(draw).sample(everything, size)
+                for method in options.methods:
+                    key = (name, size, draw, method)
+                    if key in measured:
+                        continue
+                    results.append(dict(zip(keys, key, strict=True)) | measure(name, method, train, test, folder))
+                    with file.open("a") as opened:
+                        print(json.dumps(results[-1]), file=opened)
+    shutil.rmtree(folder)
+    print_table(results, options)
+
+
+def train_recipe(recipe: str, train: Path, test: Path, out: Path, score: str, **settings: Any) -> Result:
+    """Train a recipe, and return its score, seconds, bytes of weights, and validated or cross-validated estimate."""
+    start = time.perf_counter()
+    model = ensue.train(recipe, train=str(train), out=out, threads=1, overwrite=True, settings=settings)
+    seconds = time.perf_counter() - start
+    torch.set_num_threads(1)
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    estimate = [record["scores"][score] for record in records if record["kind"] == "valid"][-1]
+    return {
+        "score": model.evaluate(str(test)).as_json()[score], "seconds": seconds, "estimate": estimate,
+        "bytes": (out / "model.safetensors").stat().st_size,
+    }  # fmt: skip
+
+
+def print_table(results: Sequence[Result], options: argparse.Namespace) -> None:
+    """Print a table: a row for each set and size, a column for each method."""
+    print(f"| data | examples | {' | '.join(options.methods)} |\n|---|---|{'---|' * len(options.methods)}")
+    cells = defaultdict(list)
+    for result in results:
+        cells[result["set"], result["size"], result["method"]].append(result)
+    for name in options.sets:
+        for size in options.sizes:
+            row = []
+            for method in options.methods:
+                scores = [100 * result["score"] for result in cells[name, size, method]]
+                seconds = statistics.mean(result["seconds"] for result in cells[name, size, method])
+                row.append(f"{statistics.mean(scores):.1f} ± {statistics.pstdev(scores):.1f}, {seconds:.1f} s")
+            print(f"| {name} | {size} | {' | '.join(row)} |")
