@@ -54,7 +54,9 @@ class SchemeDetector:
         self._counts: Counter[str] = Counter()
         self._first_of: dict[str, SentenceNumber] = {}
         self._without_prefix: tuple[str, SentenceNumber] | None = None
-        self._breaks: dict[Scheme, Breaks] = {}
+        self.num_broken: Counter[Scheme] = Counter()
+        """The number of sentences that violate a scheme."""
+        self._first_break: dict[Scheme, tuple[SentenceNumber, str | None, str | None]] = {}
 
     def feed(self, labels: Sequence[str], line: int | None = None) -> None:
         """Count the labels of a sentence. Messages mention `line`, the number of its first line."""
@@ -68,13 +70,13 @@ class SchemeDetector:
                 self._without_prefix = (label, place)
         self._counts.update(labels)
         self._with_spans += any(position(label).kind != OUTSIDE for label in labels)
-        first_breaks: dict[Scheme, str] = {}
+        broken: set[Scheme] = set()
         for before, after in zip([None, *labels], [*labels, None], strict=True):
-            for scheme in _violated_schemes(before, after):
-                first_breaks.setdefault(scheme, _violation(before, after))
-        for scheme, reason in first_breaks.items():
-            earlier = self._breaks.get(scheme, Breaks(0, place, reason))
-            self._breaks[scheme] = earlier._replace(sentences=earlier.sentences + 1)
+            left, right = position(before or OUTSIDE), position(after or OUTSIDE)
+            for scheme in _violated_schemes(left.kind, right.kind, left.label == right.label):
+                broken.add(scheme)
+                self._first_break.setdefault(scheme, (place, before, after))
+        self.num_broken.update(broken)
 
     def add(self, other: "SchemeDetector") -> None:
         """Add the counts of a detector whose sentences follow the sentences of this detector."""
@@ -87,16 +89,20 @@ class SchemeDetector:
         if other._without_prefix and self._without_prefix is None:
             label, place = other._without_prefix
             self._without_prefix = (label, shifted(place))
-        for scheme, later in other._breaks.items():
-            earlier = self._breaks.get(scheme, later._replace(sentences=0, place=shifted(later.place)))
-            self._breaks[scheme] = earlier._replace(sentences=earlier.sentences + later.sentences)
+        for scheme, (place, before, after) in other._first_break.items():
+            self._first_break.setdefault(scheme, (shifted(place), before, after))
+        self.num_broken.update(other.num_broken)
         self._counts.update(other._counts)
         self._with_spans += other._with_spans
         self._sentences += other._sentences
 
     def breaks(self, scheme: Scheme) -> Breaks | None:
         """Return the violations of a scheme; None if no sentence violates it."""
-        return self._breaks.get(scheme)
+        if scheme not in self._first_break:
+            return None
+        place, before, after = self._first_break[scheme]
+        reason = f'"{after}" at the start' if before is None else f'"{after}" after "{before}"'
+        return Breaks(self.num_broken[scheme], place, f'"{before}" at the end' if after is None else reason)
 
     def result(self, path: str | Path | None = None) -> Scheme | None:
         """Return the scheme; None for plain labels, such as parts of speech.
@@ -132,30 +138,23 @@ class SchemeDetector:
         return self._least_violated(schemes, path)
 
     def _least_violated(self, schemes: Sequence[Scheme], path: str | Path | None) -> Scheme:
-        unbroken = next((scheme for scheme in schemes if scheme not in self._breaks), None)
-        if unbroken:
-            return unbroken
-        best = min(schemes, key=lambda scheme: self._breaks[scheme].sentences)
-        if self._breaks[best].sentences > self._max_broken * self._with_spans:
+        best = min(schemes, key=self.num_broken.__getitem__)
+        if self.num_broken[best] > self._max_broken * self._with_spans:
             counts = "; ".join(
-                f"{self._breaks[scheme].sentences} of {self._with_spans} sentences with spans are not {scheme}, "
-                f"the first by {self._breaks[scheme]}"
+                f"{self.num_broken[scheme]} of {self._with_spans} sentences with spans are not {scheme}, "
+                f"the first by {self.breaks(scheme)}"
                 for scheme in schemes
             )
-            raise DataError(f"mixed schemes: {counts}", path, self._breaks[best].place.line)
+            raise DataError(f"mixed schemes: {counts}", path, self._first_break[best][0].line)
         return best
 
 
-@lru_cache(maxsize=1 << 16)
-def _violated_schemes(before: str | None, label: str | None) -> tuple[Scheme, ...]:
-    return tuple(scheme for scheme in SCHEMES if not is_legal(scheme, before or OUTSIDE, label or OUTSIDE))
+@lru_cache
+def _violated_schemes(left: str, right: str, is_same: bool) -> tuple[Scheme, ...]:
+    """Return the schemes that two positions of these kinds, in spans of the same class or not, violate."""
+    label = f"{right}-" if is_same else f"{right}-other"
+    return tuple(scheme for scheme in SCHEMES if not is_legal(scheme, f"{left}-", label))
 
 
 def _has_prefix(label: str) -> bool:
     return label.partition("-")[2] != "" and position(label).kind != OUTSIDE
-
-
-def _violation(before: str | None, label: str | None) -> str:
-    if label is None:
-        return f'"{before}" at the end'
-    return f'"{label}" at the start' if before is None else f'"{label}" after "{before}"'

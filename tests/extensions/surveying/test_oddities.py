@@ -1,7 +1,9 @@
 """Notes of `ensue data` on labels that look wrong, by classes of them, and on texts far above the rest."""
 
+import tracemalloc
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -32,6 +34,40 @@ def test_labels_that_are_others(rare: str, frequent: str) -> None:
 
 def test_only_rare_labels_are_near_by_a_letter() -> None:
     assert similar_labels(Counter({"falling": 200, "calling": 150})) == {}
+
+
+def shortened(label: str) -> set[str]:
+    return {label, *(label[:index] + label[index + 1 :] for index in range(len(label)))}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_labels_are_compared_as_all_pairs_are(seed: int) -> None:
+    random = Random(seed)
+    labels = {"".join(random.choices("abC", k=random.randint(4, 6))) for _ in range(300)}
+    counts = Counter({label: random.choice([1, 3, 9, 10, 40, 99, 100, 400]) for label in labels})
+    order = sorted(counts, key=lambda label: (-counts[label], label))
+    expected = {
+        label
+        for number, label in enumerate(order)
+        for other in order[:number]
+        if other.lower() == label.lower()
+        or (
+            counts[other] >= 10 * counts[label] and min(len(label), len(other)) >= 5
+            and not (label.isupper() or other.isupper()) and shortened(label.lower()) & shortened(other.lower())
+        )
+    }  # fmt: skip
+    assert similar_labels(counts).keys() == expected
+    assert len(expected) > 50
+
+
+def test_labels_that_are_all_rare_take_little_memory() -> None:
+    counts = Counter({f"{number:060}x"[1:]: 1 for number in range(2000)})
+    tracemalloc.start()
+    try:
+        assert similar_labels(counts) == {}
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20  # 60 shorter forms of each label would take 18 MB
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("text", "answer"), [("NaN", True), (" NULL ", True), ("None", True), ("none", False)])

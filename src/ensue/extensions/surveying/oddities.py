@@ -35,19 +35,21 @@ def similar_labels(counts: Counter[str]) -> dict[str, str]:
     """
     known: dict[str, str] = {}
     similar = {}
+    most, least = max(counts.values(), default=0), min(counts.values(), default=0)
     for label, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         folded = re.sub(r"[\s_-]|[.:,;]$", "", label.casefold())
         plain = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
         forms = dict.fromkeys([folded, plain, folded.translate(_EXPANDED)])
-        same = next((known[form] for form in forms if form in known), "")
         is_word = _MIN_COMPARED_CHARACTERS <= len(label) <= _MAX_COMPARED_CHARACTERS and not label.isupper()
-        shortened = {form[:index] + form[index + 1 :] for form in forms if is_word for index in range(len(form))}
-        keys = {f"letter {form}" for form in [*forms, *shortened]} if is_word else set()
-        candidates = (known[key] for key in sorted(keys) if key in known)
-        near = next((other for other in candidates if _digits(other) == _digits(label)), "")
-        if same or (near and counts[near] >= _MIN_COUNT_RATIO * count):
-            similar[label] = same or near
-        for key in {*forms, *keys}:
+        is_frequent, is_rare = count >= _MIN_COUNT_RATIO * least, _MIN_COUNT_RATIO * count <= most
+        shortened = (form[:index] + form[index + 1 :] for form in forms for index in range(len(form)))
+        keys = {f"letter {x}" for x in [*forms, *shortened]} if is_word and (is_frequent or is_rare) else set()
+        near = (known[key] for key in sorted(keys & known.keys()))
+        frequent = (other for other in near if counts[other] >= _MIN_COUNT_RATIO * count)
+        same = next((known[form] for form in forms if form in known), "")
+        if other := same or next((other for other in frequent if _digits(other) == _digits(label)), ""):
+            similar[label] = other
+        for key in {*forms, *keys} if is_frequent else forms:
             known.setdefault(key, label)
     return similar
 

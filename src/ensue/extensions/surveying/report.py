@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from rich.console import Console
@@ -182,16 +182,16 @@ def length_table(rows: Mapping[str, Lengths]) -> Table:
 def label_table(unit: str, counts: Counter[str], total: int) -> Table:
     """Return a table of the counts of labels."""
     table = table_of("label", unit, "share")
-    add_counts(table, counts, total)
+    add_counts(table, counts, total, lambda name: ())
     return table
 
 
-def add_counts(table: Table, counts: Counter[str], total: int, more: Mapping[str, Sequence[str]] | None = None) -> None:
-    """Add a row for each of the most frequent names, and one for the rest. `more` has further cells by name."""
+def add_counts(table: Table, counts: Counter[str], total: int, more: Callable[[str], Sequence[str]]) -> None:
+    """Add a row for each of the most frequent names, and one for the rest. `more` returns further cells of a name."""
     order = ranked(counts)
     names = distinct_names([name for name, _ in order[:MAX_ROWS]])
     for (name, count), text in zip(order, names, strict=False):
-        table.add_row(text, f"{count:,}", _percent(count, total), *(more or {}).get(name, ()))
+        table.add_row(text, f"{count:,}", _percent(count, total), *more(name))
     if rest := order[MAX_ROWS:]:
         count = sum(count for _, count in rest)
         table.add_row(f"and {len(rest):,} more", f"{count:,}", _percent(count, total))

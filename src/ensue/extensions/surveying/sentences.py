@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from rich.table import Table
 
@@ -127,9 +127,8 @@ class SentenceSurvey:
         nested = self.summary.nested
         for tags in [layer.tags for layer in layers(labels).values()] if nested else [labels]:
             self.detector.feed(tags, sentence.line)
-        for scheme in get_args(Scheme):
-            if scheme not in self.first_errors and self.detector.breaks(scheme):
-                self.first_errors[scheme] = _locate_error(sentence, labels, scheme)
+        for scheme in self.detector.num_broken.keys() - self.first_errors.keys():
+            self.first_errors[scheme] = _locate_error(sentence, labels, scheme)
         for span in (overlapping_spans if nested else spans)(labels):
             self.summary.span_lengths.setdefault(span.label, Lengths()).add(span.end - span.start)
 
@@ -260,6 +259,5 @@ class SentenceReport(LabeledReport[SentenceSummary]):
 def _span_table(spans: Mapping[str, Lengths]) -> Table:
     table = table_of("spans of", "spans", "share", "words on average", "longest")
     counts = Counter({name: len(lengths) for name, lengths in spans.items()})
-    words = {name: (f"{lengths.mean:.2f}", f"{lengths.quantile(1):,}") for name, lengths in spans.items()}
-    add_counts(table, counts, counts.total(), words)
+    add_counts(table, counts, counts.total(), lambda name: (f"{spans[name].mean:.2f}", f"{spans[name].quantile(1):,}"))
     return table
