@@ -203,7 +203,7 @@ def exact(text: Path, rounds: int) -> None:
     print("| recipe | rows | usual | deterministic | ratio |\n|---|---|---|---|---|")
     for name in ("char-lstm", "char-transformer"):
         job = begin_job(read_recipe(name, {"data.train": str(text)} | {"train.sample_tokens": 0}), None)
-        model, batch = job.build_model(), job.task.unread(0, torch.device("cpu"))
+        model, batch = job.build_model(), job.task.lazy_batch(0, torch.device("cpu"))
         found: list[list[float]] = [[], []]
         for turn in range(rounds + 1):
             for is_exact, seconds in enumerate(found):

@@ -110,8 +110,8 @@ def training_rates(recipe: Any, job: SequenceToSequenceJob, ours: Sequence[Train
     theirs = JoeyTraining(recipe, coder.target)
     seconds, tokens = [0.0] * (1 + len(ours)), 0
     for number in range(WARM + STEPS):
-        unread = job.task.unread(number, torch.device("cpu"))
-        batch = unread.whole
+        unread = job.task.lazy_batch(number, torch.device("cpu"))
+        batch = unread.all_rows
 
         def joey_step(batch: Any = batch) -> None:
             theirs.step(joey_training_batch(batch, coder.target))

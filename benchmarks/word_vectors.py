@@ -68,7 +68,7 @@ class Ours:
             self.step += 1
 
     def _update(self, rate: float) -> None:
-        self.task.update(self.model, self.task.unread(self.step, torch.device("cpu")), None, rate)
+        self.task.update(self.model, self.task.lazy_batch(self.step, torch.device("cpu")), None, rate)
 
     def table(self) -> WordTable:
         """The words with their vectors."""

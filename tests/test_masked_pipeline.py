@@ -106,7 +106,7 @@ def test_minimal_pairs_count_ties_as_one_half(pipeline: MaskedLanguagePipeline, 
     path = tmp_path / "pairs.jsonl"
     pairs = [("the cat is a cat", "the cat is a cat"), ("the cat is a cat .", "the cat is dog mouse .")]
     path.write_text("".join(json.dumps({"sentence_good": a, "sentence_bad": b}) + "\n" for a, b in pairs))
-    assert pipeline.minimal_pairs(path).total.better == 1.5
+    assert pipeline.minimal_pairs(path).total.num_correct == 1.5
 
 
 def test_nothing_depends_on_the_batch(pipeline: MaskedLanguagePipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_the_more_probable_sentence_wins_and_its_end_counts(model: LanguageModel
     better = [(pair if ok else pair[::-1]) for pair, ok in zip(pairs, right, strict=True)]
     name = write(tmp_path / "x.jsonl", [*better, *(pair[::-1] for pair in better[:1])])
     (row,) = scores_of(model, name).rows
-    assert (row.name, row.pairs, row.better, row.accuracy) == ("x", 5, 4.0, 0.8)
+    assert (row.name, row.pairs, row.num_correct, row.accuracy) == ("x", 5, 4.0, 0.8)
 
 
 def test_ties_count_half(model: LanguageModel, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ensue.errors import EnsueError
 from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.tasks.texts import scoring as reading
-from ensue.tasks.texts.scoring import TextScorer, default_parts, describe_protocol, read, surprisals
+from ensue.tasks.texts.scoring import TextScorer, default_parts, describe_protocol, score_text, surprisals
 from ensue.text.tokenizers import train_tokenizer
 from ensue.types import detach
 from layer_tables import layers
@@ -76,7 +76,7 @@ def test_a_carried_reading_is_the_naive_one(name: str) -> None:
     model, tokens = model_of(CARRIED[name]), text_of(90)
     expected = naive(model, tokens)
     assert close(np.concatenate(list(surprisals(model, tokens, start_id=START))), expected)
-    assert close(read(model, tokens, start_id=START, parts=1).total_nats, expected.sum())
+    assert close(score_text(model, tokens, start_id=START, parts=1).total_nats, expected.sum())
 
 
 @pytest.mark.sampled(2)
@@ -88,7 +88,7 @@ def test_windows_predict_each_token_once_from_half_a_context(
     monkeypatch.setattr(reading, "MAX_CALL_TOKENS", 24)  # some windows at a time
     model, tokens = model_of(attention(context)), text_of(length)
     expected, counts = naive(model, tokens), []
-    scores = read(model, tokens, start_id=START, progress=counts.append)
+    scores = score_text(model, tokens, start_id=START, progress=counts.append)
     assert close(scores.total_nats, expected.sum())
     assert sum(counts) == scores.tokens == length
     assert close(np.concatenate([np.zeros(0), *surprisals(model, tokens, start_id=START)]), expected)
@@ -96,7 +96,7 @@ def test_windows_predict_each_token_once_from_half_a_context(
 
 def test_rotary_windows_too() -> None:
     model, tokens = model_of(attention(6, "rotary")), text_of(31)
-    assert close(read(model, tokens, start_id=START).total_nats, naive(model, tokens).sum())
+    assert close(score_text(model, tokens, start_id=START).total_nats, naive(model, tokens).sum())
 
 
 @pytest.mark.sampled(2)
@@ -125,9 +125,9 @@ def test_windows_of_a_long_text_are_read_side_by_side() -> None:
 def test_parts_with_the_whole_text_before_them_are_exact(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_CALL_TOKENS", 64)
     model, tokens = model_of(CARRIED["lstm"]), text_of(101)
-    expected = read(model, tokens, start_id=START, parts=1)
+    expected = score_text(model, tokens, start_id=START, parts=1)
     counts: list[int] = []
-    scores = read(model, tokens, start_id=START, parts=parts, warm_up=1000, progress=counts.append)
+    scores = score_text(model, tokens, start_id=START, parts=parts, warm_up=1000, progress=counts.append)
     assert close(scores.total_nats, expected.total_nats)
     assert sum(counts) == 101
 
@@ -135,9 +135,9 @@ def test_parts_with_the_whole_text_before_them_are_exact(parts: int, monkeypatch
 @pytest.mark.parametrize("name", CARRIED)
 def test_warmed_up_parts_agree_to_four_digits(name: str) -> None:
     model, tokens = model_of(CARRIED[name], scale=1.0), text_of(1500)
-    sequential = read(model, tokens, start_id=START, parts=1).nats_per_token
-    parallel = read(model, tokens, start_id=START, parts=10, warm_up=100).nats_per_token
-    cold = read(model, tokens, start_id=START, parts=10, warm_up=0).nats_per_token
+    sequential = score_text(model, tokens, start_id=START, parts=1).nats_per_token
+    parallel = score_text(model, tokens, start_id=START, parts=10, warm_up=100).nats_per_token
+    cold = score_text(model, tokens, start_id=START, parts=10, warm_up=0).nats_per_token
     assert abs(parallel / sequential - 1) < 5e-5
     assert abs(parallel - sequential) < abs(cold - sequential) / 20  # it is the warm-up that does it
 
@@ -165,30 +165,30 @@ def test_a_trained_models_parts_agree_to_four_digits(shared_data: Path) -> None:
         loss.mean.backward()
         optimizer.step()
     start_id = tokenizer.start_id
-    sequential = read(model, valid, start_id=start_id, parts=1).nats_per_token
+    sequential = score_text(model, valid, start_id=start_id, parts=1).nats_per_token
     assert sequential < 2.2
     for parts in (default_parts(len(valid)), 64):
-        assert abs(read(model, valid, start_id=start_id, parts=parts).nats_per_token / sequential - 1) < 5e-5
+        assert abs(score_text(model, valid, start_id=start_id, parts=parts).nats_per_token / sequential - 1) < 5e-5
 
 
 @pytest.mark.parametrize("parts", [1, 4, 64])
 def test_texts_shorter_than_their_parts(parts: int) -> None:
     model = model_of(CARRIED["gru"])
     for length in (0, 1, 3, 5):
-        scores = read(model, text_of(length), start_id=START, parts=parts, warm_up=9)
+        scores = score_text(model, text_of(length), start_id=START, parts=parts, warm_up=9)
         assert close(scores.total_nats, naive(model, text_of(length)).sum())
         assert (scores.tokens, scores.characters, scores.unknown) == (length, 3 * length, 2)
 
 
 def test_a_text_without_tokens_has_no_mean() -> None:
-    assert math.isnan(read(model_of(CARRIED["gru"]), text_of(0), start_id=START).nats_per_token)
+    assert math.isnan(score_text(model_of(CARRIED["gru"]), text_of(0), start_id=START).nats_per_token)
 
 
 def test_the_mode_is_put_back_and_dropout_is_off() -> None:
     model, tokens = model_of(CARRIED["lstm"]), text_of(50)
-    expected = read(model, tokens, start_id=START)
+    expected = score_text(model, tokens, start_id=START)
     model.train()
-    assert read(model, tokens, start_id=START) == expected
+    assert score_text(model, tokens, start_id=START) == expected
     assert model.training
 
 
@@ -198,7 +198,7 @@ def test_as_many_parts_as_are_four_times_their_warm_up() -> None:
 
 def test_less_than_one_part_is_refused() -> None:
     with pytest.raises(EnsueError, match="0 parts"):
-        read(model_of(CARRIED["gru"]), text_of(5), start_id=START, parts=0)
+        score_text(model_of(CARRIED["gru"]), text_of(5), start_id=START, parts=0)
 
 
 def test_the_protocol_says_how_it_reads() -> None:

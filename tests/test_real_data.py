@@ -8,7 +8,7 @@ import ensue
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.corpus.pairs import pair_files, read_pairs
 from ensue.data.sources import TextSource
-from ensue.tasks.texts.scoring import read
+from ensue.tasks.texts.scoring import score_text
 
 pytestmark = pytest.mark.slow
 
@@ -20,10 +20,10 @@ def test_tiny_shakespeare_in_thirteen_seconds(shared_data: Path, tmp_path: Path)
     source = TextSource(text)
     assert source.count_characters() == 1_115_394
     tokens = tokenize(source, lm.tokenizer, start=1_003_854)
-    scores = read(lm.model, tokens, start_id=lm.tokenizer.start_id)
+    scores = score_text(lm.model, tokens, start_id=lm.tokenizer.start_id)
     assert (scores.tokens, scores.characters) == (111_540, 111_540)
     assert scores.nats_per_token <= 1.88
-    sequential = read(lm.model, tokens, start_id=lm.tokenizer.start_id, parts=1)
+    sequential = score_text(lm.model, tokens, start_id=lm.tokenizer.start_id, parts=1)
     assert sequential.nats_per_token == pytest.approx(scores.nats_per_token, rel=1e-4)
     assert len("".join(lm.generate("ROMEO:", max_tokens=100, seed=0))) == 100
 

@@ -15,7 +15,7 @@ from ensue.ranks import ProcessGroup, use_process_group
 from ensue.recipe import validate_recipe
 from ensue.tasks.masked_language_modeling.pipeline import SentenceVectorsPipeline
 from ensue.tasks.masked_language_modeling.task import (
-    EncodedPairs,
+    EncodedTextPairs,
     SentenceVectors,
     contrastive_nats,
     excluded_candidates,
@@ -86,7 +86,7 @@ def test_what_is_alike_is_no_counterexample() -> None:
 def test_a_batch_has_the_texts_of_its_pairs_and_is_not_cut(pairs: Path) -> None:
     coder = MaskedTokenizer(train_tokenizer("wordpiece", [line + "\n" for line in LINES], max_size=200))
     triples = [Pair(("a red cat",), ("a crimson cat", "one dog")), Pair(("one dog",), ("a single dog",))]
-    encoded = EncodedPairs(triples, coder, 18)
+    encoded = EncodedTextPairs(triples, coder, 18)
     batch = encoded.batch(np.array([1, 0]), torch.device("cpu"))
     texts = ["one dog", "a red cat", "a single dog", "a crimson cat", "one dog"]
     expected = [coder.framed(coder.encode(text)).tolist() for text in texts]

@@ -171,7 +171,7 @@ def test_alignments_are_those_of_the_inspector(name: str, learned: Path, tmp_pat
             continue
         assert found.source == expected.source
         assert found.output == expected.output[: len(output.ids)]
-        assert list(found.places) == expected.alignment.argmax(1)[: len(output.ids)].tolist()
+        assert list(found.positions) == expected.alignment.argmax(1)[: len(output.ids)].tolist()
 
 
 def test_score_lines_are_nats_tokens_and_target(pipeline: SequencePipeline, learned: Path) -> None:
@@ -210,9 +210,11 @@ def test_few_sources_are_searched_together_with_a_wide_beam(
     pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[int] = []
-    begin = task.begin
+    begin = task.init_decoding
     monkeypatch.setattr(
-        task, "begin", lambda models, sources, found, **how: rows.append(len(found)) or begin(models, sources, found)
+        task,
+        "init_decoding",
+        lambda models, sources, found, **how: rows.append(len(found)) or begin(models, sources, found),
     )
     monkeypatch.setattr(task, "MAX_HYPOTHESES", 20)
     assert [str(output) for output in pipeline.with_search(width=6).predict(some_sources(7))]

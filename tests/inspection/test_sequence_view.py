@@ -8,7 +8,7 @@ import pytest
 
 from ensue.errors import EnsueError
 from ensue.tasks.sequence_to_sequence import page as pages
-from ensue.tasks.sequence_to_sequence.page import MAX_TOKENS, Box, boxes
+from ensue.tasks.sequence_to_sequence.page import MAX_TOKENS, CandidateBox, boxes
 from ensue.tasks.sequence_to_sequence.view import SequenceView
 from inspection.small import HARD, Node, number, parsed, translator
 from inspection.translators import MODELS, SOURCE
@@ -90,14 +90,14 @@ def test_the_share_of_copying() -> None:
 
 
 @pytest.fixture(scope="module")
-def drawn() -> tuple[SequenceView, list[Box], Node]:
+def drawn() -> tuple[SequenceView, list[CandidateBox], Node]:
     pipeline = translator(**MODELS["additive"]).with_search(max_tokens=8, width=3, length_penalty=0.0)
     inspection = pipeline.inspect(SOURCE)
     assert inspection.view.search is not None
     return inspection.view, boxes(inspection.view.search, pipeline.search), parsed(inspection.page)
 
 
-def test_the_output_is_a_path_through_the_search(drawn: tuple[SequenceView, list[Box], Node]) -> None:
+def test_the_output_is_a_path_through_the_search(drawn: tuple[SequenceView, list[CandidateBox], Node]) -> None:
     view, found, page = drawn
     assert view.search is not None
     path = [box for box in found if box.is_best]
@@ -115,24 +115,24 @@ def test_the_output_is_a_path_through_the_search(drawn: tuple[SequenceView, list
     assert len(list(page.section("The search").all("path", "best"))) == len(path) - 1
 
 
-def test_why_a_beginning_was_dropped(drawn: tuple[SequenceView, list[Box], Node]) -> None:
+def test_why_a_beginning_was_dropped(drawn: tuple[SequenceView, list[CandidateBox], Node]) -> None:
     view, found, _ = drawn
     assert view.search is not None
     best = view.search.hypotheses
-    reasons = {box.candidate.fate: box.why for box in found}
+    reasons = {box.candidate.fate: box.reason for box in found}
     assert set(reasons) == {"goes on", "ends", "is left out", "comes too late"}
     for box in found:
         if box.candidate.fate == "ends":
-            score = re.fullmatch(r"ended with the score (\S+), rank (\d+) of the complete hypotheses", box.why)
+            score = re.fullmatch(r"ended with the score (\S+), rank (\d+) of the complete hypotheses", box.reason)
             assert score
             if int(score[2]) == 1:
                 assert number(score[1]) == pytest.approx(best[0].score, abs=1e-4)
         if box.candidate.fate == "comes too late":
-            bound = re.search(r"cannot exceed (\S+); the output has (\S+)", box.why)
+            bound = re.search(r"cannot exceed (\S+); the output has (\S+)", box.reason)
             assert bound
             assert number(bound[1]) <= number(bound[2]) == pytest.approx(best[-1].score, abs=1e-4)
         if box.candidate.fate == "is left out":
-            kept = re.search(r"the last hypothesis in the beam has (\S+)", box.why)
+            kept = re.search(r"the last hypothesis in the beam has (\S+)", box.reason)
             assert kept
             assert box.candidate.log_probability <= number(kept[1]) + 1e-4
 

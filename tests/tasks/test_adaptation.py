@@ -26,7 +26,7 @@ def test_all_that_scores_reads_the_text_in_order(tmp_path: Path) -> None:
     nats = sum(token.nats for token in model.score(TEXT))
     scores = model.evaluate(tmp_path / "text.txt")
     assert scores.nats_per_token == pytest.approx(nats / scores.tokens, abs=1e-6)
-    assert model.total_nats([TEXT, TEXT[:9]]).nats[0] == pytest.approx(nats, abs=1e-3)
+    assert model.score_texts([TEXT, TEXT[:9]]).nats[0] == pytest.approx(nats, abs=1e-3)
     streamed = sum(token.nats for token in model.score_stream(TEXT[at : at + 7] for at in range(0, len(TEXT), 7)))
     assert streamed == pytest.approx(nats, abs=1e-3)
     assert nats < sum(token.nats for token in plain.score(TEXT)) - 20

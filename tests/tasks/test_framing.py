@@ -48,7 +48,7 @@ def test_of_long_words_nothing_is_kept() -> None:
     """A server that is asked for long words would else grow by each of them."""
     reader = SubwordReader(framing_of(CODERS["bpe"], 16), pooling="first", has_text_vector=False)
     words = ["cats", "cats" * 1000]
-    found = [ids.tolist() for ids in reader.pieces(words)]
-    assert [ids.tolist() for ids in reader.pieces(words)] == found
+    found = [ids.tolist() for ids in reader.encode(words)]
+    assert [ids.tolist() for ids in reader.encode(words)] == found
     assert len(found[1]) > 1000
     assert sum(map(len, reader._cache)) < 10

@@ -22,8 +22,8 @@ def test_places_of_sentences(data: st.DataObject, lengths: list[list[int]]) -> N
     found = passages.places(rows)
     firsts = np.cumsum([0, *map(len, lengths)])
     expected = [(row, number) for row, c in enumerate(rows) for number in range(firsts[c], firsts[c + 1])]
-    assert list(zip(found.rows.tolist(), found.numbers.tolist(), strict=True)) == expected
-    for (_, number), places, real in zip(expected, found.places, found.real, strict=True):
+    assert list(zip(found.rows.tolist(), found.sentences.tolist(), strict=True)) == expected
+    for (_, number), places, real in zip(expected, found.places, found.mask, strict=True):
         here = batch[places[real]] if len(batch) else places[real]
         assert here.tolist() == words[starts[number] : starts[number + 1]].tolist()
         assert not places[~real].any()

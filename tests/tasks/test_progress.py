@@ -31,7 +31,7 @@ class Shares(Reporter):
         assert {*names} == {what}
         assert (shares[0], shares[-1]) == (0.0, 1.0)
         assert list(shares) == sorted(shares)
-        assert least <= len(shares) <= 2 + 1 / chunks.MIN_STEP
+        assert least <= len(shares) <= 2 + 1 / chunks.MIN_PROGRESS_STEP
 
 
 def test_every_pipeline_has_the_argument() -> None:

@@ -40,14 +40,14 @@ def test_the_gradient_is_that_of_both_losses(topics: Path) -> None:
     job: Any = begin_job(classifying(topics), None)
     torch.manual_seed(0)
     model = job.build_model().train()
-    batch = job.task.unread(0, torch.device("cpu"))
+    batch = job.task.lazy_batch(0, torch.device("cpu"))
     found = Gradients(model, job.task, seed=3, precision="float32", group=ProcessGroup())
     found.adversarial = SIZE
     found.compute(batch, None, step=0, micro_batches=1)
     gradients = {name: parameter.grad for name, parameter in model.layers.named_parameters()}
     model.zero_grad()
 
-    read, features = batch.whole, model.features
+    read, features = batch.all_rows, model.features
     lengths = [int(row.sum()) for row in read.texts[0].mask]
     x = features(read.texts[0]).detach().requires_grad_()
     model.features = Given(x)

@@ -13,7 +13,7 @@ import ensue
 from ensue.errors import DataError
 from ensue.recipe import as_trained, read_recipe
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.data_set import shared_files
+from ensue.tasks.contract.data_set import notes_on_shared_files
 from ensue.training.run import begin_job
 from training.divided import check_counts_of_both_parts, job, written
 from training.resuming import At, interrupt
@@ -276,7 +276,7 @@ def test_a_file_of_two_parts_is_named(tmp_path: Path) -> None:
     (tmp_path / "link.txt").symlink_to(tmp_path / "tv" / "dev.txt")
     settings = {"data.train": str(tmp_path / "tv"), "data.valid": str(tmp_path / "link.txt")}
     recipe = read_recipe("tag-lstm", settings | {"data.test": str(tmp_path / "tv" / "*.txt")})
-    assert shared_files(recipe.data) == [
+    assert notes_on_shared_files(recipe.data) == [
         f"{tmp_path}/link.txt is in the training data, and in the validation data: its scores are too good",
         f"{tmp_path}/tv/dev.txt and 1 more are in the training data, and in the test data: its scores are too good",
     ]

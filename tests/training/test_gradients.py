@@ -37,7 +37,7 @@ def test_the_gradients_of_processes_add_up_to_those_of_one(text: Path) -> None:
     job = begin_job(tiny_recipe(text, batch_size=6, model=model), None)
     torch.manual_seed(0)
     network = job.build_model()
-    batch = job.task.unread(0, torch.device("cpu"))
+    batch = job.task.lazy_batch(0, torch.device("cpu"))
 
     def sent(rank: int, size: int, *, exact: bool) -> Tensor:
         company = Alone(rank, size, exact=exact)
@@ -72,7 +72,7 @@ def test_a_process_reads_the_ids_of_its_rows_alone(
 
     def read_by(rank: int, size: int) -> list[int]:
         read.clear()
-        batch = job.task.unread(1, torch.device("cpu"))
+        batch = job.task.lazy_batch(1, torch.device("cpu"))
         found = Gradients(network, job.task, seed=3, precision="float32", group=Alone(rank, size, exact=exact))
         found.compute(batch, None, step=1, micro_batches=2)
         return list(read)

@@ -20,10 +20,10 @@ from ensue.data.parallel import working
 from ensue.errors import DataError
 from ensue.recipe import read_recipe
 from ensue.tasks.classification.data import Documents
-from ensue.tasks.classification.model import ReadTexts
+from ensue.tasks.classification.model import SplitTexts
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.contract.data_set import Split
-from ensue.tasks.sequence_to_sequence.job import stored
+from ensue.tasks.sequence_to_sequence.job import stored_pairs
 from ensue.training.run import begin_job
 from training import tiny_pairs, tiny_texts
 
@@ -174,7 +174,7 @@ def test_pairs_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for again in (found, begin_job(recipe, None), begin_job(recipe, None)):
         assert [pair._replace(group="") for pair in again.valid_pairs] == [read[p.sources] for p in again.valid_pairs]
         assert [pair.group for pair in again.valid_pairs[1:3]] == [p.sources[0][2:] for p in again.valid_pairs][1:3]
-        assert list(stored(again.split.test)) == list(read.values())
+        assert list(stored_pairs(again.split.test)) == list(read.values())
         assert list(again.valid_pairs) == list(found.valid_pairs)
 
 
@@ -308,7 +308,7 @@ def test_only_the_rows_of_a_batch_are_in_memory(tmp_path: Path, monkeypatch: pyt
     part, whole, generator = Documents.empty(1), Documents.empty(1), np.random.default_rng(0)
     for numbers in generator.integers(0, 5000, (10_000, 40)).tolist():
         words = [f"w{number}" for number in numbers]
-        part.append(ReadTexts([words], False), Document((), ("label",)))
+        part.append(SplitTexts([words], False), Document((), ("label",)))
     for _ in range(100):
         whole.add(part)
     (tmp_path / "a.tsv").write_text("")

@@ -54,11 +54,11 @@ def test_accumulating_equals_the_big_batch(
     results = []
     for accumulate in (1, 2, 4):
         trainer = trainer_of(tiny_recipe(text, model=LARGE[model], accumulate=accumulate), tmp_path, dtype)
-        first = trainer.task.unread(0, trainer.device)
+        first = trainer.task.lazy_batch(0, trainer.device)
         trainer._compute_gradients(first, 0)
         trainer.model.zero_grad()
         # the second step enters with the state that the first left, row by row
-        loss = trainer._compute_gradients(trainer.task.unread(1, trainer.device), 1)
+        loss = trainer._compute_gradients(trainer.task.lazy_batch(1, trainer.device), 1)
         results.append((loss, gradients(trainer), list(leaves(trainer.state))))
     for loss, grads, state in results[1:]:
         assert loss.count == results[0][0].count
@@ -70,8 +70,8 @@ def test_accumulating_equals_the_big_batch(
 
 def test_a_carried_state_changes_the_loss(text: Path, tmp_path: Path) -> None:
     trainer = trainer_of(tiny_recipe(text), tmp_path)
-    batch = trainer.task.unread(1, trainer.device)
-    trainer._compute_gradients(trainer.task.unread(0, trainer.device), 0)
+    batch = trainer.task.lazy_batch(1, trainer.device)
+    trainer._compute_gradients(trainer.task.lazy_batch(0, trainer.device), 0)
     carried = trainer._compute_gradients(batch, 1)
     trainer.state = None
     assert float(carried.total) != float(trainer._compute_gradients(batch, 1).total)
@@ -82,7 +82,7 @@ def test_state_is_dropped_at_the_start_of_an_epoch(text: Path, tmp_path: Path) -
     trainer = trainer_of(tiny_recipe(text), tmp_path)
     trainer.step()
     steps = trainer.task.steps_per_epoch
-    first, second = trainer.task.unread(steps, trainer.device), trainer.task.unread(1, trainer.device)
+    first, second = trainer.task.lazy_batch(steps, trainer.device), trainer.task.lazy_batch(1, trainer.device)
     assert trainer.task.carried(trainer.model, second, trainer.state) is trainer.state
     assert trainer.task.carried(trainer.model, first, trainer.state) is None
 
@@ -105,9 +105,9 @@ def test_clipping_bounds_the_global_norm(text: Path, tmp_path: Path, monkeypatch
 
 def test_reset_drops_the_state_of_some_rows(text: Path, tmp_path: Path) -> None:
     trainer = trainer_of(tiny_recipe(text, reset_state=0.3, batch_size=32, segment_length=4), tmp_path)
-    trainer._compute_gradients(trainer.task.unread(0, trainer.device), 0)
+    trainer._compute_gradients(trainer.task.lazy_batch(0, trainer.device), 0)
     before = next(leaves(trainer.state))
-    batch, dropped = trainer.task.unread(1, trainer.device), 0
+    batch, dropped = trainer.task.lazy_batch(1, trainer.device), 0
     for step in range(100):
         torch.manual_seed(step)
         after = next(leaves(trainer.task.carried(trainer.model, batch, trainer.state)))

@@ -86,17 +86,17 @@ def test_rows_that_are_read_alone_are_those_of_the_whole_batch(name: str, tmp_pa
         recipe = RECIPES[name][0](tmp_path)
     trainer = trainer_of(recipe, tmp_path, Listener())
     model, task = trainer.model.eval(), trainer.task
-    batch = task.unread(0, trainer.device)
+    batch = task.lazy_batch(0, trainer.device)
     slices = [RowSlice(slice(0, 2), 5), RowSlice(slice(2, 5), 5), RowSlice(total=batch.rows - 5, start=5)]
     parts = [batch.read(row_slice) for row_slice in slices]
     assert (getattr(parts[0], "sentences", None) is not None) == (name == "contexts")
     assert [part.rows for part in parts] == [2, 3, batch.rows - 5]
-    losses = [task.loss(model, part, None)[0] for part in [batch.whole, *parts]]
+    losses = [task.loss(model, part, None)[0] for part in [batch.all_rows, *parts]]
     assert sum(loss.count for loss in losses[1:]) == losses[0].count == batch.count
     torch.testing.assert_close(sum(loss.total for loss in losses[1:]), losses[0].total)
     if name != "contexts":
         for row_slice, part in zip(slices, parts, strict=True):
-            assert str(row_slice.of_batch(batch.whole)) == str(part)
+            assert str(row_slice.of_batch(batch.all_rows)) == str(part)
 
 
 def trainer_of(recipe: Recipe, folder: Path, reporter: Listener) -> Trainer:
@@ -132,7 +132,7 @@ def test_the_gradients_are_those_of_the_undivided_batch(
             listener = Listener()
             trainer = trainer_of(recipe, tmp_path, listener)
             asked = limited(patch, task, most, MESSAGES["cpu"])
-            batch = trainer.task.unread(0, trainer.device)
+            batch = trainer.task.lazy_batch(0, trainer.device)
             assert batch.rows > 8
             loss = trainer._compute_gradients(batch, 0)
             grads = {key: p.grad for key, p in trainer.model.named_parameters() if p.grad is not None}

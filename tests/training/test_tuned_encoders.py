@@ -344,5 +344,5 @@ def test_texts_of_equal_words_are_cut_once(origins: dict[str, Path]) -> None:
     for _ in range(3):
         texts.append(["Janet", "Janet"])
     found = SubwordTexts(tuned_of(origins["words"]).reader(has_text_vector=False), [texts])
-    assert [len(pieces) for pieces in found.pieces] == [1]
+    assert [len(subwords) for subwords in found.subwords] == [1]
     assert found.batch(np.array([2, 0]), CPU).size == (2, 2)

@@ -281,7 +281,7 @@ def prepare(
         from ensue.tasks.contract.data_set import prepare_examples
         from ensue.tasks.texts.corpus import prepare_corpus
 
-    if chosen.keeps_examples:
+    if chosen.is_preparable:
         if out is not None or column:
             raise EnsueError("labeled data go to the cache (ENSUE_CACHE); leave out --out and --column (use data.*)")
         cli.notify(prepare_examples(chosen, processes=processes))

@@ -13,13 +13,13 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines
 from ensue.data.vector_files import Row, Vector
 from ensue.errors import DataError, quote
-from ensue.tasks.contract.chunks import WHOLE, Shard
+from ensue.tasks.contract.chunks import UNSHARDED, Shard
 from ensue.tasks.vectors.contextual import highest_cosines, near_duplicates
 
 BATCH_TEXTS = 1024
 
 
-def embed_lines(pipeline: Any, location: str, *, encoding: str, shard: Shard = WHOLE, **options: Any) -> Iterator[Row]:
+def embed_lines(model: Any, location: str, *, encoding: str, shard: Shard = UNSHARDED, **options: Any) -> Iterator[Row]:
     """Yield each line of a file, a folder or a stream ("-": stdin) with its vector, in order."""
 
     def chunks() -> Iterator[list[str]]:
@@ -28,7 +28,7 @@ def embed_lines(pipeline: Any, location: str, *, encoding: str, shard: Shard = W
             yield batch
 
     for batch in shard.items(chunks):
-        yield from zip(batch, pipeline.embed(batch, **options), strict=True)
+        yield from zip(batch, model.embed(batch, **options), strict=True)
 
 
 def _read_texts(location: str, encoding: str) -> Iterator[str]:

@@ -221,10 +221,10 @@ class Recipe(Table):
     """A recipe. `about`, `source` and `measured` are comments."""
 
     what: ClassVar[str]
-    """The name of a model, such as "tagger"."""
+    """The noun for a model of the task, such as "tagger"."""
     reads: ClassVar[str] = ""
     """A description of the data that the model reads."""
-    keeps_examples: ClassVar[bool] = False
+    is_preparable: ClassVar[bool] = False
     """Whether `ensue prepare` can read labeled data into the cache before training."""
     begins: ClassVar[bool] = False
     """Whether `encoder.from` can be another run of the task, whose layers are copied."""

@@ -24,13 +24,13 @@ _METHODS = {
 """The methods of pipelines whose arguments are the options of a command. Any other command has the options of the
 method with the name of the command.
 """
-_OPTIONS = {
+_METHOD_OPTIONS = {
     "with_vectors": {"vectors"}, "with_others": {"with"}, "minimal_pairs": {"minimal_pairs"},
     "text_similarity": {"similarity"},
 }  # fmt: skip
-"""The options of methods whose option has another name than their argument."""
-_OPTION_NAMES = {"num_samples": "samples", "width": "beams"}
-"""The names of options by the names of their arguments, where the names differ."""
+"""The options of methods whose arguments are not themselves options."""
+_RENAMED_OPTIONS = {"num_samples": "samples", "width": "beams"}
+"""The names of options that differ from the names of their arguments, by argument."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ class TaskEntry:
 
     recipe: "type[Recipe]"
     parts: str
-    """The class of `ModelParts`: the vocabularies and counts from which a model is built."""
+    """The subclass of `ModelParts`: the vocabularies and counts from which a model is built."""
     job: str
-    """The class of `Job`: training, from the data to the files of the run."""
+    """The subclass of `Job`: training, from the data to the files of the run."""
     pipeline: str
-    """The class of `Pipeline`: the interface of a trained model."""
+    """The subclass of `Pipeline`: the interface of a trained model."""
     commands: Collection[str]
-    """The commands of `ensue` that take a run of this task. The end of training suggests the first command. The options
-    of commands are the arguments of the pipeline's methods (`options`).
+    """The commands of `ensue` that take a run of this task. After training, `ensue train` prints the first
+    command as the next step. The options of commands are the arguments of the pipeline's methods (`options`).
     """
     judged_by: tuple[str, ...]
-    """The scores that may choose the best weights, by their names in `Scores.as_json`. A `Task` has one of them."""
+    """The metrics for selecting the best checkpoint, keys of `Scores.as_json`. `Task.judged_by` is one of them."""
     files: tuple[str, ...] = ("tokenizer.json",)
     """The files of a run of this task in addition to the files of every run."""
     pipeline_tag: str = ""
@@ -57,22 +57,22 @@ class TaskEntry:
 
     @property
     def what(self) -> str:
-        """The name of a model of this task, such as "tagger"."""
+        """The noun for a model of this task, such as "tagger"."""
         return self.recipe.what
 
     @property
     def parts_class(self) -> type[Any]:
-        """The class of `parts`."""
+        """The class that `parts` names."""
         return _import(self.parts)
 
     @property
     def job_class(self) -> type[Any]:
-        """The class of `job`."""
+        """The class that `job` names."""
         return _import(self.job)
 
     @property
     def pipeline_class(self) -> type[Any]:
-        """The class of `pipeline`."""
+        """The class that `pipeline` names."""
         return _import(self.pipeline)
 
     def options(self, command: str) -> set[str]:
@@ -88,14 +88,14 @@ class TaskEntry:
         options = set[str]().union(*added, *(_read_options(pipeline, name) for name in methods))
         if command == "predict" and "format" not in _read_options(pipeline, "evaluate"):
             options.discard("format")  # the format of labeled data, which these models do not read
-        return {_OPTION_NAMES.get(name, name) for name in options}
+        return {_RENAMED_OPTIONS.get(name, name) for name in options}
 
 
 def _read_options(pipeline: type[Any], method: str) -> set[str]:
     """Return the options of a method: its arguments, with the keys of an `Unpack`; empty if the method is missing."""
     function = getattr(pipeline, method, None)
-    if function is None or method in _OPTIONS:
-        return set() if function is None else _OPTIONS[method]
+    if function is None or method in _METHOD_OPTIONS:
+        return set() if function is None else _METHOD_OPTIONS[method]
     names = set[str]()
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:

@@ -23,7 +23,7 @@ from ensue.models.subword_encoder import SubwordEncoder
 from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.processor import Precision
 from ensue.ranks import NUM_SHARDS, ProcessGroup, shard
-from ensue.tasks.contract.task import Task, UnreadBatch
+from ensue.tasks.contract.task import LazyBatch, Task
 from ensue.training.device import autocast, is_out_of_memory
 from ensue.types import Loss, State, concatenate_rows, detach, map_state
 
@@ -60,7 +60,7 @@ class Gradients:
         """The flat gradients on a CPU, allocated once since a fragmented heap may have no room for a second vector."""
 
     def compute(
-        self, batch: UnreadBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False
+        self, batch: LazyBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False
     ) -> StepLoss:
         """Set `.grad` to the gradients of the batch's mean loss. `state` is the carried state of the `local_rows`.
 
@@ -118,7 +118,7 @@ class Gradients:
             yield RowSlice(shard(total, index, self.group.size), total, start)
 
     def _add_micro_batches(
-        self, batch: UnreadBatch[Any], state: State, step: int, micro_batches: int
+        self, batch: LazyBatch[Any], state: State, step: int, micro_batches: int
     ) -> tuple[None, State]:
         states: list[State] = []
         begin = 0
@@ -135,10 +135,10 @@ class Gradients:
             begin = end
         return None, _join_states(states)
 
-    def _skip_micro_batch(self, batch: UnreadBatch[Any], row_slice: RowSlice) -> None:
+    def _skip_micro_batch(self, batch: LazyBatch[Any], row_slice: RowSlice) -> None:
         """No-op: this rank has no rows of the micro-batch."""
 
-    def _add_shards(self, batch: UnreadBatch[Any], state: State, step: int, micro_batches: int) -> tuple[Tensor, State]:
+    def _add_shards(self, batch: LazyBatch[Any], state: State, step: int, micro_batches: int) -> tuple[Tensor, State]:
         """Return the gradients of the local shards, added in a fixed order, and the next state of the local rows."""
         local, states = self.group.shard(NUM_SHARDS), list[State]()
         first, count = shard(batch.rows, local.start, NUM_SHARDS).start, math.ceil(micro_batches / NUM_SHARDS)

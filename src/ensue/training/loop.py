@@ -27,7 +27,7 @@ from ensue.runs.manifest import Manifest
 from ensue.runs.reporter import MetricsLog, Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import convert_disk_errors
-from ensue.tasks.contract.task import Scores, Task, UnreadBatch
+from ensue.tasks.contract.task import LazyBatch, Scores, Task
 from ensue.training.device import autocast
 from ensue.training.gradients import Gradients, OutOfMemory, step_seed
 from ensue.training.optimizer import Average, Budget, Tuning, build_optimizer, learning_rate
@@ -124,7 +124,7 @@ class Trainer:
         is_only_step = self.budget.steps == 1  # the first learning rate of the warm-up is 0
         rate = learning_rate(self.recipe, self.recipe.warmup if is_only_step else share)
         self.tuning.begin_step(self.optimizer, rate, share)
-        batch = self.task.unread(step, self.device)
+        batch = self.task.lazy_batch(step, self.device)
         updated = self.task.update(self.model, batch, self.state, rate)
         if updated is not None:  # the task has updated the model without gradients
             loss, self.state = updated
@@ -158,7 +158,7 @@ class Trainer:
             raise self._nan_error(step, f"the loss is not finite ({nats})")
         return nats
 
-    def _compute_gradients(self, batch: UnreadBatch[Any], step: int) -> Loss:
+    def _compute_gradients(self, batch: LazyBatch[Any], step: int) -> Loss:
         """Compute the gradients of the batch's mean loss. When memory is exhausted, halve all later micro-batches."""
         while True:
             micro_batches, stop = self.progress.parts, self.interrupted()
@@ -314,7 +314,7 @@ class Trainer:
 
     def _check_loss(self) -> None:
         """Raise TrainingError if the loss is not finite. Finite scores do not imply a finite loss."""
-        batch = self.task.unread(self.progress.step - 1, self.device)  # the last batch, which fitted into memory
+        batch = self.task.lazy_batch(self.progress.step - 1, self.device)  # the last batch, which fitted into memory
         size = math.ceil(batch.rows / (self.progress.parts * self.group.num_shards))
         self.model.train()
         with torch.no_grad(), autocast(self.precision, self.device):

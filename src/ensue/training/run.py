@@ -30,7 +30,7 @@ from ensue.runs.pictures import draw_curve, make_optional
 from ensue.runs.reporter import Facts, Outcome, Reporter, write_card
 from ensue.runs.weights import bytes_of, convert_disk_errors
 from ensue.tasks import task_entry
-from ensue.tasks.contract.data_set import fingerprints_of, shared_files
+from ensue.tasks.contract.data_set import fingerprints_of, notes_on_shared_files
 from ensue.tasks.contract.job import Job
 from ensue.training.device import use_mode
 from ensue.training.gradients import Gradients
@@ -110,7 +110,7 @@ def train_run(
                 facts = Facts(
                     data=job.data, unit=job.unit, num_parameters=count_parameters(model), model=job.recipe.describe(),
                     device=runtime.device, threads=runtime.threads, precision=runtime.precision,
-                    protocol=job.protocol(model), notes=(*shared_files(job.recipe.data), *job.notes),
+                    protocol=job.protocol(model), notes=(*notes_on_shared_files(job.recipe.data), *job.notes),
                     resumed_from=f"step {trainer.progress.step}" if resumed else "",
                 )  # fmt: skip
                 reporter.started(facts)

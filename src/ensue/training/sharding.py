@@ -21,7 +21,7 @@ from ensue.nn import SequenceLayer
 from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.processor import Precision
 from ensue.ranks import local_shard
-from ensue.tasks.contract.task import Batch, Task, UnreadBatch
+from ensue.tasks.contract.task import Batch, LazyBatch, Task
 from ensue.training.device import autocast
 from ensue.training.gradients import Gradients, OutOfMemory, StepLoss
 from ensue.training.optimizer import called_layers
@@ -51,7 +51,7 @@ class ShardedGradients(Gradients):
         return copied(self.skeleton, {name: self.group.full_tensor(p.detach()) for name, p in model.named_parameters()})
 
     def compute(
-        self, batch: UnreadBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False
+        self, batch: LazyBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False
     ) -> StepLoss:
         def is_network_error(error: RuntimeError) -> bool:
             return isinstance(error, dist.DistError) or "gloo" in str(error)
@@ -82,7 +82,7 @@ class ShardedGradients(Gradients):
             gradient.mul_(min(1.0, max_norm / (norm + 1e-6)))
         return norm
 
-    def _skip_micro_batch(self, batch: UnreadBatch[Any], row_slice: RowSlice) -> None:
+    def _skip_micro_batch(self, batch: LazyBatch[Any], row_slice: RowSlice) -> None:
         """Take part in the all-gather of parameters and the all-reduce of gradients, with a loss of zero."""
         first = row_slice._replace(local=slice(0, 1))
         with drawing_rows(first), autocast(self.precision, self.device):

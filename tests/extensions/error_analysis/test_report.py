@@ -193,9 +193,9 @@ def counted(pipeline: Any, data: str, least: float) -> tuple[int, int, int]:
         if hasattr(answer, "document"):
             pair = {*answer.document.labels}, {*answer.labels}
         elif pipeline.labels.has_spans:
-            pair = {*pipeline.labels.spans(judged.right)}, {*pipeline.labels.spans(answer.labels)}
+            pair = {*pipeline.labels.spans(judged.gold)}, {*pipeline.labels.spans(answer.labels)}
         else:
-            pair = {*enumerate(judged.right)}, {*enumerate(answer.labels)} - {(n, "_") for n in range(99)}
+            pair = {*enumerate(judged.gold)}, {*enumerate(answer.labels)} - {(n, "_") for n in range(99)}
         totals = [a + len(b) for a, b in zip(totals, (pair[0] & pair[1], *pair), strict=True)]
     return totals[0], totals[1], totals[2]
 

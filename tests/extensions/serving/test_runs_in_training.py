@@ -23,9 +23,9 @@ pytestmark = pytest.mark.slow
 
 def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    run, unread, found = tmp_path / "run", LanguageModeling.unread, {}
+    run, lazy_batch, found = tmp_path / "run", LanguageModeling.lazy_batch, {}
 
-    def unread_while_served(self: LanguageModeling, step: int, device: torch.device) -> object:
+    def batch_while_served(self: LanguageModeling, step: int, device: torch.device) -> object:
         if (run / "config.json").exists() and step not in found:
             try:
                 served = ServedModel.load_run(
@@ -39,9 +39,9 @@ def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatc
                 )
             except RunError as error:
                 found[step] = str(error)
-        return unread(self, step, device)
+        return lazy_batch(self, step, device)
 
-    monkeypatch.setattr(LanguageModeling, "unread", unread_while_served)
+    monkeypatch.setattr(LanguageModeling, "lazy_batch", batch_while_served)
     recipe = tiny(read_recipe("char-lstm", {"data.train": str(tmp_path / "text.txt")}))
     train = recipe.train.model_copy(update={"steps": 4, "validations": 2})
     train_run(recipe.model_copy(update={"train": train}), run, threads=1)

@@ -29,7 +29,7 @@ from ensue.extensions.word_vectors.task import (
     step_on_counts,
     step_on_counts_in_numpy,
 )
-from ensue.tasks.contract.task import UnreadBatch
+from ensue.tasks.contract.task import LazyBatch
 
 WORDS, BUCKETS, D, NEGATIVES, WINDOW = 12, 9, 8, 5, 3
 RNG = np.random.default_rng(0)
@@ -139,7 +139,7 @@ def test_a_step_of_glove_follows_the_gradient_of_its_loss() -> None:
     loss, _ = task.loss(model, batch, None)
     loss.total.backward()
     before = [tensor.clone() for tensor in model.tables()]
-    updated = task.update(model, UnreadBatch.of(batch), None, 0.05)
+    updated = task.update(model, LazyBatch.of(batch), None, 0.05)
     assert updated is not None
     assert float(updated[0].total) == pytest.approx(float(loss.total.detach()), rel=1e-5)
     for table, parameter in zip(before, model.parameters(), strict=True):

@@ -102,7 +102,7 @@ class BidirectionalExportEncoder(ExportEncoder):
     def programs(self) -> tuple[str, ...]:
         return ("subwords", f"{PROGRAMS}.both_ways")
 
-    def window_inputs(self) -> dict[str, description.TensorForm]:
+    def window_inputs(self) -> dict[str, description.TensorSpec]:
         letters = () if self.words.longest is None else (self.words.longest,)
         windows = f"{self.prefix}windows"
         shape = (windows, f"{self.prefix}words_of_windows")
@@ -110,7 +110,7 @@ class BidirectionalExportEncoder(ExportEncoder):
         sizes |= {"rightward": shape, "leftward": shape, "lengths_of_windows": (windows,)}
         if self.is_context:
             sizes["ids"] = shape
-        return {name: description.TensorForm(size, torch.int64) for name, size in sizes.items()}
+        return {name: description.TensorSpec(size, torch.int64) for name, size in sizes.items()}
 
     def sample_windows(self, lengths: Tensor, width: int) -> dict[str, Tensor]:
         numbers = torch.randint(FIRST_WORD, FIRST_WORD + len(SAMPLE_WORDS), (len(lengths), width))

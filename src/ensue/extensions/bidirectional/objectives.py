@@ -35,10 +35,10 @@ from ensue.nn import WordSample
 from ensue.ranks import sharded_map
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
-from ensue.tasks.contract.task import Batch, Task, UnreadBatch, on_device, reset
-from ensue.tasks.contract.token_scores import NatsOfParts
+from ensue.tasks.contract.task import Batch, LazyBatch, Task, on_device, reset
+from ensue.tasks.contract.token_scores import PieceNats
 from ensue.tasks.texts import corpus
-from ensue.tasks.texts.scoring import default_parts, read
+from ensue.tasks.texts.scoring import default_parts, score_text
 from ensue.text.tokenizer import WordTokenizer
 from ensue.types import Loss, State
 
@@ -124,7 +124,7 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
     def initial_state(self, model: BidirectionalModel) -> State:
         return model.init_state(self.batches.batch_size) if isinstance(self.batches, Segments) else None
 
-    def carried(self, model: BidirectionalModel, batch: UnreadBatch[TwoWayBatch], state: State) -> State:
+    def carried(self, model: BidirectionalModel, batch: LazyBatch[TwoWayBatch], state: State) -> State:
         """Return the state before the next segment: None at the start of an epoch, else with some rows reset."""
         return None if batch.first else reset(state, self.reset_state, model.init_state)
 
@@ -202,13 +202,13 @@ class Perplexity:
                 table = vectors[FIRST_WORD:].clone()
                 table[LINE_END] = vectors[boundary]
                 direction = OneDirection(table, layers, model.head, torch.from_numpy(text.ids).to(table.device))
-                score = read(direction, tokens, start_id=LINE_END, progress=progress, collect=collect_nats)
+                score = score_text(direction, tokens, start_id=LINE_END, progress=progress, collect=collect_nats)
                 scores.append(replace(score, unknown=text.unknown))
         return TwoWayScores(*scores)
 
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
         """Return the nats and the predictions of each block of the text, for confidence intervals."""
-        nats = NatsOfParts.of_blocks(len(text.tokens))
+        nats = PieceNats.with_equal_sizes(len(text.tokens))
         self.score(model, text, reader, collect=nats)
         rows = ItemRows(zip(nats.totals, 2 * nats.tokens, strict=True))
         return rows.scored("blocks", {"nats_per_token": ratio(0, 1)})

@@ -175,13 +175,13 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         )
         return [row[: len(words)] for row, words in zip(mean, sentences, strict=True)]
 
-    def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
+    def score_texts(self, texts: Sequence[str]) -> ScoredTexts:
         sentences = [self.words_of(text) for text in texts]
         groups = (sentences[first : first + BATCH_TEXTS] for first in range(0, len(sentences), BATCH_TEXTS))
         totals = [nats.sum() for group in groups for nats in self._compute_nats(group)]
         return ScoredTexts([self.reader.rows(words).ravel() for words in sentences], np.array(totals))
 
-    def check_scores(self) -> None:
+    def check_can_score(self) -> None:
         self._require_head()
 
     def inspect(self, text: str) -> Inspection:

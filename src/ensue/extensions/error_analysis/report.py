@@ -295,7 +295,7 @@ def _match_words(labels: TaggerLabels, answer: LabelsOfSentence, pair: labeling.
             return dict(zip(labels.spans(tags), confidence.spans, strict=True))
         return {Span(tag, n, n + 1): share for n, (tag, share) in enumerate(zip(tags, confidence.labels, strict=True))}
 
-    right = spans(pair.right, Confidence.of(labels, pair.right, posterior, words))
+    right = spans(pair.gold, Confidence.of(labels, pair.gold, posterior, words))
     cut = pair.misaligned.get("", ())
     gold = [*(span for span in right if span not in cut), *cut]
     return _Compared(pair.place, words, gold, spans(answer.labels, confidence), right, cut)
@@ -308,7 +308,7 @@ _TASKS: dict[type, tuple[Callable[..., _Compared], Callable[..., Any]]] = {
 
 
 def _find_wrong_words(text: _Compared, sentence: labeling.LabelPair) -> Iterator[tuple[str, ...]]:
-    for index, pair in enumerate(zip(sentence.right, sentence.predicted, strict=True)):
+    for index, pair in enumerate(zip(sentence.gold, sentence.predicted, strict=True)):
         if pair[0] != pair[1]:
             labels = (label if isinstance(label, str) else " ".join(label) for label in pair)
             yield sentence.place, text.words[index], *labels, *text.context(index, index + 1)

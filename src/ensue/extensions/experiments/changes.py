@@ -121,7 +121,7 @@ def _compare_sentences(old: LabelingPipeline, new: LabelingPipeline, location: s
         assert confidence is not None
         rows = [source.format.labels(sentence, name) for name in columns]
         right = list(zip(*rows, strict=True)) if isinstance(new.labels, LabelColumns) else rows[0]
-        labels = [LabelPair.of(new.labels, right, predicted).right, old_answer.labels, predicted]
+        labels = [LabelPair.of(new.labels, right, predicted).gold, old_answer.labels, predicted]
         certain = [min(share.values()) if isinstance(share, dict) else share for share in confidence.labels]
         place = f"{sentence.source.name}:{sentence.line}"
         if isinstance(new.labels, LabelColumns) or not new.labels.has_spans:

@@ -36,8 +36,8 @@ from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.job import ClassificationJob
 from ensue.tasks.classification.page import labels_section
-from ensue.tasks.classification.pipeline import Choosing, Classified
-from ensue.tasks.classification.task import LabelPair, probabilities_of, tally_of
+from ensue.tasks.classification.pipeline import Classified, ThresholdMixin
+from ensue.tasks.classification.task import ScoredLabels, probabilities_of, tally_of
 from ensue.tasks.classification.view import attention_weights, integrated_of, log_odds, maxima_of
 from ensue.tasks.contract.description import ClassOutput, ModelDescription
 from ensue.text.labels import Classes
@@ -46,8 +46,8 @@ from ensue.text.labels import Classes
 class ClassifiedSeriesData(LabeledSeriesData):
     """The data of a classifier: series with one label or several labels for the complete series."""
 
-    one: ClassVar[str] = "series"
-    read_as = ""
+    unit_singular: ClassVar[str] = "series"
+    layout_note = ""
 
     def __init__(self, recipe: FrameClassificationRecipe, run: RunDirectory | None = None) -> None:
         separator = recipe.data.separator
@@ -149,7 +149,7 @@ class LabelsOfSeries(NamedTuple):
     probabilities: NDArray[np.float32]
 
 
-class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeries]):
+class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[ClassifiedSeries]):
     """The pipeline of a classifier of frames."""
 
     recipe: FrameClassificationRecipe
@@ -189,10 +189,10 @@ class FrameClassificationPipeline(Choosing, LabeledFramesPipeline[ClassifiedSeri
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         return tally_of(self.labels).items_of(self._judge(location, encoding), "series")
 
-    def _judge(self, location: Data, encoding: str) -> Iterator[LabelPair]:
+    def _judge(self, location: Data, encoding: str) -> Iterator[ScoredLabels]:
         for answer in self.classify(self._read_labeled(location, encoding)):
             labels = class_labels(answer.series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
-            yield LabelPair(labels, answer.probabilities, self.labels.chosen(answer.probabilities))
+            yield ScoredLabels(labels, answer.probabilities, self.labels.chosen(answer.probabilities))
 
     def describe(self) -> ModelDescription:
         settings, output = {"classes": self.labels.to_json()}, ClassOutput(self.labels)

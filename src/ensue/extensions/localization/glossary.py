@@ -23,7 +23,7 @@ from ensue.decode.search import BeamSearch, Hypothesis, Phrase, min_length, occu
 from ensue.errors import DataError, EnsueError, check_type
 from ensue.interruption import check_interrupted
 from ensue.parsing import quote
-from ensue.tasks.sequence_to_sequence.task import outputs
+from ensue.tasks.sequence_to_sequence.task import find_outputs
 from ensue.tasks.sequence_to_sequence.writer import Output, Writer, WriterAdapter
 from ensue.text.scripts import count_without_blanks
 from ensue.text.special_tokens import TokenizerWithSpecials
@@ -188,7 +188,7 @@ class Constraints:
         """Return the hypotheses sorted by the number of violated terms, completeness, and cost.
 
         The cost is Σ_t (m - log p_t), where m is the mean log-probability of a token without constraints. A mean over
-        tokens would favor long outputs, since it reduces the cost of an improbable required word.
+        tokens would favor long find_outputs, since it reduces the cost of an improbable required word.
         """
 
         def order(hypothesis: Hypothesis) -> tuple[int, bool, float]:
@@ -306,19 +306,19 @@ def with_glossary(writer: Writer[Any], glossary: GlossaryLike) -> Writer[Any]:
 
 
 class GlossaryAdapter(WriterAdapter):
-    """A search for outputs that satisfy a glossary."""
+    """A search for find_outputs that satisfy a glossary."""
 
     name = "glossary"
 
     def __init__(self, glossary: Glossary) -> None:
         self.glossary = glossary
         self.counts = Counter[str]()
-        """The number of all outputs ("all"), and of outputs that violate a term ("lacking")."""
+        """The number of all find_outputs ("all"), and of find_outputs that violate a term ("lacking")."""
 
     def warning(self) -> str:
         if not (lacking := self.counts["lacking"]):
             return ""
-        outputs_are = f"{lacking:,} of {self.counts['all']:,} outputs {'is' if lacking == 1 else 'are'}"
+        outputs_are = f"{lacking:,} of {self.counts['all']:,} find_outputs {'is' if lacking == 1 else 'are'}"
         return f"{outputs_are} not consistent with the glossary (`lacks` of --json); a wider beam may help (--beams)"
 
     def written(self, writer: Writer[Any], items: Sequence[Any]) -> list[Output]:
@@ -333,8 +333,8 @@ class GlossaryAdapter(WriterAdapter):
 
     def _write(self, writer: Writer[Any], item: Any, constraints: Constraints, hypotheses: list[Hypothesis]) -> Output:
         best = writer.output(item, hypotheses)
-        outputs = [replace(output, lacks=constraints.unmet(output.text)) for output in (best, *best.others)]
-        first, *others = sorted(outputs, key=lambda output: bool(output.lacks))
+        find_outputs = [replace(output, lacks=constraints.unmet(output.text)) for output in (best, *best.others)]
+        first, *others = sorted(find_outputs, key=lambda output: bool(output.lacks))
         self.counts.update(all=1, lacking=int(bool(first.lacks)))
         return replace(first, others=tuple(others))
 
@@ -349,7 +349,7 @@ def _search(writer: Writer[Any], items: Sequence[Any], constraints: Sequence[Con
         settings = {row: (width, bool(constraints[row].required)) for row, width in widths.items()}
         for width, is_constrained in sorted(set(settings.values())):
             batch = [row for row in rows if settings[row] == (width, is_constrained)]
-            searched = outputs(
+            searched = find_outputs(
                 writer.models, writer.sources([items[row] for row in batch]),
                 replace(search, width=width, n_best=width if is_constrained else search.n_best), target=writer.target,
                 limits=[constraints[row].limit for row in batch],

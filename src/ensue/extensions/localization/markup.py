@@ -392,4 +392,4 @@ def _add_markup(writer: SequencePipeline, source: MarkedText, output: Output, al
     ends = text_ends(output.ids, lambda ids: writer.coder.decode(ids, (source.plain,)))
     tokens = list(zip([0, *ends], ends, strict=False))
     source_tokens = writer.coder.source_spans(source.plain)
-    return source.with_output(output.text, link_units(units, tokens, alignment.places, source.units, source_tokens))
+    return source.with_output(output.text, link_units(units, tokens, alignment.positions, source.units, source_tokens))

@@ -27,7 +27,7 @@ from ensue.engine.storage import address
 from ensue.extensions.word_vectors.examples import NegativeSampling, WordContexts, WordExamples
 from ensue.extensions.word_vectors.model import CountedVectors, SampledVectors
 from ensue.notices import warn_once
-from ensue.tasks.contract.task import Batch, Scores, Task, UnreadBatch
+from ensue.tasks.contract.task import Batch, LazyBatch, Scores, Task
 from ensue.types import Loss, State
 from ensue.version import package_text
 
@@ -241,9 +241,9 @@ class SampledTask(Task[SampledVectors, WordExamples]):
         return self.contexts.examples(step)
 
     def update(
-        self, model: SampledVectors, batch: UnreadBatch[WordExamples], state: State, learning_rate: float
+        self, model: SampledVectors, batch: LazyBatch[WordExamples], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
-        examples, vectors, outputs = batch.whole, model.vectors.data, model.outputs.data
+        examples, vectors, outputs = batch.all_rows, model.vectors.data, model.outputs.data
         if functions(model.d_words, self.plan.negatives, vectors.dtype):
             if self._compiled is None:
                 sizes = {"words": model.vocabulary_size, "rows": len(vectors), "dimension": vectors.shape[1]}
@@ -334,9 +334,9 @@ class CountedTask(Task[CountedVectors, Counts]):
         return Squares(*map(torch.ones_like, model.tables()))
 
     def update(
-        self, model: CountedVectors, batch: UnreadBatch[Counts], state: State, learning_rate: float
+        self, model: CountedVectors, batch: LazyBatch[Counts], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
-        counts = batch.whole.columns()
+        counts = batch.all_rows.columns()
         squares = self.initial_state(model) if state is None else state
         if functions(model.d_words, 0, model.vectors.dtype):
             loss = step_on_counts(counts, model.tables(), squares, learning_rate)

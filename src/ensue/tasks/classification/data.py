@@ -68,7 +68,7 @@ class Documents(Columns):
             return super().sources
         return numbered([digest for texts in self.texts for digest in texts.digests()])
 
-    def append(self, texts: classification.ReadTexts, document: Document) -> None:
+    def append(self, texts: classification.SplitTexts, document: Document) -> None:
         """Append a document, whose words are `texts`."""
         for column, words in zip(self.texts, texts.words, strict=True):
             column.append(words)
@@ -82,7 +82,7 @@ class Documents(Columns):
 
 
 @dataclass(frozen=True)
-class ReadDocuments:
+class DocumentReader:
     """A picklable function that splits documents into words, for worker processes."""
 
     reader: classification.TextReader
@@ -101,7 +101,7 @@ class DocumentData(WordsData[Documents]):
 
     unit: ClassVar[str] = "texts"
     examples: ClassVar[str] = "texts"
-    one: ClassVar[str] = "text"
+    unit_singular: ClassVar[str] = "text"
     """The singular of `unit`."""
 
     def __init__(self, recipe: ClassificationRecipe, run: RunDirectory | None = None) -> None:
@@ -109,8 +109,8 @@ class DocumentData(WordsData[Documents]):
         if not data.train:
             raise DataError("no training data: --train PATH names a file, or a folder with a folder for each class")
         source = classification.document_source(data, data.train, group=data.group)
-        self.layout, self.form = source.layout, str(source.layout)
-        self.read_as = f" ({self.layout})"
+        self.layout, self.format_name = source.layout, str(source.layout)
+        self.layout_note = f" ({self.layout})"
         super().__init__(recipe, run)
         self.fingerprint = source.files.fingerprint()
         self.num_texts = 1 if self.layout.joined else max(1, len(self.layout.texts))
@@ -118,7 +118,7 @@ class DocumentData(WordsData[Documents]):
         self.reader = classification.TextReader.of(recipe, self.num_texts, self.subwords)
         key = [self.fingerprint, recipe.max_words, self.reader.blanks]
         self.split = Split.cached(Documents, data, key, lambda: self._split(source))
-        self.answers = TeacherLabels(data.teacher, self._read_words) if data.teacher else None
+        self.teacher = TeacherLabels(data.teacher, self._read_words) if data.teacher else None
         if not recipe.features.vectors:  # with vectors, other ranks wait until the index of the vectors is cached
             process_group().release_local_ranks()
         labeled = [documents for documents in (self.split.train, self.split.valid) if documents is not None]
@@ -130,12 +130,12 @@ class DocumentData(WordsData[Documents]):
     def soft_targets(self, labels: Classes) -> NDArray[np.float32] | None:
         """Return the probability of each label of the training texts (N, K); None without a teacher."""
         train = self.split.train
-        if self.answers is None:
+        if self.teacher is None:
             return None
         if labels.multiple:
-            raise DataError("a teacher is for one label a text; some training texts have several", self.answers.path)
+            raise DataError("a teacher is for one label a text; some training texts have several", self.teacher.path)
         targets = labels.matrix(train.labels).astype(np.float32)
-        return self.answers.soft_targets(zip(*train.texts, strict=True), targets, range(len(targets)), labels.ids)
+        return self.teacher.soft_targets(zip(*train.texts, strict=True), targets, range(len(targets)), labels.ids)
 
     def _split(self, source: DocumentSource) -> Split[Documents]:
         documents = self._read(source, multiple=True)
@@ -154,7 +154,7 @@ class DocumentData(WordsData[Documents]):
 
     def _read(self, source: DocumentSource, *, multiple: bool) -> Documents:
         documents = Documents.empty(self.num_texts)
-        for chunk in in_order(ReadDocuments(self.reader, multiple), batched(source, CHUNK_DOCUMENTS)):
+        for chunk in in_order(DocumentReader(self.reader, multiple), batched(source, CHUNK_DOCUMENTS)):
             documents.add(chunk)
         if not len(documents):
             raise DataError("no texts", source.location)

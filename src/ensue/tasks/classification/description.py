@@ -34,12 +34,12 @@ def describe(
         model: Any = module.model
         slots = words.slots(module, inputs)
         x = slots[..., :0] if model.pair else mask_padding(words.features(module, inputs), words.mask(inputs))
-        real = mask_of(slots, words.lengths(inputs) + 1)
-        vector = model.pooled_slots(slots, x, real, first=int(not pipeline.model.layers.is_causal))
+        slot_mask = mask_of(slots, words.lengths(inputs) + 1)
+        vector = model.pooled_slots(slots, x, slot_mask, first=int(not pipeline.model.layers.is_causal))
         keys = [real_keys(words.keys(inputs, s), words.mask(inputs, s)) for s in words.suffixes if bag is not None]
         return [Pooled(vector, keys_of_text) for keys_of_text in keys] or [Pooled(vector, slots[..., 0])]
 
-    def classified(module: WithOrigins, **inputs: Any) -> dict[str, Tensor]:
+    def classify(module: WithOrigins, **inputs: Any) -> dict[str, Tensor]:
         model: Any = module.model
         if words.tuned is None or model.pooling is None:
             texts = [pooled_text(module, inputs, suffix) for suffix in words.suffixes]
@@ -48,11 +48,11 @@ def describe(
         logits = model.logits_of(texts)
         return {"probabilities": model.probabilities(logits), "logits": logits}
 
-    function = TensorFunction("model", classified, words.inputs, words.sample)
+    function = TensorFunction("model", classify, words.inputs, words.sample)
     settings = words.settings() | {"classes": labels.to_json(), "most": data.max_tokens, "keep": data.keep}
     settings["pair"] = pipeline.model.pair
     return ModelDescription(
-        words.described(max_words=data.max_tokens, kept_end=data.keep, max_read=pipeline.recipe.max_words),
+        words.described(max_words=data.max_tokens, truncation_keeps=data.keep, max_read=pipeline.recipe.max_words),
         ClassOutput(labels), pipeline.model, (function,), words.model, ("classifier", *words.programs), settings,
         words.tokenizers, data_set,
     )  # fmt: skip

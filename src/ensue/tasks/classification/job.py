@@ -30,12 +30,12 @@ from ensue.text.labels import Classes
 class ClassificationJob(LabelsJob[Classifier]):
     """The job of a classifier."""
 
-    counted_by: ClassVar[str] = "examples"
+    support_name: ClassVar[str] = "examples"
     data_class: ClassVar[Callable[..., Any]] = DocumentData
     """The class of the data set, which is called with the recipe and the run that is resumed."""
     data_set: Any
     task: Classification
-    final: ClassificationScores | None = None
+    best_scores: ClassificationScores | None = None
     """The scores of the best weights on the validation data."""
     calibration: str = ""
     """A line of the card: the temperature of the probabilities, and the calibration error."""
@@ -65,10 +65,10 @@ class ClassificationJob(LabelsJob[Classifier]):
 
     def _collect_labels(self, data: Any) -> Classes:
         train = data.split.train
-        names = {*train.label_counts, *(() if data.answers is None else data.answers.names)}
+        names = {*train.label_counts, *(() if data.teacher is None else data.teacher.names)}
         if len(names) < 2:
             problem = f'all {len(train):,} {data.unit} have the label "{next(iter(names))}"' if names else "no label"
-            raise DataError(f"nothing to learn: {problem}{data.read_as}", self.recipe.data.train)
+            raise DataError(f"nothing to learn: {problem}{data.layout_note}", self.recipe.data.train)
         classes = Classes(sorted(names), multiple=data.multiple)
         return classes if data.extended is None else data.extended.labels(classes)
 
@@ -78,7 +78,7 @@ class ClassificationJob(LabelsJob[Classifier]):
         notes = super().notes
         if rare := sorted(label for label, count in self.split.train.label_counts.items() if count == 1):
             count = f"{len(rare):,} labels" if len(rare) > 1 else "the label"
-            notes.insert(0, f"only one {self.data_set.one} to learn {count} from: {listed(rare)}")
+            notes.insert(0, f"only one {self.data_set.unit_singular} to learn {count} from: {listed(rare)}")
         return notes
 
     def prepare(self, model: Classifier) -> None:
@@ -116,8 +116,8 @@ class ClassificationJob(LabelsJob[Classifier]):
         labels = with_best_threshold(labels, gold, probabilities, model.temperature)
         self.parts = replace(self.parts, labels=labels)
         run.write({"labels.json": labels.to_json()})
-        self.final = score_classifier(probabilities, gold, labels)
-        error = f"{100 * self.final.calibration_error:.2f} %"
+        self.best_scores = score_classifier(probabilities, gold, labels)
+        error = f"{100 * self.best_scores.calibration_error:.2f} %"
         self.calibration = f"- calibration: the error in cross-validation is {error}"
         if valid is not None:
             before = score_classifier(uncalibrated, gold, with_best_threshold(labels, gold, uncalibrated))
@@ -131,8 +131,8 @@ class ClassificationJob(LabelsJob[Classifier]):
 
     @property
     def confusion(self) -> tuple[list[str], list[list[int]]] | None:
-        final = self.final
-        return None if final is None or final.confusion is None else (final.labels, final.confusion)
+        scores = self.best_scores
+        return None if scores is None or scores.confusion is None else (scores.labels, scores.confusion)
 
     def test(self, model: Classifier) -> ClassificationScores | None:
         if self.split.test is None:

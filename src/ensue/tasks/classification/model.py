@@ -1,4 +1,4 @@
-"""The reading of texts by a classifier, with truncation, and the stored parts of a classifier."""
+"""Splitting and truncation of the texts of a classifier, and the vocabularies and labels that a run stores."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ def describe_reading(data: ClassificationData, longer: str) -> str:
     return f"{longer} {words} words are read"
 
 
-class ReadTexts(NamedTuple):
+class SplitTexts(NamedTuple):
     """The words of a document after truncation."""
 
     words: list[list[str]]
@@ -90,13 +90,13 @@ class TextReader:
         """Return the reader of a recipe with the blanks for `subwords`. `splitter` replaces `data.splitter`."""
         return cls(recipe, num_texts, splitter or recipe.data.splitter, None if subwords is None else subwords.blanks)
 
-    def read(self, document: Document, *, multiple: bool = True) -> ReadTexts:
+    def read(self, document: Document, *, multiple: bool = True) -> SplitTexts:
         """Return the words of a document. Raise DataError for a wrong number of texts or labels, or a long text."""
         check_document(document, self.num_texts, multiple=multiple)
         words = [words_in(text, self.splitter, blanks=self.blanks) for text in document.texts]
         truncated = [self._truncate(text) for text in words]
         self.recipe.check_length(max(map(len, truncated)), document.path, document.line)
-        return ReadTexts(truncated, truncated != words)
+        return SplitTexts(truncated, truncated != words)
 
     def tokens(self, text: str) -> tuple[list[Token], list[Token]]:
         """Return all tokens of a text, and the tokens after truncation."""
@@ -126,7 +126,7 @@ class ClassificationConfig(WordsConfig):
 
 @dataclass(frozen=True)
 class ClassifierParts(WordParts):
-    """The parts of a classifier."""
+    """The vocabularies and labels of a classifier."""
 
     config: ClassVar[type[Config]] = ClassificationConfig
     labels: Classes

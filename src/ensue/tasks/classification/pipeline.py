@@ -31,8 +31,8 @@ from ensue.tasks.classification.description import describe
 from ensue.tasks.classification.model import TextReader, check_document, describe_reading, document_source
 from ensue.tasks.classification.page import MAX_LABELS, inspect_texts
 from ensue.tasks.classification.recipe import ClassificationRecipe
-from ensue.tasks.classification.task import LabelPair, classify_words, tally_of
-from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
+from ensue.tasks.classification.task import ScoredLabels, classify_words, tally_of
+from ensue.tasks.contract.chunks import UNSHARDED, Shard, chunks
 from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.labels import Classes
@@ -88,7 +88,7 @@ class Classified(Shown):
         return f"{text[:57] + '...' if len(text) > 60 else text!r}: {shown}"
 
 
-class Choosing:
+class ThresholdMixin:
     """A mixin for classifiers that predict only labels with a probability of at least `at_least`."""
 
     at_least: float = 0.0
@@ -113,7 +113,7 @@ CHUNK_TEXTS, CHUNK_WORDS = 4_096, 262_144
 """The numbers of texts and of words at which a chunk ends. The texts of a chunk are sorted by length."""
 
 
-ReadDocument = tuple[Document, list[list[str]]]
+SplitDocument = tuple[Document, list[list[str]]]
 """A document, and the words of each of its texts after truncation."""
 
 
@@ -128,7 +128,7 @@ class LabelsOfDocument(NamedTuple):
     """Whether at least one word is in the vocabulary."""
 
 
-class ClassificationPipeline(Choosing, WordPipeline):
+class ClassificationPipeline(ThresholdMixin, WordPipeline):
     """A trained classifier with its vocabularies."""
 
     recipe: ClassificationRecipe
@@ -175,7 +175,7 @@ class ClassificationPipeline(Choosing, WordPipeline):
         facts["words"] = f"{num_read:,}" if num_read == count else f"{num_read:,} of {count:,}"
         return inspect_texts(self.model, reads, shown, self.labels, facts)
 
-    def classify(self, documents: Iterable[Document], shard: Shard = WHOLE) -> Iterator[LabelsOfDocument]:
+    def classify(self, documents: Iterable[Document], shard: Shard = UNSHARDED) -> Iterator[LabelsOfDocument]:
         """Yield the labels of a stream of documents, or of a shard of it, in order and in constant memory.
 
         Raises:
@@ -186,13 +186,13 @@ class ClassificationPipeline(Choosing, WordPipeline):
             lambda chunk: [words for texts in _by_side(chunk) for words in texts], self._classify_chunk,
         )  # fmt: skip
 
-    def _chunks(self, documents: Iterable[Document]) -> Iterator[list[ReadDocument]]:
+    def _chunks(self, documents: Iterable[Document]) -> Iterator[list[SplitDocument]]:
         reader = self.text_reader
         items = ((document, reader.read(document).words) for document in documents)
         return chunks(items, lambda item: sum(map(len, item[1])), chunk_words=CHUNK_WORDS, chunk_items=CHUNK_TEXTS)
 
     def _classify_chunk(
-        self, chunk: list[ReadDocument], forms: FormTable, numbers: Ragged
+        self, chunk: list[SplitDocument], forms: FormTable, numbers: Ragged
     ) -> Iterator[LabelsOfDocument]:
         texts = _by_side(chunk)
         probabilities = classify_words(
@@ -226,20 +226,20 @@ class ClassificationPipeline(Choosing, WordPipeline):
 
     def label_pairs(
         self, location: Data, format: str | None, encoding: str
-    ) -> Iterator[tuple[LabelsOfDocument, LabelPair]]:
+    ) -> Iterator[tuple[LabelsOfDocument, ScoredLabels]]:
         """Yield the prediction for each labeled text, with the correct labels. Raise DataError if there is no text."""
         location = as_location(location, "the data")
         answer = None
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):
             check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)
             predicted = self.labels.chosen(answer.probabilities)
-            yield answer, LabelPair(answer.document.labels, answer.probabilities, predicted)
+            yield answer, ScoredLabels(answer.document.labels, answer.probabilities, predicted)
         if answer is None:
             raise DataError("no texts", location)
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard = WHOLE,
+        color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
         source, batches = self._open_batches(location, format, encoding)
         lines = self._write_lines(source, batches, as_json=as_json, color=color, shard=shard)
@@ -287,6 +287,6 @@ class ClassificationPipeline(Choosing, WordPipeline):
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
 
 
-def _by_side(chunk: list[ReadDocument]) -> list[list[list[str]]]:
+def _by_side(chunk: list[SplitDocument]) -> list[list[list[str]]]:
     """Return the words of texts; for pairs the first texts, then the second texts."""
     return [[words[side] for _, words in chunk] for side in range(len(chunk[0][1]))]

@@ -59,7 +59,7 @@ class ClassificationRecipe(WordsRecipe):
     what: ClassVar[str] = "classifier"
     reads: ClassVar[str] = "texts, or pairs of texts, with labels"
     unit: ClassVar[str] = "a text of words"
-    keeps_examples: ClassVar[bool] = True
+    is_preparable: ClassVar[bool] = True
     max_recurrent_words: ClassVar[int] = 250_000
     too_long: ClassVar[str] = "cut it, or train with data.max_tokens, which truncates long texts"
 

@@ -19,7 +19,7 @@ from ensue.models.ngram_bag import NgramBag, solve
 from ensue.models.word_features import FormTable, Positions, Words
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import sharded_map
-from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, UnreadBatch, on_device
+from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, LazyBatch, on_device
 from ensue.tasks.words.data import EncodedTexts
 from ensue.tasks.words.pipeline import WordLayers
 from ensue.tasks.words.subwords import SubwordTexts
@@ -100,7 +100,7 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         return model.loss(batch.texts, batch.targets, weights), None
 
     def update(
-        self, model: Classifier, batch: UnreadBatch[ClassBatch], state: State, learning_rate: float
+        self, model: Classifier, batch: LazyBatch[ClassBatch], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
         """With `head.solver = "lbfgs"`, set the weights of n-grams to the minimum of the regularized cross-entropy."""
         if self.folds is None:
@@ -203,7 +203,7 @@ def score_classifier(
     if not len(gold):
         raise EnsueError("there is nothing to score: no labeled text")
     rows = zip(gold, probabilities, strict=True)
-    return tally_of(labels).scores_of(LabelPair(correct, row, labels.chosen(row)) for correct, row in rows)
+    return tally_of(labels).scores_of(ScoredLabels(correct, row, labels.chosen(row)) for correct, row in rows)
 
 
 def with_best_threshold(
@@ -214,8 +214,8 @@ def with_best_threshold(
     return Classes(labels.names, multiple=labels.multiple, threshold=threshold, temperature=temperature)
 
 
-class LabelPair(NamedTuple):
-    """The correct labels, the probabilities of all labels (K,), and the predicted labels."""
+class ScoredLabels(NamedTuple):
+    """The correct labels of a text, the probabilities of all labels (K,), and the predicted labels."""
 
     gold: Collection[str]
     probabilities: NDArray[np.floating[Any]]
@@ -223,5 +223,5 @@ class LabelPair(NamedTuple):
 
 
 def tally_of(labels: Classes) -> ClassificationTally:
-    """Return a tally that computes scores from `LabelPair` texts."""
+    """Return a tally that computes scores from the `ScoredLabels` of texts."""
     return ClassificationTally(labels.names, multiple=labels.multiple)

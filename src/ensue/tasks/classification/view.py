@@ -168,5 +168,5 @@ def maxima_of(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] |
     return shares[of_words]
 
 
-def _find_pooling(model: Classifier, kind: type[Pooling]) -> Pooling | None:
-    return next((module for module in model.modules() if isinstance(module, kind)), None)
+def _find_pooling(model: Classifier, pooling_class: type[Pooling]) -> Pooling | None:
+    return next((module for module in model.modules() if isinstance(module, pooling_class)), None)

@@ -58,8 +58,8 @@ def check_num_units(
 
 Item = TypeVar("Item")
 MAX_SHARDS = 1_000_000
-MIN_STEP, MAX_SHARE = 0.001, 0.99
-"""The minimum increase of the share of a computation that is reported, and the maximum share before the end."""
+MIN_PROGRESS_STEP, MAX_PROGRESS = 0.001, 0.99
+"""The minimum increase between two reports of progress from 0 to 1, and the maximum progress before the end."""
 ALL_CHUNKS = range(1 << 62)
 """The indices of all chunks of an input, whose number is unknown."""
 
@@ -103,8 +103,8 @@ def report_progress(name: str, location: Any, progress: "bool | Reporter | None"
 
     def advance(unit: str, count: float) -> None:
         nonlocal done, reported
-        done = min(MAX_SHARE, done + count / max(1, totals.get(unit, inf)))
-        if done >= reported + MIN_STEP:
+        done = min(MAX_PROGRESS, done + count / max(1, totals.get(unit, inf)))
+        if done >= reported + MIN_PROGRESS_STEP:
             reported = done
             reporter.working(name, done)
 
@@ -118,16 +118,16 @@ def report_progress(name: str, location: Any, progress: "bool | Reporter | None"
 
 
 def with_progress(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `predict` or `evaluate` of a pipeline with an argument `progress` (see `report_progress`). A function is
-    passed to the method.
+    """Return `predict` or `evaluate` of a pipeline with an argument `progress` (see `report_progress`). A callback
+    instead of a bool or a `Reporter` is passed to the method, which calls it.
     """
-    first = list(signature(method).parameters)[1]
+    data_name = list(signature(method).parameters)[1]
 
     @wraps(method)
     def wrapper(self: Any, *arguments: Any, progress: Any = None, **options: Any) -> Any:
         if not progress or callable(progress):
             return method(self, *arguments, **options | ({"progress": progress} if progress else {}))
-        data = arguments[0] if arguments else options.pop(first)
+        data = arguments[0] if arguments else options.pop(data_name)
         data = [*data] if isinstance(data, Iterator) else data
         totals = {"texts": len(data)} if method.__name__ == "predict" and isinstance(data, Sized) else {}
         with report_progress(method.__name__, data, progress, **totals):
@@ -148,15 +148,15 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str | None, location: str) -> "Shard":
-        """Return the shard "i/N" of a location, or `WHOLE` for None. Raise EnsueError for another text or a stream."""
+        """Return the shard "i/N" of a location; None: `UNSHARDED`. Raise EnsueError for another text or a stream."""
         if text is None:
-            return WHOLE
+            return UNSHARDED
         match = re.fullmatch(r"([0-9]{1,7})/([0-9]{1,7})", text)
         shard = cls(*map(int, match.groups())) if match else cls(0, 0)
         if not 1 <= shard.number <= shard.count <= MAX_SHARDS:
             raise EnsueError(f'--shard takes i/N with i from 1 to N, such as 3/8; found "{text}"')
         if is_stream(location):
-            raise EnsueError(f"--shard needs a file, whose chunks are counted first; found {stream_name(location)}")
+            raise EnsueError(f"--shard needs a file, whose chunks are counted data_name; found {stream_name(location)}")
         return shard
 
     @property
@@ -172,10 +172,10 @@ class Shard:
         return range(total * (self.number - 1) // self.count, total * self.number // self.count)
 
     def items(self, all_items: Callable[[], Iterable[Item]]) -> Iterator[Item]:
-        """Yield the items of the shard, where each item is a chunk."""
+        """Yield the items of the shard. A shard may begin and end at any item."""
         shard = self.chunks(all_items)
         return islice(all_items(), shard.start, None if self.is_last else shard.stop)
 
 
-WHOLE = Shard()
-"""The shard that is the complete input."""
+UNSHARDED = Shard()
+"""The only shard, if the input is not split."""

@@ -1,4 +1,4 @@
-"""The examples of a job: their reading, checks, division into training and validation data, and description."""
+"""The examples of a job: reading, checks, division into training and validation data, and description."""
 
 import hashlib
 import json
@@ -47,7 +47,7 @@ class Examples(Sized, Protocol):
         """Return the number of examples of `other` whose input is also in these examples."""
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """Return the examples at the indices `rows`."""
+        """Return the examples at the indices `rows` (N,)."""
 
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -73,18 +73,18 @@ class Split(Generic[DataT]):
 
     @classmethod
     def cached(
-        cls, kind: Callable[..., ColumnsT], table: DividedData, key: Any, read: "Callable[[], Split[ColumnsT]]"
+        cls, build: Callable[..., ColumnsT], table: DividedData, key: Any, read: "Callable[[], Split[ColumnsT]]"
     ) -> "Split[ColumnsT]":
-        """Return the examples of a table `[data]` from the cache; call `read` if they are not in the cache."""
+        """Return the examples of a table `[data]` from the cache, as `build(columns)`; on a cache miss, call `read`."""
 
         def read_columns() -> CachedColumns:
             split = read()
             parts = {"train": split.train, "valid": split.valid, "test": split.test}
             return CachedColumns(parts, {"valid_from": split.valid_from, "notes": split.notes, "facts": split.facts})
 
-        cached = cached_if_large([kind.__name__, *key_of(table), key], data_files(table), read_columns)
+        cached = cached_if_large([build.__name__, *data_cache_key(table), key], data_files(table), read_columns)
         stored = (cached.parts[name] for name in ("train", "valid", "test"))
-        train, valid, test = (None if part is None else kind(part.columns) for part in stored)
+        train, valid, test = (None if part is None else build(part.columns) for part in stored)
         assert train is not None
         facts = cached.facts
         return Split(train, valid, facts["valid_from"], test, facts["notes"], facts["facts"], cached.key)
@@ -144,7 +144,7 @@ def files_at(location: str) -> list[Path]:
     return [path for name in aligned or [location] for path in all_files(name)]
 
 
-def shared_files(table: DataRecipe) -> list[str]:
+def notes_on_shared_files(table: DataRecipe) -> list[str]:
     """Return remarks on training files that are also validation or test files."""
     train = {os.path.realpath(path) for path in files_at(table.train)} if table.train else set()
     notes = []
@@ -160,7 +160,7 @@ def data_files(table: DataRecipe) -> list[Path]:
     return [path for location in (table.train, table.valid, table.test) if location for path in files_at(location)]
 
 
-def key_of(table: DataRecipe) -> list[Any]:
+def data_cache_key(table: DataRecipe) -> list[Any]:
     """Return the cache key of a table `[data]`, without the content of the training files."""
     keys = table.model_dump(exclude={"train", "valid", "test", "teacher"})
     return [keys, [str(path.absolute()) for path in data_files(table)], fingerprints(table)]
@@ -204,7 +204,7 @@ class DataSet(ABC, Generic[DataT]):
 
     @abstractmethod
     def amount(self, parts: Any) -> str:
-        """Return the amount of data in one line."""
+        """Return the amount of data in one line; `parts` are the `ModelParts` of the job."""
 
     @abstractmethod
     def lines(self) -> list[str]:
@@ -318,8 +318,8 @@ MAX_NAME_CHARACTERS = 20
 class LabelsJob(DataSetJob[ModelT, Any]):
     """The job of a model of labeled data."""
 
-    counted_by: ClassVar[str]
-    """The score that is the number of labeled units."""
+    support_name: ClassVar[str]
+    """The name of the score that is the number of labeled units."""
     parts: Any
 
     @property
@@ -369,7 +369,7 @@ class LabelsJob(DataSetJob[ModelT, Any]):
         return f"of {len(names)} labels ({listed(names, MAX_CARD_LABELS)})"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        lines = score_table(scores, {**self.score_columns, self.counted_by: (self.unit, ",")})
+        lines = score_table(scores, {**self.score_columns, self.support_name: (self.unit, ",")})
         last = next(reversed(scores.values()), None)
         return lines if last is None else [*lines, "", *label_table(last["per_label"])]
 

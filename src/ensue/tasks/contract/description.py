@@ -51,7 +51,7 @@ class WordInput:
     """Whether the words also have vectors from the layers of another model."""
     max_words: int = 0
     """The number of words to which texts are truncated; 0: no truncation."""
-    kept_end: str = "start"
+    truncation_keeps: str = "start"
     """The words that truncation keeps: words at the "start", at the "end", or half of the words at "both" ends."""
     max_read: int = 0
     """The maximum number of words of a text; longer texts are errors."""
@@ -165,8 +165,8 @@ Output = TokenOutput | MaskedOutput | TagOutput | ClassOutput | TextOutput | Vec
 
 
 @dataclass(frozen=True)
-class TensorForm:
-    """The sizes of a tensor and its type; a string is the name of a dynamic size."""
+class TensorSpec:
+    """The shape and the type of a tensor; a string in `sizes` is the name of a dynamic size."""
 
     sizes: tuple[int | str, ...]
     dtype: torch.dtype = torch.float32
@@ -179,7 +179,7 @@ class TensorFunction:
     name: str
     function: Callable[..., dict[str, Tensor]]
     """Maps the model and named inputs to named outputs. The values of outputs at padding are defined."""
-    inputs: Mapping[str, TensorForm]
+    inputs: Mapping[str, TensorSpec]
     sample: Callable[[int, int], dict[str, Tensor]]
     """Maps numbers of rows and positions to inputs, on which the traced function is compared with `function`."""
 
@@ -200,7 +200,7 @@ class ModelDescription:
     program of the exporter, or the dotted name of a module.
     """
     settings: Mapping[str, Any]
-    """The settings of the program, as JSON values."""
+    """The settings of the Python program, as JSON values."""
     tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)
     """The tokenizers, by the names of their files."""
     data_set: Callable[[Any, Any], Any] | None = None
@@ -213,7 +213,7 @@ class ModelDescription:
 
 
 def mask_of(numbers: Tensor, lengths: Tensor) -> Tensor:
-    """Return a mask (B, T) that is True at the first `lengths` positions of each row."""
+    """Return a mask (B, T), the size of `numbers`, that is True at the first `lengths` positions of each row."""
     return torch.arange(numbers.shape[1], device=numbers.device) < lengths.unsqueeze(1)
 
 
@@ -224,17 +224,17 @@ def sample_lengths(batch: int, length: int) -> Tensor:
     return lengths
 
 
-def state_forms(state: State, longer: State = None) -> dict[str, TensorForm]:
-    """Return the forms of the leaves of a state. Sizes that grow with each step have the dynamic size "past". Sizes
-    that differ in `longer`, the state for longer sources, and sizes of a shared memory have the dynamic size "source".
+def state_specs(state: State, longer: State = None) -> dict[str, TensorSpec]:
+    """Return the shapes and types of the leaves of a state. A size that grows with each step is "past". A size that
+    differs in `longer`, the state for longer sources, and a size of a shared memory is "source".
     """
     others = _iterate_leaves(state if longer is None else longer, "state")
-    forms = {}
+    specs = {}
     for (name, leaf, dynamic), (_, other, _) in zip(_iterate_leaves(state, "state"), others, strict=True):
         pairs = zip(leaf.shape[1:], other.shape[1:], strict=True)
         sizes = [dynamic or "source" if a != b or (a == 0 and dynamic) else a for a, b in pairs]
-        forms[name] = TensorForm(("texts" if dynamic == "source" else "batch", *sizes), leaf.dtype)
-    return forms
+        specs[name] = TensorSpec(("texts" if dynamic == "source" else "batch", *sizes), leaf.dtype)
+    return specs
 
 
 def state_tensors(state: State, prefix: str = "state") -> dict[str, Tensor]:
@@ -244,7 +244,7 @@ def state_tensors(state: State, prefix: str = "state") -> dict[str, Tensor]:
 
 def state_from(like: State, tensors: Mapping[str, Tensor], count: int | None = None) -> State:
     """Return a state with the structure of `like`, from its leaves by their names in `state_tensors`. `count` is the
-    number of rows; equal numbers of adjacent rows share each memory. None: rows share memories as in `like`.
+    number of rows, which is divided into runs of equal length that share a memory. None: sharing as in `like`.
     """
     names = iter([name for name, _, _ in _iterate_leaves(like, "state")])
 

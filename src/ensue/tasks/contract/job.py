@@ -1,6 +1,6 @@
-"""The parts of a model, and the steps of a run that depend on the task: read data, build the model, write files.
+"""`ModelParts`, and `Job`: the steps of a run that depend on the task (read data, build the model, write files).
 
-`training/run.py` calls them in order.
+`training/run.py` calls the steps in order.
 """
 
 import shlex
@@ -33,7 +33,7 @@ class ModelParts(ABC):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        """Return the parts of a run. Raise RunError for files that are missing or damaged."""
+        """Return the vocabularies and counts of a run. Raise RunError for files that are missing or damaged."""
         return cls()
 
     def files(self) -> dict[str, Any]:
@@ -59,10 +59,10 @@ def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str]) -> N
     """
     of_origin, of_recipe = origin.run.recipe.model_dump(), recipe.model_dump()
     encoder = of_recipe["encoder"] or {}
-    place = "encoder.from" if encoder.get("from") else "decoder.from"
+    origin_key = "encoder.from" if encoder.get("from") else "decoder.from"
     if not isinstance(recipe, type(origin.run.recipe)):
-        kind = origin.run.entry.what
-        raise RecipeError(f"{place}: {origin.path} is a {kind}; a {recipe.what} begins from a {recipe.what}")
+        noun = origin.run.entry.what
+        raise RecipeError(f"{origin_key}: {origin.path} is a {noun}; a {recipe.what} begins from a {recipe.what}")
     free = FREE if encoder.get("positions") == "learned" else (*FREE, "context")
     for table in tables:
         expected = of_origin.get(table) or {}
@@ -70,11 +70,11 @@ def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str]) -> N
             if value != expected.get(key) and not key.startswith(free):
                 raise RecipeError(
                     f"{table}.{key} is {value!r}; it is {expected.get(key)!r} in {origin.path}, from which this run "
-                    f"begins ({place}); a recipe that fits is {origin.path}/recipe.toml"
+                    f"begins ({origin_key}); a recipe that fits is {origin.path}/recipe.toml"
                 )
 
 
-def pairs_of(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str, Tensor, Tensor]]:
+def paired_parameters(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Yield (name, parameter, source) for each parameter of a model and the same parameter of its origin. Parameters of
     the layers are paired by their order, since dropout changes their names, and other parameters by their names.
     Outside of the layers, a parameter that only one of the models has is skipped.
@@ -88,19 +88,19 @@ def pairs_of(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str, Tensor,
             yield name, parameter, sources[name]
 
 
-def fill(parameter: Tensor, source: Tensor, taken: Tensor | None = None) -> Tensor | None:
-    """Copy the rows `taken` (V,) of the table `source` into `parameter`, and the mean of all rows where `taken` is -1.
-    Without `taken`, row i becomes row i. Return a mask (V,) of the rows that are not new; None if no row is new.
+def copy_rows(parameter: Tensor, source: Tensor, rows: Tensor | None = None) -> Tensor | None:
+    """Copy `source[rows]` into the V rows of `parameter`, and the mean of `source` where `rows` (V,) is -1.
+    Without `rows`, row i is copied to row i. Return a mask (V,) of the copied rows; None if all are copied.
     """
-    if taken is None and parameter.shape == source.shape:
+    if rows is None and parameter.shape == source.shape:
         parameter.copy_(source)
         return None
-    if taken is None:
-        taken = nn.functional.pad(torch.arange(len(source)), (0, len(parameter) - len(source)), value=-1)
-    known = taken >= 0
+    if rows is None:
+        rows = nn.functional.pad(torch.arange(len(source)), (0, len(parameter) - len(source)), value=-1)
+    is_inherited = rows >= 0
     parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
-    parameter[known] = source[taken[known]]
-    return None if known.all() else known
+    parameter[is_inherited] = source[rows[is_inherited]]
+    return None if is_inherited.all() else is_inherited
 
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -153,7 +153,7 @@ class Job(ABC, Generic[ModelT]):
         """Compute outputs of other models on the data before the first step, on the device of the run."""
 
     def prepare(self, model: ModelT) -> None:
-        """Set the parameters that are computed from the data, such as the biases of labels."""
+        """Initialize the parameters that are computed from the data, such as the biases of labels."""
 
     def config(self) -> dict[str, Any]:
         """Return the keys that the task adds to `config.json`."""

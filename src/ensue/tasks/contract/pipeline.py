@@ -23,7 +23,7 @@ from ensue.models.modules import count_parameters
 from ensue.recipe.tables import DataRecipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import MetricsLog
-from ensue.tasks.contract.chunks import WHOLE, Shard, with_progress
+from ensue.tasks.contract.chunks import UNSHARDED, Shard, with_progress
 from ensue.tasks.contract.description import ModelDescription
 
 READERS = ("evaluate", "scored_items", "prediction_lines", "score_lines")
@@ -72,8 +72,8 @@ class Pipeline(Shown, ABC):
         return count_parameters(self.model)
 
     def reading(self, location: str | Path, encoding: str | None = None, format: str | None = None) -> dict[str, str]:
-        """Return the encoding and the format of data, as arguments of `evaluate`. By default they are the encoding of
-        the training data, and the format of the training data if `location` has the same suffix.
+        """Return the encoding and the format of data, as keyword arguments of `evaluate`. The defaults are the encoding
+        of the training data, and their format if `location` has the same suffix.
         """
         run = None if self.run is None else RunDirectory(self.run)
         data = run.recipe.data if run is not None and run.exists else DataRecipe()
@@ -90,7 +90,7 @@ class Pipeline(Shown, ABC):
 
     @property
     def num_scored(self) -> int:
-        """The number of texts in one input of `score`, which may have a target after its sources."""
+        """The number of texts in one input of `score`: `num_texts`, or one more for a target after the sources."""
         return self.num_texts
 
     @classmethod
@@ -134,23 +134,23 @@ class Pipeline(Shown, ABC):
         return ""
 
     def lacking(self, *, least: int = 0) -> str:
-        """Return a line on unknown words of the texts so far; "" for few unknown words or fewer than `least` words."""
+        """Return a line on unknown words of all texts so far; "" for few unknown words or fewer than `least` words."""
         return ""
 
     def _sections(self) -> list[Section]:
-        shown = [Section("", "inspection/plain.html", {"shown": repr(self)})]
+        sections = [Section("", "inspection/plain.html", {"shown": repr(self)})]
         if self.run is None or not RunDirectory(self.run).exists:
-            return shown
+            return sections
         run = RunDirectory(self.run)
         try:
             records, judged_by = [*MetricsLog(run.metrics).records()], run.entry.judged_by
         except RunError as error:  # the directory was changed since the model was loaded
-            return [*shown, Section("", "inspection/plain.html", {"note": str(error), "shown": ""})]
-        shown += curve_section(records, judged_by)
+            return [*sections, Section("", "inspection/plain.html", {"note": str(error), "shown": ""})]
+        sections += curve_section(records, judged_by)
         for kind, name in (("valid", "validation, best weights"), ("test", "test")):
             best = [record for record in records if record["kind"] == kind and record.get("best", True)]
-            shown += scores_section(best[-1]["scores"], name) if best else []
-        return [*shown, *([Section("", "inspection/card.html", {"card": run.card})] if run.card else [])]
+            sections += scores_section(best[-1]["scores"], name) if best else []
+        return [*sections, *([Section("", "inspection/card.html", {"card": run.card})] if run.card else [])]
 
     def _described(self, *facts: str) -> str:
         """Return the `repr` from facts about the model, such as the name of its layers."""
@@ -160,11 +160,11 @@ class Pipeline(Shown, ABC):
 
 def reading_as_in_training(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of a pipeline whose default encoding and format are the result of `Pipeline.reading`."""
-    first, *names = list(signature(method).parameters)[1:]
+    data_name, *names = list(signature(method).parameters)[1:]
 
     @wraps(method)
     def reading_method(self: Any, *location: Any, **options: Any) -> Any:
-        data = location[0] if location else options.pop(first)
+        data = location[0] if location else options.pop(data_name)
         if not isinstance(data, Lines | TextSource):
             data = as_location(data, "the data")
             read = self.reading(data, options.get("encoding"), options.get("format"))
@@ -198,7 +198,7 @@ class Predictor(Pipeline):
         raise EnsueError(f"{self.run}: the model is not a cutter; {other.run} needs a cutter before it")
 
     def prediction_lines(
-        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = WHOLE
+        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = UNSHARDED
     ) -> Iterator[str]:
         """Yield the lines of `ensue predict`: the texts of a file ("-": stdin) with their predictions, in order.
 

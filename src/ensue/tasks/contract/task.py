@@ -1,4 +1,4 @@
-"""The interface between the training loop and a task: batches, a loss, and a score that chooses the best weights."""
+"""The interface between the training loop and a task: batches, a loss, and a metric that selects a checkpoint."""
 
 import math
 from abc import ABC, abstractmethod
@@ -93,7 +93,7 @@ class TensorBatch(Batch):
 
 
 @dataclass(frozen=True)
-class UnreadBatch(Generic[BatchT]):
+class LazyBatch(Generic[BatchT]):
     """A batch that is read on demand."""
 
     rows: int
@@ -106,40 +106,40 @@ class UnreadBatch(Generic[BatchT]):
     """Whether the state before this batch is the initial state."""
 
     @property
-    def whole(self) -> BatchT:
-        """The batch with all rows."""
+    def all_rows(self) -> BatchT:
+        """The batch with all its rows, read now."""
         return self.read(ALL_ROWS)
 
     @classmethod
-    def of(cls, batch: BatchT) -> "UnreadBatch[BatchT]":
+    def of(cls, batch: BatchT) -> "LazyBatch[BatchT]":
         """Return a batch that is already in memory."""
         return cls(batch.rows, batch.count, lambda row_slice: row_slice.of_batch(batch), batch.first)
 
 
 class Task(ABC, Generic[ModelT, BatchT]):
-    """The batches of training data, the loss and the validation of a model."""
+    """The training batches, the loss and the validation of a model."""
 
     steps_per_epoch: int
     tokens_per_step: float
     """The mean number of predictions of a step."""
     judged_by: str
-    """The score that chooses the best weights, by its name in `Scores.as_json`."""
+    """The metric for selecting the best checkpoint, a key of `Scores.as_json`."""
     less_is_better = False
 
     @abstractmethod
     def batch(self, step: int, device: torch.device) -> BatchT:
         """Return the batch of a step, which depends on the step and the seed alone."""
 
-    def unread(self, step: int, device: torch.device) -> UnreadBatch[BatchT]:
+    def lazy_batch(self, step: int, device: torch.device) -> LazyBatch[BatchT]:
         """Return the batch of a step, whose rows are read on demand. By default all rows are read immediately."""
-        return UnreadBatch.of(self.batch(step, device))
+        return LazyBatch.of(self.batch(step, device))
 
     @abstractmethod
     def loss(self, model: ModelT, batch: BatchT, state: State) -> tuple[Loss, State]:
         """Return the summed loss of a batch, or of a slice of its rows, and the state for the next batch."""
 
     def update(
-        self, model: ModelT, batch: UnreadBatch[BatchT], state: State, learning_rate: float
+        self, model: ModelT, batch: LazyBatch[BatchT], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
         """Update the weights in closed form and return the loss and the state; None for a task with gradients."""
         return None
@@ -148,7 +148,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """Return an initial state, with the structure of the state between steps; None for a task without a state."""
         return None
 
-    def carried(self, model: ModelT, batch: UnreadBatch[BatchT], state: State) -> State:
+    def carried(self, model: ModelT, batch: LazyBatch[BatchT], state: State) -> State:
         """Return the state before a step, from the state after the previous step."""
         return None if batch.first else state
 
@@ -157,7 +157,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """Return the scores on the validation data; None without validation data."""
 
     def selection(self, scores: Scores) -> float:
-        """Return the score that chooses the best weights, with a sign so that lower is better; NaN if it is missing."""
+        """Return the metric `judged_by`, negated if higher is better, so that lower is better; NaN if it is missing."""
         value: float | None = scores.as_json()[self.judged_by]
         return math.nan if value is None else value if self.less_is_better else -value
 
@@ -193,11 +193,11 @@ class BucketedTask(Task[ModelT, BatchT]):
         self.tokens_per_step = float(lengths.sum() if num_tokens is None else num_tokens) / self.steps_per_epoch
 
     def batch(self, step: int, device: torch.device) -> BatchT:
-        return self.unread(step, device).whole
+        return self.lazy_batch(step, device).all_rows
 
-    def unread(self, step: int, device: torch.device) -> UnreadBatch[BatchT]:
+    def lazy_batch(self, step: int, device: torch.device) -> LazyBatch[BatchT]:
         rows = self.buckets.rows(step)
-        return UnreadBatch(len(rows), self.count(rows), lambda row_slice: self.batch_of(rows, device, row_slice))
+        return LazyBatch(len(rows), self.count(rows), lambda row_slice: self.batch_of(rows, device, row_slice))
 
     def count(self, rows: NDArray[np.int64]) -> int:
         """Return the number of predictions in the batch of the examples `rows`; by default their number."""
@@ -205,16 +205,16 @@ class BucketedTask(Task[ModelT, BatchT]):
 
     @abstractmethod
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> BatchT:
-        """Return a slice of the batch of the examples `rows`."""
+        """Return the slice `row_slice` of the batch of the examples `rows` (B,)."""
 
 
-def reset(state: State, share: float, init_state: Callable[[int], State]) -> State:
-    """Replace each row of a state, with probability `share`, by a row of an initial state."""
-    if state is None or not share:
+def reset(state: State, probability: float, init_state: Callable[[int], State]) -> State:
+    """Replace each row of a state, with the given probability, by a row of an initial state."""
+    if state is None or not probability:
         return state
-    first = next(leaves(state))
-    continues = uniform((len(first),), device=first.device) >= share
-    return hold(continues, state, init_state(len(first)))
+    leaf = next(leaves(state))
+    continues = uniform((len(leaf),), device=leaf.device) >= probability
+    return hold(continues, state, init_state(len(leaf)))
 
 
 def on_device(array: Any, device: torch.device) -> torch.Tensor:

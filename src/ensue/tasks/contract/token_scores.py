@@ -1,4 +1,4 @@
-"""Surprisals of the tokens of a text, and their sums over pieces of a text, the items of significance tests."""
+"""Surprisals of the tokens of a text, and their sums over short pieces, which are the items of significance tests."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,16 +84,16 @@ def score_lines(scorer: Any, path: str, encoding: str, *, as_json: bool) -> Iter
             yield "\t".join([f"{max(score.nats, 0.0):9.4f}", *columns])
 
 
-CHUNK_CHARACTERS = 400
-BLOCK_TOKENS = 64
+PIECE_CHARACTERS, PIECE_TOKENS = 400, 64
+"""The approximate characters of a piece of a text file, and the tokens of a piece of a file of ids."""
 
 
-def pieces(chunks: Iterable[str]) -> Iterator[str]:
-    """Yield pieces of about 400 characters. A piece ends at a boundary of tokens that all tokenizers have in common."""
+def split_pieces(chunks: Iterable[str]) -> Iterator[str]:
+    """Yield pieces of about 400 characters, which end at token boundaries that all tokenizers have in common."""
     for chunk in chunks:
         start = 0
         while start < len(chunk):
-            width = CHUNK_CHARACTERS
+            width = PIECE_CHARACTERS
             while (boundary := last_boundary(chunk[start : start + width])) is None and start + width < len(chunk):
                 width *= 4
             end = len(chunk) if boundary is None or start + width >= len(chunk) else start + boundary
@@ -101,16 +101,16 @@ def pieces(chunks: Iterable[str]) -> Iterator[str]:
             start = end
 
 
-class NatsOfParts:
+class PieceNats:
     """The summed surprisals of pieces of a text, which end before the token positions `ends`."""
 
     def __init__(self, ends: NDArray[np.int64]) -> None:
         self.ends, self.totals = ends, np.zeros(len(ends))
 
     @classmethod
-    def of_blocks(cls, tokens: int) -> "NatsOfParts":
-        """Return sums over blocks of 64 tokens, the last of which may be shorter."""
-        return cls(np.minimum(np.arange(BLOCK_TOKENS, tokens + BLOCK_TOKENS, BLOCK_TOKENS), tokens))
+    def with_equal_sizes(cls, tokens: int) -> "PieceNats":
+        """Return sums over pieces of 64 tokens; the last piece may be shorter."""
+        return cls(np.minimum(np.arange(PIECE_TOKENS, tokens + PIECE_TOKENS, PIECE_TOKENS), tokens))
 
     def __call__(self, positions: NDArray[np.int64], nats: Tensor) -> None:
         """Add the surprisals `nats` of the tokens at `positions`."""
@@ -123,6 +123,6 @@ class NatsOfParts:
         return np.diff(self.ends, prepend=0)
 
 
-def counted(source: Iterable[str], encode: Callable[[str], Any]) -> NDArray[np.int64]:
+def count_pieces(source: Iterable[str], encode: Callable[[str], Any]) -> NDArray[np.int64]:
     """Return the numbers of tokens and characters (N, 2) of each piece of a text, whose tokens `encode` returns."""
-    return np.array([(len(encode(piece)), len(piece)) for piece in pieces(source)], np.int64).reshape(-1, 2)
+    return np.array([(len(encode(piece)), len(piece)) for piece in split_pieces(source)], np.int64).reshape(-1, 2)

@@ -14,7 +14,7 @@ from ensue.data.sources import is_stream, stream_lines
 from ensue.errors import EnsueError, checked_texts
 from ensue.inspection.notebook import Answers
 from ensue.metrics.raw_text import AnalyzedToken, AnalyzedWord, RawTextScores, raw_text_scores
-from ensue.tasks.contract.chunks import WHOLE, Shard
+from ensue.tasks.contract.chunks import UNSHARDED, Shard
 from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.contract.pipeline import Pipeline, reading_as_in_training
 from ensue.tasks.labeling.pipeline import LabelingPipeline
@@ -60,7 +60,7 @@ class CutterPipeline(LabelingPipeline):
             for text, sentences in zip(texts, self.predict(texts), strict=True)
         ]
 
-    def cut(self, paragraphs: Iterable[Sentence], *, shard: Shard = WHOLE) -> Iterator[NumberedSentence]:
+    def cut(self, paragraphs: Iterable[Sentence], *, shard: Shard = UNSHARDED) -> Iterator[NumberedSentence]:
         """Yield the sentences of a stream of paragraphs, or of a shard of the stream, in constant memory."""
         paragraph, number = -1, 0
         for answer in self.label(paragraphs, shard=shard):
@@ -72,7 +72,7 @@ class CutterPipeline(LabelingPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard = WHOLE,
+        color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
         for numbered in self.cut(self.paragraphs(location, encoding), shard=shard):
             yield json.dumps(numbered.sentence.as_json(), ensure_ascii=False) + "\n" if as_json else numbered.conllu()
@@ -90,7 +90,7 @@ class CutterPipeline(LabelingPipeline):
         """Yield the sentences that the model predicts for the raw text of the sentences of a treebank."""
         return self.read_cut(self.source(Lines([running_text(gold)], "")))
 
-    def read_cut(self, paragraphs: Iterable[Sentence], *, shard: Shard = WHOLE) -> Iterator[Sentence]:
+    def read_cut(self, paragraphs: Iterable[Sentence], *, shard: Shard = UNSHARDED) -> Iterator[Sentence]:
         """Yield the sentences into which `cut` splits paragraphs, in the class that a tagger reads."""
         return Conllu().read(Lines((numbered.conllu() for numbered in self.cut(paragraphs, shard=shard)), ""))
 
@@ -135,7 +135,7 @@ class CutterAndTagger:
     @reading_as_in_training
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard = WHOLE,
+        color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
         """Yield the sentences in CoNLL-U, or a JSON object for each sentence."""
         conllu, sentences = Conllu(), self.cutter.read_cut(self.cutter.paragraphs(location, encoding), shard=shard)

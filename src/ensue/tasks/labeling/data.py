@@ -31,13 +31,13 @@ from ensue.text.schemes import LAYER_SIGN, OUTSIDE, SCHEMES, Scheme, Span, conve
 
 
 class WordLabels(Sequence[list[Any]]):
-    """The labels of the words of each sentence: strings, or tuples of strings for `several` columns."""
+    """The labels of the words of each sentence: strings, or tuples of strings with `has_several_columns`."""
 
-    def __init__(self, columns: Sequence[Texts], *, several: bool) -> None:
-        self.columns, self.several = columns, several
+    def __init__(self, columns: Sequence[Texts], *, has_several_columns: bool) -> None:
+        self.columns, self.has_several_columns = columns, has_several_columns
 
     def _group_by_word(self, values: Sequence[Sequence[str]]) -> list[Any]:
-        return list(zip(*values, strict=True)) if self.several else list(values[0])
+        return list(zip(*values, strict=True)) if self.has_several_columns else list(values[0])
 
     def __getitem__(self, row: int) -> list[Any]:  # type: ignore[override]  # slices are not supported
         return self._group_by_word([column[row] for column in self.columns])
@@ -82,7 +82,7 @@ class Sentences(Columns):
     def labels(self) -> WordLabels:
         """The labels of each sentence."""
         columns = self._select_columns("label ")
-        return WordLabels(list(columns.values()), several="" not in columns)
+        return WordLabels(list(columns.values()), has_several_columns="" not in columns)
 
     @property
     def misaligned(self) -> Sequence[Mapping[str, Sequence[Span]]]:
@@ -148,7 +148,7 @@ def _parse_span(text: str) -> Span:
 
 
 @dataclass(frozen=True)
-class ReadSentences:
+class PassageReader:
     """A picklable function that stores passages as columns."""
 
     format: Format
@@ -190,7 +190,7 @@ def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iter
 
 
 def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | None = None) -> SentenceSource:
-    """Return the sentences of a file. The format of a file that seems to be running text is `like`."""
+    """Return the sentences of a file. A file that seems to be running text is read in the format `like`."""
     data = recipe.data
     options: dict[str, Any] = {"encoding": data.encoding, "words": data.words or None, "splitter": data.splitter}
     options |= {"nested": data.nested > 0, "incomplete": data.incomplete}
@@ -222,7 +222,7 @@ def labels_in(learned_scheme: str, names: Sequence[str], scheme: Scheme | None) 
     return Labels(names, scheme=scheme, tag_scheme=tag_scheme)
 
 
-def with_tags(labels: Labels, tags: Iterable[str]) -> Labels:
+def extend_labels(labels: Labels, tags: Iterable[str]) -> Labels:
     """Return the labels, extended by labels for those `tags` whose class no label has."""
     classes = {position(name).label for name in labels.names}
     new = {tag for tag in tags if labels.scheme is None or position(tag).label not in classes}
@@ -265,7 +265,7 @@ class SentenceData(WordsData[Sentences]):
             problem = "tuning.keep_labels is for a tagger of one column, of spans that do not overlap"
             raise RecipeError(f"{problem}; without it, ensue train learns old and new labels from data that have both")
         source = sentence_source(recipe, data.train)
-        self.format, self.form = source.format, source.format.name
+        self.format, self.format_name = source.format, source.format.name
         self.columns = data.label_columns
         self.label_column = data.label_column or self.format.default_column
         super().__init__(recipe, run)
@@ -280,7 +280,7 @@ class SentenceData(WordsData[Sentences]):
         rehearsed = [self.extended.origin.fingerprint] if self.extended is not None and recipe.tuning.rehearse else []
         key = [self.fingerprint, recipe.max_words, recipe.features.columns, rehearsed]
         self.split = Split.cached(Sentences, data, key, lambda: self._split(source))
-        self.answers = TeacherLabels(data.teacher, lambda answer: answer.texts, of_words=True) if data.teacher else None
+        self.teacher = TeacherLabels(data.teacher, lambda answer: answer.texts, of_words=True) if data.teacher else None
 
     def _split(self, source: SentenceSource) -> Split[Sentences]:
         label_columns = [name for name in self.columns or [""] if KIND_OF.get(name, "label") == "label"]
@@ -329,7 +329,7 @@ class SentenceData(WordsData[Sentences]):
     ) -> tuple[Sentences, dict[str, SchemeDetector]]:
         labels, values = self.columns or [""], self.recipe.features.columns
         column = self.recipe.data.label_column or None
-        reader = ReadSentences(source.format, labels, column, values, group, schemes)
+        reader = PassageReader(source.format, labels, column, values, group, schemes)
         sentences, detectors = Sentences.empty(labels, values), {name: SchemeDetector() for name in schemes}
         passages = read_passages((sentence for sentence in source if sentence.words), self.recipe)
         for chunk, detected in in_order(reader, batched(passages, CHUNK_SENTENCES)):
@@ -398,19 +398,19 @@ class SentenceData(WordsData[Sentences]):
         if self.recipe.data.nested:
             return NestedLabels(columns[""])
         learned = columns[""][0].labels
-        if self.answers is not None:
-            learned = with_tags(learned, self.answers.names)
+        if self.teacher is not None:
+            learned = extend_labels(learned, self.teacher.names)
         return learned if self.extended is None else self.extended.labels(learned)
 
     def soft_targets(self, labels: Labels) -> NDArray[np.float32] | None:
         """Return the probability of each tag of the training words (N, K); None without a teacher."""
-        if self.answers is None:
+        if self.teacher is None:
             return None
-        check_tags(self.answers, labels)
+        check_tags(self.teacher, labels)
         train = self.split.train
         ids = np.array([tag for names in train.labels for tag in labels.encode(names)], np.int64)
         targets = (ids[:, None] == np.arange(len(labels))).astype(np.float32)
-        return self.answers.soft_targets(train.texts, targets, train.texts.starts[:-1], labels.tags.ids)
+        return self.teacher.soft_targets(train.texts, targets, train.texts.starts[:-1], labels.tags.ids)
 
     def parts(self, labels: TaggerLabels) -> TaggerParts:
         """Return the vocabularies and labels of a new model."""

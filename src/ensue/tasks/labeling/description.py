@@ -9,15 +9,15 @@ from torch import Tensor
 
 from ensue.models.subword_encoder import append_features
 from ensue.models.tag_heads import TagHead
-from ensue.tasks.contract.description import ModelDescription, TagOutput, TensorForm, TensorFunction, mask_of
+from ensue.tasks.contract.description import ModelDescription, TagOutput, TensorFunction, TensorSpec, mask_of
 from ensue.tasks.words.export_inputs import WithOrigins, WordExportInputs
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.label_columns import TaggerLabels
 from ensue.text.labels import Labels
 
 SENTENCES = {
-    "places_of_sentences": TensorForm(("sentences", "longest"), torch.int64),
-    "lengths_of_sentences": TensorForm(("sentences",), torch.int64),
+    "places_of_sentences": TensorSpec(("sentences", "longest"), torch.int64),
+    "lengths_of_sentences": TensorSpec(("sentences",), torch.int64),
 }
 """The inputs for rows of several sentences: the indices of the words of each sentence among all positions of the padded
 batch, and the number of words of each sentence.
@@ -32,7 +32,7 @@ def describe(
     """
     words = WordExportInputs(pipeline, keys=pipeline.model.repeats)
 
-    def tagged(module: WithOrigins, **inputs: Any) -> dict[str, Tensor]:
+    def tag_sentences(module: WithOrigins, **inputs: Any) -> dict[str, Tensor]:
         model: Any = module.model
         x, mask = words.features(module, inputs), words.mask(inputs)
         h = (
@@ -46,15 +46,15 @@ def describe(
             h, mask = h.flatten(0, 1)[places], mask_of(places, inputs["lengths_of_sentences"])
         emissions = model.head.emissions(h)
         tags = model.head.best(emissions, mask)
-        real = mask if isinstance(labels, Labels) else mask.unsqueeze(-1)
-        return {"tags": tags.masked_fill(~real, 0), "emissions": emissions.masked_fill(~mask.unsqueeze(-1), 0.0)}
+        tag_mask = mask if isinstance(labels, Labels) else mask.unsqueeze(-1)
+        return {"tags": tags.masked_fill(~tag_mask, 0), "emissions": emissions.masked_fill(~mask.unsqueeze(-1), 0.0)}
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:
         inputs = words.sample(batch, length)
         return inputs | _sample_sentences(inputs["lengths"]) if context_words else inputs
 
     settings = {**words.settings(), **tag_settings(pipeline.model.head, labels), "together": context_words}
-    function = TensorFunction("model", tagged, {**words.inputs, **(SENTENCES if context_words else {})}, sample)
+    function = TensorFunction("model", tag_sentences, {**words.inputs, **(SENTENCES if context_words else {})}, sample)
     return ModelDescription(
         words.described(), TagOutput(labels), pipeline.model, (function,), words.model, ("tagger", *words.programs),
         settings, words.tokenizers, data_set,

@@ -29,9 +29,9 @@ class LabelingJob(LabelsJob[Tagger]):
     """The class of the data set, which is called with the recipe and the run that is resumed."""
     data_set: Any
 
-    counted_by: ClassVar[str] = "tokens"
+    support_name: ClassVar[str] = "tokens"
     task: Labeling
-    final: LabelingScores | None = None
+    best_scores: LabelingScores | None = None
     """The scores of the best weights on the validation data."""
 
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None:
@@ -62,7 +62,7 @@ class LabelingJob(LabelsJob[Tagger]):
 
     def finish(self, run: RunDirectory, model: Tagger) -> None:
         """Compute the scores of the best weights on the validation data, for the confusion matrix."""
-        self.final = self.task.validate(model)
+        self.best_scores = self.task.validate(model)
 
     def label_counts(self, data: Any) -> Counter[str]:
         if isinstance(self.parts.labels, LabelColumns):
@@ -78,7 +78,7 @@ class LabelingJob(LabelsJob[Tagger]):
 
     @property
     def confusion(self) -> tuple[list[str], list[list[int]]] | None:
-        return None if self.final is None or not self.final.pairs else self.final.matrix()
+        return None if self.best_scores is None or not self.best_scores.pairs else self.best_scores.matrix()
 
     def test(self, model: Tagger) -> LabelingScores | None:
         test, parts = self.split.test, self.parts

@@ -1,4 +1,4 @@
-"""The stored parts of a tagger: its lexicon and its labels."""
+"""The lexicon and the labels of a tagger, which its run stores."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -38,10 +38,10 @@ class TaggerParts(WordParts):
         if set(columns) != set(recipe.features.columns):
             names = ", ".join(columns) or "none"
             raise DamagedError(f"{run.path / 'tokenizer.json'}: does not match the model: columns {quote(names)}")
-        several = recipe.data.label_columns
-        kind: Any = LabelColumns if several else NestedLabels if recipe.data.nested else Labels
+        label_columns = recipe.data.label_columns
+        kind: Any = LabelColumns if label_columns else NestedLabels if recipe.data.nested else Labels
         labels = run.read_json("labels.json", kind.from_json)
-        if several and set(labels.names) != set(several):
+        if label_columns and set(labels.names) != set(label_columns):
             names = ", ".join(labels.names)
             raise DamagedError(f"{run.path / 'labels.json'}: does not match the model: columns {quote(names)}")
         return cls(**shared, labels=labels)

@@ -28,7 +28,7 @@ from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
 from ensue.runs.reporter import Reporter
 from ensue.stored import changed
-from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
+from ensue.tasks.contract.chunks import UNSHARDED, Shard, chunks
 from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.labeling.data import SentenceData, read_passages
 from ensue.tasks.labeling.description import describe
@@ -132,7 +132,7 @@ class LabelingPipeline(WordPipeline):
         return inspect_sentence(self.model, read, labels, surface, facts)
 
     def label(
-        self, sentences: Iterable[Sentence], *, confidence: bool = False, shard: Shard = WHOLE,
+        self, sentences: Iterable[Sentence], *, confidence: bool = False, shard: Shard = UNSHARDED,
         of: Callable[[Sentence], Sequence[str]] | None = None,
     ) -> Iterator[LabelsOfSentence]:  # fmt: skip
         """Yield the labels of a stream of sentences, or of a shard of it, in order and in constant memory.
@@ -257,7 +257,7 @@ class LabelingPipeline(WordPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard = WHOLE,
+        color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
         source, batches = self._open_batches(location, format, encoding)
         lines = self._write_lines(source, batches, as_json=as_json, color=color, shard=shard)

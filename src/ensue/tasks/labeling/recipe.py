@@ -76,7 +76,7 @@ class LabelingRecipe(WordsRecipe):
 
     what: ClassVar[str] = "tagger"
     rehearses: ClassVar[bool] = True
-    keeps_examples: ClassVar[bool] = True
+    is_preparable: ClassVar[bool] = True
     reads: ClassVar[str] = "sentences with a label for each word"
     unit: ClassVar[str] = "a sentence of words"
     max_recurrent_words: ClassVar[int] = 100_000  # fewer than for a classifier, which stores less for each word

@@ -27,7 +27,7 @@ from ensue.models.word_features import FormTable, Positions, Words
 from ensue.nn import Posterior
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import sharded_map
-from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, UnreadBatch, on_device
+from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, LazyBatch, on_device
 from ensue.tasks.words.data import EncodedTexts, stacked
 from ensue.tasks.words.pipeline import WordLayers
 from ensue.tasks.words.subwords import SubwordTexts
@@ -40,16 +40,16 @@ MAX_BATCH_TOKENS, MAX_BATCH_ROWS = 4_096, 256
 """The maximum numbers of words and sentences in a batch outside of training."""
 
 
-class Places(NamedTuple):
+class SentencePositions(NamedTuple):
     """The positions of the S sentences of a batch, whose rows are passages."""
 
-    numbers: NDArray[np.int64]
+    sentences: NDArray[np.int64]
     """The indices of the sentences (S,)."""
     rows: NDArray[np.int64]
     """The row of each sentence (S,)."""
     places: NDArray[np.int64]
     """The indices (S, L) of the words of each sentence among all positions of the padded batch."""
-    real: NDArray[np.bool_]
+    mask: NDArray[np.bool_]
     """True at words (S, L), False at padding."""
 
 
@@ -67,7 +67,7 @@ class Passages:
         """Whether each passage has one sentence."""
         return len(self.firsts) == len(self.sentences) + 1
 
-    def numbers(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
+    def sentence_indices(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the indices of the sentences of `passages`, in order."""
         sizes = self._sizes(passages)
         starts: NDArray[np.int64] = np.repeat(self.firsts[passages] - np.cumsum(sizes) + sizes, sizes)
@@ -76,16 +76,16 @@ class Passages:
     def _sizes(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.firsts[passages + 1] - self.firsts[passages]
 
-    def places(self, passages: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Places:
+    def places(self, passages: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> SentencePositions:
         """Return the positions of sentences in a batch of `passages`, padded to the longest passage of `among`."""
         among = passages if among is None else among
-        numbers, rows = self.numbers(passages), np.repeat(np.arange(len(passages)), self._sizes(passages))
-        lengths, starts = self.sentences.lengths[numbers], self.sentences.starts[numbers]
-        columns = np.arange(int(self.sentences.lengths[self.numbers(among)].max(initial=0)))
-        real = columns < lengths[:, None]
+        sentences, rows = self.sentence_indices(passages), np.repeat(np.arange(len(passages)), self._sizes(passages))
+        lengths, starts = self.sentences.lengths[sentences], self.sentences.starts[sentences]
+        columns = np.arange(int(self.sentences.lengths[self.sentence_indices(among)].max(initial=0)))
+        mask = columns < lengths[:, None]
         width = int(self.words.lengths[among].max(initial=0))
         begins = rows * width + starts - self.words.starts[passages][rows]
-        return Places(numbers, rows, np.where(real, begins[:, None] + columns, 0), real)
+        return SentencePositions(sentences, rows, np.where(mask, begins[:, None] + columns, 0), mask)
 
 
 class LabeledTexts(NamedTuple):
@@ -156,7 +156,7 @@ def tag_rows(
         sentences = rows
         if not passages.are_sentences:
             places = passages.places(rows)
-            sentences, device_places = places.numbers, placed(places, device)
+            sentences, device_places = places.sentences, positions_on_device(places, device)
             emissions, mask = emissions.flatten(0, 1)[device_places.places], device_places.mask
         lengths = passages.sentences.lengths[sentences].tolist()
         posteriors_of_batch = model.head.posteriors(emissions, lengths) if with_posteriors else []
@@ -172,9 +172,9 @@ def tag_rows(
     return paths, posteriors
 
 
-def placed(places: Places, device: torch.device) -> SentencePlaces:
+def positions_on_device(places: SentencePositions, device: torch.device) -> SentencePlaces:
     """Copy positions to a device."""
-    return SentencePlaces(*(on_device(array, device) for array in (places.places, places.real, places.rows)))
+    return SentencePlaces(*(on_device(array, device) for array in (places.places, places.mask, places.rows)))
 
 
 CHUNK_SENTENCES = 1_000
@@ -184,8 +184,8 @@ CHUNK_SENTENCES = 1_000
 class LabelPair(NamedTuple):
     """The correct and the predicted labels of a sentence."""
 
-    right: Sequence[Any]
-    """The correct labels, in the scheme of the model."""
+    gold: Sequence[Any]
+    """The correct labels, in the scheme of the model's labels."""
     predicted: list[Any]
     misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({})
     """For each column, the correct spans that begin or end inside of a word."""
@@ -194,11 +194,11 @@ class LabelPair(NamedTuple):
 
     @classmethod
     def of(
-        cls, labels: TaggerLabels, right: Sequence[Any], predicted: list[Any],
+        cls, labels: TaggerLabels, gold: Sequence[Any], predicted: list[Any],
         misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}), place: str = "",
     ) -> Self:  # fmt: skip
-        """Return the correct labels `right`, which may be in any scheme, and the predicted labels."""
-        return cls(labels.in_scheme(right), predicted, misaligned, place)
+        """Return the correct labels `gold`, which may be in any scheme, and the predicted labels."""
+        return cls(labels.in_scheme(gold), predicted, misaligned, place)
 
 
 def tally_of(labels: TaggerLabels) -> ColumnsTally | LabelingTally:
@@ -234,7 +234,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         """The scores of the training sentences by models without them, after `update`."""
         self.train, self.passages, self.valid, self.labels = train, train.passages, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
-        self.tags = tags_of(train, labels, key)
+        self.tags = encode_tags(train, labels, key)
         super().__init__(train.passages.words.lengths, sizes)
 
     def count(self, rows: NDArray[np.int64]) -> int:
@@ -243,8 +243,8 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> TaggedBatch:
         local_rows, sentences = row_slice.of(rows), None
         if not self.passages.are_sentences:
-            sentences = placed(self.passages.places(local_rows, among=rows), device)
-        numbers, among = self.passages.numbers(local_rows), self.passages.numbers(rows)
+            sentences = positions_on_device(self.passages.places(local_rows, among=rows), device)
+        numbers, among = self.passages.sentence_indices(local_rows), self.passages.sentence_indices(rows)
         if self.soft is None:
             targets: NDArray[Any] = self.tags.padded(numbers, fill=PADDING, among=among)
         else:
@@ -256,7 +256,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return model.loss(batch.words, batch.tags, batch.sentences), None
 
     def update(
-        self, model: Tagger, batch: UnreadBatch[TaggedBatch], state: State, learning_rate: float
+        self, model: Tagger, batch: LazyBatch[TaggedBatch], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
         """Solve a linear tagger with the strength of the best score in cross-validation."""
         if self.folds is None:
@@ -293,7 +293,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return self.cross_validated if self.valid is None else evaluate_tagger(model, self.valid, self.labels)
 
 
-def tags_of(data: Any, labels: TaggerLabels, key: str) -> Ragged:
+def encode_tags(data: Any, labels: TaggerLabels, key: str) -> Ragged:
     """Return the ids of the tags of all sentences. With a cache `key` they are in a memory-mapped file."""
 
     def encoded() -> CachedColumns:

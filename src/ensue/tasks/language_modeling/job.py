@@ -17,11 +17,11 @@ from ensue.nn import WordSample
 from ensue.nn.draws import RowSlice
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
-from ensue.tasks.contract.task import Batch, Task, UnreadBatch, on_device, reset
+from ensue.tasks.contract.task import Batch, LazyBatch, Task, on_device, reset
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.texts.corpus import Corpus, CorpusJob, SampledWords, notes_on_sampling, sampled_words
-from ensue.tasks.texts.scoring import default_parts, describe_protocol, read
+from ensue.tasks.texts.scoring import default_parts, describe_protocol, score_text
 from ensue.text.tokenizers import Tokenizer
 from ensue.types import Loss, State
 
@@ -62,9 +62,9 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         self.tokens_per_step = batches.batch_size * segment_length
 
     def batch(self, step: int, device: torch.device) -> LanguageBatch:
-        return self.unread(step, device).whole
+        return self.lazy_batch(step, device).all_rows
 
-    def unread(self, step: int, device: torch.device) -> UnreadBatch[LanguageBatch]:
+    def lazy_batch(self, step: int, device: torch.device) -> LazyBatch[LanguageBatch]:
         rows, first = np.arange(self.batches.batch_size), self.batches.is_first(step)
         sample = None if self.sampled is None else self.sampled.draw(step, device)
 
@@ -73,12 +73,12 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
             inputs, targets = on_device(batch.inputs, device), on_device(batch.targets, device)
             return LanguageBatch(inputs, targets, sample, first=first)
 
-        return UnreadBatch(len(rows), len(rows) * self.batches.segment_length, read, first=first)
+        return LazyBatch(len(rows), len(rows) * self.batches.segment_length, read, first=first)
 
     def initial_state(self, model: LanguageModel) -> State:
         return model.init_state(self.batches.batch_size)
 
-    def carried(self, model: LanguageModel, batch: UnreadBatch[LanguageBatch], state: State) -> State:
+    def carried(self, model: LanguageModel, batch: LazyBatch[LanguageBatch], state: State) -> State:
         """Return the state before the next segment: None at the beginning of a pass over the text, else the last state,
         in which rows are reset at random.
         """
@@ -89,7 +89,7 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         return loss, after if self.carries_state else None
 
     def validate(self, model: LanguageModel) -> LanguageScores | None:
-        return None if self.valid is None else read(model, self.valid, start_id=self.tokenizer.start_id)
+        return None if self.valid is None else score_text(model, self.valid, start_id=self.tokenizer.start_id)
 
     def sample(self, model: LanguageModel, seed: int) -> str:
         columns = generate_ids(
@@ -126,7 +126,7 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
 
     def test(self, model: LanguageModel) -> LanguageScores | None:
         test, start_id = self.corpus.test, self.corpus.tokenizer.start_id
-        return None if test is None else read(model, test, start_id=start_id)
+        return None if test is None else score_text(model, test, start_id=start_id)
 
     def about(self) -> str:
         kind = self.recipe.tokenizer.kind

@@ -1,4 +1,4 @@
-"""The parts of a language model: its tokenizer, from which the model is built."""
+"""The tokenizer of a language model, from which the model is built, and its use in fine-tuning."""
 
 from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
@@ -9,7 +9,7 @@ from ensue.tasks.texts.tokenizer import TokenizerParts
 
 
 class LanguageModelParts(TokenizerParts):
-    """The parts of a language model."""
+    """The tokenizer of a language model."""
 
     def build(self, recipe: LanguageModelingRecipe) -> LanguageModel:
         return build_language_model(recipe.tokens, recipe.encoder, vocabulary_size=self.vocabulary_size)
@@ -29,5 +29,5 @@ class LanguageModelParts(TokenizerParts):
             begin=(self.tokenizer.start_id,), between=(self.vocabulary_size,), end=(self.vocabulary_size + 1,),
             unknown=() if self.tokenizer.unknown_id is None else (self.tokenizer.unknown_id,),
             max_positions=recipe.encoder.context if isinstance(recipe.encoder, TransformerEncoder) else 0,
-            is_causal=True, num_new=2,
+            is_causal=True, num_added=2,
         )  # fmt: skip

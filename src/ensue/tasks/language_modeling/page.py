@@ -40,7 +40,7 @@ MIN_INTEGRAL_POINTS = 48
 class Explanation:
     """Attributions of the log-probability of a token to the N tokens before its position."""
 
-    place: int
+    position: int
     """The position, from 0."""
     token: int
     """The id of the token."""
@@ -54,14 +54,14 @@ class Explanation:
     """The integrated gradients for the last M of the tokens, with zeros as the baseline."""
 
 
-def explain(model: LanguageModel, inputs: NDArray[np.int64], place: int, token: int) -> Explanation | None:
-    """Return the explanation of a token at `place`; None for the first. `inputs` begin with the start symbol."""
-    begin = next(begin for begin, _, end in scored_windows(len(inputs), model.context) if place < end)
-    num_before = min(MAX_EXPLAINED_TOKENS, place - begin)
+def explain(model: LanguageModel, inputs: NDArray[np.int64], position: int, token: int) -> Explanation | None:
+    """Return the explanation of a token at `position`; None for the first. `inputs` begin with the start symbol."""
+    begin = next(begin for begin, _, end in scored_windows(len(inputs), model.context) if position < end)
+    num_before = min(MAX_EXPLAINED_TOKENS, position - begin)
     if not num_before:
         return None
     with torch.no_grad():
-        x = model.features(torch.from_numpy(inputs[None, begin : place + 1].astype(np.int64)).to(device_of(model)))
+        x = model.features(torch.from_numpy(inputs[None, begin : position + 1].astype(np.int64)).to(device_of(model)))
     target = torch.tensor([token], device=x.device)
 
     def log_probability(h: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], place: int, token: 
         if attribution.is_exact:
             break
     norms = np.linalg.norm(gradients.inputs, axis=1)
-    return Explanation(place, token, norms, products, gradients.states, attribution)
+    return Explanation(position, token, norms, products, gradients.states, attribution)
 
 
 def _read_state(model: LanguageModel, x: Tensor) -> State:
@@ -103,7 +103,7 @@ MAX_ATTENTION_POSITIONS = 256
 class Question(NamedTuple):
     """The question why a token is probable at a position."""
 
-    place: int | None = None
+    position: int | None = None
     """The position, from 0; None: after the text."""
     token: int | None = None
     """The id of the token; None: the token of the text at the position, or the most probable token after the text."""
@@ -174,11 +174,11 @@ def view_text(
 
 def _find_target(question: Question, ids: NDArray[np.int64], predictions: Predictions) -> tuple[int, int]:
     """Return the position and the id of the token of a question."""
-    place = len(ids) if question.place is None else question.place
-    if place > len(ids):
-        raise EnsueError(f"the page has {len(ids):,} tokens; there is no token {place + 1:,}")
-    default = int(predictions.ids[place, 0]) if place == len(ids) else int(ids[place])
-    return place, default if question.token is None else question.token
+    position = len(ids) if question.position is None else question.position
+    if position > len(ids):
+        raise EnsueError(f"the page has {len(ids):,} tokens; there is no token {position + 1:,}")
+    default = int(predictions.ids[position, 0]) if position == len(ids) else int(ids[position])
+    return position, default if question.token is None else question.token
 
 
 class _Outputs(NamedTuple):
@@ -217,7 +217,7 @@ def _on_device(model: LanguageModel, ids: NDArray[np.int64]) -> Tensor:
 
 ABOUT = (
     "The stronger a token’s color, the more it surprised the model: full color is a guess among all tokens. Hover over "
-    "a token to see the predictions for its place."
+    "a token to see the predictions for its position."
 )
 
 
@@ -298,17 +298,17 @@ def _find_id(tokenizer: Tokenizer, token: str) -> int:
 
 MAX_ROWS = 15
 """The maximum number of rows of a table."""
-MIN_LENGTH = 1e-30
-"""The lower bound of lengths of gradients before the logarithm."""
+MIN_NORM = 1e-30
+"""The lower bound of norms of gradients before the logarithm."""
 
 
 def question_section(view: LanguageView, tokenizer: Tokenizer) -> Section:
     """Return the section with a form for questions, which contains the questions of the page."""
     explained, size = view.explanation, len(view.tokens)
-    default = None if explained is None else [*view.ids, view.predictions.ids[-1, 0]][explained.place]
+    default = None if explained is None else [*view.ids, view.predictions.ids[-1, 0]][explained.position]
     numbers = {
         "size": size,
-        "at": "" if explained is None else (explained.place + 1) % (size + 1),
+        "at": "" if explained is None else (explained.position + 1) % (size + 1),
         "token": "" if explained is None or explained.token == default else tokenizer.decode([explained.token]),
         "off": "; ".join(units.name for units in view.off),
     }
@@ -331,33 +331,33 @@ def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Sectio
         "path of integration."
     )
     numbers = {
-        "token": shown(tokenizer.symbol(explained.token)), "number": explained.place + 1, "value": integrated.value,
+        "token": shown(tokenizer.symbol(explained.token)), "number": explained.position + 1, "value": integrated.value,
         "baseline": integrated.baseline, "difference": integrated.value - integrated.baseline,
         "integrated": len(integrated.shares), "note": "" if integrated.is_exact else inexact,
-        "colors": {name: _align_to_tokens(explained.place, values) for name, values in kinds.items()},
+        "colors": {name: _align_to_tokens(explained.position, values) for name, values in kinds.items()},
         "rows": _list_rows(view, explained),
         "states": {
             "kinds": [units.name for units in explained.states],
-            "lengths": [_align_to_tokens(explained.place, _log_norms(units.values)) for units in explained.states],
+            "lengths": [_align_to_tokens(explained.position, _log_norms(units.values)) for units in explained.states],
         },
     }  # fmt: skip
     return [Section("Why this token", "tasks/language_modeling/explanation.html", numbers)]
 
 
-def _align_to_tokens(place: int, values: NDArray[np.float64]) -> list[float | None]:
+def _align_to_tokens(position: int, values: NDArray[np.float64]) -> list[float | None]:
     """Return the value of each shown token before a position; None for tokens without a finite value."""
-    count = max(0, min(place, MAX_SHOWN_TOKENS) - (place - len(values)))
+    count = max(0, min(position, MAX_SHOWN_TOKENS) - (position - len(values)))
     numbers = [float(f"{value:.5g}") if math.isfinite(value) else None for value in values[:count].tolist()]
-    return [*[None] * min(place - len(values), MAX_SHOWN_TOKENS), *numbers]
+    return [*[None] * min(position - len(values), MAX_SHOWN_TOKENS), *numbers]
 
 
 def _log_norms(gradients: NDArray[np.float32]) -> NDArray[np.float64]:
-    lengths: NDArray[np.float64] = np.linalg.norm(gradients.astype(np.float64), axis=1)
-    return np.log10(np.maximum(lengths, MIN_LENGTH))
+    norms: NDArray[np.float64] = np.linalg.norm(gradients.astype(np.float64), axis=1)
+    return np.log10(np.maximum(norms, MIN_NORM))
 
 
 def _list_rows(view: LanguageView, explained: Explanation) -> list[dict[str, Any]]:
-    shares, first = explained.integrated.shares, explained.place - len(explained.integrated.shares)
+    shares, first = explained.integrated.shares, explained.position - len(explained.integrated.shares)
     offset = len(explained.norms) - len(shares)
     return [
         {

@@ -26,7 +26,7 @@ from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract import description
-from ensue.tasks.contract.token_scores import NatsOfParts, Surprisals, TokenScore, counted, token_scores
+from ensue.tasks.contract.token_scores import PieceNats, Surprisals, TokenScore, count_pieces, token_scores
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.page import inspect_text
 from ensue.tasks.texts import scoring
@@ -206,14 +206,14 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
             _, state = model(ids[:, :2])
             return {"ids": ids[:, 2:], **description.state_tensors(state)}
 
-        states = description.state_forms(model.init_state(2))
-        forms = {"ids": description.TensorForm(("batch", "time"), torch.int64), **states}
+        states = description.state_specs(model.init_state(2))
+        inputs = {"ids": description.TensorSpec(("batch", "time"), torch.int64), **states}
         settings = {
             "start": tokenizer.start_id, "unknown": tokenizer.unknown_id, "context": model.context,
             "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
             "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],
         }  # fmt: skip
-        read = description.TensorFunction("model", _run_model, forms, sample)
+        read = description.TensorFunction("model", _run_model, inputs, sample)
         output = description.TokenOutput(description.settings_of(Sampling()))
         return description.ModelDescription(
             description.TokenInput(tokenizer), output, model, (read,), model, ("language",), settings,
@@ -231,15 +231,15 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
             check_whole("parts", parts, 1, MAX_PARTS)
         source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
         tokens = tokenize(source, self.tokenizer)
-        return scoring.read(self.reader, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
+        return scoring.score_text(self.reader, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        """Return the scores of the pieces of a text (`token_scores.pieces`), for a significance test."""
+        """Return the scores of the pieces of a text (`token_scores.split_pieces`), for a significance test."""
         source = TextSource(location, encoding=encoding)
-        tokens, counts = tokenize(source, self.tokenizer), counted(source.chunks(), self.tokenizer.encode)
+        tokens, counts = tokenize(source, self.tokenizer), count_pieces(source.chunks(), self.tokenizer.encode)
         assert counts[:, 0].sum() == len(tokens), "a token across two pieces"
-        nats = NatsOfParts(np.cumsum(counts[:, 0]))
-        scoring.read(self.reader, tokens, start_id=self.tokenizer.start_id, collect=nats)
+        nats = PieceNats(np.cumsum(counts[:, 0]))
+        scoring.score_text(self.reader, tokens, start_id=self.tokenizer.start_id, collect=nats)
         note = f"{tokens.unknown:,} of {len(tokens):,} tokens are unknown, so the surprisal of the text is too low"
         rows = ItemRows(np.column_stack((nats.totals, counts)))
         return LanguageScores.items(rows, "pieces", [note] if tokens.unknown else [])
@@ -249,7 +249,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         parts = 1 if adapts else scoring.default_parts(scores.tokens) if parts is None else parts
         return scoring.describe_protocol(self.model, parts) + (", adapting to the text" if adapts else "")
 
-    def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
+    def score_texts(self, texts: Sequence[str]) -> ScoredTexts:
         ids = [self.tokenizer.encode(text).astype(np.int64) for text in texts]
         return ScoredTexts(ids, scoring.total_nats(self.reader, ids, start_id=self.tokenizer.start_id))
 

@@ -71,7 +71,7 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         return [*notes, *self.notes_on_origin(), *self.notes_on_validation()]
 
     def protocol(self, model: MaskedLanguageModel) -> str:
-        return f"validation: {masked.protocol_of(self.recipe)}" if self.corpus.valid else ""
+        return f"validation: {masked.describe_protocol(self.recipe)}" if self.corpus.valid else ""
 
     def test(self, model: MaskedLanguageModel) -> MaskedScores | None:
         return None if self.corpus.test is None else self._scorer(self.corpus.test, self.recipe.data.test)(model)
@@ -123,7 +123,7 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
             texts = (text + "\n" for pair in pairs for text in (*pair.sources, *pair.targets))
             tokenizer = train_tokenizer(chunks=texts, **recipe.tokenizer.model_dump())
         self.parts = MaskedLanguageModelParts(tokenizer)
-        encoded = masked.EncodedPairs(pairs, self.parts.coder, recipe.encoder.context)
+        encoded = masked.EncodedTextPairs(pairs, self.parts.coder, recipe.encoder.context)
         judged_by = "accuracy" if self.judged is None else "spearman"
         self.task = masked.SentenceVectors(encoded, recipe, judged_by=judged_by, validate=self._validate_model)
 

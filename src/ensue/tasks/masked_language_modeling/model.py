@@ -1,4 +1,4 @@
-"""The parts of a masked language model: its tokenizer, from which the model is built."""
+"""The tokenizer of a masked language model, from which the model is built, and its use in fine-tuning."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -12,7 +12,7 @@ from ensue.text.masked_tokens import MaskedTokenizer
 
 
 class MaskedLanguageModelParts(TokenizerParts):
-    """The parts of a masked language model."""
+    """The tokenizer of a masked language model."""
 
     @cached_property
     def coder(self) -> MaskedTokenizer:

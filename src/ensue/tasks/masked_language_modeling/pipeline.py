@@ -160,7 +160,7 @@ class MaskedVectors(contextual.ContextualPipeline, contextual.TextVectors):
             return {"ids": torch.randint(model.vocabulary_size, shape), "lengths": description.sample_lengths(*shape)}
 
         sizes = {"ids": ("batch", "time"), "lengths": ("batch",)}
-        inputs = {name: description.TensorForm(sizes[name], torch.int64) for name in sizes}
+        inputs = {name: description.TensorSpec(sizes[name], torch.int64) for name in sizes}
         settings = {
             "context": model.context, "begin": coder.begin_id, "end": coder.separator_id, "mask": coder.mask_id,
             "before": coder.tokenizer.before, "joins_blanks": coder.tokenizer.joins_blanks,
@@ -289,13 +289,13 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
         return masked.score(self.model, examples, masking, tokens=len(tokens), unknown=tokens.unknown, **options)
 
     def protocol(self, scores: MaskedScores) -> str:
-        return masked.protocol_of(self.recipe)
+        return masked.describe_protocol(self.recipe)
 
-    def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
+    def score_texts(self, texts: Sequence[str]) -> ScoredTexts:
         ids = [self.coder.encode(text) for text in texts]
         return ScoredTexts(ids, np.array([nats.sum() for nats in pseudo_nats(self.model, self.coder, ids)]))
 
-    def check_scores(self) -> None:
+    def check_can_score(self) -> None:
         self._check_head("score")
 
     def _check_head(self, method: str) -> None:

@@ -92,10 +92,10 @@ def _create_pairs(
         raise DataError(f"{error} (data.next_sentence)", path) from None
 
 
-def protocol_of(recipe: MaskedLanguageModelingRecipe) -> str:
-    """Return a description of the protocol of scores."""
-    kind = "in pairs of segments" if recipe.data.next_sentence else f"in blocks of {recipe.block_tokens:,} tokens"
-    return f"read once {kind}, {recipe.masking.share:.0%} of the tokens hidden, the same for every model"
+def describe_protocol(recipe: MaskedLanguageModelingRecipe) -> str:
+    """Return a description of how the scores are computed."""
+    examples = "in pairs of segments" if recipe.data.next_sentence else f"in blocks of {recipe.block_tokens:,} tokens"
+    return f"read once {examples}, {recipe.masking.share:.0%} of the tokens hidden, the same for every model"
 
 
 NUM_SAMPLE_TOKENS, NUM_SAMPLE_MASKS = 32, 4
@@ -119,8 +119,8 @@ def filled_sample(model: MaskedLanguageModel, coder: MaskedTokenizer, tokens: To
         piece = decoder.feed(id)
         if position in predicted:
             symbol, correct = coder.symbol(predicted[position]).strip(), coder.symbol(id).strip()
-            blank = piece[: len(piece) - len(piece.lstrip())]
-            piece = f"{blank}[{symbol}]" if predicted[position] == id else f"{blank}[{symbol}, not {correct}]"
+            spaces = piece[: len(piece) - len(piece.lstrip())]
+            piece = f"{spaces}[{symbol}]" if predicted[position] == id else f"{spaces}[{symbol}, not {correct}]"
         pieces.append(piece)
     return " ".join("".join(pieces).split())
 
@@ -134,9 +134,9 @@ class MaskedBatch(Batch):
     targets: Tensor
     """The hidden tokens (B, T); `NOT_HIDDEN` at other positions."""
     mask: Tensor | None
-    """True at real tokens (B, T); None without padding."""
+    """False at padding (B, T); None without padding."""
     segments: Tensor | None
-    """The segments (B, T) of pairs."""
+    """The segments (B, T) of pairs of segments; None for blocks."""
     follows: Tensor | None
     """Whether the second segment of a pair (B,) follows the first segment."""
     hidden: int
@@ -153,7 +153,7 @@ class MaskedBatch(Batch):
 
 
 def batch_of(rows: corpus_examples.ExampleRows, masking: Masking, device: torch.device) -> MaskedBatch:
-    """Return the batch of examples, with hidden tokens."""
+    """Return the batch of the examples `rows`, with tokens hidden by `masking`."""
     inputs, targets = masking.hide(rows.ids, rows.keys)
     length = rows.ids.shape[1]
     is_full = bool((rows.lengths == length).all())
@@ -231,7 +231,7 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
 
 
 @dataclass(frozen=True)
-class PairBatch(Batch):
+class TextPairBatch(Batch):
     """A batch of B pairs. The N texts of the batch are the B first texts, and N - B candidates: the B similar texts,
     then further negatives.
     """
@@ -241,10 +241,10 @@ class PairBatch(Batch):
     ids: Tensor
     """The ids (N, T) of the texts."""
     mask: Tensor | None
-    """True at real tokens (N, T); None without padding."""
+    """False at padding (N, T); None without padding."""
 
 
-class EncodedPairs:
+class EncodedTextPairs:
     """Pairs of texts: `ids` are the ids of each distinct text, and `members` the indices of the texts of each pair."""
 
     def __init__(self, pairs: Iterable[Pair], coder: MaskedTokenizer, context: int) -> None:
@@ -255,13 +255,13 @@ class EncodedPairs:
         self.padding_id, sizes = coder.padding_id, [len(ids) for ids in self.ids]
         self.lengths = np.array([sum(sizes[text] for text in texts) for texts in self.members], np.int64)
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device) -> PairBatch:
+    def batch(self, rows: NDArray[np.int64], device: torch.device) -> TextPairBatch:
         """Return the batch of the pairs `rows`."""
         members = [self.members[row] for row in rows]
         firsts, similar = [texts[0] for texts in members], [texts[1] for texts in members]
         candidates = [*similar, *(text for texts in members for text in texts[2:])]
         ids, mask = padded([self.ids[text] for text in (*firsts, *candidates)], self.padding_id)
-        return PairBatch(
+        return TextPairBatch(
             on_device(excluded_candidates(*map(np.array, (firsts, similar, candidates))), device),
             on_device(ids, device),
             None if mask.all() else on_device(mask, device),
@@ -294,13 +294,13 @@ def contrastive_nats(
 _REASON = "since its texts are compared with each other"
 
 
-class SentenceVectors(BucketedTask[MaskedLanguageModel, PairBatch]):
+class SentenceVectors(BucketedTask[MaskedLanguageModel, TextPairBatch]):
     """Contrastive training: each first text is classified among the second texts of its batch (Henderson et al. 2017).
     `validate` returns the scores on the validation data, including the score `judged_by`.
     """
 
     def __init__(
-        self, pairs: EncodedPairs, recipe: SentenceVectorsRecipe, *, judged_by: str,
+        self, pairs: EncodedTextPairs, recipe: SentenceVectorsRecipe, *, judged_by: str,
         validate: Callable[[MaskedLanguageModel], Scores | None],
     ) -> None:  # fmt: skip
         if process_group().size > 1:
@@ -310,12 +310,12 @@ class SentenceVectors(BucketedTask[MaskedLanguageModel, PairBatch]):
         self.pool = POOLINGS[recipe.sentences.pooling](recipe.encoder.d_model, False)
         super().__init__(pairs.lengths, recipe.train)
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> PairBatch:
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> TextPairBatch:
         if len(row_slice.of(rows)) < len(rows):
             raise RecipeError(f"out of memory: a batch is not split, {_REASON}; expected a smaller train.batch_size")
         return self.pairs.batch(rows, device)
 
-    def loss(self, model: MaskedLanguageModel, batch: PairBatch, state: State) -> tuple[Loss, State]:
+    def loss(self, model: MaskedLanguageModel, batch: TextPairBatch, state: State) -> tuple[Loss, State]:
         vectors = self.pool.to(batch.ids.device)(model(batch.ids, batch.mask), batch.mask)
         size = len(batch.excluded)
         return Loss(contrastive_nats(vectors[:size], vectors[size:], batch.excluded, self.temperature), size), None

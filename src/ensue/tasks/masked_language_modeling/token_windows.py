@@ -77,7 +77,7 @@ class HiddenToken(NamedTuple):
     """A hidden token and its window."""
 
     window: TextWindow
-    place: int
+    position: int
     """The position of the token in the text."""
 
 
@@ -91,7 +91,7 @@ def pseudo_nats(
         for batch, ids, mask, targets in _hidden_batches(model, coder, texts):
             h = model(ids, mask)
             for row, surprisal in zip(batch, model.hidden_nats(h, targets).nats.tolist(), strict=True):
-                nats[row.window.text][row.place] = surprisal
+                nats[row.window.text][row.position] = surprisal
     return nats
 
 
@@ -102,7 +102,7 @@ def pseudo_logits(
     """Yield N positions of a text, in any order, and their logits (N, V) given all other tokens."""
     with evaluating(model):
         for batch, ids, mask, targets in _hidden_batches(model, coder, [text]):
-            yield [row.place for row in batch], model.logits(ids, targets != NOT_HIDDEN, mask)
+            yield [row.position for row in batch], model.logits(ids, targets != NOT_HIDDEN, mask)
 
 
 def _hidden_batches(
@@ -114,15 +114,15 @@ def _hidden_batches(
     for batch in _hidden_tokens(windows):
         pieces = [texts[row.window.text][row.window.begin : row.window.end] for row in batch]
         ids, mask = _frame(coder, pieces, device)
-        places = torch.tensor([row.place - row.window.begin + 1 for row in batch], device=device).unsqueeze(1)
-        targets = torch.full_like(ids, NOT_HIDDEN).scatter(1, places, ids.gather(1, places))
-        yield batch, ids.scatter(1, places, coder.mask_id), mask, targets
+        positions = torch.tensor([row.position - row.window.begin + 1 for row in batch], device=device).unsqueeze(1)
+        targets = torch.full_like(ids, NOT_HIDDEN).scatter(1, positions, ids.gather(1, positions))
+        yield batch, ids.scatter(1, positions, coder.mask_id), mask, targets
 
 
 def _hidden_tokens(windows: Sequence[TextWindow]) -> Iterator[list[HiddenToken]]:
     for start in range(0, len(windows), MAX_WINDOWS):
         chunk = windows[start : start + MAX_WINDOWS]
-        rows = [HiddenToken(window, place) for window in chunk for place in range(window.first, window.last)]
+        rows = [HiddenToken(window, position) for window in chunk for position in range(window.first, window.last)]
         yield from batches_by_length(rows, [row.window.size + 2 for row in rows], MAX_CALL_TOKENS)
 
 

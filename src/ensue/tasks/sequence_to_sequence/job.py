@@ -15,8 +15,8 @@ from ensue.errors import DataError, RecipeError
 from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory, origins_for
-from ensue.tasks.contract.data_set import Split, data_files, key_of
-from ensue.tasks.contract.job import Job, check_same_shape, fill
+from ensue.tasks.contract.data_set import Split, data_cache_key, data_files
+from ensue.tasks.contract.job import Job, check_same_shape, copy_rows
 from ensue.tasks.sequence_to_sequence import task as sequences
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
@@ -29,7 +29,7 @@ TARGET_ROWS = ("target.weight", "head.weight", "head.bias", "head.head.weight", 
 """The parameters with a row for each symbol of the target."""
 
 
-def stored(columns: Columns) -> StoredPairs:
+def stored_pairs(columns: Columns) -> StoredPairs:
     """Return the texts of the pairs of a split."""
     return StoredPairs(columns.columns["pairs"].ragged())
 
@@ -63,10 +63,10 @@ class SequenceToSequenceJob(Job[TextModel]):
         self.split = split = Split.cached(Columns, data, key, lambda: self._encode_split(read()))
         train = self._load_pairs(split.train)
         self.left_out, self.ratio = split.facts["left_out"], split.facts["ratio"]
-        self.valid_pairs: Sequence[Pair] = Pairs() if split.valid is None else stored(split.valid)
+        self.valid_pairs: Sequence[Pair] = Pairs() if split.valid is None else stored_pairs(split.valid)
         valid = None if split.valid is None else self._load_pairs(split.valid)
         self.task = sequences.SequenceToSequence(
-            train, valid, begin_id=coder.target.begin_id, sizes=recipe.train, sampled=self._sample_outputs
+            train, valid, begin_id=coder.target.begin_id, sizes=recipe.train, sampler=self._sample_outputs
         )
 
     def _open_pairs(self, location: str, **options: Any) -> PairSource:
@@ -101,7 +101,7 @@ class SequenceToSequenceJob(Job[TextModel]):
                 return cast("PairCoder", extended)
         tables = [recipe.tokenizer.model_dump(), recipe.target_tokenizer and recipe.target_tokenizer.model_dump()]
 
-        def trained() -> CachedColumns:
+        def train_coder() -> CachedColumns:
             pairs: Sequence[Pair] = read().train
             if new != data.train:
                 new_pairs = set(self._open_pairs(new, group=data.group))
@@ -112,9 +112,9 @@ class SequenceToSequenceJob(Job[TextModel]):
             )  # fmt: skip
             return CachedColumns({}, {"coder": coder.to_json()})
 
-        key = ["coder", *key_of(data), self.fingerprint, tables, recipe.head.copying]
+        key = ["coder", *data_cache_key(data), self.fingerprint, tables, recipe.head.copying]
         key += [] if extended is None else [new, extended.to_json()]
-        return PairCoder.from_json(cached_if_large(key, data_files(data), trained).facts["coder"])
+        return PairCoder.from_json(cached_if_large(key, data_files(data), train_coder).facts["coder"])
 
     def _encode_split(self, split: Split[Pairs]) -> Split[Columns]:
         """Return the ids of training and validation pairs, and the texts of validation and test pairs."""
@@ -164,7 +164,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         sources = sequences.Sources.of(ids, columns, coder, [self.contextual])
         search = sequences.search_of(self.recipe.search, coder.target, width=1)
         limits = sequences.output_limits(sources, self.ratio, search, sequences.max_output_tokens(self.recipe.decoder))
-        best = sequences.outputs([model], sources, search, target=coder.target, limits=limits)
+        best = sequences.find_outputs([model], sources, search, target=coder.target, limits=limits)
         return sample_lines(
             (" | ".join(pair.sources), coder.decode(hypotheses[0].ids, pair.sources), pair.targets[0])
             for pair, hypotheses in zip(pairs, best, strict=True)
@@ -207,7 +207,7 @@ class SequenceToSequenceJob(Job[TextModel]):
                 start = int(name in rows)
                 if name not in new or name not in old or new[name].shape[start:] != old[name].shape[start:]:
                     raise RecipeError(f"decoder.from: {path} has another {name}; expected the sizes in its recipe.toml")
-            self.inherited = {name: fill(new[name], old[name], rows.get(name)) for name in new}
+            self.inherited = {name: copy_rows(new[name], old[name], rows.get(name)) for name in new}
         return model
 
     def precompute(self, device: torch.device, progress: ProgressCallback) -> None:
@@ -231,7 +231,7 @@ class SequenceToSequenceJob(Job[TextModel]):
             return None
         options = {"recipe": self.recipe, "layout": self.layout, "ratio": self.ratio, "contextual": self.contextual}
         pipeline = SequencePipeline(model, self.parts.coder, **options)
-        return pipeline.score_pairs(stored(self.split.test))
+        return pipeline.score_pairs(stored_pairs(self.split.test))
 
     def about(self) -> str:
         tables = filter(None, (self.recipe.tokenizer, self.recipe.target_tokenizer))

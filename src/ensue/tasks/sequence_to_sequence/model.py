@@ -1,4 +1,4 @@
-"""The parts of an encoder–decoder: its tokenizers, from which the model is built."""
+"""The tokenizers of an encoder–decoder, from which the model is built."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -24,12 +24,12 @@ class SequenceConfig(ContextualConfig):
     target_size: Size
     layout: Annotated[dict[str, Any], stored_as(PairLayout)]
     ratio: Annotated[float, Field(gt=0, lt=1e9)]
-    """The 0.999 quantile (`RATIO_QUANTILE`) of target tokens per source token in the training pairs."""
+    """The 0.999 quantile (`RATIO_QUANTILE`) of the number of target tokens per source token in the training pairs."""
 
 
 @dataclass(frozen=True)
 class EncoderDecoderParts(ModelParts):
-    """The parts of an encoder–decoder."""
+    """The tokenizers and sizes of an encoder–decoder."""
 
     config: ClassVar[type[Config]] = SequenceConfig
     coder: PairCoder

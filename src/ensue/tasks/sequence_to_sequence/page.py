@@ -19,7 +19,7 @@ from ensue.inspection.texts import MAX_COLOR_PERCENT
 from ensue.runs.pictures import Grid
 from ensue.tasks.sequence_to_sequence.task import Sources
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
-from ensue.tasks.sequence_to_sequence.view import OutputView, Search, SequenceView, view_output
+from ensue.tasks.sequence_to_sequence.view import OutputView, RecordedSearch, SequenceView, view_output
 from ensue.tasks.sequence_to_sequence.writer import Symbols, Writer
 
 MAX_SOURCE, MAX_OUTPUT = 200, 100
@@ -45,7 +45,7 @@ def sequence_sections(view: SequenceView, search: BeamSearch) -> list[Section]:
             cut(len(view.output), min(len(view.output), MAX_OUTPUT), "tokens of the output"),
         ],
         "source": view.source[:MAX_SOURCE],
-        "output": [_describe_token(view, place) for place in range(min(len(view.output), MAX_OUTPUT))],
+        "output": [_describe_token(view, position) for position in range(min(len(view.output), MAX_OUTPUT))],
     }
     return [
         Section("Source and output", "tasks/sequence_to_sequence/sides.html", sides), _alignment_section(view),
@@ -53,14 +53,14 @@ def sequence_sections(view: SequenceView, search: BeamSearch) -> list[Section]:
     ]  # fmt: skip
 
 
-def _describe_token(view: SequenceView, place: int) -> tuple[str, float, float, str | None]:
+def _describe_token(view: SequenceView, position: int) -> tuple[str, float, float, str | None]:
     """Return a token, its surprisal, the strength of its color and the strengths of its attention, in percent."""
-    nats, attention = -float(view.log_probabilities[place]), None
+    nats, attention = -float(view.log_probabilities[position]), None
     if view.alignment is not None:
-        weights = view.alignment[place, :MAX_SOURCE]
+        weights = view.alignment[position, :MAX_SOURCE]
         strengths = MAX_COLOR_PERCENT * weights / max(float(weights.max(initial=0.0)), 1e-9)
         attention = " ".join(f"{value:.0f}" for value in strengths)
-    return view.output[place], nats, MAX_COLOR_PERCENT * min(1.0, nats / FULL_COLOR_NATS), attention
+    return view.output[position], nats, MAX_COLOR_PERCENT * min(1.0, nats / FULL_COLOR_NATS), attention
 
 
 def _alignment_section(view: SequenceView) -> Section:
@@ -143,7 +143,7 @@ def inspect_output(
     _check_length("source", len(source_ids))
     sources = writer.sources([Pair(columns)])
     if target is None:
-        search = recorded_search(writer, sources, Symbols(coder, columns).of)
+        search = record_search(writer, sources, Symbols(coder, columns).of)
         best = search.hypotheses[0]
         ids = [*best.ids, *([coder.target.end_id] if best.is_complete else [])]
         text = coder.decode(best.ids, columns)
@@ -158,18 +158,18 @@ def inspect_output(
     title = clipped(" | ".join(columns), MAX_TITLE_CHARACTERS)
     facts = {
         **writer.facts(writer.recipe.describe()),
-        "search": "none: the target is an argument" if view.search is None else writer.protocol_of_search(),
+        "search": "none: the target is an argument" if view.search is None else writer.describe_search(),
         "tokens": f"{len(view.source):,} → {len(view.output):,}",
     }
     return Inspection(title, view, facts, sequence_sections(view, writer.search))
 
 
-def recorded_search(writer: Writer[Any], sources: Sources, symbol: Callable[[int], str]) -> Search:
+def record_search(writer: Writer[Any], sources: Sources, symbol: Callable[[int], str]) -> RecordedSearch:
     """Return the search for a single source, with all its candidates."""
     record: list[Candidate] = []
     (hypotheses,) = writer.hypotheses(sources, record=record)
     symbols = {id: symbol(id) for candidate in record for id in candidate.ids[-1:]}
-    return Search(record, hypotheses, symbols, *writer.limits(sources))
+    return RecordedSearch(record, hypotheses, symbols, *writer.limits(sources))
 
 
 def _check_length(side: str, length: int) -> None:
@@ -188,7 +188,7 @@ COLUMN_PIXELS, ROW_PIXELS, BOX_PIXELS = 128, 28, (104, 22)
 CSS_CLASSES = {"ends": "ends", "is left out": "out", "comes too late": "late", "is too long": "late"}
 
 
-class Box(NamedTuple):
+class CandidateBox(NamedTuple):
     """A candidate in the drawing of a search."""
 
     candidate: Candidate
@@ -196,11 +196,11 @@ class Box(NamedTuple):
     """The rank among candidates of the same length."""
     is_best: bool
     """Whether the output begins with the candidate."""
-    why: str
+    reason: str
     """The reason for the outcome of the candidate."""
 
     @property
-    def kind(self) -> str:
+    def css_classes(self) -> str:
         """The CSS classes."""
         return f"{CSS_CLASSES.get(self.candidate.fate, '')} {'best' if self.is_best else ''}".strip()
 
@@ -231,9 +231,9 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
     return [Section("The search", "tasks/sequence_to_sequence/search.html", content)]
 
 
-def boxes(recorded: Search, search: BeamSearch) -> list[Box]:
+def boxes(recorded: RecordedSearch, search: BeamSearch) -> list[CandidateBox]:
     """Return the candidates to draw: for each length the beam and the best other candidates, by their probability."""
-    best, drawn = recorded.hypotheses[0], list[Box]()
+    best, drawn = recorded.hypotheses[0], list[CandidateBox]()
     candidates = sorted(recorded.candidates, key=lambda candidate: -candidate.log_probability)
     ended = [candidate for candidate in recorded.candidates if candidate.fate == "ends"]
     output = (*best.ids, *(candidate.ids[-1] for candidate in ended if candidate.ids[:-1] == best.ids))
@@ -243,15 +243,15 @@ def boxes(recorded: Search, search: BeamSearch) -> list[Box]:
         beam = [candidate for candidate in of_length if candidate.fate != "is left out"]
         dropped = [candidate for candidate in of_length if candidate.fate == "is left out"][:MAX_DROPPED]
         for row, candidate in enumerate(beam[:MAX_BEAMS]):
-            why = _explain_fate(candidate, recorded, search, scores)
-            drawn.append(Box(candidate, row, candidate.ids == output[:length], why))
+            reason = _explain_fate(candidate, recorded, search, scores)
+            drawn.append(CandidateBox(candidate, row, candidate.ids == output[:length], reason))
         for row, candidate in enumerate(dropped, start=len(beam[:MAX_BEAMS])):
-            why = f"out of the beam: the last hypothesis in the beam has {plain(beam[-1].log_probability, 4)}"
-            drawn.append(Box(candidate, row, False, why))
+            reason = f"out of the beam: the last hypothesis in the beam has {plain(beam[-1].log_probability, 4)}"
+            drawn.append(CandidateBox(candidate, row, False, reason))
     return drawn
 
 
-def _explain_fate(candidate: Candidate, recorded: Search, search: BeamSearch, scores: Sequence[float]) -> str:
+def _explain_fate(candidate: Candidate, recorded: RecordedSearch, search: BeamSearch, scores: Sequence[float]) -> str:
     match candidate.fate:
         case "ends":
             score = _compute_score(candidate, search)
@@ -269,7 +269,7 @@ def _compute_score(candidate: Candidate, search: BeamSearch) -> float:
     return candidate.log_probability / math.pow(len(candidate.ids), search.length_penalty)
 
 
-def _draw_search(drawn: list[Box], recorded: Search) -> dict[str, Any]:
+def _draw_search(drawn: list[CandidateBox], recorded: RecordedSearch) -> dict[str, Any]:
     """Return the values of the drawing: lines from parents to their continuations, boxes and sizes."""
     drawn = sorted(drawn, key=lambda box: box.is_best)
     parents = {box.candidate.ids: box for box in drawn if box.candidate.fate == "goes on"}
@@ -282,5 +282,5 @@ def _draw_search(drawn: list[Box], recorded: Search) -> dict[str, Any]:
     }
 
 
-def _join(candidate: Candidate, recorded: Search) -> str:
+def _join(candidate: Candidate, recorded: RecordedSearch) -> str:
     return " ".join(recorded.symbols[id] for id in candidate.ids)

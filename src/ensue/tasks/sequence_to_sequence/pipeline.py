@@ -23,7 +23,7 @@ from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.contract import description
-from ensue.tasks.contract.chunks import WHOLE, Shard, max_positions
+from ensue.tasks.contract.chunks import UNSHARDED, Shard, max_positions
 from ensue.tasks.sequence_to_sequence import task as sequences
 from ensue.tasks.sequence_to_sequence import writer as writing
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
@@ -52,7 +52,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     ) -> None:  # fmt: skip
         super().__init__(model.eval())
         self.recipe, self.run = recipe, run
-        self.begin_writing(coder.target, ratio)
+        self.init_generation(coder.target, ratio)
         self.contextual: tuple[ContextualFeatures, ...] = (contextual,)
         self.coder, self.layout = coder, layout
 
@@ -166,7 +166,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         )  # fmt: skip
 
     def prediction_lines(
-        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = WHOLE
+        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = UNSHARDED
     ) -> Iterator[str]:
         """Yield the lines of `ensue predict`: an output for each source, in order. The location "-" is stdin."""
         source = self._open_source(location, format=format, encoding=encoding, is_labeled=False)
@@ -190,7 +190,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
 
     def scored_items(self, location: Data, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
-        return self.items_scored(references(source, source.layout))
+        return self.score_items(references(source, source.layout))
 
     def describe(self) -> description.ModelDescription:
         if self.adapters:
@@ -265,11 +265,11 @@ def _describe_functions(
         return {"scores": scores.log_softmax(-1), **next_state}
 
     source = {
-        "ids": description.TensorForm(("batch", "source"), torch.int64),
-        "lengths": description.TensorForm(("batch",), torch.int64),
+        "ids": description.TensorSpec(("batch", "source"), torch.int64),
+        "lengths": description.TensorSpec(("batch",), torch.int64),
     }
     source |= export_inputs.encoder_inputs(origins.encoders, ("",), time="source")
-    inputs = {"ids": description.TensorForm(("batch",), torch.int64), **description.state_forms(like, longer)}
+    inputs = {"ids": description.TensorSpec(("batch",), torch.int64), **description.state_specs(like, longer)}
     encoder = description.TensorFunction("encoder", encode, source, sample_sources)
     return encoder, description.TensorFunction("decoder", step, inputs, sample_steps)
 

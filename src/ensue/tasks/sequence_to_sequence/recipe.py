@@ -27,7 +27,7 @@ class PairData(DividedData):
     targets: list[ColumnName] = Field(default_factory=list)
     """The columns or keys of the target; several columns are references. Empty: detected by name or order."""
     names: list[Annotated[int, Field(ge=1, le=100)]] = Field(default_factory=list)
-    """The numbers of the source columns that contain names, such as `V;PST`: each name is one token."""
+    """The numbers of the source columns that contain lists of tags, such as `V;PST`; each tag is one token."""
     source_tokens: Tokens = 0
     """The number of tokens to which longer sources are truncated, with a note; 0: no limit."""
     target_tokens: Tokens = 0
@@ -65,7 +65,7 @@ class SequenceToSequenceRecipe(Recipe):
 
     what: ClassVar[str] = "sequence-to-sequence model"
     reads: ClassVar[str] = "pairs of texts: source and target"
-    keeps_examples: ClassVar[bool] = True
+    is_preparable: ClassVar[bool] = True
 
     task: Literal["sequence-to-sequence"] = "sequence-to-sequence"
     data: PairData = PairData()
@@ -106,5 +106,5 @@ class SequenceToSequenceRecipe(Recipe):
 
     @property
     def layers(self) -> Any:
-        """The layers that determine the time of a step: the decoder, which computes the softmax."""
+        """The table of the decoder, whose softmax takes most of the time of a step."""
         return self.decoder

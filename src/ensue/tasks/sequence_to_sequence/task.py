@@ -168,8 +168,8 @@ class EncodedPairs(NamedTuple):
 
 
 class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
-    """Training on pairs of similar length. Validation measures nats per target token. `sampled` returns lines with the
-    outputs of a model for some sources.
+    """Training on pairs of similar length. Validation measures nats per target token. `sampler` returns
+    lines with the outputs of a model for some sources.
     """
 
     judged_by = "nats_per_token"
@@ -177,9 +177,9 @@ class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
 
     def __init__(
         self, train: EncodedPairs, valid: EncodedPairs | None, *, begin_id: int, sizes: BatchSizes,
-        sampled: Callable[[TextModel], str] = lambda model: "",
+        sampler: Callable[[TextModel], str] = lambda model: "",
     ) -> None:  # fmt: skip
-        self.train, self.valid, self.begin_id, self.sampled = train, valid, begin_id, sampled
+        self.train, self.valid, self.begin_id, self.sampler = train, valid, begin_id, sampler
         super().__init__(train.lengths, sizes, num_tokens=int(train.targets.lengths.sum()))
 
     def count(self, rows: NDArray[np.int64]) -> int:
@@ -200,7 +200,7 @@ class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
         return NamedScores(nats_per_token=sum(totals) / int(valid.targets.lengths.sum()))
 
     def sample(self, model: TextModel, seed: int) -> str:
-        return self.sampled(model)
+        return self.sampler(model)
 
 
 def length_ratio(train: EncodedPairs) -> float:
@@ -259,7 +259,7 @@ def max_rows(search: BeamSearch) -> int:
     return max(1, min(MAX_SEARCH_ROWS, MAX_HYPOTHESES // search.width))
 
 
-def outputs(
+def find_outputs(
     models: Sequence[TextModel], sources: Sources, search: BeamSearch, *, target: TokenizerWithSpecials,
     limits: Sequence[int], constraints: Sequence[Constraint] = (), record: list[Candidate] | None = None,
 ) -> list[list[Hypothesis]]:  # fmt: skip
@@ -269,7 +269,7 @@ def outputs(
     best_of: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
     with caching():
         for rows in by_length(sources.lengths, batch_size=max_rows(search), batch_tokens=MAX_SEARCH_TOKENS):
-            model, state = begin(models, sources, rows, fast=not search.coverage_penalty)
+            model, state = init_decoding(models, sources, rows, is_compiled=not search.coverage_penalty)
             starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))
             batch_constraints = [constraints[row] for row in rows.tolist()] if constraints else []
             best = beam_search(
@@ -284,10 +284,10 @@ def outputs(
 
 
 @torch.inference_mode()
-def begin(
-    models: Sequence[TextModel], sources: Sources, rows: NDArray[np.int64], *, fast: bool = False
+def init_decoding(
+    models: Sequence[TextModel], sources: Sources, rows: NDArray[np.int64], *, is_compiled: bool = False
 ) -> tuple[Any, State]:
-    """Return a stepper and its state after the sources `rows`. A `fast` stepper is compiled and has no taps."""
+    """Return a stepper and its state after the sources `rows`. If `is_compiled`, the stepper has no taps."""
     device, mask = device_of(models[0]), sources.rows.mask(rows)
     ids = on_device(sources.rows.padded(rows), device)
     steppers: list[Any] = []
@@ -296,7 +296,7 @@ def begin(
         layers = [vectors.batch(rows, device) for vectors in contextual]
         with evaluating(model):
             state = model.begin(ids, None if mask is None else on_device(mask, device), layers)
-        stepper, state = (compiled(model, state) if fast else None) or (model, state)
+        stepper, state = (compiled(model, state) if is_compiled else None) or (model, state)
         steppers.append(stepper)
         states.append(state)
     return (steppers[0], states[0]) if len(models) == 1 else (Ensemble(steppers), tuple(states))

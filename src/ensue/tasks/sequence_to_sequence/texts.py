@@ -30,7 +30,7 @@ class PairCoder(Stored):
     source: TokenizerWithSpecials
     target: TokenizerWithSpecials
     names: frozenset[int] = frozenset()
-    """The indices of the source columns that contain names."""
+    """The indices of the source columns that contain lists of names (tags); each name is one token."""
     source_tokens: int = 0
     """The maximum number of tokens of a source, which is truncated; 0: no limit."""
     copies: bool = False
@@ -113,7 +113,7 @@ class PairCoder(Stored):
                 start += len(token)
             return spans
         if isinstance(tokenizer, ByteTokenizer):
-            lengths = [len(letter.encode("utf-8", "surrogatepass")) for letter in text]
+            lengths = [len(character.encode("utf-8", "surrogatepass")) for character in text]
             return [(index, index + 1) for index, length in enumerate(lengths) for _ in range(length)]
         before = len(tokenizer.before)
         offsets = tokenizer.encode_with_offsets(tokenizer.before + text)[1] - before

@@ -21,7 +21,7 @@ from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
 from ensue.models.encoder_decoder import EncoderDecoder, TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import AttentionBefore, CopyingHead, joined_steps, watch
-from ensue.tasks.sequence_to_sequence.task import EncodedPairs, Sources, begin
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, Sources, init_decoding
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Output, Symbols, TokenAlignment
 from ensue.types import State
@@ -49,17 +49,17 @@ def align(
     targets = Ragged.of(np.array([*output.ids, coder.target.end_id]) for _, output in answers)
     pairs = EncodedPairs(sources.rows, targets, sources.contextual[0])
     for rows in by_length(pairs.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
-        places_of_rows = _find_aligned_places(model, tap, pairs, rows, coder.target.begin_id)
-        for row, places in zip(rows.tolist(), places_of_rows, strict=True):
+        positions_of_rows = _find_aligned_positions(model, tap, pairs, rows, coder.target.begin_id)
+        for row, positions in zip(rows.tolist(), positions_of_rows, strict=True):
             (pair, output), (source,) = answers[row], sources.rows.padded(np.array([row])).tolist()
             symbols = Symbols(coder, pair.sources, is_source=True), Symbols(coder, pair.sources)
             source_tokens, tokens = tuple(map(symbols[0].of, source)), tuple(map(symbols[1].of, output.ids))
-            alignments[row] = TokenAlignment(source_tokens, tokens, tuple(places[: len(tokens)]))
+            alignments[row] = TokenAlignment(source_tokens, tokens, tuple(positions[: len(tokens)]))
     return alignments
 
 
 @torch.inference_mode()
-def _find_aligned_places(
+def _find_aligned_positions(
     model: TextModel, tap: str, pairs: EncodedPairs, rows: NDArray[np.int64], begin_id: int
 ) -> list[list[int]]:
     """Return the index of the source token with the most attention, for each target token of the pairs `rows`."""
@@ -101,7 +101,7 @@ class Option(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Search:
+class RecordedSearch:
     """A beam search: all candidates and the best hypotheses."""
 
     candidates: list[Candidate]
@@ -125,7 +125,7 @@ class OutputView:
     """The most probable tokens at each position."""
     alignments: list[Alignment]
     copying: Copying | None
-    search: Search | None
+    search: RecordedSearch | None
     """The search that returned the output; None for a target."""
 
     @property
@@ -141,7 +141,7 @@ def output_fields(
     models: Sequence[TextModel], sources: Sources, ids: Sequence[int], *, begin_id: int, symbol: Callable[[int], str]
 ) -> "tuple[dict[str, Any], DecoderValues]":
     """Return fields of an `OutputView` of `ids` for a single source, and the values of the decoder."""
-    stepper, state = begin(models, sources, np.array([0]))
+    stepper, state = init_decoding(models, sources, np.array([0]))
     decoder = _read_decoder(stepper, state, [begin_id, *ids[:-1]], device=device_of(models[0]))
     scores = decoder.log_probabilities
     best = scores.topk(min(MAX_OPTIONS, scores.shape[1]), dim=1)
@@ -182,7 +182,7 @@ def _read_decoder(stepper: Any, state: State, inputs: Sequence[int], *, device: 
         for id in inputs:
             scores, state = stepper.step(torch.tensor([id], device=device), state)
             rows.append(scores.log_softmax(-1))
-    joined = {  # of several tensors of a tap in one step, the first
+    joined = {  # a tap may have several tensors in a step; only the first is used
         tap: torch.cat(tensors[:: len(tensors) // len(rows)], dim=1 if tap in without_heads else 2)[0]
         for tap, tensors in steps.items()
     }
@@ -221,7 +221,7 @@ class SequenceView(OutputView):
 @torch.inference_mode()
 def view_output(
     models: Sequence[TextModel], coder: PairCoder, columns: Sequence[str], sources: Sources, ids: Sequence[int], *,
-    text: str, search: Search | None,
+    text: str, search: RecordedSearch | None,
 ) -> SequenceView:  # fmt: skip
     """Return the view of an output for a single source. The decoder reads the output token by token."""
     source = sources.rows.padded(np.array([0]))[0].astype(np.int64)
@@ -232,9 +232,9 @@ def view_output(
         copied = (weights * (source[None] == np.array(ids)[:, None])).sum(1) * (1 - generates)
         shares = np.divide(copied, probabilities, out=np.zeros_like(probabilities), where=probabilities > 0)
         fields["copying"] = Copying(weights, generates, shares.clip(0, 1))
-    known = np.where(source < coder.source.vocabulary_size, source, coder.source.tokenizer.unknown_id or 0)
+    known_ids = np.where(source < coder.source.vocabulary_size, source, coder.source.tokenizer.unknown_id or 0)
     model, device = models[0], device_of(models[0])
-    source_ids = torch.tensor(known[None], device=device)
+    source_ids = torch.tensor(known_ids[None], device=device)
     embedding, encoder = model.readers
     layers = [vectors.batch(np.array([0]), device) for vectors in sources.contextual[0]]
     x = model.features(source_ids, layers) if isinstance(model, EncoderDecoder) else embedding(source_ids)

@@ -22,7 +22,7 @@ from ensue.models.encoder_decoder import TextModel
 from ensue.notices import warn_empty
 from ensue.runs import reporter
 from ensue.stored import changed
-from ensue.tasks.contract.chunks import ALL_CHUNKS, WHOLE, Shard
+from ensue.tasks.contract.chunks import ALL_CHUNKS, UNSHARDED, Shard
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence import task as sequences
 from ensue.tasks.sequence_to_sequence.task import Sources
@@ -36,12 +36,12 @@ class TokenAlignment(NamedTuple):
 
     source: tuple[str, ...]
     output: tuple[str, ...]
-    places: tuple[int, ...]
-    """For each output token, the index of the source token with the most attention."""
+    positions: tuple[int, ...]
+    """For each output token, the index of the source token with the largest attention weight."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the alignment as JSON values."""
-        return {"source_tokens": list(self.source), "tokens": list(self.output), "alignment": list(self.places)}
+        return {"source_tokens": list(self.source), "tokens": list(self.output), "alignment": list(self.positions)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,10 +52,10 @@ class Output(Shown):
         text: The text.
         score: Σ ln P / length^α. Outputs are ranked by their score.
         log_probability: Σ ln P of the tokens and the end symbol, in nats.
-        is_complete: False if the output was cut at the maximum length.
+        is_complete: False if the output was truncated at the maximum length.
         others: The next best outputs.
         ids: The ids of the tokens, without the end symbol.
-        lacks: The targets of a glossary that are missing in the text, and with a `!` the forbidden targets in the text.
+        lacks: The glossary targets that are missing in the text, and the forbidden targets in the text, marked by `!`.
     """
 
     text: str
@@ -134,7 +134,7 @@ class WriterAdapter(ABC):
     """A wrapper of a `Writer`, which changes sources, the search, or outputs."""
 
     name: ClassVar[str]
-    """The name in messages."""
+    """The name of the adapter in messages."""
 
     def adapted(self, item: Any) -> Any:
         """Return the source that the writer reads for `item`."""
@@ -159,8 +159,8 @@ class Writer(Predictor, Generic[ItemT]):
     adapters: tuple[WriterAdapter, ...] = ()
     """The adapters; the last adapter is the outermost."""
 
-    def begin_writing(self, target: TokenizerWithSpecials, ratio: float) -> None:
-        """Initialize the writer, after `Pipeline.__init__`. `ratio` is the number of target tokens per source token."""
+    def init_generation(self, target: TokenizerWithSpecials, ratio: float) -> None:
+        """Initialize generation, after `Pipeline.__init__`. `ratio` is the number of target tokens per source token."""
         self.models: tuple[TextModel, ...] = (self.model,)
         self.recipes: tuple[Any, ...] = (self.recipe,)
         self.target, self.ratio = target, ratio
@@ -233,8 +233,8 @@ class Writer(Predictor, Generic[ItemT]):
 
     def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each source. For a single source, all candidates are added to `record`."""
-        limits = self.limits(sources)
-        return sequences.outputs(self.models, sources, self.search, target=self.target, limits=limits, record=record)
+        models, search, limits = self.models, self.search, self.limits(sources)
+        return sequences.find_outputs(models, sources, search, target=self.target, limits=limits, record=record)
 
     def limits(self, sources: Sources) -> list[int]:
         """Return the maximum length of the output of each source."""
@@ -271,7 +271,7 @@ class Writer(Predictor, Generic[ItemT]):
         others = [output.text for _, output in compare.answers(pairs)]
         return replace(scores, comparison=compare_texts(texts, others, references, tokenize=tokenize))
 
-    def items_scored(self, items: Sequence[ItemT]) -> ScoredItems:
+    def score_items(self, items: Sequence[ItemT]) -> ScoredItems:
         """Return the scores of each source, for a significance test."""
         texts, references, nats = self._generate_outputs(items)
         return scored_items(texts, references, tokenize=self._choose_tokenization(references), nats=nats)[0]
@@ -293,14 +293,14 @@ class Writer(Predictor, Generic[ItemT]):
             return "char"
         return "none" if self.target.tokenizer.kind == "words" else "13a"
 
-    def protocol_of_search(self) -> str:
+    def describe_search(self) -> str:
         """Return a description of the search."""
         search = self.search
         name = "greedy" if search.width == 1 else f"beam {search.width}, length penalty {search.length_penalty:g}"
         return name + (f", {len(self.models)} models together" if len(self.models) > 1 else "")
 
     def protocol(self, scores: GenerationScores) -> str:
-        search = self.protocol_of_search()
+        search = self.describe_search()
         if "tok:char" in scores.signature:
             return f"{search}; BLEU and edits of characters, since most references have no blanks"
         return f"{search}; BLEU of the file's own tokens" if "tok:none" in scores.signature else search
@@ -313,7 +313,7 @@ CHUNK_OUTPUTS = 256
 
 
 def output_lines(
-    writer: Writer[Pair], source: PairSource, *, typed: bool, aligner: Aligner | None = None, shard: Shard = WHOLE
+    writer: Writer[Pair], source: PairSource, *, typed: bool, aligner: Aligner | None = None, shard: Shard = UNSHARDED
 ) -> Iterator[str]:
     """Yield the lines of `ensue predict`, in order. Sources that a user types are answered one by one. With an
     `aligner` a line is a JSON object. With `n_best` above 1 a line has the number of the source, the score and the

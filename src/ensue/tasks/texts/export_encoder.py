@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ensue.tasks.contract.description import TensorForm, mask_of, sample_lengths
+from ensue.tasks.contract.description import TensorSpec, mask_of, sample_lengths
 from ensue.tasks.texts.framing import Framing
 
 NUM_SAMPLE_PIECES, NUM_EXTRA_WINDOWS = 2, 1
@@ -44,7 +44,7 @@ class ExportEncoder(ABC):
         """The settings of the modules, as JSON values."""
 
     @abstractmethod
-    def window_inputs(self) -> dict[str, TensorForm]:
+    def window_inputs(self) -> dict[str, TensorSpec]:
         """Return the forms of the windows, by names without the prefix."""
 
     @abstractmethod
@@ -64,14 +64,14 @@ class ExportEncoder(ABC):
         """The name of the file of the tokenizer."""
         return f"{self.prefix}tokenizer.json"
 
-    def inputs(self, suffixes: Sequence[str], *, time: str = "time") -> dict[str, TensorForm]:
+    def inputs(self, suffixes: Sequence[str], *, time: str = "time") -> dict[str, TensorSpec]:
         """Return the inputs of a graph. Their names end in `suffixes` of texts; `time` is the name of the length."""
         forms = self.window_inputs()
         for suffix, length in self._list_texts(suffixes, time):
             sizes = ("batch", length, f"{self.prefix}pieces{suffix}")
-            forms |= {f"places{suffix}": TensorForm(sizes, torch.int64), f"weights{suffix}": TensorForm(sizes)}
+            forms |= {f"places{suffix}": TensorSpec(sizes, torch.int64), f"weights{suffix}": TensorSpec(sizes)}
         if self.has_text_vector:
-            forms["own"] = TensorForm(("batch",), torch.int64)
+            forms["own"] = TensorSpec(("batch",), torch.int64)
         return {f"{self.prefix}{name}": form for name, form in forms.items()}
 
     def sample(self, batch: int, lengths: Mapping[str, int]) -> dict[str, Tensor]:
@@ -130,10 +130,10 @@ class SubwordExportEncoder(ExportEncoder):
     def programs(self) -> tuple[str, ...]:
         return ("subwords",)
 
-    def window_inputs(self) -> dict[str, TensorForm]:
+    def window_inputs(self) -> dict[str, TensorSpec]:
         windows = (f"{self.prefix}windows", f"{self.prefix}subwords")
-        forms = {"ids": TensorForm(windows, torch.int64), "lengths_of_windows": TensorForm(windows[:1], torch.int64)}
-        return forms | ({"segments": TensorForm(windows, torch.int64)} if self.num_segments > 1 else {})
+        forms = {"ids": TensorSpec(windows, torch.int64), "lengths_of_windows": TensorSpec(windows[:1], torch.int64)}
+        return forms | ({"segments": TensorSpec(windows, torch.int64)} if self.num_segments > 1 else {})
 
     def sample_windows(self, lengths: Tensor, width: int) -> dict[str, Tensor]:
         shape = (len(lengths), width)

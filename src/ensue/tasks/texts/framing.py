@@ -89,9 +89,9 @@ class Framing:
     max_positions: int = 0
     """The maximum number of positions of a window; 0: no limit."""
     is_causal: bool = False
-    """Whether the layers read from left to right. Then the last vector represents the text, else the first vector."""
-    num_new: int = 0
-    """The number of tokens around texts that the tokenizer lacks; their ids follow those of the tokenizer."""
+    """Whether the layers are causal. Then the last vector represents the text, else the first vector."""
+    num_added: int = 0
+    """The number of tokens around texts that the tokenizer lacks; their ids follow the ids of the tokenizer."""
 
     @classmethod
     def with_separate_words(cls, tokenizer: Tokenizer, **fields: Any) -> Self:

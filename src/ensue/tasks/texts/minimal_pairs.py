@@ -25,7 +25,7 @@ CHUNK_PAIRS = 256
 
 
 class ScoredTexts(NamedTuple):
-    """The ids of texts, and the negative log-probability of each text in nats (N,)."""
+    """The ids of the tokens of N texts, and the negative log-probability of each text in nats (N,)."""
 
     ids: Sequence[NDArray[np.int64]]
     nats: NDArray[np.float64]
@@ -37,7 +37,7 @@ class PairScore(NamedTuple):
     name: str
     pairs: int
     """The number of pairs."""
-    better: float
+    num_correct: float
     """The number of pairs whose better text has the higher probability; a tie counts 1/2."""
     ties: int = 0
     """The number of pairs whose texts have the same probability or the same ids."""
@@ -45,7 +45,7 @@ class PairScore(NamedTuple):
     @property
     def accuracy(self) -> float:
         """The share of pairs whose better text has the higher probability; a tie counts 1/2."""
-        return self.better / self.pairs
+        return self.num_correct / self.pairs
 
     def as_json(self) -> dict[str, Any]:
         """Return the keys of a row in `evaluate --json`."""
@@ -85,11 +85,11 @@ class ScoringPipeline(Pipeline):
         """Yield the surprisal of each token of a text that is read in chunks."""
 
     @abstractmethod
-    def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
-        """Return the ids of texts, and the sum of the surprisals of each text."""
+    def score_texts(self, texts: Sequence[str]) -> ScoredTexts:
+        """Return the ids of the tokens of each text, and the summed surprisals of each text."""
 
-    def check_scores(self) -> None:
-        """Raise EnsueError for a model without probabilities of texts."""
+    def check_can_score(self) -> None:
+        """Raise EnsueError if the model has no probabilities of texts."""
 
     def plot_surprisal(self, text: str, other: "str | ScoringPipeline" = "", *, ax: Any = None) -> Any:
         """Draw the surprisals of a text with matplotlib; `other` is a second text, or a second model for the text."""
@@ -110,16 +110,16 @@ class ScoringPipeline(Pipeline):
 
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
         """Return the lines of `ensue score`: a line for each token of a text. The location "-" is stdin."""
-        self.check_scores()
+        self.check_can_score()
         return score_lines(self, location, encoding, as_json=as_json)
 
     def minimal_pairs(
         self, location: Data, *, encoding: str = "utf-8", progress: Callable[[PairScore], None] | None = None
     ) -> MinimalPairScores:
         """Return the accuracy on minimal pairs: how often the better text of a pair has the higher probability."""
-        self.check_scores()
+        self.check_can_score()
         location = as_location(location, "the pairs")
-        return score_pairs(self.total_nats, location, encoding=encoding, progress=progress)
+        return score_pairs(self.score_texts, location, encoding=encoding, progress=progress)
 
 
 def score_pairs(
@@ -138,16 +138,16 @@ def score_pairs(
 
 
 def _score_file(score_texts: Callable[[Sequence[str]], ScoredTexts], path: Path, encoding: str) -> PairScore:
-    pairs, ties, better = 0, 0, 0
+    pairs, ties, correct = 0, 0, 0
     reader = read_pairs(path, encoding=encoding)
     while chunk := list(islice(reader, CHUNK_PAIRS)):
         ids, nats = score_texts([text for pair in chunk for text in pair])
-        are_equal = np.array([np.array_equal(good, bad) for good, bad in zip(ids[::2], ids[1::2], strict=True)])
+        have_equal_ids = np.array([np.array_equal(good, bad) for good, bad in zip(ids[::2], ids[1::2], strict=True)])
         good, bad = nats.reshape(-1, 2).T
-        are_ties = are_equal | (good == bad)
+        is_tie = have_equal_ids | (good == bad)
         pairs += len(chunk)
-        ties += int(are_ties.sum())
-        better += int((~are_ties & (good < bad)).sum())
+        ties += int(is_tie.sum())
+        correct += int((~is_tie & (good < bad)).sum())
     if not pairs:
         raise DataError("no pairs", path)
-    return PairScore(Path(stem(path)).name, pairs, better + ties / 2, ties)
+    return PairScore(Path(stem(path)).name, pairs, correct + ties / 2, ties)

@@ -2,8 +2,8 @@
 
 The start symbol is read first, so each of the n tokens is predicted exactly once, from the tokens before it.
 
-- A model with a state (recurrent, window) carries its state over the complete text. For speed, `read` cuts the text
-  into equal parts, which are the rows of a batch. The state of each part is warmed up on the tokens before the part.
+- A model with a state (recurrent, window) carries its state over the complete text. For speed, `score_text` cuts the
+  text into equal parts, the rows of a batch. The state of each part is warmed up on the tokens before the part.
 - A model with attention reads windows of its context L. Each window begins ⌊L/2⌋ tokens after the previous window. The
   first window predicts all its tokens, and every other window predicts its last ⌊L/2⌋ tokens. So every token is
   predicted from at least half a context, or from all tokens before it.
@@ -54,7 +54,7 @@ class TextScorer:
         self._recent = np.array([start_id])
         """The last inputs, with which the next window begins. The model has not read the very last input yet."""
         self._room = model.context
-        """The number of tokens that the current window can still read; None for a model without a context."""
+        """The number of tokens that still fit into the current window; None for a model without a context."""
 
     @torch.inference_mode()
     def feed(self, ids: ArrayLike) -> NDArray[np.float64]:
@@ -113,11 +113,11 @@ def surprisals(model: LanguageModel, tokens: TokenFile, *, start_id: int) -> Ite
 
 
 @torch.inference_mode()
-def read(
+def score_text(
     model: LanguageModel, tokens: TokenFile, *, start_id: int, parts: int | None = None, warm_up: int = WARM_UP_TOKENS,
     progress: Progress | None = None, collect: Callable[[NDArray[np.int64], Tensor], object] | None = None,
 ) -> LanguageScores:  # fmt: skip
-    """Return the scores of a text.
+    """Return the scores of a text of token ids.
 
     Args:
         model: The model.
@@ -169,7 +169,7 @@ def default_parts(num_tokens: int, *, warm_up: int = WARM_UP_TOKENS) -> int:
 
 
 def describe_protocol(model: LanguageModel, parts: int = 1) -> str:
-    """Return a description of how `read` reads a text."""
+    """Return a description of how `score_text` reads a text."""
     if model.context is not None:
         windows = f"in windows of {model.context} tokens that move on by {_stride_of(model.context)}"
         return f"read once from beginning to end, {windows}, each token predicted once"

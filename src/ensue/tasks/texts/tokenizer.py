@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size
-from ensue.tasks.contract.job import ModelParts, fill, pairs_of
+from ensue.tasks.contract.job import ModelParts, copy_rows, paired_parameters
 from ensue.tasks.texts.framing import Framing
 from ensue.text.tokenizer import Tokenizer
 
@@ -29,7 +29,7 @@ class TokenizerParts(ModelParts):
     """The tokenizer of a model, from which the model is built."""
 
     config: ClassVar[type[Config]] = TokenizerConfig
-    reads: ClassVar[type[Tokenizer]] = Tokenizer  # type: ignore[type-abstract]
+    tokenizer_class: ClassVar[type[Tokenizer]] = Tokenizer  # type: ignore[type-abstract]
     """The class of the tokenizer in `tokenizer.json`."""
     tokenizer: Tokenizer
 
@@ -50,7 +50,7 @@ class TokenizerParts(ModelParts):
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
         """Return the tokenizer of a run. Raise RunError for a file that is missing, damaged, or of another size."""
-        tokenizer = run.read_json("tokenizer.json", cls.reads.from_json)
+        tokenizer = run.read_json("tokenizer.json", cls.tokenizer_class.from_json)
         size, expected = tokenizer.vocabulary_size, run.config["vocabulary_size"]
         if size != expected:
             raise DamagedError(f"{run.path / 'tokenizer.json'}: {size} symbols; the model has {expected}")
@@ -77,6 +77,6 @@ def inherit(model: nn.Module, origin: nn.Module, rows: NDArray[np.int64]) -> dic
     """
     indices = torch.from_numpy(rows)
     return {
-        name: fill(parameter, source, indices if name in SYMBOL_PARAMETERS else None)
-        for name, parameter, source in pairs_of(model, origin)
+        name: copy_rows(parameter, source, indices if name in SYMBOL_PARAMETERS else None)
+        for name, parameter, source in paired_parameters(model, origin)
     }

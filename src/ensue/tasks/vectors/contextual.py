@@ -1,7 +1,7 @@
 """Models with a vector for each text, and pipelines with contextual vectors of words, from all layers of a model.
 
 The vectors of a `LayeredPipeline` are outputs of the layers of a language model, or of the encoder of a translator
-(CoVe, McCann et al. 2017). The tokens of a word do not depend on other words. Blanks between words are tokens, too.
+(CoVe, McCann et al. 2017). The tokens of a word do not depend on other words. Spaces between words are tokens, too.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def cosines(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[
     """Return the cosines (N,) of the rows of two matrices (N, d); 0 if a row is zero."""
     a, b = first.astype(np.float64), second.astype(np.float64)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return (a * b).sum(1) / np.maximum(norms, 1e-30)  # no division by zero
+    return (a * b).sum(1) / np.maximum(norms, 1e-30)  # not 0, since 0 / 0 is NaN
 
 
 Vectors = NDArray[np.float32]
@@ -92,8 +92,8 @@ def highest_cosines(vectors: StoredVectors, queries: Vectors, count: int) -> tup
     """Return the K = `count` highest cosines (Q, K) of each query with the vectors, and the rows (Q, K) of the vectors.
     Raise EnsueError for a vector that is not finite.
     """
-    block, lengths = _read_block(queries, range(len(queries)))
-    units: Vectors = block / lengths[:, None]
+    block, norms = _read_block(queries, range(len(queries)))
+    units: Vectors = block / norms[:, None]
     best, rows = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
     for start in range(0, len(vectors), SEARCH_BLOCK_VECTORS):
         block, norms = _read_block(vectors[start : start + SEARCH_BLOCK_VECTORS], range(start, len(vectors)))
@@ -108,12 +108,12 @@ def highest_cosines(vectors: StoredVectors, queries: Vectors, count: int) -> tup
     return best, rows
 
 
-def _read_block(vectors: StoredVectors, numbers: Sequence[int]) -> tuple[Vectors, Vectors]:
-    """Return vectors and their norms, where the norm of a zero vector is ∞. Raise EnsueError for an infinite vector."""
+def _read_block(vectors: StoredVectors, rows: Sequence[int]) -> tuple[Vectors, Vectors]:
+    """Return vectors (N, d) and their norms, with ∞ for zero vectors. Raise EnsueError for NaN and infinite numbers."""
     block = np.asarray(vectors, np.float32)
     norms: Vectors = np.sqrt(np.einsum("nd,nd->n", block, block))
     if not np.isfinite(norms).all():
-        number = numbers[int(np.isfinite(norms).argmin())] + 1
+        number = rows[int(np.isfinite(norms).argmin())] + 1
         raise EnsueError(f"vector {number:,} is not finite, or its norm exceeds the range of float32")
     norms[norms == 0] = np.inf
     return block, norms
@@ -135,10 +135,10 @@ def near_duplicates(vectors: StoredVectors, threshold: float) -> Iterator[tuple[
     Raises:
         EnsueError: A vector is not finite, or there are more than `MAX_PAIRS` pairs.
     """
-    first: dict[bytes, int] = {}
+    first_rows: dict[bytes, int] = {}
     rows, count = [], 0
     for row, vector in enumerate(vectors):
-        equal_row = first.setdefault(hashlib.blake2b(vector.tobytes(), digest_size=16).digest(), row)
+        equal_row = first_rows.setdefault(hashlib.blake2b(vector.tobytes(), digest_size=16).digest(), row)
         if equal_row == row:
             rows.append(row)
         elif np.any(vector) and threshold <= 1 + COSINE_TOLERANCE:

@@ -92,7 +92,7 @@ def _check_distribution(row: Any, expected: str, path: str | Path, line: int) ->
 
 
 class TeacherLabels:
-    """The mean probabilities of labels for each text of a file. `key` maps an answer to the key of its text."""
+    """The mean probabilities of labels for each text of a file. `key` maps an answer of the teacher to its text."""
 
     def __init__(self, path: str, key: Callable[[TeacherAnswer], Hashable], *, of_words: bool = False) -> None:
         by_text: dict[Hashable, list[Sequence[Distribution]]] = {}
@@ -136,7 +136,7 @@ def softened(probabilities: NDArray[np.float64], temperature: float) -> NDArray[
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in value))
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
 
 
 DataT = TypeVar("DataT", bound=Examples)
@@ -148,9 +148,9 @@ class WordsData(DataSet[DataT], Generic[DataT]):
     recipe: Any
     examples: ClassVar[str]
     """The plural noun for examples, such as "sentences"."""
-    form: str
+    format_name: str
     """The name of the format of the files."""
-    answers: TeacherLabels | None
+    teacher: TeacherLabels | None
     """The labels of a teacher; None without a teacher."""
 
     def __init__(self, recipe: WordsRecipe, run: RunDirectory | None) -> None:
@@ -175,12 +175,12 @@ class WordsData(DataSet[DataT], Generic[DataT]):
         return with_vectors(run.parts, run, self.recipe.features.vectors)
 
     def lines(self) -> list[str]:
-        data, split, protocol = self.recipe.data, self.split, self.protocol()
-        lines = [f"- training: `{data.train}` ({self.form}), {split.train}" + (f"; {protocol}" if protocol else "")]
+        data, split, note = self.recipe.data, self.split, self.protocol()
+        lines = [f"- training: `{data.train}` ({self.format_name}), {split.train}" + (f"; {note}" if note else "")]
         lines.append(f"- validation: {split.valid_from}" + (f", {split.valid}" if split.valid else ""))
-        lines[-1] += ", with gold labels" if self.answers and data.valid else ""
-        if self.answers:
-            lines.append(f"- teacher: `{data.teacher}`, {len(self.answers):,} different {self.examples}")
+        lines[-1] += ", with gold labels" if self.teacher and data.valid else ""
+        if self.teacher:
+            lines.append(f"- teacher: `{data.teacher}`, {len(self.teacher):,} different {self.examples}")
         return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
 
     def precompute(self, device: torch.device, progress: Callable[[str, float], None]) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms
-from ensue.tasks.contract.description import TensorForm, WordInput, mask_of, sample_lengths
+from ensue.tasks.contract.description import TensorSpec, WordInput, mask_of, sample_lengths
 from ensue.tasks.texts.export_encoder import ExportEncoder, SubwordExportEncoder
 from ensue.tasks.words.pipeline import ContextualFeatures, WordPipeline
 from ensue.tasks.words.subwords import SubwordReader
@@ -44,7 +44,7 @@ class OriginExportInputs:
 
 def encoder_inputs(
     encoders: Sequence[ExportEncoder], suffixes: Sequence[str], *, time: str = "time"
-) -> dict[str, TensorForm]:
+) -> dict[str, TensorSpec]:
     """Return the inputs of all encoders. Names of inputs end in `suffixes`; `time` is the name of the length."""
     return {name: form for encoder in encoders for name, form in encoder.inputs(suffixes, time=time).items()}
 
@@ -87,15 +87,15 @@ class WordExportInputs:
         self.tokenizers, self.programs = tokenizers_of(self.encoders), ("words", *programs_of(self.encoders))
 
     @property
-    def inputs(self) -> dict[str, TensorForm]:
+    def inputs(self) -> dict[str, TensorSpec]:
         """The forms of all inputs: distinct words; the words of each text and their number; windows of subwords."""
         forms = dict(self.forms)
         for suffix in self.suffixes:
             if self.forms:
-                forms[f"numbers{suffix}"] = TensorForm(("batch", f"time{suffix}"), torch.int64)
-            forms[f"lengths{suffix}"] = TensorForm(("batch",), torch.int64)
+                forms[f"numbers{suffix}"] = TensorSpec(("batch", f"time{suffix}"), torch.int64)
+            forms[f"lengths{suffix}"] = TensorSpec(("batch",), torch.int64)
         if columns := len(self.pipeline.model.features.columns):
-            forms["columns"] = TensorForm(("batch", "time", columns), torch.int64)
+            forms["columns"] = TensorSpec(("batch", "time", columns), torch.int64)
         return forms | encoder_inputs(self.encoders, self.suffixes)
 
     def sample(self, batch: int, length: int) -> dict[str, Tensor]:
@@ -174,7 +174,7 @@ def _make_encoder(reader: SubwordReader, layers: SubwordEncoder) -> SubwordExpor
     )  # fmt: skip
 
 
-def _list_form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorForm]:
+def _list_form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorSpec]:
     features, lexicon = pipeline.model.features, pipeline.reader.lexicon
     sizes: dict[str, tuple[int | str, ...]] = {
         "characters": ("words", "letters"), "affixes": ("words", 2 * lexicon.longest_affix),
@@ -185,7 +185,7 @@ def _list_form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, Tensor
         "lengths_of_words": features.characters is not None, "affixes": features.affixes is not None,
         "shapes": features.shapes is not None, "vectors": features.vectors is not None, "keys": keys,
     }  # fmt: skip
-    return {name: TensorForm(sizes.get(name, ("words",)), torch.int64) for name in FORM_INPUTS if is_used[name]}
+    return {name: TensorSpec(sizes.get(name, ("words",)), torch.int64) for name in FORM_INPUTS if is_used[name]}
 
 
 def _collect_forms(inputs: Mapping[str, Tensor]) -> EncodedForms:
@@ -195,7 +195,7 @@ def _collect_forms(inputs: Mapping[str, Tensor]) -> EncodedForms:
     return EncodedForms(*(inputs.get(name, zeros) for name in FORM_INPUTS))
 
 
-def _sample_forms(pipeline: WordPipeline, inputs: Mapping[str, TensorForm]) -> dict[str, Tensor]:
+def _sample_forms(pipeline: WordPipeline, inputs: Mapping[str, TensorSpec]) -> dict[str, Tensor]:
     lexicon = pipeline.reader.lexicon
     vocabularies = {
         "words": lexicon.words, "characters": lexicon.characters, "affixes": lexicon.affixes, "shapes": lexicon.shapes,

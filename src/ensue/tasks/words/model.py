@@ -1,4 +1,4 @@
-"""The stored parts of taggers and classifiers, and fine-tuning of an encoder or a model from another run."""
+"""The vocabularies and labels of taggers and classifiers, and fine-tuning of an encoder or a model of another run."""
 
 from collections.abc import Collection, Sequence
 from copy import copy
@@ -21,7 +21,7 @@ from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import Origin, RunDirectory, origins_in
 from ensue.runs.schema import Config, Size
 from ensue.tasks import task_entries
-from ensue.tasks.contract.job import ModelParts, check_same_shape, fill, pairs_of
+from ensue.tasks.contract.job import ModelParts, check_same_shape, copy_rows, paired_parameters
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.tokenizer import TokenizerParts, shared_rows
 from ensue.tasks.words.recipe import WordsRecipe
@@ -91,8 +91,8 @@ class FineTunedEncoder:
         """Return the layers, with weights from torch's global random generator."""
         model = self.base.parts.build(self.base.recipe.model_copy(update={"encoder": self.layers}))
         features = model.features
-        if num_new := self.framing.num_new:
-            size = features.vocabulary_size + num_new
+        if num_added := self.framing.num_added:
+            size = features.vocabulary_size + num_added
             features = TokenEmbedding(size, features.d_out, dropout=features.dropout, scale=features.scale)
         head, d_out = None, model.layers.d_out
         if self.encoder.language_loss:
@@ -118,7 +118,7 @@ class FineTunedEncoder:
         origin = self.origin.run.model(torch.device("cpu"))
         if self.previous is not None:
             origin = origin.get_submodule("layers")
-        return inherited | {name: fill(parameter, source) for name, parameter, source in pairs_of(encoder, origin)}
+        return inherited | {name: copy_rows(new, old) for name, new, old in paired_parameters(encoder, origin)}
 
 
 @dataclass(frozen=True)
@@ -166,11 +166,11 @@ class ExtendedModel:
         known, inherited = origin_rows >= 0, dict[str, Tensor | None]()
         if getattr(model, "bag", None) is not None:
             inherited |= _inherit_bag(model.bag, origin.bag, origin_rows)
-        for name, parameter, source in pairs_of(model, origin):
+        for name, parameter, source in paired_parameters(model, origin):
             if name.startswith("bag."):
                 continue
             if not name.startswith(model.of_labels):
-                inherited[name] = fill(parameter, source)
+                inherited[name] = copy_rows(parameter, source)
             elif parameter.requires_grad:
                 rows, inherited[name] = source[origin_rows[known]], known
                 if name.endswith("transitions"):
@@ -223,7 +223,7 @@ class WordParts(ModelParts):
 
     @staticmethod
     def shared(run: RunDirectory) -> dict[str, Any]:
-        """Return the fields except `labels` from a run. Pretrained vectors are zeros until the weights are loaded."""
+        """Return the fields of a run except `labels`. Pretrained vectors are zeros until the weights are loaded."""
         lexicon, d_vectors = run.read_json("tokenizer.json", Lexicon.from_json), run.config["d_vectors"]
         vectors = torch.zeros(len(lexicon.vectors), d_vectors) if d_vectors and lexicon.vectors else None
         tuned = FineTunedEncoder.of(cast("WordsRecipe", run.recipe).encoder, origins_in(run))
@@ -277,7 +277,7 @@ def d_vectors(pretrained: Tensor | None) -> int:
 
 
 def with_vectors(parts: Parts, run: RunDirectory, path: str) -> Parts:
-    """Return the parts of a resumed run. Before its first checkpoint, pretrained vectors are read from a file."""
+    """Return the parts of a resumed run. Before its first checkpoint, pretrained vectors are read from `path`."""
     table, known = parts.pretrained, parts.lexicon.vectors
     if table is None or known is None or complete_checkpoints(run.checkpoints):
         return parts

@@ -44,7 +44,7 @@ from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.lexicon import NEW, NEW_CHARACTERS, NO_VECTOR, Lexicon, UnknownCounts
 
-FORMAT = 1
+CACHE_VERSION = 1
 """The version in the cache key, to be raised when a change of the code changes vectors."""
 CHUNK_WORDS = 8_192
 """The approximate number of words whose vectors are computed at once."""
@@ -235,7 +235,7 @@ def cached_vectors(
     digest = hashlib.sha256(json.dumps(list(forms)).encode())
     for array in (distinct.values, distinct.starts):
         digest.update(array.astype("<i8").tobytes())
-    name = hashlib.sha256(json.dumps([FORMAT, *key, digest.hexdigest()]).encode()).hexdigest()[:32] + ".npy"
+    name = hashlib.sha256(json.dumps([CACHE_VERSION, *key, digest.hexdigest()]).encode()).hexdigest()[:32] + ".npy"
 
     def write(path: Path) -> None:
         with path.open("wb") as stream:
@@ -399,7 +399,7 @@ class WordPipeline(Predictor):
             layers = {run.path: vectors.batch(np.zeros(1, np.int64), device) for run, vectors in computed}
             read.append(
                 ReadWords(
-                    features, lexicon, words, columns, contextual=layers, subwords=self._read_variants(texts, side),
+                    features, lexicon, words, columns, contextual=layers, subwords=self._unknown_batcher(texts, side),
                     norms=norms[side], device=device,
                 )
             )  # fmt: skip
@@ -410,20 +410,20 @@ class WordPipeline(Predictor):
         """Return the norms of the outputs of fine-tuned layers for the words of each text."""
         if self.subwords is None:
             return [[] for _ in texts]
-        subwords = self.subwords.variants([texts], device_of(self.model))
-        lengths = self.model.layers(subwords)[0, subwords.first :].norm(dim=-1).tolist()
+        subwords = self.subwords.batch_with_unknown([texts], device_of(self.model))
+        norms = self.model.layers(subwords)[0, subwords.first :].norm(dim=-1).tolist()
         starts = [sum(map(len, texts[:side])) for side in range(len(texts))]
-        return [lengths[start : start + len(text)] for start, text in zip(starts, texts, strict=True)]
+        return [norms[start : start + len(text)] for start, text in zip(starts, texts, strict=True)]
 
-    def _read_variants(
+    def _unknown_batcher(
         self, texts: Sequence[Sequence[str]], side: int
     ) -> Callable[[Sequence[Sequence[str | None]]], Subwords] | None:
-        """Return a function from variants of the text at `side` to subwords; None without fine-tuned layers."""
+        """Return a function from versions of text number `side` to batches; None without fine-tuned layers."""
         reader, device = self.subwords, device_of(self.model)
         if reader is None:
             return None
         before, after = texts[:side], texts[side + 1 :]
-        return lambda variants: reader.variants([[*before, text, *after] for text in variants], device)
+        return lambda versions: reader.batch_with_unknown([[*before, text, *after] for text in versions], device)
 
 
 class Reader:

@@ -1,4 +1,4 @@
-"""Texts of words as the subwords of a fine-tuned language model; long texts are read in windows."""
+"""Subwords of texts that are split into words, for a fine-tuned language model; long texts have several windows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ MAX_CACHED_WORDS, MAX_CACHED_CHARACTERS = 1 << 17, 32
 """The maximum number of words whose subwords are cached, and of characters of such a word."""
 
 
-class SubwordRow(NamedTuple):
+class SubwordWindow(NamedTuple):
     """A window over the subwords of a text. For each i, the output at position `places[i]` times `weights[i]` is added
     to the vector of slot `slots[i]`. The slots of a text are its words, and its text vector if it has one.
     """
@@ -52,21 +52,21 @@ class SubwordReader:
         self.framing, self.pooling, self.has_text_vector = framing, pooling, has_text_vector
         self._cache: dict[str, Ids] = {}
 
-    def pieces(self, words: Sequence[str], *, first: bool = False) -> list[Ids]:
-        """Return the subwords of each word. `first` is whether the words are the first words of texts."""
+    def encode(self, words: Sequence[str], *, is_start: bool = False) -> list[Ids]:
+        """Return the subwords of each word. `is_start` is whether each word begins a text."""
         if len(self._cache) > MAX_CACHED_WORDS:
             self._cache = {}
         cache, encode = self._cache, self.framing.encode
-        blank = self.framing.first_blank if first else self.framing.blank
-        pieces = []
+        blank = self.framing.first_blank if is_start else self.framing.blank
+        subwords = []
         for word in words:
             ids = cache.get(blank + word)
             if ids is None:
                 ids = encode(blank + word)
                 if len(word) <= MAX_CACHED_CHARACTERS:
                     cache[blank + word] = ids
-            pieces.append(ids)
-        return pieces
+            subwords.append(ids)
+        return subwords
 
     def texts(self, *texts: Sequence[Sequence[str]]) -> "SubwordTexts":
         """Return encoded texts, or encoded pairs for two arguments: all first texts, then all second texts."""
@@ -76,12 +76,12 @@ class SubwordReader:
                 column.append(words)
         return SubwordTexts(self, columns)
 
-    def variants(self, texts: Sequence[Sequence[Sequence[str | None]]], device: torch.device) -> Subwords:
-        """Return the batch of rows of one or two texts, in which a word that is None is unknown."""
+    def batch_with_unknown(self, texts: Sequence[Sequence[Sequence[str | None]]], device: torch.device) -> Subwords:
+        """Return the batch of rows of one or two texts, where None stands for an unknown word."""
         unknown = np.array(self.framing.unknown, np.int64)
 
         def split(words: Sequence[str | None]) -> list[Ids]:
-            return [unknown if word is None else self.pieces([word], first=not n)[0] for n, word in enumerate(words)]
+            return [unknown if word is None else self.encode([word], is_start=not n)[0] for n, word in enumerate(words)]
 
         return self.batch([[split(words) for words in row] for row in texts], device)
 
@@ -95,23 +95,23 @@ class SubwordReader:
         window_rows = np.repeat(np.arange(len(rows)), [len(of_row) for of_row in windows_of_rows])
         lengths = np.array([len(window.ids) for window in windows], np.int64)
         width = int(lengths.max(initial=0))
-        real, slots_real = np.arange(width) < lengths[:, None], np.arange(num_slots) < counts[:, None]
-        ids, segments = np.zeros(real.shape, np.int64), np.zeros(real.shape, np.int64)
+        mask, slot_mask = np.arange(width) < lengths[:, None], np.arange(num_slots) < counts[:, None]
+        ids, segments = np.zeros(mask.shape, np.int64), np.zeros(mask.shape, np.int64)
         if windows:
-            ids[real] = np.concatenate([window.ids for window in windows])
-            segments[real] = np.concatenate([window.segments for window in windows])
+            ids[mask] = np.concatenate([window.ids for window in windows])
+            segments[mask] = np.concatenate([window.segments for window in windows])
         places = [window.places + width * index for index, window in enumerate(windows)]
         slots = [window.slots + num_slots * row for row, window in zip(window_rows.tolist(), windows, strict=True)]
         empty = np.zeros(0, np.int64)
         weights = np.concatenate([empty.astype(np.float32), *(window.weights for window in windows)])
         return Subwords(
-            ids=on_device(ids, device), mask=None if real.all() else on_device(real, device),
+            ids=on_device(ids, device), mask=None if mask.all() else on_device(mask, device),
             segments=on_device(segments, device) if segments.any() else None, rows=on_device(window_rows, device),
             places=on_device(np.concatenate([empty, *places]), device),
             slots=on_device(np.concatenate([empty, *slots]), device),
             weights=on_device(weights, device) if self.pooling == "mean" else None,
-            real=None if slots_real.all() else on_device(slots_real, device), size=(len(rows), num_slots),
-            first=self.first, share=len(rows) / max(1, int((lengths - 1).sum())),
+            real=None if slot_mask.all() else on_device(slot_mask, device), size=(len(rows), num_slots),
+            first=self.first_word_slot, share=len(rows) / max(1, int((lengths - 1).sum())),
         )  # fmt: skip
 
     def check_pair(self, size: int) -> None:
@@ -125,11 +125,11 @@ class SubwordReader:
             )
 
     @property
-    def first(self) -> int:
+    def first_word_slot(self) -> int:
         """The slot of the first word."""
         return int(self.has_text_vector and not self.framing.is_causal)
 
-    def _split_windows(self, texts: Sequence[Sequence[Ids]]) -> list[SubwordRow]:
+    def _split_windows(self, texts: Sequence[Sequence[Ids]]) -> list[SubwordWindow]:
         """Return the windows over a row of one or two texts."""
         begin, end = len(self.framing.begin), len(self.framing.end)
         body, segments, places, slots, weights = self._join(texts)
@@ -142,8 +142,8 @@ class SubwordReader:
             last = np.full(end, segments[-1] if len(segments) else 0)
             framed_segments = np.concatenate((np.zeros(begin, np.int64), segments[span.begin : span.end], last))
             used_places = places[is_used] - span.begin + begin
-            windows.append(SubwordRow(ids, framed_segments, used_places, slots[is_used], weights[is_used]))
-        if self.has_text_vector:  # the vector of the text: of its first token, or for a causal model of the last token
+            windows.append(SubwordWindow(ids, framed_segments, used_places, slots[is_used], weights[is_used]))
+        if self.has_text_vector:  # the output at the first token, or for a causal model at the last token
             index, slot = (-1, sum(map(len, texts))) if self.framing.is_causal else (0, 0)
             window = windows[index]
             windows[index] = window._replace(
@@ -159,7 +159,7 @@ class SubwordReader:
         between = np.array(self.framing.between if len(texts) > 1 else (), np.int64)
         body, segments, places, slots = [empty], [empty], [empty], [empty]
         weights = [empty.astype(np.float32)]
-        size, num_words = 0, self.first
+        size, num_words = 0, self.first_word_slot
         for number, text in enumerate(texts):
             if number:
                 body.append(between)
@@ -193,17 +193,17 @@ class SubwordTexts:
 
     def __init__(self, reader: SubwordReader, texts: Sequence[Texts]) -> None:
         self.reader = reader
-        self.forms = [column.words.values for column in texts]
-        self.pieces = [reader.pieces(forms) for forms in self.forms]
+        self.distinct_words = [column.words.values for column in texts]
+        self.subwords = [reader.encode(words) for words in self.distinct_words]
         self.words = [column.ragged for column in texts]
         if len(texts) > 1:  # check here, so that the error about a long pair comes before training
-            sizes = [self._count_subwords(*column) for column in zip(self.pieces, self.words, strict=True)]
+            sizes = [self._count_subwords(*column) for column in zip(self.subwords, self.words, strict=True)]
             reader.check_pair(int(np.sum(sizes, axis=0).max(initial=0)) + len(reader.framing.between))
 
     @staticmethod
-    def _count_subwords(pieces: list[Ids], words: Ragged) -> Ids:
+    def _count_subwords(subwords: list[Ids], words: Ragged) -> Ids:
         """Return the number of subwords of each text."""
-        counts = np.array([len(ids) for ids in pieces], np.int64)
+        counts = np.array([len(ids) for ids in subwords], np.int64)
         ends = np.concatenate(([0], np.cumsum(counts[words.values])))
         return np.diff(ends[words.starts])
 
@@ -212,14 +212,14 @@ class SubwordTexts:
         return changed(self, words=[words.joined(firsts) for words in self.words])
 
     def batch(self, rows: Ids, device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Subwords:
-        """Return a slice of the batch of the texts `rows`. All texts are read, since a text can have many windows."""
+        """Return a slice of the batch of the texts `rows`, built in full, since windows cannot be sliced like texts."""
         batch_rows = []
         for row in rows.tolist():
             texts = []
-            for forms, pieces, words in zip(self.forms, self.pieces, self.words, strict=True):
-                numbers = words[row].tolist()
-                first = self.reader.pieces([forms[number] for number in numbers[:1]], first=True)
-                texts.append([*first, *(pieces[number] for number in numbers[1:])])
+            for distinct, subwords, words in zip(self.distinct_words, self.subwords, self.words, strict=True):
+                word_ids = words[row].tolist()
+                first = self.reader.encode([distinct[number] for number in word_ids[:1]], is_start=True)
+                texts.append([*first, *(subwords[number] for number in word_ids[1:])])
             batch_rows.append(texts)
-        subwords = self.reader.batch(batch_rows, device)
-        return subwords if row_slice == ALL_ROWS else row_slice.of_batch(subwords)
+        batch = self.reader.batch(batch_rows, device)
+        return batch if row_slice == ALL_ROWS else row_slice.of_batch(batch)

@@ -9,7 +9,7 @@ from torch import Tensor
 from ensue.models.tag_heads import CRFTagHead
 from ensue.nn import Parallel, SequenceLayer
 from ensue.nn.layer import mask_padding
-from ensue.tasks.contract.description import TensorForm, TensorFunction, state_forms, state_from, state_tensors
+from ensue.tasks.contract.description import TensorFunction, TensorSpec, state_from, state_specs, state_tensors
 from ensue.testing.laws import Subject
 from ensue.types import Memory, State
 from laws.table import SUBJECTS
@@ -27,10 +27,10 @@ S = 6
 
 def whole(layer: SequenceLayer) -> TensorFunction:
     """From the beginning, over rows of different lengths, one of them empty."""
-    forms = {"x": TensorForm(("batch", "time", layer.d_in)), "mask": TensorForm(("batch", "time"), torch.bool)}
+    forms = {"x": TensorSpec(("batch", "time", layer.d_in)), "mask": TensorSpec(("batch", "time"), torch.bool)}
     if layer.d_memory is not None:
-        forms["memory"] = TensorForm(("batch", "source", layer.d_memory))
-        forms["real"] = TensorForm(("batch", "source"), torch.bool)
+        forms["memory"] = TensorSpec(("batch", "source", layer.d_memory))
+        forms["real"] = TensorSpec(("batch", "source"), torch.bool)
 
     def run(layer: SequenceLayer, x: Tensor, mask: Tensor, **memory: Tensor) -> dict[str, Tensor]:
         start = layer.init_state(x.shape[0], Memory(memory["memory"], memory["real"])) if memory else None
@@ -59,7 +59,7 @@ def from_state(layer: SequenceLayer) -> TensorFunction:
         _, state = layer(torch.randn(batch, 3, layer.d_in), start)
         return {"x": torch.randn(batch, length, layer.d_in), **state_tensors(state)}
 
-    forms = {"x": TensorForm(("batch", "time", layer.d_in)), **state_forms(layer.init_state(2))}
+    forms = {"x": TensorSpec(("batch", "time", layer.d_in)), **state_specs(layer.init_state(2))}
     return TensorFunction("going on", run, forms, sample)
 
 
@@ -136,7 +136,7 @@ def test_equal_scores_have_the_same_path() -> None:
         emissions = torch.randint(3, (batch, length, 5)).float()
         return {"emissions": emissions, "mask": torch.arange(length) < lengths}
 
-    forms = {"emissions": TensorForm(("batch", "time", 5)), "mask": TensorForm(("batch", "time"), torch.bool)}
+    forms = {"emissions": TensorSpec(("batch", "time", 5)), "mask": TensorSpec(("batch", "time"), torch.bool)}
     part = TensorFunction("path", run, forms, sample)
     graph = functions.trace_function(head, run, forms, name="path")
     writing.check_differences(writing.differences(graph, head, part))

@@ -32,7 +32,7 @@ def classifier_source(description: ModelDescription, weights: Weights) -> CModel
         raise ValueError("features from another model are unsupported")
     weights.constants |= class_labels(model, labels, weights) | {
         "IS_PAIR": int(model.pair), "MAX_TEXT_WORDS": words.max_read, "MAX_WORDS": max_words,
-        "FIRST_WORDS": {"start": max_words, "end": 0, "both": max_words // 2}[words.kept_end],
+        "FIRST_WORDS": {"start": max_words, "end": 0, "both": max_words // 2}[words.truncation_keeps],
         "MORE_MESSAGES": 'case NAME_NO_TAB: return "a line has no tab between its two texts";',
     }  # fmt: skip
     layers = ["lexicon.h", "no_layers.h"] if model.head is None else _add_layers(model, lexicon, weights)

@@ -29,7 +29,7 @@ from ensue.nn.border import unchecked
 from ensue.nn.heads import chain, crf
 from ensue.nn.heads.chain import last_positions, real_positions
 from ensue.nn.layer import mask_padding
-from ensue.tasks.contract.description import TensorForm
+from ensue.tasks.contract.description import TensorSpec
 from ensue.types import State
 
 IGNORED = frozenset({"promote_types", "_assert_tensor_metadata", "_assert_async", "empty", "empty_like", "new_empty"})
@@ -222,7 +222,7 @@ Function = Callable[..., Mapping[str, Tensor]]
 
 
 def trace_function(
-    model: nn.Module, function: Function, inputs: Mapping[str, TensorForm], *, name: str
+    model: nn.Module, function: Function, inputs: Mapping[str, TensorSpec], *, name: str
 ) -> onnx.ModelProto:
     """Return a function of a model as ONNX. Raises Unexportable."""
     meta_model, weights = to_meta(model)

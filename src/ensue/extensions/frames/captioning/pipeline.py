@@ -37,12 +37,12 @@ from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import evaluating
 from ensue.nn import ImageGrid
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.chunks import WHOLE, Shard
+from ensue.tasks.contract.chunks import UNSHARDED, Shard
 from ensue.tasks.contract.data_set import DataSetJob
 from ensue.tasks.sequence_to_sequence.page import (
     MAX_OUTPUT,
     MAX_SOURCE,
-    recorded_search,
+    record_search,
     search_sections,
     token_section,
 )
@@ -134,7 +134,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         run: str | Path | None = None,
     ) -> None:  # fmt: skip
         super().__init__(model, parts, recipe=recipe, run=run)
-        self.begin_writing(parts.target, ratio)
+        self.init_generation(parts.target, ratio)
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -176,7 +176,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard = WHOLE,
+        color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
         for item, output in self.answers(map(Captioned, self._read(location, encoding, shard))):
             if as_json:
@@ -218,14 +218,14 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         return self.score_pairs(list(self._read_captioned(location, encoding)), compare=compare)
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return self.items_scored(list(self._read_captioned(location, encoding)))
+        return self.score_items(list(self._read_captioned(location, encoding)))
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
         """Return the page of an image, a path or an array, with the attention for `target` or the predicted caption."""
         series = self.only(image)
         sources, symbol = self.sources([Captioned(series)]), partial(symbol_of, self.target)
         if target is None:
-            search = recorded_search(self, sources, symbol)
+            search = record_search(self, sources, symbol)
             best = search.hypotheses[0]
             ids = [*best.ids, *([self.target.end_id] if best.is_complete else [])]
             text = self.target.decode(best.ids)
@@ -243,7 +243,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         view = CaptionView(**parts, image=pixels, grid=shape)
         facts = {
             **self.facts(self.recipe.describe()),
-            "search": "none: the caption is an argument" if search is None else self.protocol_of_search(),
+            "search": "none: the caption is an argument" if search is None else self.describe_search(),
             "caption": text,
         }
         sections = [_attention_section(view), token_section(view), *search_sections(view, self.search)]
@@ -275,7 +275,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         valid = None if self.split.valid is None else self._encode(self.split.valid)
         self.ratio = length_ratio(train)
         begin_id, sizes = target.begin_id, recipe.train
-        self.task = SequenceToSequence(train, valid, begin_id=begin_id, sizes=sizes, sampled=self._sample_captions)
+        self.task = SequenceToSequence(train, valid, begin_id=begin_id, sizes=sizes, sampler=self._sample_captions)
 
     def _make_parts(self, statistics: FrameStatistics, rows: int) -> CaptionerParts:
         captions = (caption for captions in self.split.train.labels for caption in captions)

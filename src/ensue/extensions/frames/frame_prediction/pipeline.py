@@ -37,7 +37,7 @@ from ensue.metrics.scores import ItemRows, ScoredItems, ratio
 from ensue.models.modules import device_of, evaluating
 from ensue.outputs import check_outputs, written
 from ensue.tasks.contract import description
-from ensue.tasks.contract.chunks import WHOLE, check_generated, max_positions
+from ensue.tasks.contract.chunks import UNSHARDED, check_generated, max_positions
 
 PRIOR_SEED = 1
 """The seed of samples from the prior. Samples from the posterior have the seed 0."""
@@ -261,7 +261,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
 
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
         """Yield the lines of `ensue score`: the nats, the series and the number of each frame."""
-        for item, series_nats in self._score_series(self._read(location, encoding, WHOLE)):
+        for item, series_nats in self._score_series(self._read(location, encoding, UNSHARDED)):
             for number, nats in enumerate(series_nats.frames.tolist()):
                 if as_json:
                     values = {"series": item.name, "frame": number, "nats": round(nats, 6)}
@@ -307,8 +307,8 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
             _, state = layers(self.model.features.normalized(self._sample_frames(batch, 2)))
             return {"frames": self._sample_frames(batch, length), **description.state_tensors(state)}
 
-        frames = description.TensorForm(("batch", "time", self.statistics.shape.width))
-        inputs = {"frames": frames, **description.state_forms(layers.init_state(2))}
+        frames = description.TensorSpec(("batch", "time", self.statistics.shape.width))
+        inputs = {"frames": frames, **description.state_specs(layers.init_state(2))}
         function = description.TensorFunction("model", _next, inputs, sample)
         settings = {**self._make_file_settings(), "mean": list(self.statistics.mean)}
         programs = f"{PROGRAMS}.frame_predictor", f"{PROGRAMS}.frames"

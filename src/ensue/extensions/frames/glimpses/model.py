@@ -417,7 +417,7 @@ class ImageData(LabeledSeriesData):
 class GlimpsesJob(LabelsJob[GlimpseReader]):
     """The training job of a reader in glimpses."""
 
-    counted_by: ClassVar[str] = "examples"
+    support_name: ClassVar[str] = "examples"
     recipe: GlimpsesRecipe
     parts: GlimpseParts
     task: ReadingInGlimpses

@@ -22,7 +22,7 @@ from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.runs.directory import RunDirectory, origins_for
 from ensue.tasks.contract.chunks import check_num_units, max_positions
 from ensue.tasks.contract.data_set import DataSet, Split
-from ensue.tasks.contract.job import check_same_shape, fill, pairs_of
+from ensue.tasks.contract.job import check_same_shape, copy_rows, paired_parameters
 from ensue.tasks.contract.task import on_device
 
 
@@ -219,9 +219,9 @@ class SeriesData(DataSet[LabeledSeries]):
     def inherit(self, model: nn.Module, parts: FrameParts) -> dict[str, Tensor | None]:
         """Copy the layers, without the head, of the run in `encoder.from` to the model."""
         return {
-            name: fill(parameter, source)
+            name: copy_rows(parameter, source)
             for origin in self.origins
-            for name, parameter, source in pairs_of(model, origin.run.model(torch.device("cpu")))
+            for name, parameter, source in paired_parameters(model, origin.run.model(torch.device("cpu")))
             if name.startswith("layers.")
         }
 
@@ -236,7 +236,7 @@ class LabeledSeriesData(SeriesData):
     """The labeled series of a recipe."""
 
     has_classes = True
-    answers: ClassVar[None] = None
+    teacher: ClassVar[None] = None
     """None, since there are no teachers for series."""
     extended: ClassVar[None] = None
     """None, since models of other runs are not extended."""

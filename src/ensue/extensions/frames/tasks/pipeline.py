@@ -23,14 +23,14 @@ from ensue.extensions.frames.tasks.data import check_frames
 from ensue.extensions.frames.tasks.model import FrameParts, Frames, LabeledFrameParts
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.chunks import WHOLE, Shard, chunks
+from ensue.tasks.contract.chunks import UNSHARDED, Shard, chunks
 from ensue.tasks.contract.description import (
     ModelDescription,
     Output,
     SeriesInput,
     SoundFeatures,
-    TensorForm,
     TensorFunction,
+    TensorSpec,
     mask_of,
     sample_lengths,
 )
@@ -172,8 +172,8 @@ class FramesPipeline(Predictor):
     ) -> ModelDescription:  # fmt: skip
         """Return a description whose single function takes frames, with NaN for missing values, and lengths."""
         inputs = {
-            "frames": TensorForm(("batch", "time", self.statistics.shape.width)),
-            "lengths": TensorForm(("batch",), torch.int64),
+            "frames": TensorSpec(("batch", "time", self.statistics.shape.width)),
+            "lengths": TensorSpec(("batch",), torch.int64),
         }  # fmt: skip
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
@@ -231,11 +231,11 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
 
     def answer_rows(self, location: str, encoding: str) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of `predict --to csv` and `--to jsonl`."""
-        return (row for each in self.answers(self._read(location, encoding, WHOLE)) for row in each.table_rows())
+        return (row for each in self.answers(self._read(location, encoding, UNSHARDED)) for row in each.table_rows())
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard = WHOLE,
+        color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
         for answer in self.answers(self._read(location, encoding, shard), in_full=as_json):
             yield (json.dumps(answer.as_json(), ensure_ascii=False) if as_json else answer.line) + "\n"
