@@ -24,6 +24,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "tsv": {"a.tsv": "".join(f"{label}\t{text}\n" for text, label in ROWS)},
     "csv": {"a.csv": "text,label\n" + "".join(f'"{text}, {label}",{label}\n' for text, label in ROWS)},
     "csv-semicolon": {"a.csv": "text;label\n" + "".join(f"{text};{label}\n" for text, label in ROWS)},
+    "csv-tab": {"a.txt": "text\tlabel\n" + "".join(f'"a ""{text}"""\t{label}\n' for text, label in ROWS)},
     "fasttext": {"a.txt": "".join(f"__label__{label} {text}\n" for text, label in ROWS)},
     "first-word": {"a.txt": "1 so good\n0 so bad\n" * 4},
     "class-files": {"c/good.txt": "a day\nb day\n", "c/bad.txt": "c day\nd day\n"},

@@ -27,8 +27,8 @@ NO_ENCODINGS = [
     "oem", "utf8\0", "", " ", "utf-9", "a" * 300, "é", "palmos", "bz2", "uu", "quopri", "string_escape",
 ]  # fmt: skip
 FORMATS = [
-    "auto", "text", "plain", "columns", "conllu", "json", "tsv", "csv", "csv-semicolon", "fasttext", "first-word",
-    "class-files", "folders", "tmx", "scan", "cmudict", "sigmorphon", "aligned", "conll", "", "x",
+    "auto", "text", "plain", "columns", "conllu", "json", "tsv", "csv", "csv-semicolon", "csv-tab", "fasttext",
+    "first-word", "class-files", "folders", "tmx", "scan", "cmudict", "sigmorphon", "aligned", "conll", "", "x",
 ]  # fmt: skip
 NAMES = [
     "a b", "-x", "--help", "a\nb", "$x^", "é", "漢字", "😀", "a\udcffb", "%s", "{x}", "*", "[a]", "a" * 250, "~", "#",

@@ -25,8 +25,7 @@ def check_same_task(run: Path, other: Path) -> None:
 
 def write_inspection(
     pipelines: Sequence[Any], texts: Sequence[str], out: Path, *, target: str | None = None, overwrite: bool = False,
-    options: Mapping[str, Any] = MappingProxyType({}),
-    encoding: str | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}), encoding: str | None = None,
 ) -> Path:  # fmt: skip
     """Write the page of one or more models side by side. Each of `texts` is a text, the name of a file, or "-" (stdin).
 

@@ -100,9 +100,8 @@ def train_run(
                 if gradients.skeleton is not model:  # the parameters are new DTensors
                     tuning = Tuning(model, recipe.tuning, job.inherited)
                 trainer = Trainer(
-                    model, job.task, recipe.train, run,
-                    precision=runtime.precision, reporter=reporter, interrupted=interrupted,
-                    tuning=tuning, gradients=gradients, test_cost=job.test_cost(),
+                    model, job.task, recipe.train, run, precision=runtime.precision, reporter=reporter,
+                    interrupted=interrupted, tuning=tuning, gradients=gradients, test_cost=job.test_cost(),
                 )  # fmt: skip
                 resumed = trainer.resume()
                 if is_first and not fresh and recipe != run.recipe:  # written only if the checkpoint is intact

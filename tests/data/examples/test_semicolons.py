@@ -51,7 +51,7 @@ def test_an_export_is_read_and_written_back(tmp_path: Path) -> None:
 @given(
     st.lists(st.tuples(st.text(st.sampled_from('a";, \n'), max_size=6), st.sampled_from(["x", "y"])), min_size=1),
     st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
-    st.sampled_from([("csv", ","), ("csv-semicolon", ";")]),
+    st.sampled_from([("csv", ","), ("csv-semicolon", ";"), ("csv-tab", "\t")]),
 )
 def test_what_python_writes_is_read_and_written_back(
     rows: list[tuple[str, str]], quoting: int, kind: tuple[str, str]

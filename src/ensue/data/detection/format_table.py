@@ -10,9 +10,9 @@ from ensue.data.decoding import COMPRESSED, MAX_CHARACTERS
 from ensue.data.detection import signs
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_objects import JsonObjects
-from ensue.data.records.quoting import detect_delimiter, looks_delimited
+from ensue.data.records.quoting import detect_delimiter, has_quoted_tabs, looks_delimited
 from ensue.data.records.record import SAMPLE_ROWS, Reader, json_records, sample
-from ensue.data.records.tables import DIALECTS, CommaSeparated, SemicolonSeparated, TabSeparated
+from ensue.data.records.tables import DIALECTS
 from ensue.data.row_formats import ROW_SUFFIXES, extension_format, suffix, text_blocks
 from ensue.errors import DataError, EnsueError
 from ensue.extension import Entry, entries
@@ -48,12 +48,14 @@ class KnownFormat(NamedTuple):
 
 COLUMN_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bmes", ".bioes", ".iobes")
 _SENTENCES = "ensue.data.sentences."
+_TAB, _COMMA, _SEMICOLON, _QUOTED_TAB = DIALECTS
 FORMAT_TABLE = (
     KnownFormat("columns", (SENTENCES,), COLUMN_SUFFIXES, sentences=_SENTENCES + "columns:Columns"),
     KnownFormat("conllu", (SENTENCES,), (".conllu",), signs.is_conllu, sentences=_SENTENCES + "conllu:Conllu"),
-    KnownFormat("tsv", (TEXTS, PAIRS), (".tsv", ".tab"), signs.are_tabbed, TabSeparated()),
-    KnownFormat("csv", (TEXTS, PAIRS), (".csv",), signs.announces, CommaSeparated()),
-    KnownFormat("csv-semicolon", (TEXTS, PAIRS), reader=SemicolonSeparated()),
+    KnownFormat("tsv", (TEXTS, PAIRS), (".tsv", ".tab"), signs.are_tabbed, _TAB),
+    KnownFormat("csv", (TEXTS, PAIRS), (".csv",), signs.announces, _COMMA),
+    KnownFormat("csv-semicolon", (TEXTS, PAIRS), reader=_SEMICOLON),
+    KnownFormat("csv-tab", (TEXTS, PAIRS), sign=signs.are_quoted_and_tabbed, reader=_QUOTED_TAB),
     KnownFormat("fasttext", (TEXTS,), (".ft", ".fasttext"), signs.is_fasttext),
     KnownFormat("first-word", (TEXTS,)),
     KnownFormat(CLASS_FILES, (TEXTS,)),
@@ -73,7 +75,7 @@ FORMAT_TABLE = (
 """The formats of the core. Signs are tried in reverse order, because tables can look like any other format."""
 READERS = tuple(known.reader for known in FORMAT_TABLE if known.reader)
 ONLY_SENTENCES = {known.name for known in FORMAT_TABLE if known.kinds == (SENTENCES,) and known.is_setting}
-TABBED = {"tsv", "sigmorphon"}
+TABBED = {"tsv", "csv-tab", "sigmorphon"}
 """Formats of pairs whose columns are separated by tabs."""
 
 
@@ -122,7 +124,7 @@ def class_of(name: str) -> str:
 
 
 _NUM_SAMPLE_LINES = 100
-_BY_DELIMITER = {dialect.delimiter: dialect.name for dialect in DIALECTS}
+_BY_DELIMITER = {dialect.delimiter: dialect.name for dialect in reversed(DIALECTS)}
 
 
 def sentence_format(lines: Lines) -> str:
@@ -179,8 +181,13 @@ def pair_format(lines: Lines, *, is_labeled: bool, known: str = "", names: Colle
 
 
 def csv_format(lines: Lines) -> str:
-    """Return the name of the format of a CSV file, which may have commas, semicolons, or tabs after a line `sep=`."""
-    return _BY_DELIMITER[detect_delimiter(sample(lines), lines.name)]
+    """Return the name of the format of a CSV file, which may have commas, semicolons or tabs."""
+    return _with_quotes(_BY_DELIMITER[detect_delimiter(sample(lines), lines.name)], lines)
+
+
+def _with_quotes(name: str, lines: Lines) -> str:
+    is_quoted = name == _TAB.name and has_quoted_tabs(sample(lines, _QUOTED_TAB.sample_lines), lines.name)
+    return _QUOTED_TAB.name if is_quoted else name
 
 
 def _report_plain(lines: Lines) -> str:
@@ -200,7 +207,7 @@ def _detect_by_lines(kind: str, lines: Lines, names: Collection[str], known: str
         return "json"
     rows = _sample_rows(lines)
     name = by_suffix(kind, lines.name) or _named_table(rows, names, known) or by_sign(kind, rows)
-    return csv_format(lines) if name == "csv" else name
+    return csv_format(lines) if name == "csv" else _with_quotes(name, lines)
 
 
 def _named_table(rows: Sequence[str], names: Collection[str], known: str) -> str:

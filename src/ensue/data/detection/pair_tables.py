@@ -19,30 +19,18 @@ from ensue.version import package_text
 Columns = tuple[Column, ...]
 Sides = tuple[Columns, Columns]
 
-_ANSWER = ("answer", "response", "reply", "output", "completion")
-USUAL: tuple[tuple[tuple[tuple[str, ...], ...], tuple[str, ...]], ...] = (
-    ((("question",), ("context", "passage")), ("answer",)),
-    ((("instruction",), ("input",)), ("output", "response")),
-    ((("lemma",), ("features", "tags", "msd")), ("form", "inflectedform", "inflection", "target")),
-    ((("source", "src", "sourcetext"),), ("target", "tgt", "trg", "targettext", "reference", "ref", "translation")),
-    ((("input", "inputtext"),), ("output", "outputtext", "target")),
-    ((("dialogue", "dialog", "conversation"),), ("summary", "response", "reply")),
-    ((("article", "document", "text"),), ("summary", "highlights", "abstract", "headline", "translation")),
-    ((("question", "query", "prompt", "context"),), _ANSWER),
-    ((("word", "grapheme", "spelling"),), ("pronunciation", "phoneme", "ipa", "arpabet")),
-)
-"""Usual names of the source columns (a tuple for each column) and of the target column, in the singular."""
 HEADER_WORDS = tomllib.loads(package_text("data/detection/header_words.toml"))
 """Names of columns by their meaning."""
+USUAL = [([*map(tuple, sources)], tuple(targets)) for *sources, targets in HEADER_WORDS["sides"]]
+"""Usual names of the source columns (a tuple for each column) and of the target column, in the singular."""
 LANGUAGES = frozenset(HEADER_WORDS["languages"].split())
 _REGION = re.compile(r"(?<=^[A-Za-z]{2})[-_]([A-Z]{2}|[A-Z][a-z]{3})$|(?<=^[a-z]{3})_[A-Z][a-z]{3}$")
 _CREDIT = "CC-BY"
 """The beginning of the third column of ManyThings, which credits the authors."""
 _MAX_SHORT_CHARACTERS = 3
 """If the mean length of cells is not above this, names of languages may be words of a text, such as "it" and "es"."""
-_LABELS = {"label", "labels", "class", "classes", "category", "sentiment", "goldlabel"}
-"""Usual names of labels, which tables of pairs do not have."""
-_TEXTS = {"text", "texts", "sentence", "sentences", "review", "tweet"}
+_LABELS, _TEXTS = ({*HEADER_WORDS[key]} for key in ("labels_alone", "texts_alone"))
+"""Usual names of labels, which tables of pairs do not have, and of texts."""
 _MIN_ROWS_OF_WORDS = 20
 """The minimum number of rows of two words. Fewer rows may be a sentence with a label for each word."""
 
@@ -151,8 +139,9 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def is_language(column: Column) -> bool:
-    """Return whether a column is named after a language, by its name or code, such as de, de-AT or deu_Latn."""
-    return simplified(_REGION.sub("", column.name)) in LANGUAGES
+    """Return whether a column is named after a language, as de, de-AT, deu_Latn, German, or "Texte allemand"."""
+    words = [word for word in map(simplified, re.split(r"[\W_]+", column.name)) if len(word) > _MAX_SHORT_CHARACTERS]
+    return simplified(_REGION.sub("", column.name)) in LANGUAGES or not LANGUAGES.isdisjoint(words)
 
 
 def _find_first_named(named: Sequence[tuple[str, Column]], names: Sequence[str]) -> Columns:

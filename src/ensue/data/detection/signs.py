@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from ensue.data.lines import is_blank
-from ensue.data.records.quoting import announced_delimiter
+from ensue.data.records.quoting import announced_delimiter, has_quoted_tabs
 from ensue.data.row_layout import DOCUMENT_START, RowLayout
 
 FASTTEXT_PREFIX = "__label__"
@@ -66,6 +66,11 @@ def is_fasttext(rows: Sequence[str]) -> bool:
 def are_tabbed(rows: Sequence[str]) -> bool:
     """Return whether all rows have a tab; False without rows."""
     return bool(rows) and all("\t" in row for row in rows)
+
+
+def are_quoted_and_tabbed(rows: Sequence[str]) -> bool:
+    """Return whether the rows are a table with tabs, whose fields are quoted as in `has_quoted_tabs`."""
+    return bool(rows) and "\t" in rows[0] and has_quoted_tabs([*enumerate(f"{row}\n" for row in rows)], "")
 
 
 def begin_with_labels(rows: Sequence[str], known: Collection[str] | None = None) -> bool:

@@ -87,13 +87,29 @@ def looks_delimited(lines: Iterable[tuple[int, str]], name: str) -> bool:
     return len(lines) > 1 and any(_share_of_equal_width(lines, name, delimiter) == 1 for delimiter in DELIMITERS)
 
 
+def has_quoted_tabs(lines: Iterable[tuple[int, str]], name: str) -> bool:
+    """Return whether rows of equal width, separated by tabs, have line ends or doubled quotes in quoted fields.
+
+    Excel quotes such fields in text files. Other tables with tabs have quotes that are ordinary characters.
+    """
+    rows = _sample_fields(lines, name, "\t")
+    fields = [field[1:-1] for row in rows for field in row if field.startswith('"')]
+    is_quoted = any('""' in field or "\n" in field for field in fields) and not any("\t" in field for field in fields)
+    return is_quoted and len(rows[0]) > 1 and len({*map(len, rows)}) == 1
+
+
 def _share_of_equal_width(lines: list[tuple[int, str]], name: str, delimiter: str) -> float:
     """Return the share of rows with the same number of fields as the first row; 0 if the first row has one field."""
-    widths: list[int] = []
-    with suppress(DataError):  # the sample may end inside quotes
-        rows = quoted_rows(records(lines, name, empty=True), name, delimiter)
-        widths.extend(len(fields) for _, fields in islice(rows, _NUM_SAMPLE_ROWS))
+    widths = [*map(len, _sample_fields(lines, name, delimiter))]
     return widths.count(widths[0]) / len(widths) if widths and widths[0] > 1 else 0.0
+
+
+def _sample_fields(lines: Iterable[tuple[int, str]], name: str, delimiter: str) -> list[list[str]]:
+    rows: list[list[str]] = []
+    with suppress(DataError):  # the sample may end inside quotes
+        records_of_rows = quoted_rows(records(lines, name, empty=True), name, delimiter)
+        rows.extend(fields for _, fields in islice(records_of_rows, _NUM_SAMPLE_ROWS))
+    return rows
 
 
 class _Row:

@@ -128,12 +128,13 @@ class TabSeparated(Dialect):
         return as_field(value)
 
 
-class CommaSeparated(Dialect):
-    """Comma-separated values (RFC 4180)."""
+class Quoted(Dialect):
+    """Separated values in quotes if necessary (RFC 4180). Excel separates by semicolons or tabs in some formats."""
 
-    name = "csv"
-    delimiter = ","
     sample_lines = 16 * SAMPLE_ROWS  # a record may have several lines
+
+    def __init__(self, name: str, delimiter: str) -> None:
+        self.name, self.delimiter = name, delimiter
 
     def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
         return starmap(Row, quoted_rows(records.records(lines, name, empty=True), name, self.delimiter))
@@ -145,12 +146,5 @@ class CommaSeparated(Dialect):
         return quoted(value, self.delimiter)
 
 
-class SemicolonSeparated(CommaSeparated):
-    """Semicolon-separated values, as spreadsheets write them in locales with decimal commas."""
-
-    name = "csv-semicolon"
-    delimiter = ";"
-
-
-DIALECTS: tuple[Dialect, ...] = (TabSeparated(), CommaSeparated(), SemicolonSeparated())
+DIALECTS = (TabSeparated(), Quoted("csv", ","), Quoted("csv-semicolon", ";"), Quoted("csv-tab", "\t"))
 TABLES = {dialect.name for dialect in DIALECTS}

@@ -43,8 +43,7 @@ class CutterPipeline(LabelingPipeline):
         return RunningText()
 
     def source(
-        self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8",
-        is_labeled: bool = False,
+        self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool = False,
     ) -> SentenceSource:  # fmt: skip
         """Return the paragraphs of a raw text or of a treebank."""
         return SentenceSource(location, format=RunningText.name, encoding=encoding)

@@ -169,8 +169,7 @@ class LabelingPipeline(WordPipeline):
         return isinstance(self.labels, NestedLabels)
 
     def source(
-        self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8",
-        is_labeled: bool = False,
+        self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool = False,
     ) -> SentenceSource:  # fmt: skip
         """Return the reader of the sentences of a file, with the columns of the training data."""
         like = self.config.get("format") if is_labeled else None

@@ -64,6 +64,5 @@ class EncoderDecoderParts(ModelParts):
         return build_encoder_decoder(
             recipe.tokens, recipe.encoder, recipe.decoder, recipe.attention, recipe.head, directions=recipe.directions,
             source_size=self.coder.source.vocabulary_size, target_size=self.coder.target.vocabulary_size,
-            is_joint=self.coder.is_joint, unknown_id=self.coder.source.tokenizer.unknown_id or 0,
-            contextual=contextual,
+            is_joint=self.coder.is_joint, unknown_id=self.coder.source.tokenizer.unknown_id or 0, contextual=contextual,
         )  # fmt: skip

@@ -70,8 +70,7 @@ class WordsRecipe(Recipe):
     def check_length(self, words: int, path: str = "", line: int = 0) -> None:
         """Raise DataError (file:line) if a text has more words than the model reads."""
         check_num_units(
-            self.unit, words, self.max_words, self.encoder, table="encoder", advice=self.too_long,
-            path=path, line=line,
+            self.unit, words, self.max_words, self.encoder, table="encoder", advice=self.too_long, path=path, line=line,
         )  # fmt: skip
 
     @model_validator(mode="after")

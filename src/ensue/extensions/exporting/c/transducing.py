@@ -126,9 +126,8 @@ def transducer_source(description: ModelDescription, weights: Weights) -> CModel
         raise ValueError("its search forbids phrases of several tokens")
     forbidden = c_array("uint32_t", "FORBIDDEN", [phrase[0] for phrase in search["forbidden"]])
     templates = [
-        *("stored.h", "rows.h", "utf8.h", "lexicon.h", "sink.h"),
-        *_token_templates(source, output.coder, weights), forbidden,
-        *("layers.h", "mixing.h"), *(step.text for step in steps.steps), table,
+        *("stored.h", "rows.h", "utf8.h", "lexicon.h", "sink.h"), *_token_templates(source, output.coder, weights),
+        forbidden, *("layers.h", "mixing.h"), *(step.text for step in steps.steps), table,
         *_print_decoder(model, decoder, attentional, weights), "transducing.h",
     ]  # fmt: skip
     return CModel(
