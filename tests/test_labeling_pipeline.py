@@ -195,7 +195,7 @@ def test_confidence_is_the_labels_share_of_all(pipeline: LabelingPipeline) -> No
     texts = [text for text in mixed(40, seed=3) if text]
     for text, answer in zip(texts, pipeline.predict(texts, confidence=True), strict=True):
         forms, words = pipeline.reader.read([text])
-        x = pipeline.model.features.in_place(
+        x = pipeline.model.features.assemble(
             forms.vectors, torch.from_numpy(words.values.astype(np.int64))[None], torch.zeros(1, len(text), 0).long()
         )
         with torch.no_grad():

@@ -102,7 +102,7 @@ def test_it_starts_from_the_shares_of_the_labels(head: dict[str, Any], multiple:
     shares = torch.tensor([0.7, 0.1, 0.2])
     if classifier.bag is not None:
         classifier.bag.bias.data.zero_()
-    classifier.start_from_shares(shares)
+    classifier.start_from_frequencies(shares)
     keys = torch.zeros(1, 2, dtype=torch.int64)
     texts = Pooled(torch.zeros(1, 0 if classifier.pooling is None else classifier.pooling.d_out), keys)
     if classifier.head is None:

@@ -9,7 +9,7 @@ from ensue.decode.generation import Ensemble
 from ensue.decode.search import BeamSearch
 from ensue.engine import CachedWeights
 from ensue.errors import ContextError
-from ensue.models.compiled_decoder import compiled
+from ensue.models.compiled_decoder import compile_decoder
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding, Transformer, watch
 from ensue.training.device import use_threads
@@ -42,7 +42,7 @@ def begun(model):
 
 def both(model):
     state = begun(model)
-    found = compiled(model, state)
+    found = compile_decoder(model, state)
     assert found is not None
     return state, *found
 
@@ -72,11 +72,11 @@ def test_a_state_is_a_value():
     _, decoder, written = both(model_of())
     ids = torch.tensor([1, 2, 3, 4])
     _, before = decoder.step(ids, written)
-    kept = before.places.clone()
+    kept = before.slots.clone()
     first, after = decoder.step(ids, before)
     decoder.step(ids + 7, before)
     decoder.step(ids + 9, after)
-    assert torch.equal(before.places, kept)
+    assert torch.equal(before.slots, kept)
     assert torch.equal(decoder.step(ids, before)[0], first)
 
 
@@ -113,7 +113,7 @@ def test_a_search_finds_the_same(positions):
     models = [model_of(seed=seed, positions=name) for seed, name in enumerate(positions)]
     torch.manual_seed(5)
     states = [begun(model) for model in models]
-    found = [compiled(model, state) or (model, state) for model, state in zip(models, states, strict=True)]
+    found = [compile_decoder(model, state) or (model, state) for model, state in zip(models, states, strict=True)]
     search = BeamSearch(width=4, n_best=3, max_tokens=6)
     starts = torch.zeros(4, dtype=torch.int64)
     if len(models) > 1:
@@ -162,7 +162,7 @@ def a_hook(model):
 def test_a_part_that_it_does_not_know_is_left_to_torch(change):
     model = model_of()
     change(model)
-    assert compiled(model, begun(model)) is None
+    assert compile_decoder(model, begun(model)) is None
 
 
 def test_what_it_does_not_know_is_left_to_torch():
@@ -174,11 +174,11 @@ def test_what_it_does_not_know_is_left_to_torch():
         model_of(norm_input=True),
         model_of(activation="gelu-tanh"),
     ):
-        assert compiled(model, begun(model)) is None
+        assert compile_decoder(model, begun(model)) is None
     model = model_of(head=SoftmaxHead(24, SIZE))
-    assert compiled(model, begun(model)) is not None
+    assert compile_decoder(model, begun(model)) is not None
     with watch(model, "decoder.*"):
-        assert compiled(model, begun(model)) is None
+        assert compile_decoder(model, begun(model)) is None
 
 
 def test_a_position_behind_the_last_that_was_learned_is_refused():
@@ -196,7 +196,7 @@ def test_a_position_behind_the_last_that_was_learned_is_refused():
         (lambda ids, state: (ids - 1, state), "ids: expected 0"),
         (lambda ids, state: (ids[:2], state), "2 ids for 4 rows"),
         (lambda ids, state: (ids, state._replace(texts=state.texts + 1)), "texts: expected 0 to 3"),
-        (lambda ids, state: (ids, state._replace(places=torch.full((4, 1), 9))), "places: expected"),
+        (lambda ids, state: (ids, state._replace(slots=torch.full((4, 1), 9))), "slots: expected"),
         (lambda ids, state: (ids.int(), state), "ids: expected torch.int64"),
     ],
 )

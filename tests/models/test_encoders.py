@@ -120,8 +120,8 @@ def test_both_directions(name: str, num_layers: int, merge: str) -> None:
     specification = reader(name, num_layers=num_layers, merge=merge)
     layers, x = build(specification), inputs().requires_grad_()
     y, _ = layers(x)
-    in_two_halves = merge == "concatenate" and (name in RECURRENT or (name.startswith("window") and num_layers == 1))
-    assert layers.d_out == y.shape[2] == specification["encoder"].d_model * (2 if in_two_halves else 1)
+    outputs_halves = merge == "concatenate" and (name in RECURRENT or (name.startswith("window") and num_layers == 1))
+    assert layers.d_out == y.shape[2] == specification["encoder"].d_model * (2 if outputs_halves else 1)
     assert (layers.d_in, layers.is_causal) == (D_IN, False)
     (dx,) = torch.autograd.grad((y[:, 3] * inputs(layers.d_out, 2)[:, 3]).sum(), x)
     reach = specification["encoder"].size - 1 if name.startswith("window") else 7

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ensue.engine import CachedWeights
 from ensue.models import word_features
-from ensue.models.word_features import EncodedForms, FormMemory, WordFeatures
+from ensue.models.word_features import EncodedForms, FormCache, WordFeatures
 from ensue.models.word_specification import FeatureSpecification
 from ensue.text.lexicon import Lexicon
 from models import CPU, lexicon_of
@@ -21,10 +21,10 @@ LEXICON = lexicon_of(characters=True, longest_affix=2)
 WORDS = ["the", "The", "bird", "birds", "xyz", "", "1984", "a" * 40]
 
 
-def memory(most: int = 1 << 16) -> FormMemory:
+def memory(most: int = 1 << 16) -> FormCache:
     torch.manual_seed(0)
     specification = FeatureSpecification(d_words=4, characters="cnn", d_character=3, d_characters=4, affixes=2)
-    return FormMemory(WordFeatures(specification, LEXICON).eval(), LEXICON, CPU, max_forms=most)
+    return FormCache(WordFeatures(specification, LEXICON).eval(), LEXICON, CPU, max_forms=most)
 
 
 REFERENCE = {
@@ -32,7 +32,7 @@ REFERENCE = {
 }
 
 
-def agrees(found: FormMemory, words: list[str]) -> None:
+def agrees(found: FormCache, words: list[str]) -> None:
     """Ask for the words and compare."""
     table, index = found.look_up(words)
     assert len(index) == len(words)
@@ -53,7 +53,7 @@ def test_it_gives_what_the_features_compute(calls: list[list[str]], most: int, r
         found = memory(most)
         for words in calls:
             agrees(found, words)
-            assert len(found._known.table.vectors) == len(found._known.table.keys) <= most + len(set(words))
+            assert len(found._cached.table.vectors) == len(found._cached.table.keys) <= most + len(set(words))
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_many_forms_in_little_pieces() -> None:
     features = found.features.table(LEXICON.encode(words), CPU)
     table, index = found.look_up(words)
     torch.testing.assert_close(table.vectors[index], features.vectors)
-    assert found._known.table.keys[index].tolist() == features.keys.tolist()
+    assert found._cached.table.keys[index].tolist() == features.keys.tolist()
 
 
 def test_it_grows_with_and_without_inference_mode(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_equal_words_have_one_row() -> None:
     found = memory()
     index = found.look_up(["bird", "the", "bird", "The", "bird"])[1].tolist()
     assert index[0] == index[2] == index[4]
-    assert len(set(index)) == len(found._known.table.vectors) == 3
+    assert len(set(index)) == len(found._cached.table.vectors) == 3
 
 
 def test_only_what_is_new_is_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,9 +101,9 @@ def test_too_many_are_forgotten_at_the_next_call() -> None:
     found = memory(most=3)
     found.look_up(["the", "bird", "xyz"])
     found.look_up(["1984"])
-    assert len(found._known.table.vectors) == 4
+    assert len(found._cached.table.vectors) == 4
     agrees(found, ["xyz"])
-    assert len(found._known.table.vectors) == 1
+    assert len(found._cached.table.vectors) == 1
 
 
 def test_long_ones_count_as_several() -> None:
@@ -111,7 +111,7 @@ def test_long_ones_count_as_several() -> None:
     found = memory(most=20)
     for number in range(10):
         found.look_up([f"{number}" + 1000 * "a"])
-        assert len(found._known.table.vectors) <= 2
+        assert len(found._cached.table.vectors) <= 2
 
 
 @pytest.mark.parametrize("part", ["words", "affixes", "characters"])
@@ -140,7 +140,7 @@ def test_a_changed_number_of_the_characters_is_noticed() -> None:
 def test_no_words() -> None:
     found = memory()
     assert found.look_up([])[1].tolist() == []
-    assert found._known.table.vectors.shape == (0, found.features.d_forms)
+    assert found._cached.table.vectors.shape == (0, found.features.d_forms)
 
 
 def test_what_was_given_holds() -> None:
@@ -174,4 +174,4 @@ def test_threads_share_it(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))
-    assert len(found._known.table.keys) == len(found._known.numbers) <= most + 60
+    assert len(found._cached.table.keys) == len(found._cached.numbers) <= most + 60

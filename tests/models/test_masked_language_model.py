@@ -90,7 +90,7 @@ def test_the_loss_is_that_of_the_hidden_places_alone() -> None:
     targets[0, 2], targets[1, 0] = 5, 7
     logits = model.logits(IDS, torch.ones_like(MASK), MASK).view(3, T, V).log_softmax(2)
     expected = -torch.stack((logits[0, 2, 5], logits[1, 0, 7]))
-    found = model.hidden_nats(model(IDS, MASK), targets)
+    found = model.masked_nats(model(IDS, MASK), targets)
     torch.testing.assert_close(found.nats, expected)
     torch.testing.assert_close(model.total_nats(model(IDS, MASK), targets), expected.sum())
     assert found.is_best.tolist() == [int(logits[0, 2].argmax()) == 5, int(logits[1, 0].argmax()) == 7]
@@ -209,12 +209,12 @@ def test_texts_one_after_another_are_read_as_each_alone(norm: str) -> None:
         context=9,
     )  # fmt: skip
     model = build_masked_language_model(encoder, vocabulary_size=20, num_segments=2).eval()
-    assert model.reads_apart
+    assert model.can_read_packed
     assert not build_masked_language_model(
         encoder.model_copy(update={"positions": "rotary"}), vocabulary_size=20
-    ).reads_apart
+    ).can_read_packed
     lengths = [3, 3, 1, 9, 9, 4]
     ids = torch.randint(0, 20, (sum(lengths),))
-    for layer, found in enumerate(model.layers_apart(ids, lengths)):
+    for layer, found in enumerate(model.packed_layers(ids, lengths)):
         alone = [model.layers_of(text.unsqueeze(0))[layer][0] for text in ids.split(lengths)]
         torch.testing.assert_close(found, torch.cat(alone), atol=1e-5, rtol=1e-5)

@@ -271,5 +271,5 @@ def test_rows_that_say_nothing_are_left_out(kind: type[NgramBag]) -> None:
     assert cut.weight.grad is not None
     assert not whole.weight.grad[~known].any()
     same(cut.weight.grad[1:], whole.weight.grad[known])
-    like = kind(3, longest=2, buckets=BUCKETS, kept=int(known.sum()))
+    like = kind(3, longest=2, buckets=BUCKETS, num_kept_rows=int(known.sum()))
     assert {name: p.shape for name, p in like.named_parameters()} == {n: p.shape for n, p in cut.named_parameters()}

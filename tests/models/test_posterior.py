@@ -50,12 +50,12 @@ def shares_of_paths(head: TagHead, emissions: torch.Tensor) -> dict[tuple[int, .
     return {path: share / whole for path, share in found.items()}
 
 
-def both_ways(head: TagHead) -> Iterator[tuple[torch.Tensor, Posterior, Posterior]]:
+def has_halves(head: TagHead) -> Iterator[tuple[torch.Tensor, Posterior, Posterior]]:
     """Sentences with what is found in a batch and alone."""
     emissions = head.emissions(2 * torch.randn(len(LENGTHS), max(LENGTHS), 4)).detach()
     together = head.posteriors(emissions, LENGTHS)
     for row, length, found in zip(emissions, LENGTHS, together, strict=True):
-        alone = head.one(row[:length].numpy(), with_posterior=True).posterior
+        alone = head.decode_sentence(row[:length].numpy(), with_posterior=True).posterior
         assert alone is not None
         yield row[:length], found, alone
 
@@ -66,7 +66,7 @@ def test_spans_of_all_paths(scheme: Scheme) -> None:
     """Every span that there can be, learned in each scheme."""
     labels = Labels(tag_set("XY" if scheme != "iobes" else "X", scheme), scheme=scheme, tag_scheme=scheme)
     for head in heads(labels):
-        for emissions, *found in both_ways(head):
+        for emissions, *found in has_halves(head):
             counted: dict[tuple[str, int, int], float] = {}
             for path, share in shares_of_paths(head, emissions).items() if len(emissions) else ():
                 for span in spans([labels.tags.symbols[tag] for tag in path]):
@@ -91,14 +91,14 @@ def test_several_spans_are_those_alone() -> None:
 @pytest.mark.parametrize("count", [1, 4, 1000])
 def test_the_best_paths_of_all(count: int) -> None:
     for head in heads(Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes")):
-        for emissions, *found in both_ways(head):
+        for emissions, *found in has_halves(head):
             shares = shares_of_paths(head, emissions) if len(emissions) else {(): 1.0}
             expected = sorted((share for share in shares.values() if share), reverse=True)[:count]
             for posterior in found:
                 best = posterior.best(count)
                 assert [share for _, share in best] == pytest.approx(expected, rel=1e-4)
                 assert [shares[tuple(path.tolist())] for path, _ in best] == pytest.approx(expected, rel=1e-4)
-            assert found[0].best(1)[0][0].tolist() == head.one(emissions.numpy()).tags.tolist()
+            assert found[0].best(1)[0][0].tolist() == head.decode_sentence(emissions.numpy()).tags.tolist()
 
 
 @pytest.mark.parametrize("scale", [1.0, 300.0, 3000.0])
@@ -129,7 +129,7 @@ def test_spans_that_overlap_have_the_share_of_all_paths_of_all_heads() -> None:
         torch.nn.init.normal_(parameter)
     model, T = TagHeads(singles), 2
     emissions = model.emissions(torch.randn(T, 4)).detach()
-    one = model.one(emissions.numpy(), with_posterior=True)
+    one = model.decode_sentence(emissions.numpy(), with_posterior=True)
     assert one.posterior is not None
     own = emissions.split([3] * len(parts), -1)
     of_heads = [shares_of_paths(head, scores) for head, scores in zip(singles, own, strict=True)]
@@ -149,7 +149,7 @@ def test_spans_that_overlap_have_the_share_of_all_paths_of_all_heads() -> None:
     for span in asked:
         found = Confidence.of(labels, overlapping([span], T, "bio"), one.posterior)
         assert found.spans == pytest.approx([expected[span]], abs=1e-5)
-    empty = model.one(np.zeros((0, 9), np.float32), with_posterior=True).posterior
+    empty = model.decode_sentence(np.zeros((0, 9), np.float32), with_posterior=True).posterior
     assert empty is not None
     assert Confidence.of(labels, [], empty) == ([], [], [])
 

@@ -122,7 +122,7 @@ def test_best_path_and_marginals_of_all_paths(name: str) -> None:
         scores = enumerated(name, head, emissions[b, :length])
         expected = max(scores, key=scores.__getitem__)
         assert best[b, :length].tolist() == list(expected)
-        one = head.one(emissions[b, :length].numpy(), with_posterior=True)
+        one = head.decode_sentence(emissions[b, :length].numpy(), with_posterior=True)
         assert one.tags.tolist() == list(expected)
         weights = torch.tensor(list(scores.values()), dtype=torch.float64).softmax(0)
         counted = torch.zeros(length, K, dtype=torch.float64)
@@ -203,7 +203,7 @@ def test_padding_changes_neither_the_loss_nor_its_gradients(name: str) -> None:
 def test_a_single_sentence_goes_a_fast_way_to_the_same_path(name: str, length: int, seed: int, scale: float) -> None:
     head, random = built(name), torch.Generator().manual_seed(seed)
     emissions = scale * torch.randn(1, length, K, generator=random) + torch.randn((), generator=random) * 100
-    found = head.one(emissions[0].numpy()).tags
+    found = head.decode_sentence(emissions[0].numpy()).tags
     assert found.shape == (length,)
     expected = head.best(emissions, None)[0].tolist()
     if found.tolist() != expected:  # two paths whose scores differ by rounding alone
@@ -268,7 +268,7 @@ def test_nothing_at_all(name: str, shape: tuple[int, int]) -> None:
         loss.backward()
         assert head.best(head.emissions(h), given_mask).shape == shape
         assert head.marginals(head.emissions(h), given_mask).shape == (*shape, K)
-    assert head.one(np.zeros((0, K), np.float32)).tags.tolist() == []
+    assert head.decode_sentence(np.zeros((0, K), np.float32)).tags.tolist() == []
 
 
 def test_heads_side_by_side_are_each_as_if_alone() -> None:
@@ -285,7 +285,7 @@ def test_heads_side_by_side_are_each_as_if_alone() -> None:
     same(heads.best(emissions, MASK), best)
     shares = [head.marginals(own, MASK) for head, own in zip(parts, alone, strict=True)]
     same(heads.marginals(emissions, MASK), torch.cat(shares, -1))
-    path = heads.one(emissions[0].detach().numpy(), with_posterior=True)
+    path = heads.decode_sentence(emissions[0].detach().numpy(), with_posterior=True)
     assert path.tags.tolist() == best[0].tolist()
     expected = heads.marginals(emissions.detach(), MASK)[0]
     for found in (path.posterior, heads.posteriors(emissions.detach(), LENGTHS)[0]):

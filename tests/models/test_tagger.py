@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ensue.models.build_text import build_tagger
 from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
-from ensue.models.tagger import SentencePlaces, Tagger
+from ensue.models.tagger import SentenceIndices, Tagger
 from ensue.models.word_specification import SentenceFeatureSpecification, TagHeadSpecification
 from ensue.text.labels import Labels
 from models import TEXTS, WAYS, lexicon_of, one_way, reader, words_of
@@ -74,12 +74,12 @@ def test_the_sentences_of_a_row_are_scored_each_by_itself(kind: str) -> None:
     begins = torch.tensor([0, LENGTHS[0], width, width + LENGTHS[2], width + LENGTHS[2] + LENGTHS[3]])
     mask = torch.arange(longest) < torch.tensor(LENGTHS).unsqueeze(1)
     places = (begins.unsqueeze(1) + torch.arange(longest)) * mask
-    sentences, tags = SentencePlaces(places, mask, torch.tensor([0, 0, 1, 1, 1])), tags_of(TEXTS)
+    sentences, tags = SentenceIndices(places, mask, torch.tensor([0, 0, 1, 1, 1])), tags_of(TEXTS)
     whole = tagger.loss(words, tags, sentences)
     first = tagger.loss(
-        words.slice_rows(slice(0, 1)), tags[:2], SentencePlaces(places[:2], mask[:2], sentences.rows[:2])
+        words.slice_rows(slice(0, 1)), tags[:2], SentenceIndices(places[:2], mask[:2], sentences.rows[:2])
     )
-    there = SentencePlaces((places[2:] - width) * mask[2:], mask[2:], sentences.rows[2:] - 1)
+    there = SentenceIndices((places[2:] - width) * mask[2:], mask[2:], sentences.rows[2:] - 1)
     second = tagger.loss(words.slice_rows(slice(1, 2)), tags[2:], there)
     same(whole.total, expected.total)
     same((first + second).total, expected.total)
@@ -130,7 +130,7 @@ def test_scores_are_those_of_features_that_are_given(encoder: str, bidirectional
     """As where the forms' vectors are remembered."""
     tagger, words = build(encoder, bidirectional).float().eval(), words_of(LEXICON, TEXTS, INITIALS)
     vectors = tagger.features.form_vectors(words.forms)
-    x = tagger.features.in_place(vectors, words.numbers, words.columns)
+    x = tagger.features.assemble(vectors, words.numbers, words.columns)
     keys = words.forms.keys[words.numbers]
     same(tagger.emissions(x, keys, words.mask), tagger(words), rtol=0, atol=0)
 

@@ -207,7 +207,7 @@ def test_a_table_of_many_forms_is_their_vectors(case: str, monkeypatch: pytest.M
     assert table.keys.tolist() == encoded.keys.tolist()
     numbers = torch.tensor([[3, 0], [19, 5]])
     columns = torch.zeros(2, 2, len(lexicon.columns), dtype=torch.int64)
-    x = features.in_place(table.vectors, numbers, columns)
+    x = features.assemble(table.vectors, numbers, columns)
     same(x[..., : features.d_forms], table.vectors[numbers])
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ensue
 from ensue.errors import TrainingError
-from ensue.models.tagger import SentencePlaces, Tagger
+from ensue.models.tagger import SentenceIndices, Tagger
 from ensue.training.processes import DistributedGroup, pack_message, unpack_message
 
 PLAIN = st.recursive(
@@ -47,7 +47,7 @@ def test_arrays_and_numbers_come_back() -> None:
     assert math.isnan(unpack_message(pack_message(math.nan)))
 
 
-@pytest.mark.parametrize("value", [SentencePlaces(*[torch.zeros(1)] * 3), Path("x"), {1: 2}, {3}, Tagger, b"x"])
+@pytest.mark.parametrize("value", [SentenceIndices(*[torch.zeros(1)] * 3), Path("x"), {1: 2}, {3}, Tagger, b"x"])
 def test_other_values_are_not_sent(value: Any) -> None:
     with pytest.raises(TypeError, match="unsupported type in a message between processes"):
         pack_message([value])

@@ -28,10 +28,10 @@ from ensue.engine.products import (
     use_bf16_kernel,
 )
 from ensue.engine.storage import Packing
-from ensue.engine.trace import Copy, has_hooks
+from ensue.engine.trace import ModuleCopy, has_hooks
 
 __all__ = [
-    "CachedWeights", "Copy", "Execution", "Feedback", "Packing", "are_cached", "bf16_kernel", "bf16_kernels",
+    "CachedWeights", "Execution", "Feedback", "ModuleCopy", "Packing", "are_cached", "bf16_kernel", "bf16_kernels",
     "cached_for", "caching", "executing", "explain", "folds", "has_bfloat16", "has_hooks", "may_compile", "passes",
     "unroll", "unroll_fed", "use_bf16_kernel",
 ]  # fmt: skip

@@ -371,7 +371,7 @@ class Snapshot:
         return all(get(layer) is first(layer) for first, *others in self._ties for get in others)
 
 
-class Copy:
+class ModuleCopy:
     """A copy of the tensors of a small module, and a snapshot of everything else, to detect changes."""
 
     def __init__(self, module: nn.Module) -> None:

@@ -127,7 +127,7 @@ class ReadWords:
     ) -> ReadFeatures:  # fmt: skip
         table = self.features.table(forms, self.device)
         rows = torch.from_numpy(numbers).to(self.device)
-        x = self.features.in_place(table.vectors, rows, torch.from_numpy(columns).to(self.device), contextual)
+        x = self.features.assemble(table.vectors, rows, torch.from_numpy(columns).to(self.device), contextual)
         return ReadFeatures(x, table.keys[rows], None if self.subwords is None else self.subwords(texts))
 
     def is_known(self) -> NDArray[np.bool_]:

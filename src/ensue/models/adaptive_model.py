@@ -17,7 +17,7 @@ from ensue import types
 from ensue.errors import EnsueError
 from ensue.models.adaptation import Adaptation
 from ensue.models.language_model import LanguageModel
-from ensue.models.modules import copied, device_of
+from ensue.models.modules import copy_with_parameters, device_of
 
 PADDING, NOT_YET = -1, -2
 """Values in place of an id: no token, and a token that has not been read yet."""
@@ -82,7 +82,7 @@ class AdaptiveModel(nn.Module):
     generated. `model` is in evaluation mode and not changed. Raises EnsueError for a model with a limited context.
     """
 
-    reads_alone = True
+    reads_by_row = True
     context = None
 
     def __init__(self, model: LanguageModel, adaptation: Adaptation) -> None:
@@ -226,15 +226,15 @@ class AdaptiveModel(nn.Module):
         parameters = dict(self.model.named_parameters())
         vectors = torch.split(weights, [parameter.numel() for parameter in parameters.values()])
         views = (vector.view_as(parameter) for vector, parameter in zip(vectors, parameters.values(), strict=True))
-        return copied(self.model, dict(zip(parameters, views, strict=True))).eval()
+        return copy_with_parameters(self.model, dict(zip(parameters, views, strict=True))).eval()
 
     def _mix_with_cache(
         self, quantity: Quantity, cache: Cache, ids: Tensor, targets: Tensor, h: Tensor, values: Tensor
     ) -> tuple[Cache, Tensor]:
         """Return the cache after vectors h (B, T, d), and the values of the mixture with the cache."""
         before, capacity, weight = cache.grows, self.adaptation.cache, self.adaptation.cache_weight
-        known = torch.where(cache.ids[:, -1:] == NOT_YET, ids[:, :1], PADDING) if before else ids[:, :0]
-        following = torch.cat((cache.ids[:, :-1], known, ids[:, 1:], torch.full_like(ids[:, :1], NOT_YET)), 1)
+        next_id = torch.where(cache.ids[:, -1:] == NOT_YET, ids[:, :1], PADDING) if before else ids[:, :0]
+        following = torch.cat((cache.ids[:, :-1], next_id, ids[:, 1:], torch.full_like(ids[:, :1], NOT_YET)), 1)
         vectors = torch.cat((cache.h, h), 1)
         after = Cache(*(tensor[:, -capacity:].clone() for tensor in (vectors, following)))
         if quantity == "h" or not ids.shape[1]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ensue.models.classifier import Classifier
 from ensue.models.encoder_decoder import CopyingEncoderDecoder, DecoderOnly, EncoderDecoder, TextModel
-from ensue.models.encoders import build_decoder, build_encoder, build_transformer, in_two_halves
+from ensue.models.encoders import build_decoder, build_encoder, build_transformer, outputs_halves
 from ensue.models.language_model import LanguageModel
 from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.models.masked_language_model import MaskedLanguageModel
@@ -89,7 +89,7 @@ def build_masked_language_model(
 
 POOLINGS: dict[str, Callable[[int, bool], Pooling]] = {
     "first": lambda d_in, _: FirstPooling(d_in),
-    "last": lambda d_in, both_ways: LastPooling(d_in, bidirectional=both_ways),
+    "last": lambda d_in, has_halves: LastPooling(d_in, bidirectional=has_halves),
     "mean": lambda d_in, _: MeanPooling(d_in),
     "max": lambda d_in, _: MaxPooling(d_in),
     "attention": lambda d_in, _: AttentionPooling(d_in),
@@ -120,11 +120,11 @@ def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Tagg
     return SoftmaxTagHead(d_in, len(labels), label_smoothing=specification.label_smoothing)
 
 
-def build_poolings(head: PoolingHeadSpecification, d_in: int, *, both_ways: bool, is_causal: bool) -> Poolings | None:
-    """Build the poolings of a classifier. With `both_ways`, each half of the features belongs to one direction."""
+def build_poolings(head: PoolingHeadSpecification, d_in: int, *, has_halves: bool, is_causal: bool) -> Poolings | None:
+    """Build the poolings of a classifier. With `has_halves`, each half of the features belongs to one direction."""
     if "first" in head.pooling and is_causal:
         raise ValueError('head.pooling = "first" is for layers that read in both directions; expected "last"')
-    return Poolings([POOLINGS[kind](d_in, both_ways) for kind in head.pooling]) if head.pooling else None
+    return Poolings([POOLINGS[kind](d_in, has_halves) for kind in head.pooling]) if head.pooling else None
 
 
 def build_lexicon(features: FeatureSpecification, counts: Mapping[str, int], **options: Any) -> Lexicon:
@@ -178,15 +178,15 @@ def build_classifier(
             raise ValueError(
                 'head.pooling = "last" does not go with features behind the only layer; add encoder.num_layers'
             )
-        d_in, both_ways = layers.d_out, in_two_halves(encoder, directions)
+        d_in, has_halves = layers.d_out, outputs_halves(encoder, directions)
     else:
         layers = _check_tuned(tuned, words, pair=pair)
-        d_in, both_ways = tuned.d_out + words.d_out, False
+        d_in, has_halves = tuned.d_out + words.d_out, False
     bag = None if not head.ngrams else (PairBag if pair else NgramBag)(
         num_labels, longest=head.ngrams, characters=head.character_ngrams > 0, buckets=head.ngram_buckets,
-        dropout=head.dropout_ngrams, kept=ngrams,
+        dropout=head.dropout_ngrams, num_kept_rows=ngrams,
     )  # fmt: skip
-    poolings = build_poolings(head, d_in, both_ways=both_ways, is_causal=layers.is_causal)
+    poolings = build_poolings(head, d_in, has_halves=has_halves, is_causal=layers.is_causal)
     return Classifier(
         words, layers, poolings, num_labels, bag=bag, d_hidden=head.d_hidden, activation=head.activation,
         dropout=head.dropout, label_smoothing=head.label_smoothing, pair=pair, multiple=multiple, segment=segment,
@@ -251,8 +251,8 @@ def build_encoder_decoder(
         raise ValueError("head.label_smoothing is not for a head that copies")
     d_source = source.d_out + (0 if contextual is None else contextual.d_out)
     reader = build_encoder(encoder, d_in=d_source, directions=directions)
-    both_ways = in_two_halves(encoder, directions)
-    writer = build_decoder(decoder, attention, d_in=target.d_out, d_memory=reader.d_out, both_ways=both_ways)
+    has_halves = outputs_halves(encoder, directions)
+    writer = build_decoder(decoder, attention, d_in=target.d_out, d_memory=reader.d_out, has_halves=has_halves)
     softmax = target_softmax(tokens, target, d_in=writer.d_out)
     if not head.copying:
         smoothing = head.label_smoothing

@@ -26,7 +26,7 @@ class Pooled(NamedTuple):
 
 
 def real_keys(keys: Int[Tensor, "B T ..."], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T ..."]:
-    """Return the keys of words with zeros where `mask` is False, without hashes that no word has, except in exports."""
+    """Return the keys of words, 0 where `mask` is False, without hash columns that are all 0 (except in exports)."""
     if mask is not None:
         keys = keys.masked_fill(~mask.view(*mask.shape, *[1] * (keys.dim() - 2)), 0)
     has_hashes = keys.dim() == 3 and not keys.is_meta
@@ -45,11 +45,11 @@ class ClassifierOptions:
     pair: bool = False
     """Whether two texts are compared."""
     multiple: bool = False
-    """Whether labels are independent of each other."""
+    """Whether the task is multi-label: labels are independent of each other."""
     segment: int = 0
-    """Words of a segment of a long text; 0: texts are not segmented."""
+    """The number of words of a segment of a long text; 0: texts are not segmented."""
     language_loss: float = 0.0
-    """The weight of the loss of next subwords."""
+    """The weight of the auxiliary language-model loss of a `SubwordEncoder`."""
 
 
 class Classifier(nn.Module):
@@ -59,7 +59,7 @@ class Classifier(nn.Module):
 
     With `pair`, the same layers read two texts u and v, which are compared as [u; v; |u − v|; u ⊙ v] (Conneau et al.
     2017). With `segment`, a text is read in segments of this many words. The state is carried between segments without
-    gradients; the pooling is over all segments. With `multiple`, labels are independent of each other.
+    gradients; the pooling is over all segments. With `multiple`, the task is multi-label.
 
     If `layers` is a `SubwordEncoder`, the layers of another model, it reads the subwords of the words, and a pair as
     one text. Features are concatenated to its output, and its language-model loss has the weight `language_loss`.
@@ -105,11 +105,11 @@ class Classifier(nn.Module):
         yield from (module for module in (*body, self.pooling, self.bag, self.head) if module is not None)
 
     @property
-    def of_labels(self) -> str:
+    def label_prefix(self) -> str:
         """The prefix of the names of parameters that have a row for each label."""
         return "bag." if self.head is None else f"head.{len(self.head) - 1}."
 
-    def start_from_shares(self, shares: Float[Tensor, " K"]) -> None:
+    def start_from_frequencies(self, shares: Float[Tensor, " K"]) -> None:
         """Set the biases of the logits from the frequencies of the labels in the training data."""
         last = self.bag if self.head is None else self.head[-1]
         assert isinstance(last, NgramBag | nn.Linear)
@@ -117,17 +117,18 @@ class Classifier(nn.Module):
 
     def pooled(
         self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T ..."], mask: Bool[Tensor, "B T"] | None,
-        subwords: Subwords | None = None, read: Tensor | None = None,
+        subwords: Subwords | None = None, encoded: Tensor | None = None,
     ) -> Pooled:  # fmt: skip
-        """Return pooled texts. `read` is the output of a `SubwordEncoder`, if it is already computed."""
+        """Return pooled texts. `encoded` is the output of a `SubwordEncoder`, if it is already computed."""
         keys = real_keys(keys, mask)
         if self.pooling is None:
             return Pooled(x.new_zeros(len(x), 0).float(), keys)
         if isinstance(self.layers, SubwordEncoder):
             if subwords is None:  # the second text of a pair, which is encoded with the first
                 return Pooled(x.new_zeros(len(x), 0).float(), keys)
-            h = self.layers.sum_subwords(self.layers.read(subwords) if read is None else read, subwords)
-            return Pooled(self.pooled_slots(h, mask_padding(x, mask), subwords.real, first=subwords.first), keys)
+            h = self.layers.sum_subwords(self.layers.read(subwords) if encoded is None else encoded, subwords)
+            x, first = mask_padding(x, mask), subwords.first_word_slot
+            return Pooled(self.pooled_slots(h, x, subwords.slot_mask, first=first), keys)
         return Pooled(self._pool(self.pooling, self.layers, x, mask).float(), keys)
 
     def pooled_slots(self, h: Tensor, x: Tensor, real: Tensor | None, *, first: int) -> Float[Tensor, "B p"]:

@@ -49,7 +49,7 @@ MIN_POSITIONS = 64
 class SlotState(NamedTuple):
     """The state of R rows."""
 
-    places: Int[Tensor, "R S"]
+    slots: Int[Tensor, "R S"]
     """The slots of the keys and values of the S tokens of each row."""
     texts: Int[Tensor, " R"]
     """The source text of each row."""
@@ -65,7 +65,7 @@ class _Packed(NamedTuple):
     """The addresses of the weights of embedding, final normalization and softmax."""
 
 
-def compiled(model: nn.Module, state: State) -> "tuple[CompiledDecoder, SlotState] | None":
+def compile_decoder(model: nn.Module, state: State) -> "tuple[CompiledDecoder, SlotState] | None":
     """Return the compiled decoder, and its initial state, for a search from `state`, the result of `begin`.
 
     Returns None without a C compiler, and for unsupported models: with other modules than `SUPPORTED_MODULES`, other
@@ -130,15 +130,15 @@ class CompiledDecoder:
         self.hidden, self.layers = block.d_feedforward, len(layers)
         shared = [state.memory for state in blocks]
         real = shared[0].content.real
-        self._texts, self._memory = real.shape
+        self._texts, self._source_length = real.shape
         self._lengths = real.sum(1)
-        self._read = [tensor.contiguous() for state in shared for tensor in state.content[:2]]
+        self._keys_and_values = [tensor.contiguous() for state in shared for tensor in state.content[:2]]
         packed = cached_for(model, partial(_pack, model)) or _pack(model)
-        sizes = (self._texts, self._memory, self.d)
-        memory = [address("keys and values", tensor, self.dtype, sizes) for tensor in self._read]
+        sizes = (self._texts, self._source_length, self.d)
+        memory = [address("keys and values", tensor, self.dtype, sizes) for tensor in self._keys_and_values]
         table = [number for n, layer in enumerate(packed.layers) for number in (*layer, *memory[2 * n : 2 * n + 2])]
         self._layers, self._outer = (ctypes.c_void_p * len(table))(*table), packed.outer
-        self._numbers = (ctypes.c_double * 2)(norm.eps, model.target.scale)
+        self._constants = (ctypes.c_double * 2)(norm.eps, model.target.scale)
         self._sizes = [
             self.d, block.attention.num_heads, self.hidden, self.layers, self.vocabulary_size,
             isinstance(block, PreNormDecoderBlock), ACTIVATIONS.index(block.options.activation),
@@ -146,37 +146,37 @@ class CompiledDecoder:
         self._packed, self._positions = packed, model.decoder.layers[0]  # type: ignore[index]
         self._encodings = torch.empty(0, self.d, dtype=self.dtype)
         self._chunks: list[Tensor] = []
-        self._used = 0
+        self._num_slots = 0
         self.start = SlotState(torch.empty(self._texts, 0, dtype=torch.int64), shared[0].rows)
 
     def step(self, ids_t: Int[Tensor, " R"], state: SlotState) -> tuple[Float[Tensor, "R V"], SlotState]:
         """Return the scores of the next token after one more token in each row, and the state."""
-        rows, num_read = len(ids_t), state.places.shape[1] + 1
+        rows, num_read = len(ids_t), state.slots.shape[1] + 1
         self._check(ids_t, state)
-        new = torch.arange(self._used, self._used + rows).unsqueeze(1)
-        self._used += rows
-        while len(self._chunks) << CHUNK_BITS < self._used:
+        new = torch.arange(self._num_slots, self._num_slots + rows).unsqueeze(1)
+        self._num_slots += rows
+        while len(self._chunks) << CHUNK_BITS < self._num_slots:
             self._chunks.append(torch.empty(1 << CHUNK_BITS, self.layers, 2, self.d, dtype=self.dtype))
-        places = torch.cat((state.places, new), dim=1)
+        slots = torch.cat((state.slots, new), dim=1)
         scores = torch.empty(rows, self.vocabulary_size, dtype=self.dtype)
-        self._decode(ids_t.contiguous(), places, state.texts.contiguous(), num_read, scores)
-        return scores, SlotState(places, state.texts)
+        self._decode(ids_t.contiguous(), slots, state.texts.contiguous(), num_read, scores)
+        return scores, SlotState(slots, state.texts)
 
-    def _decode(self, ids: Tensor, places: Tensor, texts: Tensor, num_read: int, scores: Tensor) -> None:
+    def _decode(self, ids: Tensor, slots: Tensor, texts: Tensor, num_read: int, scores: Tensor) -> None:
         encoding = self._encoding(num_read - 1)
-        function, keys = functions(self.dtype).decode, -(-max(num_read, self._memory) // 8) * 8  # type: ignore[union-attr]
+        function, keys = functions(self.dtype).decode, -(-max(num_read, self._source_length) // 8) * 8  # type: ignore[union-attr]
         ld, wide = (-(-size // 8) * 8 + ROW_PADDING for size in (self.d, max(3 * self.d, self.hidden)))
-        shape = (ctypes.c_int64 * 10)(*self._sizes, num_read, self._memory, CHUNK_BITS)
+        shape = (ctypes.c_int64 * 10)(*self._sizes, num_read, self._source_length, CHUNK_BITS)
         outer = (ctypes.c_void_p * 6)(self._outer[0], encoding.data_ptr(), *self._outer[1:])
         chunks = (ctypes.c_void_p * len(self._chunks))(*(chunk.data_ptr() for chunk in self._chunks))
 
         def work(first: int, last: int, worker: int) -> None:
             rows = last - first
             workspace = torch.empty(rows * (2 * ld + wide) + 5 * keys, dtype=self.dtype)
-            inputs = ids[first:last], places[first:last], texts[first:last], self._lengths
+            inputs = ids[first:last], slots[first:last], texts[first:last], self._lengths
             tensors = *inputs, workspace, scores[first:last]
             function(
-                shape, self._numbers, self._layers, outer, chunks, *map(ctypes.c_int64, (rows, ld, wide)),
+                shape, self._constants, self._layers, outer, chunks, *map(ctypes.c_int64, (rows, ld, wide)),
                 *(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors),
             )  # fmt: skip
 
@@ -184,9 +184,9 @@ class CompiledDecoder:
 
     def _check(self, ids: Tensor, state: SlotState) -> None:
         """Raise ValueError for inconsistent numbers of rows and indices out of range, which C does not check."""
-        if not len(ids) == len(state.places) == len(state.texts):
-            raise ValueError(f"{len(ids)} ids for {len(state.places)} rows")
-        sizes = {"ids": self.vocabulary_size, "places": self._used, "texts": self._texts}
+        if not len(ids) == len(state.slots) == len(state.texts):
+            raise ValueError(f"{len(ids)} ids for {len(state.slots)} rows")
+        sizes = {"ids": self.vocabulary_size, "slots": self._num_slots, "texts": self._texts}
         for (name, count), numbers in zip(sizes.items(), (ids, *state), strict=True):
             if numbers.dtype is not torch.int64 or not numbers.is_cpu:
                 raise TypeError(f"{name}: expected torch.int64 on cpu, found {numbers.dtype} on {numbers.device}")

@@ -17,8 +17,8 @@ class TextModel(nn.Module, ABC):
     """A model of texts given a source, `P(y_1 .. y_n | x) = Π_t softmax(head(decoder(target(y_<t))))[y_t]`.
 
     The decoder starts from the state of `begin`. The model has the `step` of a language model, for beam search and
-    sampling. `reading` are the modules that read the source, by name. Raises ValueError for a decoder that is not
-    causal.
+    sampling. `source_modules` are the modules that read the source, by name. Raises ValueError for a decoder that is
+    not causal.
     """
 
     head: Any
@@ -26,21 +26,21 @@ class TextModel(nn.Module, ABC):
 
     def __init__(
         self, target: TokenEmbedding, decoder: SequenceLayer, head: nn.Module, *, label_smoothing: float = 0.0,
-        **reading: nn.Module | None,
+        **source_modules: nn.Module | None,
     ) -> None:  # fmt: skip
         super().__init__()
         if not decoder.is_causal:
             raise ValueError("a decoder's layers must be causal")
-        for name, module in reading.items():
+        for name, module in source_modules.items():
             self.add_module(name, module)
-        self.reading = tuple(reading)
+        self.source_modules = tuple(source_modules)
         self.target, self.decoder, self.head = target, decoder, head
         self.label_smoothing, self.vocabulary_size = label_smoothing, target.vocabulary_size
 
     def modules_in_order(self) -> Iterator[nn.Module]:
         """Yield the modules in the order of computation."""
-        reading = (getattr(self, name) for name in self.reading)
-        yield from (module for module in (*reading, self.target, self.decoder, self.head) if module is not None)
+        source_modules = (getattr(self, name) for name in self.source_modules)
+        yield from (module for module in (*source_modules, self.target, self.decoder, self.head) if module is not None)
 
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
         """Set the biases of the softmax to the targets' log frequencies."""
@@ -185,35 +185,35 @@ class CopyingEncoderDecoder(EncoderDecoder):
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
         self.head.head.start_from_counts(counts)
 
-    def known(self, ids: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+    def replace_unknown(self, ids: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return ids in which `unknown_id` replaces out-of-vocabulary words."""
         return ids.where(ids < self.vocabulary_size, self.unknown_id)
 
     def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> DecoderState:
-        memory = self.encode(self.known(sources), mask, contextual)
+        memory = self.encode(self.replace_unknown(sources), mask, contextual)
         head = self.head.init_state(len(sources), memory, sources)
         return DecoderState(self.decoder.init_state(len(sources), memory), head)
 
     def forward(self, ids: Int[Tensor, "B T"], state: State = None) -> tuple[Float[Tensor, "B T words"], DecoderState]:
         """Return the log-probabilities of V + S words after each of `ids`, and the final state."""
-        h, decoder = self.decoder(self.target(self.known(ids)), state.decoder)
+        h, decoder = self.decoder(self.target(self.replace_unknown(ids)), state.decoder)
         scores, head = self.head(h, state.head)
         return scores, DecoderState(decoder, head)
 
     def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B words"], DecoderState]:
         """Return the result of `forward` for one position."""
-        h, decoder = self.decoder.step(self.target(self.known(ids_t)), state.decoder)
+        h, decoder = self.decoder.step(self.target(self.replace_unknown(ids_t)), state.decoder)
         scores, head = self.head.step(h, state.head)
         return scores, DecoderState(decoder, head)
 
     def nats(self, inputs: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State) -> Float[Tensor, "B T"]:
-        h, _ = self.decoder(self.target(self.known(inputs)), state.decoder)
+        h, _ = self.decoder(self.target(self.replace_unknown(inputs)), state.decoder)
         losses, _ = self.head.nats(h, targets, state.head)
         return losses.nats
 
     def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
         """Return the summed surprisal where `mask` is True, plus the weighted coverage loss."""
-        h, _ = self.decoder(self.target(self.known(inputs)), state.decoder)
+        h, _ = self.decoder(self.target(self.replace_unknown(inputs)), state.decoder)
         losses, _ = self.head.nats(h, targets, state.head, mask=mask)
         total = losses.nats.sum()
         if self.coverage:

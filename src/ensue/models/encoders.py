@@ -103,7 +103,7 @@ def build_transformer(
     return Stack([Pointwise(nn.Linear(d_in, d_model), d_in=d_in, d_out=d_model), transformer])
 
 
-def in_two_halves(encoder: tables.EncoderSpecification | tables.OriginEncoder, directions: tables.Directions) -> bool:
+def outputs_halves(encoder: tables.EncoderSpecification | tables.OriginEncoder, directions: tables.Directions) -> bool:
     """Return whether the output features are the forward features followed by the backward features."""
     match encoder:
         case tables.TransformerEncoder() | tables.NoEncoder():
@@ -114,9 +114,9 @@ def in_two_halves(encoder: tables.EncoderSpecification | tables.OriginEncoder, d
 
 
 def build_decoder(
-    decoder: tables.EncoderSpecification, attention: tables.Attention, *, d_in: int, d_memory: int, both_ways: bool
+    decoder: tables.EncoderSpecification, attention: tables.Attention, *, d_in: int, d_memory: int, has_halves: bool
 ) -> SequenceLayer:
-    """Build the layers of a decoder. With `both_ways`, each half of the memory's features belongs to one direction.
+    """Build the layers of a decoder. With `has_halves`, each half of the memory's features belongs to one direction.
 
     Raises ValueError if the tables contradict each other.
     """
@@ -127,21 +127,21 @@ def build_decoder(
             return build_transformer(decoder, d_in=d_in, d_memory=d_memory)
         case tables.WindowEncoder() | tables.NoEncoder():
             raise ValueError(f"decoder.kind {decoder.kind} has no state that can be initialized from the source")
-    return _build_recurrent_decoder(decoder, attention, d_in, d_memory, both_ways)
+    return _build_recurrent_decoder(decoder, attention, d_in, d_memory, has_halves)
 
 
 def _build_recurrent_decoder(
-    decoder: tables.CellsSpecification, attention: tables.Attention, d_in: int, d_memory: int, both_ways: bool
+    decoder: tables.CellsSpecification, attention: tables.Attention, d_in: int, d_memory: int, has_halves: bool
 ) -> SequenceLayer:
-    d_more = d_memory if attention.kind == "none" else decoder.d_model if attention.feeding else 0
+    d_context = d_memory if attention.kind == "none" else decoder.d_model if attention.feeding else 0
     if decoder.d_model % attention.num_heads:
         raise ValueError(
             f"decoder.d_model {decoder.d_model} is not divisible by attention.num_heads {attention.num_heads}"
         )
-    cells = build_encoder(decoder, d_in=d_in + d_more, directions=tables.ONE_WAY)
-    started = FromContext(cells, d_memory, bidirectional=both_ways)
+    cells = build_encoder(decoder, d_in=d_in + d_context, directions=tables.ONE_WAY)
+    started = FromContext(cells, d_memory, bidirectional=has_halves)
     if attention.kind == "none":
-        return WithContext(started, d_memory, bidirectional=both_ways)
+        return WithContext(started, d_memory, bidirectional=has_halves)
     attentional = AttentionalLayer(build_attention(attention, cells.d_out, d_memory))
     layers: list[SequenceLayer] = [InputFeeding(started, attentional)] if attention.feeding else [started, attentional]
     if attention.dropout:

@@ -20,7 +20,7 @@ class LanguageModel(nn.Module):
     length in constant memory. Raises ValueError for layers that are not causal.
     """
 
-    reads_alone = False
+    reads_by_row = False
     """Whether rows must be read one by one, since reading changes the weights in the state (`AdaptiveModel`)."""
 
     def __init__(

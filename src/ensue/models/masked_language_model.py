@@ -74,14 +74,14 @@ class MaskedLanguageModel(nn.Module):
         return layer_outputs(self.layers, self.input(ids, segments), mask)
 
     @property
-    def reads_apart(self) -> bool:
-        """Whether `layers_apart` supports the model: on a CPU, with learned positions, without watched taps."""
+    def can_read_packed(self) -> bool:
+        """Whether `packed_layers` supports the model: on a CPU, with learned positions, without watched taps."""
         plain = all(isinstance(layer, LearnedPositions | PostNormBlock | Pointwise) for layer in self.layers)
         rotary = any(isinstance(layer, PostNormBlock) and layer.attention.rotary is not None for layer in self.layers)
         on_cpu = self.features.weight.device.type == "cpu"
         return plain and not rotary and on_cpu and not self.training and not is_watched(self)
 
-    def layers_apart(self, ids: Int[Tensor, " N"], lengths: Sequence[int]) -> list[Float[Tensor, "N d"]]:
+    def packed_layers(self, ids: Int[Tensor, " N"], lengths: Sequence[int]) -> list[Float[Tensor, "N d"]]:
         """Return the `layers_of` concatenated texts of these lengths, without padding.
 
         This is fastest if texts of the same length are adjacent.
@@ -118,18 +118,18 @@ class MaskedLanguageModel(nn.Module):
         assert self.head is not None
         return self.head(h)
 
-    def hidden_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> MaskedNats:
-        """Return the surprisals of the masked tokens, at which targets are not `NOT_HIDDEN`, from the features."""
-        places = targets != NOT_HIDDEN
-        masked_ids, logits = targets[places], self._head(h[places])
+    def masked_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> MaskedNats:
+        """Return the surprisals of the masked tokens, whose targets are not `NOT_HIDDEN`, from the features."""
+        is_masked = targets != NOT_HIDDEN
+        masked_ids, logits = targets[is_masked], self._head(h[is_masked])
         nats = exact(F.cross_entropy(logits, masked_ids, reduction="none"))
         return MaskedNats(nats, logits.argmax(1) == masked_ids)
 
     def total_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
         """Return the summed surprisal of the masked tokens. Logits are computed at masked positions only."""
-        places = targets != NOT_HIDDEN
+        is_masked = targets != NOT_HIDDEN
         assert self.head is not None
-        return self.head.total_nats(h[places], targets[places])
+        return self.head.total_nats(h[is_masked], targets[is_masked])
 
     def follows(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B 2"]:
         """Return the logits of "does not follow" and "follows" from the features of the first position."""
@@ -138,6 +138,6 @@ class MaskedLanguageModel(nn.Module):
         return self.next_sentence(self.pooler(h[:, 0]))
 
 
-def is_next_nats(logits: Float[Tensor, "B 2"], follows: Bool[Tensor, " B"]) -> Float[Tensor, ""]:
-    """Return the summed loss of next-sentence prediction."""
+def next_sentence_nats(logits: Float[Tensor, "B 2"], follows: Bool[Tensor, " B"]) -> Float[Tensor, ""]:
+    """Return the summed loss of next-sentence prediction, in nats."""
     return F.cross_entropy(logits, follows.to(torch.int64), reduction="sum")

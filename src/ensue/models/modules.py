@@ -29,7 +29,7 @@ def device_of(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
-def copied(model: ModelT, parameters: Mapping[str, Tensor]) -> ModelT:
+def copy_with_parameters(model: ModelT, parameters: Mapping[str, Tensor]) -> ModelT:
     """Return a copy of a model with these tensors as frozen parameters, by name. The tensors are not copied."""
     memo = {id(old): nn.Parameter(parameters[name], requires_grad=False) for name, old in model.named_parameters()}
     return deepcopy(model, memo)
@@ -43,12 +43,12 @@ def all_modules(model: nn.Module) -> list[nn.Module]:
     return modules
 
 
-def eager(kind: type[OptimizerT]) -> type[OptimizerT]:
+def unwrap_methods(cls: type[OptimizerT]) -> type[OptimizerT]:
     """Remove torch's wrappers of an optimizer's methods. Their first call imports `torch.compile` (1 s, 55 MB)."""
     for name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
-        setattr(kind, name, unwrap(getattr(kind, name)))
-    kind.step = torch.no_grad()(unwrap(kind.step))  # type: ignore[method-assign]
-    return kind
+        setattr(cls, name, unwrap(getattr(cls, name)))
+    cls.step = torch.no_grad()(unwrap(cls.step))  # type: ignore[method-assign]
+    return cls
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.models.modules import eager
+from ensue.models.modules import unwrap_methods
 from ensue.nn.draws import apply_dropout
 
 MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
@@ -31,11 +31,11 @@ MIN_TEXTS = 2
 class NgramBag(nn.Module):
     """A linear classifier `score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²)` over the distinct n-grams g of a text.
 
-    N-grams with unknown words are left out. With `characters`, the n-grams of characters of all words are scored, too,
-    with `CHARACTER_SHARE` of the squared norm. The weight `r_g` is not trained, but computed from the training texts
-    (`weigh_by_ratio`, `weigh_by_idf`). A hash function maps n-grams to `buckets` rows (Joulin et al. 2016). In training
-    each n-gram is dropped with the probability `dropout`. `keep_weighed` removes rows with r = 0, which are not
-    trained; `kept` is the number of remaining rows. Raises ValueError for fewer than two buckets.
+    N-grams have up to `longest` words, all known. With `characters`, the n-grams of characters of all words are scored,
+    too, with `CHARACTER_SHARE` of the squared norm. The weight `r_g` is not trained, but computed from the training
+    texts (`weigh_by_ratio`, `weigh_by_idf`). A hash function maps n-grams to `buckets` rows (Joulin et al. 2016). In
+    training each n-gram is dropped with the probability `dropout`. `keep_weighed` removes rows with r = 0, which are
+    not trained; `num_kept_rows` is the number of remaining rows. Raises ValueError for fewer than two buckets.
     """
 
     tables = 1
@@ -47,7 +47,7 @@ class NgramBag(nn.Module):
 
     def __init__(
         self, num_labels: int, *, longest: int = 2, buckets: int = 1 << 19, dropout: float = 0.0,
-        characters: bool = False, kept: int | None = None,
+        characters: bool = False, num_kept_rows: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if buckets < 2:
@@ -56,11 +56,11 @@ class NgramBag(nn.Module):
         self.table_rows = (1 + characters) * buckets
         """The rows of a table: `buckets` rows for n-grams of words, then as many for n-grams of characters."""
         self.num_rows = self.tables * self.table_rows
-        size = self.num_rows if kept is None else 1 + kept
+        size = self.num_rows if num_kept_rows is None else 1 + num_kept_rows
         self.weight = nn.Parameter(torch.zeros(size, num_labels))
         self.bias = nn.Parameter(torch.zeros(num_labels))
         self.ratio = nn.Parameter(torch.ones(size), requires_grad=False)
-        place = None if kept is None else torch.zeros(self.num_rows, dtype=torch.int32)
+        place = None if num_kept_rows is None else torch.zeros(self.num_rows, dtype=torch.int32)
         self.register_parameter("place", None if place is None else nn.Parameter(place, requires_grad=False))
 
     def ngrams(self, *texts: Int[Tensor, "B _ ..."]) -> Int[Tensor, "B N"]:
@@ -225,7 +225,7 @@ JITTER = 1e-7
 """A multiple of the identity that is added to the Gram matrix, since equal texts make it singular."""
 
 
-@eager
+@unwrap_methods
 class LBFGS(torch.optim.LBFGS):
     """The limited-memory BFGS method (Liu & Nocedal 1989)."""
 
@@ -291,7 +291,7 @@ def solve(
         targets: The ids of labels (N,), or with `multiple` indicators (N, K), or probabilities (N, K).
         folds: The number of the fold of each text, with two distinct numbers or more.
         weights: The weights of the labels in the loss; None: 1.
-        multiple: Whether labels are independent of each other.
+        multiple: Whether the task is multi-label: labels are independent of each other.
 
     Returns:
         The factor C with the least cross-entropy in cross-validation, and the logits of the left-out texts.

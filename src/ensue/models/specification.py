@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # imports torch, which recipes do not need
 MAX_SIZE = 1_000_000
 Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
 SizeOrZero = Annotated[int, Field(ge=0, le=MAX_SIZE)]
-Few = Annotated[int, Field(ge=0, le=100)]
+UpTo100 = Annotated[int, Field(ge=0, le=100)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Clip = Annotated[float, Field(gt=0, le=1e6)]
@@ -260,7 +260,7 @@ class TransformerEncoder(Encoder):
     parallel: bool = False
     """Whether attention and feed-forward layers have the same input, as in Pythia; for `norm = "pre"`."""
     rotary_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """The share of a head's features that rotary positions rotate."""
+    """The fraction of a head's features that rotary positions rotate."""
     rotary_base: Annotated[float, Field(ge=1, le=1e9)] = 10_000.0
     """The base of the frequencies of rotary positions."""
     neighbors: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -346,7 +346,7 @@ class Tokens(Table):
     scaled: bool = True
     """Whether shared vectors are multiplied by √d_embedding in the input; not in GPT."""
     dropout_words: Share = 0.0
-    """Share of the vocabulary whose embeddings are set to 0 in a training step."""
+    """Probability that the embedding of a token is set to 0 in a training step, at all positions."""
 
 
 class Directions(Table):
@@ -368,7 +368,7 @@ class PairTokens(Table):
     both sides have one vocabulary.
     """
     dropout_words: Share = 0.0
-    """Share of each vocabulary whose embeddings are set to 0 in a training step."""
+    """Probability that the embedding of a token of either side is set to 0 in a training step, at all positions."""
 
 
 class Attention(Table):
@@ -395,7 +395,7 @@ class TextHead(Table):
     coverage: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     """The weight of the coverage loss, for copying models: it penalizes repeated attention to a position. 0: none."""
     label_smoothing: Share = 0.0
-    """Share of the target probability that is spread over the vocabulary in training."""
+    """Fraction of the target probability that is spread over the vocabulary in training."""
 
 
 class WordHead(Table):

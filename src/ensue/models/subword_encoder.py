@@ -29,14 +29,13 @@ class Subwords(NamedTuple):
     slots: Int[Tensor, " N"]
     weights: Float[Tensor, " N"] | None
     """None: all weights are 1."""
-    real: Bool[Tensor, "B T"] | None
-    """The slots that exist; None: all."""
+    slot_mask: Bool[Tensor, "B T"] | None
+    """True at the slots that exist, False at padding; None: all exist."""
     size: tuple[int, int]
     """B and T."""
-    first: int
-    """The slot of the first word."""
-    share: float
-    """The number of texts divided by the number of predicted subwords, in the full batch."""
+    first_word_slot: int
+    texts_per_prediction: float
+    """The number of texts divided by the number of predicted subwords, in the full batch (see `language_nats`)."""
     windows: RowSlice | None = None
     """The windows of this slice of the texts, for random numbers."""
 
@@ -51,7 +50,7 @@ class Subwords(NamedTuple):
             segments=None if self.segments is None else self.segments[begin:end], rows=self.rows[begin:end] - first,
             places=self.places[inside] - begin * width, slots=self.slots[inside] - first * number,
             weights=None if self.weights is None else self.weights[inside],
-            real=None if self.real is None else self.real[rows], size=(last - first, number),
+            slot_mask=None if self.slot_mask is None else self.slot_mask[rows], size=(last - first, number),
             windows=RowSlice(slice(begin, end), len(self.ids)),
         )  # fmt: skip
 
@@ -92,7 +91,7 @@ class SubwordEncoder(nn.Module):
         assert self.head is not None
         targets = subwords.ids[:, 1:]
         real = torch.ones_like(targets, dtype=torch.bool) if subwords.mask is None else subwords.mask[:, 1:]
-        return self.head.total_nats(h[:, :-1][real], targets[real]) * subwords.share
+        return self.head.total_nats(h[:, :-1][real], targets[real]) * subwords.texts_per_prediction
 
     def sum_subwords(self, h: Float[Tensor, "W S d"], subwords: Subwords) -> Float[Tensor, "B T d"]:
         """Return the vectors of the slots from the features of all subwords."""

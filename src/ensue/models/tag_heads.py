@@ -17,7 +17,7 @@ PADDING = -1
 """The id of padding."""
 
 
-class SentencePath(NamedTuple):
+class DecodedSentence(NamedTuple):
     """The tags (T,) of a sentence, and the probabilities of all paths if they were requested."""
 
     tags: NDArray[np.int64]
@@ -108,11 +108,11 @@ class TagHead(nn.Module, ABC):
         of_rows = zip(rows, marginals_of_row, suffixes_of_row, strict=True)
         return [Posterior(row, tables, p[: len(row)], suffixes[: len(row)]) for row, p, suffixes in of_rows]
 
-    def one(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> SentencePath:
+    def decode_sentence(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> DecodedSentence:
         """Return `best`, and on request the posterior, of one sentence, in numpy, which is faster than torch."""
         tables, scores = self.tables(), self.scores(torch.from_numpy(emissions)).numpy()
         path = emissions.argmax(-1) if tables is None else viterbi_path(scores, *tables)
-        return SentencePath(path, Posterior.of(scores, tables) if with_posterior else None)
+        return DecodedSentence(path, Posterior.of(scores, tables) if with_posterior else None)
 
 
 class SoftmaxTagHead(TagHead):
@@ -236,12 +236,12 @@ class TagHeads(TagHead):
         rows = zip(*(head.posteriors(scores, lengths) for head, scores in self._split(emissions)), strict=True)
         return [Posterior.beside(posteriors) for posteriors in rows]
 
-    def one(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> SentencePath:
+    def decode_sentence(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> DecodedSentence:
         ends = np.cumsum([head.num_tags for head in self.parts])[:-1]
         results = [
-            head.one(scores, with_posterior=with_posterior)
+            head.decode_sentence(scores, with_posterior=with_posterior)
             for head, scores in zip(self.parts, np.split(emissions, ends, axis=1), strict=True)
         ]
         paths = np.stack([path.tags for path in results], axis=-1)
         posteriors = [path.posterior for path in results if path.posterior is not None]
-        return SentencePath(paths, Posterior.beside(posteriors) if posteriors else None)
+        return DecodedSentence(paths, Posterior.beside(posteriors) if posteriors else None)

@@ -16,7 +16,7 @@ from ensue.nn.layer import Parallel, mask_padding
 from ensue.types import Loss, State
 
 
-class SentencePlaces(NamedTuple):
+class SentenceIndices(NamedTuple):
     """The positions of S sentences in a batch whose rows are concatenated sentences.
 
     `places` (S, L) are indices into the flattened batch, `mask` (S, L) is True at real words, and `rows` (S,) are the
@@ -38,7 +38,7 @@ class Tagger(nn.Module):
 
     layers: SequenceLayer | SubwordEncoder
     features: Any  # `Module.__call__` has no types
-    of_labels = "head."
+    label_prefix = "head."
     """The prefix of the names of parameters that have a row for each tag."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Tagger(nn.Module):
         body = (self.layers, self.features) if isinstance(self.layers, SubwordEncoder) else (self.features, self.layers)
         yield from (*body, self.head)
 
-    def loss(self, words: Positions, tags: Int[Tensor, "S L"], sentences: SentencePlaces | None = None) -> Loss:
+    def loss(self, words: Positions, tags: Int[Tensor, "S L"], sentences: SentenceIndices | None = None) -> Loss:
         """Return the summed surprisal of tags (S, L) in nats, and the number of words.
 
         The rows of `words` are sentences, or concatenated sentences at the positions `sentences`.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.data.vectors import VectorIndex
-from ensue.engine import Copy, are_cached
+from ensue.engine import ModuleCopy, are_cached
 from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.models.subword_encoder import Subwords
 from ensue.models.word_specification import FeatureSpecification, SentenceFeatureSpecification
@@ -169,10 +169,10 @@ class WordFeatures(nn.Module):
         self.d_late = mixtures[-1].d_out if "first-layer" in places else 0
         self.d_out = self.d_forms + d_column * len(self.columns) + sum(mixture.d_out for mixture in mixtures)
 
-    def form_vectors(self, forms: EncodedForms, *, spelled: Tensor | None = None) -> Float[Tensor, "U d"]:
+    def form_vectors(self, forms: EncodedForms, *, character_vectors: Tensor | None = None) -> Float[Tensor, "U d"]:
         """Return the features of distinct words.
 
-        `spelled` (U, d_characters) is the output of the character encoder, if it is known.
+        `character_vectors` (U, d_characters) is the output of the character encoder, if it is already computed.
         """
         features = []
         if self.words is not None:
@@ -180,8 +180,8 @@ class WordFeatures(nn.Module):
             if self.training and self.dropout_words:
                 words = words.masked_fill(torch.rand(words.shape, device=words.device) < self.dropout_words, 0)
             features.append(self.words(words))
-        if spelled is not None:
-            features.append(spelled)
+        if character_vectors is not None:
+            features.append(character_vectors)
         elif self.characters is not None:
             real = torch.arange(forms.characters.shape[1], device=forms.lengths.device) < forms.lengths.unsqueeze(1)
             features.append(self.characters(forms.characters, real))
@@ -210,7 +210,7 @@ class WordFeatures(nn.Module):
         return x
 
     def beside(self, rows: Float[Tensor, "N d"]) -> Self:
-        """Return a copy with pretrained vectors of further words; see `Lexicon.beside`."""
+        """Return a copy with pretrained vectors of further words; see `Lexicon.with_vectors`."""
         other = copy(self)
         other.looked_up = rows
         return other
@@ -232,7 +232,7 @@ class WordFeatures(nn.Module):
             lacks += NEW_CHARACTER * (real & (forms.characters == 0)).any(1)
         return lacks
 
-    def in_place(
+    def assemble(
         self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"],
         contextual: Sequence[Tensor] = (),
     ) -> Float[Tensor, "B T d_out"]:  # fmt: skip
@@ -247,15 +247,15 @@ class WordFeatures(nn.Module):
 
     def forward(self, words: Words) -> Float[Tensor, "B T d_out"]:
         """Return the features of a batch of words."""
-        return self.in_place(self.form_vectors(words.forms), words.numbers, words.columns, words.contextual)
+        return self.assemble(self.form_vectors(words.forms), words.numbers, words.columns, words.contextual)
 
 
 class WindowScores(WordFeatures):
     """The features of a linear tagger: scores (B, T, W K) of K tags for the words in a window around each word.
 
-    Place p of the W = 2 `REACH` + 1 places has the scores that a word adds to the word p - `REACH` positions after it.
-    The scores of all features of a word are added up. Words and columns have scores at all places, shapes at the word
-    and beside it, affixes at the word alone.
+    Block p of the W = 2 `REACH` + 1 blocks has the scores that a word adds to the word p - `REACH` positions after it.
+    The scores of all features of a word are added up. Words and columns have scores in all blocks, shapes in the three
+    middle blocks, affixes in the middle block.
     """
 
     def __init__(self, specification: FeatureSpecification, lexicon: Lexicon, num_tags: int) -> None:
@@ -267,7 +267,7 @@ class WindowScores(WordFeatures):
         for table in self.parameters():
             nn.init.zeros_(table)
 
-    def form_vectors(self, forms: EncodedForms, *, spelled: Tensor | None = None) -> Float[Tensor, "U d"]:
+    def form_vectors(self, forms: EncodedForms, *, character_vectors: Tensor | None = None) -> Float[Tensor, "U d"]:
         scores = torch.zeros(len(forms.words), self.d_forms, device=forms.words.device)
         if self.words is not None:
             scores = scores + self.words(forms.words)
@@ -277,7 +277,7 @@ class WindowScores(WordFeatures):
             scores = scores + F.pad(self.shapes(forms.shapes), 2 * ((REACH - 1) * self.num_tags,))
         return scores
 
-    def in_place(
+    def assemble(
         self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"],
         contextual: Sequence[Tensor] = (),
     ) -> Float[Tensor, "B T d_out"]:  # fmt: skip
@@ -310,13 +310,13 @@ class FormRows(NamedTuple):
     ids: Tensor
 
 
-class KnownForms(NamedTuple):
+class CachedForms(NamedTuple):
     """The row numbers of cached word forms, and a table of rows. A row never changes after it is written."""
 
     numbers: dict[str, int]
     rows: list[FormRows]
     """A list with one table, which is replaced by a larger table when it is full."""
-    characters: Copy | None
+    characters: ModuleCopy | None
     """A copy of the character layer with which the rows were computed."""
 
     @property
@@ -326,10 +326,10 @@ class KnownForms(NamedTuple):
         return FormTable(*(tensor[:count] for tensor in self.rows[0][:3]))
 
 
-class FormMemory(Copyable):
+class FormCache(Copyable):
     """A cache of the vectors of word forms, which is cleared if it exceeds `max_forms` or if a weight has changed.
 
-    Unless weights are frozen (`are_cached`), each call compares the cached rows of its words with the present tables,
+    Unless weights are frozen (`are_cached`), each call compares the cached rows of its words with the current tables,
     and the character layer, which is small, with a copy. Words without a pretrained vector in the model are looked up
     in the file `vectors`.
 
@@ -347,7 +347,7 @@ class FormMemory(Copyable):
         self.forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_known": None}  # the cache is not copied
+        return {**super().__getstate__(), "_cached": None}  # the cache is not copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -357,14 +357,14 @@ class FormMemory(Copyable):
         """Remove all forms."""
         self._size = 0
         characters = self.features.characters
-        self._known = KnownForms({}, [self._rows(MIN_ROWS)], None if characters is None else Copy(characters))
+        self._cached = CachedForms({}, [self._rows(MIN_ROWS)], None if characters is None else ModuleCopy(characters))
 
     def look_up(self, words: Sequence[str]) -> tuple[FormTable, NDArray[np.int32]]:
         """Return a table that has a row for each of `words`, and the row number of each word (N,)."""
         with self._lock:
             if self._size > self.max_forms or not (are_cached() or self._are_current(words)):
                 self.forget()
-            known = self._known
+            known = self._cached
             new = [word for word in dict.fromkeys(words) if word not in known.numbers]
         rows = self._compute(new) if new else None
         with self._lock:
@@ -384,21 +384,21 @@ class FormMemory(Copyable):
 
     @torch.inference_mode()
     def _are_current(self, words: Sequence[str]) -> bool:
-        """Return whether the cached rows of `words` equal the vectors from the present weights."""
-        known, characters = self._known, self.features.characters
+        """Return whether the cached rows of `words` equal the vectors from the current weights."""
+        known, characters = self._cached, self.features.characters
         numbers = sorted({known.numbers[word] for word in words if word in known.numbers})
         if characters is not None and not (known.characters and known.characters.equals(characters)):
             return False
         rows = torch.tensor(numbers, dtype=torch.int64, device=self.device)
         vectors, keys, _, ids = (tensor[rows] for tensor in known.rows[0])
         first = 0 if self.features.words is None else self.features.words.d_out
-        spelled = None if characters is None else vectors[:, first : first + characters.d_out]
+        character_vectors = None if characters is None else vectors[:, first : first + characters.d_out]
         words_of, shapes, pretrained = ids[:, :3].unbind(1)
         table, saved = self.features.vectors, self.features.kept_vectors
         count = (0 if table is None else table.num_embeddings) + (0 if saved is None else len(saved))
         of_file = pretrained >= count  # looked up in the file, since the model lacks their vectors
         forms = EncodedForms(words_of, ids[:, :0], keys, ids[:, 3:], shapes, pretrained.masked_fill(of_file, 0), keys)
-        current = self.features.form_vectors(forms, spelled=spelled)
+        current = self.features.form_vectors(forms, character_vectors=character_vectors)
         if table is not None:
             current[of_file, -table.embedding_dim :] = vectors[of_file, -table.embedding_dim :]
         return torch.equal(current, vectors)
@@ -409,7 +409,7 @@ class FormMemory(Copyable):
         ids = np.column_stack([forms.words, forms.shapes, forms.vectors, forms.affixes])
         return FormRows(*features.table(forms, self.device), torch.from_numpy(ids).to(self.device))
 
-    def _add(self, known: KnownForms, words: list[str], rows: FormRows) -> None:
+    def _add(self, known: CachedForms, words: list[str], rows: FormRows) -> None:
         """Insert the rows of words, except words that another thread has inserted meanwhile."""
         new = [index for index, word in enumerate(words) if word not in known.numbers]
         if len(new) < len(words):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ensue.models.specification import MAX_SIZE, Few, Share, Size, SizeOrZero, Table
+from ensue.models.specification import MAX_SIZE, Share, Size, SizeOrZero, Table, UpTo100
 
 Count = Annotated[int, Field(ge=1, le=2_000_000_000)]
 LayerNumber = Annotated[int, Field(ge=-10_000, le=10_000)]
@@ -41,7 +41,7 @@ class FeatureSpecification(ContextualSpecification):
     d_words: SizeOrZero = 100
     """Size of the trained vector of a word; 0: none."""
     min_count: Count = 2
-    """Rarer words are unknown: they share one vector and are in no n-gram. 1: n-grams of a single text count, too."""
+    """Rarer words are unknown: they share one vector and are in no n-gram. 1: n-grams in a single text count, too."""
     max_size: Count | None = None
     """The largest number of words with a vector; the most frequent words are chosen."""
     lowercase: bool = True
@@ -56,7 +56,7 @@ class FeatureSpecification(ContextualSpecification):
     """Size of the vector of a character."""
     d_characters: Size = 64
     """Size of the output of the character encoder; an even number for the LSTM, half for each direction."""
-    affixes: Few = 0
+    affixes: UpTo100 = 0
     """The length of the longest prefixes and suffixes with a vector; 0: none."""
     min_affix_count: Count = 5
     """The minimum number of different words with such a prefix or suffix."""
@@ -81,7 +81,7 @@ class FeatureSpecification(ContextualSpecification):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no feature is switched on."""
+        """Whether all features are switched off. Further columns of a tagger do not count."""
         sizes = self.d_words, self.affixes, self.d_shape
         return not any(sizes) and self.characters == "none" and not self.vectors and not self.contextual
 
@@ -103,11 +103,11 @@ class PathHeadSpecification(Table):
     scheme: Literal["iobes", "bio", "file"] = "iobes"
     """The label scheme in training; predictions are in the scheme of the training file."""
     legal: bool = True
-    """Whether invalid paths of the scheme have probability 0 (viterbi and crf)."""
+    """Whether tag sequences that violate the scheme have probability 0 (viterbi and crf)."""
     bigram_weight: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     """The weight of the tag-bigram model (viterbi)."""
     label_smoothing: Share = 0.0
-    """Share of the target probability that is spread over all tags in training (softmax and viterbi)."""
+    """Fraction of the target probability that is spread over all tags in training (softmax and viterbi)."""
 
 
 class TagHeadSpecification(PathHeadSpecification):
@@ -135,7 +135,7 @@ class PoolingHeadSpecification(Table):
     dropout: Share = 0.0
     """Dropout on the pooled vector, and on the hidden layer."""
     label_smoothing: Share = 0.0
-    """Share of the target probability that is spread over all labels in training."""
+    """Fraction of the target probability that is spread over all labels in training."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: every label has the same total weight in the loss, however rare it is. For multi-label data, the texts
     with a label have the same total weight as the texts without it.
@@ -145,11 +145,11 @@ class PoolingHeadSpecification(Table):
 class ClassHeadSpecification(PoolingHeadSpecification):
     """The head of a classifier of texts."""
 
-    ngrams: Few = 0
+    ngrams: UpTo100 = 0
     """The length in words of the longest n-grams, whose scores are added to the logits; 0: none. For pairs, n-grams
     that both texts share have separate scores.
     """
-    character_ngrams: Few = 0
+    character_ngrams: UpTo100 = 0
     """The length in characters of the longest n-grams of two or more characters of a word, which are scored, too."""
     ngram_weights: Literal["ratio", "idf"] = "ratio"
     """The weight of an n-gram: ratio: its naive Bayes log-count ratio; idf: its inverse document frequency (TF-IDF)."""

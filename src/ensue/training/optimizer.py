@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from ensue.errors import RecipeError
-from ensue.models.modules import copied, eager
+from ensue.models.modules import copy_with_parameters, unwrap_methods
 from ensue.nn import Bidirectional, LearnedPositions, MultiHeadAttention, Pointwise, SequenceLayer, Stack
 from ensue.nn.attention.blocks import PostNormDecoderBlock
 from ensue.ranks import is_sharded, local_shard
@@ -145,12 +145,12 @@ def layer_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
     return {parameter: blocks.get(parameter, 1) for parameter in parameters if parameter.dim() == 2}
 
 
-@eager
+@unwrap_methods
 class SGD(torch.optim.SGD):
     """Gradient descent with momentum."""
 
 
-@eager
+@unwrap_methods
 class AdamW(torch.optim.AdamW):
     """Adam with decoupled weight decay (Loshchilov & Hutter 2019)."""
 
@@ -258,7 +258,7 @@ class Average:
     def __init__(self, model: nn.Module, decay: float, *, skeleton: nn.Module | None = None) -> None:
         self.decay = decay
         weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-        self.model = copied(skeleton or model, weights)
+        self.model = copy_with_parameters(skeleton or model, weights)
 
     def add(self, model: nn.Module, step: int) -> None:
         """Add the weights after step number `step`, counted from 1. Weights that are not trained may be -inf."""

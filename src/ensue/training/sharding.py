@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from ensue.errors import TrainingError
-from ensue.models.modules import copied
+from ensue.models.modules import copy_with_parameters
 from ensue.nn import SequenceLayer
 from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.processor import Precision
@@ -39,16 +39,16 @@ class ShardedGradients(Gradients):
         device: torch.device,
     ) -> None:  # fmt: skip
         zeros = {p.dtype: torch.zeros((), dtype=p.dtype, device=device) for p in model.parameters()}
-        expanded = {
-            name: zeros[p.dtype].expand(p.shape) for name, p in model.named_parameters()
-        }  # views of a scalar need no memory
-        skeleton = copied(model, expanded)
+        # views of a scalar need no memory
+        expanded = {name: zeros[p.dtype].expand(p.shape) for name, p in model.named_parameters()}
+        skeleton = copy_with_parameters(model, expanded)
         self.root, self.scalars = _shard(_StepLoss(model, task), skeleton, device)
         super().__init__(model, task, seed=seed, precision=precision, group=group)
         self.skeleton = skeleton
 
     def full(self, model: nn.Module) -> nn.Module:
-        return copied(self.skeleton, {name: self.group.full_tensor(p.detach()) for name, p in model.named_parameters()})
+        tensors = {name: self.group.full_tensor(p.detach()) for name, p in model.named_parameters()}
+        return copy_with_parameters(self.skeleton, tensors)
 
     def compute(
         self, batch: LazyBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False

@@ -27,7 +27,7 @@ from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection, Section
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.scores import ScoredItems
-from ensue.models.build_text import build_poolings, in_two_halves
+from ensue.models.build_text import build_poolings, outputs_halves
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of
@@ -110,8 +110,8 @@ class FrameClassifierParts(LabeledFrameParts):
     def build(self, recipe: FrameClassificationRecipe) -> Classifier:
         features, head = self.features(recipe), recipe.head
         layers = build_encoder(recipe.encoder, d_in=features.d_out, directions=recipe.directions)
-        both_ways = in_two_halves(recipe.encoder, recipe.directions)
-        pooling = build_poolings(head, layers.d_out, both_ways=both_ways, is_causal=layers.is_causal)
+        has_halves = outputs_halves(recipe.encoder, recipe.directions)
+        pooling = build_poolings(head, layers.d_out, has_halves=has_halves, is_causal=layers.is_causal)
         if pooling is None:
             raise ValueError("head.pooling is empty; expected a pooling")
         model = Classifier(

@@ -10,7 +10,6 @@ from ensue.models.specification import (
     CellsSpecification,
     Directions,
     EncoderSpecification,
-    Few,
     NoEncoder,
     PairTokens,
     RecurrentEncoder,
@@ -18,6 +17,7 @@ from ensue.models.specification import (
     Size,
     Table,
     TextHead,
+    UpTo100,
     describe_encoder,
 )
 from ensue.models.word_specification import PathHeadSpecification, PoolingHeadSpecification
@@ -107,7 +107,7 @@ class GridSpecification(Table):
     """The number of values of a pixel, which stand side by side in a row, such as 3 for red, green and blue."""
     channels: list[Size] = Field(default=[16, 32, 64, 96], min_length=1, max_length=100)
     """The number of channels of each 3 × 3 convolution."""
-    halvings: Few = 4
+    halvings: UpTo100 = 4
     """The number of convolutions, from the first on, that are followed by max pooling over 2 × 2 pixels."""
     dropout: Share = 0.0
     """Dropout on the vectors of the grid."""

@@ -100,7 +100,7 @@ class ClassificationJob(LabelsJob[Classifier]):
             if self.is_new or self.parts.ngrams is not None:
                 self.parts = replace(self.parts, ngrams=model.bag.keep_weighed())
         if self.recipe.head.class_weights == "none":
-            model.start_from_shares(torch.from_numpy(self.task.shares).float())
+            model.start_from_frequencies(torch.from_numpy(self.task.shares).float())
 
     def finish(self, run: RunDirectory, model: Classifier) -> None:
         """Set temperature and threshold by the validation data, or by cross-validation, and compute the scores."""

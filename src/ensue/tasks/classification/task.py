@@ -158,7 +158,7 @@ def classify_words(
         for table, texts, layers_of_text, subwords_of_text in zip(forms, words, contextual, subwords_of, strict=True):
             array, indices = texts.mask(rows), on_device(texts.padded(rows), device)
             layers = [vectors.batch(rows, device) for vectors in layers_of_text]
-            x = model.features.in_place(table.vectors, indices, indices.new_zeros(*indices.shape, 0), layers)
+            x = model.features.assemble(table.vectors, indices, indices.new_zeros(*indices.shape, 0), layers)
             mask = None if array is None else on_device(array, device)
             batch = None if subwords_of_text is None else subwords_of_text.batch(rows, device)
             pooled.append(model.pooled(x, table.keys[indices], mask, batch))

@@ -141,7 +141,7 @@ def _pooling_input(model: Classifier, reading: ReadFeatures) -> tuple[Tensor, sl
     """Return the input of the pooling (1, S, d), and the slice of its words."""
     if isinstance(model.layers, SubwordEncoder):
         assert reading.subwords is not None
-        first, words = reading.subwords.first, reading.keys.shape[1]
+        first, words = reading.subwords.first_word_slot, reading.keys.shape[1]
         return append_features(model.layers(reading.subwords), reading.x, first=first), slice(first, first + words)
     return model.layers(reading.x)[0], slice(None)
 

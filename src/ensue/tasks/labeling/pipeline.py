@@ -337,7 +337,7 @@ class LabelingPipeline(WordPipeline):
         subwords = None if self.subwords is None else self.subwords.texts(texts)
         if len(chunk) == 1 and len(chunk[0].words):
             emissions = self._compute_emissions(forms, words, columns, contextual, subwords)
-            path, posterior = self.model.head.one(emissions, with_posterior=confidence)
+            path, posterior = self.model.head.decode_sentence(emissions, with_posterior=confidence)
             yield self._answer(chunk[0], path, posterior, of)
             return
         grouped = Passages(words, list(map(len, passages)))
@@ -389,7 +389,7 @@ class LabelingPipeline(WordPipeline):
         row = np.zeros(1, np.int64)
         layers = [vectors.batch(row, device) for vectors in contextual]
         ids = torch.from_numpy(values.astype(np.int64)).to(device)[None]
-        x = self.model.features.in_place(forms.vectors, numbers, ids, layers)
+        x = self.model.features.assemble(forms.vectors, numbers, ids, layers)
         batch = None if subwords is None else subwords.batch(row, device)
         return self.model.emissions(x, forms.keys[numbers], None, batch)[0].cpu().numpy()
 

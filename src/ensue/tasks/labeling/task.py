@@ -22,7 +22,7 @@ from ensue.metrics.labeling import ColumnsTally, LabelingScores, LabelingTally
 from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import LBFGS
 from ensue.models.tag_heads import PADDING
-from ensue.models.tagger import SentencePlaces, Tagger
+from ensue.models.tagger import SentenceIndices, Tagger
 from ensue.models.word_features import FormTable, Positions, Words
 from ensue.nn import Posterior
 from ensue.nn.draws import ALL_ROWS, RowSlice
@@ -124,7 +124,7 @@ def tag_texts(
         mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
         values = on_device(stacked(list(columns), rows, index.shape), device)
         layers = [vectors.batch(rows, device) for vectors in contextual]
-        x = model.features.in_place(forms.vectors, numbers, values, layers)
+        x = model.features.assemble(forms.vectors, numbers, values, layers)
         batch = None if subwords is None else subwords.batch(rows, device)
         return Emissions(model.emissions(x, forms.keys[numbers], mask, batch), mask)
 
@@ -172,9 +172,9 @@ def tag_rows(
     return paths, posteriors
 
 
-def positions_on_device(places: SentencePositions, device: torch.device) -> SentencePlaces:
+def positions_on_device(places: SentencePositions, device: torch.device) -> SentenceIndices:
     """Copy positions to a device."""
-    return SentencePlaces(*(on_device(array, device) for array in (places.places, places.mask, places.rows)))
+    return SentenceIndices(*(on_device(array, device) for array in (places.places, places.mask, places.rows)))
 
 
 CHUNK_SENTENCES = 1_000
@@ -213,7 +213,7 @@ class TaggedBatch(Batch):
     """A batch of passages with S sentences."""
 
     words: Positions
-    sentences: SentencePlaces | None
+    sentences: SentenceIndices | None
     """The positions of the sentences in the passages; None: each passage is a sentence."""
     tags: Tensor
     """The tags (S, L), `PADDING` at padding; or the tag probabilities (S, L, K) of a teacher, zeros at padding."""

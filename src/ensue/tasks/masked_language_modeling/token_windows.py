@@ -36,7 +36,7 @@ def token_vectors(
     windows = _list_windows(texts, model.context - 2)
     remaining = np.bincount([window.text for window in windows], minlength=len(texts))
     vectors_of: dict[int, Vectors] = {}
-    max_tokens = MAX_UNPADDED_TOKENS if model.reads_apart else MAX_CALL_TOKENS
+    max_tokens = MAX_UNPADDED_TOKENS if model.can_read_packed else MAX_CALL_TOKENS
     for batch in batches_by_length(windows, [window.size + 2 for window in windows], max_tokens):
         h = _read_windows(model, coder, texts, batch, layers)
         for window, vectors in zip(batch, h, strict=True):
@@ -58,10 +58,10 @@ def _read_windows(
     """Return the vectors (L, T, d) of each window in L layers, which may have padding at the end."""
     pieces = [texts[window.text][window.begin : window.end] for window in windows]
     with evaluating(model):
-        if model.reads_apart:
+        if model.can_read_packed:
             rows = [coder.framed(piece) for piece in pieces]
             lengths = [len(row) for row in rows]
-            outputs = model.layers_apart(torch.from_numpy(np.concatenate(rows)), lengths)
+            outputs = model.packed_layers(torch.from_numpy(np.concatenate(rows)), lengths)
             vectors = torch.stack([outputs[layer] for layer in layers]).float().numpy()
             return np.split(vectors, np.cumsum(lengths)[:-1], axis=1)
         ids, mask = _frame(coder, pieces, device_of(model))
@@ -90,7 +90,7 @@ def pseudo_nats(
     with evaluating(model):
         for batch, ids, mask, targets in _hidden_batches(model, coder, texts):
             h = model(ids, mask)
-            for row, surprisal in zip(batch, model.hidden_nats(h, targets).nats.tolist(), strict=True):
+            for row, surprisal in zip(batch, model.masked_nats(h, targets).nats.tolist(), strict=True):
                 nats[row.window.text][row.position] = surprisal
     return nats
 

@@ -19,7 +19,7 @@ from ensue.decode.generation import Ensemble
 from ensue.decode.search import BeamSearch, Hypothesis, Phrase
 from ensue.engine import caching
 from ensue.errors import by_option_names
-from ensue.models.compiled_decoder import compiled
+from ensue.models.compiled_decoder import compile_decoder
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import EncoderSpecification, TransformerEncoder
@@ -296,7 +296,7 @@ def init_decoding(
         layers = [vectors.batch(rows, device) for vectors in contextual]
         with evaluating(model):
             state = model.begin(ids, None if mask is None else on_device(mask, device), layers)
-        stepper, state = (compiled(model, state) if is_compiled else None) or (model, state)
+        stepper, state = (compile_decoder(model, state) if is_compiled else None) or (model, state)
         steppers.append(stepper)
         states.append(state)
     return (steppers[0], states[0]) if len(models) == 1 else (Ensemble(steppers), tuple(states))

@@ -132,7 +132,7 @@ class WordExportInputs:
         numbers = self.numbers(inputs, suffix)
         columns = inputs.get("columns", numbers.unsqueeze(-1)[..., :0])
         contextual = self.origins.layers(module, inputs, suffix)
-        return features.in_place(features.form_vectors(_collect_forms(inputs)), numbers, columns, contextual)
+        return features.assemble(features.form_vectors(_collect_forms(inputs)), numbers, columns, contextual)
 
     def slots(self, module: WithOrigins, inputs: Mapping[str, Tensor]) -> Tensor:
         """Return the outputs (B, T, d) of fine-tuned layers for words, with a vector for the text if texts have one."""

@@ -169,7 +169,7 @@ class ExtendedModel:
         for name, parameter, source in paired_parameters(model, origin):
             if name.startswith("bag."):
                 continue
-            if not name.startswith(model.of_labels):
+            if not name.startswith(model.label_prefix):
                 inherited[name] = copy_rows(parameter, source)
             elif parameter.requires_grad:
                 rows, inherited[name] = source[origin_rows[known]], known

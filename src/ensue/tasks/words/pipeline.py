@@ -29,7 +29,7 @@ from ensue.models import word_features
 from ensue.models.layer_outputs import LayersShape
 from ensue.models.modules import device_of
 from ensue.models.subword_encoder import Subwords
-from ensue.models.word_features import FormMemory, FormTable, WordFeatures
+from ensue.models.word_features import FormCache, FormTable, WordFeatures
 from ensue.models.word_specification import ContextualSpecification
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.notices import warn_once
@@ -411,7 +411,7 @@ class WordPipeline(Predictor):
         if self.subwords is None:
             return [[] for _ in texts]
         subwords = self.subwords.batch_with_unknown([texts], device_of(self.model))
-        norms = self.model.layers(subwords)[0, subwords.first :].norm(dim=-1).tolist()
+        norms = self.model.layers(subwords)[0, subwords.first_word_slot :].norm(dim=-1).tolist()
         starts = [sum(map(len, texts[:side])) for side in range(len(texts))]
         return [norms[start : start + len(text)] for start, text in zip(starts, texts, strict=True)]
 
@@ -435,7 +435,7 @@ class Reader:
         self, features: WordFeatures, lexicon: Lexicon, device: torch.device, *, has_bag: bool = False
     ) -> None:
         self.features, self.lexicon, self.lacking = features, lexicon, UnknownCounts()
-        self.memory = FormMemory(features, lexicon, device)
+        self.memory = FormCache(features, lexicon, device)
         self._uses_words = has_bag or features.words is not None
 
     def read(self, texts: Sequence[Sequence[str]]) -> tuple[FormTable, Ragged]:
@@ -451,7 +451,7 @@ class Reader:
         index, expected = VectorIndex(file), self.features.vectors.embedding_dim
         if index.dimension != expected:
             raise EnsueError(f"{file}: vectors of {index.dimension} numbers; the model has {expected}")
-        memory = FormMemory(self.features, self.lexicon, self.memory.device, vectors=index)
+        memory = FormCache(self.features, self.lexicon, self.memory.device, vectors=index)
         return changed(self, memory=memory, lacking=UnknownCounts())
 
     def _count(self, table: FormTable, numbers: NDArray[np.int32]) -> None:

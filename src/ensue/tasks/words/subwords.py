@@ -110,8 +110,8 @@ class SubwordReader:
             places=on_device(np.concatenate([empty, *places]), device),
             slots=on_device(np.concatenate([empty, *slots]), device),
             weights=on_device(weights, device) if self.pooling == "mean" else None,
-            real=None if slot_mask.all() else on_device(slot_mask, device), size=(len(rows), num_slots),
-            first=self.first_word_slot, share=len(rows) / max(1, int((lengths - 1).sum())),
+            slot_mask=None if slot_mask.all() else on_device(slot_mask, device), size=(len(rows), num_slots),
+            first_word_slot=self.first_word_slot, texts_per_prediction=len(rows) / max(1, int((lengths - 1).sum())),
         )  # fmt: skip
 
     def check_pair(self, size: int) -> None:

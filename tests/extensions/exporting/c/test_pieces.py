@@ -204,7 +204,7 @@ def test_paths_and_probabilities_of_tags_are_those_of_ensue(kind: Any, tmp_path:
     weights.add(b"")
     for length, scale in itertools.product((1, 2, 9, 60), (1.0, 30.0, 3000.0)):
         scores = (rng.normal(size=(length, tags)) * scale).astype(np.float32)
-        expected = head.one(scores, with_posterior=True)
+        expected = head.decode_sentence(scores, with_posterior=True)
         path, shares = np.empty(length, np.uint32), np.empty((length, tags))
         work = np.empty((3 + tags) * tags)
         best, given = np.empty((length, tags), np.float32), scores.copy()

@@ -177,7 +177,7 @@ def _build_decoder(
 ) -> SequenceLayer:
     is_before = attention.before and attention.kind != "none"
     if isinstance(decoder, TransformerEncoder | WindowEncoder | NoEncoder) or not is_before:
-        return build_decoder(decoder, attention, d_in=d_in, d_memory=d_memory, both_ways=False)
+        return build_decoder(decoder, attention, d_in=d_in, d_memory=d_memory, has_halves=False)
     if attention.hard:
         attends: CrossAttention = HardAttention(decoder.d_model, d_memory, expected=attention.expected)
     else:
@@ -194,7 +194,7 @@ class CaptioningConfig(Config):
     rows: SizeOrZero
     """The number of rows of an image; 0 if the source is not an image."""
     ratio: Annotated[float, Field(gt=0, lt=1e9)]
-    """The number of tokens per frame, as the limit of the search. Few training captions exceed this ratio."""
+    """The number of tokens per frame, as the limit of the search. UpTo100 training captions exceed this ratio."""
 
 
 @dataclass(frozen=True)
