@@ -23,7 +23,7 @@ from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
-from ensue.tasks.words.pipeline import Reader
+from ensue.tasks.words.pipeline import FeatureReader
 from ensue.text.labels import Classes, Labels
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
@@ -159,7 +159,7 @@ def test_words_that_are_looked_up_in_a_file(tmp_path: Path) -> None:
     lexicon = build_lexicon(recipe.features, {}, vectors=["the"])
     labels = Labels(["a", "b"], scheme=None, tag_scheme=None)
     model = TaggerParts(lexicon, torch.zeros(2, 3), labels).build(recipe).eval()
-    reader = Reader(model.features, lexicon, torch.device("cpu")).with_vectors(tmp_path / "vectors.txt")
+    reader = FeatureReader(model.features, lexicon, torch.device("cpu")).with_vectors(tmp_path / "vectors.txt")
 
     def work(number: int) -> list[tuple[list[str], FormTable, Ragged]]:
         return [(text, *reader.read([text])) for text in texts_of(number)]

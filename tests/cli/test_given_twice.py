@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from ensue.cli import command_line
-from ensue.cli.options import OnceCommand
+from ensue.cli.options import StrictCommand
 from ensue.cli.program import USAGE_ERROR
 from ensue.errors import RecipeError
 from ensue.recipe import read_recipe
@@ -67,7 +67,7 @@ def test_an_option_given_twice_is_used_or_refused(name: str) -> None:
 
 
 def test_the_law_sees_a_command_that_drops_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OnceCommand, "parse_args", TyperCommand.parse_args)
+    monkeypatch.setattr(StrictCommand, "parse_args", TyperCommand.parse_args)
     wrong = {option.name: dropped(parser(commands()[name]), option) for name, option in options() if name == "train"}
     assert wrong["out"] == "--out --out: used as '2'"
 

@@ -12,7 +12,7 @@ import typer
 
 from command_fixtures import Ensue
 from ensue.cli import command_line
-from ensue.cli.options import READING, accesses
+from ensue.cli.options import DATA_OPTIONS, accesses
 from ensue.cli.program import commands
 from ensue.library import load
 from ensue.notices import Notice
@@ -47,7 +47,7 @@ def test_a_command_that_reads_data_takes_encoding_and_format(name: str) -> None:
     expected = {"--encoding"} if name in ONE_FORM else {"--encoding", "--format"}
     takes_settings = Access.SETTINGS in accesses(commands()[name]).values()
     if takes_settings or name == "data":
-        expected |= {flag for options, _ in READING.values() for flag in options.split("/")}
+        expected |= {flag for options, _ in DATA_OPTIONS.values() for flag in options.split("/")}
     assert expected <= flags(name)
 
 

@@ -20,8 +20,8 @@ from ensue.inspection import notebook
 from ensue.inspection.notebook import Answers, NotebookReporter, curve_section, kernel_display, scores_section
 from ensue.inspection.notebook import html as shown
 from ensue.inspection.page import Inspection, Section
-from ensue.metrics.scores import Difference, LanguageScores
-from ensue.runs.pictures import Grid, Lines
+from ensue.metrics.scores import ScoreDifference, LanguageScores
+from ensue.runs.pictures import HeatMap, LinePlot
 from ensue.runs.reporter import Facts, Outcome, StepReport, Validation
 from ensue.tasks.classification.pipeline import Classified
 from ensue.tasks.contract.token_scores import Surprisals, TokenScore
@@ -181,8 +181,8 @@ def axes() -> Any:
 def test_an_inspection_draws_its_pictures_on_axes() -> None:
     weights = np.eye(2)
     words = ["$x$", "\n"]
-    heads = {"layer 1, head 1": Grid(words, words, weights), "layer 1, head 2": Grid(words, words, 1 - weights)}
-    gates = {"layer 1": Lines(words, {"input": [0.25, 0.75]}, "mean")}
+    heads = {"layer 1, head 1": HeatMap(words, words, weights), "layer 1, head 2": HeatMap(words, words, 1 - weights)}
+    gates = {"layer 1": LinePlot(words, {"input": [0.25, 0.75]}, "mean")}
     section = Section("", "inspection/plain.html", {"shown": ""}, {"attention": heads, "gates": gates})
     inspection = Inspection("", None, sections=[section])
     given = axes()
@@ -226,7 +226,7 @@ def test_surprisals_are_plotted_beside_others() -> None:
 def test_a_comparison_is_drawn_with_its_intervals() -> None:
     run = ComparedRun("a", "lstm", 1, 1, 1, 1.0, None, {"accuracy": 0.5})
     other = ComparedRun(
-        "<b>", "gru", 1, 1, 1, 1.0, None, {"accuracy": 0.7}, {"accuracy": Difference(0.2, 0.1, 0.3, 0.01)}
+        "<b>", "gru", 1, 1, 1, 1.0, None, {"accuracy": 0.7}, {"accuracy": ScoreDifference(0.2, 0.1, 0.3, 0.01)}
     )
     found = Comparison("tagger", "", "", (run, other), {"train.seed": [1, None]}, ("note",))
     assert "&lt;b&gt;" in found._repr_html_()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_temperature, best_threshold
-from ensue.metrics.confusion import brief
+from ensue.metrics.confusion import limit_labels
 
 KEYS = ["accuracy", "macro_f1", "examples", "per_label"]
 LABELS = ["b", "a", "c", "d"]
@@ -112,9 +112,9 @@ def test_of_very_many_labels_the_matrix_has_the_most_frequent() -> None:
         for label in labels:
             tally.add([label], first, [labels[0]])
         found = tally.scores()
-        assert (len(found.per_label), len(brief(found.as_json())["per_label"])) == (count + 1, 100)
-        assert brief(found.as_json())["per_label"]["l7"] == found.as_json()["per_label"]["l7"]
-        assert brief(found.as_json()).keys() == found.as_json().keys()
+        assert (len(found.per_label), len(limit_labels(found.as_json())["per_label"])) == (count + 1, 100)
+        assert limit_labels(found.as_json())["per_label"]["l7"] == found.as_json()["per_label"]["l7"]
+        assert limit_labels(found.as_json()).keys() == found.as_json().keys()
     several = ClassificationTally(labels, multiple=True).scores()
     assert (several.labels, several.confusion) == (labels, None)
 

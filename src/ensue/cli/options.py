@@ -49,22 +49,22 @@ ShardOption = Annotated[str | None, Option(
     metavar="i/N",
     help="Shard i of N, from 1/N to N/N; the outputs of all shards, concatenated, are the output for all texts.",
 )]  # fmt: skip
-Places = list[str] | None
+Paths = list[str] | None
 TrainOption = Annotated[
-    Places, Option("--train", help="Training data: a file, a folder or a glob; may be repeated."), Access.DATA
+    Paths, Option("--train", help="Training data: a file, a folder or a glob; may be repeated."), Access.DATA
 ]
 ValidOption = Annotated[
-    Places, Option(help="Validation data; default: a tenth of the training data; may be repeated."), Access.DATA
+    Paths, Option(help="Validation data; default: a tenth of the training data; may be repeated."), Access.DATA
 ]
-TestOption = Annotated[Places, Option(help="Test data, scored once at the end; may be repeated."), Access.DATA]
+TestOption = Annotated[Paths, Option(help="Test data, scored once at the end; may be repeated."), Access.DATA]
 PoolOption = Annotated[
-    Places, Option(help="Texts without labels: a file, a folder or a glob; may be repeated."), Access.DATA
+    Paths, Option(help="Texts without labels: a file, a folder or a glob; may be repeated."), Access.DATA
 ]
 SettingsOption = Annotated[list[str] | None, Access.SETTINGS, Option(
     "--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."
 )]  # fmt: skip
 EncodingOption = Annotated[str | None, Option(help="The encoding of the text; default: that of the training data.")]
-READING = {
+DATA_OPTIONS = {
     "encoding": ("--encoding", "The encoding of the data; default: utf-8."),
     "format": ("--format", "The format of labeled data; default: by name and first lines."),
     "words": ("--words/--text", "The column or key of the words, or of the text."),
@@ -75,7 +75,7 @@ READING = {
 """The flags and the help of options that set the keys `data.NAME` of a recipe. Commands with `--set` have them all."""
 
 
-class OnceCommand(TyperCommand):
+class StrictCommand(TyperCommand):
     """A command that raises an error if an option with a single value is repeated."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -86,18 +86,18 @@ class OnceCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-SHARED_OPTION = "others"
+ADDED_BEFORE = "others"
 """The options of extensions are inserted before this parameter of a command."""
 
 
 def signature_of(command: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a command, with the options of `READING` and the options that extensions add."""
+    """Return the signature of a command, with the options of `DATA_OPTIONS` and the options that extensions add."""
     signature = inspect.signature(command, eval_str=True)
     extended = _find_added_options(command.__name__)
-    added, before = [_make_parameter(name, *option) for name, option in extended.items()], SHARED_OPTION
+    added, before = [_make_parameter(name, *option) for name, option in extended.items()], ADDED_BEFORE
     if "settings" in signature.parameters:
         keyword, before = inspect.Parameter.POSITIONAL_OR_KEYWORD, "settings"
-        for name, (flags, help) in READING.items():
+        for name, (flags, help) in DATA_OPTIONS.items():
             kind: Any = Annotated[str, Option(*flags.split("/"), help=help)]
             added.append(inspect.Parameter(name, keyword, default="", annotation=kind))
     parameters = list(signature.parameters.values())
@@ -131,7 +131,7 @@ def pop_options(command: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def accesses(command: Callable[..., Any]) -> dict[str, Access]:
-    """Return how a command uses the paths in its parameters, from their annotations."""
+    """Return how a command uses the paths in its parameters (`Access`), from their annotations."""
     parameters = signature_of(command).parameters.items()
     metadata = {name: getattr(parameter.annotation, "__metadata__", ()) for name, parameter in parameters}
     return {name: item for name, items in metadata.items() for item in items if isinstance(item, Access)}
@@ -144,7 +144,7 @@ def with_checked_outputs(command: Command) -> Command:
     @functools.wraps(command)
     def checked(**values: Any) -> Any:
         if "settings" in values:
-            options = {name: value for name in READING if (value := values.pop(name, ""))}
+            options = {name: value for name in DATA_OPTIONS if (value := values.pop(name, ""))}
             options |= {name: options[name].split(",") for name in ("sources", "targets") if name in options}
             settings = (f"data.{name}={json.dumps(value)}" for name, value in options.items())
             values["settings"] = [*(values["settings"] or []), *settings]

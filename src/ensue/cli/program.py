@@ -13,7 +13,7 @@ import typer
 from typer import Option
 
 from ensue.cli.generating import embed, generate, neighbors
-from ensue.cli.options import OnceCommand, notify, with_checked_outputs
+from ensue.cli.options import StrictCommand, notify, with_checked_outputs
 from ensue.cli.training import cache, machine, prepare, quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
 from ensue.console.output import drop_notices, notices_shown, streams, user_message
@@ -91,5 +91,5 @@ def command_line(name: str | None = None) -> typer.Typer:
     program.callback()(_accept_global_options)
     for key, command in commands().items():
         checked = with_checked_outputs(command) if name in (None, key) else lambda: None
-        program.command(key, cls=OnceCommand, help=command.__doc__)(checked)
+        program.command(key, cls=StrictCommand, help=command.__doc__)(checked)
     return program

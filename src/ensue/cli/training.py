@@ -105,7 +105,7 @@ def train(
         recipe = str(out / "recipe.toml") if settings or train or valid or test else None
     options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
     with process_group(processes, timeout) as is_first:
-        paths: dict[str, cli.Places] = {"train": train, "valid": valid, "test": test}
+        paths: dict[str, cli.Paths] = {"train": train, "valid": valid, "test": test}
         chosen = None if recipe is None or from_run else recipe_of(recipe, settings or [], **paths)
         if from_run is not None:
             with importing_torch():
@@ -145,7 +145,7 @@ def _propose_recipe(data: str, out: Path | None, settings: list[str], paths: dic
 
 
 def first_use(task: str, run: Path) -> str:
-    """Return the first command that the end of training suggests for a run."""
+    """Return the command that is printed as the next step after training."""
     entry = task_entry(task)
     command = next(iter(entry.commands))
     pipeline = entry.pipeline_class
@@ -177,7 +177,7 @@ def recipes(
 
 
 def recipe_of(
-    name: str, settings: list[str], *, train: cli.Places = None, valid: cli.Places = None, test: cli.Places = None
+    name: str, settings: list[str], *, train: cli.Paths = None, valid: cli.Paths = None, test: cli.Paths = None
 ) -> "Recipe":
     """Read a recipe by its name or file, with settings and paths of data."""
     from ensue.recipe import read_recipe

@@ -90,7 +90,7 @@ class Results(_Stream):
 
 
 @contextmanager
-def output_in(encoding: str | None) -> Iterator[None]:
+def stdout_encoded(encoding: str | None) -> Iterator[None]:
     """Set the encoding of stdout in a `with` block. Raises EnsueError if it is unknown or lacks a character."""
     if encoding:
         name = checked_encoding(encoding)
@@ -98,9 +98,9 @@ def output_in(encoding: str | None) -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError as error:
-        sign = error.object[error.start]
+        character = error.object[error.start]
         raise EnsueError(
-            f'stdout: {encoding} lacks the character "{sign}" (U+{ord(sign):04X}) of a line; '
+            f'stdout: {encoding} lacks the character "{character}" (U+{ord(character):04X}) of a line; '
             "expected an encoding that has it, such as --output-encoding utf-8-sig"
         ) from None
 

@@ -16,7 +16,7 @@ MAX_LABELS = 8
 SECONDS_BETWEEN_REFRESHES = 0.1
 
 
-class Bar:
+class ProgressLine:
     """A progress bar on a terminal; without a terminal, a line every ten seconds."""
 
     def __init__(self, console: Console) -> None:
@@ -55,7 +55,7 @@ class ConsoleReporter(Reporter):
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
-        self.bar = Bar(self.console)
+        self.bar = ProgressLine(self.console)
         self.loss = 0.0
         self.speed = 0.0
         self.unit = "tokens"

@@ -1,4 +1,4 @@
-"""Scores, recipes and other tables on stdout."""
+"""TaskScores, recipes and other tables on stdout."""
 
 import json
 import textwrap
@@ -17,7 +17,7 @@ from ensue.recipe import Recipe, TrainRecipe
 from ensue.tasks import TASKS, task_entry
 
 if TYPE_CHECKING:  # listing recipes must not import torch, which takes seconds
-    from ensue.tasks.contract.task import Scores
+    from ensue.tasks.contract.task import TaskScores
     from ensue.training.device import ComputeMode
     from ensue.training.machine import Profile
 
@@ -62,7 +62,7 @@ def shortened(text: str, width: int) -> str:
     return (start if ends_with_word else start.rpartition(" ")[0] or start) + " …"
 
 
-def show_scores(scores: "Scores", tables: Iterable[Table | str] = ()) -> None:
+def show_scores(scores: "TaskScores", tables: Iterable[Table | str] = ()) -> None:
     """Print scores as a table of two columns, then a table with the scores of each label, then other tables."""
     table = table_of("", right=[""])
     table.show_header = False
@@ -72,8 +72,8 @@ def show_scores(scores: "Scores", tables: Iterable[Table | str] = ()) -> None:
             table.add_row(Text(name.replace("_", " ")), _format_number(value))
     Console(highlight=False).print(table)
     if unknown := content.get("unknown_labels"):
-        what = "label" if len(unknown) == 1 else f"{len(unknown):,} labels"
-        print(f"the model does not know the {what} {listed(list(unknown))}: wrong {sum(unknown.values()):,} times")
+        noun = "label" if len(unknown) == 1 else f"{len(unknown):,} labels"
+        print(f"the model does not know the {noun} {listed(list(unknown))}: wrong {sum(unknown.values()):,} times")
     if misaligned := content.get("misaligned"):
         from ensue.data.sentences.span_borders import MIN_SHARE, misaligned_spans  # noqa: PLC0415 (it imports numpy)
 

@@ -12,7 +12,7 @@ from ensue.inspection.drawing import WordColumns, lines, matrix
 from ensue.inspection.encoder import Attention, Trace
 from ensue.inspection.page import Section, cut
 from ensue.inspection.token_page import packed
-from ensue.runs.pictures import Grid, Lines
+from ensue.runs.pictures import HeatMap, LinePlot
 
 MAX_DRAWN_WORDS = 30
 """The maximum number of words in a drawing of attention."""
@@ -44,23 +44,23 @@ def encoder_sections(texts: Sequence[EncoderView]) -> list[Section]:
     return [Section("Inside the encoder", "inspection/encoder.html", numbers, _pictures(texts))]
 
 
-def _pictures(texts: Sequence[EncoderView]) -> dict[str, dict[str, Grid | Lines]]:
+def _pictures(texts: Sequence[EncoderView]) -> dict[str, dict[str, HeatMap | LinePlot]]:
     """Return pictures for matplotlib: gates by layer, and attention by layer and head."""
-    pictures: dict[str, dict[str, Grid | Lines]] = {"gates": {}, "attention": {}}
+    pictures: dict[str, dict[str, HeatMap | LinePlot]] = {"gates": {}, "attention": {}}
     for text in texts:
         words = text.columns.words
         for name, means in _series(text):
             values = {kind: values[: len(words)] for kind, values in means.items()}
-            pictures["gates"][name] = Lines(words, values, "mean of the units")
+            pictures["gates"][name] = LinePlot(words, values, "mean of the units")
         pictures["attention"] |= grids(text.attention or (), words, text.name)
     return {kind: by_name for kind, by_name in pictures.items() if by_name}
 
 
-def grids(attention: Sequence[Attention], words: Sequence[str], name: str = "") -> dict[str, Grid | Lines]:
+def grids(attention: Sequence[Attention], words: Sequence[str], name: str = "") -> dict[str, HeatMap | LinePlot]:
     """Return the weights of each head over the first words, for matplotlib."""
     words = words[:MAX_DRAWN_WORDS]
     size = len(words)
-    return {title: Grid(words, words, weights[:size, :size]) for title, weights in _heads(attention, name)}
+    return {title: HeatMap(words, words, weights[:size, :size]) for title, weights in _heads(attention, name)}
 
 
 def _heads(attention: Sequence[Attention], name: str = "") -> Iterator[tuple[str, NDArray[np.float32]]]:

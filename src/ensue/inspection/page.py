@@ -24,7 +24,7 @@ from ensue.errors import EnsueError, listed
 from ensue.extension import loadable_entries
 from ensue.interruption import check_interrupted
 from ensue.outputs import check_new, written
-from ensue.runs.pictures import Grid, Lines
+from ensue.runs.pictures import HeatMap, LinePlot
 from ensue.text.boundaries import is_boundary
 from ensue.version import VERSION, package_text
 
@@ -246,7 +246,7 @@ class Section(NamedTuple):
     heading: str
     template: str
     numbers: Mapping[str, Any]
-    pictures: Mapping[str, Mapping[str, Grid | Lines]] = {}
+    pictures: Mapping[str, Mapping[str, HeatMap | LinePlot]] = {}
 
     @classmethod
     def plain(cls, heading: str, drawing: str, *, about: str = "", note: str = "") -> "Section":
@@ -374,7 +374,7 @@ class Inspection:
         Raises:
             EnsueError: The inspection has no picture of this kind and name.
         """
-        pictures: dict[str, dict[str, Grid | Lines]] = {}
+        pictures: dict[str, dict[str, HeatMap | LinePlot]] = {}
         for section in self.sections:
             for kind, by_name in section.pictures.items():
                 pictures.setdefault(kind, {}).update(by_name)

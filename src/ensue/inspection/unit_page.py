@@ -17,7 +17,7 @@ from ensue.errors import EnsueError, check_whole
 from ensue.inspection.page import Section, cut
 from ensue.inspection.token_page import MAX_UNIT_BYTES
 from ensue.inspection.units import OPEN, SHUT, Units, followers, saturation
-from ensue.runs.pictures import Lines
+from ensue.runs.pictures import LinePlot
 
 MAX_FOLLOWERS = 4
 GATE_DRAWING_PIXELS = 150
@@ -60,13 +60,13 @@ def saturation_section(units: Sequence[Units], tokens: Sequence[str]) -> list[Se
     return [Section("Saturated gates", "inspection/gates.html", shown, _pictures(units, tokens))] if gates else []
 
 
-def _pictures(units: Sequence[Units], tokens: Sequence[str]) -> dict[str, dict[str, Lines]]:
+def _pictures(units: Sequence[Units], tokens: Sequence[str]) -> dict[str, dict[str, LinePlot]]:
     """Return the mean of each layer's gates over the first tokens, for matplotlib."""
     layers: dict[str, dict[str, NDArray[Any]]] = defaultdict(dict)
     for gate in filter(lambda layer_units: layer_units.is_gate, units):
         layers[f"layer {gate.layer}"][gate.kind] = gate.values[:MAX_PLOTTED_TOKENS].mean(1)
     shown = tokens[:MAX_PLOTTED_TOKENS]
-    return {"gates": {name: Lines(shown, means, "mean of the units") for name, means in layers.items()}}
+    return {"gates": {name: LinePlot(shown, means, "mean of the units") for name, means in layers.items()}}
 
 
 def _gate(gate: Units) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.metrics.confusion import MAX_LABELS, LabelsScores, Tally, frequent_labels, macro_f1, weighted_f1
-from ensue.metrics.scores import card_columns, share
+from ensue.metrics.scores import card_columns, ratio_or_zero
 
 NUM_BINS = 15
 MAX_UNKNOWN_LABELS = 50
@@ -47,7 +47,7 @@ class ClassificationTally(Tally[ClassificationScores]):
     """A counter of texts. `labels` are the K labels of the model, in the order of its probabilities.
 
     With `multiple`, a text has any number of labels; without, exactly one. The expected calibration error (Naeini et
-    al. 2015; Guo et al. 2017) has 15 bins of equal width: `Σ_b n_b / n |share of right labels in b − mean probability
+    al. 2015; Guo et al. 2017) has 15 bins of equal width: `Σ_b n_b / n |share of correct labels in b − mean probability
     in b|`. The bins contain the highest probability of each text, or with `multiple` all probabilities.
     """
 
@@ -69,8 +69,8 @@ class ClassificationTally(Tally[ClassificationScores]):
         else:
             assert len(correct) == len(chosen) == 1, f"one label each, not {sorted(correct)} and {sorted(chosen)}"
             self.pairs[min(correct), min(chosen)] += 1
-            top = int(np.argmax(probabilities))
-            self._reliability.add(probabilities[top : top + 1], np.array([self.labels[top] in correct]))
+            best = int(np.argmax(probabilities))
+            self._reliability.add(probabilities[best : best + 1], np.array([self.labels[best] in correct]))
         return self._count(correct == chosen, 1, correct & chosen, correct, chosen)
 
     def scores(self) -> ClassificationScores:
@@ -87,7 +87,7 @@ class ClassificationTally(Tally[ClassificationScores]):
 
 
 class _Reliability:
-    """Sums of probabilities and counts of right labels in bins. Bin b is for b / 15 < p ≤ (b + 1) / 15."""
+    """Sums of probabilities and counts of correct labels in bins. Bin b is for b / 15 < p ≤ (b + 1) / 15."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -101,7 +101,7 @@ class _Reliability:
         self._true += np.bincount(bins, is_right, NUM_BINS)
 
     def error(self) -> float:
-        return share(float(np.abs(self._true - self._probability).sum()), self._count)
+        return ratio_or_zero(float(np.abs(self._true - self._probability).sum()), self._count)
 
 
 def best_threshold(gold: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]]) -> float:

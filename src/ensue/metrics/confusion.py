@@ -8,7 +8,7 @@ from itertools import islice
 from operator import add
 from typing import Any, Generic, TypeVar
 
-from ensue.metrics.scores import ItemRows, Score, ScoredItems, Scores, f1, f1_of, ratio, share
+from ensue.metrics.scores import ItemRows, ScoredItems, Scores, f1_of, f1_score, quotient, ratio_or_zero
 
 MAX_LABELS = 100
 """The maximum number of labels in the saved scores of a validation, and in a confusion matrix."""
@@ -28,7 +28,7 @@ class LabelScore:
     def of(cls, correct: int, support: int, predicted: int) -> "LabelScore":
         """Compute the scores from counts. Quotients with a denominator of 0 are 0, as in conlleval."""
         f1 = f1_of(correct, support, predicted)
-        return cls(share(correct, predicted), share(correct, support), f1, support, predicted)
+        return cls(ratio_or_zero(correct, predicted), ratio_or_zero(correct, support), f1, support, predicted)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Tally(ABC, Generic[ScoresT]):
     """A counter of gold and predicted labels. Memory does not grow with the number of items."""
 
     def __init__(self, f1_name: str | None = None) -> None:
-        self.item_scores: dict[str, Score] = {"accuracy": ratio(0, 1)} | ({f1_name: f1(2, 3, 4)} if f1_name else {})
+        self.item_scores = {"accuracy": quotient(0, 1)} | ({f1_name: f1_score(2, 3, 4)} if f1_name else {})
         self.size, self.sums = 0, (0, 0, 0, 0, 0)
         self.pairs: Counter[tuple[str, str]] = Counter()
         self.correct: Counter[str] = Counter()
@@ -70,7 +70,7 @@ class Tally(ABC, Generic[ScoresT]):
 
     @abstractmethod
     def add(self, *args: Any, **kwargs: Any) -> tuple[int, ...]:
-        """Count an item. Return its numbers of right and all predictions, and of correct, gold and predicted labels."""
+        """Count an item. Return its counts: correct and all predictions; correct, gold and predicted labels."""
 
     @abstractmethod
     def scores(self) -> ScoresT:
@@ -98,8 +98,8 @@ class Tally(ABC, Generic[ScoresT]):
 
     @property
     def accuracy(self) -> float:
-        """The share of right predictions."""
-        return share(*self.sums[:2])
+        """The share of correct predictions."""
+        return ratio_or_zero(*self.sums[:2])
 
     @property
     def per_label(self) -> dict[str, LabelScore]:
@@ -125,7 +125,7 @@ def frequent_labels(labels: Iterable[str], support: Mapping[str, int]) -> list[s
     return [label for label in labels if label in frequent]
 
 
-def brief(scores: dict[str, Any]) -> dict[str, Any]:
+def limit_labels(scores: dict[str, Any]) -> dict[str, Any]:
     """Limit the tables in the JSON value of scores to `MAX_LABELS` labels."""
     if "per_label" not in scores:
         return scores
@@ -137,13 +137,13 @@ def brief(scores: dict[str, Any]) -> dict[str, Any]:
 
 def macro_f1(scores: Mapping[str, LabelScore]) -> float:
     """Return the mean F1 of all labels."""
-    return share(sum(score.f1 for score in scores.values()), len(scores))
+    return ratio_or_zero(sum(score.f1 for score in scores.values()), len(scores))
 
 
 def weighted_f1(scores: Mapping[str, LabelScore]) -> float:
     """Return the mean F1 of all labels, weighted by `support`."""
     weighted = sum(score.f1 * score.support for score in scores.values())
-    return share(weighted, sum(score.support for score in scores.values()))
+    return ratio_or_zero(weighted, sum(score.support for score in scores.values()))
 
 
 def frequent_confusions(pairs: Counter[tuple[str, str]], limit: int) -> list[tuple[str, str, int]]:

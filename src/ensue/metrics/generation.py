@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from ensue.errors import EnsueError
-from ensue.metrics.scores import RESAMPLES, ItemRows, ScoredItems, Scores, card_columns, differences, of_sums, ratio
+from ensue.metrics.scores import RESAMPLES, ItemRows, ScoredItems, Scores, card_columns, differences, of_sums, quotient
 
 ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
 @dataclass(frozen=True)
-class Comparison(Scores):
+class SystemComparison(Scores):
     """The scores of our system and another system on the same texts, and p-values of a two-sided paired bootstrap."""
 
     bleu: tuple[float, float]
@@ -45,7 +45,7 @@ class GenerationScores(Scores):
     """Scores of texts against their references. All scores except `nats_per_token` are in percent.
 
     The edit rate is the number of insertions, deletions and substitutions per word of the nearest reference, or per
-    character if no reference has a blank. `nats_per_token` is the mean surprisal of the tokens of the first references.
+    character if no reference has a space. `nats_per_token` is the mean surprisal of the tokens of the first references.
     """
 
     on_card = card_columns(".4g", "nats_per_token", "bleu", "chrf", *ROUGES, "exact_match", "edit_rate")
@@ -57,7 +57,7 @@ class GenerationScores(Scores):
     signature: str
     nats_per_token: float | None = None
     rouge: dict[str, float] | None = None
-    comparison: Comparison | None = None
+    comparison: SystemComparison | None = None
 
     def as_json(self) -> dict[str, Any]:
         names = ("exact_match", "edit_rate", "nats_per_token", "examples", "signature")
@@ -173,11 +173,11 @@ def scored_items(
     surprisal = [(0.0, 0)] * len(texts) if nats is None else nats
     for text, correct, bleu_counts, chrf_counts, token_nats in zip(texts, references, *counts, surprisal, strict=True):
         rows.append([*bleu_counts, *chrf_counts, text in correct, 1, *token_nats])
-    first, second = len(counts[0][0]), len(counts[0][0]) + len(counts[1][0])
-    scores = {"bleu": _score_of_counts(bleu, 0, first), "chrf": _score_of_counts(chrf, first, second)}
-    scores["exact_match"] = of_sums(lambda sums: 100 * sums[:, second] / sums[:, second + 1])
+    bleu_end, end = len(counts[0][0]), len(counts[0][0]) + len(counts[1][0])  # columns of the rows
+    scores = {"bleu": _score_of_counts(bleu, 0, bleu_end), "chrf": _score_of_counts(chrf, bleu_end, end)}
+    scores["exact_match"] = of_sums(lambda sums: 100 * sums[:, end] / sums[:, end + 1])
     if nats is not None:
-        scores["nats_per_token"] = ratio(second + 2, second + 3)
+        scores["nats_per_token"] = quotient(end + 2, end + 3)
     return rows.scored("texts", scores), f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}"
 
 
@@ -191,10 +191,10 @@ def _score_of_counts(metric: Any, start: int, stop: int) -> Any:
 
 def compare_texts(
     ours: Sequence[str], theirs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str
-) -> Comparison:
-    """Compare the scores of two systems."""
+) -> SystemComparison:
+    """Return the scores of two systems on the same texts, with p-values of their differences."""
     systems = [scored_items(texts, references, tokenize=tokenize)[0] for texts in (ours, theirs)]
     first, second = (items.compute() for items in systems)
     bleu, chrf = ((first[name], second[name]) for name in ("bleu", "chrf"))
     tested = differences(*systems)
-    return Comparison(bleu, chrf, *(tested[name].p if tested else 1.0 for name in ("bleu", "chrf")))
+    return SystemComparison(bleu, chrf, *(tested[name].p if tested else 1.0 for name in ("bleu", "chrf")))

@@ -114,7 +114,7 @@ class LabelingTally(Tally[LabelingScores]):
 class ColumnsTally(Tally[LabelingScores]):
     """A counter of sentences with several columns of labels.
 
-    Accuracy, precision, recall and F1 are the share of words whose labels are right in all columns. `per_label` has the
+    Accuracy, precision, recall and F1 are the share of words with correct labels in all columns. `per_label` has the
     scores of each column, and `macro_f1` is the mean F1 of the columns.
     """
 

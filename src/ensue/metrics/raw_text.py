@@ -1,9 +1,9 @@
 """Scores of an analysis of raw text, as in the CoNLL 2018 shared task (Zeman et al. 2018).
 
-The gold and the predicted analysis must have the same text, except for blanks. A predicted token or sentence is correct
-if the gold analysis has a token or sentence at the same characters. Words are aligned by their characters, and inside
-multiword tokens of either analysis by the longest common subsequence of lowercased forms. A tag is correct if the word
-is aligned and both tags are equal.
+The gold and the predicted analysis must have the same text, except for whitespace. A predicted token or sentence is
+correct if the gold analysis has a token or sentence at the same characters. Words are aligned by their characters, and
+inside multiword tokens of either analysis by the longest common subsequence of lowercased forms. A tag is correct if
+the word is aligned and both tags are equal.
 """
 
 from bisect import bisect_right
@@ -42,7 +42,7 @@ class AnalyzedToken(NamedTuple):
     words: Sequence[AnalyzedWord]
 
 
-class _Placed(NamedTuple):
+class _LocatedWord(NamedTuple):
     """A word, the offsets of its token, and whether the token has several words."""
 
     word: AnalyzedWord
@@ -74,8 +74,8 @@ def raw_text_scores(gold: Sentences, predicted: Sentences, *, with_tags: bool = 
     correct, actual = _Offsets(gold), _Offsets(predicted)
     if correct.characters != actual.characters:
         pairs = zip_longest(correct.characters, actual.characters)
-        place = next(place for place, (a, b) in enumerate(pairs) if a != b)
-        near = correct.characters[max(0, place - 10) : place + 10]
+        offset = next(offset for offset, (a, b) in enumerate(pairs) if a != b)
+        near = correct.characters[max(0, offset - 10) : offset + 10]
         raise EnsueError(f"the two analyses are not of the same text: they differ near {near!r}")
     scores = {
         "tokens": _compare_offsets(correct.tokens, actual.tokens),
@@ -84,8 +84,8 @@ def raw_text_scores(gold: Sentences, predicted: Sentences, *, with_tags: bool = 
     aligned = align(correct.words, actual.words)
     support, count = len(correct.words), len(actual.words)
     scores["words"] = LabelScore.of(len(aligned), support, count)
-    for name, same in TAGS.items() if with_tags else ():
-        num_correct = sum(same(a, b) for a, b in aligned)
+    for name, is_same in TAGS.items() if with_tags else ():
+        num_correct = sum(is_same(a, b) for a, b in aligned)
         scores[name] = LabelScore.of(num_correct, support, count)
     return RawTextScores(scores)
 
@@ -104,22 +104,22 @@ TAGS: dict[str, Callable[[AnalyzedWord, AnalyzedWord], bool]] = {
 
 
 class _Offsets:
-    """The offsets of tokens, sentences and words in the text without blanks."""
+    """The offsets of tokens, sentences and words in the text without whitespace."""
 
     def __init__(self, sentences: Sentences) -> None:
         self.tokens: list[tuple[int, int]] = []
         self.sentences: list[tuple[int, int]] = []
-        self.words: list[_Placed] = []
+        self.words: list[_LocatedWord] = []
         forms: list[str] = []
-        place = 0
+        end = 0
         for sentence in sentences:
-            begin = place
+            begin = end
             for token in sentence:
                 forms.append("".join(token.form.split()))
-                start, place = place, place + len(forms[-1])
-                self.tokens.append((start, place))
-                self.words += [_Placed(word, start, place, len(token.words) > 1) for word in token.words]
-            self.sentences.append((begin, place))
+                start, end = end, end + len(forms[-1])
+                self.tokens.append((start, end))
+                self.words += [_LocatedWord(word, start, end, len(token.words) > 1) for word in token.words]
+            self.sentences.append((begin, end))
         self.characters = "".join(forms)
 
 
@@ -127,7 +127,7 @@ def _compare_offsets(gold: list[tuple[int, int]], predicted: list[tuple[int, int
     return LabelScore.of(len(set(gold) & set(predicted)), len(gold), len(predicted))
 
 
-def align(gold: Sequence[_Placed], predicted: Sequence[_Placed]) -> list[tuple[AnalyzedWord, AnalyzedWord]]:
+def align(gold: Sequence[_LocatedWord], predicted: Sequence[_LocatedWord]) -> list[tuple[AnalyzedWord, AnalyzedWord]]:
     """Return pairs of aligned words, which have equal offsets or are in a common subsequence of multiword tokens."""
     regions = _merge_overlapping({(word.start, word.end) for word in chain(gold, predicted) if word.is_multiword})
     (alone, inside), (others_alone, others_inside) = (_split_by_region(words, regions) for words in (gold, predicted))
@@ -148,7 +148,7 @@ def _merge_overlapping(places: Iterable[tuple[int, int]]) -> list[tuple[int, int
 
 
 def _split_by_region(
-    words: Sequence[_Placed], regions: list[tuple[int, int]]
+    words: Sequence[_LocatedWord], regions: list[tuple[int, int]]
 ) -> tuple[dict[tuple[int, int], AnalyzedWord], dict[int, list[AnalyzedWord]]]:
     alone: dict[tuple[int, int], AnalyzedWord] = {}
     inside: dict[int, list[AnalyzedWord]] = {}

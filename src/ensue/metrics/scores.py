@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from ensue.inspection.notebook import ShownScores
 
 
-def card_columns(form: str, *names: str, **titles: str) -> dict[str, tuple[str, str]]:
+def card_columns(format_spec: str, *names: str, **titles: str) -> dict[str, tuple[str, str]]:
     """Return the titles and formats of scores on a model card, by their keys in JSON.
 
-    `form` is the format. `names` are keys whose title is derived from the key; `titles` has titles by key.
+    `format_spec` is the format of all scores. `names` are keys whose title is derived; `titles` maps keys to titles.
     """
     titles = {name: name.replace("_", " ").replace("f1", "F1") for name in names} | titles
-    return {name: (title, form) for name, title in titles.items()}
+    return {name: (title, format_spec) for name, title in titles.items()}
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class SummedScores(Scores):
     """The names of the properties that `ensue compare` tests."""
 
     @classmethod
-    def items(cls, rows: "ItemRows", unit: str, remarks: Sequence[str] = ()) -> "ScoredItems":
-        """Return items for a significance test. A row has values of the first fields of this class."""
+    def scored_items(cls, rows: "ItemRows", unit: str, remarks: Sequence[str] = ()) -> "ScoredItems":
+        """Return items for a significance test. A row has the leading fields of this class; others have defaults."""
 
         def score_of(name: str) -> Score:
             return of_sums(lambda sums: np.array([getattr(cls(*row), name) for row in sums.tolist()]))
@@ -67,7 +67,7 @@ class SummedScores(Scores):
 NumberT = TypeVar("NumberT", float, NDArray[np.float64])
 
 
-def share(count: NumberT, total: NumberT) -> NumberT:
+def ratio_or_zero(count: NumberT, total: NumberT) -> NumberT:
     """Return `count / total` of numbers or arrays; 0 for a total of 0."""
     if isinstance(total, np.ndarray):
         return np.divide(count, total, out=np.zeros(len(total)), where=total > 0)
@@ -76,10 +76,10 @@ def share(count: NumberT, total: NumberT) -> NumberT:
 
 def f1_of(correct: NumberT, gold: NumberT, predicted: NumberT) -> NumberT:
     """Return F1, `2 precision recall / (precision + recall)`, from counts."""
-    return share(2 * correct, gold + predicted)
+    return ratio_or_zero(2 * correct, gold + predicted)
 
 
-def mean(total: float, count: float) -> float:
+def ratio_or_nan(total: float, count: float) -> float:
     """Return `total / count`; NaN for a count of 0."""
     return total / count if count else math.nan
 
@@ -105,10 +105,10 @@ def finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-RESAMPLES = 1_000
-SEED = 15
-MAX_ROWS = 10_000
-"""At twice this number of rows, pairs of consecutive rows are merged, which bounds memory and time."""
+RESAMPLES, SEED = 1_000, 15
+"""The number of bootstrap samples, and their seed."""
+MAX_ROWS = 20_000
+"""At this number of rows, consecutive rows are merged in pairs, which bounds memory and time."""
 
 Numbers = NDArray[np.float64]
 Score = Callable[[Numbers, NDArray[np.int64]], Numbers]
@@ -120,19 +120,19 @@ def of_sums(score: Callable[[Numbers], Numbers]) -> Score:
     return lambda rows, counts: score(counts @ rows)
 
 
-def ratio(count: int, total: int) -> Score:
+def quotient(count: int, total: int) -> Score:
     """Return the score that is the quotient of the sums of two columns; 0 for a denominator of 0."""
-    return of_sums(lambda sums: share(sums[:, count], sums[:, total]))
+    return of_sums(lambda sums: ratio_or_zero(sums[:, count], sums[:, total]))
 
 
-def f1(correct: int, gold: int, predicted: int) -> Score:
+def f1_score(correct: int, gold: int, predicted: int) -> Score:
     """Return the score that is the F1 of the sums of three columns."""
     return of_sums(lambda sums: f1_of(sums[:, correct], sums[:, gold], sums[:, predicted]))
 
 
 @dataclass(frozen=True)
 class ScoredItems:
-    """The items of test data, each with the numbers (K,) from which scores are computed.
+    """The items of test data, each with the numbers (K,) from which `score_functions` compute scores.
 
     `unit` is the noun of the items, such as "texts". `size` is the number of items before rows were merged. `remarks`
     are notes about the scores.
@@ -141,20 +141,20 @@ class ScoredItems:
     unit: str
     size: int
     rows: Numbers
-    scores: Mapping[str, Score]
+    score_functions: Mapping[str, Score]
     remarks: Sequence[str] = field(default=())
 
     def compute(self) -> dict[str, float]:
         """Return the scores of all items."""
         once = np.ones((1, len(self.rows)), np.int64)
-        return {name: float(score(self.rows, once)[0]) for name, score in self.scores.items()}
+        return {name: float(score(self.rows, once)[0]) for name, score in self.score_functions.items()}
 
     def samples(self) -> dict[str, Numbers]:
         """Return each score of all samples, (RESAMPLES,). The samples are the same for all models."""
         size = len(self.rows)
         draws = np.random.default_rng(SEED).integers(0, size, (RESAMPLES, size), np.int32)
         counts = np.stack([np.bincount(drawn, minlength=size) for drawn in draws])
-        return {name: score(self.rows, counts) for name, score in self.scores.items()}
+        return {name: score(self.rows, counts) for name, score in self.score_functions.items()}
 
 
 class ItemRows:
@@ -175,17 +175,18 @@ class ItemRows:
         else:
             self._rows.append(numbers)
         self.size += 1
-        if len(self._rows) == 2 * MAX_ROWS and not self.size % self._merged:
+        if len(self._rows) == MAX_ROWS and not self.size % self._merged:
             self._rows = [a + b for a, b in zip(self._rows[::2], self._rows[1::2], strict=True)]
             self._merged *= 2
 
-    def scored(self, unit: str, scores: Mapping[str, Score], remarks: Sequence[str] = ()) -> ScoredItems:
-        """Return the items of all rows, with their scores."""
-        return ScoredItems(unit, self.size, np.stack(self._rows) if self._rows else np.zeros((0, 1)), scores, remarks)
+    def scored(self, unit: str, functions: Mapping[str, Score], remarks: Sequence[str] = ()) -> ScoredItems:
+        """Return the items of all rows, with the functions that compute their scores."""
+        numbers = np.stack(self._rows) if self._rows else np.zeros((0, 1))
+        return ScoredItems(unit, self.size, numbers, functions, remarks)
 
 
 @dataclass(frozen=True)
-class Difference:
+class ScoreDifference:
     """The difference of a score of two models, its 95 % confidence interval, and the p-value."""
 
     value: float
@@ -198,20 +199,20 @@ class Difference:
         return {"difference": self.value, "low": self.low, "high": self.high, "p": self.p}
 
 
-def differences(ours: ScoredItems, theirs: ScoredItems) -> dict[str, Difference]:
-    """Return the differences of the scores that both models have; none if their items differ."""
+def differences(ours: ScoredItems, theirs: ScoredItems) -> dict[str, ScoreDifference]:
+    """Return the differences of common scores; empty unless unit and number of items are equal, with 2 rows or more."""
     if (ours.unit, ours.size) != (theirs.unit, theirs.size) or len(ours.rows) < 2:
         return {}
-    first, second, samples, others = ours.compute(), theirs.compute(), ours.samples(), theirs.samples()
-    names = [name for name in samples if name in others]
-    return {name: _compute_difference(first[name] - second[name], samples[name] - others[name]) for name in names}
+    a, b, a_samples, b_samples = ours.compute(), theirs.compute(), ours.samples(), theirs.samples()
+    names = [name for name in a_samples if name in b_samples]
+    return {name: _compute_difference(a[name] - b[name], a_samples[name] - b_samples[name]) for name in names}
 
 
-def _compute_difference(value: float, samples: Numbers) -> Difference:
+def _compute_difference(value: float, samples: Numbers) -> ScoreDifference:
     # the samples are shifted to a mean of 0, the null hypothesis
     by_chance = np.abs(samples - samples.mean()) >= abs(value)
     low, high = np.quantile(samples, (0.025, 0.975))
-    return Difference(value, float(low), float(high), float((by_chance.sum() + 1) / (len(samples) + 1)))
+    return ScoreDifference(value, float(low), float(high), float((by_chance.sum() + 1) / (len(samples) + 1)))
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ class LanguageScores(SummedScores):
     @property
     def nats_per_token(self) -> float:
         """The mean surprisal of a token, in nats."""
-        return mean(self.total_nats, self.tokens)
+        return ratio_or_nan(self.total_nats, self.tokens)
 
     @property
     def perplexity(self) -> float:
@@ -244,7 +245,7 @@ class LanguageScores(SummedScores):
     @property
     def bits_per_character(self) -> float:
         """`total_nats / (ln 2 · characters)`, which can be compared between tokenizers."""
-        return mean(self.total_nats, math.log(2) * self.characters)
+        return ratio_or_nan(self.total_nats, math.log(2) * self.characters)
 
     def summary(self) -> str:
         nats = f"{self.nats_per_token:.4f} nats per token, perplexity {self.perplexity:,.2f}"
@@ -274,7 +275,7 @@ class MaskedScores(SummedScores):
     @property
     def masked_nats(self) -> float:
         """The mean surprisal of a masked token, in nats."""
-        return mean(self.total_nats, self.masked)
+        return ratio_or_nan(self.total_nats, self.masked)
 
     @property
     def perplexity(self) -> float:
@@ -284,12 +285,12 @@ class MaskedScores(SummedScores):
     @property
     def accuracy(self) -> float:
         """The share of masked tokens that had the highest probability."""
-        return mean(self.right, self.masked)
+        return ratio_or_nan(self.right, self.masked)
 
     @property
     def next_sentence_accuracy(self) -> float:
-        """The share of right next-sentence predictions."""
-        return mean(self.pairs_right, self.pairs)
+        """The share of correct next-sentence predictions."""
+        return ratio_or_nan(self.pairs_right, self.pairs)
 
     def as_json(self) -> dict[str, Any]:
         """Return the scores as JSON values, without next-sentence accuracy if there are no pairs."""
@@ -353,8 +354,8 @@ class AnalogyScores(Scores):
 
     @property
     def accuracy(self) -> float:
-        """The share of right answers to covered questions; 0 without covered questions."""
-        return share(self.right, self.covered)
+        """The share of correct answers to covered questions; 0 without covered questions."""
+        return ratio_or_zero(self.right, self.covered)
 
     def as_json(self) -> dict[str, Any]:
         sections = {name: score.as_json() for name, score in self.sections.items()}

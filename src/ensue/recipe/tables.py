@@ -227,9 +227,9 @@ class Recipe(Table):
     is_preparable: ClassVar[bool] = False
     """Whether `ensue prepare` can read labeled data into the cache before training."""
     begins: ClassVar[bool] = False
-    """Whether `encoder.from` can be another run of the task, whose layers are copied."""
+    """Whether `encoder.from` may name another run of the task, whose layers are copied."""
     rehearses: ClassVar[bool] = False
-    """Whether the task adds the answers of the origin to the data (`tuning.rehearse`)."""
+    """Whether the task adds spans that the origin predicts to the data (`tuning.rehearse`)."""
 
     about: str = ""
     """A description of the recipe."""
@@ -251,7 +251,7 @@ class Recipe(Table):
         return ()
 
     @property
-    def has_own_update(self) -> bool:
+    def is_gradient_free(self) -> bool:
         """Whether weights are updated without gradients: on the CPU, by default in one thread, without a profile."""
         return bool(self.unused_keys)
 
@@ -266,7 +266,7 @@ class Recipe(Table):
     @model_validator(mode="after")
     def _check_own_update(self) -> Self:
         default = TuningRecipe(rehearse=self.tuning.rehearse)  # rehearsal adds data, and is allowed
-        if self.has_own_update and any(getattr(self.tuning, key) != value for key, value in default):
+        if self.is_gradient_free and any(getattr(self.tuning, key) != value for key, value in default):
             raise ValueError(f"has a table [tuning], which a {self.what} does not support")
         for name in self.unused_keys:
             if getattr(self.train, name) != type(self.train).model_fields[name].default:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ensue.ranks import is_sharded, process_group
 from ensue.runs.manifest import Manifest, entry_of
-from ensue.runs.schema import DamagedError, Entry, ManifestContent, Progress, read_validated
+from ensue.runs.schema import DamagedError, FileEntry, ManifestContent, Progress, read_validated
 from ensue.runs.weights import flush, load_parameters, read_tensors, serialize, write_tensors, write_text
 from ensue.types import State, leaves, map_state
 
@@ -33,7 +33,7 @@ SET_BY_RUN = {"params", "lr", "weight_decay", "decay", "scale", "partly"}
 
 def save_checkpoint(
     directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, progress: Progress, *,
-    best: Path | None = None, log: Entry | None = None, average: nn.Module | None = None,
+    best: Path | None = None, log: FileEntry | None = None, average: nn.Module | None = None,
 ) -> Path:  # fmt: skip
     """Write a checkpoint on rank 0, then remove older checkpoints. If tensors are sharded, the other ranks must call
     `gather_shards` meanwhile.
@@ -63,7 +63,7 @@ def save_checkpoint(
             if progress.best_step == progress.step:
                 best = partial / ("model.safetensors" if average is None else AVERAGE)
             assert best is not None
-            link(best, partial / BEST)
+            link_or_copy(best, partial / BEST)
         entries = {path.name: entry_of(path) for path in sorted(partial.iterdir())}
         Manifest(partial).write(ManifestContent(files=entries, log=log))
         partial.rename(target)
@@ -118,7 +118,7 @@ def load_checkpoint(
     return _restore_state(read_tensors(carried), initial_state, carried), progress
 
 
-def link(source: Path, target: Path) -> None:
+def link_or_copy(source: Path, target: Path) -> None:
     """Hard-link a file to a second name, or copy it if the file system has no links."""
     target.unlink(missing_ok=True)
     try:

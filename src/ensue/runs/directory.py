@@ -36,7 +36,7 @@ from ensue.notices import warn_once
 from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded
 from ensue.recipe import Recipe, as_trained, read_recipe, validate_recipe
 from ensue.runs import schema
-from ensue.runs.checkpoint import link
+from ensue.runs.checkpoint import link_or_copy
 from ensue.runs.manifest import Manifest, altered_error, entry_of
 from ensue.runs.weights import flush, load_parameters, partial_path, read_tensors
 from ensue.tasks import TaskEntry, has_task, task_entry
@@ -152,7 +152,7 @@ class RunDirectory:
             raise schema.DamagedError(f"{path}: damaged: {error}") from None
 
     @property
-    def weights_entry(self) -> schema.Entry:
+    def weights_entry(self) -> schema.FileEntry:
         """The manifest entry of the best weights. Raises RunError before the first validation."""
         entry = self.manifest.entries().get(self.weights.name)
         if entry is None and self.weights.exists():
@@ -201,7 +201,7 @@ class RunDirectory:
         if self.manifest.holds(self.weights.name, entry_of(weights)):
             return
         partial = partial_path(self.weights)
-        link(weights, partial)
+        link_or_copy(weights, partial)
         self.manifest.replace({self.weights.name: partial})
 
     def clear(self, spare: Path | None = None) -> None:
@@ -250,7 +250,7 @@ class Origin:
         files = {name: entry.sha256 for name, entry in _list_files(self.run).items()}
         return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
-    def new_in(self, train: str) -> str:
+    def new_locations(self, train: str) -> str:
         """Return the locations in `train` that the origin was not trained on; `train` if there are none."""
         old = locations_in(self.run.recipe.data.train)
         return as_location([name for name in locations_in(train) if name not in old]) or train
@@ -366,7 +366,7 @@ def list_origin(run: RunDirectory, number: int) -> None:
     run.manifest.replace({_manifest_name(number): partial})
 
 
-def copy_run(source: RunDirectory, target: Path) -> dict[str, schema.Entry]:
+def copy_run(source: RunDirectory, target: Path) -> dict[str, schema.FileEntry]:
     """Copy the files and the origins of a run. Returns the manifest entries of the files."""
     target.mkdir(parents=True)
     files = _list_files(source)
@@ -381,6 +381,6 @@ def copy_run(source: RunDirectory, target: Path) -> dict[str, schema.Entry]:
     return files
 
 
-def _list_files(run: RunDirectory) -> dict[str, schema.Entry]:
+def _list_files(run: RunDirectory) -> dict[str, schema.FileEntry]:
     entries = run.manifest.entries()
     return {name: entries[name] for name in sorted(schema.file_names() & entries.keys())}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ensue.parsing import read_bounded
-from ensue.runs.schema import MANIFEST, DamagedError, Entry, ManifestContent, convert_read_errors, read_manifest
+from ensue.runs.schema import MANIFEST, DamagedError, FileEntry, ManifestContent, convert_read_errors, read_manifest
 from ensue.runs.weights import flush, write_text
 
 
@@ -47,12 +47,12 @@ class Manifest:
         with convert_read_errors(path):
             return read_bounded(path)
 
-    def holds(self, name: str, entry: Entry) -> bool:
+    def holds(self, name: str, entry: FileEntry) -> bool:
         """Return whether the file `name` and its entry have the content of `entry`."""
         listed = self.entries().get(name)
         return listed is not None and listed.sha256 == entry.sha256 and _matches(self.directory / name, entry)
 
-    def replace(self, partials: Mapping[str, Path], *, log: Entry | None = None) -> None:
+    def replace(self, partials: Mapping[str, Path], *, log: FileEntry | None = None) -> None:
         """Replace files. `partials` has for each name the path of a file in the same directory with the new content."""
         files = self.entries()
         coming = {name: entry_of(partial) for name, partial in partials.items()}
@@ -69,7 +69,7 @@ class Manifest:
         write_text(self.path, content.model_dump_json(indent=2, exclude_defaults=True) + "\n")
         flush(self.directory)
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, FileEntry]:
         """Return the entries of the files on disk, even after a kill between the steps of `replace`."""
         if not self.path.exists():
             return {}
@@ -78,15 +78,15 @@ class Manifest:
         return content.files | renamed
 
 
-def entry_of(path: Path, size: int | None = None) -> Entry:
+def entry_of(path: Path, size: int | None = None) -> FileEntry:
     """Return the entry of a file, or of its first `size` bytes."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256") if size is None else hashlib.sha256(file.read(size))
         length = file.tell()
-    return Entry(bytes=length, sha256=digest.hexdigest(), written=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}")
+    return FileEntry(bytes=length, sha256=digest.hexdigest(), written=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}")
 
 
-def _measure(path: Path, entries: list[Entry]) -> tuple[int, str]:
+def _measure(path: Path, entries: list[FileEntry]) -> tuple[int, str]:
     """Return the size and the checksum of a file; the checksum is "" if no entry has this size."""
     with convert_read_errors(path):
         status = path.stat()
@@ -98,11 +98,11 @@ def _measure(path: Path, entries: list[Entry]) -> tuple[int, str]:
             return status.st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _matches(path: Path, entry: Entry) -> bool:
+def _matches(path: Path, entry: FileEntry) -> bool:
     return path.exists() and _measure(path, [entry]) == (entry.bytes, entry.sha256)
 
 
-def altered_error(path: Path, entry: Entry, size: int) -> DamagedError:
+def altered_error(path: Path, entry: FileEntry, size: int) -> DamagedError:
     """Return the error for a file that differs from its entry."""
     changed = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M:%S}"
     problem = f"damaged: {size:,} bytes, not {entry.bytes:,}" if size < entry.bytes else "altered since it was written"

@@ -15,7 +15,7 @@ from ensue.errors import EnsueError, quote
 from ensue.runs.reporter import Reporter
 
 FONT = "DejaVu Sans"
-FALLBACKS = (
+FALLBACK_FONTS = (
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "WenQuanYi Zen Hei", "Droid Sans Fallback", "IPAGothic",
     "Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Arial Unicode MS", "Unifont",
 )  # fmt: skip
@@ -50,7 +50,7 @@ def _find_fonts() -> list[str]:
     from matplotlib import font_manager  # noqa: PLC0415
 
     installed = set(font_manager.get_font_names())
-    return [FONT, *(name for name in FALLBACKS if name in installed)]
+    return [FONT, *(name for name in FALLBACK_FONTS if name in installed)]
 
 
 def _import_matplotlib() -> None:
@@ -140,7 +140,7 @@ def literal_text() -> dict[str, Any]:
     return {"parse_math": False, "fontfamily": _find_fonts()}
 
 
-class Lines(NamedTuple):
+class LinePlot(NamedTuple):
     """A line plot of values over words, with a line for each name in `values`. `label` is for the axis of values."""
 
     words: Sequence[str]
@@ -162,7 +162,7 @@ class Lines(NamedTuple):
         return axes
 
 
-class Grid(NamedTuple):
+class HeatMap(NamedTuple):
     """A heat map of attention weights (R, C), from the words of `rows` to the words of `columns`."""
 
     rows: Sequence[str]

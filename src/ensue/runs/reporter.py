@@ -16,7 +16,7 @@ from typing import Any
 from ensue.parsing import read_lines
 from ensue.runs.directory import RunDirectory
 from ensue.runs.manifest import altered_error, entry_of
-from ensue.runs.schema import RECORD, Entry, convert_read_errors, parse_strictly, validate_content
+from ensue.runs.schema import RECORD, FileEntry, convert_read_errors, parse_strictly, validate_content
 from ensue.runs.weights import flush, write_text
 from ensue.version import VERSION
 
@@ -146,14 +146,14 @@ class MetricsLog:
         with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps({"kind": kind, **record}, ensure_ascii=False) + "\n")
 
-    def entry(self) -> Entry | None:
+    def entry(self) -> FileEntry | None:
         """Flush the log and return its entry for the manifest; None before the first line."""
         if not self.path.exists():
             return None
         flush(self.path)
         return entry_of(self.path)
 
-    def rewind(self, start: Entry | None) -> None:
+    def rewind(self, start: FileEntry | None) -> None:
         """Truncate the log to the content of the entry `start`. Raises RunError if the log has other content."""
         if start is None:
             write_text(self.path, "")
@@ -201,13 +201,13 @@ def scores_by_data(outcome: Outcome) -> dict[str, dict[str, Any]]:
 
 
 def score_table(
-    scores: Mapping[str, Mapping[str, Any]], columns: Mapping[str, tuple[str, str]], first: str = "data"
+    scores: Mapping[str, Mapping[str, Any]], columns: Mapping[str, tuple[str, str]], row_header: str = "data"
 ) -> list[str]:
     """Return a table of scores in Markdown, without percent signs. `columns` has the title and format of each score."""
     titles = " | ".join(title for title, _ in columns.values())
-    lines = [f"| {first} | {titles} |", "|---" * (len(columns) + 1) + "|"]
+    lines = [f"| {row_header} | {titles} |", "|---" * (len(columns) + 1) + "|"]
     for row, values in scores.items():
-        cells = ("-" if values.get(key) is None else format(values[key], form) for key, (_, form) in columns.items())
+        cells = ("-" if values.get(key) is None else format(values[key], spec) for key, (_, spec) in columns.items())
         lines.append(f"| {row} | {' | '.join(cell.rstrip('%') for cell in cells)} |")
     return lines
 

@@ -48,17 +48,17 @@ class Content(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-def stored_as(kind: type[Stored]) -> AfterValidator:
+def stored_as(stored_class: type[Stored]) -> AfterValidator:
     """Return a validator of the JSON form of a class."""
 
     def check(value: Any) -> Any:
-        kind.from_json(value)
+        stored_class.from_json(value)
         return value
 
     return AfterValidator(check)
 
 
-class Entry(Content):
+class FileEntry(Content):
     """The entry of a file in the manifest: size, checksum, and time of writing."""
 
     bytes: Number
@@ -69,10 +69,10 @@ class Entry(Content):
 class ManifestContent(Content):
     """`manifest.json`."""
 
-    files: dict[str, Entry]
-    coming: dict[str, Entry] = {}
+    files: dict[str, FileEntry]
+    coming: dict[str, FileEntry] = {}
     """The new entries of files that are being replaced."""
-    log: Entry | None = None
+    log: FileEntry | None = None
     """The entry of `metrics.jsonl`."""
 
 

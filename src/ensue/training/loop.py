@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError, RunError, TrainingError
-from ensue.metrics.confusion import brief
+from ensue.metrics.confusion import limit_labels
 from ensue.nn.draws import RowSlice
 from ensue.processor import Precision
 from ensue.ranks import local_shard, process_group
@@ -27,7 +27,7 @@ from ensue.runs.manifest import Manifest
 from ensue.runs.reporter import MetricsLog, Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import convert_disk_errors
-from ensue.tasks.contract.task import LazyBatch, Scores, Task
+from ensue.tasks.contract.task import LazyBatch, Task, TaskScores
 from ensue.training.device import autocast
 from ensue.training.gradients import Gradients, OutOfMemory, step_seed
 from ensue.training.optimizer import Average, Budget, Tuning, build_optimizer, learning_rate
@@ -242,14 +242,13 @@ class Trainer:
         if self.group.is_first:
             self._report_validation(scores, score, evaluated, is_best=is_best)
 
-    def _report_validation(self, scores: Scores, score: float, evaluated: nn.Module, *, is_best: bool) -> None:
+    def _report_validation(self, scores: TaskScores, score: float, evaluated: nn.Module, *, is_best: bool) -> None:
         try:
             sample = self.task.sample(evaluated, seed=step_seed(self.recipe.seed, self.progress.step))
         except EnsueError:
             raise self._nan_error(self.progress.step - 1, "the sample's scores are not finite") from None
-        validation = Validation(
-            self.progress.step, self.progress.seconds, brief(scores.as_json()), scores.summary(), is_best, sample, score
-        )
+        step, seconds = self.progress.step, self.progress.seconds
+        validation = Validation(step, seconds, limit_labels(scores.as_json()), scores.summary(), is_best, sample, score)
         self.log.append("valid", **asdict(validation))
         self.reporter.validated(validation)
 

@@ -281,16 +281,16 @@ def _catch_interrupts() -> Iterator[Callable[[], bool]]:
 
 def check_ranks(group: ProcessGroup, recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> None:
     """Raise EnsueError if the ranks differ in recipe, versions, data or weights, or cannot share this recipe."""
-    if recipe.has_own_update and recipe.train.deterministic:
+    if recipe.is_gradient_free and recipe.train.deterministic:
         raise RecipeError(f"train.deterministic: a {recipe.what} is trained by one process and is always deterministic")
-    if recipe.train.sharded and recipe.has_own_update:
+    if recipe.train.sharded and recipe.is_gradient_free:
         raise RecipeError(f"train.sharded: a {recipe.what} is trained by one process")
     for name in ("freeze", "unfreeze", "new_first") if recipe.train.sharded else ():
         if getattr(recipe.tuning, name) != getattr(TuningRecipe(), name):
             raise RecipeError(f"train.sharded does not support tuning.{name}; it trains all parameters in every step")
     if group.size == 1:
         return
-    if recipe.has_own_update:
+    if recipe.is_gradient_free:
         raise EnsueError(f"a {recipe.what} is trained by one process, found {group.size}; leave out --processes")
     if group.exact and NUM_SHARDS % group.size:
         raise EnsueError(f"train.deterministic needs 1, 2, 4 or {NUM_SHARDS} processes, found {group.size}")

@@ -62,7 +62,7 @@ def _local_gpu(device: str, local_rank: int) -> str:
 
 def _new_runtime(recipe: Recipe, vocabulary_size: int, *, device: str, threads: int | None, notify: Notify) -> Runtime:
     chosen = _choose_device(recipe, device)
-    if recipe.has_own_update:
+    if recipe.is_gradient_free:
         return Runtime(device=str(chosen), threads=threads or 1)
     precision = None if recipe.train.precision == "auto" else recipe.train.precision
     if chosen.type != "cpu":
@@ -78,7 +78,7 @@ def _new_runtime(recipe: Recipe, vocabulary_size: int, *, device: str, threads: 
 
 
 def _choose_device(recipe: Recipe, name: str) -> torch.device:
-    if not recipe.has_own_update:
+    if not recipe.is_gradient_free:
         return choose_device(name)
     if name != "auto" and choose_device(name).type != "cpu":
         raise EnsueError(f"a {recipe.what} is trained on the CPU; found --device {name}")

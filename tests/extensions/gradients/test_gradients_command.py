@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_fixtures import Ensue
-from ensue.console.reporter import Bar
+from ensue.console.reporter import ProgressLine
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -82,7 +82,7 @@ def test_ctrl_c(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Bar, "show", interrupted)
+    monkeypatch.setattr(ProgressLine, "show", interrupted)
     said = ensue("gradients", "elman", *SMALL)
     assert (said.status, said.out, said.err) == (130, "", "")
     assert not list(Path().iterdir())

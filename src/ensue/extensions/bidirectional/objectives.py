@@ -29,7 +29,7 @@ from ensue.extensions.bidirectional.model import BidirectionalParts
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe, ContextOutput, NoOutput, SoftmaxOutput
 from ensue.extensions.bidirectional.words import LINE_END, Ids, WordReader, WordText, distinct_words, word_vectors
 from ensue.extensions.word_vectors.examples import Noise
-from ensue.metrics.scores import ItemRows, LanguageScores, ScoredItems, Scores, finite, mean, ratio
+from ensue.metrics.scores import ItemRows, LanguageScores, ScoredItems, Scores, finite, quotient, ratio_or_nan
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import WordSample
 from ensue.ranks import sharded_map
@@ -211,7 +211,7 @@ class Perplexity:
         nats = PieceNats.with_equal_sizes(len(text.tokens))
         self.score(model, text, reader, collect=nats)
         rows = ItemRows(zip(nats.totals, 2 * nats.tokens, strict=True))
-        return rows.scored("blocks", {"nats_per_token": ratio(0, 1)})
+        return rows.scored("blocks", {"nats_per_token": quotient(0, 1)})
 
     def protocol(self, tokens: int) -> str:
         """Return a description of the protocol for a text of `tokens` tokens."""
@@ -237,7 +237,7 @@ class ContextScores(Scores):
     @property
     def noise_nats(self) -> float:
         """The mean loss per word."""
-        return mean(self.total_nats, self.tokens)
+        return ratio_or_nan(self.total_nats, self.tokens)
 
     def summary(self) -> str:
         return f"{self.noise_nats:.4f} nats per word with {self.negatives} noise words"
@@ -302,7 +302,7 @@ class ContextObjective:
         """Return the loss and the number of words of each group of blocks, for confidence intervals."""
         rows = ItemRows()
         self.score(model, text, reader, collect=lambda nats, words: rows.append((nats, words)))
-        return rows.scored("groups of blocks", {"noise_nats": ratio(0, 1)})
+        return rows.scored("groups of blocks", {"noise_nats": quotient(0, 1)})
 
     def protocol(self, tokens: int) -> str:
         """Return a description of the protocol."""

@@ -14,7 +14,7 @@ from ensue.extensions.experiments.changes import changes as count_changes
 from ensue.inspection.notebook import Shown, table_section
 from ensue.inspection.page import Section
 from ensue.library import load
-from ensue.metrics.scores import RESAMPLES, Difference, ScoredItems, differences
+from ensue.metrics.scores import RESAMPLES, ScoreDifference, ScoredItems, differences
 from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.pictures import LINE_COLORS, axes_of, literal_text
@@ -36,7 +36,7 @@ class ComparedRun:
     training_seconds: float
     scoring_seconds: float | None
     scores: dict[str, float]
-    differences: dict[str, Difference] = field(default_factory=dict)
+    differences: dict[str, ScoreDifference] = field(default_factory=dict)
     changes: Changes | None = None
     """The answers that differ from the first run's answers; None except for classifiers and taggers."""
 

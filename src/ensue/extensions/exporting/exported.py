@@ -5,11 +5,11 @@ from pathlib import Path
 
 from ensue.errors import DataError
 from ensue.outputs import check_new, written
-from ensue.tasks.contract.description import Setting
+from ensue.tasks.contract.description import OptionValue
 
 
 def missing_options(
-    settings: Mapping[str, Setting], target: str, known: Collection[str], refused: Collection[str] = ()
+    settings: Mapping[str, OptionValue], target: str, known: Collection[str], refused: Collection[str] = ()
 ) -> list[str]:
     """Return a note about each option that the exported program does not have.
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from torch import Tensor, nn
 
-from ensue.console.reporter import Bar
+from ensue.console.reporter import ProgressLine
 from ensue.console.tables import table_of
 from ensue.errors import EnsueError, TrainingError, nearest
 from ensue.models.encoders import build_encoder
@@ -299,7 +299,7 @@ def show_gradients(
         build_layer(name, d_model=d_model)
     torch.set_num_threads(threads)
     settings = {"positions": positions, "steps": steps, "seed": seed, "d_model": d_model}
-    bar = Bar(Console(stderr=True, highlight=False, soft_wrap=True))
+    bar = ProgressLine(Console(stderr=True, highlight=False, soft_wrap=True))
     try:
         gradients = [_measure_with_bar(name, bar, **settings) for name in names]
     finally:
@@ -319,7 +319,7 @@ def show_gradients(
         Console(highlight=False).print(table)
 
 
-def _measure_with_bar(name: str, bar: Bar, *, steps: int, **settings: int) -> EncoderGradients:
+def _measure_with_bar(name: str, bar: ProgressLine, *, steps: int, **settings: int) -> EncoderGradients:
     """Return the gradients of an encoder. Show a progress bar during training, and print a line after training."""
 
     def stepped(step: int, loss: float) -> None:

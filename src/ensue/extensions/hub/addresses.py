@@ -9,7 +9,7 @@ from typing import Any
 from ensue.errors import DataError, EnsueError, RunError, in_one_line, nearest
 from ensue.extension import Scheme
 from ensue.extensions.hub.repository import NOT_CACHED, PREFIX, Repository, stay_offline
-from ensue.runs.schema import MANIFEST, MAX_MANIFEST_BYTES, DamagedError, Entry, file_names, read_manifest
+from ensue.runs.schema import MANIFEST, MAX_MANIFEST_BYTES, DamagedError, FileEntry, file_names, read_manifest
 
 MAX_DEPTH = 8
 """The maximum nesting of runs. The folder `origins` of a run has the runs on which it is based."""
@@ -97,7 +97,7 @@ def _download_run(repository: Repository, folder: Path, prefix: str) -> None:
         _download_run(repository, folder, prefix + name.removesuffix(MANIFEST))
 
 
-def _download_file(repository: Repository, folder: Path, name: str, entry: Entry) -> None:
+def _download_file(repository: Repository, folder: Path, name: str, entry: FileEntry) -> None:
     """Download a file, unless it is cached. Raises RunError unless the file has the checksum of the manifest."""
     is_cached = (folder / name).exists()
     path = repository.file(name, size=entry.bytes)

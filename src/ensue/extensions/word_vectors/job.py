@@ -26,7 +26,7 @@ from ensue.extensions.word_vectors.recipe import CountedVectorsTable, SampledVec
 from ensue.extensions.word_vectors.task import CountedTask, SampledTask
 from ensue.runs.directory import RunDirectory, origins_for
 from ensue.tasks.contract.job import Job
-from ensue.tasks.contract.task import Scores
+from ensue.tasks.contract.task import TaskScores
 from ensue.tasks.texts.corpus import training_source
 
 BLOCK_TOKENS = 1 << 20
@@ -106,7 +106,7 @@ class WordVectorsJob(Job[Any]):
     def _size(self) -> int:
         return self.parts.vocabulary_size
 
-    def _make_task(self, questions: Callable[[Any], Scores] | None, judged_by: str) -> SampledTask | CountedTask:
+    def _make_task(self, questions: Callable[[Any], TaskScores] | None, judged_by: str) -> SampledTask | CountedTask:
         tokenizer: Any = self.parts.tokenizer
         table, train, across_lines = self.vectors, self.recipe.train, self.recipe.data.across_lines
         if table.kind == "glove":
@@ -122,7 +122,7 @@ class WordVectorsJob(Job[Any]):
         plan = NegativeSampling(table.kind, table.window, table.negatives, noise)
         return SampledTask(contexts, plan, questions=questions, judged_by=judged_by)
 
-    def _score(self, model: Any, questions: list[Questions], location: str) -> Scores:
+    def _score(self, model: Any, questions: list[Questions], location: str) -> TaskScores:
         return table_of(model, self.parts.tokenizer, self.recipe.vectors).score(questions, location)
 
     @property
@@ -142,7 +142,7 @@ class WordVectorsJob(Job[Any]):
     def config(self) -> dict[str, Any]:
         return {"vocabulary_size": self._size}
 
-    def test(self, model: Any) -> Scores | None:
+    def test(self, model: Any) -> TaskScores | None:
         return self._score(model, self._test, self.recipe.data.test) if self._test else None
 
     def about(self) -> str:

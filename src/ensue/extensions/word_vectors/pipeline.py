@@ -20,7 +20,7 @@ from ensue.extensions.word_vectors.model import WordVectorParts, ngram_rows
 from ensue.inspection.map_page import NeighborMap, map_section, map_vectors
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped
-from ensue.metrics.scores import AnalogyScores, ItemRows, Numbers, ScoredItems, SimilarityScores, ratio, spearman
+from ensue.metrics.scores import AnalogyScores, ItemRows, Numbers, ScoredItems, SimilarityScores, quotient, spearman
 from ensue.outputs import check_outputs
 from ensue.runs.directory import RunDirectory
 from ensue.stored import Copyable
@@ -124,7 +124,7 @@ class WordTable(Copyable):
             return ItemRows(rows).scored("pairs", {"spearman": _correlate_samples}) if len(files) == 1 else None
         sections = (section for file in questions if isinstance(file, Analogies) for section in file.sections.values())
         answers = ItemRows(row for section in sections for row in zip(*self._answer(section), strict=True))
-        return answers.scored("analogies", {"accuracy": ratio(1, 0)})
+        return answers.scored("analogies", {"accuracy": quotient(1, 0)})
 
     def _has_vectors(self, file: Questions, words: Sequence[str]) -> bool:
         """Return whether all words have vectors. The words of analogies must be in the table."""

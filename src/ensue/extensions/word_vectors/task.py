@@ -27,7 +27,7 @@ from ensue.engine.storage import address
 from ensue.extensions.word_vectors.examples import NegativeSampling, WordContexts, WordExamples
 from ensue.extensions.word_vectors.model import CountedVectors, SampledVectors
 from ensue.notices import warn_once
-from ensue.tasks.contract.task import Batch, LazyBatch, Scores, Task
+from ensue.tasks.contract.task import Batch, LazyBatch, Task, TaskScores
 from ensue.types import Loss, State
 from ensue.version import package_text
 
@@ -225,7 +225,7 @@ class SampledTask(Task[SampledVectors, WordExamples]):
 
     def __init__(
         self, contexts: WordContexts, plan: NegativeSampling, *, judged_by: str,
-        questions: Callable[[SampledVectors], Scores] | None,
+        questions: Callable[[SampledVectors], TaskScores] | None,
     ) -> None:  # fmt: skip
         self.contexts, self.plan, self.questions, self.judged_by = contexts, plan, questions, judged_by
         self.steps_per_epoch = contexts.steps_per_epoch
@@ -282,7 +282,7 @@ class SampledTask(Task[SampledVectors, WordExamples]):
         offsets = torch.from_numpy(np.cumsum([0, *map(len, rows)])[:-1])
         return F.embedding_bag(torch.from_numpy(np.concatenate(rows)).long(), model.vectors, offsets, mode="mean")
 
-    def validate(self, model: SampledVectors) -> Scores | None:
+    def validate(self, model: SampledVectors) -> TaskScores | None:
         return None if self.questions is None else self.questions(model)
 
 
@@ -315,7 +315,7 @@ class CountedTask(Task[CountedVectors, Counts]):
 
     def __init__(
         self, pairs: NDArray[np.void], *, batch_size: int, largest_count: float, power: float, words: int,
-        judged_by: str, questions: Callable[[CountedVectors], Scores] | None,
+        judged_by: str, questions: Callable[[CountedVectors], TaskScores] | None,
     ) -> None:  # fmt: skip
         self.pairs, self.batch_size, self.largest_count, self.power = pairs, batch_size, largest_count, power
         self.questions, self.judged_by = questions, judged_by
@@ -353,5 +353,5 @@ class CountedTask(Task[CountedVectors, Counts]):
         differences = products - torch.from_numpy(batch.logarithms)
         return Loss((torch.from_numpy(batch.weights) * differences.square()).sum() / 2, batch.count), None
 
-    def validate(self, model: CountedVectors) -> Scores | None:
+    def validate(self, model: CountedVectors) -> TaskScores | None:
         return None if self.questions is None else self.questions(model)

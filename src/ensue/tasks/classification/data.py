@@ -180,7 +180,7 @@ class DocumentData(WordsData[Documents]):
         train, valid = self.split.train, self.split.valid
         words = sum(len(texts.words) for texts in train.texts)
         held_out = f"{len(valid):,} for validation" if valid else "none for validation"
-        if not valid and self.recipe.has_own_update:
+        if not valid and self.recipe.is_gradient_free:
             held_out = "all of them for cross-validation"
         kind = "labels, several per text" if parts.labels.multiple else "labels"
         return f"{len(train):,} texts of {words:,} words, {held_out}; {len(parts.labels)} {kind} ({self.layout})"

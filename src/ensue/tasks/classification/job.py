@@ -49,7 +49,7 @@ class ClassificationJob(LabelsJob[Classifier]):
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
         labels, balanced = self.parts.labels, recipe.head.class_weights == "balanced"
         soft = data.soft_targets(labels)
-        sizes, folds = recipe.train, self._assign_folds() if recipe.has_own_update else None
+        sizes, folds = recipe.train, self._assign_folds() if recipe.is_gradient_free else None
         self.task = Classification(train, valid, labels, balanced=balanced, sizes=sizes, soft=soft, folds=folds)
 
     def _assign_folds(self) -> NDArray[np.int64]:

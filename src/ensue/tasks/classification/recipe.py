@@ -71,7 +71,7 @@ class ClassificationRecipe(WordsRecipe):
     def _check_solver(self) -> Self:
         head = self.head  # ngram_weights = "ratio" would use the labels of held-out texts in cross-validation
         errors = head.pooling, not head.ngrams, head.dropout_ngrams, head.label_smoothing, head.ngram_weights != "idf"
-        if self.has_own_update and (any(errors) or self.train.steps != 1):
+        if self.is_gradient_free and (any(errors) or self.train.steps != 1):
             needs = 'ngrams, ngram_weights = "idf", pooling = [], no dropout, no smoothing and train.steps = 1'
             raise ValueError(f'has head.solver = "lbfgs", which needs {needs}')
         return self

@@ -260,7 +260,7 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
     @property
     def notes(self) -> list[str]:
         notes = [*self.data_set.notes, *self.split.notes]
-        return [note for note in notes if note != NO_VALIDATION or not self.recipe.has_own_update]
+        return [note for note in notes if note != NO_VALIDATION or not self.recipe.is_gradient_free]
 
     def folds(self, num_folds: int, *, classes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Return the fold of each training example (N,). Raise DataError unless there are two folds."""

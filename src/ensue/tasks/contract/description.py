@@ -20,7 +20,7 @@ from ensue.text.tokenizer import Tokenizer
 from ensue.types import Shared, State, map_state
 
 
-class Setting(NamedTuple):
+class OptionValue(NamedTuple):
     """The value and the default of an option of sampling or of a search."""
 
     value: Any
@@ -28,9 +28,9 @@ class Setting(NamedTuple):
     """The value without effect."""
 
 
-def settings_of(options: Any) -> dict[str, Setting]:
+def settings_of(options: Any) -> dict[str, OptionValue]:
     """Return the fields of a dataclass of options with their values and defaults."""
-    return {field.name: Setting(getattr(options, field.name), field.default) for field in fields(options)}
+    return {field.name: OptionValue(getattr(options, field.name), field.default) for field in fields(options)}
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class SeriesInput:
 class TokenOutput:
     """Scores of the next token of a text."""
 
-    sampling: Mapping[str, Setting]
+    sampling: Mapping[str, OptionValue]
     """The options of sampling."""
 
 
@@ -152,7 +152,7 @@ class TextOutput:
     ratio: float
     more_tokens: int
     """The maximum number of tokens of an output is `ratio · source tokens + more_tokens`."""
-    search: Mapping[str, Setting]
+    search: Mapping[str, OptionValue]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ensue.runs.directory import Origin, RunDirectory
 from ensue.runs.reporter import Outcome, TaskLines, score_table, scores_by_data
 from ensue.runs.schema import Config
 from ensue.tasks import task_entry
-from ensue.tasks.contract.task import Scores, Task
+from ensue.tasks.contract.task import Task, TaskScores
 
 FREE = ("from", "dropout", "zoneout", "min_count", "max_size", "label_smoothing", "bigram_weight", "class_weights")
 """Prefixes of the keys that may differ between a recipe and the run from which it begins."""
@@ -159,7 +159,7 @@ class Job(ABC, Generic[ModelT]):
         """Return the keys that the task adds to `config.json`."""
         return {}
 
-    def test(self, model: ModelT) -> Scores | None:
+    def test(self, model: ModelT) -> TaskScores | None:
         """Return the scores on the test data; None without test data."""
         return None
 

@@ -20,7 +20,7 @@ ModelT = TypeVar("ModelT", bound=nn.Module)
 BatchT = TypeVar("BatchT", bound="Batch")
 
 
-class Scores(Protocol):
+class TaskScores(Protocol):
     """The scores of a validation."""
 
     def as_json(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
     tokens_per_step: float
     """The mean number of predictions of a step."""
     judged_by: str
-    """The metric for selecting the best checkpoint, a key of `Scores.as_json`."""
+    """The metric for selecting the best checkpoint, a key of `TaskScores.as_json`."""
     less_is_better = False
 
     @abstractmethod
@@ -153,10 +153,10 @@ class Task(ABC, Generic[ModelT, BatchT]):
         return None if batch.first else state
 
     @abstractmethod
-    def validate(self, model: ModelT) -> Scores | None:
+    def validate(self, model: ModelT) -> TaskScores | None:
         """Return the scores on the validation data; None without validation data."""
 
-    def selection(self, scores: Scores) -> float:
+    def selection(self, scores: TaskScores) -> float:
         """Return the metric `judged_by`, negated if higher is better, so that lower is better; NaN if it is missing."""
         value: float | None = scores.as_json()[self.judged_by]
         return math.nan if value is None else value if self.less_is_better else -value

@@ -42,7 +42,7 @@ class LabelingJob(LabelsJob[Tagger]):
         train = data.encoded(self.split.train, self.parts)
         soft = data.soft_targets(self.parts.labels)
         folds = None
-        if recipe.has_own_update:
+        if recipe.is_gradient_free:
             if (num_words := len(self.split.train.texts.words)) > MAX_SOLVED_WORDS:
                 problem = f"is for at most {MAX_SOLVED_WORDS:,} words, found {num_words:,}"
                 raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe tag-lstm-crf')

@@ -93,7 +93,7 @@ class LabelingRecipe(WordsRecipe):
         misfits = [features.characters != "none", features.vectors, features.contextual, features.dropout]
         misfits += [features.dropout_words, not features.d_words, self.head.repeats, self.tuning.keep_labels]
         misfits.append(self.encoder.kind != "none")
-        if self.has_own_update and (any(misfits) or self.train.steps != 1):
+        if self.is_gradient_free and (any(misfits) or self.train.steps != 1):
             needs = "no encoder, train.steps = 1, words, and no characters, vectors, dropout, repeats or earlier run"
             raise ValueError(f'has head.solver = "lbfgs", which needs {needs}')
         return self

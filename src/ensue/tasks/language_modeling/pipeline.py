@@ -242,7 +242,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         scoring.score_text(self.reader, tokens, start_id=self.tokenizer.start_id, collect=nats)
         note = f"{tokens.unknown:,} of {len(tokens):,} tokens are unknown, so the surprisal of the text is too low"
         rows = ItemRows(np.column_stack((nats.totals, counts)))
-        return LanguageScores.items(rows, "pieces", [note] if tokens.unknown else [])
+        return LanguageScores.scored_items(rows, "pieces", [note] if tokens.unknown else [])
 
     def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
         adapts = self.reader.reads_by_row

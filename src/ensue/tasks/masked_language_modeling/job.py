@@ -15,7 +15,7 @@ from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
 from ensue.tasks.contract.data_set import Split
-from ensue.tasks.contract.task import Scores
+from ensue.tasks.contract.task import TaskScores
 from ensue.tasks.masked_language_modeling import task as masked
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
 from ensue.tasks.masked_language_modeling.pipeline import SentenceVectorsPipeline
@@ -127,7 +127,7 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
         judged_by = "accuracy" if self.judged is None else "spearman"
         self.task = masked.SentenceVectors(encoded, recipe, judged_by=judged_by, validate=self._validate_model)
 
-    def _validate_model(self, model: MaskedLanguageModel) -> Scores | None:
+    def _validate_model(self, model: MaskedLanguageModel) -> TaskScores | None:
         if self.judged is not None:
             return self._create_pipeline(model).similarity_scores(self.judged)
         return self._create_pipeline(model).partner_accuracy(self.split.valid) if self.split.valid else None

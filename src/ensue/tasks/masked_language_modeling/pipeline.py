@@ -278,7 +278,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
                 rows.append(row)
 
         self._score_location(location, encoding, collect=collect)
-        return MaskedScores.items(rows, "blocks")
+        return MaskedScores.scored_items(rows, "blocks")
 
     def _score_location(self, location: Data, encoding: str, **options: Any) -> MaskedScores:
         self._check_head("evaluate")

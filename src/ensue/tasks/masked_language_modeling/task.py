@@ -24,7 +24,7 @@ from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, 
 from ensue.models.modules import device_of, evaluating
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import process_group, sharded_map
-from ensue.tasks.contract.task import Batch, BucketedTask, Scores, Task, on_device
+from ensue.tasks.contract.task import Batch, BucketedTask, Task, TaskScores, on_device
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentenceVectorsRecipe
 from ensue.tasks.masked_language_modeling.token_windows import mask_probabilities
 from ensue.tasks.texts.framing import MAX_CALL_TOKENS
@@ -301,7 +301,7 @@ class SentenceVectors(BucketedTask[MaskedLanguageModel, TextPairBatch]):
 
     def __init__(
         self, pairs: EncodedTextPairs, recipe: SentenceVectorsRecipe, *, judged_by: str,
-        validate: Callable[[MaskedLanguageModel], Scores | None],
+        validate: Callable[[MaskedLanguageModel], TaskScores | None],
     ) -> None:  # fmt: skip
         if process_group().size > 1:
             raise RecipeError(f"several processes cannot split a batch, {_REASON}; expected one process")
@@ -320,5 +320,5 @@ class SentenceVectors(BucketedTask[MaskedLanguageModel, TextPairBatch]):
         size = len(batch.excluded)
         return Loss(contrastive_nats(vectors[:size], vectors[size:], batch.excluded, self.temperature), size), None
 
-    def validate(self, model: MaskedLanguageModel) -> Scores | None:
+    def validate(self, model: MaskedLanguageModel) -> TaskScores | None:
         return self._validate(model)

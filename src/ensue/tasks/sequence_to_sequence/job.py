@@ -96,7 +96,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         recipe, data, origin = self.recipe, self.recipe.data, self.continued
         new, extended = data.train, None
         if origin is not None:
-            new, extended = origin.new_in(data.train), origin.run.parts.coder
+            new, extended = origin.new_locations(data.train), origin.run.parts.coder
             if recipe.tokenizer.kind == "published":
                 return cast("PairCoder", extended)
         tables = [recipe.tokenizer.model_dump(), recipe.target_tokenizer and recipe.target_tokenizer.model_dump()]

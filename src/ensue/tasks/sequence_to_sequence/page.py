@@ -16,7 +16,7 @@ from ensue.inspection.drawing import WordColumns, matrix
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut, plain
 from ensue.inspection.texts import MAX_COLOR_PERCENT
-from ensue.runs.pictures import Grid
+from ensue.runs.pictures import HeatMap
 from ensue.tasks.sequence_to_sequence.task import Sources
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.sequence_to_sequence.view import OutputView, RecordedSearch, SequenceView, view_output
@@ -74,13 +74,13 @@ def _alignment_section(view: SequenceView) -> Section:
     return Section("Attention to the source", "tasks/sequence_to_sequence/alignments.html", content, pictures)
 
 
-def _draw_grids(view: SequenceView) -> dict[str, Grid]:
+def _draw_grids(view: SequenceView) -> dict[str, HeatMap]:
     """Return the pictures of attention by title: the mean of the heads of each layer, and each head."""
     grids = {}
     for name, weights in reversed(view.alignments):
         heads = {f"{name}, head {number}": head for number, head in enumerate(weights, start=1)}
         for title, rows in {name: weights.mean(0), **(heads if len(weights) > 1 else {})}.items():
-            grids[title] = Grid(view.output[:MAX_OUTPUT], view.source[:MAX_SOURCE], rows[:MAX_OUTPUT, :MAX_SOURCE])
+            grids[title] = HeatMap(view.output[:MAX_OUTPUT], view.source[:MAX_SOURCE], rows[:MAX_OUTPUT, :MAX_SOURCE])
     return grids
 
 

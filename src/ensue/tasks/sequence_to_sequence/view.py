@@ -93,7 +93,7 @@ class Copying(NamedTuple):
     """The share of each token's probability that comes from copying (T,)."""
 
 
-class Option(NamedTuple):
+class TokenOption(NamedTuple):
     """A token with its probability at a position."""
 
     symbol: str
@@ -121,7 +121,7 @@ class OutputView:
     text: str
     log_probabilities: NDArray[np.float64]
     """The log-probability of each token (T,), in nats."""
-    options: list[list[Option]]
+    options: list[list[TokenOption]]
     """The most probable tokens at each position."""
     alignments: list[Alignment]
     copying: Copying | None
@@ -147,7 +147,7 @@ def output_fields(
     best = scores.topk(min(MAX_OPTIONS, scores.shape[1]), dim=1)
     chosen = scores[torch.arange(len(ids)), torch.tensor(ids, device=scores.device)].double().cpu().numpy()
     options = [
-        [Option(symbol(id), float(np.exp(log_p))) for id, log_p in zip(*row, strict=True) if log_p > -np.inf]
+        [TokenOption(symbol(id), float(np.exp(log_p))) for id, log_p in zip(*row, strict=True) if log_p > -np.inf]
         for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     fields = {

@@ -66,7 +66,7 @@ def read_corpus(
     source = training_source(data)
     held_out = TextSource(data.valid, encoding=data.encoding) if data.valid else None
     test = TextSource(data.test, encoding=data.encoding) if data.test else None
-    new, before, location = source, 0, data.train if origin is None else origin.new_in(data.train)
+    new, before, location = source, 0, data.train if origin is None else origin.new_locations(data.train)
     if location != data.train and resumed is None:
         new = TextSource(location, encoding=data.encoding)
         before = source.count_characters() - new.count_characters()

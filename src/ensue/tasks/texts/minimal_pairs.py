@@ -16,7 +16,7 @@ from ensue.data.corpus.pairs import pair_files, read_pairs, stem
 from ensue.data.files import Data, as_location
 from ensue.errors import DataError, EnsueError, distinct_names
 from ensue.inspection.notebook import html, scores_section
-from ensue.runs.pictures import Lines
+from ensue.runs.pictures import LinePlot
 from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.contract.token_scores import Surprisals, TokenScore, score_lines
 
@@ -106,7 +106,7 @@ class ScoringPipeline(Pipeline):
         pairs = zip_longest(first.tokens, second.tokens, fillvalue="")
         words = [left or right if right in ("", left) or not left else f"{left} / {right}" for left, right in pairs]
         lines = {name: [score.nats for score in scores] for name, scores in zip(names, (first, second), strict=True)}
-        return Lines(words, {name: nats for name, nats in lines.items() if nats}, "surprisal in nats").draw(ax)
+        return LinePlot(words, {name: nats for name, nats in lines.items() if nats}, "surprisal in nats").draw(ax)
 
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
         """Return the lines of `ensue score`: a line for each token of a text. The location "-" is stdin."""

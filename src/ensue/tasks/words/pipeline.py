@@ -323,7 +323,7 @@ class WordPipeline(Predictor):
     ) -> None:  # fmt: skip
         super().__init__(model.eval())
         has_bag = getattr(model, "bag", None) is not None
-        self.reader = Reader(model.features, lexicon, device_of(model), has_bag=has_bag)
+        self.reader = FeatureReader(model.features, lexicon, device_of(model), has_bag=has_bag)
         self.labels, self.config, self.subwords = labels, config or {}, subwords
         self._splitter: str = recipe.data.splitter
         self.recipe, self.contextual, self.run = recipe, contextual, run
@@ -426,7 +426,7 @@ class WordPipeline(Predictor):
         return lambda versions: reader.batch_with_unknown([[*before, text, *after] for text in versions], device)
 
 
-class Reader:
+class FeatureReader:
     """A thread-safe reader of words for a tagger or classifier, with cached features. `has_bag` is whether the model
     has a bag of n-grams, which depends on the words of the vocabulary.
     """

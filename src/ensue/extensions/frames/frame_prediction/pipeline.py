@@ -33,7 +33,7 @@ from ensue.extensions.frames.tasks.pipeline import PROGRAMS, AnsweringFramesPipe
 from ensue.inspection.drawing import lines
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection, Section, plain
-from ensue.metrics.scores import ItemRows, ScoredItems, ratio
+from ensue.metrics.scores import ItemRows, ScoredItems, quotient
 from ensue.models.modules import device_of, evaluating
 from ensue.outputs import check_outputs, written
 from ensue.tasks.contract import description
@@ -288,7 +288,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         nats = (nats.frames for _, nats in self._score_series(self._read_labeled(location, encoding)))
         rows = ItemRows((frames.sum(), len(frames)) for frames in nats)
-        return rows.scored("series", {"nats_per_frame": ratio(0, 1)})
+        return rows.scored("series", {"nats_per_frame": quotient(0, 1)})
 
     def _score_series(
         self, series: Iterable[Series], *, draws: int = 1

@@ -19,7 +19,7 @@ from ensue.extensions.frames.recipe import GlimpseSpecification, GlimpsesRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, SeriesNoise, check_image, frames_of
 from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, LabeledFrameParts, read_frame_statistics
 from ensue.metrics.generation import edit_distance
-from ensue.metrics.scores import ItemRows, ScoredItems, Scores, card_columns, of_sums, ratio
+from ensue.metrics.scores import ItemRows, ScoredItems, Scores, card_columns, of_sums, quotient
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of, evaluating
 from ensue.models.specification import Encoder, EncoderSpecification
@@ -360,7 +360,7 @@ def symbol_items(answers: Iterable[JudgedSymbols], unit: str) -> ScoredItems:
         rows.append((gold == predicted, 1, edit_distance(predicted, gold), len(gold), nats, len(gold) + 1))
     return rows.scored(unit, {
         "exact_match": of_sums(lambda sums: 100 * sums[:, 0] / sums[:, 1]),
-        "edit_rate": of_sums(lambda sums: 100 * sums[:, 2] / sums[:, 3].clip(1)), "nats_per_symbol": ratio(4, 5),
+        "edit_rate": of_sums(lambda sums: 100 * sums[:, 2] / sums[:, 3].clip(1)), "nats_per_symbol": quotient(4, 5),
     })  # fmt: skip
 
 
