@@ -20,7 +20,7 @@ from ensue.inspection import notebook
 from ensue.inspection.notebook import Answers, NotebookReporter, curve_section, kernel_display, scores_section
 from ensue.inspection.notebook import html as shown
 from ensue.inspection.page import Inspection, Section
-from ensue.metrics.scores import ScoreDifference, LanguageScores
+from ensue.metrics.scores import LanguageScores, ScoreDifference
 from ensue.runs.pictures import HeatMap, LinePlot
 from ensue.runs.reporter import Facts, Outcome, StepReport, Validation
 from ensue.tasks.classification.pipeline import Classified

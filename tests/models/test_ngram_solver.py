@@ -93,14 +93,14 @@ def classes_of(dense: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def few_strengths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ngram_bag, "STRENGTHS", (0.1, 1.0, 10.0, 100.0))
+    monkeypatch.setattr(ngram_bag, "INVERSE_STRENGTHS", (0.1, 1.0, 10.0, 100.0))
 
 
 def test_the_solution_is_the_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     bag = NgramBag(LABELS, buckets=64)
     batches, dense = draw(bag)
     solution = check(bag, batches, dense, classes_of(dense))
-    monkeypatch.setattr(ngram_bag, "STRENGTHS", (solution.strength * 10, solution.strength / 10))
+    monkeypatch.setattr(ngram_bag, "INVERSE_STRENGTHS", (solution.strength * 10, solution.strength / 10))
     assert solved(bag, batches, classes_of(dense)).loss > solution.loss
 
 

@@ -36,7 +36,7 @@ from ensue.runs.reporter import Reporter
 from ensue.tasks.classification.model import document_source
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.contract.pipeline import Pipeline
-from ensue.tasks.labeling.data import best_tags, check_tags, labels_in, sentence_source
+from ensue.tasks.labeling.data import best_tags, check_tags, make_labels, sentence_source
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.texts.corpus import training_source
@@ -242,7 +242,7 @@ class TaggerData(ClassifierData):
                 detector.feed(best_tags(rows))
         scheme = scheme or detector.result(self.data.train or None)
         written = tags if scheme is None else {name for tag in tags for name in convert([tag], scheme)}
-        self.labels = labels = labels_in(self.recipe.head.scheme, sorted(written), scheme)
+        self.labels = labels = make_labels(self.recipe.head.scheme, sorted(written), scheme)
         for path, teacher in teachers.items():
             if isinstance(teacher.labels, TeacherLabels):
                 check_tags(teacher.labels, labels)

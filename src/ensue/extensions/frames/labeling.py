@@ -33,7 +33,7 @@ from ensue.nn import Posterior
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.description import ModelDescription, TagOutput
-from ensue.tasks.labeling.data import labels_in, trained_labels
+from ensue.tasks.labeling.data import collect_labels, make_labels
 from ensue.tasks.labeling.description import tag_settings
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.tasks.labeling.page import MAX_WORDS, TagsView, path_sections, view_tags
@@ -59,7 +59,7 @@ class TaggedSeriesData(LabeledSeriesData):
     def labels(self) -> Labels:
         """Return the labels of the training data. Raises DataError for fewer than two labels."""
         counts, path = self.split.train.label_counts, self.recipe.data.train
-        return labels_in(self.scheme, *trained_labels(counts, self.detector, self.unit, self.advice, path))
+        return make_labels(self.scheme, *collect_labels(counts, self.detector, self.unit, self.advice, path))
 
     def parts(self, labels: Labels) -> "FrameTaggerParts":
         """Return the parts of a new model."""

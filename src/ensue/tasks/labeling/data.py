@@ -203,7 +203,7 @@ def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | Non
     return source
 
 
-def trained_labels(
+def collect_labels(
     counts: Mapping[str, int], detector: SchemeDetector, unit: str, place: str, path: str
 ) -> tuple[list[str], Scheme | None]:
     """Return the sorted names of labels, and their scheme. Raise DataError for fewer than two labels. `unit` and
@@ -216,7 +216,7 @@ def trained_labels(
     return sorted(counts), detector.result(path)
 
 
-def labels_in(learned_scheme: str, names: Sequence[str], scheme: Scheme | None) -> Labels:
+def make_labels(learned_scheme: str, names: Sequence[str], scheme: Scheme | None) -> Labels:
     """Return the labels `names` in `scheme`; their tags are in `learned_scheme` ("file": in `scheme`)."""
     tag_scheme: Any = None if scheme is None else scheme if learned_scheme == "file" else learned_scheme
     return Labels(names, scheme=scheme, tag_scheme=tag_scheme)
@@ -373,14 +373,14 @@ class SentenceData(WordsData[Sentences]):
             scheme = detectors[""].result(path)
             return [[kind, key, sorted({*counts, OUTSIDE}), scheme] for (kind, key), counts in classes.items()]
         if not self.columns:
-            return [["label", "", *trained_labels(train.label_counts, detectors[""], self.unit, self.advice, path)]]
+            return [["label", "", *collect_labels(train.label_counts, detectors[""], self.unit, self.advice, path)]]
         learned: list[list[Any]] = []
         pairs = zip(train.texts, train.columns[f"label {name}"], strict=True)
         for (kind, key), counts in learned_values(KIND_OF.get(name, "label"), pairs).items():
             names_and_scheme: tuple[list[str], Scheme | None] = sorted(counts), None
             if kind == "label":
                 place = f' (column "{name}")'
-                names_and_scheme = trained_labels(counts, detectors[name], self.unit, place, path)
+                names_and_scheme = collect_labels(counts, detectors[name], self.unit, place, path)
             learned.append([kind, key, *names_and_scheme])
         if not learned:
             raise DataError(f'nothing to learn: no attribute in the column "{name}"', path)
@@ -390,7 +390,7 @@ class SentenceData(WordsData[Sentences]):
         """Return the labels of the training data."""
         tag_scheme = self.recipe.head.scheme
         columns = {
-            name: [Learned(kind, key, labels_in(tag_scheme, names, scheme)) for kind, key, names, scheme in rows]
+            name: [Learned(kind, key, make_labels(tag_scheme, names, scheme)) for kind, key, names, scheme in rows]
             for name, rows in self.split.facts["learned"].items()
         }
         if self.columns:

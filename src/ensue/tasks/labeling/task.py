@@ -258,16 +258,16 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
     def update(
         self, model: Tagger, batch: LazyBatch[TaggedBatch], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
-        """Solve a linear tagger with the strength of the best score in cross-validation."""
+        """Solve a linear tagger with the C of the best score in cross-validation."""
         if self.folds is None:
             return None
-        first, best, strength = self.folds[self.passages.firsts[:-1]], math.inf, STRENGTHS[0]
+        first, best, strength = self.folds[self.passages.firsts[:-1]], math.inf, INVERSE_STRENGTHS[0]
         folds = np.repeat(first, np.diff(self.passages.firsts)).tolist()
         batches = {fold: self._batches(np.flatnonzero(first == fold)) for fold in sorted({*folds})}
         start = [weight.detach().clone() for weight in trained_weights(model)]
         solutions = dict.fromkeys(batches, start)
         with evaluating(model):
-            for candidate in STRENGTHS:
+            for candidate in INVERSE_STRENGTHS:
                 paths = {}
                 for fold in batches:
                     others = [batch for other, of_fold in batches.items() if other != fold for batch in of_fold]
@@ -328,8 +328,8 @@ def score_paths(paths: Sequence[NDArray[np.int64]], data: Any, labels: TaggerLab
 
 
 NUM_FOLDS = 3
-STRENGTHS = (1.0, 10.0, 100.0)
-"""The factors C that are tried, in ascending order."""
+INVERSE_STRENGTHS = (1.0, 10.0, 100.0)
+"""The inverse strengths C of regularization to try, in ascending order, as in scikit-learn."""
 TOLERANCE, FINAL_TOLERANCE = 1e-5, 1e-7
 """The change of the mean loss of a word at which L-BFGS ends in cross-validation, and with all sentences."""
 

@@ -218,7 +218,7 @@ def describe(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatur
     output of the encoder is an input of each step of the decoder, and not an output of the step.
     """
     module = export_inputs.WithOrigins(writer.model, contextual)
-    origins = export_inputs.OriginExportInputs(contextual, first=1)  # the tokenizer of the source has the first name
+    origins = export_inputs.OriginExportInputs(contextual, start=1)  # number 0 is the tokenizer of the source
     tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
     tokenizers |= export_inputs.tokenizers_of(origins.encoders)
     programs = tuple(dict.fromkeys(("translator", "subwords", *export_inputs.programs_of(origins.encoders))))

@@ -61,12 +61,12 @@ class PairCoder(Stored):
         targets = (text for pair in pairs for text in pair.targets)
         texts = sources if target else chain(sources, targets)
         tokenizer = train_tokenizer(chunks=_join_chunks(texts), extended=old[0], **source.model_dump())
-        reader = TokenizerWithSpecials(tokenizer, [*old_names, *sorted(new_names)])
-        writer = reader
+        source_coder = TokenizerWithSpecials(tokenizer, [*old_names, *sorted(new_names)])
+        target_coder = source_coder
         if target is not None:
             tokenizer = train_tokenizer(chunks=_join_chunks(targets), extended=old[1], **target.model_dump())
-            writer = TokenizerWithSpecials(tokenizer)
-        return cls(reader, writer, indices, source_tokens, copies)
+            target_coder = TokenizerWithSpecials(tokenizer)
+        return cls(source_coder, target_coder, indices, source_tokens, copies)
 
     def encode(self, columns: Sequence[str], targets: Iterable[str] = ()) -> tuple[Ids, list[Ids]]:
         """Return the ids of a source, whose columns are concatenated, and of its targets, with end symbols. A target

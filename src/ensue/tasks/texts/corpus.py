@@ -60,23 +60,23 @@ def read_corpus(
     tokenizer of `origin` is extended. `reader` maps a tokenizer to the encoder of texts. `resumed` is a resumed run.
     New symbols and validation text come from text on which `origin` was not trained.
     """
-    extended: Tokenizer | None = origin.run.parts.tokenizer if extend and origin is not None else None
+    base: Tokenizer | None = origin.run.parts.tokenizer if extend and origin is not None else None
     if is_prepared(data.train):
-        return _read_prepared_corpus(data, specification, tokenizer or extended, reader)
+        return _read_prepared_corpus(data, specification, tokenizer or base, reader)
     source = training_source(data)
-    held_out = TextSource(data.valid, encoding=data.encoding) if data.valid else None
+    valid_source = TextSource(data.valid, encoding=data.encoding) if data.valid else None
     test = TextSource(data.test, encoding=data.encoding) if data.test else None
-    new, before, location = source, 0, data.train if origin is None else origin.new_locations(data.train)
+    new_source, num_old, location = source, 0, data.train if origin is None else origin.new_locations(data.train)
     if location != data.train and resumed is None:
-        new = TextSource(location, encoding=data.encoding)
-        before = source.count_characters() - new.count_characters()
-    stop = None if held_out else training_characters(source.count_characters(), data, resumed, before=before)
+        new_source = TextSource(location, encoding=data.encoding)
+        num_old = source.count_characters() - new_source.count_characters()
+    stop = None if valid_source else training_characters(source.count_characters(), data, resumed, num_old=num_old)
     if tokenizer is None:
-        new_stop = None if stop is None else max(1, stop - before)
-        tokenizer = trained_tokenizer(new, stop=new_stop, extended=extended, **specification.model_dump())
+        new_stop = None if stop is None else max(1, stop - num_old)
+        tokenizer = trained_tokenizer(new_source, stop=new_stop, extended=base, **specification.model_dump())
     encoder = reader(tokenizer)
-    if held_out:
-        valid, split = tokenize(held_out, encoder, stop=data.valid_characters), data.valid
+    if valid_source:
+        valid, split = tokenize(valid_source, encoder, stop=data.valid_characters), data.valid
     elif stop is not None:
         valid = tokenize(source, encoder, start=stop, stop=stop + data.valid_characters)
         share = f"{data.valid_fraction:.0%}"
@@ -137,14 +137,14 @@ def training_source(data: DataRecipe) -> TextSource:
 
 
 def training_characters(
-    characters: int, data: CorpusRecipe, resumed: RunDirectory | None = None, *, before: int = 0
+    characters: int, data: CorpusRecipe, resumed: RunDirectory | None = None, *, num_old: int = 0
 ) -> int | None:
     """Return the number of characters for training; None: all characters. Validation scores the remaining text, which
-    is a share of the text after the first `before` characters.
+    is a share of the text after the first `num_old` characters, on which the origin was trained.
     """
     if not data.valid_fraction:
         return None
-    minimum = before + int((characters - before) * (1 - data.valid_fraction))
+    minimum = num_old + int((characters - num_old) * (1 - data.valid_fraction))
     if resumed is not None:  # runs of older versions lack the key, and trained on the minimum
         return int(resumed.config.get("training_characters", minimum))
     return max(minimum, characters - data.valid_characters)

@@ -25,12 +25,12 @@ class WithOrigins(nn.Module):
 
 
 class OriginExportInputs:
-    """The encoders of the runs whose layers are features, for an export, numbered from `first` in names of inputs."""
+    """The encoders of the runs whose layers are features, for an export. The first encoder has the number `start`."""
 
-    def __init__(self, contextual: ContextualFeatures, *, first: int = 0) -> None:
+    def __init__(self, contextual: ContextualFeatures, *, start: int = 0) -> None:
         self.contextual = contextual
         encoders = [origin.pipeline.export_encoder(origin.pooling) for origin in contextual.origins]
-        self.encoders: list[ExportEncoder] = [encoder.named(number) for number, encoder in enumerate(encoders, first)]
+        self.encoders: list[ExportEncoder] = [encoder.named(number) for number, encoder in enumerate(encoders, start)]
 
     def layers(self, module: WithOrigins, inputs: Mapping[str, Tensor], suffix: str = "") -> list[Tensor]:
         """Return the vectors (B, T, L, d) of words in the layers of each run."""
@@ -80,7 +80,7 @@ class WordExportInputs:
         self.suffixes = SUFFIXES[: pipeline.num_texts]
         self.model = WithOrigins(pipeline.model, pipeline.contextual)
         self.tuned = None if pipeline.subwords is None else _make_encoder(pipeline.subwords, pipeline.model.layers)
-        self.origins = OriginExportInputs(pipeline.contextual, first=self.tuned is not None)
+        self.origins = OriginExportInputs(pipeline.contextual, start=self.tuned is not None)
         self.forms = _list_form_inputs(pipeline, keys=keys)
         self.encoders = ([] if self.tuned is None else [self.tuned]) + self.origins.encoders
         """The encoders that read subwords: the fine-tuned layers, and the runs whose layers are features."""
