@@ -2,8 +2,9 @@
 
 import logging
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,6 @@ from ensue.cli import options as cli
 from ensue.console.output import importing_torch
 from ensue.data.files import as_location
 from ensue.errors import EnsueError
-from ensue.extension import loadable_entries
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 from ensue.tasks import task_entry
@@ -66,7 +66,7 @@ def quickstart(
 
 def train(
     recipe: Annotated[str | None, Access.RECIPE, Argument(
-        help="A recipe's name or a TOML file; for a path of data, a recipe is proposed."
+        help="A recipe's name or a TOML file; for a path of data, or auto, the recipe is chosen by the data."
     )] = None,
     train: cli.TrainOption = None, valid: cli.ValidOption = None, test: cli.TestOption = None,
     out: Annotated[Path | None, Option(help="The run directory; required."), Access.OUT_FOLDER] = None,
@@ -91,14 +91,19 @@ def train(
     ] = 600,
 ) -> None:  # fmt: skip
     """Train a model on your data. Example: ensue train char-lstm --train book.txt --out run"""
+    from ensue.recipe import AUTO
+
     if minutes is not None:
         settings = [*(settings or []), f"train.seconds={60 * minutes:g}"]
     if resume and from_run is not None:
         raise EnsueError("--resume continues the run in --out and --from begins a new one; choose one")
-    if not (resume or from_run) and (data := as_location(train or []) if recipe is None else _find_data(recipe)):
-        raise EnsueError(_propose_recipe(data, out, settings or [], {"--valid": valid or [], "--test": test or []}))
-    if recipe is None and not (resume or from_run):
-        raise EnsueError("which recipe? `ensue recipes` lists them, `ensue train DATA` proposes one for your data")
+    if not (resume or from_run):
+        if recipe not in (None, AUTO) and (data := _find_data(recipe)):
+            recipe, train = AUTO, [data, *(train or [])]
+        if recipe in (None, AUTO):
+            recipe, settings = _choose_recipe(
+                train or [], out, settings or [], {"valid": valid or [], "test": test or []}
+            )
     if out is None:
         raise EnsueError("Missing option '--out'.")
     if recipe is None and from_run is None:
@@ -135,13 +140,27 @@ def _find_data(recipe: str) -> str:
     return ""
 
 
-def _propose_recipe(data: str, out: Path | None, settings: list[str], paths: dict[str, list[str]]) -> str:
-    """Return the error message for a missing recipe, with the command that an extension proposes for the data."""
-    arguments = [("--set", setting) for setting in settings]
-    arguments += [(option, path) for option, locations in paths.items() for path in locations]
-    for propose in loadable_entries("proposal", Callable).values():  # type: ignore[arg-type]  # isinstance takes it
-        return f"which recipe? {propose(data, str(out or ''), [text for pair in arguments for text in pair])}"
-    return "which recipe? `ensue recipes` lists them"
+def _choose_recipe(
+    train: list[str], out: Path | None, settings: list[str], others: dict[str, list[str]]
+) -> tuple[str, list[str]]:
+    """Return the recipe and the settings that are proposed for the data, and print the command that they stand for.
+
+    Raises EnsueError with the command if there is no run directory.
+    """
+    from ensue.recipe import propose
+
+    if not train:
+        raise EnsueError("which recipe? `ensue recipes` lists them, `ensue train DATA` proposes one for your data")
+    recipe, needed, run, description = propose(as_location(train), settings)
+    settings = [*needed, *settings]
+    options = [("train", path) for path in train] + [("set", setting) for setting in settings]
+    options += [(name, path) for name, paths in others.items() for path in paths] + [("out", str(out or run))]
+    arguments = [argument for name, value in options for argument in (f"--{name}", value)]
+    command = shlex.join(["ensue", "train", recipe, *arguments])
+    if out is None:
+        raise EnsueError(f"which recipe? {description}; try: {command}")
+    cli.notify(f"{description}\n{command}")
+    return recipe, settings
 
 
 def first_use(task: str, run: Path) -> str:

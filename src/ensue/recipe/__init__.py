@@ -6,7 +6,7 @@ package does not import torch.
 """
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError, create_model
 
 from ensue.data.files import Data, as_location
 from ensue.errors import DataError, EnsueError, RecipeError, nearest, quote
-from ensue.extension import entries, find_entry, with_needs
+from ensue.extension import Proposal, entries, find_entry, loadable_entries, with_needs
 from ensue.models.specification import ENCODER_KINDS, GuestEncoder, Table
 from ensue.notices import warn_once
 from ensue.parsing import MAX_TOML_CHARACTERS, ParseError, parse_toml, read_bounded
@@ -28,7 +28,7 @@ from ensue.tasks import DEFAULT_TASK, TASKS, has_task, task_entry
 from ensue.version import package_file, package_text
 
 __all__ = [
-    "BUDGETS", "DataRecipe", "Recipe", "Table", "TrainRecipe", "as_trained", "read_recipe", "recipe_names",
+    "BUDGETS", "DataRecipe", "Recipe", "Table", "TrainRecipe", "as_trained", "propose", "read_recipe", "recipe_names",
     "resumed_recipe", "validate_recipe",
 ]  # fmt: skip
 
@@ -40,6 +40,8 @@ FORMER_DEFAULTS = [
     *(("division", "labels", old) for old in ("classes", "sources", "rows")),
 ]
 """Keys of `[data]` with their default and a default of an earlier version. Resumed runs keep the earlier default."""
+AUTO = "auto"
+"""The name that stands for the recipe that is proposed for the training data."""
 LAYER_TABLES = ("encoder", "decoder")
 """Tables whose `kind` may be a layer of another package."""
 
@@ -59,14 +61,18 @@ def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[s
     """Read a recipe, and apply settings and paths of data. Raises RecipeError and DataError.
 
     A setting is "a.b=c" with a TOML value or a bare word, or an item of a mapping. Setting a budget removes the budget
-    of the recipe. Setting the kind of a table removes keys that the new kind lacks, with a notice.
+    of the recipe. Setting the kind of a table removes keys that the new kind lacks, with a notice. `AUTO` is the recipe
+    that is proposed for the training data.
     """
+    changes = list(settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings))
+    locations = {f"data.{name}": as_location(path, name, is_kept=True) for name, path in paths.items()}
+    if recipe == AUTO:
+        proposal = propose(locations.get("data.train", ""), [f"{key}={value}" for key, value in changes])
+        recipe, changes = proposal.recipe, [*map(_parse_setting, proposal.settings), *changes]
     if isinstance(recipe, Recipe):
         document, where = without_none(recipe.model_dump(exclude_unset=True)), "the recipe"
     else:
         document, where = _read_document(str(recipe)), str(recipe)
-    changes = list(settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings))
-    locations = {f"data.{name}": as_location(path, name, is_kept=True) for name, path in paths.items()}
     changes += [(key, location) for key, location in locations.items() if location]
     keys = _distinct_keys((key for key, _ in changes), has_tables=isinstance(settings, Mapping))
     kinds = {table: _read_kind(document, table) for table in document}
@@ -76,6 +82,15 @@ def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[s
         if f"{table}.kind" in keys and kind != _read_kind(document, table):
             _drop_keys_of_another_kind(document, table, keys)
     return validate_recipe(document, where=where)
+
+
+def propose(location: str, settings: Sequence[str] = ()) -> Proposal:
+    """Return the recipe that is proposed for data. Raises EnsueError for data that cannot be read or learned from."""
+    for proposal in loadable_entries("proposal", Callable).values():  # type: ignore[arg-type]  # isinstance takes it
+        if not location:
+            raise RecipeError(f'recipe "{AUTO}": expected training data, for which a recipe is proposed')
+        return proposal(location, settings)  # type: ignore[no-any-return]
+    raise RecipeError(f'recipe "{AUTO}": no extension proposes recipes; `ensue recipes` lists them')
 
 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:

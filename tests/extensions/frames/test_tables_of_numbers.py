@@ -16,7 +16,7 @@ from ensue.errors import DataError
 from ensue.extensions.frames.data.series import Series, SeriesOptions
 from ensue.extensions.frames.data.source import FrameSource
 from ensue.extensions.frames.signs import date_format_of, seconds_of
-from ensue.extensions.surveying.summary import proposal
+from ensue.extensions.surveying.summary import propose
 
 START = datetime(2024, 3, 1, 10)
 
@@ -113,11 +113,11 @@ def test_tables_of_numbers_are_frames_and_train(ensue: Ensue, tmp_path: Path, na
     path = tmp_path / ("a.tsv" if "\t" in content else "a.csv")
     path.write_text(content, encoding="utf-8")
     assert detect(path).kind == "frames"
-    _, _, command = proposal(str(path), str(tmp_path / "run")).partition("; try: ensue ")
-    expected = ["train", recipe, "--train", str(path), *shlex.split(settings), "--out", str(tmp_path / "run")]
-    assert shlex.split(command) == expected
-    said = ensue(*expected, *(part for setting in TINY for part in ("--set", setting)))
-    assert said.status == 0, said.err
+    proposed = propose(str(path))
+    assert (proposed.recipe, proposed.settings) == (recipe, shlex.split(settings)[1::2])
+    tiny = [argument for setting in TINY for argument in ("--set", setting)]
+    completed = ensue("train", str(path), *tiny, "--out", str(tmp_path / "run"))
+    assert completed.status == 0, completed.err
 
 
 @pytest.mark.parametrize("name", UNNAMED)
@@ -125,7 +125,7 @@ def test_rows_of_numbers_without_names_are_frames(tmp_path: Path, name: str) -> 
     (tmp_path / "a.csv").write_text(UNNAMED[name], encoding="utf-8")
     assert detect(tmp_path / "a.csv").kind == "frames"
     with pytest.raises(DataError, match=r"a.csv:1: the first row has no names of columns; write .* time,value,label"):
-        proposal(str(tmp_path / "a.csv"))
+        propose(str(tmp_path / "a.csv"))
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -182,7 +182,7 @@ def test_a_ts_file(ensue: Ensue, tmp_path: Path) -> None:
     assert (series.labels, series.rate) == (("up",), 1 / 30)
     np.testing.assert_equal(series.frames, np.array([[1.5, 3], [2, np.nan]], np.float32))
     np.testing.assert_equal(first.frames, np.array([[0, 4], [np.nan, 5], [3, 6]], np.float32))
-    assert "try: ensue train classify-frames" in proposal(str(tmp_path / "a.ts"))
+    assert propose(str(tmp_path / "a.ts")).recipe == "classify-frames"
     (tmp_path / "b.ts").write_text("export const a: number[] = [1, 2];\n")
     assert detect(tmp_path / "b.ts").kind != "frames"
 

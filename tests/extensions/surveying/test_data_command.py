@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from command_fixtures import Ensue
+from ensue.errors import EnsueError
 from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.labeling.recipe import LabelingRecipe
@@ -384,13 +385,38 @@ def test_a_reader_that_goes_away_hears_nothing_more() -> None:
     assert (process.returncode, complaint) == (0, b"")
 
 
+@pytest.mark.parametrize("data", [["tickets.csv"], ["auto", "--train", "tickets.csv"], ["--train", "tickets.csv"]])
+def test_train_takes_the_recipe_for_the_data(data: list[str], ensue: Ensue) -> None:
+    rows = [f"{text};{label}" for text, label in [("Der Motor läuft", "gut"), ("Der Motor steht", "schlecht")] * 10]
+    write("tickets.csv", "\n".join(["Text;Kategorie", *rows]).encode("cp1252"))
+    completed = ensue("train", *data, "--encoding", "cp1252", "--set", "train.seed=3", "--out", "run")
+    assert completed.status == 0, completed.err
+    assert "; classify-linear, since texts are few\nensue train classify-linear --train tickets.csv" in completed.err
+    recipe = read_recipe("run/recipe.toml")
+    assert isinstance(recipe, ClassificationRecipe)
+    assert (recipe.head.solver, recipe.data.encoding, recipe.train.seed) == ("lbfgs", "cp1252", 3)
+
+
+def test_the_recipe_auto_is_that_of_the_data() -> None:
+    """A setting of the user takes precedence over a proposed setting."""
+    data = write("train.txt", CONLL * 2)
+    assert read_recipe("auto", train=data) == read_recipe("tag-linear", train=data)
+    chinese = write("t.tsv", "label\ttext\n" + "pos\t这部电影很好看\nneg\t这部电影不好看\n" * 9)
+    for settings, splitter in (({}, "characters"), ({"data.splitter": "simple", "train.seed": 7}, "simple")):
+        recipe = read_recipe("auto", settings, train=chinese)
+        assert isinstance(recipe, ClassificationRecipe)
+        assert (recipe.data.splitter, recipe.train.seed) == (splitter, settings.get("train.seed", 0))
+    with pytest.raises(EnsueError, match="expected training data"):
+        read_recipe("auto")
+
+
 def test_train_without_a_recipe_proposes_one(refused: Callable[..., str]) -> None:
     data = write("my names.conll", "Anna B-PER\n\nBonn B-LOC\n")
     output = refused("train", data, "--set", "train.seed=2", "--valid", "v.conll")
     assert output.startswith(f"which recipe? {data} is taken for columns: labeled sentences")
     command = "ensue train tag-linear --train 'my names.conll' --set train.seed=2 --valid v.conll --out tagger"
-    assert output.endswith(f"; try: {command}")
-    assert refused("train", "--train", data, "--out", "mine").endswith("--train 'my names.conll' --out mine")
+    assert output.endswith(f"; tag-linear, since there are at most 500 sentences; try: {command}")
+    assert refused("train", "--train", data).endswith("--train 'my names.conll' --out tagger")
     assert "nothing can be learned" in refused("train", write("x.conll", "Anna\n\nBonn\n"), "--out", "mine")
     assert refused("train", write("x.jsonl", '{"text": "a"\n')).startswith("x.jsonl:1: ")
     assert (

@@ -5,5 +5,5 @@ from ensue.extension import Extension
 EXTENSION = Extension(
     name="surveying",
     commands={"data": "ensue.extensions.surveying.command:data"},
-    proposals={"data": "ensue.extensions.surveying.summary:proposal"},
+    proposals={"data": "ensue.extensions.surveying.summary:propose"},
 )

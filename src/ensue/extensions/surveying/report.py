@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from rich.console import Console
@@ -77,14 +77,14 @@ class Report(Generic[SomeSummary]):
             blocks.append(f"{why}next: {command}")
         return "\n\n".join(filter(None, blocks)) + "\n"
 
-    def command(self, out: str = "", more: Iterable[str] = ()) -> str:
-        """Return the command that trains on the data, with `more` arguments; "" without a recipe."""
+    def command(self) -> str:
+        """Return the command that trains on the data; "" without a recipe."""
         recipe, name, _ = self.recipe()
         if not recipe or "\0" in self.summary.characters:
             return ""
         settings = [argument for setting in self.settings() for argument in ("--set", setting)]
         train = [argument for name in locations_in(self.summary.location) for argument in ("--train", name)]
-        return shlex.join(["ensue", "train", recipe, *train, *settings, *more, "--out", out or name])
+        return shlex.join(["ensue", "train", recipe, *train, *settings, "--out", name])
 
     def sizes(self) -> Iterator[tuple[str, str]]:
         """Yield the numbers of words and characters."""
@@ -162,12 +162,12 @@ class LabeledReport(Report[SomeLabeled]):
         first = {label.partition("-")[2]: line for label, line in reversed(summary.first_of.items())} | summary.first_of
         yield from label_notes(classes, first, unit, separator=self.separator, are_words=are_words)
 
-    def command(self, *arguments: object) -> str:
+    def command(self) -> str:
         """Return a command that trains on the data, or that predicts labels for data without labels."""
         if "\0" not in self.summary.characters and not self.summary.is_labeled:
             return f"ensue predict RUN {shlex.join(locations_in(self.summary.location))}"
         is_varied = len(self.summary.labels) > 1 or bool(self.splitter)
-        return super().command(*arguments) if is_varied else ""  # type: ignore[arg-type]
+        return super().command() if is_varied else ""
 
 
 def length_table(rows: Mapping[str, Lengths]) -> Table:

@@ -4,7 +4,7 @@ Data are read once. Memory grows only with the numbers of distinct words, charac
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ensue.data.decoding import checked_encoding
 from ensue.data.detection.kind import data_kind, detect
 from ensue.data.files import named_locations
 from ensue.errors import DataError, EnsueError, OverlapError
+from ensue.extension import Proposal
 from ensue.extensions.surveying.counts import Summary
 from ensue.extensions.surveying.documents import DocumentReport, DocumentSummary, survey_documents
 from ensue.extensions.surveying.pairs import PairReport, PairSummary, survey_pairs
@@ -93,25 +94,24 @@ def _make_report(summary: Summary, columns: Columns) -> Report[Any]:
     return report_class(summary, columns)
 
 
-def proposal(location: str, out: str = "", more: Iterable[str] = ()) -> str:
-    """Return a sentence with the format of data and a command that trains on the data, with `more` arguments.
+def propose(location: str, settings: Sequence[str] = ()) -> Proposal:
+    """Return a recipe for data that are read with `settings`.
 
     Raises EnsueError for data that cannot be read, or for which there is no recipe.
     """
-    arguments = list(more)
-    settings = dict(text.removeprefix("data.").split("=", 1) for text in arguments if re.match(r"data\..*=", text))
+    values = dict(text.removeprefix("data.").split("=", 1) for text in settings if re.match(r"data\..*=", text))
     keys = ("format", "words", "labels", "encoding")
-    options: dict[str, Any] = {key: settings[key].strip("\"'") for key in keys if key in settings}
+    options: dict[str, Any] = {key: values[key].strip("\"'") for key in keys if key in values}
     detected, encoding = detect(location, **options), options.get("encoding", "utf-8")
     is_plain = detected.kind == "text"
     summary: Summary = PlainSummary(detected, location, encoding) if is_plain else summarize(location, **options)
     if summary.error:
         raise summary.error
     report = _make_report(summary, Columns(words=options.get("words", ""), labels=options.get("labels", "")))
-    proposed = {setting.partition("=")[0] for setting in report.settings()} | {"data.words"}
-    pairs = zip(arguments[::2], arguments[1::2], strict=True)
-    arguments = [argument for pair in pairs if pair[1].partition("=")[0] not in proposed for argument in pair]
     description = f"{named_locations(location)} is taken for {dict(report.facts())['taken for']}"
-    if not (command := report.command(out, arguments)).startswith("ensue train"):
+    if not report.command().startswith("ensue train"):
         raise EnsueError(f"{description}, from which nothing can be learned; `ensue data` shows more")
-    return f"{description}; try: {command}"
+    recipe, run, reason = report.recipe()
+    keys_set = {setting.partition("=")[0] for setting in settings} | ({"data.texts"} if "words" in values else set())
+    needed = [setting for setting in report.settings() if setting.partition("=")[0] not in keys_set]
+    return Proposal(recipe, needed, run, f"{description}; {recipe}, since {reason}")
