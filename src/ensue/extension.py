@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path, PurePath
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from ensue.errors import EnsueError, RecipeError, RunError
 from ensue.notices import warn_once
@@ -32,18 +32,6 @@ Kind = Literal[
 ]  # fmt: skip
 OLDER_GROUPS: tuple[Kind, ...] = ("layer", "task", "format", "recipe", "tracker")
 """The kinds for which packages may also use one entry point group per kind, such as `ensue.layers`."""
-
-
-class Proposal(NamedTuple):
-    """A recipe for data."""
-
-    recipe: str
-    settings: list[str]
-    """Settings "key=value" of keys that the user does not set."""
-    run: str
-    """A name for the run directory."""
-    description: str
-    """The format of the data, and the reason for the recipe."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +126,7 @@ class Extension:
     coders: Mapping[str, str] = field(default_factory=dict)
     """Functions that build the tokenizer of word vectors from the text, the run to continue and the recipe."""
     proposals: Mapping[str, str] = field(default_factory=dict)
-    """Functions (location of data, settings "key=value") that return a `Proposal`."""
+    """Functions (location of data, settings "key=value") that return a recipe, further settings and the reason."""
     schemes: Mapping[str, str] = field(default_factory=dict)
     """By address scheme, such as `hf` of `hf:NAME`: objects of the class `ensue.extension.Scheme`."""
     names: Mapping[str, str] = field(default_factory=dict)

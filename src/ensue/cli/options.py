@@ -50,16 +50,11 @@ ShardOption = Annotated[str | None, Option(
     help="Shard i of N, from 1/N to N/N; the outputs of all shards, concatenated, are the output for all texts.",
 )]  # fmt: skip
 Paths = list[str] | None
-TrainOption = Annotated[
-    Paths, Option("--train", help="Training data: a file, a folder or a glob; may be repeated."), Access.DATA
-]
-ValidOption = Annotated[
-    Paths, Option(help="Validation data; default: a tenth of the training data; may be repeated."), Access.DATA
-]
+_PATHS = "a file, a folder or a glob; may be repeated."
+TrainOption = Annotated[Paths, Option("--train", help=f"Training data: {_PATHS}"), Access.DATA]
+ValidOption = Annotated[Paths, Option(help=f"Validation data, or a tenth of --train: {_PATHS}"), Access.DATA]
 TestOption = Annotated[Paths, Option(help="Test data, scored once at the end; may be repeated."), Access.DATA]
-PoolOption = Annotated[
-    Paths, Option(help="Texts without labels: a file, a folder or a glob; may be repeated."), Access.DATA
-]
+PoolOption = Annotated[Paths, Option(help=f"Texts without labels: {_PATHS}"), Access.DATA]
 SettingsOption = Annotated[list[str] | None, Access.SETTINGS, Option(
     "--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."
 )]  # fmt: skip

@@ -2,10 +2,9 @@
 
 import logging
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -39,13 +38,14 @@ def quickstart(
 ) -> None:
     """Train a small language model in about a minute. It shows samples and commands to try next."""
     from ensue.quickstart import default_run, python_text
+    from ensue.recipe import read_recipe
 
     if text is None:
         text, origin = python_text()
         cli.notify(f"training on English text that comes with Python: {origin}")
     source = str(text)
     settings = [f"train.seconds={seconds}", "train.validations=4", f"data.encoding={encoding}"]
-    recipe = recipe_of("char-lstm", settings, train=[source])
+    recipe = read_recipe("char-lstm", settings, train=[source])
     run = out or default_run()
     if run.exists():
         raise EnsueError(f"{run}: exists; choose another --out")
@@ -91,7 +91,7 @@ def train(
     ] = 600,
 ) -> None:  # fmt: skip
     """Train a model on your data. Example: ensue train char-lstm --train book.txt --out run"""
-    from ensue.recipe import AUTO
+    from ensue.recipe import AUTO, propose, read_recipe
 
     if minutes is not None:
         settings = [*(settings or []), f"train.seconds={60 * minutes:g}"]
@@ -101,21 +101,23 @@ def train(
         if recipe not in (None, AUTO) and (data := _find_data(recipe)):
             recipe, train = AUTO, [data, *(train or [])]
         if recipe in (None, AUTO):
-            recipe, settings = _choose_recipe(
-                train or [], out, settings or [], {"valid": valid or [], "test": test or []}
-            )
+            recipe, needed, description = propose(as_location(train or []), settings or [])
+            if out is None:
+                raise EnsueError(f"{description}; --out RUN trains it")
+            cli.notify(description)
+            settings = [*needed, *(settings or [])]
     if out is None:
         raise EnsueError("Missing option '--out'.")
     if recipe is None and from_run is None:
         recipe = str(out / "recipe.toml") if settings or train or valid or test else None
     options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
+    paths = {"train": train, "valid": valid, "test": test}
     with process_group(processes, timeout) as is_first:
-        paths: dict[str, cli.Paths] = {"train": train, "valid": valid, "test": test}
-        chosen = None if recipe is None or from_run else recipe_of(recipe, settings or [], **paths)
+        chosen = None if recipe is None or from_run else read_recipe(recipe, settings or [], **paths)
         if from_run is not None:
             with importing_torch():
                 from ensue.runs.directory import continuing_recipe
-            chosen = continuing_recipe(from_run, recipe, settings or [], **{k: v or "" for k, v in paths.items()})
+            chosen = continuing_recipe(from_run, recipe, settings or [], **paths)
         outcome = train_recipe(chosen, out, track=track or (), **options)
     if is_first:
         exit_if_interrupted(outcome, out)
@@ -133,34 +135,10 @@ def _find_data(recipe: str) -> str:
     path = Path(recipe)
     if recipe in recipe_names() or path.suffix == ".toml" or not path.exists():
         return ""
-    try:
+    with suppress(OSError, ValueError):
         parse_toml(read_bounded(path, MAX_TOML_CHARACTERS))
-    except (OSError, ValueError):
-        return recipe
-    return ""
-
-
-def _choose_recipe(
-    train: list[str], out: Path | None, settings: list[str], others: dict[str, list[str]]
-) -> tuple[str, list[str]]:
-    """Return the recipe and the settings that are proposed for the data, and print the command that they stand for.
-
-    Raises EnsueError with the command if there is no run directory.
-    """
-    from ensue.recipe import propose
-
-    if not train:
-        raise EnsueError("which recipe? `ensue recipes` lists them, `ensue train DATA` proposes one for your data")
-    recipe, needed, run, description = propose(as_location(train), settings)
-    settings = [*needed, *settings]
-    options = [("train", path) for path in train] + [("set", setting) for setting in settings]
-    options += [(name, path) for name, paths in others.items() for path in paths] + [("out", str(out or run))]
-    arguments = [argument for name, value in options for argument in (f"--{name}", value)]
-    command = shlex.join(["ensue", "train", recipe, *arguments])
-    if out is None:
-        raise EnsueError(f"which recipe? {description}; try: {command}")
-    cli.notify(f"{description}\n{command}")
-    return recipe, settings
+        return ""
+    return recipe
 
 
 def first_use(task: str, run: Path) -> str:
@@ -193,15 +171,6 @@ def recipes(
         except EnsueError as error:  # a recipe of another package may be invalid
             cli.notify(str(error))
     show_recipes(readable)
-
-
-def recipe_of(
-    name: str, settings: list[str], *, train: cli.Paths = None, valid: cli.Paths = None, test: cli.Paths = None
-) -> "Recipe":
-    """Read a recipe by its name or file, with settings and paths of data."""
-    from ensue.recipe import read_recipe
-
-    return read_recipe(name, settings, train=train or "", valid=valid or "", test=test or "")
 
 
 def train_recipe(recipe: "Recipe | None", out: Path, *, track: Sequence[str] = (), **options: Any) -> "Outcome":
@@ -295,7 +264,9 @@ def prepare(
         return
     if recipe is None:
         raise EnsueError("which recipe? `ensue recipes` lists them; only --check works without a recipe")
-    chosen = recipe_of(recipe, settings or [], train=train, valid=valid)
+    from ensue.recipe import read_recipe
+
+    chosen = read_recipe(recipe, settings or [], train=train, valid=valid)
     with importing_torch():
         from ensue.tasks.contract.data_set import prepare_examples
         from ensue.tasks.texts.corpus import prepare_corpus

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError, create_model
 
 from ensue.data.files import Data, as_location
 from ensue.errors import DataError, EnsueError, RecipeError, nearest, quote
-from ensue.extension import Proposal, entries, find_entry, loadable_entries, with_needs
+from ensue.extension import entries, find_entry, loadable_entries, with_needs
 from ensue.models.specification import ENCODER_KINDS, GuestEncoder, Table
 from ensue.notices import warn_once
 from ensue.parsing import MAX_TOML_CHARACTERS, ParseError, parse_toml, read_bounded
@@ -57,7 +57,9 @@ def _packaged_names() -> list[str]:
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
-def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[str, Any] = (), **paths: Data) -> Recipe:
+def read_recipe(
+    recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[str, Any] = (), **paths: Data | None
+) -> Recipe:
     """Read a recipe, and apply settings and paths of data. Raises RecipeError and DataError.
 
     A setting is "a.b=c" with a TOML value or a bare word, or an item of a mapping. Setting a budget removes the budget
@@ -65,10 +67,12 @@ def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[s
     that is proposed for the training data.
     """
     changes = list(settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings))
-    locations = {f"data.{name}": as_location(path, name, is_kept=True) for name, path in paths.items()}
+    locations = {
+        f"data.{name}": as_location(path, name, is_kept=True) for name, path in paths.items() if path is not None
+    }
     if recipe == AUTO:
-        proposal = propose(locations.get("data.train", ""), [f"{key}={value}" for key, value in changes])
-        recipe, changes = proposal.recipe, [*map(_parse_setting, proposal.settings), *changes]
+        recipe, needed, _ = propose(locations.get("data.train", ""), [f"{key}={value}" for key, value in changes])
+        changes = [*map(_parse_setting, needed), *changes]
     if isinstance(recipe, Recipe):
         document, where = without_none(recipe.model_dump(exclude_unset=True)), "the recipe"
     else:
@@ -84,13 +88,12 @@ def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[s
     return validate_recipe(document, where=where)
 
 
-def propose(location: str, settings: Sequence[str] = ()) -> Proposal:
-    """Return the recipe that is proposed for data. Raises EnsueError for data that cannot be read or learned from."""
+def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str], str]:
+    """Return a recipe for data, further settings and a description, or raise EnsueError: see `Extension.proposals`."""
     for proposal in loadable_entries("proposal", Callable).values():  # type: ignore[arg-type]  # isinstance takes it
-        if not location:
-            raise RecipeError(f'recipe "{AUTO}": expected training data, for which a recipe is proposed')
-        return proposal(location, settings)  # type: ignore[no-any-return]
-    raise RecipeError(f'recipe "{AUTO}": no extension proposes recipes; `ensue recipes` lists them')
+        if location:
+            return proposal(location, settings)  # type: ignore[no-any-return]
+    raise RecipeError("which recipe? `ensue recipes` lists them; for training data one is proposed")
 
 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:

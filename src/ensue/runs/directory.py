@@ -258,7 +258,7 @@ class Origin:
 
 def continuing_recipe(
     path: str | Path, recipe: str | Path | Recipe | None = None, settings: Sequence[str] | Mapping[str, Any] = (),
-    **paths: Data,
+    **paths: Data | None,
 ) -> Recipe:  # fmt: skip
     """Return a recipe whose initial weights are those of a run, by default the recipe of the run.
 

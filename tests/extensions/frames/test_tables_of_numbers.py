@@ -113,8 +113,7 @@ def test_tables_of_numbers_are_frames_and_train(ensue: Ensue, tmp_path: Path, na
     path = tmp_path / ("a.tsv" if "\t" in content else "a.csv")
     path.write_text(content, encoding="utf-8")
     assert detect(path).kind == "frames"
-    proposed = propose(str(path))
-    assert (proposed.recipe, proposed.settings) == (recipe, shlex.split(settings)[1::2])
+    assert propose(str(path))[:2] == (recipe, shlex.split(settings)[1::2])
     tiny = [argument for setting in TINY for argument in ("--set", setting)]
     completed = ensue("train", str(path), *tiny, "--out", str(tmp_path / "run"))
     assert completed.status == 0, completed.err
@@ -182,7 +181,7 @@ def test_a_ts_file(ensue: Ensue, tmp_path: Path) -> None:
     assert (series.labels, series.rate) == (("up",), 1 / 30)
     np.testing.assert_equal(series.frames, np.array([[1.5, 3], [2, np.nan]], np.float32))
     np.testing.assert_equal(first.frames, np.array([[0, 4], [np.nan, 5], [3, 6]], np.float32))
-    assert propose(str(tmp_path / "a.ts")).recipe == "classify-frames"
+    assert propose(str(tmp_path / "a.ts"))[0] == "classify-frames"
     (tmp_path / "b.ts").write_text("export const a: number[] = [1, 2];\n")
     assert detect(tmp_path / "b.ts").kind != "frames"
 

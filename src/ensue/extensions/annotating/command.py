@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from ensue.cli import options as cli
-from ensue.cli.training import exit_if_interrupted, first_use, recipe_of, train_recipe
+from ensue.cli.training import exit_if_interrupted, first_use, train_recipe
 from ensue.console.output import importing_torch
 from ensue.data.files import as_location
 from ensue.errors import EnsueError, nearest
@@ -34,7 +34,9 @@ def distill(
     device: cli.DeviceOption = "auto", threads: cli.ThreadsOption = None,
 ) -> None:  # fmt: skip
     """Train a small model on the predictions of larger ones. Resume with: ensue train --resume --out OUT"""
-    chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
+    from ensue.recipe import read_recipe
+
+    chosen = read_recipe(recipe, settings or [], train=train, valid=valid, test=test)
     options = {"pool": as_location(pool or []), "gold": gold, "temperature": temperature}
     _train_student(teachers, chosen, out, options, overwrite=overwrite, device=device, threads=threads)
 
@@ -51,7 +53,9 @@ def begin(
     device: cli.DeviceOption = "auto", threads: cli.ThreadsOption = None,
 ) -> None:  # fmt: skip
     """Make a classifier from a few examples and many texts."""
-    example_recipe = recipe_of(recipe, settings or [], train=[examples])
+    from ensue.recipe import read_recipe
+
+    example_recipe = read_recipe(recipe, settings or [], train=[examples])
     with importing_torch():
         from ensue.extensions.annotating.beginning import propagate_labels
         from ensue.extensions.annotating.teachers import path_beside, write_lines
@@ -59,7 +63,7 @@ def begin(
     inputs = [*example_recipe.inputs, pool, test or [], vectors]
     check_outputs(inputs, files=[path], folders=[out], overwrite=overwrite, are_new=True)
     write_lines(path, propagate_labels(str(vectors), example_recipe, pool, count=count, device=device))
-    student, options = recipe_of(recipe, settings or [], test=test), {"pool": str(path)}
+    student, options = read_recipe(recipe, settings or [], test=test), {"pool": str(path)}
     _train_student([str(path)], student, out, options, overwrite=overwrite, device=device, threads=threads)
 
 

@@ -10,7 +10,6 @@ import typer
 from typer import Argument, Option
 
 from ensue.cli import options as cli
-from ensue.cli.training import recipe_of
 from ensue.console.output import importing_torch
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
@@ -32,9 +31,10 @@ def search(
 ) -> None:  # fmt: skip
     """Search for the best values of a recipe by many runs."""
     from ensue.extensions.experiments.search.space import check_optuna, read_space
+    from ensue.recipe import read_recipe
 
     check_optuna()
-    chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
+    chosen = read_recipe(recipe, settings or [], train=train, valid=valid, test=test)
     ranges = read_space(space, chosen)
     with importing_torch():
         from ensue.extensions.experiments.search.search import SearchReporter, trial_line

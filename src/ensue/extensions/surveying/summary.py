@@ -4,6 +4,7 @@ Data are read once. Memory grows only with the numbers of distinct words, charac
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from ensue.data.decoding import checked_encoding
 from ensue.data.detection.kind import data_kind, detect
 from ensue.data.files import named_locations
 from ensue.errors import DataError, EnsueError, OverlapError
-from ensue.extension import Proposal
 from ensue.extensions.surveying.counts import Summary
 from ensue.extensions.surveying.documents import DocumentReport, DocumentSummary, survey_documents
 from ensue.extensions.surveying.pairs import PairReport, PairSummary, survey_pairs
@@ -94,8 +94,8 @@ def _make_report(summary: Summary, columns: Columns) -> Report[Any]:
     return report_class(summary, columns)
 
 
-def propose(location: str, settings: Sequence[str] = ()) -> Proposal:
-    """Return a recipe for data that are read with `settings`.
+def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str], str]:
+    """Return a recipe for data that are read with `settings`, further settings, and the reason.
 
     Raises EnsueError for data that cannot be read, or for which there is no recipe.
     """
@@ -111,7 +111,8 @@ def propose(location: str, settings: Sequence[str] = ()) -> Proposal:
     description = f"{named_locations(location)} is taken for {dict(report.facts())['taken for']}"
     if not report.command().startswith("ensue train"):
         raise EnsueError(f"{description}, from which nothing can be learned; `ensue data` shows more")
-    recipe, run, reason = report.recipe()
+    recipe, _, reason = report.recipe()
     keys_set = {setting.partition("=")[0] for setting in settings} | ({"data.texts"} if "words" in values else set())
     needed = [setting for setting in report.settings() if setting.partition("=")[0] not in keys_set]
-    return Proposal(recipe, needed, run, f"{description}; {recipe}, since {reason}")
+    with_settings = f" with {shlex.join(needed)}" if needed else ""
+    return recipe, needed, f"{description}; recipe: {recipe}{with_settings}, since {reason}"

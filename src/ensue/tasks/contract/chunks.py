@@ -156,7 +156,7 @@ class Shard:
         if not 1 <= shard.number <= shard.count <= MAX_SHARDS:
             raise EnsueError(f'--shard takes i/N with i from 1 to N, such as 3/8; found "{text}"')
         if is_stream(location):
-            raise EnsueError(f"--shard needs a file, whose chunks are counted data_name; found {stream_name(location)}")
+            raise EnsueError(f"--shard needs a file, whose chunks are counted first; found {stream_name(location)}")
         return shard
 
     @property
