@@ -196,7 +196,7 @@ def trained(cell: Cell, values: Mapping[str, Any], seed: int, asked: argparse.Na
     base = cell.recipe(EVEN * 3, 1, seconds=asked.seconds, validations=asked.validations, seed=seed)
     recipe = read_recipe(base, values)
     if not (run / "README.md").exists():
-        outcome = train_run(recipe, run, resume=run.exists(), device="cpu", threads=1, begins=keep_freed_memory)
+        outcome = train_run(recipe, run, resume=run.exists(), device="cpu", threads=1, on_start=keep_freed_memory)
         if outcome.reason == "interrupted":
             raise KeyboardInterrupt
     model = ensue.load(run)

@@ -236,11 +236,11 @@ class Option:
     """The name on the command line, if it differs from the field's name."""
     expected: str = ""
     """The description of the bounds; by default "a number from `least` to `most`"."""
-    is_above_least: bool = False
+    excludes_minimum: bool = False
     """Whether `least` itself is out of bounds."""
-    served: tuple[float, float] | None = None
+    in_api: tuple[float, float] | None = None
     """The bounds of the field in a request to a server; None if requests have no such field."""
-    neutral: float | None = None
+    no_effect_value: float | None = None
     """The default of the request field, with which the setting has no effect; None stands for null."""
 
 
@@ -257,7 +257,7 @@ class Setting(NamedTuple):
         if value is None and self.default is None:
             return
         check_type(name, value, Integral if self.kind is int else Real, noun)
-        if not option.least <= value <= option.most or (option.is_above_least and value == option.least):
+        if not option.least <= value <= option.most or (option.excludes_minimum and value == option.least):
             expected = option.expected or f"{noun} from {option.least:,} to {option.most:,}"
             raise EnsueError(f"{name} is {quote(value)}; expected {expected}")
 

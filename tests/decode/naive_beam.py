@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
-from ensue.decode.search import BeamSearch, Hypothesis, InputSearch
+from ensue.decode.search import BeamSearch, Hypothesis, InputConstraints
 
 Ids = tuple[int, ...]
 LogP = Callable[[Ids], Sequence[float]]
@@ -26,7 +26,7 @@ def progress(phrase: Ids, ids: Ids) -> int:
     return max(length for length in range(len(phrase)) if ids[len(ids) - length :] == phrase[:length])
 
 
-def is_allowed(ids: Ids, token: int, sought: InputSearch, search: BeamSearch, end_id: int | None) -> bool:
+def is_allowed(ids: Ids, token: int, sought: InputConstraints, search: BeamSearch, end_id: int | None) -> bool:
     if len(ids) < len(sought.prefix):
         return token == sought.prefix[len(ids)]
     if token == end_id:
@@ -37,7 +37,7 @@ def is_allowed(ids: Ids, token: int, sought: InputSearch, search: BeamSearch, en
 
 
 def hypothesis(
-    ids: Ids, total: float, length: int, sought: InputSearch, search: BeamSearch, *, ended: bool
+    ids: Ids, total: float, length: int, sought: InputConstraints, search: BeamSearch, *, ended: bool
 ) -> Hypothesis:
     lacks = tuple(phrase for phrase in sought.required if not occurs(phrase, ids))
     return Hypothesis(ids, total / max(length, 1) ** search.length_penalty, total, ended and not lacks, lacks)
@@ -48,7 +48,9 @@ def ranked(found: list[Hypothesis], n: int) -> list[Hypothesis]:
     return sorted(found, key=lambda one: (not one.is_complete, len(one.lacks), -one.score))[:n]
 
 
-def naive_beam_search(log_p: LogP, sought: InputSearch, search: BeamSearch, end_id: int | None) -> list[Hypothesis]:
+def naive_beam_search(
+    log_p: LogP, sought: InputConstraints, search: BeamSearch, end_id: int | None
+) -> list[Hypothesis]:
     live: list[tuple[float, Ids]] = [(0.0, ())]
     found: list[Hypothesis] = []
     length = 0
@@ -85,7 +87,7 @@ def naive_beam_search(log_p: LogP, sought: InputSearch, search: BeamSearch, end_
     return ranked(found, search.n_best)
 
 
-def shared_out(candidates: list, live: list, sought: InputSearch, search: BeamSearch, end_id: int | None) -> list:
+def shared_out(candidates: list, live: list, sought: InputConstraints, search: BeamSearch, end_id: int | None) -> list:
     """The `width` best candidates; with required phrases by turns from each bank, the highest bank first."""
     best = sorted(candidates, key=lambda one: (-one[0], one[1], one[2]))
     banks: dict[int, list] = {}
@@ -98,14 +100,16 @@ def shared_out(candidates: list, live: list, sought: InputSearch, search: BeamSe
     return kept[: search.width]
 
 
-def every_sequence(size: int, end_id: int | None, sought: InputSearch) -> Iterator[Ids]:
+def every_sequence(size: int, end_id: int | None, sought: InputConstraints) -> Iterator[Ids]:
     """All sequences that may be an answer, as far as their lengths say."""
     tokens = [token for token in range(size) if token != end_id]
     for length in range(sought.max_tokens + 1) if end_id is not None else [sought.max_tokens]:
         yield from product(tokens, repeat=length)
 
 
-def exact_best(log_p: LogP, size: int, sought: InputSearch, search: BeamSearch, end_id: int | None) -> list[Hypothesis]:
+def exact_best(
+    log_p: LogP, size: int, sought: InputConstraints, search: BeamSearch, end_id: int | None
+) -> list[Hypothesis]:
     """The best of all sequences."""
     found = []
     for ids in every_sequence(size, end_id, sought):

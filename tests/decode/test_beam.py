@@ -17,7 +17,7 @@ from decode.toy_steppers import Read, Toy
 from ensue.decode import beam
 from ensue.decode.beam import beam_search, best_ids
 from ensue.decode.frontier import Frontier
-from ensue.decode.search import BeamSearch, Hypothesis, InputSearch
+from ensue.decode.search import BeamSearch, Hypothesis, InputConstraints
 from ensue.errors import EnsueError
 from ensue.types import State
 from training.tiny import some_slow
@@ -31,7 +31,7 @@ class Case(NamedTuple):
     model: Toy
     end_id: int | None
     search: BeamSearch
-    searches: list[InputSearch]
+    searches: list[InputConstraints]
     inputs: list[int]
     demands: dict[str, Any]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ensue.nn import SequenceLayer
-from ensue.testing.laws import B, Subject, gradients, inputs, memory_of, numbers, steps
+from ensue.testing.laws import B, Subject, float_leaves, gradients, inputs, memory_of, steps
 from ensue.types import Memory
 
 from .table import CASES
@@ -34,4 +34,4 @@ def results(layer: SequenceLayer, device: str) -> Iterator[torch.Tensor]:
         memory = Memory(memory.values.detach().to(device).requires_grad_(), mask)
     for run in (layer, partial(steps, layer))[: 1 + layer.is_causal]:
         y, state = run(x, layer.init_state(B, memory) if memory else None)
-        yield from (y, *numbers(state), *gradients(layer, x, y, *numbers(state)))
+        yield from (y, *float_leaves(state), *gradients(layer, x, y, *float_leaves(state)))

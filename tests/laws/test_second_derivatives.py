@@ -21,7 +21,7 @@ from ensue.nn.attention.scores import additive_scores, attention_weights
 from ensue.nn.heads.chain import log_partition
 from ensue.nn.heads.softmax import linear_cross_entropy
 from ensue.nn.recurrent.linear_recurrence import scan
-from ensue.testing.laws import MASK, Subject, inputs, numbers, random, real, start
+from ensue.testing.laws import MASK, Subject, float_leaves, inputs, mask_outputs, random, start
 from ensue.types import Memory
 
 from .table import CASES, feeding
@@ -41,7 +41,7 @@ def gradients(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The sources and the gradients by them."""
     y, final = layer(x, start(layer), mask=MASK)
-    total = sum((of(part) * random(*part.shape, seed=7)).sum() for part in (real(y), *numbers(final)))
+    total = sum((of(part) * random(*part.shape, seed=7)).sum() for part in (mask_outputs(y), *float_leaves(final)))
     sources = [x, *layer.parameters()]
     return sources, list(torch.autograd.grad(total, sources, create_graph=history, materialize_grads=True))
 

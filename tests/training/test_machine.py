@@ -121,7 +121,7 @@ def test_what_fails_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "training_step", lambda workload: step)
     monkeypatch.setattr(machine, "MEASURING_SECONDS", 0.0)
     timings = machine._time_modes("narrow")
-    assert {timing.way.precision for timing in timings} == {"float32"}
+    assert {timing.mode.precision for timing in timings} == {"float32"}
     profile = plain_profile().model_copy(update={"steps": dict.fromkeys(WORKLOADS, timings)})
     assert profile.best("narrow", precision="bfloat16", threads=2) == ComputeMode(precision="bfloat16", threads=2)
     assert profile.best("narrow", threads=2).precision == "float32"
@@ -290,9 +290,9 @@ def test_measuring_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.processor.cores", lambda: 2)
     before = torch.get_num_threads(), torch.get_float32_matmul_precision(), torch.get_rng_state()
     timings = machine._time_modes("narrow")
-    assert timings[0].way == DEFAULT_MODE
-    assert {timing.way.precision for timing in timings} == {"float32", *["bfloat16"] * has_bfloat16()}
-    assert {timing.way.threads for timing in timings} == {1, 2}
+    assert timings[0].mode == DEFAULT_MODE
+    assert {timing.mode.precision for timing in timings} == {"float32", *["bfloat16"] * has_bfloat16()}
+    assert {timing.mode.threads for timing in timings} == {1, 2}
     assert all(0 < timing.milliseconds < 10_000 for timing in timings)
     assert before[:2] == (torch.get_num_threads(), torch.get_float32_matmul_precision())
     assert torch.equal(before[2], torch.get_rng_state())
@@ -314,7 +314,7 @@ def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch)
         now[0] += cost[way]
 
     monkeypatch.setattr(machine, "training_step", lambda workload: step)
-    found = {timing.way: timing.milliseconds for timing in machine._time_modes("narrow")}
+    found = {timing.mode: timing.milliseconds for timing in machine._time_modes("narrow")}
     assert found == {way: 1000 * seconds for way, seconds in cost.items()}
     assert [calls.count(way) for way in cost] == [5, 2, 1]
 

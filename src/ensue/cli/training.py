@@ -186,7 +186,7 @@ def train_recipe(recipe: "Recipe | None", out: Path, *, track: Sequence[str] = (
     trackers = trackers_of(track)
     with ConsoleReporter() as console:
         reporter = TrackedReporter(console, out, trackers)
-        return train_run(recipe, out, reporter=reporter, begins=keep_freed_memory, **options)
+        return train_run(recipe, out, reporter=reporter, on_start=keep_freed_memory, **options)
 
 
 def exit_if_interrupted(outcome: "Outcome", run: Path) -> None:

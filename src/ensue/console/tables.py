@@ -188,7 +188,7 @@ def show_machine(profile: "Profile") -> None:
     if profile.load > MAX_LOAD:
         print(f"the machine was busy (load {profile.load:.1f} per core): --renew repeats the measurement")
     best = {workload: profile.best(workload) for workload in profile.steps}
-    times = {w: {timing.way: timing.milliseconds for timing in timings} for w, timings in profile.steps.items()}
+    times = {w: {timing.mode: timing.milliseconds for timing in timings} for w, timings in profile.steps.items()}
     table = table_of("milliseconds a step", right=times, no_wrap=True)
     for mode in dict.fromkeys(mode for of_workload in times.values() for mode in of_workload):
         cells = (f"{times[w][mode]:.1f}{'*' if mode == best[w] else ' '}" if mode in times[w] else "-" for w in times)

@@ -99,10 +99,10 @@ def beam_search(
         forbidden or [()] * count,
     )  # fmt: skip
     assert {len(of_inputs) for of_inputs in constraints} == {count}, "constraints for another number of inputs"
-    searches = [search.for_input(*of_input) for of_input in zip(*constraints, strict=True)]
-    if not searches:
+    input_constraints = [search.for_input(*of_input) for of_input in zip(*constraints, strict=True)]
+    if not input_constraints:
         return []
-    frontier = Frontier(search, searches, end_id, record)
+    frontier = Frontier(search, input_constraints, end_id, record)
     with torch.inference_mode(), evaluating(model) if isinstance(model, nn.Module) else nullcontext():
         _search(model, state, starts, frontier)
     return frontier.results()
@@ -138,7 +138,7 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
 def _block_tokens(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:
     """Set the scores of blocked tokens to -∞, in place."""
     if frontier.length == 1:
-        check_ids(frontier.searches, log_p.shape[1], frontier.end_id)
+        check_ids(frontier.constraints, log_p.shape[1], frontier.end_id)
     forced, forced_values = frontier.forced(), None
     if forced is not None:
         forced_cells = _to_device(forced, log_p)

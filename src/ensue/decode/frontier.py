@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ensue.decode.candidates import Candidate, Chosen, Ids, Live, best_places, candidates_of
-from ensue.decode.search import BeamSearch, Hypothesis, InputSearch, NBest, Phrase
+from ensue.decode.search import BeamSearch, Hypothesis, InputConstraints, NBest, Phrase
 
 
 class Requirements:
@@ -103,26 +103,26 @@ def repeated(history: NDArray[np.int64], n: int) -> Blocked:
 
 
 class Frontier:
-    """The hypotheses of all inputs, whose constraints are `searches`. Candidates are appended to `record`."""
+    """The hypotheses of all inputs, with the `constraints` of each input. Candidates are appended to `record`."""
 
     def __init__(
-        self, search: BeamSearch, searches: Sequence[InputSearch], end_id: int | None,
+        self, search: BeamSearch, constraints: Sequence[InputConstraints], end_id: int | None,
         record: list[Candidate] | None = None,
     ) -> None:  # fmt: skip
-        self.search, self.searches, self.end_id, self.record = search, searches, end_id, record
-        self.complete, self.incomplete = ([NBest(search.n_best) for _ in searches] for _ in range(2))
-        self.limits = np.array([constraints.max_tokens for constraints in searches])
+        self.search, self.constraints, self.end_id, self.record = search, constraints, end_id, record
+        self.complete, self.incomplete = ([NBest(search.n_best) for _ in constraints] for _ in range(2))
+        self.limits = np.array([of_input.max_tokens for of_input in constraints])
         self.penalties = np.array([self._length_penalty(limit + (end_id is not None)) for limit in self.limits])
-        self.prefixes = np.full((len(searches), max(len(constraints.prefix) for constraints in searches)), -1)
-        for row, constraints in zip(self.prefixes, searches, strict=True):
-            row[: len(constraints.prefix)] = constraints.prefix
-        self.forbidden = Forbidden([constraints.forbidden for constraints in searches])
-        self.required = Requirements([constraints.required for constraints in searches])
+        self.prefixes = np.full((len(constraints), max(len(of_input.prefix) for of_input in constraints)), -1)
+        for row, of_input in zip(self.prefixes, constraints, strict=True):
+            row[: len(of_input.prefix)] = of_input.prefix
+        self.forbidden = Forbidden([of_input.forbidden for of_input in constraints])
+        self.required = Requirements([of_input.required for of_input in constraints])
         self.length = 1
         """The length of hypotheses including the next token."""
-        shape = (len(searches), 1)
+        shape = (len(constraints), 1)
         progress = np.zeros((*shape, self.required.count), np.int64)
-        self.live = Live(np.arange(len(searches)), np.zeros(shape), np.empty((*shape, 0), np.int64), progress)
+        self.live = Live(np.arange(len(constraints)), np.zeros(shape), np.empty((*shape, 0), np.int64), progress)
 
     def _length_penalty(self, length: int) -> float:
         return float(max(length, 1)) ** self.search.length_penalty

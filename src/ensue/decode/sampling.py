@@ -32,21 +32,21 @@ class Sampling:
 
     temperature: Annotated[float, Option(
         0, MAX_FACTOR, "Below 1 more cautious, above 1 more varied; 0 takes the most probable token.",
-        expected="0 (greedy) or more", served=(0, 2), neutral=1.0,
+        expected="0 (greedy) or more", in_api=(0, 2), no_effect_value=1.0,
     )] = 1.0  # fmt: skip
     top_k: Annotated[
-        int | None, Option(1, math.inf, "Keep the K most probable tokens.", expected="1 or more", served=(1, math.inf))
+        int | None, Option(1, math.inf, "Keep the K most probable tokens.", expected="1 or more", in_api=(1, math.inf))
     ] = None
     top_p: Annotated[float | None, Option(
         0, 1, "Keep the fewest tokens whose total probability reaches P.",
-        expected="more than 0 and at most 1", is_above_least=True, served=(0, 1), neutral=1.0,
+        expected="more than 0 and at most 1", excludes_minimum=True, in_api=(0, 1), no_effect_value=1.0,
     )] = None  # fmt: skip
     min_p: Annotated[
-        float | None, Option(0, 1, "Keep tokens at least P times as probable as the most probable one.", served=(0, 1))
+        float | None, Option(0, 1, "Keep tokens at least P times as probable as the most probable one.", in_api=(0, 1))
     ] = None
     repetition_penalty: Annotated[float, Option(
         0, MAX_FACTOR, "Above 1: make tokens that occurred before less probable.",
-        expected="more than 0 (1 changes nothing)", is_above_least=True,
+        expected="more than 0 (1 changes nothing)", excludes_minimum=True,
     )] = 1.0  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -49,7 +49,7 @@ class BeamSearch:
 
     width: Annotated[int, Option(1, MAX_WIDTH, "Width of the beam search; 1: greedy.", name="beams")] = 5
     n_best: Annotated[
-        int, Option(1, MAX_WIDTH, "The number of outputs of a source, tokens of a mask, or paths of a sentence.")
+        int, Option(1, MAX_WIDTH, "Outputs per source, tokens per mask, or tag sequences per sentence.")
     ] = 1
     length_penalty: Annotated[float, Option(0, MAX_PENALTY, "The exponent A of the score ln P / length^A.")] = 1.0
     min_tokens: Annotated[int, Option(0, MAX_TOKENS, "The minimum number of tokens of an output.")] = 0
@@ -68,11 +68,11 @@ class BeamSearch:
     def for_input(
         self, prefix: Sequence[int] = (), max_tokens: int | None = None, required: Sequence[Phrase] = (),
         forbidden: Sequence[Phrase] = (),
-    ) -> "InputSearch":  # fmt: skip
+    ) -> "InputConstraints":  # fmt: skip
         """Return the constraints of an input. Raise EnsueError if they contradict each other."""
         limit = self.max_tokens if max_tokens is None else max_tokens
         check_whole("max_tokens", limit, 1, MAX_TOKENS)
-        constraints = InputSearch(
+        constraints = InputConstraints(
             tuple(prefix), limit, _unique((*self.required, *required)), _unique((*self.forbidden, *forbidden))
         )
         if self.min_tokens > limit:
@@ -82,7 +82,7 @@ class BeamSearch:
         self._check_phrases(constraints)
         return constraints
 
-    def _check_phrases(self, constraints: "InputSearch") -> None:
+    def _check_phrases(self, constraints: "InputConstraints") -> None:
         if () in (*constraints.required, *constraints.forbidden):
             raise EnsueError("a required or forbidden phrase is empty")
         if (needed := min_length(constraints.required)) > constraints.max_tokens:
@@ -99,7 +99,7 @@ class BeamSearch:
                 raise EnsueError(f"the required phrase {required} repeats tokens, against no_repeat_ngram = {n}")
 
 
-class InputSearch(NamedTuple):
+class InputConstraints(NamedTuple):
     """The constraints of an input."""
 
     prefix: tuple[int, ...]
@@ -108,9 +108,9 @@ class InputSearch(NamedTuple):
     forbidden: tuple[Phrase, ...]
 
 
-def check_ids(searches: Sequence[InputSearch], size: int, end_id: int | None) -> None:
+def check_ids(constraints: Sequence[InputConstraints], size: int, end_id: int | None) -> None:
     """Raise EnsueError for an id outside of the vocabulary, or the end symbol, in a prefix or phrase."""
-    phrases = [phrase for search in searches for phrase in (search.prefix, *search.required, *search.forbidden)]
+    phrases = [phrase for c in constraints for phrase in (c.prefix, *c.required, *c.forbidden)]
     for id in {id for phrase in phrases for id in phrase}:
         check_whole("an id of a prefix or phrase", id, 0, size - 1)
         if id == end_id:
@@ -162,10 +162,10 @@ class NBest:
 
     @property
     def last_score(self) -> float:
-        """The score that a new hypothesis must exceed; -∞ if the list has fewer than `size` hypotheses."""
+        """The score that a new hypothesis with no more missing phrases must exceed; -∞ for an incomplete list."""
         return self.hypotheses[-1].score if len(self.hypotheses) == self.size else float("-inf")
 
     def add(self, hypothesis: Hypothesis) -> None:
         """Insert a hypothesis if it is one of the best."""
-        insort(self.hypotheses, hypothesis, key=lambda known: (len(known.lacks), -known.score))
+        insort(self.hypotheses, hypothesis, key=lambda other: (len(other.lacks), -other.score))
         del self.hypotheses[self.size :]

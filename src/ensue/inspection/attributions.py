@@ -55,7 +55,7 @@ class Integrated(NamedTuple):
         return self.error <= _tolerance(self.value - self.baseline)
 
 
-class Gradients(NamedTuple):
+class InputGradients(NamedTuple):
     """The gradients of an output with respect to the inputs (T, d), and to the states at each position (T, d)."""
 
     inputs: Array
@@ -64,7 +64,7 @@ class Gradients(NamedTuple):
 
 def gradients_of(
     layers: SequenceLayer, x: Float[Tensor, "1 T d"], output: Callable[[Tensor], Tensor], state: State = None
-) -> Gradients:
+) -> InputGradients:
     """Return the total derivatives of `output`, a scalar function of the layers' output (1, T, d_out).
 
     The layers must be in evaluation mode.
@@ -78,7 +78,7 @@ def gradients_of(
     of_input, *of_states = torch.autograd.grad(value, flat, allow_unused=True, materialize_grads=True)
     rest = iter(of_states)
     by_tap = {tap: over_text([next(rest) for _ in tensors]).float().cpu().numpy() for tap, tensors in values_at.items()}
-    return Gradients(_to_array(of_input[0]), named(by_tap))
+    return InputGradients(_to_array(of_input[0]), named(by_tap))
 
 
 def integrated_gradients(

@@ -23,7 +23,7 @@ DIMENSIONS = {"time", "depth"}
 """The dimensions of a grid LSTM, which has gates for each dimension."""
 
 
-class Trace(NamedTuple):
+class LayerTrace(NamedTuple):
     """The means (T,) over the units of a layer, by tap. At signed taps they are means of absolute values.
 
     `layer` counts from 1; `direction` is "left to right" or "right to left". A layer of a grid LSTM has two traces for
@@ -35,7 +35,7 @@ class Trace(NamedTuple):
     means: dict[str, NDArray[np.float64]]
 
 
-class Attention(NamedTuple):
+class LayerAttention(NamedTuple):
     """The attention weights (H, T, T) of a layer: heads, queries, keys."""
 
     layer: int
@@ -43,7 +43,7 @@ class Attention(NamedTuple):
 
 
 @torch.inference_mode()
-def traces_of(layers: nn.Module, x: Tensor) -> list[Trace]:
+def traces_of(layers: nn.Module, x: Tensor) -> list[LayerTrace]:
     """Return the traces of every recurrent or window layer, in each direction, for a text with features (1, T, d)."""
     if not isinstance(layers, SequenceLayer):  # an encoder of subwords has no activations per word
         return []
@@ -57,11 +57,11 @@ def traces_of(layers: nn.Module, x: Tensor) -> list[Trace]:
         tap = name.rpartition(".")[2]
         means.setdefault(place_of(name), {})[tap] = _compute_means(tap, tensors, backward="leftward" in name)
     numbers = {layer: number for number, layer in enumerate(dict.fromkeys(layer for layer, _ in means), start=1)}
-    return [Trace(numbers[layer], direction, by_tap) for (layer, direction), by_tap in means.items()]
+    return [LayerTrace(numbers[layer], direction, by_tap) for (layer, direction), by_tap in means.items()]
 
 
 @torch.inference_mode()
-def attention_of(layers: nn.Module, x: Tensor) -> list[Attention] | None:
+def attention_of(layers: nn.Module, x: Tensor) -> list[LayerAttention] | None:
     """Return the weights of every layer with attention; None if the text has more than MAX_ATTENTION_WORDS words."""
     if not isinstance(layers, SequenceLayer):
         return []
@@ -72,7 +72,7 @@ def attention_of(layers: nn.Module, x: Tensor) -> list[Attention] | None:
         return None
     with watch(layers, *names) as values_at:
         layers(x)
-    return [Attention(layer, values_at[name][0][0].float().cpu().numpy()) for layer, name in enumerate(names, start=1)]
+    return [LayerAttention(layer, values_at[name][0][0].float().cpu().numpy()) for layer, name in enumerate(names, 1)]
 
 
 def _compute_means(tap: str, tensors: list[Tensor], *, backward: bool) -> NDArray[np.float64]:

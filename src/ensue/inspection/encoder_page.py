@@ -9,7 +9,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ensue.inspection.drawing import WordColumns, lines, matrix
-from ensue.inspection.encoder import Attention, Trace
+from ensue.inspection.encoder import LayerAttention, LayerTrace
 from ensue.inspection.page import Section, cut
 from ensue.inspection.token_page import packed
 from ensue.runs.pictures import HeatMap, LinePlot
@@ -23,8 +23,8 @@ class EncoderView(NamedTuple):
     """The activations of an encoder for one text; `columns` has the displayed words."""
 
     columns: WordColumns
-    traces: Sequence[Trace]
-    attention: Sequence[Attention] | None
+    traces: Sequence[LayerTrace]
+    attention: Sequence[LayerAttention] | None
     name: str = ""
     """The name of the text in a pair."""
 
@@ -56,14 +56,14 @@ def _pictures(texts: Sequence[EncoderView]) -> dict[str, dict[str, HeatMap | Lin
     return {kind: by_name for kind, by_name in pictures.items() if by_name}
 
 
-def grids(attention: Sequence[Attention], words: Sequence[str], name: str = "") -> dict[str, HeatMap | LinePlot]:
+def grids(attention: Sequence[LayerAttention], words: Sequence[str], name: str = "") -> dict[str, HeatMap | LinePlot]:
     """Return the weights of each head over the first words, for matplotlib."""
     words = words[:MAX_DRAWN_WORDS]
     size = len(words)
     return {title: HeatMap(words, words, weights[:size, :size]) for title, weights in _heads(attention, name)}
 
 
-def _heads(attention: Sequence[Attention], name: str = "") -> Iterator[tuple[str, NDArray[np.float32]]]:
+def _heads(attention: Sequence[LayerAttention], name: str = "") -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Yield the title and the weights (T, T) of each head."""
     for layer, weights in attention:
         yield from ((f"{name}layer {layer}, head {head}", of_head) for head, of_head in enumerate(weights, start=1))
@@ -108,7 +108,7 @@ MAX_WEIGHTS = 1_000_000
 """The maximum number of attention weights on a page, with one byte per weight."""
 
 
-def shown_positions(attention: Sequence[Attention]) -> int:
+def shown_positions(attention: Sequence[LayerAttention]) -> int:
     """Return the number of positions with attention weights on a page, bounded by MAX_WEIGHTS."""
     heads = sum(len(layer.weights) for layer in attention)
     positions: int = attention[0].weights.shape[1]
@@ -116,7 +116,7 @@ def shown_positions(attention: Sequence[Attention]) -> int:
 
 
 def attention_section(
-    attention: Sequence[Attention], tokens: Sequence[str], *, length: int, about: str
+    attention: Sequence[LayerAttention], tokens: Sequence[str], *, length: int, about: str
 ) -> list[Section]:
     """Return the section of all heads over `tokens`, the first of `length` positions; an empty list without heads."""
     if not attention:

@@ -27,7 +27,7 @@ def pieces_of(decoder: Decoder, ids: Iterable[int]) -> tuple[str, ...]:
     return (*pieces[:-1], pieces[-1] + decoder.flush()) if pieces else ()
 
 
-class _Reader:
+class _TextState:
     """The state of quotes, brackets, line and word while a text is read, character by character."""
 
     def __init__(self) -> None:
@@ -54,13 +54,13 @@ def properties_of(pieces: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     Positions count characters, from 0 after a line end and from 1 at the first letter of a word. A token is of a class
     of characters, such as digits, if it has a character of the class.
     """
-    reader, rows = _Reader(), []
+    state, rows = _TextState(), []
     for token in pieces:
         for character in token:
-            reader.read(character)
+            state.read(character)
         rows.append({
-            "in quotes": bool(reader.closing), "in brackets": reader.depth > 0, "place in line": reader.in_line,
-            "place in word": reader.in_word, "line end": "\n" in token, "blank": any(map(str.isspace, token)),
+            "in quotes": bool(state.closing), "in brackets": state.depth > 0, "place in line": state.in_line,
+            "place in word": state.in_word, "line end": "\n" in token, "blank": any(map(str.isspace, token)),
             "punctuation": any(unicodedata.category(character)[0] == "P" for character in token),
             "upper case": any(map(str.isupper, token)), "digit": any(map(str.isdigit, token)),
         })  # fmt: skip
@@ -157,5 +157,5 @@ def followers(correlations: Sequence[NDArray[np.float64]], row: int, count: int)
 
 
 def saturation(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the shares (d,) of tokens at which each gate (T, d) is closed, and open."""
+    """Return the fractions (d,) of tokens at which each gate (T, d) is closed, and open."""
     return (values < SHUT).mean(0), (values > OPEN).mean(0)

@@ -25,7 +25,7 @@ B, T = 6, 5
 """Rows and positions. No size of a subject equals B, so that a batch on another dimension than 0 is noticed."""
 LENGTHS = torch.tensor([5, 2, 0, 4, 1, 3])
 MASK = torch.arange(T) < LENGTHS.unsqueeze(1)
-MORE = 2  # steps after a prompt
+MORE = 2  # the number of steps after a prompt
 S = 4
 MEMORY_LENGTHS = torch.tensor([4, 2, 3, 4, 2, 3])
 """At least 2, since the attention weight of a single position is always 1."""
@@ -107,13 +107,13 @@ def steps(layer: SequenceLayer, x: Tensor, state: State) -> tuple[Tensor, State]
     return torch.stack(outputs, dim=1), state
 
 
-def numbers(state: State) -> list[Tensor]:
-    """Return the leaves that can have a gradient."""
+def float_leaves(state: State) -> list[Tensor]:
+    """Return the floating-point leaves, which can have a gradient."""
     return [leaf for leaf in leaves(state) if leaf.is_floating_point()]
 
 
 def gradients(layer: SequenceLayer, x: Tensor, *results: Tensor) -> list[Tensor]:
-    """Return the gradients of a randomly weighted sum of `results`, at `x` and every parameter."""
+    """Return the gradients of a randomly weighted sum of `results` with respect to `x` and every parameter."""
     total = sum((result * random(*result.shape, seed=7 + k).to(result)).sum() for k, result in enumerate(results))
     assert isinstance(total, Tensor)
     sources = [x, *layer.parameters()]
@@ -124,33 +124,33 @@ def same_state(state: State, expected: State) -> None:
     same(list(leaves(state)), list(leaves(expected)))
 
 
-def real(y: Tensor) -> Tensor:
+def mask_outputs(y: Tensor) -> Tensor:
     """Return the outputs with zeros at padding."""
     return y.masked_fill(~MASK.unsqueeze(-1), 0.0)
 
 
 def step_is_forward(subject: Subject) -> None:
-    """A fold of `step` equals `forward`: outputs, final state, and the gradients of both."""
+    """Calls of `step`, position by position, equal `forward`: outputs, final state, and the gradients of both."""
     layer, x = subject.layer, inputs(subject.layer)
     y, final = layer(x, start(layer))
     y_steps, final_steps = steps(layer, x, layer.init_state(B, memory_of(layer)))
     same(y_steps, y)
     same_state(final_steps, final)
-    same(gradients(layer, x, y_steps, *numbers(final_steps)), gradients(layer, x, y, *numbers(final)))
+    same(gradients(layer, x, y_steps, *float_leaves(final_steps)), gradients(layer, x, y, *float_leaves(final)))
 
 
 def prefix_then_rest_is_whole(subject: Subject) -> None:
     """A sequence in two calls, cut at any position, has the same outputs, final state and gradients as in one call."""
     layer, x = subject.layer, inputs(subject.layer)
     y, final = layer(x, start(layer))
-    expected = gradients(layer, x, y, *numbers(final))
+    expected = gradients(layer, x, y, *float_leaves(final))
     for cut in range(T + 1):
         y_prefix, between = layer(x[:, :cut], start(layer))
         y_rest, final_rest = layer(x[:, cut:], between)
         y_both = torch.cat((y_prefix, y_rest), dim=1)
         same(y_both, y)
         same_state(final_rest, final)
-        same(gradients(layer, x, y_both, *numbers(final_rest)), expected)
+        same(gradients(layer, x, y_both, *float_leaves(final_rest)), expected)
 
 
 def ragged_prefix_then_rest_is_whole(subject: Subject) -> None:
@@ -159,13 +159,13 @@ def ragged_prefix_then_rest_is_whole(subject: Subject) -> None:
     x, x_next = inputs(layer), inputs(layer, 1, seed=2)[:, 0]
     y, final = layer(x, start(layer), mask=MASK)
     y_next, _ = layer.step(x_next, final)
-    expected = gradients(layer, x, real(y), y_next)
+    expected = gradients(layer, x, mask_outputs(y), y_next)
     for cut in range(T + 1):
         y_prefix, between = layer(x[:, :cut], start(layer), mask=MASK[:, :cut])
         y_rest, final_rest = layer(x[:, cut:], between, mask=MASK[:, cut:])
-        y_both = real(torch.cat((y_prefix, y_rest), dim=1))
+        y_both = mask_outputs(torch.cat((y_prefix, y_rest), dim=1))
         y_next_both, _ = layer.step(x_next, final_rest)
-        same(y_both, real(y))
+        same(y_both, mask_outputs(y))
         same(y_next_both, y_next)
         same(gradients(layer, x, y_both, y_next_both), expected)
 
@@ -187,9 +187,9 @@ def padding_changes_no_value(subject: Subject) -> None:
     """With NaN at padding, real outputs and the final state are the same as with zeros at padding."""
     layer = subject.layer
     x = inputs(layer).detach()
-    y, final = layer(real(x), start(layer), mask=MASK)
+    y, final = layer(mask_outputs(x), start(layer), mask=MASK)
     y_nan, final_nan = layer(x.masked_fill(~MASK.unsqueeze(-1), torch.nan), start(layer), mask=MASK)
-    same(real(y_nan), real(y))
+    same(mask_outputs(y_nan), mask_outputs(y))
     same_state(final_nan, final)
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(final_nan))
 
@@ -201,7 +201,7 @@ def padding_changes_no_gradient(subject: Subject) -> None:
     for seed in (2, 3):
         x = torch.where(MASK.unsqueeze(-1), inputs(layer), 3 * inputs(layer, seed=seed)).detach().requires_grad_()
         y, final = layer(x, start(layer), mask=MASK)
-        results.append(gradients(layer, x, real(y), *numbers(final)))
+        results.append(gradients(layer, x, mask_outputs(y), *float_leaves(final)))
         assert not results[-1][0][~MASK].any(), "a gradient flows into padding"
     same(*results)
 
@@ -214,8 +214,8 @@ def a_row_alone_is_the_row_in_a_batch(subject: Subject) -> None:
     for row, length in enumerate(LENGTHS.tolist()):
         y_row, _ = layer(x[row : row + 1, :length], start_alone(layer, row))
         alone = alone.index_put((torch.tensor(row), torch.arange(length)), y_row[0])
-    same(alone, real(y))
-    same(gradients(layer, x, alone), gradients(layer, x, real(y)))
+    same(alone, mask_outputs(y))
+    same(gradients(layer, x, alone), gradients(layer, x, mask_outputs(y)))
 
 
 def a_ragged_prompt_then_steps_is_each_row_alone(subject: Subject) -> None:
@@ -385,10 +385,10 @@ def seeded(layer: SequenceLayer, run: Callable[[Tensor, State], tuple[Tensor, St
     torch.manual_seed(0)
     x = inputs(layer)
     y, final = layer(x, start(layer), mask=MASK) if run is None else run(x, start(layer))
-    dx, *others = gradients(layer, x, real(y))
+    dx, *others = gradients(layer, x, mask_outputs(y))
     by_name = dict(zip((name for name, _ in layer.named_parameters()), others, strict=True))
     names = sorted(by_name, key=lambda name: name.removesuffix("_orig"))
-    return [real(y), *leaves(final), dx, *(by_name[name] for name in names), torch.random.get_rng_state()]
+    return [mask_outputs(y), *leaves(final), dx, *(by_name[name] for name in names), torch.random.get_rng_state()]
 
 
 def to_the_bit(results: list[Tensor], expected: list[Tensor]) -> None:

@@ -90,7 +90,7 @@ class Gradients:
         """Return the summed loss of a batch, and the next state."""
         return self.task.loss(self.model, batch, state)
 
-    def full(self, model: nn.Module) -> nn.Module:
+    def gather_parameters(self, model: nn.Module) -> nn.Module:
         """Return `model` with full parameters; all ranks must call this."""
         return model
 

@@ -226,7 +226,7 @@ class Trainer:
         """Score the validation data and mark the best weights. Without data the last weights are the best."""
         self._check_weights()
         self._check_loss()
-        evaluated = self.gradients.full(self.model if self.averaged is None else self.averaged)
+        evaluated = self.gradients.gather_parameters(self.model if self.averaged is None else self.averaged)
         scores = self.task.validate(evaluated)
         if scores is None:
             self.progress.best_step = self.progress.step

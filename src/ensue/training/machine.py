@@ -171,7 +171,7 @@ class Machine(Table):
 class Timing(Table):
     """The time of a training step in a compute mode."""
 
-    way: ComputeMode
+    mode: ComputeMode = Field(alias="way")  # the key in cached profiles
     milliseconds: float = Field(gt=0, allow_inf_nan=False)
     """The lower quartile of the measured times, since other work on the machine only makes steps slower."""
 
@@ -189,7 +189,7 @@ class Profile(Table):
     @model_validator(mode="after")
     def _check_workloads(self) -> Self:
         for workload in WORKLOADS:
-            modes = [timing.way for timing in self.steps.get(workload, [])]
+            modes = [timing.mode for timing in self.steps.get(workload, [])]
             if DEFAULT_MODE not in modes or len(set(modes)) < len(modes):
                 raise ValueError(f"incomplete or duplicate timings of {workload}")
         return self
@@ -206,15 +206,15 @@ class Profile(Table):
 
         Other modes than the default must be faster by a margin. `precision` and `threads` restrict the choice.
         """
-        timings = [timing for timing in self.steps[workload] if precision in (None, timing.way.precision)]
+        timings = [timing for timing in self.steps[workload] if precision in (None, timing.mode.precision)]
         if not timings:  # bfloat16 was not compared, or fails
             return ComputeMode(precision=precision or DEFAULT_MODE.precision, threads=threads or 1)
         if threads is not None:
-            modes = [timing.way for timing in self.steps[workload]]
+            modes = [timing.mode for timing in self.steps[workload]]
             counts = {1, *(mode.threads for mode in modes if mode.precision == "bfloat16")}
             measured = max(count for count in counts if count <= threads)
-            timings = [timing for timing in timings if timing.way.threads == measured]
-        best = min(timings, key=lambda timing: timing.milliseconds * _required_speedup(timing.way)).way
+            timings = [timing for timing in timings if timing.mode.threads == measured]
+        best = min(timings, key=lambda timing: timing.milliseconds * _required_speedup(timing.mode)).mode
         return best if threads is None else best.model_copy(update={"threads": threads})
 
 

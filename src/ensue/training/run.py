@@ -53,7 +53,7 @@ DRAWS_VERSION = 2
 def train_run(
     recipe: Recipe | None, out: str | Path, *, resume: bool = False, overwrite: bool = False, device: str = "auto",
     threads: int | None = None, reporter: Reporter | None = None, timeout: float = DEFAULT_TIMEOUT_SECONDS,
-    begins: Callable[[], object] = lambda: None,
+    on_start: Callable[[], object] = lambda: None,
 ) -> Outcome:  # fmt: skip
     """Train a recipe into a run directory, or resume the run in this directory.
 
@@ -63,7 +63,7 @@ def train_run(
     The arguments are those of `ensue.train`, and:
         recipe: None resumes a run with its saved recipe.
         timeout: The seconds after which a rank that does not answer ends the run.
-        begins: A function that each process calls before its first step.
+        on_start: A function that each process calls before its first step.
 
     Raises:
         EnsueError: An argument, the recipe or the data are invalid, or training cannot continue.
@@ -113,7 +113,7 @@ def train_run(
                     resumed_from=f"step {trainer.progress.step}" if resumed else "",
                 )  # fmt: skip
                 reporter.started(facts)
-                begins()
+                on_start()
                 reason = trainer.train()
                 with use_process_group(ProcessGroup()):  # only rank 0 computes the outcome
                     outcome = _finish(run, job, trainer, reason, reporter) if is_first else None

@@ -46,7 +46,7 @@ class ShardedGradients(Gradients):
         super().__init__(model, task, seed=seed, precision=precision, group=group)
         self.skeleton = skeleton
 
-    def full(self, model: nn.Module) -> nn.Module:
+    def gather_parameters(self, model: nn.Module) -> nn.Module:
         tensors = {name: self.group.full_tensor(p.detach()) for name, p in model.named_parameters()}
         return copy_with_parameters(self.skeleton, tensors)
 

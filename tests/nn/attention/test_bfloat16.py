@@ -6,7 +6,7 @@ from torch import nn
 
 from ensue.models.modules import put_in_bfloat16
 from ensue.nn import CopyingHead, Rotary, SequenceLayer, SinusoidalPositions, SoftmaxHead
-from ensue.testing.laws import MASK, B, T, inputs, memory_of, real
+from ensue.testing.laws import MASK, B, T, inputs, mask_outputs, memory_of
 from ensue.types import Memory, State
 from laws.table import SUBJECTS
 
@@ -29,7 +29,7 @@ def test_layers(name: str) -> None:
         layer = subject.build().to(dtype)
         x = inputs(layer).to(dtype)
         y, final = layer(x, begun(layer, memory_of(layer), dtype), mask=MASK)
-        outputs = [real(y), *([layer.step(x[:, 0], final)[0]] if layer.is_causal else [])]
+        outputs = [mask_outputs(y), *([layer.step(x[:, 0], final)[0]] if layer.is_causal else [])]
         assert {output.dtype for output in outputs} == {dtype}
         found.append(torch.cat([output.flatten() for output in outputs]).double())
     torch.testing.assert_close(*found, rtol=0.1, atol=0.1)
@@ -46,7 +46,7 @@ def test_layers_of_which_the_products_are(name: str) -> None:
         x = inputs(layer)
         with torch.no_grad():
             y, final = layer(x, begun(layer, memory_of(layer), x.dtype), mask=MASK)
-            outputs = [real(y), *([layer.step(x[:, 0], final)[0]] if layer.is_causal else [])]
+            outputs = [mask_outputs(y), *([layer.step(x[:, 0], final)[0]] if layer.is_causal else [])]
         found.append(torch.cat([output.flatten() for output in outputs]).float())
     assert {part.weight.dtype for part in layer.modules() if isinstance(part, nn.Linear)} == {torch.bfloat16}
     assert not torch.equal(*found)

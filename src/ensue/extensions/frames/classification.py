@@ -20,7 +20,7 @@ from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked, frames_from
 from ensue.inspection.attributions import Integrated, gradients_of
 from ensue.inspection.colors import color_of
-from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
+from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.features import ReadFeatures
 from ensue.inspection.notebook import Answers
@@ -221,8 +221,8 @@ class FrameClassifierView(SeriesView):
     """The weights (T,) of attention pooling; None for other poolings."""
     maxima: NDArray[np.float64] | None
     """The share (T,) of the outputs of the layers whose maximum is at the frame; None without max pooling."""
-    traces: list[Trace]
-    heads: list[Attention] | None
+    traces: list[LayerTrace]
+    heads: list[LayerAttention] | None
     """The attention of the layers; None for long series."""
 
 

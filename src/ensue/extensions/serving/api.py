@@ -79,12 +79,12 @@ class StreamOptions(RequestFields):
 def _sampling_fields() -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, (kind, _, option) in settings_of(Sampling).items():
-        if option.served is not None:
-            minimum, maximum = option.served
+        if option.in_api is not None:
+            minimum, maximum = option.in_api
             bounds = Field(ge=minimum, le=maximum if maximum < inf else None)
             number: Any = Annotated[Number if kind is float else kind, bounds]
-            nullable = number | None if option.neutral is None else Annotated[number, OR_NULL]
-            fields[name] = (nullable, option.neutral)
+            nullable = number | None if option.no_effect_value is None else Annotated[number, OR_NULL]
+            fields[name] = (nullable, option.no_effect_value)
     return fields
 
 

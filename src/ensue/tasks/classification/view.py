@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.inspection.attributions import Integrated, integrated_gradients, rows_together
-from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
+from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
 from ensue.inspection.features import ReadFeatures, ReadWords
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.subword_encoder import SubwordEncoder, append_features
@@ -52,8 +52,8 @@ class ClassifierView:
     """The weights (T,) of attention pooling; None for a model without it."""
     maxima: NDArray[np.float64] | None
     """The share (T,) of features whose maximum is at a word; None for a model without max pooling."""
-    traces: list[Trace]
-    heads: list[Attention] | None
+    traces: list[LayerTrace]
+    heads: list[LayerAttention] | None
     """The attention of the layers; None for a text that is too long."""
     integrated: Integrated | None
     """The integrated gradients of the log-odds of the label for each word, with zeros as the baseline; None for a model

@@ -16,7 +16,7 @@ from torch import Tensor
 from ensue.data.sentences.sentence import Surface
 from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
-from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
+from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.features import CharacterView, InputField, Part, ReadWords, characters_of
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, ansi, clipped, cut, visible
@@ -72,8 +72,8 @@ class TagsView:
     tables: ChainScores | None
     """The scores of pairs of tags; None for a head without such scores."""
     paths: list[TagPath]
-    traces: list[Trace]
-    attention: list[Attention] | None
+    traces: list[LayerTrace]
+    attention: list[LayerAttention] | None
     """The attention of the layers; None for a text that is too long."""
 
 

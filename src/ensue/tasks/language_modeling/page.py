@@ -14,7 +14,7 @@ from torch import Tensor
 from ensue.errors import EnsueError, check_type, check_whole
 from ensue.inspection import unit_page
 from ensue.inspection.attributions import Integrated, gradients_of, integrated_gradients, rows_together
-from ensue.inspection.encoder import Attention, attention_of, over_text
+from ensue.inspection.encoder import LayerAttention, attention_of, over_text
 from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Inspection, Section
 from ensue.inspection.switched_off import SwitchedOff, switched_off, switching_off
@@ -126,7 +126,7 @@ class LanguageView:
     """The surprisal (T,) of tokens, and properties (T,) of the text, by name."""
     correlations: list[NDArray[np.float64]]
     """For each of `units` the correlations (P, d) of properties and units; empty for a short text."""
-    attention: list[Attention]
+    attention: list[LayerAttention]
     """The attention (H, A, A) of the first A positions, which begin with the start symbol."""
     explanation: Explanation | None
     """The answer to a question; None without a question, or without a token before the position."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.errors import EnsueError, check_type
-from ensue.inspection.encoder import Attention, attention_of
+from ensue.inspection.encoder import LayerAttention, attention_of
 from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Inspection, Section
 from ensue.inspection.token_page import NO_TOKEN, Predictions, shown, text_section, title_of
@@ -36,7 +36,7 @@ class MaskedView:
     """The number of tokens of the complete text."""
     predictions: Predictions
     """The predictions at each position, with its token hidden. At a mask, special tokens have the probability 0."""
-    attention: list[Attention]
+    attention: list[LayerAttention]
     """The attention (H, A, A) in the first window: [CLS], A - 2 tokens, [SEP]."""
 
 

@@ -17,7 +17,7 @@ from ensue.data.examples import Pair
 from ensue.decode.beam import attention_taps
 from ensue.decode.candidates import Candidate
 from ensue.decode.search import Hypothesis
-from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
+from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
 from ensue.models.encoder_decoder import EncoderDecoder, TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import AttentionBefore, CopyingHead, joined_steps, watch
@@ -213,8 +213,8 @@ class SequenceView(OutputView):
     """A source of S tokens, including its end symbol, and an output."""
 
     source: tuple[str, ...]
-    traces: list[Trace]
-    heads: list[Attention] | None
+    traces: list[LayerTrace]
+    heads: list[LayerAttention] | None
     """The self-attention of the encoder; None for a source that is too long."""
 
 
