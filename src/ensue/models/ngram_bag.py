@@ -20,7 +20,7 @@ from ensue.nn.draws import apply_dropout
 
 MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
 """The multiplier of the hash: 2⁶³ divided by the golden ratio, whose multiples are spread evenly (Knuth, TAOCP 6.4)."""
-CHARACTER_SHARE = 2 / 3
+CHARACTER_SHARE = 1 / 2
 """The share of n-grams of characters in the squared norm of the features of a text."""
 OVERLAPS = 2
 """The number of the kind of overlaps, beside 0 for n-grams of words and 1 for n-grams of characters."""
@@ -219,7 +219,7 @@ MAX_TEXTS = 5_000
 MAX_CHUNK_TEXTS = 256
 """The maximum number of rows of the Gram matrix that are computed together."""
 NUM_FOLDS = 5
-STRENGTHS = tuple(10 ** (power / 2) for power in range(-1, 8))
+INVERSE_STRENGTHS = tuple(10 ** (power / 2) for power in range(-1, 8))
 """The factors C of the summed cross-entropy beside ½ ‖w‖² that are tried, in ascending order."""
 JITTER = 1e-7
 """A multiple of the identity that is added to the Gram matrix, since equal texts make it singular."""
@@ -321,9 +321,9 @@ def solve(
         return v.detach(), bias.detach()
 
     zeros = factor.new_zeros(len(factor), len(bag.bias)), factor.new_zeros(len(bag.bias))
-    best = Solution(STRENGTHS[0], zeros[0], torch.tensor(math.inf))
+    best = Solution(INVERSE_STRENGTHS[0], zeros[0], torch.tensor(math.inf))
     solutions = dict.fromkeys(sorted({*folds.tolist()}), zeros)
-    for strength in STRENGTHS:
+    for strength in INVERSE_STRENGTHS:
         logits = torch.empty_like(zeros[0])
         for fold, start in solutions.items():
             solutions[fold] = v, bias = fit(*start, folds != fold, strength)
