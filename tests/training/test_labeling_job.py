@@ -243,7 +243,8 @@ def test_the_last_tenth_does_not_go_on_with_the_context_before_it(names: Path) -
     job = LabelingJob(tagging(names, data={"context_words": 1_000, "valid_fraction": 0.25}))
     assert job.task.passages.firsts.tolist() == [0, len(job.split.train)]
     assert job.split.valid is not None
-    assert (job.split.train.sizes, job.split.valid.sizes) == ([len(job.split.train)], [len(job.split.valid)])
+    assert job.split.train.passage_sizes == [len(job.split.train)]
+    assert job.split.valid.passage_sizes == [len(job.split.valid)]
 
 
 def test_a_context_is_no_longer_than_the_encoder_reads(names: Path, tmp_path: Path) -> None:

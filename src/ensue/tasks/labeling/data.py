@@ -68,7 +68,7 @@ class Sentences(Columns):
         for name, values in labels.items():
             self.columns[f"label {name}"].append(values)
             self.columns[f"misaligned {name}"].append([f"{a} {b} {label}" for label, a, b in misaligned[name]])
-        for name, column in self.values.items():
+        for name, column in self.input_columns.items():
             column.append(sentence.column(name))
         self.columns["continues"].extend([continues])
         self.columns["groups"].extend([group])
@@ -99,7 +99,7 @@ class Sentences(Columns):
         return sum(len(column.words) for column in self._select_columns("misaligned ").values())
 
     @property
-    def values(self) -> dict[str, Texts]:
+    def input_columns(self) -> dict[str, Texts]:
         """The other columns that the model reads."""
         return self._select_columns("column ")
 
@@ -107,7 +107,7 @@ class Sentences(Columns):
         return {name[len(prefix) :]: column for name, column in self.columns.items() if name.startswith(prefix)}
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def passage_sizes(self) -> NDArray[np.int64]:
         """The number of sentences of each passage."""
         return np.diff(np.flatnonzero(self.columns["continues"].read(slice(None)) == 0), append=len(self))
 
@@ -149,14 +149,14 @@ def _parse_span(text: str) -> Span:
 
 @dataclass(frozen=True)
 class PassageReader:
-    """A picklable function that stores passages as columns."""
+    """A picklable function that stores passages as columns, for worker processes."""
 
     format: Format
     labels: Sequence[str]
     """The columns of labels; "" for a single column."""
     column: str | None
     """The name of a single column of labels; None: the default of the format."""
-    values: Sequence[str]
+    input_columns: Sequence[str]
     """The other columns that the model reads."""
     group: str
     schemes: Sequence[str] = ()
@@ -164,7 +164,7 @@ class PassageReader:
 
     def __call__(self, passages: Iterable[list[Sentence]]) -> tuple[Sentences, dict[str, SchemeDetector]]:
         """Return the columns and the detectors of schemes. Raise DataError for a sentence without a column."""
-        columns = Sentences.empty(self.labels, self.values)
+        columns = Sentences.empty(self.labels, self.input_columns)
         detectors = {name: SchemeDetector() for name in self.schemes}
         for passage in passages:
             for index, sentence in enumerate(passage):
@@ -415,15 +415,15 @@ class SentenceData(WordsData[Sentences]):
     def parts(self, labels: TaggerLabels) -> TaggerParts:
         """Return the vocabularies and labels of a new model."""
         train = self.split.train
-        columns = {name: column.words.values for name, column in train.values.items()}
+        columns = {name: column.words.values for name, column in train.input_columns.items()}
         lexicon, vectors = self.lexicon(self.recipe, train.texts.words.counts(), columns=columns)
         return TaggerParts(lexicon, vectors, labels, contextual=self.contextual.shapes, tuned=self.tuned)
 
     def encoded(self, sentences: Sentences, parts: TaggerParts) -> LabeledTexts:
         """Return the encoded sentences, the input of the model."""
-        values = {name: column.words for name, column in sentences.values.items()}
+        values = {name: column.words for name, column in sentences.input_columns.items()}
         encoded = EncodedTexts(parts.lexicon, sentences.texts, values)
-        passages = Passages(encoded.words, sentences.sizes)
+        passages = Passages(encoded.words, sentences.passage_sizes)
         subwords = None
         if self.tuned is not None:
             subwords = SubwordTexts(self.tuned.reader(has_text_vector=False), [sentences.texts]).joined(passages.firsts)
