@@ -13,7 +13,7 @@ from ensue.data.examples.layout import DocumentChoice
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.annotating.choice import draw_diverse, text_vectors
-from ensue.extensions.annotation_formats.writers import FORMATS, Prediction, as_text
+from ensue.extensions.annotation_formats.writers import FORMATS, Prediction, as_json_text
 from ensue.library import load
 from kept_runs.make import unpacked
 
@@ -23,7 +23,7 @@ PAIR = Prediction(("one", "two"), ("neg",), None, 0.75)
 
 
 def text(format: str, rows: list[Prediction], names: list[str]) -> str:
-    return "".join(as_text((FORMATS[format](row, names) for row in rows), is_array=format == "label-studio"))
+    return "".join(as_json_text((FORMATS[format](row, names) for row in rows), is_array=format == "label-studio"))
 
 
 def test_equal_texts_are_chosen_last() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ensue.data.examples import DocumentSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, EnsueError
-from ensue.extensions.annotating.doubts import Doubts, doubt, ranked
+from ensue.extensions.annotating.doubts import Doubts, doubt, rank_doubts
 from ensue.extensions.annotating.examples import Doubt, TaggedExamples, edit_between
 from ensue.library import load
 from ensue.recipe import Recipe, read_recipe
@@ -105,7 +105,7 @@ def test_a_file_is_repaired(tmp_path: Path, form: str, name: str) -> None:
     sentences(path, form)
     pipeline = load(tmp_path / "tag-lstm-crf", kind=LabelingPipeline)
     examples = TaggedExamples(read_recipe("tag-lstm-crf", train=str(path)))
-    found = ranked(str(path), examples, list(examples.doubts(pipeline, range(160))))
+    found = rank_doubts(str(path), examples, list(examples.doubts(pipeline, range(160))))
     assert len(found.ranked) > 100
     probabilities = [each.probability for each in found.ranked]
     assert probabilities == sorted(probabilities), "the least probable label is the first"
@@ -125,7 +125,7 @@ def test_a_file_of_overlapping_spans_is_repaired(tmp_path: Path) -> None:
     path.write_text(("".join(f"{word} {label}\n" for word, label in rows) + "\n") * 3)
     pipeline = load(tmp_path / "tag-nested", kind=LabelingPipeline)
     examples = TaggedExamples(read_recipe("tag-nested", train=str(path)))
-    found = ranked(str(path), examples, list(examples.doubts(pipeline, range(3))))
+    found = rank_doubts(str(path), examples, list(examples.doubts(pipeline, range(3))))
     assert len(found.ranked) >= 3
     assert found.repaired([False] * len(found.ranked)) == path.read_text()
     path.write_text(found.repaired([True] * len(found.ranked)))
@@ -173,7 +173,7 @@ def test_doubts_of_a_document_are_accepted_one_by_one(form: str, tmp_path: Path)
         proposed = ["O"] * len(sentence.words)
         proposed[::3] = [label if label == "O" else f"B-{label}" for label in other]
         places = [place for place, label in enumerate(examples.labels[0]) if label != proposed[place]]
-        found = ranked(
+        found = rank_doubts(
             str(path), examples,
             [(0, each) for each in examples._make_doubts(sentence, 0, proposed, [0.5] * len(proposed), places)],
         )  # fmt: skip

@@ -16,7 +16,7 @@ from ensue.engine import executing
 from ensue.errors import EnsueError, RecipeError
 from ensue.extensions.bidirectional.layers import ContextModel, Direction
 from ensue.extensions.bidirectional.model import BidirectionalParts
-from ensue.extensions.bidirectional.objectives import BidirectionalJob, TwoWayBatch
+from ensue.extensions.bidirectional.objectives import BidirectionalBatch, BidirectionalJob
 from ensue.extensions.bidirectional.pipeline import BidirectionalPipeline
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
 from ensue.extensions.bidirectional.word_uses import WordUse
@@ -381,7 +381,9 @@ def test_what_fits_in_the_place_of_each_word(context2vec: BidirectionalPipeline)
 
 
 def test_a_batch_slices_its_fields() -> None:
-    batch = TwoWayBatch(*(Direction(*rows) for rows in torch.arange(12).view(2, 2, 3, 1)), torch.arange(9), first=False)
+    batch = BidirectionalBatch(
+        *(Direction(*rows) for rows in torch.arange(12).view(2, 2, 3, 1)), torch.arange(9), first=False
+    )
     some = batch.slice_rows(slice(1, 3))
     assert (batch.rows, some.rows, some.count, some.first) == (3, 2, 4, False)
     assert some.leftward.targets.tolist() == [[10], [11]]

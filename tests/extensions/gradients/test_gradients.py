@@ -15,7 +15,7 @@ from ensue.errors import EnsueError, TrainingError
 from ensue.extensions.gradients import gradients as copying
 from ensue.extensions.gradients.gradients import (
     LABEL_HEIGHT,
-    MAX_COPIED,
+    MAX_COPIED_SYMBOLS,
     NUM_SYMBOLS,
     RECURRENT_ENCODERS,
     Copier,
@@ -136,11 +136,11 @@ def test_the_encoders_are_those_that_have_a_state() -> None:
 def test_every_recurrent_encoder_has_norms(encoder: str) -> None:
     found = encoder_gradients(encoder, positions=9, steps=0, d_model=8)
     assert found.trained is None
-    assert len(found.untrained) == 9 + MAX_COPIED
+    assert len(found.untrained) == 9 + MAX_COPIED_SYMBOLS
     assert all(norm > 0 for norm in found.untrained)
 
 
-@pytest.mark.parametrize(("positions", "shown"), [(1, 1), (2, 2), (7, MAX_COPIED)])
+@pytest.mark.parametrize(("positions", "shown"), [(1, 1), (2, 2), (7, MAX_COPIED_SYMBOLS)])
 def test_examples_of_the_copy_task(positions: int, shown: int) -> None:
     x, symbols = draw_examples(50, positions, torch.Generator().manual_seed(0))
     assert x.shape == (50, positions + shown, NUM_SYMBOLS + 2)
@@ -155,10 +155,10 @@ def test_examples_of_the_copy_task(positions: int, shown: int) -> None:
 def test_the_loss_is_of_the_last_positions() -> None:
     copier = Copier(Elman(NUM_SYMBOLS + 2, 4))
     _, symbols = draw_examples(6, 10, torch.Generator().manual_seed(0))
-    y = torch.randn(6, 10 + MAX_COPIED, 4)
+    y = torch.randn(6, 10 + MAX_COPIED_SYMBOLS, 4)
     logits = copier.readout(y)[:, 10:].log_softmax(-1)
     expected = [
-        -sum(float(logits[row, k, symbols[row, k]].detach()) for k in range(MAX_COPIED)) / MAX_COPIED
+        -sum(float(logits[row, k, symbols[row, k]].detach()) for k in range(MAX_COPIED_SYMBOLS)) / MAX_COPIED_SYMBOLS
         for row in range(6)
     ]
     np.testing.assert_allclose(copier.losses(y, symbols).detach().numpy(), expected, rtol=1e-5)

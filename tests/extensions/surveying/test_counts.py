@@ -30,7 +30,7 @@ def test_repeats(pairs: list[tuple[str, str]]) -> None:
     for text, label in pairs:
         repeats.feed(text, label)
     first = dict(reversed(pairs))
-    assert repeats.texts == len(pairs) - len(first)
+    assert repeats.num_repeats == len(pairs) - len(first)
     assert repeats.with_other_labels.count == sum(first[text] != label for text, label in pairs)
     assert not repeats.is_partial
 

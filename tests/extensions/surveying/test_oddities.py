@@ -78,7 +78,7 @@ def test_what_stands_for_a_missing_value(text: str, answer: bool) -> None:
 def test_the_notes_name_first_lines() -> None:
     counts = Counter({"pos": 90, "neg, The": 20, "NULL": 3})
     first = {label: FileLine("x.tsv", line) for line, label in enumerate(counts, 1)}
-    assert list(label_notes(counts, first, "texts", separator="S", are_words=False)) == [
+    assert list(label_notes(counts, first, "texts", separator_remedy="S", are_words=False)) == [
         "1 label has a comma or another separator inside: neg, The 20; the first at x.tsv:2; S",
         "1 label has a blank inside: neg, The 20; the first at x.tsv:2",
         "1 label stands for a missing value: NULL 3; the first at x.tsv:3",

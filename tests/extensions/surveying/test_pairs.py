@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ensue.errors import DataError
-from ensue.extensions.surveying.pairs import Balance, PairSummary
+from ensue.extensions.surveying.pairs import MisalignmentDetector, PairSummary
 from ensue.extensions.surveying.summary import summarize
 
 TABLE = "source\ttarget\na b\tx\nc\tc\na b\ty z\nd\tx\na b\tx\n"
@@ -25,8 +25,8 @@ def test_both_sides_are_counted(tmp_path: Path) -> None:
     assert (summary.size, summary.source.words.total(), len(summary.source.words)) == (5, 8, 4)
     assert (summary.target.lengths.quantile(1), summary.source.characters.quantile(0.5)) == (2, 3)
     assert str(summary.copies) == f"1, the first at {tmp_path / 'x.tsv'}:3"
-    assert (summary.repeats.texts, summary.repeats.with_other_labels.count) == (2, 1)
-    assert summary.balance.ratios.counts == {33: 2, 100: 3}
+    assert (summary.repeats.num_repeats, summary.repeats.with_other_labels.count) == (2, 1)
+    assert summary.alignment.ratios.counts == {33: 2, 100: 3}
     assert summary.references.counts == {1: 5}
 
 
@@ -82,25 +82,25 @@ def test_lines_that_look_misaligned_are_listed(tmp_path: Path) -> None:
     rows[90] = ("a" * 3, "b" * 90)
     summary = survey(tmp_path / "x.tsv", "".join(f"{source}\t{target}\n" for source, target in rows), sources="1")
     path = tmp_path / "x.tsv"
-    assert [str(odd) for odd in summary.odd] == [f"{path}:41 (50 and 1)", f"{path}:91 (3 and 90)"]
-    assert summary.num_odd == 2
+    assert [str(odd) for odd in summary.misaligned] == [f"{path}:41 (50 and 1)", f"{path}:91 (3 and 90)"]
+    assert summary.num_misaligned == 2
 
 
 def test_few_pairs_and_unsteady_ones_show_no_odd_ones() -> None:
-    few, unsteady = Balance(), Balance()
+    few, unsteady = MisalignmentDetector(), MisalignmentDetector()
     for n in range(19):
         few.feed(20, 24)
         for target in (20, 60, 100):
             unsteady.feed(20 + n, target)
-    assert not few.is_odd(20, 200)
-    assert not unsteady.is_odd(20, 2000)
+    assert not few.is_misaligned(20, 200)
+    assert not unsteady.is_misaligned(20, 2000)
 
 
 def test_an_odd_pair_is_twice_as_long_as_expected() -> None:
-    balance = Balance()
+    detector = MisalignmentDetector()
     for n in range(20, 50):
-        balance.feed(10 * n, 12 * n)
-    assert (balance.is_odd(100, 190), balance.is_odd(100, 260)) == (False, True)
+        detector.feed(10 * n, 12 * n)
+    assert (detector.is_misaligned(100, 190), detector.is_misaligned(100, 260)) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -125,4 +125,4 @@ def test_what_is_wrong_with_published_data(shared_data: Path) -> None:
     assert (len(summary.overlap.sources), summary.overlap.num_pairs) == (60, 0)
     summary = summarize(files("multi30k/train.en.gz", "multi30k/train.de.gz"))
     assert isinstance(summary, PairSummary)
-    assert [(odd.place.line, odd.target) for odd in summary.odd] == [(16510, 2), (16664, 2)]
+    assert [(odd.place.line, odd.target) for odd in summary.misaligned] == [(16510, 2), (16664, 2)]

@@ -112,7 +112,7 @@ def test_sentences_against_plain_counting(
     assert result.words == Counter(word for sentence in pairs for word, _ in sentence)
     assert result.labels == Counter(label for sentence in pairs for _, label in sentence)
     assert sum((lengths.counts for lengths in result.lengths), Counter()) == Counter(map(len, pairs))
-    assert result.repeats.texts == len(pairs) - len({tuple(word for word, _ in sentence) for sentence in pairs})
+    assert result.repeats.num_repeats == len(pairs) - len({tuple(word for word, _ in sentence) for sentence in pairs})
     assert (result.error is None) == bool(pairs)
 
 
@@ -125,7 +125,7 @@ def test_a_table_of_texts(tmp_path: Path) -> None:
     assert result.words == {"good": 4, ",": 2, "film": 3, "dull": 1}
     assert result.num_characters == 2 * len("good , good film") + len("dull film")
     assert result.incomplete == f"1 row: 1 without a text, the first at {tmp_path}/x.tsv:4"
-    assert (result.repeats.texts, result.repeats.with_other_labels.count) == (1, 0)
+    assert (result.repeats.num_repeats, result.repeats.with_other_labels.count) == (1, 0)
     assert list(result.columns.counts["1"]) == ["id", "1", "2", "3", "4"]
 
 
@@ -158,7 +158,7 @@ def test_texts_against_plain_counting(tmp_path: Path) -> None:
     assert result.labels == Counter(label for label, _ in pairs)
     assert result.words == Counter(word for _, text in pairs for word in text.split())
     assert result.lengths[0].counts == Counter(len(text.split()) for _, text in pairs)
-    assert result.repeats.texts == 99 - len({text for _, text in pairs})
+    assert result.repeats.num_repeats == 99 - len({text for _, text in pairs})
 
 
 @given(st.lists(st.text(st.sampled_from("ab \né\0"), min_size=1, max_size=20), min_size=1, max_size=3))

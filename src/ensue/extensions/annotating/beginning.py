@@ -26,10 +26,10 @@ CONCENTRATION, EXAMPLE_WEIGHT, NUM_ROUNDS = 30.0, 5.0, 20
 def propagate_labels(
     vectors: str, recipe: Recipe, pool: str, *, count: int = 3000, seed: int = 0, device: str = "auto"
 ) -> Iterator[str]:
-    """Yield the lines of a file of answers: the labeled examples, then `count` texts of the pool with probabilities.
+    """Yield JSON lines with label probabilities: the labeled examples, then at most `count` random texts of the pool.
 
-    The examples are the training texts of the recipe. The name of a label is an example, too, if it has letters.
-    `vectors` is a run whose pipeline has `embed`.
+    The examples are the training texts of the recipe. A label's name with a letter is an example, too, without a line.
+    `vectors` is a pipeline whose pipeline has `embed`.
     """
     if not isinstance(recipe, ClassificationRecipe):
         raise EnsueError(f"expected the recipe of a text classifier, found that of a {recipe.what}")
@@ -40,24 +40,24 @@ def propagate_labels(
     names = sorted({document.labels[0] for document in examples})
     if len(names) < 2:
         raise DataError(f"all examples have the label {listed(names)}; expected two labels or more", recipe.data.train)
-    plain = recipe.data.model_copy(update={"format": "auto", "labels": ""})
-    documents = document_source(plain, pool, is_labeled=False)
+    pool_data = recipe.data.model_copy(update={"format": "auto", "labels": ""})
+    documents = document_source(pool_data, pool, is_labeled=False)
     labeled = [(document.texts[0], document.labels[0]) for document in examples]
-    known = {text for text, _ in labeled}
-    pooled = (document.texts[0] for document in documents if not document.is_empty)
-    texts = list(dict.fromkeys(text for text in pooled if text not in known))
+    example_texts = {text for text, _ in labeled}
+    pool_texts = (document.texts[0] for document in documents if not document.is_empty)
+    texts = list(dict.fromkeys(text for text in pool_texts if text not in example_texts))
     if not texts:
         raise DataError("all texts of the pool are examples", pool)
     if len(texts) > count:
-        chosen = np.random.default_rng(seed).choice(len(texts), count, replace=False)
-        texts = [texts[row] for row in sorted(chosen.tolist())]
-    run = load(vectors, device=device)
-    if not hasattr(run, "embed"):
+        drawn_rows = np.random.default_rng(seed).choice(len(texts), count, replace=False)
+        texts = [texts[row] for row in sorted(drawn_rows.tolist())]
+    pipeline = load(vectors, device=device)
+    if not hasattr(pipeline, "embed"):
         raise EnsueError(f"{vectors}: this model has no text embeddings (`ensue embed`)")
     seeds = [*labeled, *((name, name) for name in names if any(map(str.isalpha, name)))]
     labels = np.array([names.index(name) for _, name in seeds])
-    estimated = label_probabilities(run.embed(texts), run.embed([text for text, _ in seeds]), labels)
-    rows = [*np.eye(len(names))[labels[: len(labeled)]].tolist(), *estimated.tolist()]
+    pool_probabilities = label_probabilities(pipeline.embed(texts), pipeline.embed([text for text, _ in seeds]), labels)
+    rows = [*np.eye(len(names))[labels[: len(labeled)]].tolist(), *pool_probabilities.tolist()]
     for text, row in zip([*(text for text, _ in labeled), *texts], rows, strict=True):
         probabilities = {name: float(f"{p:.6g}") for name, p in zip(names, row, strict=True)}
         yield json.dumps({"text": text, "probabilities": probabilities}, ensure_ascii=False) + "\n"
@@ -81,15 +81,15 @@ def label_probabilities(
         examples: The vectors of the examples.
         labels: The label of each example, from 0 to K - 1; each label has an example.
     """
-    units, seeds = (unit_vectors(vectors.astype(np.float64)) for vectors in (pool, examples))
+    texts, seeds = (unit_vectors(vectors.astype(np.float64)) for vectors in (pool, examples))
     weighted_seeds = EXAMPLE_WEIGHT * np.eye(int(labels.max()) + 1)[labels].T @ seeds
     means = unit_vectors(weighted_seeds)
     for _ in range(NUM_ROUNDS):
-        means = unit_vectors(_softmax(units, means).T @ units + weighted_seeds)
-    return _softmax(units, means)
+        means = unit_vectors(_softmax(texts, means).T @ texts + weighted_seeds)
+    return _softmax(texts, means)
 
 
-def _softmax(units: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    logits = CONCENTRATION * units @ means.T
-    powers = np.exp(logits - logits.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
+def _softmax(texts: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
+    logits = CONCENTRATION * texts @ means.T
+    exponentials = np.exp(logits - logits.max(1, keepdims=True))
+    return exponentials / exponentials.sum(1, keepdims=True)

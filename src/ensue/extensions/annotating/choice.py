@@ -1,8 +1,8 @@
-"""The choice of texts to label next (active learning): uncertain texts that differ from each other.
+"""Active learning: choose the texts to label next. They are uncertain and differ from each other.
 
-A text is represented by the gradient of the loss with respect to the last weights, with the prediction as the label.
-This is the outer product of a residual and a vector of the text. Texts are drawn like the centers of k-means++, with a
-probability proportional to the squared distance to the nearest drawn text.
+BADGE represents a text by the gradient of the loss with respect to the last weights, with the prediction as the label:
+the outer product of a residual and a text vector. Texts are drawn like the centers of k-means++, with a probability
+proportional to the squared distance to the nearest drawn text.
 
 References:
     Ash et al. 2020, "Deep batch active learning by diverse, uncertain gradient lower bounds" (BADGE).
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Ragged
 from ensue.data.files import Data, as_location
 from ensue.errors import DataError, check_whole
-from ensue.extensions.annotation_formats.writers import Prediction, predictions
+from ensue.extensions.annotation_formats.writers import Prediction, predict_texts
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.text.tokens import words_in
@@ -30,14 +30,14 @@ Float32Array = NDArray[np.float32]
 
 
 class Candidate(NamedTuple):
-    """A text, or a pair of texts, with the model's prediction. The norm of `residual` (K,) grows with uncertainty."""
+    """A prediction with its residual: probabilities minus predicted labels (K,); of a tagger -log p (1,)."""
 
     prediction: Prediction
     residual: Float32Array
 
     @property
-    def letters(self) -> tuple[str, ...]:
-        """The texts without blanks, since a file may have words of a tokenizer in place of running text."""
+    def without_spaces(self) -> tuple[str, ...]:
+        """The texts without whitespace, which make tokenized and running text comparable."""
         return tuple("".join(text.split()) for text in self.prediction.texts)
 
 
@@ -45,18 +45,18 @@ def choose(
     pipeline: ClassificationPipeline | LabelingPipeline, location: Data, count: int, *,
     without: Sequence[str | Path] = (), seed: int = 0, format: str | None = None, encoding: str = "utf-8",
 ) -> list[Prediction]:  # fmt: skip
-    """Return `count` texts of a pool to label next. Texts in the files `without` are excluded."""
+    """Return at most `count` texts of a pool to label next. Texts in the files `without` are excluded."""
     check_whole("count", count, 1, 1_000_000)
     check_whole("seed", seed, 0, 2**32 - 1)
-    excluded = {text.letters for path in without for text in _candidates(pipeline, path, None, encoding)}
-    by_letters = {text.letters: text for text in _candidates(pipeline, location, format, encoding)}
-    pool = [text for letters, text in by_letters.items() if letters not in excluded and any(letters)]
+    excluded = {text.without_spaces for path in without for text in _candidates(pipeline, path, None, encoding)}
+    by_text = {text.without_spaces: text for text in _candidates(pipeline, location, format, encoding)}
+    pool = [text for without_spaces, text in by_text.items() if without_spaces not in excluded and any(without_spaces)]
     if not pool:
         raise DataError("no texts remain", as_location(location))
     texts = [candidate.prediction.texts for candidate in pool]
     words = [[word for text in pair for word in words_in(text, pipeline.splitter)] for pair in texts]
-    forms, numbers = pipeline.reader.read(words)
-    vectors = text_vectors(forms.vectors.float().cpu().numpy(), numbers)
+    table, word_ids = pipeline.reader.read(words)
+    vectors = text_vectors(table.vectors.float().cpu().numpy(), word_ids)
     rows = draw_diverse(vectors, np.stack([candidate.residual for candidate in pool]), count, seed)
     return [pool[row].prediction for row in rows]
 
@@ -65,24 +65,24 @@ def _candidates(
     pipeline: ClassificationPipeline | LabelingPipeline, location: Data, format: str | None, encoding: str
 ) -> Iterator[Candidate]:
     source = pipeline.source(location, format=format, encoding=encoding, is_labeled=False)
-    for prediction in predictions(pipeline, source, encoding):
+    for prediction in predict_texts(pipeline, source, encoding):
         residual = np.array([-np.log(prediction.probability)], np.float32)
         if isinstance(pipeline, ClassificationPipeline):
-            matrix = pipeline.labels.matrix([prediction.labels])
-            residual = np.array([*prediction.shares.values()], np.float32) - matrix[0]
+            multi_hot = pipeline.labels.matrix([prediction.labels])
+            residual = np.array([*prediction.label_probabilities.values()], np.float32) - multi_hot[0]
         spans = prediction.spans and [(*span[:3], None) for span in prediction.spans]
         yield Candidate(prediction._replace(spans=spans, origin={}, model=""), residual)
 
 
 def draw_diverse(texts: Float32Array, residuals: Float32Array, count: int, seed: int) -> list[int]:
-    """Draw the numbers of `count` texts. The first text is the one with the largest norm."""
+    """Return the row indices of `count` texts. The first text is the one with the largest gradient norm."""
     random = np.random.default_rng(seed)
     norms = (texts**2).sum(1) * (residuals**2).sum(1)
     rows = [int(norms.argmax())]
     distances = np.full(len(norms), np.inf)
     while len(rows) < min(count, len(norms)):
         last = rows[-1]
-        products = (texts @ texts[last]) * (residuals @ residuals[last])
+        products = (texts @ texts[last]) * (residuals @ residuals[last])  # inner products of the outer products
         distances = np.minimum(distances, np.maximum(norms + norms[last] - 2 * products, 0))
         distances[rows] = 0
         total = distances.sum()
@@ -93,11 +93,11 @@ def draw_diverse(texts: Float32Array, residuals: Float32Array, count: int, seed:
     return rows
 
 
-def text_vectors(words: Float32Array, numbers: Ragged) -> Float32Array:
-    """Return unit vectors of texts (N, d): centered means of word vectors, weighted by inverse document frequency."""
+def text_vectors(words: Float32Array, word_ids: Ragged) -> Float32Array:
+    """Return unit vectors of texts (N, d): centered means of the vectors `words` (V, d), weighted by log(N / df)."""
     if not words.shape[1]:
         words = np.random.default_rng(0).standard_normal((len(words), D_RANDOM), np.float32)
-    texts = [numbers.values[start:end] for start, end in zip(numbers.starts, numbers.starts[1:], strict=False)]
+    texts = [word_ids.values[start:end] for start, end in zip(word_ids.starts, word_ids.starts[1:], strict=False)]
     counts = np.zeros(len(words))
     for text in texts:
         counts[np.unique(text)] += 1

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def distill(
-    teachers: Annotated[list[str], Argument(help="Runs of classifiers or taggers, or files of answers."), Access.RUN],
+    teachers: Annotated[list[str], Argument(help="Runs of classifiers or taggers, or prediction files."), Access.RUN],
     recipe: Annotated[str, Argument(help="The student's recipe: a name or a TOML file."), Access.RECIPE],
     out: Annotated[Path, Option(help="The student's run directory; the data go next to it."), Access.OUT_FOLDER],
     train: cli.TrainOption = None, pool: cli.PoolOption = None, valid: cli.ValidOption = None,
     test: cli.TestOption = None,
     gold: Annotated[
-        float, Option(min=0, max=1, help="The weight of the gold labels; that of the teachers is 1 minus it.")
+        float, Option(min=0, max=1, help="The weight of the gold labels; the teachers have the weight 1 - GOLD.")
     ] = 0.5,
     temperature: Annotated[float, Option(min=0.01, max=100, help="The divisor of the teachers' logits.")] = 1.0,
     settings: cli.SettingsOption = None,
@@ -47,7 +47,7 @@ def begin(
     vectors: Annotated[Path, Option(help="A run with text embeddings."), Access.RUN],
     out: Annotated[Path, Option(help="The run directory; the data go next to it."), Access.OUT_FOLDER],
     recipe: Annotated[str, Option(help="The recipe of the classifier."), Access.RECIPE] = "classify-bag",
-    count: Annotated[int, Option(min=1, max=1_000_000, help="The number of texts read from the pool.")] = 3000,
+    count: Annotated[int, Option(min=1, max=1_000_000, help="The maximum number of texts drawn from the pool.")] = 3000,
     test: cli.TestOption = None, settings: cli.SettingsOption = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
     device: cli.DeviceOption = "auto", threads: cli.ThreadsOption = None,
@@ -146,19 +146,19 @@ def choose(
 
     The chosen texts are uncertain and diverse.
     """
-    from ensue.extensions.annotation_formats.writers import FORMATS, as_text, check_suffix, table_row
+    from ensue.extensions.annotation_formats.writers import FORMATS, as_json_text, check_suffix, table_row
 
-    suffix, known = out.suffix.lower()[1:] if out else "", {*FORMATS, *ROWS}
+    suffix, formats = out.suffix.lower()[1:] if out else "", {*FORMATS, *ROWS}
     format = format or {"": "jsonl", "json": "label-studio"}.get(suffix, suffix)
-    if format not in known:
-        raise EnsueError(f'unknown format "{format}"{nearest(format, known) or "; expected " + ", ".join(known)}')
+    if format not in formats:
+        raise EnsueError(f'unknown format "{format}"{nearest(format, formats) or "; expected " + ", ".join(formats)}')
     check_suffix(out, "--format", format)
     pipeline = cli.load_for("choose", run, device, threads)
     options = pipeline.reading(as_location(pool), encoding)
     chosen = pipeline.choose(pool, count, without=without or [], seed=seed, **options)
     rows = (FORMATS.get(format, table_row)(text, pipeline.labels.names) for text in chosen)
     is_table = format not in FORMATS
-    text = "".join(row_lines(format, rows) if is_table else as_text(rows, is_array=format == "label-studio"))
+    text = "".join(row_lines(format, rows) if is_table else as_json_text(rows, is_array=format == "label-studio"))
     if out is None:
         print(text, end="")
         return

@@ -29,30 +29,30 @@ from ensue.runs.weights import write_text
 from ensue.tasks import task_entry
 from ensue.training.run import train_run
 
-QUICK: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+QUICK_RECIPES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "sentences": ("tag-lstm-crf", {"train.epochs": 5, "train.validations": 5}),
     "texts": ("classify-bag", {}),
 }
-"""For each kind of data a recipe, and the settings with which it is trained in about a minute."""
-QUICK_WORDS, MAX_EPOCHS = 125_000, 25
-"""A quick tagger is trained for so many epochs that it reads this number of words, up to a maximum of epochs."""
-MAX_PAGE_DOUBTS, MAX_LINEAR_TEXTS = 1_000, 2_000  # on a page; for the quick recipe classify-linear
+"""The default recipe for sentences and for texts, with settings that train it in about a minute."""
+QUICK_TAGGER_WORDS, MAX_QUICK_EPOCHS = 125_000, 25
+"""A quick tagger is trained for enough epochs to read this number of words, up to a maximum of epochs."""
+MAX_PAGE_DOUBTS, MAX_LINEAR_TEXTS = 1_000, 2_000  # doubts on a page; texts for which classify-linear is the default
 
 
 @dataclass(frozen=True)
 class Doubts:
     """The doubts of a file, ranked by the probability of the labels, lowest first.
 
-    The text of the file is parts[0] + old[0] + parts[1] + old[1] + … + parts[-1]: `old[n]` are the characters that the
-    doubt `ranked[places[n]]` would replace.
+    The text of the file is unchanged[0] + old[0] + unchanged[1] + old[1] + … + unchanged[-1]: `old[n]` are the
+    characters that the doubt `ranked[ranks[n]]` would replace.
     """
 
     location: str
     unit: str
     num_labels: int
     ranked: Sequence[Doubt]
-    parts: Sequence[str]
-    places: Sequence[int]
+    unchanged: Sequence[str]
+    ranks: Sequence[int]
     old: Sequence[str]
 
     def rows(self) -> Iterator[tuple[str, ...]]:
@@ -72,21 +72,21 @@ class Doubts:
     def repaired(self, accepted: Sequence[bool]) -> str:
         """Return the text of the file after the accepted doubts are applied; the script of the page does the same."""
         text = []
-        for part, rank, old in zip(self.parts, self.places, self.old, strict=False):
-            text += [part, self.ranked[rank].edit.new if accepted[rank] else old]
-        return "".join([*text, self.parts[-1]])
+        for unchanged, rank, old in zip(self.unchanged, self.ranks, self.old, strict=False):
+            text += [unchanged, self.ranked[rank].edit.new if accepted[rank] else old]
+        return "".join([*text, self.unchanged[-1]])
 
     def page(self) -> str:
         """Return the HTML document on which a person accepts or rejects doubts, and saves the corrected file."""
         name = Path(self.location).name.removesuffix(".xz").removesuffix(".gz") or "labels"
-        edits = [[rank, old, self.ranked[rank].edit.new] for rank, old in zip(self.places, self.old, strict=True)]
-        numbers = {"name": name, "parts": self.parts, "edits": edits}
+        edits = [[rank, old, self.ranked[rank].edit.new] for rank, old in zip(self.ranks, self.old, strict=True)]
+        script_data = {"name": name, "parts": self.unchanged, "edits": edits}
         facts = {
             "file": self.location, self.unit: f"{self.num_labels:,}", "doubts": f"{len(self.ranked):,}",
             "on this page": f"the first {min(MAX_PAGE_DOUBTS, len(self.ranked)):,}",
         }  # fmt: skip
-        shown = {"doubts": self.ranked[:MAX_PAGE_DOUBTS], "numbers": numbers}
-        section = Section("Doubts", "extensions/annotating/doubts.html", shown)
+        values = {"doubts": self.ranked[:MAX_PAGE_DOUBTS], "numbers": script_data}
+        section = Section("Doubts", "extensions/annotating/doubts.html", values)
         return page(f"Doubts of {self.location}", content(f"Doubts of {self.location}", [Article(facts, [section])]))
 
 
@@ -94,7 +94,7 @@ def doubt(
     location: Data, *, recipe: str = "", settings: Mapping[str, Any] | Sequence[str] = (), folds: int = 4,
     seed: int = 0, device: str = "auto", threads: int | None = None, reporter: Reporter | None = None,
 ) -> Doubts:  # fmt: skip
-    """Return the labels that are likely wrong, since models that were not trained on these texts predict other labels.
+    """Return labels that are likely wrong: models that were not trained on these texts predict other labels.
 
     Args:
         location: Labeled sentences or texts: a path, a list of paths, or Python objects as for `ensue.train`.
@@ -123,19 +123,19 @@ def doubt(
     except OverlapError:
         if recipe:
             raise
-        chosen = read_recipe(chosen, {"data.nested": 3})
+        chosen = read_recipe(chosen, {"data.nested": 3})  # up to three layers of overlapping spans
         examples = EXAMPLES[entry.pipeline_class](chosen)
     is_small = examples.num_labels <= MAX_LINEAR_TEXTS and "text2" not in examples.row(0)
     if not recipe and is_small and examples.unit == "texts":
-        with suppress(RecipeError):  # settings of the other recipe
+        with suppress(RecipeError):  # `settings` may have keys that only the current recipe has
             chosen = read_recipe("classify-linear", settings, train=location)
     if not recipe and examples.unit == "words" and chosen.train.epochs is not None:
-        epochs = min(MAX_EPOCHS, max(chosen.train.epochs, -(-QUICK_WORDS // examples.num_labels)))
+        epochs = min(MAX_QUICK_EPOCHS, max(chosen.train.epochs, -(-QUICK_TAGGER_WORDS // examples.num_labels)))
         chosen = read_recipe(read_recipe(chosen, {"train.epochs": epochs}), settings)
     if len(set(examples.keys)) < folds:
         raise DataError(f"{len(set(examples.keys))} distinct examples for {folds} folds", location)
     doubts: list[tuple[int, Doubt]] = []
-    fold_of = fold_of_rows(examples.keys, folds, seed=seed)  # no model is tested on its data
+    fold_of = fold_of_rows(examples.keys, folds, seed=seed)  # equal texts are in the same fold
     with TemporaryDirectory() as name:
         for fold in range(folds):
             folder = Path(name)
@@ -151,9 +151,9 @@ def doubt(
                 raise DataError(f"fold {fold + 1} of {folds}: {error.message}", location) from None
             if outcome.reason == "interrupted":
                 raise KeyboardInterrupt
-            numbers = np.flatnonzero(fold_of == fold).tolist()
-            doubts += examples.doubts(load(folder / f"{fold}", device=device), numbers)
-    return ranked(location, examples, doubts)
+            held_out = np.flatnonzero(fold_of == fold).tolist()
+            doubts += examples.doubts(load(folder / f"{fold}", device=device), held_out)
+    return rank_doubts(location, examples, doubts)
 
 
 def _choose_recipe(location: str, recipe: str, settings: Mapping[str, Any] | Sequence[str]) -> Recipe:
@@ -161,10 +161,10 @@ def _choose_recipe(location: str, recipe: str, settings: Mapping[str, Any] | Seq
         return read_recipe(recipe, settings, train=location)
     errors: dict[str, EnsueError] = {}
     actual = ""
-    for kind, (name, quick) in QUICK.items():
+    for kind, (name, quick) in QUICK_RECIPES.items():
         try:
             chosen = read_recipe(read_recipe(name, quick), settings, train=location)
-        except RecipeError as error:  # perhaps settings of another kind
+        except RecipeError as error:  # `settings` may be those of the other recipe
             errors[kind] = error
             continue
         data: Any = chosen.data
@@ -178,19 +178,19 @@ def _choose_recipe(location: str, recipe: str, settings: Mapping[str, Any] | Seq
     raise EnsueError(f"{location}: read as {actual}; expected labeled sentences or texts; `ensue data` shows a report")
 
 
-def ranked(location: str, examples: Examples, doubts: list[tuple[int, Doubt]]) -> Doubts:
-    """Return the doubts of a file, ordered by probability. `doubts` has the number of the example for each doubt."""
+def rank_doubts(location: str, examples: Examples, doubts: list[tuple[int, Doubt]]) -> Doubts:
+    """Return the doubts of a file, ordered by probability. `doubts` has pairs (index of the example, doubt)."""
     order = sorted(range(len(doubts)), key=lambda row: (doubts[row][1].probability, doubts[row][0]))
     rank_of = {row: rank for rank, row in enumerate(order)}
     in_file = sorted(range(len(doubts)), key=lambda row: (doubts[row][0], doubts[row][1].edit.start))
     starts = np.cumsum([0, *map(len, examples.texts)])
-    text, parts, old, end = "".join(examples.texts), [], [], 0
+    text, unchanged, old, end = "".join(examples.texts), [], [], 0
     for row in in_file:
         number, edit = doubts[row][0], doubts[row][1].edit
         start = int(starts[number]) + edit.start
-        parts.append(text[end:start])
+        unchanged.append(text[end:start])
         end = int(starts[number]) + edit.end
         old.append(text[start:end])
-    parts.append(text[end:])
-    by_rank, places = [doubts[row][1] for row in order], [rank_of[row] for row in in_file]
-    return Doubts(location, examples.unit, examples.num_labels, by_rank, parts, places, old)
+    unchanged.append(text[end:])
+    by_rank, ranks = [doubts[row][1] for row in order], [rank_of[row] for row in in_file]
+    return Doubts(location, examples.unit, examples.num_labels, by_rank, unchanged, ranks, old)

@@ -50,8 +50,8 @@ class Doubt(NamedTuple):
 
 
 class Examples(ABC):
-    """The labeled examples of a file. `texts` has a text for each example and then the rest of the file, and the
-    concatenation of `texts` is the file.
+    """The labeled examples of a file. `texts` has the source text of each example, and then the rest of the file.
+    The concatenation of `texts` is the file.
     """
 
     unit: ClassVar[str]
@@ -61,15 +61,15 @@ class Examples(ABC):
     keys: Sequence[Hashable]
     """The words or texts of each example. Examples with equal keys are in the same fold."""
     settings: Mapping[str, Any]
-    """The settings of a recipe that reads the rows."""
+    """The settings with which a recipe reads the objects that `row` returns."""
 
     @abstractmethod
     def row(self, number: int) -> dict[str, Any]:
-        """Return an example as a JSON object, to train on."""
+        """Return the example with this index as a JSON object for training."""
 
     @abstractmethod
     def doubts(self, pipeline: Pipeline, numbers: Sequence[int]) -> Iterator[tuple[int, Doubt]]:
-        """Yield the doubts of a model about these examples, each with the number of its example."""
+        """Yield the doubts of a model about the examples with these indices, as pairs (index, doubt)."""
 
 
 def edit_between(old: str, new: str) -> Edit:
@@ -99,7 +99,7 @@ class TaggedExamples(Examples):
         self.columns = recipe.features.columns
         self.labels = [source.format.labels(s, self.column) if s.words else () for s in self.sentences]
         self.num_labels = sum(map(len, self.labels))
-        detector = SchemeDetector(max_broken=1.0)
+        detector = SchemeDetector(max_broken=1.0)  # wrong labels may violate the scheme in any sentence
         for sentence, labels in zip(self.sentences, self.labels, strict=True):
             for tags in [layer.tags for layer in layers(labels).values()] if self.nested else [labels]:
                 detector.feed(tags, sentence.line)
@@ -130,38 +130,39 @@ class TaggedExamples(Examples):
         for number, (sentence, labels, confidence, _) in zip(chosen, answers, strict=True):
             proposed = self._in_scheme(self.scheme, labels)
             current = self._in_scheme(self.scheme, self.labels[number])
-            places = [place for place, label in enumerate(current) if label != proposed[place]]
-            if places:
+            differing = [index for index, label in enumerate(current) if label != proposed[index]]
+            if differing:
                 assert confidence is not None
-                for doubt in self._make_doubts(sentence, number, proposed, confidence.labels, places):
+                for doubt in self._make_doubts(sentence, number, proposed, confidence.labels, differing):
                     yield number, doubt
 
     def _make_doubts(
-        self, sentence: Sentence, number: int, proposed: Sequence[str], shares: Sequence[float], places: list[int]
-    ) -> list[Doubt]:
-        """Return a doubt for each run of differing labels of a sentence. Runs whose edits touch are one doubt."""
-        runs = [[place for _, place in run] for _, run in groupby(enumerate(places), lambda item: item[1] - item[0])]
+        self, sentence: Sentence, number: int, proposed: Sequence[str], confidence: Sequence[float],
+        differing: list[int],
+    ) -> list[Doubt]:  # fmt: skip
+        """Return a doubt for each run of consecutive differing words. Runs whose edits touch are one doubt."""
+        runs = [[i for _, i in run] for _, run in groupby(enumerate(differing), lambda item: item[1] - item[0])]
         given, surface = self.labels[number], self.format.surface(sentence)
         current = self.texts[number] = self.format.corrected(sentence, given, self.column)
-        done = list[tuple[int, int, Edit]]()  # the first place of each doubt, the place after it, its edit
+        merged = list[tuple[int, int, Edit]]()  # the start and end of each doubt in words, and its edit
         for run in runs:
-            first, last = run[0], run[-1] + 1
+            start, end = run[0], run[-1] + 1
             while True:
-                labels = [*given[:first], *proposed[first:last], *given[last:]]
+                labels = [*given[:start], *proposed[start:end], *given[end:]]
                 edit = edit_between(current, self.format.corrected(sentence, labels, self.column))
-                touched = [item for item in done if item[2].start <= edit.end and edit.start <= item[2].end]
-                if not touched:
+                touching = [item for item in merged if item[2].start <= edit.end and edit.start <= item[2].end]
+                if not touching:
                     break
-                first = min(first, *(item[0] for item in touched))
-                done = [item for item in done if item[0] < first]
-            done.append((first, last, edit))
+                start = min(start, *(item[0] for item in touching))
+                merged = [item for item in merged if item[0] < start]
+            merged.append((start, end, edit))
         return [
             Doubt(
-                sentence.source.name, sentence.line, surface.text, surface.offsets[first][0],
-                surface.offsets[last - 1][1], tuple(given[first:last]), tuple(proposed[first:last]),
-                min(shares[first:last]), edit,
+                sentence.source.name, sentence.line, surface.text, surface.offsets[start][0],
+                surface.offsets[end - 1][1], tuple(given[start:end]), tuple(proposed[start:end]),
+                min(confidence[start:end]), edit,
             )
-            for first, last, edit in done
+            for start, end, edit in merged
         ]  # fmt: skip
 
 
@@ -176,20 +177,19 @@ class ClassifiedExamples(Examples):
         if not self.documents:
             raise DataError("no texts", recipe.data.train)
         self.num_labels = len(self.documents)
-        written = (self.source.write(document, document.labels) for document in self.documents)
-        self.texts = [*written, self.source.rest]
+        self.texts = [*(self.source.write(item, item.labels) for item in self.documents), self.source.rest]
         self.keys = [document.texts for document in self.documents]
         self.names = ["text"] if len(self.documents[0].texts) == 1 else ["text1", "text2"]
-        self.flags = self.source.layout.flag_names
-        labels = ",".join(self.flags) or "label"
+        self.indicators = self.source.layout.flag_names
+        labels = ",".join(self.indicators) or "label"
         self.settings = {"data.texts": self.names, "data.labels": labels, "data.separator": "", "data.joined": False}
 
     def row(self, number: int) -> dict[str, Any]:
         document = self.documents[number]
         labels = document.labels
         row: dict[str, Any] = dict(zip(self.names, document.texts, strict=False))
-        if self.flags:
-            return row | {name: int(name in labels) for name in self.flags}
+        if self.indicators:
+            return row | {name: int(name in labels) for name in self.indicators}
         return row | {"label": labels[0] if len(labels) == 1 else list(labels)}
 
     def doubts(self, pipeline: Pipeline, numbers: Sequence[int]) -> Iterator[tuple[int, Doubt]]:
@@ -197,17 +197,18 @@ class ClassifiedExamples(Examples):
         labels = pipeline.labels
         answers = pipeline.classify(self.documents[number] for number in numbers)
         for number, answer in zip(numbers, answers, strict=True):
-            document, proposed, shares, _ = answer
+            document, proposed, probabilities, _ = answer
             if set(proposed) == set(document.labels) or not proposed:
                 continue
             given = labels.matrix([document.labels])[0]
-            known = set(document.labels) <= set(labels.names)
-            probability = abs(shares - ~given).min() if labels.multiple else shares[given].sum()
+            are_known = set(document.labels) <= set(labels.names)
+            # multi-label: of the least probable yes or no, p of a given label and 1 - p of another one
+            probability = abs(probabilities - ~given).min() if labels.multiple else probabilities[given].sum()
             new = self.source.write(document, proposed)
             text = "\n".join(document.texts)
             yield number, Doubt(
                 document.path, document.line, text, 0, len(text), document.labels, proposed,
-                float(probability) if known else 0.0, edit_between(self.texts[number], new),
+                float(probability) if are_known else 0.0, edit_between(self.texts[number], new),
             )  # fmt: skip
 
 

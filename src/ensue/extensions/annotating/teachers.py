@@ -47,7 +47,7 @@ from ensue.text.schemes import convert
 from ensue.training.imported import Imported, write_run
 
 MIN_TAG_PROBABILITY = 1e-3
-"""Tags of a word whose probabilities sum to less than this are left out of the training file."""
+"""The maximum total probability of a word's tags that are left out of the training file."""
 Probabilities = NDArray[np.float64]
 
 
@@ -100,11 +100,11 @@ class Teacher(NamedTuple):
 class ClassifierData:
     """The data of a student that classifies texts, or pairs of texts, by one label each."""
 
-    written: ClassVar[Mapping[str, Any]] = {
+    data_settings: ClassVar[Mapping[str, Any]] = {
         "format": "json", "texts": [], "labels": "label", "separator": "", "joined": False, "header": "auto",
         "encoding": "utf-8",
     }  # fmt: skip
-    """The settings of `[data]` that read the result of `line`."""
+    """The `[data]` settings with which a recipe reads the objects that `as_json` returns."""
     is_random: ClassVar[bool] = True
     """Whether validation data are drawn at random, from each class; otherwise they are the last examples."""
 
@@ -117,9 +117,9 @@ class ClassifierData:
             return document_source(self.data, location, like=like.layout)
         return document_source(self.data, location, group=self.data.group)
 
-    def pooled(self, pool: str, *, has_answers: bool) -> Iterable[Example]:
+    def read_pool(self, pool: str, *, has_predictions: bool) -> Iterable[Example]:
         """Return the unlabeled examples of a pool, which may be a file of stored predictions."""
-        if has_answers:
+        if has_predictions:
             return (Example(row.texts, (), Document(row.texts, path=pool)) for row in read_teacher_answers(pool))
         data = self.data.model_copy(update={"format": "auto", "labels": ""})
         return self.examples(document_source(data, pool, is_labeled=False))
@@ -128,7 +128,7 @@ class ClassifierData:
         """Return the examples of a source."""
         return (Example(document.texts, document.labels, document, document.group) for document in source)
 
-    def teacher(self, path: str, device: str) -> Teacher:
+    def load_teacher(self, path: str, device: str) -> Teacher:
         """Return the teacher of a run or of a file of predictions. Raises EnsueError for an unsupported model."""
         if Path(path).is_file():
             return Teacher.of_file(TeacherLabels(path, lambda answer: answer.texts))
@@ -142,7 +142,7 @@ class ClassifierData:
 
         return Teacher(pipeline.labels.names, predict)
 
-    def names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
+    def label_names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
         """Return the names of the labels to learn. Raises EnsueError for incompatible teachers or labels."""
         names = sorted({name for teacher in teachers.values() for name in teacher.names})
         for example in labeled:
@@ -150,15 +150,15 @@ class ClassifierData:
                 raise example.error(_describe_unknown(example.labels, names))
         return names
 
-    def gold(self, example: Example) -> Sequence[str]:
+    def gold_labels(self, example: Example) -> Sequence[str]:
         """Return the labels of an example in the teachers' scheme."""
         return example.labels
 
-    def best(self, probabilities: Probabilities, names: Sequence[str]) -> Sequence[str]:
+    def best_labels(self, probabilities: Probabilities, names: Sequence[str]) -> Sequence[str]:
         """Return the most probable labels by the probabilities (K, N) of these names."""
         return (names[int(probabilities[0].argmax())],)
 
-    def divided(self, labeled: Sequence[Example]) -> tuple[list[Example], list[Example]]:
+    def split(self, labeled: Sequence[Example]) -> tuple[list[Example], list[Example]]:
         """Split the labeled examples into training and validation examples."""
         num_train = round(len(labeled) * (1 - self.data.valid_fraction))
         labels = Texts()
@@ -171,7 +171,7 @@ class ClassifierData:
         division = divided(sources, num_train, drawn=self.is_random, **by)
         return [labeled[row] for row in division.train], [labeled[row] for row in division.valid]
 
-    def line(self, example: Example, labels: Sequence[str], probabilities: Sequence[Distribution]) -> dict[str, Any]:
+    def as_json(self, example: Example, labels: Sequence[str], probabilities: Sequence[Distribution]) -> dict[str, Any]:
         """Return an example as a JSON object, with the probabilities to learn unless they are empty."""
         texts = ["text"] if len(example.texts) == 1 else ["text1", "text2"]
         row: dict[str, Any] = dict(zip(texts, example.texts, strict=True))
@@ -186,7 +186,7 @@ class ClassifierData:
 class TaggerData(ClassifierData):
     """The data of a student that tags sentences. A row of probabilities belongs to a word, a column to a tag."""
 
-    written: ClassVar[Mapping[str, Any]] = {
+    data_settings: ClassVar[Mapping[str, Any]] = {
         "format": "json", "words": "tokens", "labels": "labels", "encoding": "utf-8",
     }  # fmt: skip
     is_random = False
@@ -203,9 +203,9 @@ class TaggerData(ClassifierData):
     def source(self, location: str, *, like: Any = None) -> Any:
         return sentence_source(self.recipe, location, like=None if like is None else like.format)
 
-    def pooled(self, pool: str, *, has_answers: bool) -> Iterable[Example]:
+    def read_pool(self, pool: str, *, has_predictions: bool) -> Iterable[Example]:
         sentences: Iterable[Sentence] = SentenceSource(pool, encoding=self.data.encoding, splitter=self.data.splitter)
-        if has_answers:
+        if has_predictions:
             answers = read_teacher_answers(pool, of_words=True)
             sentences = (Sentence(answer.texts, source=SourceLines(pool)) for answer in answers)
         return (Example(sentence.words, (), sentence) for sentence in sentences if sentence.words)
@@ -217,7 +217,7 @@ class TaggerData(ClassifierData):
                 name = source.format.group(sentence, group) if group else ""
                 yield Example(sentence.words, source.format.labels(sentence, column), sentence, name)
 
-    def teacher(self, path: str, device: str) -> Teacher:
+    def load_teacher(self, path: str, device: str) -> Teacher:
         if Path(path).is_file():
             return Teacher.of_file(TeacherLabels(path, lambda answer: answer.texts, of_words=True))
         pipeline = load(path, kind=LabelingPipeline, device=device)
@@ -231,18 +231,18 @@ class TaggerData(ClassifierData):
 
         return Teacher(pipeline.labels.symbols, predict, pipeline.labels)
 
-    def names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
+    def label_names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
         tags = {name for teacher in teachers.values() for name in teacher.names}
         detector, scheme = SchemeDetector(), None
         for example in labeled:
             detector.feed(example.labels, example.source.line)
-        for teacher in () if labeled else teachers.values():
+        for teacher in () if labeled else teachers.values():  # without gold labels, the teachers' scheme
             scheme = scheme or (teacher.labels.scheme if isinstance(teacher.labels, Labels) else None)
             for rows in teacher.labels.means.values() if isinstance(teacher.labels, TeacherLabels) else ():
                 detector.feed(best_tags(rows))
         scheme = scheme or detector.result(self.data.train or None)
-        written = tags if scheme is None else {name for tag in tags for name in convert([tag], scheme)}
-        self.labels = labels = make_labels(self.recipe.head.scheme, sorted(written), scheme)
+        converted = tags if scheme is None else {name for tag in tags for name in convert([tag], scheme)}
+        self.labels = labels = make_labels(self.recipe.head.scheme, sorted(converted), scheme)
         for path, teacher in teachers.items():
             if isinstance(teacher.labels, TeacherLabels):
                 check_tags(teacher.labels, labels)
@@ -251,19 +251,19 @@ class TaggerData(ClassifierData):
                 raise EnsueError(f"{path}: predicts {actual}; the student expects {expected} (head.scheme)")
         return labels.symbols
 
-    def gold(self, example: Example) -> Sequence[str]:
+    def gold_labels(self, example: Example) -> Sequence[str]:
         scheme = self.labels.tag_scheme
         return convert(example.labels, scheme) if scheme else example.labels
 
-    def best(self, probabilities: Probabilities, names: Sequence[str]) -> Sequence[str]:
-        legal, path = self.labels.legal(), probabilities.argmax(1)
-        if legal is not None:
+    def best_labels(self, probabilities: Probabilities, names: Sequence[str]) -> Sequence[str]:
+        masks, path = self.labels.legal(), probabilities.argmax(1)
+        if masks is not None:  # of the tags that may be first, last, and neighbors in the scheme
             with np.errstate(divide="ignore"):
-                logarithms = (np.log(is_legal.astype(float)) for is_legal in legal)
-                path = viterbi_path(np.log(np.maximum(probabilities, 1e-12)), *logarithms)
+                scores = (np.log(mask.astype(float)) for mask in masks)
+                path = viterbi_path(np.log(np.maximum(probabilities, 1e-12)), *scores)
         return self.labels.decode(path.tolist())
 
-    def line(self, example: Example, labels: Sequence[str], probabilities: Sequence[Distribution]) -> dict[str, Any]:
+    def as_json(self, example: Example, labels: Sequence[str], probabilities: Sequence[Distribution]) -> dict[str, Any]:
         sentence = example.source
         row: dict[str, Any] = {name: list(sentence.column(name)) for name in self.recipe.features.columns}
         row |= {"tokens": list(example.texts), "labels": list(labels)}
@@ -278,7 +278,7 @@ class TaggerData(ClassifierData):
         return row
 
 
-WORDS_PER_REPORT, IDS_PER_COUNT = 4096, 1 << 20
+WORDS_PER_REPORT, IDS_PER_COUNT = 4096, 1 << 20  # words per progress report; ids in memory while words are counted
 
 
 def write_static_vectors(
@@ -298,13 +298,13 @@ def write_static_vectors(
         raise EnsueError("--valid, --test, --gold and --temperature are for students with labels")
     (teacher,), (text,) = teachers, texts
     check_outputs([teacher, text], folders=[out], overwrite=overwrite, are_new=True)
-    run, reporter = load(teacher, device=device), reporter or Reporter()
-    if not hasattr(run, "embed"):
+    pipeline, reporter = load(teacher, device=device), reporter or Reporter()
+    if not hasattr(pipeline, "embed"):
         raise EnsueError(f"{teacher}: this model has no text embeddings (`ensue embed`)")
     source = training_source(recipe.data.model_copy(update={"train": text}))
     tokenizer: Any = trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
     size, ids = tokenizer.vocabulary_size, tokenize(source, tokenizer)
-    words = [tokenizer.symbol(number) for number in range(LINE_END + 1, size)]
+    words = [tokenizer.symbol(word_id) for word_id in range(LINE_END + 1, size)]  # without special symbols
     if not words:
         raise DataError("no word occurs tokenizer.min_count times", text)
     counts = np.zeros(size, np.int64)
@@ -313,7 +313,7 @@ def write_static_vectors(
     embedded = []
     for start in range(0, len(words), WORDS_PER_REPORT):
         reporter.working(f"{teacher} embeds {len(words):,} words", start / len(words))
-        embedded.append(run.embed(words[start : start + WORDS_PER_REPORT]))
+        embedded.append(pipeline.embed(words[start : start + WORDS_PER_REPORT]))
     vectors = np.concatenate(embedded)
     if table.d_words > vectors.shape[1]:
         raise EnsueError(f"vectors.d_words is {table.d_words}; {teacher} has only {vectors.shape[1]} dimensions")
@@ -335,16 +335,16 @@ def principal_components(vectors: Float[NDArray[np.float32], "V D"], d: int) -> 
     centered = vectors.astype(np.float64)
     centered -= centered.mean(0)
     variances, directions = np.linalg.eigh(centered.T @ centered)
-    first = directions[:, : -d - 1 : -1]
-    first = first * np.sign(first[np.abs(first).argmax(0), np.arange(d)])  # the largest coefficient is positive
+    axes = directions[:, : -d - 1 : -1]  # `eigh` sorts by increasing variance
+    axes = axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(d)])  # the largest coefficient is positive
     share = float(variances[-d:].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
-    return centered @ first, share
+    return centered @ axes, share
 
 
 def weights_by_frequency(counts: Int[NDArray[np.int64], " V"], smoothing: float) -> Float[NDArray[np.float64], " V"]:
-    """Return a / (a + p) for each word, where p is its share of the text and a the smoothing; 1 for a = 0."""
-    shares = counts / max(1, counts.sum())
-    return smoothing / (smoothing + shares) if smoothing else np.ones(len(counts))
+    """Return a / (a + p) for each word, where p is its relative frequency and a the smoothing; 1 for a = 0."""
+    frequencies = counts / max(1, counts.sum())
+    return smoothing / (smoothing + frequencies) if smoothing else np.ones(len(counts))
 
 
 STUDENTS: Mapping[str, type[ClassifierData]] = {"classification": ClassifierData, "labeling": TaggerData}
@@ -378,25 +378,25 @@ def write_student_data(
     source = student.source(data.train) if data.train else None
     labeled = [] if source is None else list(student.examples(source))
     is_divided = bool(pool and labeled and not data.valid)
-    examples, held_out = student.divided(labeled) if is_divided else (labeled[:], [])
+    examples, held_out = student.split(labeled) if is_divided else (labeled[:], [])
     if pool:
-        known = {example.texts for example in labeled}
-        pooled = student.pooled(pool, has_answers=pool in teachers)
-        examples += [example for example in pooled if example.texts not in known]
+        labeled_texts = {example.texts for example in labeled}
+        unlabeled = student.read_pool(pool, has_predictions=pool in teachers)
+        examples += [example for example in unlabeled if example.texts not in labeled_texts]
     if not examples:
         raise EnsueError("no training texts; give labeled texts with --train or unlabeled ones with --pool")
-    loaded = {path: student.teacher(path, device) for path in teachers}
-    names = student.names(labeled, loaded)
+    loaded = {path: student.load_teacher(path, device) for path in teachers}
+    names = student.label_names(labeled, loaded)
     for example in labeled:
-        if unknown := sorted({*student.gold(example)} - {*names}):
+        if unknown := sorted({*student.gold_labels(example)} - {*names}):
             raise example.error(_describe_unknown(unknown, names))
-    others = {
+    held_out_sets = {
         name: student.examples(student.source(getattr(data, name), like=source))
         for name in ("valid", "test")
         if getattr(data, name)
     }
     if held_out:
-        others["valid"] = iter(held_out)
+        held_out_sets["valid"] = iter(held_out)
         reporter.noted(f"validation: {len(held_out):,} of {len(labeled):,} labeled texts, held out from training")
     elif pool and not data.valid and data.valid_fraction:
         reporter.noted("validation uses the teachers' labels: too few texts are labeled; --valid names validation data")
@@ -407,13 +407,13 @@ def write_student_data(
         answers.append(teacher.aligned(examples, names))
     means = (softened(np.array(by_teacher), temperature).mean(0) for by_teacher in zip(*answers, strict=True))
     rows = {"train": _mix_targets(student, examples, means, names, gold)}
-    rows |= {name: (student.line(item, item.labels, ()) for item in held) for name, held in others.items()}
+    rows |= {name: (student.as_json(item, item.labels, ()) for item in items) for name, items in held_out_sets.items()}
     lines = {name: [json.dumps(row, ensure_ascii=False) + "\n" for row in items] for name, items in rows.items()}
     for name, texts in lines.items():
         write_lines(files[name], texts)
     group = {"data.group": "group"} if data.group else {}
     paths = {f"data.{name}": str(files[name]) for name in lines}
-    settings = {f"data.{key}": value for key, value in student.written.items()}
+    settings = {f"data.{key}": value for key, value in student.data_settings.items()}
     return read_recipe(recipe, {**settings, **group, **paths, "data.teacher": str(files["train"])})
 
 
@@ -443,10 +443,10 @@ def _mix_targets(
     for example, mean in zip(examples, means, strict=True):
         labels, targets = example.labels, mean
         if labels:
-            is_gold = np.array(names) == np.array(student.gold(example))[:, None]
+            is_gold = np.array(names) == np.array(student.gold_labels(example))[:, None]
             targets = (1 - gold) * targets + gold * is_gold
         rows = [{name: float(f"{p:.6g}") for name, p in zip(names, row, strict=True)} for row in targets.tolist()]
-        yield student.line(example, labels or student.best(targets, names), rows)
+        yield student.as_json(example, labels or student.best_labels(targets, names), rows)
 
 
 def distill(

@@ -2,21 +2,21 @@
 
 from ensue.extension import Extension
 
-_HERE = "ensue.extensions.annotation_formats."
+_PACKAGE = "ensue.extensions.annotation_formats."
 _LAYOUTS = {
     "label-studio": "label_studio:Task", "label-studio-min": "label_studio:FlatTask",
     "doccano": "doccano:NumberedLabels", "dataturks": "dataturks:DataTurks", "spacy-tuples": "spacy_tuples:SpacyTuple",
     "datasets-server": "tables:NumberedRow", "word-rows": "word_rows:WordRow", "values": "tables:Values",
-    "pandas": "tables:Columns", "pandas-split": "tables:Split", "lists": "tables:Lists",
+    "pandas": "tables:ColumnsOrient", "pandas-split": "tables:SplitOrient", "lists": "tables:Lists",
     "indicators": "tables:Indicators", "labels-of-texts": "intents:LabelsOfTexts", "intents": "intents:Intents",
     "snips": "intents:Snips", "squad": "squad:Squad",
 }  # fmt: skip
 
 EXTENSION = Extension(
     name="annotation_formats",
-    json_layouts={name: _HERE + place for name, place in _LAYOUTS.items()},
+    json_layouts={name: _PACKAGE + attribute for name, attribute in _LAYOUTS.items()},
     writers=dict.fromkeys(
         ("brat", "label-studio", "doccano", "prodigy", "docbin", "conll", "conllu", "csv", "jsonl"),
-        _HERE + "writers:write_predictions",
+        _PACKAGE + "writers:write_predictions",
     ),
 )

@@ -10,13 +10,13 @@ from ensue.data.records.record import simplified
 _OTHER_NAMES = {"train", "training", "valid", "validation", "val", "dev", "test", "text", "texts", "sentence",
                 "sentences", *map(simplified, (*TOKEN_KEYS, *LABEL_KEYS, *SPAN_KEYS))}  # fmt: skip
 """Keys of objects whose lists are not the texts of a label."""
-_MIN_TEXTS = 4
+_MIN_TEXTS = 4  # a smaller object may be a record
 
 
 class Intents(JsonLayout):
     """A list of texts for each tag: {"intents": [{"tag": "greeting", "patterns": ["hi", "hello"]}]}."""
 
-    what = 'an object with "intents"'
+    what = 'an object with "intents", each with a tag and patterns'
     is_document = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
@@ -40,16 +40,19 @@ class LabelsOfTexts(JsonLayout):
         ]
         names = {*map(simplified, value)}
         are_lists = {isinstance(entries, list) for entries in value.values()}
-        num_blanks = sum(row["text"].count(" ") for row in rows)
+        num_blanks = sum(row["text"].count(" ") for row in rows)  # at least one per text, or else they may be ids
         has_classes = len({row["label"] for row in rows}) > 1 and not any(" " in row["label"] for row in rows)
-        is_known = len(are_lists) == 1 and not names & _OTHER_NAMES and has_classes
-        return rows if is_known and len(rows) >= _MIN_TEXTS and num_blanks >= len(rows) else None
+        has_layout = len(are_lists) == 1 and not names & _OTHER_NAMES and has_classes
+        return rows if has_layout and len(rows) >= _MIN_TEXTS and num_blanks >= len(rows) else None
 
 
 class Snips(JsonLayout):
-    """Texts in segments; a segment with an entity is a span: {"Play": [{"data": [{"text": "U2", "entity": ...}]}]}."""
+    """Texts in segments, {"Play": [{"data": [{"text": "U2", "entity": ...}]}]}; a segment with an entity is a span.
 
-    what = "an object of intents"
+    The label is the intent, here "Play", if there are several intents.
+    """
+
+    what = "an object of intents, each with examples in segments (Snips)"
     is_document = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:

@@ -21,7 +21,7 @@ _TASK_KEYS = {"annotations", "completions", "predictions"}
 """The keys of a task beside its data; versions before 1.0 write "completions"."""
 _METADATA = ("annotation_id", "annotator", "created_at", "updated_at", "lead_time")
 _MAX_BUFFERED_TASKS = 1000
-"""The number of tasks that are buffered until a task has a span."""
+"""The maximum number of tasks that are buffered while none of them has a span."""
 
 
 class Task(JsonLayout):
@@ -77,8 +77,8 @@ def _read_results(data: Row, results: list[Row] | None) -> Row:
             texts[result["from_name"]] = "\n".join(value["text"])
     named = {"label" if len(choices) == 1 else key: labels for key, labels in choices.items()}
     row: Row = {key: labels[0] if len(labels) == 1 else labels for key, labels in named.items()} | texts
-    is_empty = results is not None and not row and all(result["type"] in READ_TYPES for result in results)
-    return row | ({"spans": spans} if spans or is_empty else {})
+    is_without_spans = results is not None and not row and all(result["type"] in READ_TYPES for result in results)
+    return row | ({"spans": spans} if spans or is_without_spans else {})
 
 
 class FlatTask(JsonLayout):
@@ -115,7 +115,7 @@ def _are_spans(item: Any) -> bool:
 
 def _convert_item(item: Any, text: Any) -> Any:
     if _are_spans(item):
-        return [part for span in item for part in _read_spans(span, text)]
+        return [labeled for span in item for labeled in _read_spans(span, text)]
     if isinstance(item, dict) and item.keys() == {"choices"}:
         return item["choices"]
     return item
@@ -125,10 +125,10 @@ def _read_spans(value: Row, text: Any) -> list[Row]:
     """Return a span for each label, with text and offsets in characters. Label Studio may count in UTF-16 units."""
     start, end, content = value["start"], value["end"], value.get("text")
     if isinstance(text, str) and content is not None and text[start:end] != content:
-        wide = _non_bmp_offsets(text)
-        first, last = (offset - bisect_left(wide, offset) for offset in (start, end))
-        if text[first:last] == content:
-            start, end = first, last
+        non_bmp = _non_bmp_offsets(text)
+        char_start, char_end = (offset - bisect_left(non_bmp, offset) for offset in (start, end))
+        if text[char_start:char_end] == content:
+            start, end = char_start, char_end
     return [{"start": start, "end": end, "label": label, "text": content} for label in value["labels"]]
 
 

@@ -7,7 +7,7 @@ from ensue.data.json_layouts import JsonLayout, Row
 
 
 class SpacyTuple(JsonLayout):
-    """A text with spans ("entities"), or with a score for each label ("cats"); a score of at least 0.5 sets a label."""
+    """A text with spans ("entities"), or with a score for each label ("cats"); labels have scores of at least 0.5."""
 
     what = 'a text and an object with "entities" or "cats"'
 

@@ -14,7 +14,7 @@ from ensue.data.records.record import simplified
 _TEXT_NAMES = {name for group in TEXTS for name in group}
 
 
-class Columns(JsonLayout):
+class ColumnsOrient(JsonLayout):
     """A table of orient "columns", {"text": {"0": "Good."}}, or "index", {"0": {"text": "Good."}}."""
 
     what = "an object of columns"
@@ -33,7 +33,7 @@ class Columns(JsonLayout):
         return None
 
 
-class Split(JsonLayout):
+class SplitOrient(JsonLayout):
     """A table of orient "split": {"columns": ["text"], "data": [["Good."], ["Bad."]]}."""
 
     what = 'an object with "columns" and "data"'
@@ -86,7 +86,7 @@ class Values(JsonLayout):
 
 
 class Indicators(JsonLayout):
-    """Texts with labels of 0 and 1, {"classes": ["good", "bad"], "data": [{"text": "Good.", "labels": [1, 0]}]}."""
+    """Texts with multi-hot labels, {"classes": ["good", "bad"], "data": [{"text": "Good.", "labels": [1, 0]}]}."""
 
     what = 'an object with "classes" and a list of texts'
     is_document = True

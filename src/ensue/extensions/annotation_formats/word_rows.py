@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"(?:sent(?:ence)?\W*)?\d+(?:\.0)?", re.IGNORECASE)
 
 @lru_cache(maxsize=8)
 def _find_columns(keys: tuple[str, ...]) -> tuple[list[int], list[str]]:
-    """Return the columns of sentences, words and labels, if all exist, and the names of the columns of the result."""
+    """Return the indices of the columns (sentence, word, label) if all exist, and the output name of each column."""
     indices = {re.sub(r"[\W_]", "", key.casefold()): index for index, key in enumerate(keys)}
     columns = [
         next((indices[name] for name in names if name in indices), -1) for names in (_SENTENCES, _WORDS, _LABELS)
@@ -40,12 +40,12 @@ class WordRow(JsonLayout):
         number = cells[columns[0]] if columns else ""
         if not columns or not (_NUMBER.fullmatch(number) if number else self._number):
             return None
-        ended = self.rest() if number not in ("", self._number) else ()
+        sentences = self.rest() if number not in ("", self._number) else ()
         self._number = number or self._number
         for name, cell in zip(names, cells, strict=True) if cells[columns[1]] else ():
             if name:
                 self._sentence.setdefault(name, []).append(cell)
-        return ended
+        return sentences
 
     def rest(self) -> Iterable[Row]:
         sentence, self._sentence = self._sentence, {}

@@ -63,7 +63,7 @@ class Prediction(NamedTuple):
     """The document, the line, and the metadata of the record, such as its id."""
     start: int = 0
     """The offset of the text in its document, in `unit`."""
-    shares: Mapping[str, float] = {}
+    label_probabilities: Mapping[str, float] = {}
     """The probability of each label of a classifier."""
     answer: LabelsOfSentence | None = None
     record: str = ""
@@ -73,7 +73,7 @@ class Prediction(NamedTuple):
     """A value of `UNITS`."""
 
     @property
-    def named(self) -> Row:
+    def text_fields(self) -> Row:
         """The texts under the keys of JSON: "text", or "text1" and "text2"."""
         keys = ["text"] if len(self.texts) == 1 else [f"text{number}" for number, _ in enumerate(self.texts, 1)]
         return dict(zip(keys, self.texts, strict=True))
@@ -88,7 +88,7 @@ class Prediction(NamedTuple):
         return rows
 
 
-def label_studio(prediction: Prediction, names: Sequence[str]) -> Row:
+def label_studio_task(prediction: Prediction, names: Sequence[str]) -> Row:
     """Return a task with its prediction. The names of the labeling interface's tags are "label" and "text"."""
     shared = {"from_name": "label", "to_name": "text"}
     result: list[Row] = [{**shared, "type": "choices", "value": {"choices": [*prediction.labels]}}]
@@ -100,10 +100,10 @@ def label_studio(prediction: Prediction, names: Sequence[str]) -> Row:
             result.append({**shared, "type": "labels", "value": value, **score})
     version = {"model_version": prediction.model} if prediction.model else {}
     predicted = {**version, "score": round(prediction.probability, 6), "result": result}
-    return {"data": {**prediction.named, **prediction.origin}, "predictions": [predicted]}
+    return {"data": {**prediction.text_fields, **prediction.origin}, "predictions": [predicted]}
 
 
-def doccano(prediction: Prediction, names: Sequence[str]) -> Row:
+def doccano_row(prediction: Prediction, names: Sequence[str]) -> Row:
     """Return a text with a list of labels or of spans [start, end, label]. A pair is written as a text of two lines."""
     labels = (
         [*prediction.labels]
@@ -113,7 +113,7 @@ def doccano(prediction: Prediction, names: Sequence[str]) -> Row:
     return {"text": "\n".join(prediction.texts), "label": labels, **prediction.origin}
 
 
-def prodigy(prediction: Prediction, names: Sequence[str]) -> Row:
+def prodigy_task(prediction: Prediction, names: Sequence[str]) -> Row:
     """Return a task with spans for `ner.manual`, or with all labels and the predicted labels for `choice`."""
     meta = {"meta": {"probability": round(prediction.probability, 3), **prediction.origin}}
     if prediction.spans is not None:
@@ -122,33 +122,33 @@ def prodigy(prediction: Prediction, names: Sequence[str]) -> Row:
     return {"text": "\n".join(prediction.texts), "options": options, "accept": [*prediction.labels], **meta}
 
 
-def plain(prediction: Prediction, names: Sequence[str]) -> Row:
+def prediction_row(prediction: Prediction, names: Sequence[str]) -> Row:
     """Return a text with the predicted labels or spans under the key "prediction"."""
     predicted = [*prediction.labels] if prediction.spans is None else prediction.rows(keys=_SPAN_KEYS)
-    return {**prediction.named, "prediction": predicted, "probability": round(prediction.probability, 6)}
+    return {**prediction.text_fields, "prediction": predicted, "probability": round(prediction.probability, 6)}
 
 
 def table_row(prediction: Prediction, names: Sequence[str]) -> Row:
-    """Return the row of `plain` for a table, with commas between labels."""
+    """Return the row of `prediction_row` for a table, with commas between labels."""
     labels = {} if prediction.spans is not None else {"prediction": ",".join(prediction.labels)}
-    return plain(prediction, names) | labels
+    return prediction_row(prediction, names) | labels
 
 
-def json_line(prediction: Prediction, names: Sequence[str]) -> Row:
+def located_row(prediction: Prediction, names: Sequence[str]) -> Row:
     """Return a text with its document and line. All offsets, also those of spans, are offsets in the document."""
     start, end = prediction.start, prediction.start + prediction.unit(prediction.texts[0])
-    row = {**prediction.origin, **prediction.named, "start": start, "end": end}
+    row = {**prediction.origin, **prediction.text_fields, "start": start, "end": end}
     row["probability"] = round(prediction.probability, 6)
     if prediction.spans is not None:
         return {**row, "spans": prediction.rows(start)}
-    probabilities = {name: round(probability, 6) for name, probability in prediction.shares.items()}
+    probabilities = {name: round(probability, 6) for name, probability in prediction.label_probabilities.items()}
     return {**row, "labels": [*prediction.labels], "probabilities": probabilities}
 
 
 FORMATS: Mapping[str, Callable[[Prediction, Sequence[str]], Row]] = {
-    "jsonl": plain, "label-studio": label_studio, "doccano": doccano, "prodigy": prodigy,
+    "jsonl": prediction_row, "label-studio": label_studio_task, "doccano": doccano_row, "prodigy": prodigy_task,
 }  # fmt: skip
-"""Functions that convert a prediction, given the names of all labels, to a row of a file for annotators."""
+"""Functions that convert a prediction to a row of a file for annotators. `names` are the names of all labels."""
 
 
 def check_suffix(out: Path | None, option: str, format: str) -> None:
@@ -159,7 +159,7 @@ def check_suffix(out: Path | None, option: str, format: str) -> None:
         raise EnsueError(f"{out}: {option} {format} does not write .{suffix}; expected another suffix")
 
 
-def as_text(rows: Iterable[Row], *, is_array: bool) -> Iterator[str]:
+def as_json_text(rows: Iterable[Row], *, is_array: bool) -> Iterator[str]:
     """Yield the rows as a JSON array, or as JSON lines."""
     separator = "[\n "
     for row in rows:
@@ -175,12 +175,15 @@ def as_text(rows: Iterable[Row], *, is_array: bool) -> Iterator[str]:
 class _TextLocator:
     """A locator of texts in their documents, which are files of running text, or text files with brat's annotations."""
 
-    def __init__(self, encoding: str, unit: Callable[[str], int], *, is_plain: bool) -> None:
-        self._encoding, self._unit, self._is_plain = encoding, unit, is_plain
+    def __init__(self, encoding: str, unit: Callable[[str], int], *, is_running_text: bool) -> None:
+        self._encoding, self._unit, self._is_plain = encoding, unit, is_running_text
         self._name, self._offset, self._lines = "", 0, list[tuple[int, int]]()
 
     def locate(self, name: str, line: int, before: str, source: str, text: str) -> tuple[str, int, int]:
-        """Return the document, the line, and the start of a text; a record of a table or of JSON starts at 0."""
+        """Return the document, the line, and the start of `text`; a record of a table or of JSON starts at 0.
+
+        `line` is the line of `source`, the part of the file `name` with `text`, which follows `before` in the file.
+        """
         if name != self._name:
             self._name, self._offset, self._lines = name, 0, []
         if not name.endswith(".ann"):
@@ -195,12 +198,12 @@ class _TextLocator:
         return path, *self._lines[line - 1]
 
 
-def predictions(pipeline: Any, source: Any, encoding: str, unit: Callable[[str], int] = len) -> Iterator[Prediction]:
-    """Yield the predictions of a tagger or classifier."""
+def predict_texts(pipeline: Any, source: Any, encoding: str, unit: Callable[[str], int] = len) -> Iterator[Prediction]:
+    """Yield the predictions of a tagger or classifier for the texts of `source`, with offsets in `unit`."""
     shared = {"model": run_name(pipeline.run) if pipeline.run else "", "unit": unit}
     is_classifier = isinstance(pipeline, ClassificationPipeline)
-    is_plain = source.layout.format == "plain" if is_classifier else source.format.name == "text"
-    locator = _TextLocator(encoding, unit, is_plain=is_plain)
+    is_running_text = source.layout.format == "plain" if is_classifier else source.format.name == "text"
+    locator = _TextLocator(encoding, unit, is_running_text=is_running_text)
     yield from (_predict_classes if is_classifier else _predict_tags)(pipeline, source, locator, shared)
 
 
@@ -225,14 +228,14 @@ def _predict_classes(
     pipeline: ClassificationPipeline, source: Any, locator: _TextLocator, shared: Row
 ) -> Iterator[Prediction]:
     for document, labels, probabilities, _ in pipeline.classify(source):
-        shares = dict(zip(pipeline.labels.names, probabilities.tolist(), strict=True))
-        predicted = [shares[label] for label in labels] or [max(shares.values())]
+        by_label = dict(zip(pipeline.labels.names, probabilities.tolist(), strict=True))
+        predicted = [by_label[label] for label in labels] or [max(by_label.values())]
         text = document.source
         name, line, start = locator.locate(document.path, document.line, document.before, text, document.texts[0])
         origin = {"document": name, "line": line}
         origin |= _read_meta(text) if source.layout.format == "json" else _select_values(source.other_values(document))
         record = source.write(document, labels, predicted)
-        yield Prediction(document.texts, labels, None, min(predicted), origin, start, shares, record=record, **shared)
+        yield Prediction(document.texts, labels, None, min(predicted), origin, start, by_label, record=record, **shared)
 
 
 def _read_meta(record: str) -> Row:
@@ -263,8 +266,8 @@ def _to_json(
     pipeline: Any, source: Any, predicted: Iterable[Prediction], *, row: Callable[..., Row], is_array: bool = False
 ) -> Iterator[str]:
     """Yield JSON. Formats of annotation tools leave out blank texts."""
-    predicted = (item for item in predicted if row is json_line or any(map(str.strip, item.texts)))
-    return as_text((row(item, pipeline.labels.names) for item in predicted), is_array=is_array)
+    predicted = (item for item in predicted if row is located_row or any(map(str.strip, item.texts)))
+    return as_json_text((row(item, pipeline.labels.names) for item in predicted), is_array=is_array)
 
 
 def _to_csv(pipeline: Any, source: Any, predicted: Iterable[Prediction]) -> Iterator[str]:
@@ -335,7 +338,7 @@ def _write_docbin(pipeline: Any, source: Any, predicted: Iterable[Prediction], o
     language, docs = spacy.blank("xx"), DocBin()
     for prediction in predicted:
         doc, answer = language.make_doc("\n".join(prediction.texts)), prediction.answer
-        doc.cats = {**prediction.shares}
+        doc.cats = {**prediction.label_probabilities}
         if answer is not None:
             ends = [end for _, end in source.format.surface(answer.sentence).offsets]
             spaces = [prediction.texts[0][end : end + 1].isspace() for end in ends]
@@ -385,8 +388,9 @@ def _write_brat(source: Any, predicted: Iterable[Prediction], out: Path | None, 
 
 TEXT_FORMATS: Mapping[str, Callable[[Any, Any, Iterable[Prediction]], Iterator[str]]] = {
     **{name: partial(_to_json, row=FORMATS[name]) for name in ("doccano", "prodigy")},
-    "label-studio": partial(_to_json, row=label_studio, is_array=True), "jsonl": partial(_to_json, row=json_line),
-    "csv": _to_csv, "conll": partial(_to_conll, format="columns"), "conllu": partial(_to_conll, format="conllu"),
+    "label-studio": partial(_to_json, row=label_studio_task, is_array=True),
+    "jsonl": partial(_to_json, row=located_row), "csv": _to_csv, "conll": partial(_to_conll, format="columns"),
+    "conllu": partial(_to_conll, format="conllu"),
 }  # fmt: skip
 
 
@@ -425,7 +429,7 @@ def write_predictions(
         raise EnsueError(f"--to {to} needs --{'offsets characters' if to == 'brat' else 'out FILE.spacy'}")
     lines = stream_lines(location, encoding) if is_stream(location) else location
     source: Any = pipeline.source(lines, format=format, encoding=encoding, is_labeled=False)
-    predicted = predictions(pipeline, source, encoding, UNITS[offsets])
+    predicted = predict_texts(pipeline, source, encoding, UNITS[offsets])
     if to == "brat":
         _write_brat(source, predicted, out, overwrite, encoding)
         return ()

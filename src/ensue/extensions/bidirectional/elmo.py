@@ -29,15 +29,15 @@ MAX_BYTES = 1 << 32
 """The largest total size of all arrays, more than ten times the size of the largest published ELMo."""
 
 
-def weights_of(path: Path) -> Path | None:
+def find_weights(path: Path) -> Path | None:
     """Return the hdf5 file at `path`, or the only hdf5 file of weights in the directory `path`; None without one."""
     if path.is_file():
         return path if path.suffix in SUFFIXES else None
     files = sorted(file for suffix in SUFFIXES for file in path.glob(f"*weights*{suffix}"))
-    return files[0] if len(files) == 1 and options_of(files[0]) else None
+    return files[0] if len(files) == 1 and find_options(files[0]) else None
 
 
-def options_of(weights: Path) -> Path | None:
+def find_options(weights: Path) -> Path | None:
     """Return the file of options with the same name as the weights, or the only such file in their directory."""
     path = weights.with_name(weights.name.replace("weights", "options")).with_suffix(".json")
     files = [path] if path.exists() else sorted(weights.parent.glob("*options*.json"))
@@ -46,9 +46,9 @@ def options_of(weights: Path) -> Path | None:
 
 def import_elmo(path: Path) -> Imported | None:
     """Return a published ELMo; None for other files. Raises DataError for missing options and truncated files."""
-    if (weights := weights_of(path)) is None:
+    if (weights := find_weights(path)) is None:
         return None
-    options = options_of(weights)
+    options = find_options(weights)
     if options is None:
         raise DataError("no options.json with the sizes of the model in the same folder", weights)
     elmo = from_elmo(_read_arrays(weights), read_json_file(options))
@@ -83,10 +83,10 @@ def _iterate_datasets(h5py: Any, group: Any, path: Path, prefix: str = "") -> It
     for name in group:
         if group.get(name, getlink=True, getclass=True) is not h5py.HardLink:
             continue
-        kind = group.get(name, getclass=True)
-        if kind is h5py.Group:
+        object_type = group.get(name, getclass=True)
+        if object_type is h5py.Group:
             yield from _iterate_datasets(h5py, group[name], path, f"{prefix}{name}/")
-        elif kind is h5py.Dataset:
+        elif object_type is h5py.Dataset:
             item = group[name]
             if item.external or item.is_virtual:
                 raise DataError(f"{prefix}{name}: stored in another file; expected an array in this file", path)
@@ -151,8 +151,8 @@ def from_elmo(arrays: Mapping[str, Array], options: Any) -> Elmo:
     try:
         valid = TypeAdapter(ElmoOptions).validate_python(options)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"options of ELMo: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
+        problem = error.errors()[0]
+        raise DataError(f"options of ELMo: {'.'.join(map(str, problem['loc']))}: {problem['msg'].lower()}") from None
     tokenizer = WordTokenizer([UNKNOWN, LINE_END])
     return Elmo(_convert_options(valid), BidirectionalParts(tokenizer), _WeightConverter(arrays, valid).convert())
 
@@ -160,7 +160,7 @@ def from_elmo(arrays: Mapping[str, Array], options: Any) -> Elmo:
 def _convert_options(options: ElmoOptions) -> BidirectionalRecipe:
     lstm, characters = options.lstm, options.char_cnn
     clips = {"clip_cell": lstm.cell_clip, "clip_output": lstm.proj_clip}
-    document = {
+    recipe_values = {
         "task": "bidirectional-language-modeling", "source": "Peters et al. 2018",
         "words": {
             "kind": "characters", "d_character": characters.embedding.dim,
@@ -174,7 +174,7 @@ def _convert_options(options: ElmoOptions) -> BidirectionalRecipe:
         },
         "head": {"kind": "none"}, "train": {"steps": 1},
     }  # fmt: skip
-    recipe = validate_recipe(document, where="ELMo")
+    recipe = validate_recipe(recipe_values, where="ELMo")
     assert isinstance(recipe, BidirectionalRecipe)
     return recipe
 
@@ -189,9 +189,9 @@ class _WeightConverter:
         weights = self._convert_characters()
         for number, direction in enumerate(("rightward", "leftward")):
             for layer in range(self.lstm.n_layers):
-                inner = "layer." if layer and self.lstm.use_skip_connections else ""
+                prefix = "layer." if layer and self.lstm.use_skip_connections else ""  # the layer inside `Residual`
                 cell = self._convert_cell(number, layer)
-                weights |= {f"{direction}.layers.{layer}.{inner}{name}": values for name, values in cell.items()}
+                weights |= {f"{direction}.layers.{layer}.{prefix}{name}": values for name, values in cell.items()}
         return {name: torch.from_numpy(np.ascontiguousarray(values, np.float32)) for name, values in weights.items()}
 
     def _convert_characters(self) -> dict[str, Array]:

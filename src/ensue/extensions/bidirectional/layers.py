@@ -88,9 +88,9 @@ class BidirectionalModel(nn.Module):
         """Run both directions; return the input of the first layer, the outputs of all layers, and the last state."""
         vectors = self.words(words)
         directions = zip((self.rightward, self.leftward), (rightward, leftward), state or (None, None), strict=True)
-        results = [read_layers(side, F.embedding(row, vectors), start, mask=mask) for side, row, start in directions]
+        results = [read_layers(layers, F.embedding(ids, vectors), s, mask=mask) for layers, ids, s in directions]
         features = zip(*(outputs for outputs, _ in results), strict=True)
-        return [BothDirections(*pair) for pair in features], tuple(end for _, end in results)
+        return [BothDirections(*pair) for pair in features], tuple(last_state for _, last_state in results)
 
     def features_before(
         self, features: BothDirections, mask: Bool[Tensor, "B T"]
@@ -210,7 +210,7 @@ class ConstantEmbedding(nn.Module):
         return F.embedding(ids, self.vectors)
 
 
-class OneDirection(LanguageModel):
+class DirectionalLanguageModel(LanguageModel):
     """A language model of one direction, whose inputs are indices of the F distinct words of a text.
 
     `vectors` (F, d) are the vectors of the distinct words, and `ids` (F,) their ids in the vocabulary of the softmax.

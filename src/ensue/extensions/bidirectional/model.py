@@ -77,7 +77,7 @@ def _build_words(recipe: BidirectionalRecipe, vocabulary_size: int) -> HighwayCh
         return TokenEmbedding(vocabulary_size, recipe.d_words)
     return HighwayCharacterCNN(
         NUM_CHARACTERS, d_character=table.d_character, d_out=recipe.d_words,
-        filters=[(width, number) for width, number in table.filters], num_highways=table.num_highways,
+        filters=[(width, count) for width, count in table.filters], num_highways=table.num_highways,
         activation=table.activation, longest=table.longest, padding=PADDING,
     )  # fmt: skip
 
@@ -96,30 +96,30 @@ class BidirectionalExportEncoder(ExportEncoder):
     """
 
     words: WordReader
-    is_context: bool
+    is_context2vec: bool
 
     @property
     def programs(self) -> tuple[str, ...]:
         return ("subwords", f"{PROGRAMS}.both_ways")
 
     def window_inputs(self) -> dict[str, description.TensorSpec]:
-        letters = () if self.words.longest is None else (self.words.longest,)
+        characters = () if self.words.longest is None else (self.words.longest,)
         windows = f"{self.prefix}windows"
         shape = (windows, f"{self.prefix}words_of_windows")
-        sizes: dict[str, tuple[str | int, ...]] = {"distinct": (f"{self.prefix}distinct", *letters)}
+        sizes: dict[str, tuple[str | int, ...]] = {"distinct": (f"{self.prefix}distinct", *characters)}
         sizes |= {"rightward": shape, "leftward": shape, "lengths_of_windows": (windows,)}
-        if self.is_context:
+        if self.is_context2vec:
             sizes["ids"] = shape
         return {name: description.TensorSpec(size, torch.int64) for name, size in sizes.items()}
 
     def sample_windows(self, lengths: Tensor, width: int) -> dict[str, Tensor]:
-        numbers = torch.randint(FIRST_WORD, FIRST_WORD + len(SAMPLE_WORDS), (len(lengths), width))
-        mask = description.mask_of(numbers, lengths)
-        numbers = numbers.masked_fill(~mask, 0)
-        leftward = reverse_rows(numbers.unsqueeze(-1), mask).squeeze(-1)
-        sample = {"distinct": self._sample_distinct(), "rightward": numbers, "leftward": leftward}
-        if self.is_context:
-            sample["ids"] = torch.randint(self.framing.tokenizer.vocabulary_size, numbers.shape)
+        indices = torch.randint(FIRST_WORD, FIRST_WORD + len(SAMPLE_WORDS), (len(lengths), width))
+        mask = description.mask_of(indices, lengths)
+        indices = indices.masked_fill(~mask, 0)
+        leftward = reverse_rows(indices.unsqueeze(-1), mask).squeeze(-1)
+        sample = {"distinct": self._sample_distinct(), "rightward": indices, "leftward": leftward}
+        if self.is_context2vec:
+            sample["ids"] = torch.randint(self.framing.tokenizer.vocabulary_size, indices.shape)
         return sample
 
     def _sample_distinct(self) -> Tensor:
@@ -137,15 +137,15 @@ class BidirectionalExportEncoder(ExportEncoder):
             for name, boundary in (("rightward", TEXT_BEGIN), ("leftward", TEXT_END))
         )
         lengths = inputs[f"{self.prefix}lengths_of_windows"]
-        real = description.mask_of(rightward, lengths + 1)
-        features, _ = model.read(inputs[f"{self.prefix}distinct"], rightward, leftward, mask=real)
+        mask = description.mask_of(rightward, lengths + 1)
+        features, _ = model.read(inputs[f"{self.prefix}distinct"], rightward, leftward, mask=mask)
         return features, description.mask_of(inputs[f"{self.prefix}rightward"], lengths)
 
     def layers(
-        self, model: Any, inputs: Mapping[str, Tensor], features: Sequence[BothDirections], inside: Tensor
+        self, model: Any, inputs: Mapping[str, Tensor], features: Sequence[BothDirections], mask: Tensor
     ) -> list[Tensor]:
         """Return the vectors (W, S, d) of words in each layer."""
-        return model.layers_of_words(features, inside, inputs.get(f"{self.prefix}ids"))
+        return model.layers_of_words(features, mask, inputs.get(f"{self.prefix}ids"))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -156,33 +156,33 @@ class BidirectionalExportEncoder(ExportEncoder):
         }  # fmt: skip
 
 
-def reading_of(reader: WordReader, model: Any) -> BidirectionalExportEncoder:
+def export_encoder_of(reader: WordReader, model: Any) -> BidirectionalExportEncoder:
     """Return the encoder of texts for export. Words have no subwords, so the pooling of subwords has no effect."""
-    framing, is_context = Framing(tokenizer=reader.tokenizer), model.target_vectors is not None
-    return BidirectionalExportEncoder(framing=framing, pooling="mean", words=reader, is_context=is_context)
+    framing, is_context2vec = Framing(tokenizer=reader.tokenizer), model.target_vectors is not None
+    return BidirectionalExportEncoder(framing=framing, pooling="mean", words=reader, is_context2vec=is_context2vec)
 
 
 def describe(reader: WordReader, model: Any) -> description.ModelDescription:
     """Return a description for exporters, with one function that reads each text as a window."""
-    reading, has_head = reading_of(reader, model), getattr(model, "head", None) is not None
+    encoder, has_head = export_encoder_of(reader, model), getattr(model, "head", None) is not None
 
     def read(model: Any, **inputs: Any) -> dict[str, Tensor]:
-        features, inside = reading.features(model, inputs)
-        layers = torch.stack(reading.layers(model, inputs, features, inside), 1)
-        outputs = {"layers": layers.masked_fill(~inside[:, None, :, None], 0.0)}
+        features, mask = encoder.features(model, inputs)
+        layers = torch.stack(encoder.layers(model, inputs, features, mask), 1)
+        outputs = {"layers": layers.masked_fill(~mask[:, None, :, None], 0.0)}
         if has_head:
-            for name, h in zip(("rightward", "leftward"), model.features_before(features[-1], inside), strict=True):
-                outputs[f"{name}_logits"] = model.head(h).masked_fill(~inside.unsqueeze(-1), 0.0)
+            for name, h in zip(("rightward", "leftward"), model.features_before(features[-1], mask), strict=True):
+                outputs[f"{name}_logits"] = model.head(h).masked_fill(~mask.unsqueeze(-1), 0.0)
         return outputs
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:
         lengths = description.sample_lengths(batch, length)
-        return {**reading.sample_windows(lengths, length), "lengths_of_windows": lengths}
+        return {**encoder.sample_windows(lengths, length), "lengths_of_windows": lengths}
 
-    function = description.TensorFunction("model", read, reading.window_inputs(), sample)
-    settings = {**reading.settings, "scores": has_head}
-    programs = (f"{PROGRAMS}.bidirectional", *reading.programs)
-    tokenizers = {reading.file: reader.tokenizer}
+    function = description.TensorFunction("model", read, encoder.window_inputs(), sample)
+    settings = {**encoder.settings, "scores": has_head}
+    programs = (f"{PROGRAMS}.bidirectional", *encoder.programs)
+    tokenizers = {encoder.file: reader.tokenizer}
     source = description.TokenInput(reader.tokenizer)
     return description.ModelDescription(
         source, description.VectorOutput(), model, (function,), model, programs, settings, tokenizers

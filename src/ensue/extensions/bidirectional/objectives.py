@@ -23,7 +23,7 @@ from ensue.extensions.bidirectional.layers import (
     BidirectionalModel,
     ContextModel,
     Direction,
-    OneDirection,
+    DirectionalLanguageModel,
 )
 from ensue.extensions.bidirectional.model import BidirectionalParts
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe, ContextOutput, NoOutput, SoftmaxOutput
@@ -46,7 +46,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class TwoWayBatch(Batch):
+class BidirectionalBatch(Batch):
     """A batch for both directions: inputs and targets of each, and the characters or ids of its distinct `words`."""
 
     shared: ClassVar[frozenset[str]] = frozenset({"words", "sample"})
@@ -64,20 +64,20 @@ class TwoWayBatch(Batch):
         return self.rightward.targets.numel() * (2 if self.noise is None else 1)
 
 
-class TwoWayRows:
+class BatchConverter:
     """A converter from rows of a text to batches for both directions."""
 
     def __init__(self, text: WordText, reader: WordReader) -> None:
         self.text, self.reader = text, reader
 
-    def blocks(self, words: Ids, device: torch.device) -> TwoWayBatch:
+    def blocks(self, words: Ids, device: torch.device) -> BidirectionalBatch:
         """Return a batch of independent rows of words (B, T). Both directions begin with a boundary."""
         boundary = np.full((len(words), 1), LINE_END)
         reverse = words[:, ::-1]
         right, left = (np.hstack((boundary, row[:, :-1])) for row in (words, reverse))
         return self._make_batch(right, words, left, reverse, device, first=True)
 
-    def segments(self, rightward: TokenBatch, leftward: TokenBatch, device: torch.device) -> TwoWayBatch:
+    def segments(self, rightward: TokenBatch, leftward: TokenBatch, device: torch.device) -> BidirectionalBatch:
         """Return a batch with a segment of the text for each direction. Both segments are in the order of the text."""
         rows = np.hstack((leftward.inputs, leftward.targets[:, -1:]))[:, ::-1]
         right = rightward.inputs, rightward.targets
@@ -85,24 +85,24 @@ class TwoWayRows:
 
     def _make_batch(
         self, right: Ids, right_targets: Ids, left: Ids, left_targets: Ids, device: torch.device, *, first: bool
-    ) -> TwoWayBatch:
-        numbered, ids = self.reader.batch(self.text, right, left), self.text.ids
-        return TwoWayBatch(
-            Direction(on_device(numbered.rightward, device), on_device(ids[right_targets], device)),
-            Direction(on_device(numbered.leftward, device), on_device(ids[left_targets], device)),
-            on_device(numbered.words, device),
+    ) -> BidirectionalBatch:
+        indexed, ids = self.reader.batch(self.text, right, left), self.text.ids
+        return BidirectionalBatch(
+            Direction(on_device(indexed.rightward, device), on_device(ids[right_targets], device)),
+            Direction(on_device(indexed.leftward, device), on_device(ids[left_targets], device)),
+            on_device(indexed.words, device),
             first=first,
         )
 
 
-class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
+class BidirectionalLanguageModeling(Task[BidirectionalModel, BidirectionalBatch]):
     """The task of bidirectional language models, on segments with carried state or on independent blocks."""
 
     judged_by = "nats_per_token"
     less_is_better = True
 
     def __init__(
-        self, batches: Segments | Blocks, rows: TwoWayRows, *, sampled: corpus.SampledWords | None = None,
+        self, batches: Segments | Blocks, rows: BatchConverter, *, sampled: corpus.SampledWords | None = None,
         reset_state: float = 0.0, validate: Callable[[BidirectionalModel], Scores | None],
     ) -> None:  # fmt: skip
         self.batches, self.rows, self.sampled, self.reset_state = batches, rows, sampled, reset_state
@@ -110,25 +110,25 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
         self.tokens_per_step = batches.batch_size * batches.segment_length
         self._validate = validate
 
-    def batch(self, step: int, device: torch.device) -> TwoWayBatch:
+    def batch(self, step: int, device: torch.device) -> BidirectionalBatch:
         batch = self.batches.batch(step)
         if isinstance(self.batches, Segments):
-            # the leftward direction reads the segments of an epoch in reverse order
+            # the leftward direction reads the segments of an epoch from the last to the first
             epoch, index = divmod(step, self.steps_per_epoch)
             mirrored = self.batches.batch(epoch * self.steps_per_epoch + self.steps_per_epoch - 1 - index)
-            two_way = self.rows.segments(batch, mirrored, device)
+            converted = self.rows.segments(batch, mirrored, device)
         else:
-            two_way = self.rows.blocks(batch.inputs, device)
-        return replace(two_way, sample=None if self.sampled is None else self.sampled.draw(step, device))
+            converted = self.rows.blocks(batch.inputs, device)
+        return replace(converted, sample=None if self.sampled is None else self.sampled.draw(step, device))
 
     def initial_state(self, model: BidirectionalModel) -> State:
         return model.init_state(self.batches.batch_size) if isinstance(self.batches, Segments) else None
 
-    def carried(self, model: BidirectionalModel, batch: LazyBatch[TwoWayBatch], state: State) -> State:
+    def carried(self, model: BidirectionalModel, batch: LazyBatch[BidirectionalBatch], state: State) -> State:
         """Return the state before the next segment: None at the start of an epoch, else with some rows reset."""
         return None if batch.first else reset(state, self.reset_state, model.init_state)
 
-    def loss(self, model: BidirectionalModel, batch: TwoWayBatch, state: State) -> tuple[Loss, State]:
+    def loss(self, model: BidirectionalModel, batch: BidirectionalBatch, state: State) -> tuple[Loss, State]:
         assert isinstance(model, BidirectionalLanguageModel)
         loss, state = model.loss(batch.words, batch.rightward, batch.leftward, state, sample=batch.sample)
         return loss, state if isinstance(self.batches, Segments) else None
@@ -165,14 +165,14 @@ class TwoWayScores(Scores):
         )
 
 
-class Perplexity:
+class PerplexityObjective:
     """The objective of a bidirectional language model, the surprisal of each word given the words on one side."""
 
     def __init__(self, head: SoftmaxOutput | NoOutput) -> None:
         self.head = head
 
     def task(
-        self, batches: Segments | Blocks, rows: TwoWayRows, counts: Ids, **options: Any
+        self, batches: Segments | Blocks, rows: BatchConverter, counts: Ids, **options: Any
     ) -> BidirectionalLanguageModeling:
         """Return the training task. `counts` has the count of each word in the vocabulary."""
         assert isinstance(self.head, SoftmaxOutput)
@@ -201,7 +201,8 @@ class Perplexity:
             ):
                 table = vectors[FIRST_WORD:].clone()
                 table[LINE_END] = vectors[boundary]
-                direction = OneDirection(table, layers, model.head, torch.from_numpy(text.ids).to(table.device))
+                ids = torch.from_numpy(text.ids).to(table.device)
+                direction = DirectionalLanguageModel(table, layers, model.head, ids)
                 score = score_text(direction, tokens, start_id=LINE_END, progress=progress, collect=collect_nats)
                 scores.append(replace(score, unknown=text.unknown))
         return TwoWayScores(*scores)
@@ -218,7 +219,7 @@ class Perplexity:
         return f"read once by each direction, state carried, in {default_parts(tokens)} parts with a warm-up each"
 
 
-FIXED_SEED = 15
+EVALUATION_SEED = 15
 """The seed of the noise in evaluation, the same for every model and run."""
 MAX_SCORED_WORDS = 4096
 """The largest number of words in a call of the model."""
@@ -249,15 +250,15 @@ class ContextModeling(BidirectionalLanguageModeling):
     judged_by = "noise_nats"
 
     def __init__(
-        self, batches: Segments | Blocks, rows: TwoWayRows, noise: Noise, negatives: int, **options: Any
+        self, batches: Segments | Blocks, rows: BatchConverter, noise: Noise, negatives: int, **options: Any
     ) -> None:
         super().__init__(batches, rows, **options)
         self.noise, self.negatives = noise, negatives
 
-    def batch(self, step: int, device: torch.device) -> TwoWayBatch:
+    def batch(self, step: int, device: torch.device) -> BidirectionalBatch:
         return with_noise(super().batch(step, device), self.noise, self.negatives, key=mix(self.batches.seed, step))
 
-    def loss(self, model: BidirectionalModel, batch: TwoWayBatch, state: State) -> tuple[Loss, State]:
+    def loss(self, model: BidirectionalModel, batch: BidirectionalBatch, state: State) -> tuple[Loss, State]:
         assert isinstance(model, ContextModel)
         assert batch.noise is not None
         return model.loss(batch.words, batch.rightward, batch.leftward, batch.noise), None
@@ -269,9 +270,10 @@ class ContextObjective:
     def __init__(self, head: ContextOutput, length: int) -> None:
         self.head, self.length = head, length
 
-    def task(self, batches: Segments | Blocks, rows: TwoWayRows, counts: Ids, **options: Any) -> ContextModeling:
+    def task(self, batches: Segments | Blocks, rows: BatchConverter, counts: Ids, **options: Any) -> ContextModeling:
         """Return the training task. `counts` has the count of each word in the vocabulary."""
-        return ContextModeling(batches, rows, noise_of(counts, self.head.noise_power), self.head.negatives, **options)
+        noise = noise_distribution(counts, self.head.noise_power)
+        return ContextModeling(batches, rows, noise, self.head.negatives, **options)
 
     @torch.inference_mode()
     def score(
@@ -279,13 +281,13 @@ class ContextObjective:
         collect: Callable[[float, int], object] | None = None,
     ) -> ContextScores:  # fmt: skip
         """Return the loss on a text in blocks. `collect` is called with the summed nats and the number of words."""
-        noise = noise_of(model.counts.cpu().numpy(), self.head.noise_power)
-        rows = TwoWayRows(text, reader)
+        noise = noise_distribution(model.counts.cpu().numpy(), self.head.noise_power)
+        rows = BatchConverter(text, reader)
 
-        def nats_of(block: tuple[int, Ids]) -> float:
+        def compute_nats(block: tuple[int, Ids]) -> float:
             number, words = block
             batch = rows.blocks(words, device_of(model))
-            batch = with_noise(batch, noise, self.head.negatives, key=mix(FIXED_SEED, number))
+            batch = with_noise(batch, noise, self.head.negatives, key=mix(EVALUATION_SEED, number))
             assert batch.noise is not None
             nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
             if collect is not None:
@@ -295,7 +297,7 @@ class ContextObjective:
             return nats
 
         with evaluating(model):
-            total = sum(sharded_map(nats_of, enumerate(_iterate_blocks(text, self.length))), 0.0)
+            total = sum(sharded_map(compute_nats, enumerate(_iterate_blocks(text, self.length))), 0.0)
         return ContextScores(total, len(text.tokens), text.unknown, self.head.negatives)
 
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
@@ -319,22 +321,23 @@ def _iterate_blocks(text: WordText, length: int) -> Iterator[Ids]:
         yield text.tokens.read(end, size)[None]
 
 
-def with_noise(batch: TwoWayBatch, noise: Noise, negatives: int, *, key: int) -> TwoWayBatch:
+def with_noise(batch: BidirectionalBatch, noise: Noise, negatives: int, *, key: int) -> BidirectionalBatch:
     """Return the batch with noise words from the random stream `key`."""
     shape = (*batch.rightward.targets.shape, negatives)
     drawn = noise.draw(key, np.arange(int(np.prod(shape)))).astype(np.int64).reshape(shape)
     return replace(batch, noise=on_device(drawn, batch.words.device))
 
 
-def noise_of(counts: Ids, power: float) -> Noise:
+def noise_distribution(counts: Ids, power: float) -> Noise:
     """Return the distribution of noise words for the counts of a vocabulary."""
     return Noise(np.power(counts.astype(np.float64), power))
 
 
-def objective_of(recipe: BidirectionalRecipe) -> Perplexity | ContextObjective:
+def build_objective(recipe: BidirectionalRecipe) -> PerplexityObjective | ContextObjective:
     """Return the objective of a recipe."""
-    head = recipe.head
-    return ContextObjective(head, recipe.train.segment_length) if isinstance(head, ContextOutput) else Perplexity(head)
+    if isinstance(recipe.head, ContextOutput):
+        return ContextObjective(recipe.head, recipe.train.segment_length)
+    return PerplexityObjective(recipe.head)
 
 
 class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
@@ -359,12 +362,12 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
         assert isinstance(self.corpus.tokenizer, WordTokenizer)
         self.parts, self.fingerprint = BidirectionalParts(self.corpus.tokenizer), self.corpus.fingerprint
         self.reader = WordReader(self.corpus.tokenizer, recipe.words)
-        self.text, train, self.objective = self._index_text(self.corpus.train), recipe.train, objective_of(recipe)
+        self.text, train, self.objective = self._index_text(self.corpus.train), recipe.train, build_objective(recipe)
         sizes = {"batch_size": train.batch_size, "segment_length": train.segment_length}
         valid = None if self.corpus.valid is None else self._index_text(self.corpus.valid)
         self.task = self.objective.task(
             (Segments if train.carry_state else Blocks)(self.text.tokens, **sizes, seed=train.seed),
-            TwoWayRows(self.text, self.reader), self.counts, reset_state=train.reset_state,
+            BatchConverter(self.text, self.reader), self.counts, reset_state=train.reset_state,
             validate=lambda model: None if valid is None else self.objective.score(model, valid, self.reader),
         )  # fmt: skip
 

@@ -26,11 +26,10 @@ from ensue.text.tokenizer import WordTokenizer
 
 MAX_WORDS = 1_000
 """The largest number of words on a page."""
-MAX_MAPPED = 60
+MAX_MAPPED_WORDS = 60
 """The largest number of words on the map, and of words for which fitting words are listed."""
-MAX_ROWS = 60
-NUM_FITS = 8
-ABOUT = (
+MAX_TABLE_WORDS, NUM_FITS = 60, 8  # words in the table of both directions; fitting words for a position
+TEXT_ABOUT = (
     "The color of a word is its surprisal given the words on its left. The full color is the surprisal of a uniform "
     "guess among all words. The color of a unit is its value after its direction has read the word. Point to a word to "
     "see the predictions for its position."
@@ -61,8 +60,8 @@ class BidirectionalView:
 
 
 def _collect_units(layers: SequenceLayer, outputs: dict[str, list[Tensor]], direction: str) -> list[Units]:
-    step = 1 if direction == "rightward" else -1
-    values = {tap: over_text(outputs[tap])[1:].float().cpu().numpy()[::step] for tap in unit_taps(layers)}
+    stride = 1 if direction == "rightward" else -1
+    values = {tap: over_text(outputs[tap])[1:].float().cpu().numpy()[::stride] for tap in unit_taps(layers)}
     return [Units(layer, f"{direction} {kind}", tap_values) for layer, kind, tap_values in named(values)]
 
 
@@ -79,7 +78,7 @@ def _prediction_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> l
     count = min(len(view.words), MAX_SHOWN_TOKENS)
     text = text_section(
         [f"{word} " for word in view.words], view.ids.tolist(), view.rightward, tokenizer.symbol, length=view.length,
-        vocabulary_size=tokenizer.vocabulary_size, about=ABOUT, units=view.units,
+        vocabulary_size=tokenizer.vocabulary_size, about=TEXT_ABOUT, units=view.units,
         chosen=chosen_units(view.units, view.correlations, count),
     )  # fmt: skip
     return [
@@ -92,31 +91,31 @@ def _prediction_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> l
 def _direction_section(view: BidirectionalView, tokenizer: WordTokenizer) -> Section:
     assert view.rightward is not None
     assert view.leftward is not None
-    right, left = view.rightward.surprisals, view.leftward.surprisals
-    colors = {"surprisal from the right": left, "mean surprisal": (right + left) / 2}
+    rightward, leftward = view.rightward.surprisals, view.leftward.surprisals
+    colors = {"surprisal from the right": leftward, "mean surprisal": (rightward + leftward) / 2}
     rows: list[dict[str, Any]] = []
-    for number, word in enumerate(view.words[:MAX_ROWS]):
+    for number, word in enumerate(view.words[:MAX_TABLE_WORDS]):
         directions = []
         for predictions in (view.rightward, view.leftward):
             symbols = [shown(tokenizer.symbol(id)) for id in predictions.ids[number].tolist()]
             options = list(zip(symbols, predictions.probabilities[number].tolist(), strict=True))
             directions.append((float(predictions.surprisals[number]), options))
         rows.append({"number": number, "word": word, "directions": directions})
-    numbers = {
-        "colors": {name: np.round(values[:MAX_SHOWN_TOKENS], 4).tolist() for name, values in colors.items()},
-        "means": (float(right.mean()), float(left.mean())),
+    values = {
+        "colors": {name: np.round(color[:MAX_SHOWN_TOKENS], 4).tolist() for name, color in colors.items()},
+        "means": (float(rightward.mean()), float(leftward.mean())),
         "rows": rows,
         "note": cut(len(view.words), len(rows), "words"),
     }
-    return Section("Both directions", "extensions/bidirectional/ways.html", numbers)
+    return Section("Both directions", "extensions/bidirectional/ways.html", values)
 
 
 def _fit_section(view: BidirectionalView) -> list[Section]:
     if not view.fits:
         return []
     rows = list(zip(view.words, view.fits, strict=False))
-    numbers = {"rows": rows, "note": cut(len(view.words), len(rows), "words")}
-    return [Section("Words that fit", "extensions/bidirectional/fits.html", numbers)]
+    values = {"rows": rows, "note": cut(len(view.words), len(rows), "words")}
+    return [Section("Words that fit", "extensions/bidirectional/fits.html", values)]
 
 
 @torch.inference_mode()
@@ -131,18 +130,19 @@ def inspect_words(
         raise EnsueError("nothing to inspect: the text has no words")
     model, words = pipeline.model, text[:MAX_WORDS]
     head = getattr(model, "head", None)
-    last = pipeline.layers_of_words([words])[0][-1][:MAX_MAPPED]
-    numbered, mask = reader.sentences([list(words)])
+    last_layer = pipeline.layers_of_words([words])[0][-1][:MAX_MAPPED_WORDS]
+    indexed, mask = reader.sentences([list(words)])
     device, ids = device_of(model), np.array(reader.ids(words), np.int64)
-    distinct, *rows = (torch.from_numpy(array).to(device) for array in numbered)
-    with evaluating(model), watch(model.rightward) as right, watch(model.leftward) as left:
+    distinct, *rows = (torch.from_numpy(array).to(device) for array in indexed)
+    with evaluating(model), watch(model.rightward) as right_taps, watch(model.leftward) as left_taps:
         features, _ = model.read(distinct, *rows)
         contexts = model.features_before(features[-1], torch.from_numpy(mask[:, 1:]).to(device))
         predictions = [predict_targets(head, h[0], ids) if isinstance(head, SoftmaxHead) else None for h in contexts]
-    units = [*_collect_units(model.rightward, right, "rightward"), *_collect_units(model.leftward, left, "leftward")]
+    units = _collect_units(model.rightward, right_taps, "rightward")
+    units += _collect_units(model.leftward, left_taps, "leftward")
     properties = properties_of([f"{word} " for word in words])
-    fits = [] if table is None else [table.neighbors(context, NUM_FITS) for context in last]
-    tables = (correlations(units, properties), properties, map_vectors(last), fits)
+    fits = [] if table is None else [table.neighbors(context, NUM_FITS) for context in last_layer]
+    tables = (correlations(units, properties), properties, map_vectors(last_layer), fits)
     view = BidirectionalView(tuple(words), ids, len(text), predictions[0], predictions[1], units, *tables)
     facts = pipeline.facts(recipe) | _make_facts(view, int((ids == reader.tokenizer.unknown_id).sum()))
     return Inspection(

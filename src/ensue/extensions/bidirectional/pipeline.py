@@ -13,8 +13,8 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, check_texts, check_type, check_whole, checked_texts, nearest
 from ensue.extensions.bidirectional.layers import FIRST_WORD, BidirectionalModel
-from ensue.extensions.bidirectional.model import describe, reading_of
-from ensue.extensions.bidirectional.objectives import ContextScores, TwoWayScores, objective_of
+from ensue.extensions.bidirectional.model import describe, export_encoder_of
+from ensue.extensions.bidirectional.objectives import ContextScores, TwoWayScores, build_objective
 from ensue.extensions.bidirectional.page import inspect_words
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
 from ensue.extensions.bidirectional.words import LINE_END, SentenceReader, WordReader, WordText, word_vectors
@@ -34,7 +34,7 @@ from ensue.text.tokenizer import WordTokenizer
 GAP = "[]"
 """The placeholder of a missing word in a text."""
 BATCH_TEXTS = 64
-MAX_COUNT = 1_000_000
+MAX_NEIGHBORS = 1_000_000
 
 
 class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
@@ -46,7 +46,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
     ) -> None:  # fmt: skip
         super().__init__(model.eval())
         self.tokenizer, self.recipe, self.run = tokenizer, recipe, run
-        self.reader, self.objective = WordReader(tokenizer, recipe.words), objective_of(recipe)
+        self.reader, self.objective = WordReader(tokenizer, recipe.words), build_objective(recipe)
         self.sentences = SentenceReader(model, self.reader)
         self._table: WordTable | None = None
 
@@ -69,7 +69,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
     ) -> list[Vectors]:
         """Return the vectors (L, T, d) of the T words of each sentence in all L layers. The pooling has no effect.
 
-        If `carry` is true, the state of each direction is carried to the next sentence, as in the first ELMo.
+        If `carry` is true, the state of each direction is carried to the next sentence, as in ELMo's original code.
         """
         pooling_of(pooling)
         for words in sentences:
@@ -95,9 +95,9 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         texts = checked_texts(texts, "texts", are_lists=False)
         pool, layer = pooling_of(pooling), checked_layer(layer, self.num_layers)
         vectors = np.zeros((len(texts), self.d_layers), np.float32)
-        for first in range(0, len(texts), BATCH_TEXTS):
-            batch = self.layers_of_words([self.words_of(text) for text in texts[first : first + BATCH_TEXTS]])
-            for number, layers in enumerate(batch, first):
+        for start in range(0, len(texts), BATCH_TEXTS):
+            batch = self.layers_of_words([self.words_of(text) for text in texts[start : start + BATCH_TEXTS]])
+            for number, layers in enumerate(batch, start):
                 if layers.shape[1]:
                     vectors[number] = pool(layers[layer])
         return vectors
@@ -108,7 +108,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         The vector of a text is the mean of its words. context2vec also ranks words for the gap in "I [] you".
         """
         check_type("the text", text, str, "a string")
-        check_whole("count", count, 1, MAX_COUNT)
+        check_whole("count", count, 1, MAX_NEIGHBORS)
         words = text.split() if GAP in text.split() else self.words_of(text)
         if not words:
             raise EnsueError("the text has no words; expected a word or a text")
@@ -163,21 +163,20 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
 
     @torch.inference_mode()
     def _compute_nats(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        numbered, mask = self.reader.sentences(sentences)
+        indexed, mask = self.reader.sentences(sentences)
         device, is_word = device_of(self.model), torch.from_numpy(mask[:, 1:])
-        distinct, rightward, leftward = (torch.from_numpy(array).to(device) for array in numbered)
+        distinct, rightward, leftward = (torch.from_numpy(array).to(device) for array in indexed)
         features, _ = self.model.read(distinct, rightward, leftward)
         ids = torch.zeros(is_word.shape, dtype=torch.int64)
         ids[is_word] = torch.tensor([id for words in sentences for id in self.reader.ids(words)], dtype=torch.int64)
         contexts = self.model.features_before(features[-1], is_word.to(device))
-        mean = (
-            torch.stack([self._require_head().nats(h, ids.to(device)) for h in contexts]).double().mean(0).cpu().numpy()
-        )
+        nats = torch.stack([self._require_head().nats(h, ids.to(device)) for h in contexts])
+        mean = nats.double().mean(0).cpu().numpy()
         return [row[: len(words)] for row, words in zip(mean, sentences, strict=True)]
 
     def score_texts(self, texts: Sequence[str]) -> ScoredTexts:
         sentences = [self.words_of(text) for text in texts]
-        groups = (sentences[first : first + BATCH_TEXTS] for first in range(0, len(sentences), BATCH_TEXTS))
+        groups = (sentences[start : start + BATCH_TEXTS] for start in range(0, len(sentences), BATCH_TEXTS))
         totals = [nats.sum() for group in groups for nats in self._compute_nats(group)]
         return ScoredTexts([self.reader.rows(words).ravel() for words in sentences], np.array(totals))
 
@@ -214,7 +213,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         return self.objective.protocol(tokens)
 
     def export_encoder(self, pooling: str) -> ExportEncoder:
-        return reading_of(self.reader, self.model)
+        return export_encoder_of(self.reader, self.model)
 
     def describe(self) -> ModelDescription:
         return describe(self.reader, self.model)

@@ -15,8 +15,7 @@ Files may be compressed.
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count as numbers
-from itertools import takewhile, zip_longest
+from itertools import count, takewhile, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,13 +40,13 @@ from ensue.tasks.vectors.contextual import ContextualPipeline, unit_vectors
 from ensue.text.published import NumberedTokenizer
 from ensue.text.tokenizer import WordTokenizer
 
-_MAP = "classes_map.txt"
+SENSE_MAP = "classes_map.txt"
 MAX_DIGITS = 9
 """The largest number of digits of a position, since `int` raises ValueError for thousands of digits."""
 
 
 class WordUse(NamedTuple):
-    """The word `words[place]` in its sentence."""
+    """An occurrence of the word `words[place]` in a sentence."""
 
     words: tuple[str, ...]
     place: int
@@ -84,16 +83,16 @@ def read_senses(location: str | Path) -> list[WordSenses]:
     folder = Path(location)
     if not folder.is_dir():
         raise DataError("not a folder; expected a folder with a subfolder for each word", folder)
-    folders = [folder] if (folder / _MAP).is_file() else sorted(path.parent for path in folder.glob(f"*/{_MAP}"))
-    if not folders:
-        raise DataError(f"no {_MAP} in this folder or its subfolders; expected a subfolder for each word", folder)
-    return [_read_word(word) for word in folders]
+    maps = [folder / SENSE_MAP] if (folder / SENSE_MAP).is_file() else sorted(folder.glob(f"*/{SENSE_MAP}"))
+    if not maps:
+        raise DataError(f"no {SENSE_MAP} in this folder or its subfolders; expected a subfolder for each word", folder)
+    return [_read_word(path.parent) for path in maps]
 
 
 def _read_word(folder: Path) -> WordSenses:
-    names = _read_json(folder / _MAP)
+    names = _read_json(folder / SENSE_MAP)
     if not (isinstance(names, dict) and names and all(type(name) is str for name in names.values())):
-        raise DataError('expected an object such as {"0": "bank_river"}', folder / _MAP)
+        raise DataError('expected an object such as {"0": "bank_river"}', folder / SENSE_MAP)
     uses = {split: list(_read_uses(folder, split, names)) for split in ("train", "test")}
     return WordSenses(folder.name, **uses)
 
@@ -109,7 +108,7 @@ def _read_uses(folder: Path, split: str, names: dict[str, str]) -> Iterator[Labe
             expected = "expected the position of a word, a tab and the sentence"
             raise DataError(f"{expected}, found {quote(line)}", data, number)
         if label not in names:
-            raise DataError(f"no sense {quote(label)} in {_MAP}", gold, number)
+            raise DataError(f"no sense {quote(label)} in {SENSE_MAP}", gold, number)
         yield LabeledUse(WordUse(words, int(place)), names[label])
 
 
@@ -233,15 +232,15 @@ def use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> NDArray[n
     """
     if invalid := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
         raise EnsueError(f"no word {invalid.place} in a sentence of {len(invalid.words)} words; expected 0 or more")
-    blocks = (uses[first : first + BLOCK_SENTENCES] for first in range(0, len(uses), BLOCK_SENTENCES))
+    blocks = (uses[start : start + BLOCK_SENTENCES] for start in range(0, len(uses), BLOCK_SENTENCES))
     vectors = [vector for block in blocks for vector in _sum_layers(model, block)]
     return unit_vectors(np.stack(vectors)) if vectors else np.zeros((0, 1))
 
 
 def _sum_layers(model: ContextualPipeline, uses: Sequence[WordUse]) -> Iterator[NDArray[np.float64]]:
     for use, layers in zip(uses, model.layers_of_words([use.words for use in uses]), strict=True):
-        count = max(1, min(MAX_LAYERS, len(layers) - 1))
-        yield layers[-count:, use.place].astype(np.float64).sum(0)
+        num_layers = max(1, min(MAX_LAYERS, len(layers) - 1))
+        yield layers[-num_layers:, use.place].astype(np.float64).sum(0)
 
 
 def senses(model: ContextualPipeline, examples: Sequence[tuple[Sequence[str], int, str]]) -> Senses:
@@ -353,13 +352,13 @@ class SenseCoder:
     def named(self) -> WordTokenizer:
         """Return a tokenizer with the words of the original tokenizer, followed by the names of the new senses."""
         tokenizer, senses = self.tokenizer, self.senses
-        known, names = set(tokenizer.vocabulary.symbols), []
-        for id, count in zip(senses.ids.tolist(), senses.counts.tolist(), strict=True):
-            for number in range(2, count + 1):
+        names_in_use, names = set(tokenizer.vocabulary.symbols), []
+        for id, num_senses in zip(senses.ids.tolist(), senses.counts.tolist(), strict=True):
+            for number in range(2, num_senses + 1):
                 name = f"{tokenizer.symbol(id)}_{number}"
-                while name in known:
+                while name in names_in_use:
                     name += "_"
-                known.add(name)
+                names_in_use.add(name)
                 names.append(name)
         return WordTokenizer([*tokenizer.symbols, *names], splitter=tokenizer.splitter, lowercase=tokenizer.lowercase)
 
@@ -388,7 +387,7 @@ def sense_coder(source: TextSource, origin: Origin, recipe: WordVectorsRecipe) -
     size = tokenizer.vocabulary_size
     counts = sum((np.bincount(block, minlength=size) for _, block in blocks_of(tokens)), np.zeros(size, np.int64))
     contexts = UseContexts(vectors, counts, subsample=subsample, window=settings.window, across_lines=across_lines)
-    eligible_counts = np.where(keep_probabilities(counts, subsample) == 1, counts, 0)
+    eligible_counts = np.where(keep_probabilities(counts, subsample) == 1, counts, 0)  # not the most frequent words
     ids = np.argsort(-eligible_counts, kind="stable")[: settings.words]
     ids = np.sort(ids[eligible_counts[ids] >= settings.most])
     return SenseCoder(tokenizer, cluster_senses(tokens, contexts, ids, counts, settings, seed=recipe.train.seed))
@@ -402,7 +401,7 @@ def sense_of(pipeline: WordVectorsPipeline, words: Sequence[str], place: int, *,
     """
     check_whole("place", place, 0, len(words) - 1)
     word = pipeline.lowered(words[place])
-    senses = [word, *takewhile(pipeline.table.rows.__contains__, (f"{word}_{number}" for number in numbers(2)))]
+    senses = [word, *takewhile(pipeline.table.rows.__contains__, (f"{word}_{number}" for number in count(2)))]
     context = [*words[max(0, place - window) : place], *words[place + 1 : place + 1 + window]]
     units = [unit_vectors(vector) for vector in pipeline.embed_words([context])[0] if np.any(vector)]
     if len(senses) == 1 or not units:
@@ -411,22 +410,22 @@ def sense_of(pipeline: WordVectorsPipeline, words: Sequence[str], place: int, *,
     return max(senses, key=lambda sense: float(unit_vectors(pipeline.vector(sense)) @ mean))
 
 
-Reals = NDArray[np.float32]
+Float32Array = NDArray[np.float32]
 NUM_USES = 500
 """The expected number of uses of a word that are sampled for clustering."""
 NUM_ROUNDS = 20
 """The number of iterations of k-means."""
 BLOCK_TOKENS = 1 << 15
 """The number of tokens whose contexts are in memory."""
-ROUNDING = 1e-6
-"""The length up to which a sum of vectors counts as zero, since it may be a rounding error."""
+MIN_NORM = 1e-6
+"""The norm up to which a sum of vectors counts as zero, since it may be a rounding error."""
 
 
 class Uses(NamedTuple):
-    """The positions (N,) of uses, and the unit vectors (N, d) of their contexts; zeros without known context words."""
+    """The positions (N,) of uses, and the unit vectors (N, d) of their contexts; zeros without context words."""
 
     places: NDArray[np.int64]
-    vectors: Reals
+    vectors: Float32Array
 
 
 class UseContexts:
@@ -437,7 +436,7 @@ class UseContexts:
     """
 
     def __init__(
-        self, vectors: Reals, counts: NDArray[np.int64], *, subsample: float, window: int, across_lines: bool
+        self, vectors: Float32Array, counts: NDArray[np.int64], *, subsample: float, window: int, across_lines: bool
     ) -> None:
         self.weighted = (unit_vectors(vectors) * keep_probabilities(counts, subsample)[:, None]).astype(np.float32)
         self.window, self.across_lines = window, across_lines
@@ -451,7 +450,7 @@ class UseContexts:
         vectors = self.weighted[ids]
         sums = np.concatenate([np.zeros((1, vectors.shape[1])), np.cumsum(vectors, axis=0, dtype=np.float64)])
         contexts = (sums[right] - sums[left] - vectors[places]).astype(np.float32)
-        return Uses(places, unit_vectors(contexts, least=ROUNDING))
+        return Uses(places, unit_vectors(contexts, least=MIN_NORM))
 
 
 class SenseClusters:
@@ -462,13 +461,14 @@ class SenseClusters:
     """
 
     def __init__(
-        self, contexts: UseContexts, ids: NDArray[np.int64], centers: Reals, counts: NDArray[np.int64], *, size: int
-    ) -> None:
+        self, contexts: UseContexts, ids: NDArray[np.int64], centers: Float32Array, counts: NDArray[np.int64], *,
+        size: int,
+    ) -> None:  # fmt: skip
         self.contexts, self.ids, self.centers, self.counts, self.size = contexts, ids, centers, counts, size
         self.row = np.full(size, -1)
         """The row of each id in `centers`; -1 for a word with one sense."""
         self.row[ids] = np.arange(len(ids))
-        self.first_new = size + np.cumsum(counts - 1) - (counts - 1)
+        self.first_new_id = size + np.cumsum(counts - 1) - (counts - 1)
 
     def replace_words(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the ids (T,) with each word replaced by its sense."""
@@ -478,7 +478,7 @@ class SenseClusters:
         cosines[np.arange(self.centers.shape[1]) >= self.counts[rows, None]] = -np.inf
         sense = cosines.argmax(1)
         senses = ids.copy()
-        senses[uses.places] = np.where(sense == 0, ids[uses.places], self.first_new[rows] + sense - 1)
+        senses[uses.places] = np.where(sense == 0, ids[uses.places], self.first_new_id[rows] + sense - 1)
         return senses
 
 
@@ -499,16 +499,16 @@ def cluster_senses(
 
 def _sample_uses(
     tokens: TokenFile, contexts: UseContexts, ids: NDArray[np.int64], counts: NDArray[np.int64], *, seed: int
-) -> list[Reals]:
+) -> list[Float32Array]:
     """Return the vectors of about `NUM_USES` random uses of each word."""
     probabilities = np.zeros(len(counts))
     probabilities[ids] = NUM_USES / np.maximum(counts[ids], 1)
-    vectors: dict[int, list[Reals]] = {id: [] for id in ids.tolist()}
+    vectors: dict[int, list[Float32Array]] = {id: [] for id in ids.tolist()}
     for start, block in blocks_of(tokens):
-        numbers = shares(random_numbers(mix(seed, 0), np.arange(start, start + len(block))))
-        uses = contexts.of(block, numbers < probabilities[block])
-        is_known = np.any(uses.vectors, axis=1)
-        for place, vector in zip(uses.places[is_known], uses.vectors[is_known], strict=True):
+        uniform = shares(random_numbers(mix(seed, 0), np.arange(start, start + len(block))))
+        uses = contexts.of(block, uniform < probabilities[block])
+        has_context = np.any(uses.vectors, axis=1)
+        for place, vector in zip(uses.places[has_context], uses.vectors[has_context], strict=True):
             vectors[int(block[place])].append(vector)
     d = contexts.weighted.shape[1]
     return [np.stack(uses) if uses else np.zeros((0, d), np.float32) for uses in vectors.values()]
@@ -520,7 +520,7 @@ def blocks_of(tokens: TokenFile) -> Iterator[tuple[int, NDArray[np.int64]]]:
         yield start, tokens.read(start, min(start + BLOCK_TOKENS, len(tokens)))
 
 
-def cluster_centers(vectors: Reals, settings: SensesTable) -> Reals:
+def cluster_centers(vectors: Float32Array, settings: SensesTable) -> Float32Array:
     """Return the centers (K, d) of clusters of unit vectors (N, d), the largest cluster first.
 
     The algorithm is spherical k-means (Dhillon & Modha 2001), with initial centers that are far from each other. A

@@ -65,7 +65,7 @@ class WordText:
         return sum(int((self.ids[block] == UNKNOWN).sum()) for block in blocks)
 
 
-class NumberedWords(NamedTuple):
+class IndexedWords(NamedTuple):
     """The input of a model: the distinct words, and for each direction rows of indices of these words."""
 
     words: Ids
@@ -95,30 +95,30 @@ class WordReader:
         id_of = self.tokenizer.vocabulary.ids
         return [id_of.get(word, UNKNOWN) for word in words]
 
-    def batch(self, text: WordText, rightward: Ids, leftward: Ids) -> NumberedWords:
+    def batch(self, text: WordText, rightward: Ids, leftward: Ids) -> IndexedWords:
         """Return the input for rows of a text. Each line end becomes the boundary with which the direction begins."""
         all_rows = np.concatenate((rightward, leftward))
         distinct = np.unique(all_rows[all_rows != LINE_END])
-        numbers = np.searchsorted(distinct, all_rows) + FIRST_WORD
-        rows = self.rows([text.words[number] for number in distinct.tolist()])
-        right, left = np.split(numbers, 2)
+        indices = np.searchsorted(distinct, all_rows) + FIRST_WORD
+        rows = self.rows([text.words[index] for index in distinct.tolist()])
+        right, left = np.split(indices, 2)
         right = np.where(rightward == LINE_END, TEXT_BEGIN, right)
         left = np.where(leftward == LINE_END, TEXT_END, left)
-        return NumberedWords(rows, right, left)
+        return IndexedWords(rows, right, left)
 
     def sentences(
         self, sentences: Sequence[Sequence[str]], *, closed: bool = False
-    ) -> tuple[NumberedWords, NDArray[np.bool_]]:
+    ) -> tuple[IndexedWords, NDArray[np.bool_]]:
         """Return the input for sentences, and the mask. A row begins with a boundary; if `closed`, it ends with one."""
         distinct = dict.fromkeys(word for words in sentences for word in words)
-        number_of = {word: number for number, word in enumerate(distinct, FIRST_WORD)}
+        index_of = {word: number for number, word in enumerate(distinct, FIRST_WORD)}
         lengths = np.array([len(words) + 1 + closed for words in sentences])
         mask = np.arange(lengths.max(initial=1)) < lengths[:, None]
-        rows = [[number_of[word] for word in words] for words in sentences]
-        numbers = np.zeros((2, *mask.shape), np.int64)
-        numbers[0][mask] = [n for row in rows for n in [TEXT_BEGIN, *row, *[TEXT_END] * closed]]
-        numbers[1][mask] = [n for row in rows for n in [TEXT_END, *row[::-1], *[TEXT_BEGIN] * closed]]
-        return NumberedWords(self.rows(list(distinct)), *numbers), mask
+        rows = [[index_of[word] for word in words] for words in sentences]
+        indices = np.zeros((2, *mask.shape), np.int64)
+        indices[0][mask] = [i for row in rows for i in [TEXT_BEGIN, *row, *[TEXT_END] * closed]]
+        indices[1][mask] = [i for row in rows for i in [TEXT_END, *row[::-1], *[TEXT_BEGIN] * closed]]
+        return IndexedWords(self.rows(list(distinct)), *indices), mask
 
 
 MAX_CALL_WORDS = 4096
@@ -144,16 +144,16 @@ class SentenceReader:
         empty: Vectors = np.zeros((self.model.num_layers, 0, self.model.d_layers), np.float32)
         vectors = [empty] * len(sentences)
         lengths = [len(words) + 1 for words in sentences]
-        for numbers in batches_by_length(range(len(sentences)), lengths, MAX_CALL_WORDS):
-            batch, _ = self._read([sentences[number] for number in numbers], None)
-            for number, layers in zip(numbers, batch, strict=True):
-                vectors[number] = layers
+        for indices in batches_by_length(range(len(sentences)), lengths, MAX_CALL_WORDS):
+            batch, _ = self._read([sentences[index] for index in indices], None)
+            for index, layers in zip(indices, batch, strict=True):
+                vectors[index] = layers
         return vectors
 
     def read_document(self, sentences: Sequence[Sequence[str]], *, closed: bool) -> list[Vectors]:
         """Return the vectors of each sentence, and carry the state from sentence to sentence.
 
-        If `closed` is true, a sentence also ends with a boundary, as in the first programs of ELMo.
+        If `closed` is true, a sentence also ends with a boundary, as in the original code of ELMo.
         """
         vectors, state = [], None
         for words in sentences:
@@ -166,8 +166,8 @@ class SentenceReader:
         self, sentences: Sequence[Sequence[str]], state: State, *, closed: bool = False
     ) -> tuple[list[Vectors], State]:
         device = device_of(self.model)
-        numbered, mask = self.words.sentences(sentences, closed=closed)
-        words, rightward, leftward = (torch.from_numpy(array).to(device) for array in numbered)
+        indexed, mask = self.words.sentences(sentences, closed=closed)
+        words, rightward, leftward = (torch.from_numpy(array).to(device) for array in indexed)
         is_read = torch.from_numpy(mask).to(device)
         features, state = self.model.read(words, rightward, leftward, state, mask=is_read)
         is_word = is_read[:, 1 + closed :]

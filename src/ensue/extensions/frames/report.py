@@ -21,10 +21,10 @@ from ensue.extensions.surveying.counts import Lengths, Summary, fill
 from ensue.extensions.surveying.report import (
     MAX_ROWS,
     Report,
+    by_frequency,
     counted,
     label_table,
     length_table,
-    ranked,
     shown,
     table_of,
 )
@@ -140,7 +140,7 @@ class FrameReport(Report[FrameSummary]):
 
     def facts(self) -> Iterator[tuple[str, str]]:
         summary = self.summary
-        kinds = ", ".join(kind for kind, _ in ranked(summary.kinds))
+        kinds = ", ".join(kind for kind, _ in by_frequency(summary.kinds))
         is_table = summary.layout != TableLayout()
         yield "taken for", f"frames: {kinds}{f', {summary.layout}' if is_table else f' ({summary.detected.sign})'}"
         if summary.ranges is None:

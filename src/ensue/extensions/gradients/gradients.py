@@ -31,7 +31,7 @@ from ensue.runs.pictures import picture
 from ensue.training.device import restore_process
 
 NUM_SYMBOLS = 8
-MAX_COPIED = 3
+MAX_COPIED_SYMBOLS = 3
 """The number of symbols to remember; fewer in a sequence with fewer positions before the cues."""
 D_INPUT = NUM_SYMBOLS + 2
 """The width of the one-hot vectors of symbols, blank and cue."""
@@ -67,7 +67,7 @@ class Copier(nn.Module):
 
 def draw_examples(rows: int, positions: int, generator: torch.Generator) -> Examples:
     """Return random sequences: `positions` symbols and blanks, then a cue for each symbol."""
-    K = min(MAX_COPIED, positions)
+    K = min(MAX_COPIED_SYMBOLS, positions)
     symbols = torch.randint(NUM_SYMBOLS, (rows, K), generator=generator)
     ids = torch.full((rows, positions + K), NUM_SYMBOLS)
     ids[:, :K], ids[:, positions:] = symbols, NUM_SYMBOLS + 1
@@ -83,7 +83,7 @@ def train_copier(
     TrainingError if the loss is not finite.
     """
     optimizer = torch.optim.Adam(copier.parameters(), lr=LEARNING_RATE)
-    min_length = min(MAX_COPIED, positions)
+    min_length = min(MAX_COPIED_SYMBOLS, positions)
     for step in range(1, steps + 1):
         exponent = float(torch.rand((), generator=generator))
         length = round(min_length * (positions / min_length) ** exponent)
@@ -258,8 +258,8 @@ def draw_gradients(gradients: Sequence[EncoderGradients], path: Path, *, steps: 
 
 def _draw_lines(axes: Any, names: Sequence[str], lines: Sequence[Norms], limits: tuple[float, float]) -> None:
     for number, norms in enumerate(lines):
-        back = [max(norm, limits[0] / 100) for norm in reversed(norms)]
-        axes.plot(range(len(back)), back, linewidth=1.6, **_choose_style(number))
+        reversed_norms = [max(norm, limits[0] / 100) for norm in reversed(norms)]
+        axes.plot(range(len(reversed_norms)), reversed_norms, linewidth=1.6, **_choose_style(number))
     axes.grid(alpha=0.25)
     axes.set_xlim(0, max(1, len(lines[0]) - 1))
     axes.spines[["top", "right"]].set_visible(False)

@@ -74,11 +74,11 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
         files = sorted(path for path in target.rglob("*") if path.is_file())
         with repository.errors_in_one_line():
             api = hub.HfApi(library_name="ensue")
-            new = api.create_repo(repository.name, private=private or None, exist_ok=True)
+            created = api.create_repo(repository.name, private=private or None, exist_ok=True)
             operations = [hub.CommitOperationAdd(path.relative_to(target).as_posix(), str(path)) for path in files]
             message = f"A {source.recipe.what} of ensue"
-            commit = api.create_commit(new.repo_id, operations, commit_message=message)
-            return f"{PREFIX}{new.repo_id}@{commit.oid}"
+            commit = api.create_commit(created.repo_id, operations, commit_message=message)
+            return f"{PREFIX}{created.repo_id}@{commit.oid}"
 
 
 def license_of(run: str | Path) -> str:
@@ -129,7 +129,7 @@ def _shorten(path: str, names: dict[str, str]) -> str:
 def _make_metadata(
     hub: Any, run: RunDirectory, repository: Repository, *, license: str, language: str
 ) -> dict[str, Any]:
-    """Return the metadata of a card: the task, the license, and the scores of the best and of the final model."""
+    """Return the metadata of a card: the task, the license, and the validation and test scores of the best weights."""
     records = [*MetricsLog(run.metrics).records()]
     valid = [record for record in records if record["kind"] == "valid" and record["best"]][-1:]
     test = [record for record in records if record["kind"] == "test"][-1:]
@@ -156,6 +156,7 @@ def _make_card_text(text: str, run: Path, repository: Repository, names: Mapping
     location, title = str(repository), repository.name.rpartition("/")[2]
     text = re.sub(r"^# .*\n", lambda _: f"# {title}\n", text.lstrip("\n"), count=1)
     text = re.sub(r"^## Sample\n.*?(?=^## |\Z)", "", text, flags=re.M | re.S)
+    # the clause is removed; a comma before it becomes the period of its sentence
     text = re.sub(r"(,?) [Ee]very report in `metrics\.jsonl`\.", lambda match: "." * len(match[1]), text)
     paths = {str(run.absolute())}
     for literal in _LOAD_LINE.findall(text):

@@ -12,9 +12,9 @@ from ensue.data.detection.kind import DetectedFormat
 from ensue.errors import DataError, OverlapError
 
 MAX_VALUES = 1000
-"""The maximum of distinct values that are counted. A column with more values is not a column of labels."""
+"""The maximum number of distinct values that are counted for a column. Columns of labels have fewer values."""
 MAX_TEXTS = 1 << 18
-"""The number of distinct texts whose hashes are stored."""
+"""The maximum number of distinct texts whose hashes are stored."""
 
 
 class FileLine(NamedTuple):
@@ -76,7 +76,7 @@ class Repeats:
     """The number of texts that repeat an earlier text, and the number of repeated texts with other labels."""
 
     def __init__(self) -> None:
-        self.texts, self.with_other_labels = 0, Occurrences()
+        self.num_repeats, self.with_other_labels = 0, Occurrences()
         self._labels: dict[int, int] = {}
         """The hash of the labels for the hash of each text."""
 
@@ -84,7 +84,7 @@ class Repeats:
         """Add a text with its labels."""
         key, value = hash(text), hash(labels)
         if key in self._labels:
-            self.texts += 1
+            self.num_repeats += 1
             if self._labels[key] != value:
                 self.with_other_labels.add(path, line)
         elif len(self._labels) < MAX_TEXTS:
@@ -92,7 +92,7 @@ class Repeats:
 
     @property
     def is_partial(self) -> bool:
-        """Whether `MAX_TEXTS` hashes are stored, so that `texts` may be too low."""
+        """Whether `MAX_TEXTS` hashes are stored, so that `num_repeats` may be too low."""
         return len(self._labels) == MAX_TEXTS
 
 
@@ -150,7 +150,7 @@ class LabeledSummary(Summary):
     lengths: list[Lengths] = field(default_factory=list)
     """The lengths in words; for pairs of texts, a histogram of the first texts and one of the second texts."""
     empty: Occurrences = field(default_factory=Occurrences)
-    first_of: dict[str, FileLine] = field(default_factory=dict)
+    first_lines: dict[str, FileLine] = field(default_factory=dict)
     """The line where each label occurs first."""
     repeats: Repeats = field(default_factory=Repeats)
     columns: ColumnValues = field(default_factory=ColumnValues)
@@ -168,13 +168,13 @@ class LabeledSummary(Summary):
         """Add labels, and store the line of each new label."""
         for label in labels:
             self.labels[label] += 1
-            self.first_of.setdefault(label, FileLine(path, line))
+            self.first_lines.setdefault(label, FileLine(path, line))
 
 
-def fill(summary: Summary, source: Any, feed: Callable[[Any], object], what: str) -> None:
+def fill(summary: Summary, source: Any, feed: Callable[[Any], object], noun: str) -> None:
     """Call `feed` with each item of a source, and set `error` and `incomplete` of the summary.
 
-    `error` is the first DataError, also for a source without items. `incomplete` counts the skipped rows.
+    `error` is the first DataError, also for a source without items (`noun`). `incomplete` counts the skipped rows.
     """
     try:
         for item in source:
@@ -183,7 +183,7 @@ def fill(summary: Summary, source: Any, feed: Callable[[Any], object], what: str
         if skipped and skipped.first:
             summary.incomplete = f"{skipped}, the first at {skipped.first.removesuffix(': ')}"
         if not summary.size:
-            raise DataError(f"no {what}s", summary.location)
+            raise DataError(f"no {noun}s", summary.location)
     except OverlapError:
         raise
     except DataError as error:

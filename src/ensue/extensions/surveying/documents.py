@@ -36,10 +36,10 @@ MAX_LINEAR_TEXTS = 3_000
 _MIN_WORDS, _MIN_DISTINCT_SHARE = 100, 0.9
 """The smallest number of words, and the smallest share of distinct words, for which characters are proposed."""
 _ANSWER = "answer"
-"""The key of Prodigy with the judgment whether a text has the label."""
-_UNBROKEN = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{5}")
-"""Matches in Thai, Lao, Burmese, Khmer, Chinese and Japanese if several words are not separated."""
-_LABEL_OF = {
+"""The key of the annotator's decision in Prodigy: whether the text has the label."""
+_UNSPACED_SCRIPT = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{5}")
+"""Matches five letters in a row of Thai, Lao, Burmese, Khmer, Chinese or Japanese, which are more than a word."""
+_DESCRIPTIONS = {
     "fasttext": "labels: the words with __label__",
     "first-word": "label: the first word of a line, text: the rest",
     CLASS_FILES: "label: the name of the file, text: a line of it",
@@ -54,13 +54,13 @@ class DocumentSummary(LabeledSummary):
     layout: DocumentLayout = field(default_factory=lambda: DocumentLayout(""))
     labels_per_text: Lengths = field(default_factory=Lengths)
     proposed_labels: str = ""
-    """The column of labels, or columns of 0 and 1 with commas between their names, that training would not detect."""
+    """The column of labels, or comma-separated indicator columns, that training would not detect."""
 
 
 def survey_documents(
     detected: DetectedFormat, location: str, words: str, labels: str, encoding: str
 ) -> DocumentSummary:
-    """Return the summary of all texts before the first invalid line."""
+    """Return the summary of all texts before the first invalid line. `words` may name columns separated by commas."""
     texts = tuple(filter(None, words.split(",")))
     choice = DocumentChoice(texts, labels, joined=len(texts) > 2)
     summary = DocumentSummary(detected, location, encoding, columns=_first_columns(detected, location, encoding))
@@ -80,8 +80,8 @@ def survey_documents(
     if source is None:
         return summary
     layout, counts = source.layout, summary.columns.counts
-    is_judged = layout.labels is not None and len(counts.get(layout.labels.name, ())) == 1
-    if not labels and is_judged and {"accept", "reject"} <= counts.get(_ANSWER, {}).keys():
+    has_constant_label = layout.labels is not None and len(counts.get(layout.labels.name, ())) == 1
+    if not labels and has_constant_label and {"accept", "reject"} <= counts.get(_ANSWER, {}).keys():
         return replace(survey_documents(detected, location, words, _ANSWER, encoding), proposed_labels=_ANSWER)
     summary.layout = layout
     if summary.error and not labels and len(layout.texts) == len(summary.columns.counts) > 0:
@@ -139,8 +139,8 @@ def _parse_cells(format: str, lines: Sequence[str], name: str) -> Iterator[dict[
 class DocumentReport(LabeledReport[DocumentSummary]):
     """The report on labeled texts."""
 
-    unit = labeled = "text"
-    length_remedy = "--set data.max_tokens={} truncates it"
+    unit = labeled_noun = "text"
+    outlier_remedy = "--set data.max_tokens={} truncates it"
 
     def facts(self) -> Iterator[tuple[str, str]]:
         summary, layout = self.summary, self.summary.layout
@@ -149,12 +149,12 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         yield "taken for", f"{summary.detected.format}{header}: {kind} ({summary.detected.sign})"
         if not summary.size:
             return
-        yield "read as", _LABEL_OF.get(layout.format) or self._describe_columns()
+        yield "read as", _DESCRIPTIONS.get(layout.format) or self._describe_columns()
         yield "pairs" if len(summary.lengths) > 1 else "texts", f"{summary.size:,}"
         counts = summary.labels_per_text
         if summary.is_labeled and set(counts.counts) != {1}:
             yield "labels per text", f"{counts.quantile(0)} to {counts.quantile(1)}, {counts.mean:.2f} on average"
-        yield from self.amounts()
+        yield from self.text_size_rows()
 
     def tables(self) -> Iterator[Table]:
         yield from super().tables()
@@ -172,16 +172,16 @@ class DocumentReport(LabeledReport[DocumentSummary]):
             names = [shlex.quote(column.name or str(column.number)) for column in (layout.texts[0], layout.labels)]
             yield f"most labels are texts that occur once; --sources {names[0]} --targets {names[1]} reads pairs"
         if self.splitter:
-            reason = "texts have no blanks" if self._lacks_blanks() else "nearly all words are distinct"
+            reason = "texts have no blanks" if self._lacks_spaces() else "nearly all words are distinct"
             yield f"{reason}; data.splitter=characters splits texts into characters"
 
     @property
-    def separator(self) -> str:  # type: ignore[override]
-        sign = self._separator()
-        known = (
-            f"--set data.separator={shlex.quote(sign)} reads several labels from a field" if sign else super().separator
-        )
-        return "a blank ends a label" if self.summary.layout.format in _LABEL_OF else known
+    def separator_remedy(self) -> str:  # type: ignore[override]
+        if self.summary.layout.format in _DESCRIPTIONS:
+            return "a blank ends a label"
+        if character := self._find_separator():
+            return f"--set data.separator={shlex.quote(character)} reads several labels from a field"
+        return super().separator_remedy
 
     def recipe(self) -> tuple[str, str, str]:
         lengths = self.summary.lengths
@@ -198,8 +198,8 @@ class DocumentReport(LabeledReport[DocumentSummary]):
                 yield "data.joined=true"
         if labels := self.columns.labels or self.summary.proposed_labels:
             yield f"data.labels={toml_value(labels)}"
-        if sign := self._separator():
-            yield f"data.separator={sign}"
+        if character := self._find_separator():
+            yield f"data.separator={character}"
 
     def _describe_columns(self) -> str:
         layout = self.summary.layout
@@ -207,25 +207,25 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         labels = layout.described_labels if self.summary.is_labeled else "label: none"
         return f"{labels}, {'texts' if len(self.summary.lengths) > 1 else 'text'}: {texts}"
 
-    def _separator(self) -> str:
-        """Return a character at which labels are split if they then have fewer distinct values; "" without one."""
-        labels, has_fields = self.summary.labels, self.summary.layout.format not in _LABEL_OF
-        for sign in ",;|#" if has_fields else "":  # doccano writes "#"
-            parts = {part.strip() for label in labels for part in label.split(sign)}
-            if len(parts) < len(labels) and "" not in parts:
-                return sign
+    def _find_separator(self) -> str:
+        """Return a character such that labels split at it have fewer distinct values; "" without one."""
+        labels, has_fields = self.summary.labels, self.summary.layout.format not in _DESCRIPTIONS
+        for character in ",;|#" if has_fields else "":  # doccano writes "#"
+            names = {name.strip() for label in labels for name in label.split(character)}
+            if len(names) < len(labels) and "" not in names:
+                return character
         return ""
 
     @property
     def splitter(self) -> str:  # type: ignore[override]
         words = self.summary.words
         is_distinct = len(words) >= _MIN_DISTINCT_SHARE * words.total() and words.total() >= _MIN_WORDS
-        return "characters" if is_distinct or self._lacks_blanks() else ""
+        return "characters" if is_distinct or self._lacks_spaces() else ""
 
-    def _lacks_blanks(self) -> bool:
-        """Return whether most words are long and in a script that has no blanks between words."""
+    def _lacks_spaces(self) -> bool:
+        """Return whether most words are long and in a script without spaces between words."""
         words = self.summary.words
-        return 2 * sum(count for word, count in words.items() if _UNBROKEN.search(word)) > words.total()
+        return 2 * sum(count for word, count in words.items() if _UNSPACED_SCRIPT.search(word)) > words.total()
 
     def _tables_of_columns(self) -> Iterator[Table]:
         """Yield a table of the columns that are not read; none if all columns are read."""

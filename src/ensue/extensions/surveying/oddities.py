@@ -1,4 +1,4 @@
-"""Notes on labels that look wrong, on texts that stand for missing values, and on outliers among lengths."""
+"""Notes on labels that look wrong, on texts that stand for missing values, and on very long texts."""
 
 import re
 import unicodedata
@@ -13,8 +13,8 @@ NULLS = frozenset({"nan", "null", "none", "<na>", "n/a", "#n/a", "nat", "nil"})
 _MIN_COUNT_RATIO = 10
 """The smallest ratio of the counts of two labels that are compared by letters."""
 _MIN_COMPARED_CHARACTERS, _MAX_COMPARED_CHARACTERS = 5, 60
-_MIN_COUNT, _MIN_LABELS = 5, 100
-"""A label with fewer than `_MIN_COUNT` examples is reported, if there are at least `_MIN_LABELS` labels in total."""
+_MIN_COUNT, _MIN_ITEMS = 5, 100
+"""A label with 2 to `_MIN_COUNT` - 1 examples is reported, if there are at least `_MIN_ITEMS` examples."""
 _MAX_SHOWN_LABELS = 4
 _OUTLIER_RATIO, _MIN_OUTLIER_WORDS = 10, 20
 """An outlier is longer than this ratio times the 95 % quantile, which counts as this number of words or more."""
@@ -22,35 +22,36 @@ _EXPANDED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø":
 
 
 def is_null(text: str) -> bool:
-    """Return whether a text or label stands for a missing value. The label "none" in lower case may be meant."""
+    """Return whether a text or label stands for a missing value. Lower-case "none" does not: it may be a real label."""
     return text.strip() != "none" and text.strip().casefold() in NULLS
 
 
 def similar_labels(counts: Counter[str]) -> dict[str, str]:
     """Return the labels that look misspelled, mapped to similar labels that are more frequent.
 
-    Two labels are similar if they are equal except for case, accents and blanks. Two words are also similar if one
-    letter differs, and one count is at least `_MIN_COUNT_RATIO` times the other count. Labels of capitals, and very
-    short or long labels, do not count as words.
+    Two labels are similar if they are equal except for case, accents (ä may be ae), whitespace, "_", "-" and a final
+    ".", ":", "," or ";". Two words are also similar if one letter differs, as their deletion neighborhoods show, and
+    the ratio of their counts is at least `_MIN_COUNT_RATIO`. Labels in capitals, and very short or long labels, are
+    not words.
     """
-    known: dict[str, str] = {}
+    label_of: dict[str, str] = {}  # by normalized form, and by "letter " with a form or a form without a letter
     similar = {}
     most, least = max(counts.values(), default=0), min(counts.values(), default=0)
     for label, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         folded = re.sub(r"[\s_-]|[.:,;]$", "", label.casefold())
-        plain = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
-        forms = dict.fromkeys([folded, plain, folded.translate(_EXPANDED)])
+        unaccented = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
+        forms = dict.fromkeys([folded, unaccented, folded.translate(_EXPANDED)])
         is_word = _MIN_COMPARED_CHARACTERS <= len(label) <= _MAX_COMPARED_CHARACTERS and not label.isupper()
         is_frequent, is_rare = count >= _MIN_COUNT_RATIO * least, _MIN_COUNT_RATIO * count <= most
         shortened = (form[:index] + form[index + 1 :] for form in forms for index in range(len(form)))
         keys = {f"letter {x}" for x in [*forms, *shortened]} if is_word and (is_frequent or is_rare) else set()
-        near = (known[key] for key in sorted(keys & known.keys()))
+        near = (label_of[key] for key in sorted(keys & label_of.keys()))
         frequent = (other for other in near if counts[other] >= _MIN_COUNT_RATIO * count)
-        same = next((known[form] for form in forms if form in known), "")
-        if other := same or next((other for other in frequent if _digits(other) == _digits(label)), ""):
+        equal = next((label_of[form] for form in forms if form in label_of), "")
+        if other := equal or next((other for other in frequent if _digits(other) == _digits(label)), ""):
             similar[label] = other
         for key in {*forms, *keys} if is_frequent else forms:
-            known.setdefault(key, label)
+            label_of.setdefault(key, label)
     return similar
 
 
@@ -59,18 +60,18 @@ def _digits(label: str) -> list[str]:
 
 
 def label_notes(
-    counts: Counter[str], first: Mapping[str, FileLine], unit: str, *, separator: str, are_words: bool
+    counts: Counter[str], first_lines: Mapping[str, FileLine], unit: str, *, separator_remedy: str, are_words: bool
 ) -> Iterator[str]:
     """Yield notes on suspicious labels, with the line where a label occurs first.
 
-    `unit` is the plural noun for labeled items, which are words if `are_words` is true. `separator` is the remedy for
-    labels that contain a separator.
+    `unit` is the plural noun for labeled items, which are words if `are_words` is true. `separator_remedy` is the
+    remedy for labels that contain a separator.
     """
 
     def describe(labels: Sequence[str], predicate: str, detail: Callable[[str], str] = lambda label: "") -> str:
         names = dict(zip(labels[:_MAX_SHOWN_LABELS], distinct_names(labels[:_MAX_SHOWN_LABELS]), strict=True))
         examples = ", ".join(f"{names[label]} {counts[label]:,}{detail(label)}" for label in names)
-        place = f"; the first at {first[labels[0]]}" if labels[0] in first else ""
+        place = f"; the first at {first_lines[labels[0]]}" if labels[0] in first_lines else ""
         verb, _, rest = predicate.partition(" ")
         verb = verb if len(labels) > 1 else {"have": "has"}.get(verb, f"{verb}s")
         more = ", ..." if len(labels) > _MAX_SHOWN_LABELS else ""
@@ -78,19 +79,19 @@ def label_notes(
 
     if similar := similar_labels(counts):
         yield describe([*similar], "look misspelled", lambda x: f", similar to {distinct_names([similar[x]])[0]}")
-    if commas := [label for label in counts if re.search(r"\w[,;|#]\s*\w", label)]:
-        yield f"{describe(commas, 'have a comma or another separator inside')}; {separator}"
+    if joined := [label for label in counts if re.search(r"\w[,;|#]\s*\w", label)]:
+        yield f"{describe(joined, 'have a comma or another separator inside')}; {separator_remedy}"
     blanks = [label for label in counts if " " in label.strip()]
     if blanks and (are_words or 2 * len(blanks) < len(counts)):
         yield describe(blanks, "have a blank inside")
     if nulls := [label for label in counts if is_null(label)]:
         yield describe(nulls, "stand for a missing value")
-    if counts.total() >= _MIN_LABELS and (rare := [label for label, count in counts.items() if 1 < count < _MIN_COUNT]):
+    if counts.total() >= _MIN_ITEMS and (rare := [label for label, count in counts.items() if 1 < count < _MIN_COUNT]):
         yield describe(rare, f"have fewer than {_MIN_COUNT} {unit}")
 
 
-def outlier(lengths: Lengths, unit: str, remedy: str) -> str:
-    """Return a note on the longest text if it is an outlier, else ""."""
+def outlier_note(lengths: Lengths, unit: str, remedy: str) -> str:
+    """Return a note on the longest text if it is an outlier, else "". "{}" in `remedy` becomes the limit in words."""
     length, place = lengths.longest
     quantile = lengths.quantile(0.95)
     if length <= (limit := _OUTLIER_RATIO * max(quantile, _MIN_OUTLIER_WORDS)):

@@ -16,17 +16,17 @@ from ensue.data.detection.kind import DetectedFormat
 from ensue.data.examples import Pair, PairLayout, PairSource
 from ensue.errors import DataError
 from ensue.extensions.surveying.counts import MAX_TEXTS, FileLine, Lengths, Occurrences, Repeats, Summary, fill
-from ensue.extensions.surveying.oddities import is_null, outlier
-from ensue.extensions.surveying.report import Report, counted, length_table, repeated
+from ensue.extensions.surveying.oddities import is_null, outlier_note
+from ensue.extensions.surveying.report import Report, counted, describe_repeats, length_table
 from ensue.text.scripts import count_without_blanks, is_unsplit
 
-_MAX_ODD_SHOWN = 5
+_MAX_SHOWN_MISALIGNED = 5
 _STEPS_PER_OCTAVE = 32
 """The number of steps for each doubling in the logarithmic scale on which lengths are rounded."""
-_MIN_PAIRS = 20
-_MAX_DEVIATIONS = 6.0
-_MIN_FACTOR = 2.0
-_MAX_SPREAD = 4
+_MIN_PAIRS, _MAX_DEVIATIONS, _MIN_FACTOR, _MAX_QUANTILE_RATIO = 20, 6.0, 2.0, 4
+"""The bounds in the docstring of `MisalignmentDetector`."""
+_MAD_SCALE = 1.4826
+"""The ratio of the standard deviation to the median absolute deviation in a normal distribution."""
 _WORD_FORMATS = ("cmudict", "sigmorphon")
 _MAX_TRANSDUCED_WORDS, _MIN_SUMMARIZED_WORDS, _MAX_SUMMARY_PERCENT = 2, 50, 50
 """The bounds on mean lengths and on the median ratio, by which transducers and summarizers are proposed."""
@@ -60,13 +60,14 @@ class Side:
         return is_unsplit(self._without_blanks, self.num_characters, self.words.total())
 
 
-class Balance:
-    """The detection of pairs that look misaligned, by the lengths s of sources and t of targets in characters.
+class MisalignmentDetector:
+    """A detector of pairs that look misaligned, by the lengths s of sources and t of targets in characters.
 
     If targets are c times as long as sources, (t - c s) / sqrt(t + c s) has about the same spread at all lengths (Gale
-    & Church 1993). A pair is odd if this distance is more than six deviations from the median distance, and t is at
-    most half or at least twice c s. Deviations are estimated by the median absolute deviation. If the 5 % and 95 %
-    quantiles of t / s differ more than fourfold, as in summaries, then all pairs count as regular.
+    & Church 1993). A pair is misaligned if this distance is more than six deviations from the median distance, and t
+    is at most half or at least twice c s. Deviations are estimated by the median absolute deviation. No pair is
+    misaligned if there are fewer than 20 pairs, or if the 5 % and 95 % quantiles of t / s differ more than fourfold, as
+    in summaries.
     """
 
     def __init__(self) -> None:
@@ -82,17 +83,17 @@ class Balance:
         self._sums[0] += source
         self._sums[1] += target
 
-    def is_odd(self, source: int, target: int) -> bool:
-        """Return whether a pair of these lengths is odd. All pairs must be added before."""
+    def is_misaligned(self, source: int, target: int) -> bool:
+        """Return whether a pair of these lengths is misaligned. All pairs must have been added."""
         low, high = self._bounds
         expected = self._ratio * source
         factor = max(target, expected) / max(1.0, min(target, expected))
         return factor >= _MIN_FACTOR and not low <= self._distance(source, target) <= high
 
     @property
-    def has_odd(self) -> bool:
-        """Whether any pair is odd, if lengths are rounded."""
-        return any(self.is_odd(round(_to_length(s)), round(_to_length(t))) for s, t in self._counts)
+    def has_misaligned(self) -> bool:
+        """Whether any pair is misaligned, by rounded lengths."""
+        return any(self.is_misaligned(round(_to_length(s)), round(_to_length(t))) for s, t in self._counts)
 
     @property
     def _ratio(self) -> float:
@@ -105,12 +106,13 @@ class Balance:
     @cached_property
     def _bounds(self) -> tuple[float, float]:
         low, high = (self.ratios.quantile(share) for share in (0.05, 0.95))
-        if len(self.ratios) < _MIN_PAIRS or high > _MAX_SPREAD * low:
+        if len(self.ratios) < _MIN_PAIRS or high > _MAX_QUANTILE_RATIO * low:
             return -math.inf, math.inf
         distances = [(self._distance(_to_length(s), _to_length(t)), count) for (s, t), count in self._counts.items()]
-        middle = _median(distances)
-        spread = 1.4826 * _median([(abs(distance - middle), count) for distance, count in distances])
-        return middle - _MAX_DEVIATIONS * max(spread, 0.5), middle + _MAX_DEVIATIONS * max(spread, 0.5)
+        median = _median(distances)
+        deviation = _MAD_SCALE * _median([(abs(distance - median), count) for distance, count in distances])
+        margin = _MAX_DEVIATIONS * max(deviation, 0.5)  # lengths may be nearly proportional
+        return median - margin, median + margin
 
 
 class Overlap:
@@ -156,7 +158,7 @@ class Overlap:
         return sum(any((source, target) in self._seen_pairs for target in targets) for _, source, targets in self._test)
 
 
-class OddPair(NamedTuple):
+class MisalignedPair(NamedTuple):
     """A pair that looks misaligned, with its lengths in characters."""
 
     place: FileLine
@@ -174,16 +176,16 @@ class PairSummary(Summary):
     layout: PairLayout = field(default_factory=lambda: PairLayout(""))
     source: Side = field(default_factory=Side)
     target: Side = field(default_factory=Side)
-    balance: Balance = field(default_factory=Balance)
+    alignment: MisalignmentDetector = field(default_factory=MisalignmentDetector)
     references: Lengths = field(default_factory=Lengths)
     """The numbers of targets of each pair."""
     repeats: Repeats = field(default_factory=Repeats)
     """Repeated sources, with targets as labels."""
     copies: Occurrences = field(default_factory=Occurrences)
     """Pairs whose target is equal to the source."""
-    num_odd: int = 0
-    odd: list[OddPair] = field(default_factory=list)
-    """The first `_MAX_ODD_SHOWN` of `num_odd` pairs that look misaligned."""
+    num_misaligned: int = 0
+    misaligned: list[MisalignedPair] = field(default_factory=list)
+    """The first `_MAX_SHOWN_MISALIGNED` of `num_misaligned` pairs that look misaligned."""
     overlap: Overlap | None = None
     """The overlap with a test set, if any."""
 
@@ -207,8 +209,8 @@ def survey_pairs(
     if against:
         summary.overlap = Overlap(against, PairSource(against, like=source.layout, encoding=encoding))
     fill(summary, source, partial(_feed, summary), "pair")
-    if not summary.error and summary.balance.has_odd:
-        _find_odd(summary, source)
+    if not summary.error and summary.alignment.has_misaligned:
+        _find_misaligned(summary, source)
     return summary
 
 
@@ -218,7 +220,7 @@ def _feed(summary: PairSummary, pair: Pair) -> None:
     for target in pair.targets:
         summary.target.feed([target], pair)
     summary.references.add(len(pair.targets))
-    summary.balance.feed(*_measure_lengths(pair))
+    summary.alignment.feed(*_measure_lengths(pair))
     summary.repeats.feed(pair.sources, pair.targets, pair.path, pair.line)
     if any(target.strip() == " ".join(pair.sources).strip() for target in pair.targets):
         summary.copies.add(pair.path, pair.line)
@@ -228,13 +230,13 @@ def _feed(summary: PairSummary, pair: Pair) -> None:
         summary.overlap.feed(pair)
 
 
-def _find_odd(summary: PairSummary, source: PairSource) -> None:
+def _find_misaligned(summary: PairSummary, source: PairSource) -> None:
     for pair in source:
         lengths = _measure_lengths(pair)
-        if summary.balance.is_odd(*lengths):
-            summary.num_odd += 1
-            if len(summary.odd) < _MAX_ODD_SHOWN:
-                summary.odd.append(OddPair(FileLine(pair.path, pair.line), *lengths))
+        if summary.alignment.is_misaligned(*lengths):
+            summary.num_misaligned += 1
+            if len(summary.misaligned) < _MAX_SHOWN_MISALIGNED:
+                summary.misaligned.append(MisalignedPair(FileLine(pair.path, pair.line), *lengths))
 
 
 def _measure_lengths(pair: Pair) -> tuple[int, int]:
@@ -250,10 +252,10 @@ def _to_length(step: int) -> float:
 
 
 def _median(values: Sequence[tuple[float, int]]) -> float:
-    left = sum(count for _, count in values) / 2
+    remaining = sum(count for _, count in values) / 2
     for value, count in sorted(values):
-        left -= count
-        if left <= 0:
+        remaining -= count
+        if remaining <= 0:
             return value
     return 0.0
 
@@ -277,15 +279,15 @@ class PairReport(Report[PairSummary]):
         for name, side in self._sides.items():
             words = f"{side.words.total():,} words, {len(side.words):,} distinct"
             yield name, f"{words}; {side.num_characters:,} characters"
-        low, median, high = (summary.balance.ratios.quantile(share) / 100 for share in (0.05, 0.5, 0.95))
+        low, median, high = (summary.alignment.ratios.quantile(share) / 100 for share in (0.05, 0.5, 0.95))
         span = f"{low:.2f} to {high:.2f} in 90 % of pairs"
         yield "ratio", f"{median:.2f} characters of the target to one of the source, {span}"
         if summary.incomplete:
             yield "incomplete", summary.incomplete
         if summary.copies.count:
             yield "copies", str(summary.copies)
-        if sources := summary.repeats.texts:
-            yield "repeated", repeated(summary.repeats, counted(sources, "source"), "targets")
+        if sources := summary.repeats.num_repeats:
+            yield "repeated", describe_repeats(summary.repeats, counted(sources, "source"), "targets")
         if summary.overlap is not None:
             yield "overlap", _describe_overlap(summary.overlap)
 
@@ -300,18 +302,19 @@ class PairReport(Report[PairSummary]):
         yield from super().notes()
         summary = self.summary
         for name, side in self._sides.items():
-            if note := outlier(side.lengths, name, f"data.{name}_tokens truncates it"):
+            if note := outlier_note(side.lengths, name, f"data.{name}_tokens truncates it"):
                 yield note
-        if summary.num_odd:
-            odd = ", ".join(map(str, summary.odd)) + (", ..." if summary.num_odd > len(summary.odd) else "")
-            look = counted(summary.num_odd, "pair looks", "pairs look")
-            yield f"{look} misaligned by the characters of source and target: {odd}"
+        if summary.num_misaligned:
+            more = ", ..." if summary.num_misaligned > len(summary.misaligned) else ""
+            number = counted(summary.num_misaligned, "pair looks", "pairs look")
+            examples = ", ".join(map(str, summary.misaligned)) + more
+            yield f"{number} misaligned by the characters of source and target: {examples}"
         if names := " and ".join(name for name, side in self._sides.items() if side.has_no_blanks):
             yield f"the {names} has no blanks between words, so scores are by characters"
 
     def recipe(self) -> tuple[str, str, str]:
         source, target = self.summary.source, self.summary.target
-        length, median = max(source.lengths.mean, target.lengths.mean), self.summary.balance.ratios.quantile(0.5)
+        length, median = max(source.lengths.mean, target.lengths.mean), self.summary.alignment.ratios.quantile(0.5)
         if self.summary.layout.format in _WORD_FORMATS or length <= _MAX_TRANSDUCED_WORDS:
             return "transduce-lstm", "transducer", "both sides are words or short"
         if source.lengths.mean > _MIN_SUMMARIZED_WORDS and median < _MAX_SUMMARY_PERCENT:

@@ -16,8 +16,8 @@ from ensue.extensions.surveying.report import Report, counted, length_table
 from ensue.text.boundaries import cut_at_boundaries
 
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
-_MIN_NUMBERS = 0.95
-"""The share of numbers among the words for which columns are proposed."""
+_MIN_SHARE = 0.95
+"""The share of numbers among the words above which columns are proposed."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class PlainReport(Report[PlainSummary]):
         summary = self.summary
         yield "taken for", f"plain text ({summary.detected.sign})"
         yield "lines", f"{len(summary.line_lengths):,}"
-        yield from self.sizes()
+        yield from self.size_rows()
         length, place = summary.line_lengths.longest
         if length:
             yield "longest line", f"{length:,} characters, at {place}"
@@ -81,7 +81,7 @@ class PlainReport(Report[PlainSummary]):
         words = summary.words
         if self._is_arff():
             yield "an ARFF file; the names of its attributes and the lines below @data, as .csv, are a table of frames"
-        elif sum(count for word, count in words.items() if _NUMBER.fullmatch(word)) > _MIN_NUMBERS * words.total() > 0:
+        elif sum(count for word, count in words.items() if _NUMBER.fullmatch(word)) > _MIN_SHARE * words.total() > 0:
             yield "nearly all words are numbers; columns with commas or tabs between them, in .csv or .tsv, are frames"
         if nul := summary.nul_characters.count:
             first = summary.nul_characters.first

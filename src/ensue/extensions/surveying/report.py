@@ -12,16 +12,16 @@ from rich.table import Table
 from ensue.data.files import locations_in, named_locations
 from ensue.errors import distinct_names, listed
 from ensue.extensions.surveying.counts import MAX_TEXTS, LabeledSummary, Lengths, Repeats, Summary
-from ensue.extensions.surveying.oddities import label_notes, outlier
+from ensue.extensions.surveying.oddities import label_notes, outlier_note
 
-MAX_ROWS = 25
+MAX_ROWS = 25  # of a table
 _FILE_WIDTH = 10_000
 """The width in characters of tables that are not written to a terminal."""
 SomeLabeled = TypeVar("SomeLabeled", bound=LabeledSummary)
 SomeSummary = TypeVar("SomeSummary", bound=Summary)
 
 
-class Columns(NamedTuple):
+class ChosenColumns(NamedTuple):
     """The columns that options of the command name."""
 
     words: str = ""
@@ -33,7 +33,7 @@ class Columns(NamedTuple):
 class Report(Generic[SomeSummary]):
     """The report on data of one kind."""
 
-    def __init__(self, summary: SomeSummary, columns: Columns) -> None:
+    def __init__(self, summary: SomeSummary, columns: ChosenColumns) -> None:
         self.summary, self.columns = summary, columns
 
     def facts(self) -> Iterator[tuple[str, str]]:
@@ -54,7 +54,7 @@ class Report(Generic[SomeSummary]):
         raise NotImplementedError
 
     def settings(self) -> Iterator[str]:
-        """Yield settings for training, if defaults and detection would read the data otherwise."""
+        """Yield the settings without which training would read the data differently."""
         if self.summary.incomplete:
             yield "data.incomplete=skip"
         if self.summary.encoding != "utf-8":
@@ -70,7 +70,7 @@ class Report(Generic[SomeSummary]):
         files = f", {self.summary.num_files:,} files" if self.summary.num_files > 1 else ""
         for row in [("data", named_locations(self.summary.location) + files), *self.facts()]:
             table.add_row(*row)
-        blocks = [*map(rendered, [table, *self.tables()]), "\n".join(f"note: {note}" for note in self.notes())]
+        blocks = [*map(render, [table, *self.tables()]), "\n".join(f"note: {note}" for note in self.notes())]
         if not self.summary.error and (command := self.command()):
             recipe, _, reason = self.recipe()
             why = f"recipe: {recipe}, since {reason}\n" if command.startswith("ensue train") else ""
@@ -86,7 +86,7 @@ class Report(Generic[SomeSummary]):
         train = [argument for name in locations_in(self.summary.location) for argument in ("--train", name)]
         return shlex.join(["ensue", "train", recipe, *train, *settings, "--out", name])
 
-    def sizes(self) -> Iterator[tuple[str, str]]:
+    def size_rows(self) -> Iterator[tuple[str, str]]:
         """Yield the numbers of words and characters."""
         for name, count, distinct in (
             ("words", self.summary.words.total(), self.summary.words),
@@ -100,29 +100,29 @@ class LabeledReport(Report[SomeLabeled]):
 
     unit: str
     """The noun for the items that `size` counts."""
-    labeled: str
+    labeled_noun: str
     """The noun for items with a label."""
-    length_remedy: str
-    """The remedy for very long items, in which {} is the largest usual number of words."""
+    outlier_remedy: str
+    """The remedy for outliers, a template in which "{}" stands for the limit in words."""
     splitter = ""
     """The splitter that is proposed in place of the default."""
-    separator = "--set data.separator=, (or ; or |) reads several labels from a field"
+    separator_remedy = "--set data.separator=, (or ; or |) reads several labels from a field"
 
     def classes(self) -> Counter[str]:
         """Return the counts of labels, or of the classes of spans."""
         return self.summary.labels
 
-    def amounts(self) -> Iterator[tuple[str, str]]:
+    def text_size_rows(self) -> Iterator[tuple[str, str]]:
         """Yield the numbers of words, characters, incomplete rows, empty items and repeated items."""
         summary = self.summary
-        yield from self.sizes()
+        yield from self.size_rows()
         if summary.incomplete:
             yield "incomplete", summary.incomplete
         if summary.empty.count:
             yield "empty", str(summary.empty)
-        if summary.repeats.texts:
-            count = f"{summary.repeats.texts:,}"
-            yield "repeated", repeated(summary.repeats, count, "labels") if summary.is_labeled else count
+        if summary.repeats.num_repeats:
+            count = f"{summary.repeats.num_repeats:,}"
+            yield "repeated", describe_repeats(summary.repeats, count, "labels") if summary.is_labeled else count
 
     def tables(self) -> Iterator[Table]:
         summary = self.summary
@@ -132,8 +132,8 @@ class LabeledReport(Report[SomeLabeled]):
         lengths = zip(prefixes, summary.lengths, strict=True)
         yield length_table({f"words in a {prefix}{self.unit}": histogram for prefix, histogram in lengths})
         if summary.labels:
-            of_words = self.labeled != self.unit
-            yield label_table(f"{self.labeled}s", summary.labels, summary.labels.total() if of_words else summary.size)
+            total = summary.size if self.labeled_noun == self.unit else summary.labels.total()
+            yield label_table(f"{self.labeled_noun}s", summary.labels, total)
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()
@@ -146,21 +146,21 @@ class LabeledReport(Report[SomeLabeled]):
             yield "words contain NUL characters; is the file binary?"
         yield from super().notes()
         for lengths in summary.lengths:
-            if note := outlier(lengths, self.unit, self.length_remedy):
+            if note := outlier_note(lengths, self.unit, self.outlier_remedy):
                 yield note
         if not summary.is_labeled:
             return
         if len(summary.labels) == 1 and not self.splitter:
             label = shown(next(iter(summary.labels)))
-            yield f'all {self.labeled}s have the label "{label}": there is nothing to learn'
-        singletons = [label for label, count in ranked(summary.labels) if count == 1]
+            yield f'all {self.labeled_noun}s have the label "{label}": there is nothing to learn'
+        singletons, first_lines = [x for x, count in by_frequency(summary.labels) if count == 1], summary.first_lines
         if singletons and len(summary.labels) > 1:
-            place = f"; the first at {summary.first_of[singletons[0]]}" if singletons[0] in summary.first_of else ""
+            place = f"; the first at {first_lines[singletons[0]]}" if singletons[0] in first_lines else ""
             yield f"{counted(len(singletons), 'label occurs', 'labels occur')} once: {listed(singletons)}{place}"
-        classes, are_words = self.classes() or summary.labels, self.unit != self.labeled
-        unit = "spans" if classes is not summary.labels else f"{self.labeled}s"
-        first = {label.partition("-")[2]: line for label, line in reversed(summary.first_of.items())} | summary.first_of
-        yield from label_notes(classes, first, unit, separator=self.separator, are_words=are_words)
+        classes, are_words = self.classes() or summary.labels, self.unit != self.labeled_noun
+        unit = "spans" if classes is not summary.labels else f"{self.labeled_noun}s"
+        lines = {label.partition("-")[2]: line for label, line in reversed(first_lines.items())} | first_lines
+        yield from label_notes(classes, lines, unit, separator_remedy=self.separator_remedy, are_words=are_words)
 
     def command(self) -> str:
         """Return a command that trains on the data, or that predicts labels for data without labels."""
@@ -188,7 +188,7 @@ def label_table(unit: str, counts: Counter[str], total: int) -> Table:
 
 def add_counts(table: Table, counts: Counter[str], total: int, more: Callable[[str], Sequence[str]]) -> None:
     """Add a row for each of the most frequent names, and one for the rest. `more` returns further cells of a name."""
-    order = ranked(counts)
+    order = by_frequency(counts)
     names = distinct_names([name for name, _ in order[:MAX_ROWS]])
     for (name, count), text in zip(order, names, strict=False):
         table.add_row(text, f"{count:,}", _percent(count, total), *more(name))
@@ -205,12 +205,12 @@ def table_of(*names: str, left: int = 0) -> Table:
     return table
 
 
-def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
+def by_frequency(counts: Counter[str]) -> list[tuple[str, int]]:
     """Return names and counts, the most frequent first, equal counts in the order of names."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def repeated(repeats: Repeats, count: str, noun: str) -> str:
+def describe_repeats(repeats: Repeats, count: str, noun: str) -> str:
     """Return a description of repeated texts: their `count`, and the number with other labels or targets (`noun`)."""
     other = repeats.with_other_labels
     first = f", the first at {other.first}" if other.count else ""
@@ -233,7 +233,7 @@ def shown(text: str) -> str:
     return distinct_names([text])[0]
 
 
-def rendered(table: Table) -> str:
+def render(table: Table) -> str:
     """Return the table as text without trailing blanks, with long lines if stdout is not a terminal."""
     width = None if sys.stdout.isatty() else _FILE_WIDTH
     console = Console(highlight=False, markup=False, emoji=False, width=width)

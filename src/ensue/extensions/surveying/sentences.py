@@ -16,7 +16,7 @@ from ensue.data.sentences.source import SentenceSource
 from ensue.data.sentences.span_borders import SpanBorders
 from ensue.errors import DataError, OverlapError, listed
 from ensue.extensions.surveying.counts import MAX_VALUES, FileLine, LabeledSummary, Lengths, fill
-from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, add_counts, counted, ranked, table_of
+from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, add_counts, by_frequency, counted, table_of
 from ensue.parsing import toml_value
 from ensue.text.scheme_detection import SchemeDetector
 from ensue.text.schemes import OUTSIDE, Scheme, is_legal, layers, overlapping_spans, spans
@@ -28,11 +28,11 @@ MAX_LINEAR_SENTENCES = 500
 _KEY_PREFIXES = ("feats.", "misc.")
 _MAX_SENTENCE_WORDS = 200
 """The length above which a single sentence looks like a file without blank lines."""
-_LIKE_SPANS = re.compile(r"[BI](?:[-_:.]\w+)?|\w+[-_:.][BI]|0")
+_SPAN_LIKE_LABEL = re.compile(r"[BI](?:[-_:.]\w+)?|\w+[-_:.][BI]|0")
 
 
 class SchemeErrors(NamedTuple):
-    """The number of sentences that break the scheme, and the line and kind of the first error."""
+    """The number of sentences that violate the scheme, and the line and reason of the first error."""
 
     sentences: int
     first: FileLine
@@ -150,7 +150,7 @@ class SentenceSurvey:
 
 
 def _locate_error(sentence: Sentence, labels: Sequence[str], scheme: Scheme) -> FileLine:
-    """Return the line of the word that breaks the scheme, or the line of the sentence if words have no lines."""
+    """Return the line of the first word that violates the scheme; the line of the sentence if words have no lines."""
     pairs = enumerate(pairwise([OUTSIDE, *labels, OUTSIDE]))
     index = next((index for index, (before, label) in pairs if not is_legal(scheme, before, label)), 0)
     has_rows = isinstance(sentence.source, ColumnLines)
@@ -160,8 +160,8 @@ def _locate_error(sentence: Sentence, labels: Sequence[str], scheme: Scheme) -> 
 class SentenceReport(LabeledReport[SentenceSummary]):
     """The report on labeled sentences."""
 
-    unit, labeled = "sentence", "word"
-    length_remedy = "a blank line ends a sentence"
+    unit, labeled_noun = "sentence", "word"
+    outlier_remedy = "a blank line ends a sentence"
 
     def classes(self) -> Counter[str]:
         return Counter({label: len(lengths) for label, lengths in self.summary.span_lengths.items()})
@@ -178,7 +178,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
         yield "sentences", f"{summary.size:,}"
         if summary.num_documents > summary.num_files:
             yield "documents", f"{summary.num_documents:,}"
-        yield from self.amounts()
+        yield from self.text_size_rows()
 
     def tables(self) -> Iterator[Table]:
         yield from super().tables()
@@ -189,11 +189,11 @@ class SentenceReport(LabeledReport[SentenceSummary]):
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()
-        like_spans = sorted(filter(_LIKE_SPANS.fullmatch, self.summary.labels))
-        if self.summary.scheme is None and any("B" in label for label in like_spans):
-            yield f"plain labels that look like spans: {listed(like_spans)}; spans are written B-PER, I-PER and O"
+        span_like = sorted(filter(_SPAN_LIKE_LABEL.fullmatch, self.summary.labels))
+        if self.summary.scheme is None and any("B" in label for label in span_like):
+            yield f"plain labels that look like spans: {listed(span_like)}; spans are written B-PER, I-PER and O"
         if self.summary.size == 1 and self.summary.words.total() > _MAX_SENTENCE_WORDS:
-            yield f"all {self.summary.words.total():,} words are one sentence; {self.length_remedy}"
+            yield f"all {self.summary.words.total():,} words are one sentence; {self.outlier_remedy}"
         if self.summary.borders and (note := self.summary.borders.note()):
             yield note
 
@@ -244,13 +244,14 @@ class SentenceReport(LabeledReport[SentenceSummary]):
         names = [name for name in columns if self.summary.has_keys or not name.startswith(_KEY_PREFIXES)]
         for name in names[:MAX_ROWS]:
             number = f"over {MAX_VALUES:,}" if len(columns[name]) > MAX_VALUES else f"{len(columns[name]):,}"
-            table.add_row(self._describe_column(name), number, listed([value for value, _ in ranked(columns[name])]))
+            values = [value for value, _ in by_frequency(columns[name])]
+            table.add_row(self._describe_column(name), number, listed(values))
         if len(names) > MAX_ROWS:
             table.add_row(f"and {len(names) - MAX_ROWS:,} more")
         for prefix in _KEY_PREFIXES:
             keys = [name for name in columns if name not in names and name.startswith(prefix)]
             if keys:
-                order = ranked(Counter({name: columns[name].total() for name in keys}))
+                order = by_frequency(Counter({name: columns[name].total() for name in keys}))
                 entries = [f"{name.removeprefix(prefix)} ({len(columns[name]):,})" for name, _ in order]
                 table.add_row(f"{prefix}KEY", f"{len(keys):,} keys", listed(entries))
         return table

@@ -17,14 +17,14 @@ from ensue.extensions.surveying.counts import Summary
 from ensue.extensions.surveying.documents import DocumentReport, DocumentSummary, survey_documents
 from ensue.extensions.surveying.pairs import PairReport, PairSummary, survey_pairs
 from ensue.extensions.surveying.plain import PlainReport, PlainSummary, survey_plain
-from ensue.extensions.surveying.report import Columns, Report
+from ensue.extensions.surveying.report import ChosenColumns, Report
 from ensue.extensions.surveying.sentences import SentenceReport, SentenceSummary, SentenceSurvey
 
 REPORTS: dict[type[Summary], type[Report[Any]]] = {
     SentenceSummary: SentenceReport, DocumentSummary: DocumentReport, PairSummary: PairReport,
     PlainSummary: PlainReport,
 }  # fmt: skip
-_KINDS = {"sentences": "labeled sentences", "texts": "labeled texts", "text": "plain text"}
+_KIND_NOUNS = {"sentences": "labeled sentences", "texts": "labeled texts", "text": "plain text"}
 
 
 def summarize(
@@ -51,7 +51,7 @@ def summarize(
     are_pairs = bool(sources or targets)
     detected = detect(location, format=format, words=words, labels=labels, are_pairs=are_pairs, encoding=encoding)
     if against and detected.kind != "pairs":
-        kind = _KINDS.get(detected.kind, detected.kind)
+        kind = _KIND_NOUNS.get(detected.kind, detected.kind)
         raise DataError(f"it is taken for {kind}; expected pairs for --against", location)
     match detected.kind:
         case "sentences":
@@ -68,13 +68,13 @@ def summarize(
                 reason = "it is taken for plain text, without columns; --format sets another format"
             raise DataError(f'no column "{column}": {reason}', location)
         case "pairs":
-            return survey_pairs(detected, str(location), _names(sources), _names(targets), encoding, against)
+            return survey_pairs(detected, str(location), _split(sources), _split(targets), encoding, against)
         case "text":
             return survey_plain(detected, str(location), encoding)
     return data_kind(detected.kind).survey(detected, str(location), words, labels, encoding)
 
 
-def _names(columns: str) -> list[str]:
+def _split(columns: str) -> list[str]:
     return list(filter(None, columns.split(",")))
 
 
@@ -84,12 +84,13 @@ def show_data(path: str, *, format: str | None, against: str = "", encoding: str
         summary = summarize(path, format=format or "", against=against, encoding=encoding, **columns)
     except DataError as error:
         raise error.with_options() from None
-    print(_make_report(summary, Columns(**columns)).text(), end="", flush=True)  # flushed before the error on stderr
+    report = _make_report(summary, ChosenColumns(**columns))
+    print(report.text(), end="", flush=True)  # before the error on stderr
     if summary.error:
         raise summary.error.with_options()
 
 
-def _make_report(summary: Summary, columns: Columns) -> Report[Any]:
+def _make_report(summary: Summary, columns: ChosenColumns) -> Report[Any]:
     report_class = REPORTS.get(type(summary)) or data_kind(summary.detected.kind).report
     return report_class(summary, columns)
 
@@ -107,7 +108,7 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     summary: Summary = PlainSummary(detected, location, encoding) if is_plain else summarize(location, **options)
     if summary.error:
         raise summary.error
-    report = _make_report(summary, Columns(words=options.get("words", ""), labels=options.get("labels", "")))
+    report = _make_report(summary, ChosenColumns(words=options.get("words", ""), labels=options.get("labels", "")))
     description = f"{named_locations(location)} is taken for {dict(report.facts())['taken for']}"
     if not report.command().startswith("ensue train"):
         raise EnsueError(f"{description}, from which nothing can be learned; `ensue data` shows more")
