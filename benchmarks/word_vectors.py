@@ -33,7 +33,7 @@ from ensue.data.judgments import read_questions
 from ensue.data.sources import TextSource
 from ensue.extensions.word_vectors.job import WordVectorsJob
 from ensue.extensions.word_vectors.model import SampledVectors
-from ensue.extensions.word_vectors.pipeline import WordTable, table_of
+from ensue.extensions.word_vectors.pipeline import WordTable, build_word_table
 from ensue.extensions.word_vectors.task import SampledTask
 from ensue.recipe import validate_recipe
 from ensue.text.tokenizer import splitting
@@ -72,7 +72,7 @@ class Ours:
 
     def table(self) -> WordTable:
         """The words with their vectors."""
-        return table_of(self.model, self.job.parts.tokenizer, self.job.recipe.vectors)
+        return build_word_table(self.model, self.job.parts.tokenizer, self.job.recipe.vectors)
 
 
 class Theirs:

@@ -137,8 +137,8 @@ TABLE = {
     ),
     "texts worth a label": OneLine(
         "extensions/annotating/choice.py",
-        "if letters not in excluded and any(letters)]",
-        "if any(letters)]",
+        "if without_spaces not in excluded and any(without_spaces)]",
+        "if any(without_spaces)]",
         "extensions/annotating/test_choice.py",
     ),
     "ranking of doubts": OneLine(

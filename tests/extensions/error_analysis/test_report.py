@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from command_fixtures import Ensue
 from ensue.errors import EnsueError
-from ensue.extensions.error_analysis.report import KINDS, errors_of, report
+from ensue.extensions.error_analysis.report import KINDS, find_errors, report
 from ensue.library import load
 from ensue.notices import Notice
 from ensue.text.schemes import Span
@@ -82,10 +82,10 @@ SPANS = st.lists(
 
 @given(SPANS, SPANS, st.integers(0, 3))
 def test_errors_are_those_of_a_search(gold: list[Span], predicted: list[Span], cut: int) -> None:
-    found = list(errors_of(gold, predicted, gold[:cut]))
+    found = list(find_errors(gold, predicted, gold[:cut]))
     assert sorted(found, key=repr) == sorted(searched(gold, predicted, {*gold[:cut]}), key=repr)
     assert {kind for kind, *_ in found} <= {*KINDS}
-    alone = list(errors_of(gold, predicted, paired=False))
+    alone = list(find_errors(gold, predicted, is_paired=False))
     assert {kind for kind, *_ in alone} <= {"missed", "spurious"}
     assert Counter(span for _, *pair in alone for span in pair if span) == Counter({*gold} ^ {*predicted})
 

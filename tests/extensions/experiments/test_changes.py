@@ -126,7 +126,7 @@ def test_changes_are_those_of_the_answers(runs: Path, tmp_path: Path, run: str, 
 )  # fmt: skip
 def test_bounds(text: str, name: str, limit: float, *, holds: bool) -> None:
     values = {"f1": 0.9, "lost": 0.01, "won": 0.5, "nats_per_token": 2.0, "difference": 0.0}
-    bound = Bound.read(text).of(values)
+    bound = Bound.parse(text).with_value(values)
     assert (bound.name, bound.limit, bound.holds) == (name, pytest.approx(limit), holds)
 
 
@@ -135,11 +135,13 @@ def test_bounds(text: str, name: str, limit: float, *, holds: bool) -> None:
 )
 def test_malformed_bounds(text: str, refused: Refused, runs: Path) -> None:
     with pytest.raises(EnsueError, match="expected NAME, >=, <=, > or <, and a number"):
-        Bound.read(text)
+        Bound.parse(text)
 
 
 def test_a_value_that_is_no_number_fails_every_bound() -> None:
-    assert not any(Bound.read(f"f1 {sign} 1").of({"f1": float("nan")}).holds for sign in (">=", "<=", ">", "<"))
+    assert not any(
+        Bound.parse(f"f1 {sign} 1").with_value({"f1": float("nan")}).holds for sign in (">=", "<=", ">", "<")
+    )
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,14 @@ import pytest
 import tomli_w
 
 from ensue.errors import EnsueError, RunError
-from ensue.extensions.experiments.search.search import Study, TrialResult, begin, draw, format_value, search
+from ensue.extensions.experiments.search.search import (
+    Study,
+    TrialResult,
+    begin_search,
+    draw_trials,
+    format_value,
+    search,
+)
 from ensue.extensions.experiments.search.space import Choice, Range, Space, _read_range, read_space
 from ensue.recipe import Recipe, read_recipe
 from training.tiny import tiny_recipe, words
@@ -73,8 +80,8 @@ def test_invalid_spaces_are_one_line(recipe: Recipe, tmp_path: Path, text: str, 
 
 def test_another_search_in_the_folder(tmp_path: Path) -> None:
     plan = {"recipe": {"train.steps": 3}, "space": {"encoder.d_model": [4, 8]}, "seed": 0}
-    begin(tmp_path / "out", plan)
-    begin(tmp_path / "out", plan)
+    begin_search(tmp_path / "out", plan)
+    begin_search(tmp_path / "out", plan)
     for other, expected in (
         ({"space": {"encoder.d_model": [4, 9]}}, r"\(found space: encoder.d_model = \[4, 8\]; expected \[4, 9\]\)"),
         ({"space": {"train.seed": [1]}}, r"\(found space: train.seed = null; expected \[1\]\)"),
@@ -82,10 +89,10 @@ def test_another_search_in_the_folder(tmp_path: Path) -> None:
         ({"seed": 1}, r"\(found seed = 0; expected 1\); choose another out$"),
     ):
         with pytest.raises(RunError, match=expected):
-            begin(tmp_path / "out", {**plan, **other})
+            begin_search(tmp_path / "out", {**plan, **other})
     (tmp_path / "photo.jpg").write_text("precious")
     with pytest.raises(RunError, match=r"not empty, and not a search \(found out\)"):
-        begin(tmp_path, plan)
+        begin_search(tmp_path, plan)
 
 
 def test_without_optuna_one_line_names_the_extra(
@@ -182,7 +189,7 @@ def test_tables_are_shown_by_their_differing_keys(tmp_path: Path) -> None:
                                                        for key, part in space.items()})
         for k in range(4)
     ]  # fmt: skip
-    draw(tmp_path / "search.png", trials, space, {"encoder": 0.9})  # matplotlib warns where names leave no room
+    draw_trials(tmp_path / "search.png", trials, space, {"encoder": 0.9})  # matplotlib warns where names leave no room
     assert format_value({**table, **sizes[1]}, space["encoder"]) == "d_model 144, num_layers 2"
 
 

@@ -124,7 +124,7 @@ def test_demands_that_cost_least_come_first() -> None:
     found.update([Hypothesis((1, 2, 3, 4), -0.5, -2.5)], lambda ids: "am")
     appended, inside = Hypothesis((1,) * 8, -12 / 9, -12.0), Hypothesis((1,) * 4, -9 / 5, -9.0)
     cut, lacking = inside._replace(is_complete=False), Hypothesis((1,) * 3, -0.5, -2.0)
-    ranked = found.ranked([lacking, cut, appended, inside], lambda ids: texts[len(ids)])
+    ranked = found.rank([lacking, cut, appended, inside], lambda ids: texts[len(ids)])
     assert ranked == [inside, appended, cut, lacking]
 
 

@@ -36,7 +36,7 @@ def test_counts_are_those_of_a_plain_loop(
     together: int, window: int, line_end: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair_counts, "_MAX_PAIRS", together)
-    monkeypatch.setattr(pair_counts, "_MIN_WORDS", 5)
+    monkeypatch.setattr(pair_counts, "_MIN_SEGMENT_WORDS", 5)
     path = tmp_path / "x.pairs"
     write_pair_counts(path, TokenFile(IDS), size=12, window=window, first_word=2, line_end=line_end)
     found = open_pair_counts(path)

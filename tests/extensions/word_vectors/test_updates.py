@@ -21,13 +21,13 @@ from ensue.extensions.word_vectors.model import CountedVectors, SampledVectors
 from ensue.extensions.word_vectors.task import (
     CompiledSampling,
     CountedTask,
-    Counts,
+    PairBatch,
     SampledTask,
     Squares,
-    functions,
-    sample_in_numpy,
-    step_on_counts,
-    step_on_counts_in_numpy,
+    compiled_functions,
+    update_by_sampling_in_numpy,
+    update_glove,
+    update_glove_in_numpy,
 )
 from ensue.tasks.contract.task import LazyBatch
 
@@ -60,7 +60,7 @@ def tables(rows: int, dtype: torch.dtype) -> list[torch.Tensor]:
 
 
 def compiled(plan: NegativeSampling, rows: int, dtype: torch.dtype) -> CompiledSampling:
-    if functions(D, NEGATIVES, dtype) is None:
+    if compiled_functions(D, NEGATIVES, dtype) is None:
         pytest.skip("no C compiler")
     return CompiledSampling(plan, words=WORDS, rows=rows, dimension=D, dtype=dtype)
 
@@ -75,8 +75,8 @@ def test_compiled_updates_are_those_in_numpy(kind: Kind, subwords: bool, dtype: 
     for step in range(2):
         examples = contexts().examples(step)
         assert examples.rows > 10
-        loss = compiled(plan, rows, dtype).sample(examples, ours[0], ours[1], 0.1)
-        expected = sample_in_numpy(plan, examples, plain[0].numpy(), plain[1].numpy(), 0.1)
+        loss = compiled(plan, rows, dtype).update(examples, ours[0], ours[1], 0.1)
+        expected = update_by_sampling_in_numpy(plan, examples, plain[0].numpy(), plain[1].numpy(), 0.1)
         assert loss == pytest.approx(expected, rel=1e-6)
     for table, other in zip(ours, plain, strict=True):
         assert float((table - other).abs().max()) < most
@@ -96,7 +96,7 @@ def test_an_update_follows_the_gradient_of_the_loss(kind: Kind, subwords: bool) 
     loss, _ = task.loss(model, examples, None)
     loss.total.backward()
     vectors, outputs = model.vectors.detach().clone(), model.outputs.detach().clone()
-    assert sample_in_numpy(plan, examples, vectors.numpy(), outputs.numpy(), 0.1) == pytest.approx(
+    assert update_by_sampling_in_numpy(plan, examples, vectors.numpy(), outputs.numpy(), 0.1) == pytest.approx(
         float(loss.total.detach())
     )
     read = plan.rows(7 if kind == "cbow" else 3)
@@ -109,21 +109,21 @@ def _ngrams(plan: NegativeSampling) -> Ragged | None:
     return None if plan.subwords is None else Ragged(plan.subwords.values - WORDS, plan.subwords.starts)
 
 
-def counts(dtype: type = np.float32) -> Counts:
+def counts(dtype: type = np.float32) -> PairBatch:
     pairs = RNG.integers(2, WORDS, (2, 30)).astype(np.int32)
-    return Counts(pairs[0], pairs[1], RNG.normal(size=30).astype(dtype), RNG.uniform(0.1, 1, 30).astype(dtype))
+    return PairBatch(pairs[0], pairs[1], RNG.normal(size=30).astype(dtype), RNG.uniform(0.1, 1, 30).astype(dtype))
 
 
 def test_glove_in_c_is_glove_in_numpy() -> None:
-    if functions(D, 0, torch.float32) is None:
+    if compiled_functions(D, 0, torch.float32) is None:
         pytest.skip("no C compiler")
     model, batch = CountedVectors(WORDS, D), counts()
     squares = Squares(*map(torch.ones_like, model.tables()))
     ours, plain = ([tensor.clone() for tensor in (*model.tables(), *squares)] for _ in range(2))
     for _ in range(2):
-        loss = step_on_counts(batch.columns(), ours[:4], ours[4:], 0.05)
+        loss = update_glove(batch.columns(), ours[:4], ours[4:], 0.05)
         numbers = [tensor.numpy() for tensor in plain]
-        found = step_on_counts_in_numpy(batch.columns(), numbers[:4], numbers[4:], 0.05)
+        found = update_glove_in_numpy(batch.columns(), numbers[:4], numbers[4:], 0.05)
         assert loss == pytest.approx(found, rel=1e-6)
     for table, other in zip(ours, plain, strict=True):
         torch.testing.assert_close(table, other, rtol=1e-6, atol=1e-6)
@@ -157,7 +157,7 @@ def test_several_threads_do_all_the_work() -> None:
         torch.set_num_threads(threads)
         try:
             whole = compiled(plan, WORDS, torch.float32)
-            losses = [whole.sample(contexts().examples(step), ours[0], ours[1], 0.01) for step in range(4)]
+            losses = [whole.update(contexts().examples(step), ours[0], ours[1], 0.01) for step in range(4)]
         finally:
             torch.set_num_threads(1)
         sums.append(sum(losses))
@@ -180,17 +180,17 @@ def test_c_is_handed_nothing_that_does_not_fit(change: dict[str, Any], message: 
     two = np.array([2, 3], np.int32), np.array([0, 0], np.int32), np.array([2, 2], np.int32)
     examples = replace(WordExamples(range(2), *two, key=1, num_words=2), **change)
     with pytest.raises((ValueError, TypeError), match=message):
-        compiled(sampling("cbow"), WORDS, torch.float32).sample(examples, *tables(WORDS, torch.float32), 0.1)
+        compiled(sampling("cbow"), WORDS, torch.float32).update(examples, *tables(WORDS, torch.float32), 0.1)
 
 
 def test_c_gets_no_table_of_another_size_and_no_context_out_of_reach() -> None:
     whole = compiled(sampling("cbow"), WORDS, torch.float32)
     vectors, outputs = tables(WORDS, torch.float32)
     with pytest.raises(ValueError, match="vectors is expected"):
-        whole.sample(contexts().examples(0), vectors[1:], outputs, 0.1)
+        whole.update(contexts().examples(0), vectors[1:], outputs, 0.1)
     far = WordExamples(range(9), np.full(9, 2, np.int32), np.zeros(9, np.int32), np.full(9, 9, np.int32), 1, 9)
     with pytest.raises(ValueError, match="wider than 3"):
-        whole.sample(far, vectors, outputs, 0.1)
+        whole.update(far, vectors, outputs, 0.1)
     with pytest.raises(ValueError, match="n-grams: expected"):
         compiled(replace(sampling("cbow"), subwords=Ragged(np.array([99]), np.array([0, 1]))), 21, torch.float32)
     with pytest.raises(ValueError, match="noise: expected 12 words, found 13"):

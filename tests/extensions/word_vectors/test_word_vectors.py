@@ -107,7 +107,7 @@ def test_without_a_compiler_it_is_slower_and_the_same(
     kind: str, runs: dict[str, Path], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.training.run.make_optional", lambda *arguments: None)
-    monkeypatch.setattr(task, "functions", lambda *arguments: None)
+    monkeypatch.setattr(task, "compiled_functions", lambda *arguments: None)
     ours = {"epochs": 0.2, "batch_size": 60}
     with pytest.warns(Notice, match="no C compiler") as told:
         run_tiny(recipe(folder, kind, **ours), tmp_path / "plain")

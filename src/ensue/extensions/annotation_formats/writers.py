@@ -134,7 +134,7 @@ def table_row(prediction: Prediction, names: Sequence[str]) -> Row:
     return prediction_row(prediction, names) | labels
 
 
-def located_row(prediction: Prediction, names: Sequence[str]) -> Row:
+def json_row(prediction: Prediction, names: Sequence[str]) -> Row:
     """Return a text with its document and line. All offsets, also those of spans, are offsets in the document."""
     start, end = prediction.start, prediction.start + prediction.unit(prediction.texts[0])
     row = {**prediction.origin, **prediction.text_fields, "start": start, "end": end}
@@ -266,7 +266,7 @@ def _to_json(
     pipeline: Any, source: Any, predicted: Iterable[Prediction], *, row: Callable[..., Row], is_array: bool = False
 ) -> Iterator[str]:
     """Yield JSON. Formats of annotation tools leave out blank texts."""
-    predicted = (item for item in predicted if row is located_row or any(map(str.strip, item.texts)))
+    predicted = (item for item in predicted if row is json_row or any(map(str.strip, item.texts)))
     return as_json_text((row(item, pipeline.labels.names) for item in predicted), is_array=is_array)
 
 
@@ -388,9 +388,8 @@ def _write_brat(source: Any, predicted: Iterable[Prediction], out: Path | None, 
 
 TEXT_FORMATS: Mapping[str, Callable[[Any, Any, Iterable[Prediction]], Iterator[str]]] = {
     **{name: partial(_to_json, row=FORMATS[name]) for name in ("doccano", "prodigy")},
-    "label-studio": partial(_to_json, row=label_studio_task, is_array=True),
-    "jsonl": partial(_to_json, row=located_row), "csv": _to_csv, "conll": partial(_to_conll, format="columns"),
-    "conllu": partial(_to_conll, format="conllu"),
+    "label-studio": partial(_to_json, row=label_studio_task, is_array=True), "jsonl": partial(_to_json, row=json_row),
+    "csv": _to_csv, "conll": partial(_to_conll, format="columns"), "conllu": partial(_to_conll, format="conllu"),
 }  # fmt: skip
 
 

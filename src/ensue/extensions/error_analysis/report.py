@@ -70,7 +70,7 @@ class ThresholdScores(NamedTuple):
         return f"--at-least {self.threshold}: {scores}"
 
 
-def curve_of(probabilities: Sequence[float], correct: Sequence[bool], gold: int) -> list[ThresholdScores]:
+def compute_curve(probabilities: Sequence[float], correct: Sequence[bool], gold: int) -> list[ThresholdScores]:
     """Return the scores for each distinct probability of N predictions. `gold` is the number of gold labels."""
     columns = by_threshold(np.array(probabilities, np.float64), np.array(correct, bool))
     counts = reversed([*zip(*(column.tolist() for column in columns), strict=True)])
@@ -103,8 +103,8 @@ def _draw(curve: Sequence[ThresholdScores], path: Path) -> None:
         axes.legend(frameon=False)
 
 
-def errors_of(
-    gold: Sequence[Span], predicted: Collection[Span], misaligned: Collection[Span] = (), *, paired: bool = True
+def find_errors(
+    gold: Sequence[Span], predicted: Collection[Span], misaligned: Collection[Span] = (), *, is_paired: bool = True
 ) -> Iterator[tuple[str, Span | None, Span | None]]:
     """Yield the errors of a sentence: the kind, the gold span and the predicted span.
 
@@ -118,26 +118,26 @@ def errors_of(
         paired: Whether a gold and a predicted span may be one error.
     """
 
-    def kind(right: Span, guess: Span) -> str:
-        same = {"boundary": right[1:] == guess[1:] and right not in misaligned, "class": right.label == guess.label}
+    def kind(gold: Span, guess: Span) -> str:
+        same = {"boundary": gold[1:] == guess[1:] and gold not in misaligned, "class": gold.label == guess.label}
         return " and ".join(name for name, is_same in same.items() if not is_same)
 
     correct = {*gold} & {*predicted} - {*misaligned}
-    rights, guesses = (dict(enumerate(span for span in each if span not in correct)) for each in (gold, predicted))
+    wrong, guesses = (dict(enumerate(span for span in spans if span not in correct)) for spans in (gold, predicted))
     candidates = sorted(
-        (KINDS.index(kind(right, guess)), max(right.start, guess.start) - min(right.end, guess.end), i, j)
-        for i, right in rights.items()
+        (KINDS.index(kind(span, guess)), max(span.start, guess.start) - min(span.end, guess.end), i, j)
+        for i, span in wrong.items()
         for j, guess in guesses.items()
-        if paired and max(right.start, guess.start) < min(right.end, guess.end)
+        if is_paired and max(span.start, guess.start) < min(span.end, guess.end)
     )
     for rank, _, i, j in candidates:
-        if i in rights and j in guesses:
-            yield KINDS[rank], rights.pop(i), guesses.pop(j)
-    yield from (("missed", span, None) for span in rights.values())
+        if i in wrong and j in guesses:
+            yield KINDS[rank], wrong.pop(i), guesses.pop(j)
+    yield from (("missed", span, None) for span in wrong.values())
     yield from (("spurious", None, span) for span in guesses.values())
 
 
-class _Compared(NamedTuple):
+class _ComparedSpans(NamedTuple):
     """The gold and the predicted spans of a sentence or text, and probabilities of spans."""
 
     place: str
@@ -146,13 +146,13 @@ class _Compared(NamedTuple):
     predicted: Mapping[Span, float] = MappingProxyType({})
     probabilities: Mapping[Span, float] = MappingProxyType({})
     misaligned: Sequence[Span] = ()
-    paired: bool = True
+    is_paired: bool = True
 
     def error(self, kind: str, *pair: Span | None) -> LabelError:
         cells: list[Any] = []
-        for span, shares in zip(pair, (self.probabilities, self.predicted), strict=True):
+        for span, probabilities in zip(pair, (self.probabilities, self.predicted), strict=True):
             text = " ".join(self.words[span.start : span.end]) if span else ""
-            cells += [span.label, text, round(shares.get(span, 0.0), 6)] if span else ["", "", None]
+            cells += [span.label, text, round(probabilities.get(span, 0.0), 6)] if span else ["", "", None]
         starts, ends = zip(*(span[1:] for span in pair if span), strict=True)
         return LabelError._make([kind, self.place, *cells, *self.context(min(starts), max(ends))])
 
@@ -214,7 +214,7 @@ def report(
         errors: A file for the errors (.csv, .jsonl). With the suffix .tsv, a tagger writes words with a wrong label.
         curve: A file for the curve: a picture (.svg, .png) or a table (.csv, .jsonl, .tsv).
         at_precision: The smallest threshold with at least this precision is chosen.
-        overwrite: Whether the files may exist.
+        overwrite: Whether existing files may be replaced.
 
     Raises:
         EnsueError: A file cannot be written, is an input, or exists; or, after writing, no threshold has the precision.
@@ -241,14 +241,14 @@ def report(
     for answer, pair in pipeline.label_pairs(data, format, encoding):
         tally.add(*pair)
         text = compare(pipeline.labels, answer, pair)
-        triples = list(errors_of(text.gold, text.predicted, text.misaligned, paired=text.paired))
+        triples = list(find_errors(text.gold, text.predicted, text.misaligned, is_paired=text.is_paired))
         label_errors += [text.error(*triple) for triple in triples]
         wrong = {predicted for *_, predicted in triples}
         probabilities += text.predicted.values()
         correct += [span not in wrong for span in text.predicted]
         num_gold += len(text.gold)
         wrong_words += _find_wrong_words(text, pair) if by_word else ()
-    scored = curve_of(probabilities, correct, num_gold)
+    scored = compute_curve(probabilities, correct, num_gold)
     chosen = None if at_precision is None else smallest_threshold(scored, at_precision)
     if errors is not None:
         _write(errors, *((WORD_COLUMNS, wrong_words) if by_word else (LabelError._fields, label_errors)))
@@ -277,37 +277,38 @@ def with_precision(pipeline: Any, precision: float, *, on: Data) -> Any:
     return pipeline.with_search(at_least=max(chosen.threshold, pipeline.at_least))
 
 
-def _match_text(labels: Classes, answer: LabelsOfDocument, pair: Any) -> _Compared:
-    document, chosen, shares, _ = answer
-    known = {Span(name, 0, 1): share for name, share in zip(labels.names, shares.tolist(), strict=True)}
+def _match_text(labels: Classes, answer: LabelsOfDocument, pair: Any) -> _ComparedSpans:
+    document, chosen, probabilities, _ = answer
+    by_span = {Span(name, 0, 1): share for name, share in zip(labels.names, probabilities.tolist(), strict=True)}
     gold, predicted = ([Span(label, 0, 1) for label in dict.fromkeys(each)] for each in (document.labels, chosen))
     place, words = f"{document.path}:{document.line}", [" | ".join(document.texts)]
-    return _Compared(place, words, gold, {span: known[span] for span in predicted}, known, paired=not labels.multiple)
+    scored = {span: by_span[span] for span in predicted}
+    return _ComparedSpans(place, words, gold, scored, by_span, is_paired=not labels.multiple)
 
 
-def _match_words(labels: TaggerLabels, answer: LabelsOfSentence, pair: labeling.LabelPair) -> _Compared:
+def _match_words(labels: TaggerLabels, answer: LabelsOfSentence, pair: labeling.LabelPair) -> _ComparedSpans:
     words, confidence, posterior = answer.sentence.words, answer.confidence, answer.posterior
     if isinstance(labels, LabelColumns) or confidence is None or posterior is None:
-        return _Compared(pair.place, words)
+        return _ComparedSpans(pair.place, words)
 
     def spans(tags: Sequence[str], confidence: Confidence) -> dict[Span, float]:
         if labels.has_spans:
             return dict(zip(labels.spans(tags), confidence.spans, strict=True))
         return {Span(tag, n, n + 1): share for n, (tag, share) in enumerate(zip(tags, confidence.labels, strict=True))}
 
-    right = spans(pair.gold, Confidence.of(labels, pair.gold, posterior, words))
-    cut = pair.misaligned.get("", ())
-    gold = [*(span for span in right if span not in cut), *cut]
-    return _Compared(pair.place, words, gold, spans(answer.labels, confidence), right, cut)
+    by_span = spans(pair.gold, Confidence.of(labels, pair.gold, posterior, words))
+    misaligned = pair.misaligned.get("", ())
+    gold = [*(span for span in by_span if span not in misaligned), *misaligned]
+    return _ComparedSpans(pair.place, words, gold, spans(answer.labels, confidence), by_span, misaligned)
 
 
-_TASKS: dict[type, tuple[Callable[..., _Compared], Callable[..., Any]]] = {
+_TASKS: dict[type, tuple[Callable[..., _ComparedSpans], Callable[..., Any]]] = {
     ClassificationPipeline: (_match_text, classification.tally_of), LabelingPipeline: (_match_words, labeling.tally_of),
 }  # fmt: skip
 """By class of pipelines: a function that compares spans, and a function that returns a tally."""
 
 
-def _find_wrong_words(text: _Compared, sentence: labeling.LabelPair) -> Iterator[tuple[str, ...]]:
+def _find_wrong_words(text: _ComparedSpans, sentence: labeling.LabelPair) -> Iterator[tuple[str, ...]]:
     for index, pair in enumerate(zip(sentence.gold, sentence.predicted, strict=True)):
         if pair[0] != pair[1]:
             labels = (label if isinstance(label, str) else " ".join(label) for label in pair)

@@ -142,9 +142,9 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         texts, labels = _check_texts(X), np.asarray(y)
         if labels.ndim != 1 or len(labels) != len(texts):
             raise ValueError(f"y has one label for each text: expected ({len(texts)},), found {labels.shape}")
-        for place, label in enumerate(labels.tolist()):
+        for index, label in enumerate(labels.tolist()):
             if label is None or label != label:  # noqa: PLR0124 (NaN, NaT)
-                raise ValueError(f"y has one label for each text: number {place} is {label}")
+                raise ValueError(f"y has one label for each text: number {index} is {label}")
         self.classes_ = np.unique(labels)
         names = _name_classes(self.classes_)
         self._train(
@@ -158,10 +158,10 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         names = _name_classes(self.classes_)
         rows = [[text.probabilities.get(name, 0.0) for name in names] for text in self.model_.predict(_check_texts(X))]
-        shares = np.array(rows, dtype=np.float64).reshape(-1, len(names))
-        totals = shares.sum(1, keepdims=True)
-        np.divide(shares, totals, out=shares, where=totals > 0)
-        return shares
+        probabilities = np.array(rows, dtype=np.float64).reshape(-1, len(names))
+        totals = probabilities.sum(1, keepdims=True)
+        np.divide(probabilities, totals, out=probabilities, where=totals > 0)
+        return probabilities
 
     def predict(self, X: Iterable[Any]) -> NDArray[Any]:
         """Return the most probable class (n,) of each text."""
@@ -208,8 +208,8 @@ class Tagger(Estimator):
         rows = [row for row, words in enumerate(X) if len(words)]
         answers = model.label([Sentence(tuple(X[row])) for row in rows], confidence=True)
         for row, answer in zip(rows, answers, strict=True):
-            shares = labels.shares(answer.posterior.marginals).astype(np.float64)
-            probabilities[row][:, order] = shares / shares.sum(1, keepdims=True)
+            marginals = labels.shares(answer.posterior.marginals).astype(np.float64)
+            probabilities[row][:, order] = marginals / marginals.sum(1, keepdims=True)
         return probabilities
 
     def score(self, X: Sequence[Sequence[str]], y: Sequence[Sequence[str]], sample_weight: None = None) -> float:

@@ -18,7 +18,7 @@ from ensue.text.schemes import Span
 MAX_SHOWN = 20
 """The maximum number of changed answers in a comparison."""
 MAX_EXACT = 1_000
-"""The maximum number of changed answers for the exact test. The test of more is chi-square, with a correction."""
+"""The maximum number of changed answers for the exact test. For more it is chi-square with continuity correction."""
 
 
 class Change(NamedTuple):
@@ -101,10 +101,10 @@ def _compare_texts(
     answers = (pipeline.classify(pipeline.source(location, **options)) for pipeline in (old, new))
     for before, after in zip(*answers, strict=True):
         document = after.document
-        _check_same(before.document.texts, document.texts)
+        _require_equal(before.document.texts, document.texts)
         chosen = new.labels.chosen(after.probabilities)
-        shares = dict(zip(new.labels.names, after.probabilities.tolist(), strict=True))
-        probability = min((shares[name] for name in chosen), default=1 - max(shares.values()))
+        by_label = dict(zip(new.labels.names, after.probabilities.tolist(), strict=True))
+        probability = min((by_label[name] for name in chosen), default=1 - max(by_label.values()))
         labels = [sorted(names) for names in (document.labels, old.labels.chosen(before.probabilities), chosen)]
         shown = (" ".join(names) or "-" for names in labels)
         place, text = f"{document.path}:{document.line}", " | ".join(document.texts)
@@ -114,36 +114,36 @@ def _compare_texts(
 def _compare_sentences(old: LabelingPipeline, new: LabelingPipeline, location: str, **options: Any) -> Iterator[Item]:
     source = new.source(location, is_labeled=True, **options)
     columns = new.labels.names if isinstance(new.labels, LabelColumns) else [new.column(source.format)]
-    _check_same(*((type(x.labels), getattr(x.labels, "names", None) if columns[1:] else 0) for x in (old, new)))
+    _require_equal(*((type(x.labels), getattr(x.labels, "names", None) if columns[1:] else 0) for x in (old, new)))
     answers = old.label(old.source(location, is_labeled=True, **options)), new.label(source, confidence=True)
     for old_answer, (sentence, predicted, confidence, _) in zip(*answers, strict=True):
-        _check_same(old_answer.sentence.words, sentence.words)
+        _require_equal(old_answer.sentence.words, sentence.words)
         assert confidence is not None
         rows = [source.format.labels(sentence, name) for name in columns]
-        right = list(zip(*rows, strict=True)) if isinstance(new.labels, LabelColumns) else rows[0]
-        labels = [LabelPair.of(new.labels, right, predicted).gold, old_answer.labels, predicted]
-        certain = [min(share.values()) if isinstance(share, dict) else share for share in confidence.labels]
+        correct = list(zip(*rows, strict=True)) if isinstance(new.labels, LabelColumns) else rows[0]
+        labels = [LabelPair.of(new.labels, correct, predicted).gold, old_answer.labels, predicted]
+        scores = [min(p.values()) if isinstance(p, dict) else p for p in confidence.labels]
         place = f"{sentence.source.name}:{sentence.line}"
         if isinstance(new.labels, LabelColumns) or not new.labels.has_spans:
             for word, row in enumerate(zip(*labels, strict=True)):
                 shown = ("/".join(label) if isinstance(label, tuple | list) else label for label in row)
-                change = Change.of(place, shown, certain[word], _show_in_context(sentence.words, word, word + 1))
+                change = Change.of(place, shown, scores[word], _show_in_context(sentence.words, word, word + 1))
                 yield row[1] == row[0], row[2] == row[0], change
             continue
         gold, before, after = spans = [new.labels.spans(row) for row in labels]
         for span in sorted({*gold, *before, *after}, key=lambda span: span[1:]):
-            probability = confidence.spans[after.index(span)] if span in after else min(certain[span.start : span.end])
+            probability = confidence.spans[after.index(span)] if span in after else min(scores[span.start : span.end])
             shown = (_describe_span(span, row, sentence.words) for row in spans)
             change = Change.of(place, shown, probability, _show_in_context(sentence.words, span.start, span.end))
             yield (span in before) == (span in gold), (span in after) == (span in gold), change
 
 
-COMPARED: Mapping[type, tuple[str, Callable[..., Iterator[Item]]]] = {
+COMPARED: Mapping[type, tuple[str, Callable[..., Iterator[Item]]]] = {  # the noun for the items, their comparison
     ClassificationPipeline: ("texts", _compare_texts), LabelingPipeline: ("spans", _compare_sentences),
 }  # fmt: skip
 
 
-def _check_same(first: object, second: object) -> None:
+def _require_equal(first: object, second: object) -> None:
     if first != second:
         raise EnsueError("changed answers are not counted: the runs read different texts or columns from the data")
 
@@ -161,7 +161,7 @@ def _show_in_context(words: Sequence[str], start: int, end: int) -> str:
 
 
 OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-BOUND = re.compile(
+BOUND_PATTERN = re.compile(
     r"\s*([a-z]\w*(?:[ \-]+\w+)*)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(%?)\s*", re.I
 )
 
@@ -176,14 +176,14 @@ class Bound(NamedTuple):
     value: float = math.nan
 
     @classmethod
-    def read(cls, text: str) -> "Bound":
+    def parse(cls, text: str) -> "Bound":
         """Return the bound that a text such as "lost <= 0.5 %" describes."""
-        if (match := BOUND.fullmatch(text)) is None:
+        if (match := BOUND_PATTERN.fullmatch(text)) is None:
             raise EnsueError(f'--require "{text}": expected NAME, >=, <=, > or <, and a number, such as "f1 >= 0.9"')
         name, sign, number, percent = match.groups()
         return cls(text.strip(), re.sub(r"[ \-]+", "_", name.lower()), sign, float(number) / (100 if percent else 1))
 
-    def of(self, values: Mapping[str, float]) -> "Bound":
+    def with_value(self, values: Mapping[str, float]) -> "Bound":
         """Return the bound with its value from `values`. Raises EnsueError if the name is unknown."""
         if self.name not in values:
             expected = nearest(self.name, values) or f"; expected one of {', '.join(values)}"

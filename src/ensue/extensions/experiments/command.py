@@ -14,6 +14,7 @@ from ensue.console.output import importing_torch
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 
+MIN_TEXT_WIDTH = 14  # of a truncated text in a table, in characters
 if TYPE_CHECKING:  # this import takes seconds, since it imports torch
     from ensue.extensions.experiments.comparison import Comparison
 
@@ -103,7 +104,7 @@ def comparison_lines(comparison: "Comparison") -> Iterator[str]:
     for number, (title, rows) in enumerate(comparison.tables()):
         yield from [""] * (number > 0) + [title, ""] * bool(title)
         for row in (rows[0], ["---"] * len(rows[0]), *rows[1:]) if rows[1:] else ():
-            cells = [_cut(cell) if name == "text" else cell for name, cell in zip(rows[0], row, strict=True)]
+            cells = [_truncate(cell) if name == "text" else cell for name, cell in zip(rows[0], row, strict=True)]
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -119,19 +120,19 @@ def show_comparison(comparison: "Comparison") -> None:
     for number, (title, rows) in enumerate(comparison.tables()):
         console.print("\n" * (number > 0) + title.replace("`", ""), end="\n" * bool(title))
         cells = [[cell.strip("`") for cell in row] for row in rows]
-        needed = [max(map(cell_len, column)) + 2 for column in zip(*cells, strict=True)]
-        room = console.width - sum(needed[:-1]) - 2
-        has_room = cells[0][-1] == "text" and room >= 14
-        if sum(needed) > console.width and not has_room and cells[0][0] != "key":  # a paragraph for each row
+        widths = [max(map(cell_len, column)) + 2 for column in zip(*cells, strict=True)]
+        text_width = console.width - sum(widths[:-1]) - 2
+        has_room = cells[0][-1] == "text" and text_width >= MIN_TEXT_WIDTH
+        if sum(widths) > console.width and not has_room and cells[0][0] != "key":  # a paragraph for each row
             for row in cells[1:]:
                 console.print(*(f"{name}: {cell}" for name, cell in zip(cells[0], row, strict=True)), sep="  ")
             continue
         table = table_of(*cells[0], overflow="ellipsis", no_wrap=has_room)
         for row in cells[1:]:
-            table.add_row(*map(Text, row[:-1]), Text(_cut(row[-1], room) if has_room else row[-1]))
+            table.add_row(*map(Text, row[:-1]), Text(_truncate(row[-1], text_width) if has_room else row[-1]))
         console.print(table)
 
 
-def _cut(text: str, max_characters: int = 80) -> str:
+def _truncate(text: str, max_characters: int = 80) -> str:
     line = " ".join(text.split())
     return line if len(line) <= max_characters else line[: max_characters - 1] + "…"

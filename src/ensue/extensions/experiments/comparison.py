@@ -20,13 +20,16 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.pictures import LINE_COLORS, axes_of, literal_text
 from ensue.runs.reporter import MetricsLog
 
-NOTES = ("about", "source", "measured")
+NOTE_KEYS = ("about", "source", "measured")
 """Keys of a recipe that are notes for readers."""
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run in a comparison. `differences` are the run's scores minus the scores of the first run."""
+    """A run in a comparison, with its number of `parameters`, and the size of its weights in `bytes`.
+
+    `differences` are the run's scores minus the scores of the first run.
+    """
 
     run: str
     model: str
@@ -50,7 +53,7 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class Comparison(Shown):
-    """A comparison of runs of one task.
+    """A comparison of runs of one task. `what` is the noun for their models.
 
     `data` is the location of the data on which the runs were scored. `items` describes the items that the bootstrap
     resamples. `recipes` maps each key in which the recipes differ to the value of each run.
@@ -86,7 +89,7 @@ class Comparison(Shown):
             yield title, [["run", "score", "difference", "95 %", "p"], *_format_differences(runs)]
         for run in runs:
             if run.changes is not None:
-                rows = [[*each[:5], f"{each.probability:.3f}", each.text] for each in run.changes.most_certain]
+                rows = [[*x[:5], f"{x.probability:.3f}", x.text] for x in run.changes.most_certain]
                 head = ["change", "place", "gold", "old", "new", "P(new)", "text"]
                 yield run.changes.summary(f"`{run.run}`") + ".", [head, *rows]
         if self.recipes:
@@ -116,15 +119,15 @@ class Comparison(Shown):
         """
         names = [name for name in self.runs[0].scores if all(name in run.scores for run in self.runs)]
         if not names or (score and score not in names):
-            raise EnsueError(f'no score "{score}" of all runs; expected {listed(names) or "runs with scores"}')
+            raise EnsueError(f'score "{score}": not in all runs; expected {listed(names) or "runs with scores"}')
         score = score or names[0]
         base = self.runs[0].scores[score]
         axes = axes_of(ax, 6.4, 1.2 + 0.4 * len(self.runs))
-        for place, run in enumerate(self.runs):
-            axes.plot(run.scores[score], place, "o", color=LINE_COLORS[0])
+        for row, run in enumerate(self.runs):
+            axes.plot(run.scores[score], row, "o", color=LINE_COLORS[0])
             if (difference := run.differences.get(score)) is not None:
                 interval = [base + difference.low, base + difference.high]
-                axes.plot(interval, [place, place], color=LINE_COLORS[0], linewidth=1.3)
+                axes.plot(interval, [row, row], color=LINE_COLORS[0], linewidth=1.3)
         axes.axvline(base, color=LINE_COLORS[4], linewidth=0.8, linestyle="--")
         axes.set_yticks(range(len(self.runs)), [run.run for run in self.runs], **literal_text())
         axes.set(xlabel=score.replace("_", " "), ylim=(len(self.runs) - 0.5, -0.5))
@@ -152,7 +155,7 @@ def compare(
         EnsueError: There are fewer than two runs, runs of several tasks, or a bound is malformed.
     """
     for bound in require:
-        Bound.read(bound)
+        Bound.parse(bound)
     directories = [RunDirectory(run) for run in runs]
     _check_runs(directories, format)
     options = {"encoding": encoding, "format": format}
@@ -161,29 +164,29 @@ def compare(
     data = requested or _find_common_data(directories)
     notes: list[str] = []
     scored = _score(directories, data, notes, is_requested=bool(requested), device=device, **options)
-    first = scored[0][1]
+    base_items = scored[0][1]
     compared = [
-        run if items is None or first is None else replace(run, differences=differences(items, first))
+        run if items is None or base_items is None else replace(run, differences=differences(items, base_items))
         for run, items in scored[1:]
     ]
-    if first is not None and directories[0].entry.pipeline_class in COMPARED:
+    if base_items is not None and directories[0].entry.pipeline_class in COMPARED:
         old, *others = (load(directory.path, device=device) for directory in directories)
         try:
             changed = [count_changes(old, new, data, **old.reading(data, **options)) for new in others]
             compared = [replace(run, changes=changes) for run, changes in zip(compared, changed, strict=True)]
         except EnsueError as error:
             notes.append(str(error))
-    if first is not None and not all(run.differences for run in compared):
+    if base_items is not None and not all(run.differences for run in compared):
         notes.append("not every difference is tested: the runs read different items from the data")
     values = compared[-1].scores | ({} if (last := compared[-1].changes) is None else last.shares)
-    if first is not None and not {Bound.read(bound).name for bound in require} <= {*values, "lost", "won"}:
+    if base_items is not None and not {Bound.parse(bound).name for bound in require} <= {*values, "lost", "won"}:
         last_pipeline = load(directories[-1].path, device=device)
         scores = last_pipeline.evaluate(data, **last_pipeline.reading(data, **options))
         values = _select_numbers(scores.as_json()) | values
     return Comparison(
-        directories[0].entry.what, data if first is not None or scored[0][0].scoring_seconds is not None else "",
-        "" if first is None else f"{first.size:,} {first.unit}", (scored[0][0], *compared),
-        _compare_recipes(recipes), tuple(notes), tuple(Bound.read(bound).of(values) for bound in require),
+        directories[0].entry.what, data if base_items is not None or scored[0][0].scoring_seconds is not None else "",
+        "" if base_items is None else f"{base_items.size:,} {base_items.unit}", (scored[0][0], *compared),
+        _compare_recipes(recipes), tuple(notes), tuple(Bound.parse(bound).with_value(values) for bound in require),
     )  # fmt: skip
 
 
@@ -212,11 +215,11 @@ def _find_common_data(directories: Sequence[RunDirectory]) -> str:
 def _explain_missing_data(directories: Sequence[RunDirectory]) -> str:
     """Return a note with the reason why differences are not tested."""
     data = [directory.recipe.data for directory in directories]
-    held_out = {(directory.config.get("text"), directory.recipe.data.valid_fraction) for directory in directories}
-    if len(held_out) == 1 and not any(table.valid or table.test for table in data):
+    splits = {(directory.config.get("text"), directory.recipe.data.valid_fraction) for directory in directories}
+    if len(splits) == 1 and not any(table.valid or table.test for table in data):
         return (
-            f"all runs held out the same share of {data[0].train} for validation, and the scores are those of their "
-            "logs; --test DATA names data that are scored now, with tests of the differences"
+            f"all runs held out the same share of {data[0].train} for validation, so the table has the logged scores; "
+            "--test DATA scores all runs on DATA, and tests the differences"
         )
     return "the recipes have no data in common; --test names data for all runs"
 
@@ -284,13 +287,13 @@ def _select_numbers(scores: dict[str, Any]) -> dict[str, float]:
 
 
 def _compare_recipes(recipes: Sequence[Recipe]) -> dict[str, list[Any]]:
-    """Return the values of each differing key. If the kinds of a table differ, keys of a single kind are left out."""
+    """Return the values of each differing key; of a table such as `[encoder]` whose `kind` differs, the common keys."""
     values = [recipe.values() for recipe in recipes]
-    keys = dict.fromkeys(key for flat in values for key in flat if key not in NOTES)
-    rows = {key: [flat.get(key) for flat in values] for key in keys}
+    keys = dict.fromkeys(key for by_key in values for key in by_key if key not in NOTE_KEYS)
+    rows = {key: [by_key.get(key) for by_key in values] for key in keys}
     differing = {key: row for key, row in rows.items() if any(value != row[0] for value in row)}
-    kinds = {key.removesuffix("kind") for key in differing if key.endswith(".kind")}
-    return {key: row for key, row in differing.items() if None not in row or not key.startswith((*kinds,))}
+    prefixes = {key.removesuffix("kind") for key in differing if key.endswith(".kind")}  # such as "encoder."
+    return {key: row for key, row in differing.items() if None not in row or not key.startswith((*prefixes,))}
 
 
 def _format_row(run: ComparedRun, names: Sequence[str]) -> list[str]:

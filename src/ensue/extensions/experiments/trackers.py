@@ -49,11 +49,11 @@ class TensorBoard(Tracker):
         shutil.rmtree(folder, ignore_errors=True)
         self.writer: Any = SummaryWriter(str(folder))
         self.writer.add_text("recipe", f"```\n{run.recipe.to_toml()}\n```")
-        self.began, self.seconds = time.time(), 0.0
+        self.start_time, self.seconds = time.time(), 0.0
 
     def record(self, record: Record) -> None:
         self.seconds = record.get("seconds", self.seconds)
-        times = {"global_step": record["step"], "walltime": self.began + self.seconds}
+        times = {"global_step": record["step"], "walltime": self.start_time + self.seconds}
         for name, value in numbers(record):
             self.writer.add_scalar(name, value, **times)
         if record.get("sample"):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ensue.errors import DataError, quote
 from ensue.extensions.importing.family import (
-    PLAIN,
+    IDENTITY,
     REVERSED_ROWS,
     SKIP_TWO_POSITIONS,
     BlockNames,
@@ -27,17 +27,17 @@ from ensue.extensions.importing.family import (
     EncoderKeys,
     Family,
     ParameterMapping,
-    blocks,
     first_block,
-    layer,
+    map_blocks,
+    map_layer,
     rotary_pairs,
 )
 from ensue.models.specification import TransformerEncoder
 
 NAMES = BlockNames(
     attention_in=("attention.self.query", "attention.self.key", "attention.self.value"),
-    attention_out="attention.output.dense", norm_attention="attention.output.LayerNorm", first="intermediate.dense",
-    second="output.dense", norm_feedforward="output.LayerNorm",
+    attention_out="attention.output.dense", norm_attention="attention.output.LayerNorm",
+    feedforward_in="intermediate.dense", feedforward_out="output.dense", norm_feedforward="output.LayerNorm",
 )  # fmt: skip
 KEYS = EncoderKeys()
 HEAD = "cls.predictions"
@@ -66,17 +66,17 @@ def encoder_table(
     }  # fmt: skip
 
 
-def embeddings(segments: int, *, positions: Conversion = PLAIN) -> list[ParameterMapping]:
+def map_embeddings(segments: int, *, positions: Conversion = IDENTITY) -> list[ParameterMapping]:
     """Return the mappings of the embeddings of tokens, segments and positions, and of their normalization."""
     return [
         ParameterMapping("features.weight", (WORDS,)),
         *([ParameterMapping("segments.weight", ("embeddings.token_type_embeddings.weight",))] if segments else []),
         ParameterMapping("layers.layers.0.weight", ("embeddings.position_embeddings.weight",), positions),
-        *layer("layers.layers.1.module", "embeddings.LayerNorm"),
+        *map_layer("layers.layers.1.module", "embeddings.LayerNorm"),
     ]
 
 
-def heads(
+def map_heads(
     recipe: Any, dense: str, norm: str, bias: str, *, pooler: str = "", has_bias: bool = True
 ) -> list[ParameterMapping]:
     """Return the mappings of the masked head and of the pooler, if the model has them.
@@ -85,39 +85,39 @@ def heads(
     """
     mappings = []
     if recipe.head.masked:
-        mappings += layer("head.projection.0", dense, has_bias=has_bias)
-        mappings += layer("head.projection.2", norm, has_bias=has_bias)
+        mappings += map_layer("head.projection.0", dense, has_bias=has_bias)
+        mappings += map_layer("head.projection.2", norm, has_bias=has_bias)
         mappings.append(ParameterMapping("head.bias", (bias,)))
     if pooler and (recipe.head.pooler or recipe.data.next_sentence):
-        mappings += layer("pooler.0", pooler)
+        mappings += map_layer("pooler.0", pooler)
     return mappings
 
 
-def body(
+def map_encoder(
     recipe: Any, *, prefix: str = "encoder.layer.{}.", names: BlockNames = NAMES, projection: str = "",
-    positions: Conversion = PLAIN,
+    positions: Conversion = IDENTITY,
 ) -> list[ParameterMapping]:  # fmt: skip
     """Return the mappings of a model without its heads.
 
     The blocks have the names `prefix` and `names`. `projection` maps the embeddings to the width of the blocks.
     """
-    first = f"layers.layers.{first_block(recipe.encoder) - 1}.module"
+    native_projection = f"layers.layers.{first_block(recipe.encoder) - 1}.module"
     return [
-        *embeddings(recipe.input.segments, positions=positions),
-        *(layer(first, projection) if recipe.encoder.d_input else []),
-        *blocks(recipe.encoder, prefix, names),
+        *map_embeddings(recipe.input.segments, positions=positions),
+        *(map_layer(native_projection, projection) if recipe.encoder.d_input else []),
+        *map_blocks(recipe.encoder, prefix, names),
     ]
 
 
-def full_layout(recipe: Any, *, head: tuple[str, str, str], pooler: str = "", **options: Any) -> list[ParameterMapping]:
-    """Return the mappings of a model with its heads, with the options of `body` and the names of `heads`."""
-    return [*body(recipe, **options), *heads(recipe, *head, pooler=pooler)]
+def map_model(recipe: Any, *, head: tuple[str, str, str], pooler: str = "", **options: Any) -> list[ParameterMapping]:
+    """Return the mappings of a model with its heads, with the options of `map_encoder` and the names of `map_heads`."""
+    return [*map_encoder(recipe, **options), *map_heads(recipe, *head, pooler=pooler)]
 
 
 def layout(recipe: Any) -> list[ParameterMapping]:
-    next_sentence = layer("next_sentence", "cls.seq_relationship") if recipe.data.next_sentence else []
+    next_sentence = map_layer("next_sentence", "cls.seq_relationship") if recipe.data.next_sentence else []
     return [
-        *full_layout(recipe, head=HEAD_NAMES, pooler="pooler.dense"),
+        *map_model(recipe, head=HEAD_NAMES, pooler="pooler.dense"),
         *(mapping._replace(conversion=REVERSED_ROWS) for mapping in next_sentence),
     ]
 
@@ -142,7 +142,8 @@ def config(encoder: TransformerEncoder) -> dict[str, Any]:
 
 DISTIL_NAMES = BlockNames(
     attention_in=("attention.q_lin", "attention.k_lin", "attention.v_lin"), attention_out="attention.out_lin",
-    norm_attention="sa_layer_norm", first="ffn.lin1", second="ffn.lin2", norm_feedforward="output_layer_norm",
+    norm_attention="sa_layer_norm", feedforward_in="ffn.lin1", feedforward_out="ffn.lin2",
+    norm_feedforward="output_layer_norm",
 )  # fmt: skip
 DISTIL_KEYS = EncoderKeys(
     d_model="dim", num_layers="n_layers", num_heads="n_heads", d_feedforward="hidden_dim", dropout="dropout",
@@ -158,14 +159,14 @@ def distil_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
 DISTILBERT = Family(
     prefix="distilbert.", is_masked=True, recipe_tables=distil_tables,
     layout=partial(
-        full_layout, prefix="transformer.layer.{}.", names=DISTIL_NAMES,
+        map_model, prefix="transformer.layer.{}.", names=DISTIL_NAMES,
         head=("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
     ),
     unused=("embeddings.position_ids",), tied="vocab_projector.weight",
 )  # fmt: skip
 
 
-FIRST_POSITION = 2
+FIRST_POSITION = 2  # of a text, by the numbering of RoBERTa
 
 
 def roberta_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def _check_gelu(config: Configuration, encoder: dict[str, Any], has_head: bool) 
 
 
 roberta_layout = partial(
-    full_layout, positions=SKIP_TWO_POSITIONS, head=("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+    map_model, positions=SKIP_TWO_POSITIONS, head=("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
     pooler="pooler.dense",
 )  # fmt: skip
 ROBERTA = Family(
@@ -209,7 +210,7 @@ def electra_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
 ELECTRA = Family(
     prefix="electra.", is_masked=True, recipe_tables=electra_tables,
     layout=partial(
-        full_layout, projection="embeddings_project",
+        map_model, projection="embeddings_project",
         head=("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias"),
     ),
     unused=("embeddings.position_ids",), tied="generator_lm_head.weight",
@@ -218,7 +219,8 @@ ELECTRA = Family(
 
 ALBERT_NAMES = BlockNames(
     attention_in=("attention.query", "attention.key", "attention.value"), attention_out="attention.dense",
-    norm_attention="attention.LayerNorm", first="ffn", second="ffn_output", norm_feedforward="full_layer_layer_norm",
+    norm_attention="attention.LayerNorm", feedforward_in="ffn", feedforward_out="ffn_output",
+    norm_feedforward="full_layer_layer_norm",
 )  # fmt: skip
 
 
@@ -236,7 +238,7 @@ def albert_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
 ALBERT = Family(
     prefix="albert.", is_masked=True, recipe_tables=albert_tables,
     layout=partial(
-        full_layout, prefix="encoder.albert_layer_groups.0.albert_layers.0.", names=ALBERT_NAMES, pooler="pooler",
+        map_model, prefix="encoder.albert_layer_groups.0.albert_layers.0.", names=ALBERT_NAMES, pooler="pooler",
         projection="encoder.embedding_hidden_mapping_in",
         head=("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
     ),
@@ -258,8 +260,8 @@ def mpnet_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
 
 def mpnet_layout(recipe: Any) -> list[ParameterMapping]:
     """Return the mappings. The blocks share their relative position biases, and each block gets a copy."""
-    first, shared = first_block(recipe.encoder), "encoder.relative_attention_bias.weight"
-    native = [f"layers.layers.{first + n}.attention.relative.weight" for n in range(recipe.encoder.num_layers)]
+    start, shared = first_block(recipe.encoder), "encoder.relative_attention_bias.weight"
+    native = [f"layers.layers.{start + n}.attention.relative.weight" for n in range(recipe.encoder.num_layers)]
     return [*roberta_layout(recipe, names=MPNET_NAMES), *(ParameterMapping(name, (shared,)) for name in native)]
 
 
@@ -296,7 +298,7 @@ DEBERTA_NAMES = NAMES._replace(
 
 def deberta_layout(recipe: Any) -> list[ParameterMapping]:
     """Return the mappings. The blocks share the vectors of relative positions, and each block gets a copy."""
-    encoder, first = recipe.encoder, first_block(recipe.encoder)
+    encoder, start = recipe.encoder, first_block(recipe.encoder)
     shared = ("encoder.rel_embeddings.weight", "encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
 
     def read(published: Sequence[Tensor]) -> Tensor:
@@ -304,12 +306,12 @@ def deberta_layout(recipe: Any) -> list[ParameterMapping]:
         return F.layer_norm(vectors, vectors.shape[1:], weight, bias, encoder.norm_epsilon)
 
     return [
-        *(mapping for mapping in embeddings(recipe.input.segments) if not mapping.native.startswith("layers.")),
-        *layer("layers.layers.0.module", "embeddings.LayerNorm"),
-        *blocks(encoder, "encoder.layer.{}.", DEBERTA_NAMES),
-        *(ParameterMapping(f"layers.layers.{first + n}.attention.relative.weight", shared, Conversion(read))
+        *(mapping for mapping in map_embeddings(recipe.input.segments) if not mapping.native.startswith("layers.")),
+        *map_layer("layers.layers.0.module", "embeddings.LayerNorm"),
+        *map_blocks(encoder, "encoder.layer.{}.", DEBERTA_NAMES),
+        *(ParameterMapping(f"layers.layers.{start + n}.attention.relative.weight", shared, Conversion(read))
           for n in range(encoder.num_layers)),
-        *heads(recipe, *HEAD_NAMES),
+        *map_heads(recipe, *HEAD_NAMES),
     ]  # fmt: skip
 
 
@@ -320,8 +322,8 @@ DEBERTA = replace(
 
 
 MODERN_NAMES = BlockNames(
-    attention_in=("attn.Wqkv",), attention_out="attn.Wo", norm_attention="attn_norm", first="mlp.Wi", second="mlp.Wo",
-    norm_feedforward="mlp_norm", factor="mlp.Wi",
+    attention_in=("attn.Wqkv",), attention_out="attn.Wo", norm_attention="attn_norm", feedforward_in="mlp.Wi",
+    feedforward_out="mlp.Wo", norm_feedforward="mlp_norm", factor="mlp.Wi",
 )  # fmt: skip
 MODERN_KEYS = EncoderKeys(norm_epsilon="norm_eps", dropout="mlp_dropout", dropout_attention="attention_dropout")
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
@@ -366,15 +368,15 @@ def modern_layout(recipe: Any) -> list[ParameterMapping]:
 
     mappings = [
         ParameterMapping("features.weight", ("embeddings.tok_embeddings.weight",)),
-        *layer("layers.layers.0.module", "embeddings.norm", has_bias=False),
-        *blocks(encoder, "layers.{}.", MODERN_NAMES, attention=Conversion(read_attention), has_bias=False),
-        *layer(f"layers.layers.{first_block(encoder) + encoder.num_layers}.module", "final_norm", has_bias=False),
+        *map_layer("layers.layers.0.module", "embeddings.norm", has_bias=False),
+        *map_blocks(encoder, "layers.{}.", MODERN_NAMES, attention=Conversion(read_attention), has_bias=False),
+        *map_layer(f"layers.layers.{first_block(encoder) + encoder.num_layers}.module", "final_norm", has_bias=False),
     ]
     for index, mapping in enumerate(mappings):
         for half, name in enumerate((".feedforward.0.", ".feedforward.factor.")):
             if name in mapping.native:
                 mappings[index] = mapping._replace(conversion=_take_half(mapping.conversion, half))
-    return mappings + heads(recipe, "head.dense", "head.norm", "decoder.bias", has_bias=False)
+    return mappings + map_heads(recipe, "head.dense", "head.norm", "decoder.bias", has_bias=False)
 
 
 def _take_half(conversion: Conversion, half: int) -> Conversion:

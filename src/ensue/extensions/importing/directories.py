@@ -40,17 +40,16 @@ def read_sentences(directory: Path) -> dict[str, Any]:
         raise DataError("expected a list of modules", path)
     table: dict[str, Any] = {}
     for module in modules:
-        kind, folder = str(module.get("type", "")).rpartition(".")[2], module.get("path", "")
-        if kind == "Normalize":
+        module_class, folder = str(module.get("type", "")).rpartition(".")[2], module.get("path", "")
+        if module_class == "Normalize":
             table["unit_length"] = True
-        elif kind == "Pooling":
+        elif module_class == "Pooling":
             if not isinstance(folder, str) or Path(folder).name != folder:
                 raise DataError(f"expected the name of a folder in the same directory, found {quote(folder)}", path)
             table["pooling"] = _read_pooling(directory / folder / "config.json")
-        elif kind != "Transformer":
-            raise DataError(
-                f"the module {quote(kind)} is not supported; expected Transformer, Pooling, Normalize", path
-            )
+        elif module_class != "Transformer":
+            problem = f"the module {quote(module_class)} is not supported"
+            raise DataError(f"{problem}; expected Transformer, Pooling, Normalize", path)
     return table
 
 
@@ -87,24 +86,24 @@ For small vocabularies the maximum is an eighth of the tokens. More rows mean th
 def import_directory(directory: Path) -> Imported:
     """Read a directory of config.json, weights and tokenizer. Raises DataError for missing or unsupported content."""
     config = Configuration(read_json_object(directory / "config.json"), directory / "config.json")
-    kind = config.content.get("model_type", "model2vec" if "embedding_dtype" in config.content else None)
-    if isinstance(kind, str) and kind in IMPORTERS:
-        return IMPORTERS[kind](directory, config)
+    model_type = config.content.get("model_type", "model2vec" if "embedding_dtype" in config.content else None)
+    if isinstance(model_type, str) and model_type in IMPORTERS:
+        return IMPORTERS[model_type](directory, config)
     family = _find_family(config)
     files = weight_files(directory)
     tokenizer = read_tokenizer(directory, is_masked=family.is_masked)
     tensors = family.rename_tensors(read_weights(files))
-    document = {"task": MASKED if family.is_masked else CAUSAL, **family.recipe_tables(config, tensors.keys())}
-    document["tokenizer"] = {"kind": tokenizer.kind, "lowercase": tokenizer.lowercase}
+    tables = {"task": MASKED if family.is_masked else CAUSAL, **family.recipe_tables(config, tensors.keys())}
+    tables["tokenizer"] = {"kind": tokenizer.kind, "lowercase": tokenizer.lowercase}
     if family.is_masked:
-        document["sentences"] = read_sentences(directory)
-    recipe = recipe_of(document, directory)
+        tables["sentences"] = read_sentences(directory)
+    recipe = recipe_of(tables, directory)
     layout = family.layout(recipe)
     parameters = import_parameters(layout, tensors, files[0])
     notes = [*_remove_padding_rows(parameters, tokenizer, directory), *family.note_unused(tensors, layout)]
     softmax = tensors.get(family.tied) if "head.weight" not in parameters else None
-    words = parameters["features.weight"]
-    if softmax is not None and (softmax.dim() != words.dim() or not torch.equal(softmax[: len(words)], words)):
+    table = parameters["features.weight"]
+    if softmax is not None and (softmax.dim() != table.dim() or not torch.equal(softmax[: len(table)], table)):
         raise DataError("the softmax weights differ from the embedding; only tied weights are supported", files[0])
     if not family.is_masked:
         parameters["head.bias"] = torch.zeros(tokenizer.vocabulary_size)
@@ -115,15 +114,13 @@ def import_directory(directory: Path) -> Imported:
 
 
 def _find_family(config: Configuration) -> Family:
-    kind = config.content.get("model_type")
-    if kind in UNSUPPORTED:
-        raise DataError(f'model_type "{kind}": this architecture is unsupported', config.path)
-    if not isinstance(kind, str) or kind not in FAMILIES:
-        known = ", ".join((*FAMILIES, *IMPORTERS))
-        raise DataError(
-            f"model_type {quote(kind)} is not known{nearest(str(kind), FAMILIES)}; known: {known}", config.path
-        )
-    return FAMILIES[kind]
+    model_type = config.content.get("model_type")
+    if model_type in UNSUPPORTED:
+        raise DataError(f'model_type "{model_type}": this architecture is unsupported', config.path)
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
+        problem = f"model_type {quote(model_type)} is not known{nearest(str(model_type), FAMILIES)}"
+        raise DataError(f"{problem}; known: {', '.join((*FAMILIES, *IMPORTERS))}", config.path)
+    return FAMILIES[model_type]
 
 
 def _remove_padding_rows(parameters: dict[str, Tensor], tokenizer: Tokenizer, directory: Path) -> list[str]:

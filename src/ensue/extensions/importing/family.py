@@ -27,7 +27,7 @@ class Conversion(NamedTuple):
     write: Callable[[Tensor, int], Sequence[Tensor]] = lambda *_: []
 
 
-PLAIN = Conversion(lambda published: published[0], lambda native, _: [native])
+IDENTITY = Conversion(lambda published: published[0], lambda native, _: [native])
 TRANSPOSED = Conversion(lambda published: published[0].t().contiguous(), lambda native, _: [native.t().contiguous()])
 """The conversion of a matrix that is published as [in, out]."""
 JOINED = Conversion(lambda published: torch.cat(list(published)), torch.chunk)
@@ -45,25 +45,27 @@ class ParameterMapping(NamedTuple):
 
     native: str
     published: tuple[str, ...]
-    conversion: Conversion = PLAIN
+    conversion: Conversion = IDENTITY
 
 
 class BlockNames(NamedTuple):
-    """The names of a block's layers in a published model. `first` and `second` are the feed-forward layers."""
+    """The names of a block's layers in a published model."""
 
     attention_in: tuple[str, ...]
     attention_out: str
     norm_attention: str
-    first: str
-    second: str
+    feedforward_in: str
+    feedforward_out: str
     norm_feedforward: str
     factor: str = ""
     """The projection that gates the feed-forward network."""
 
 
-def layer(native: str, *names: str, conversion: Conversion = PLAIN, has_bias: bool = True) -> list[ParameterMapping]:
-    """Return the mappings of a layer's weight, with `conversion`, and of its bias, which is 0 without `has_bias`."""
-    bias = JOINED if conversion is JOINED else PLAIN
+def map_layer(
+    native: str, *names: str, conversion: Conversion = IDENTITY, has_bias: bool = True
+) -> list[ParameterMapping]:
+    """Return the mappings of a layer's weight, with `conversion`, and of its bias, which is zero unless `has_bias`."""
+    bias = JOINED if conversion is JOINED else IDENTITY
     weights = tuple(f"{name}.weight" for name in names)
     zeros = Conversion(lambda tensors: (weight := conversion.read(tensors)).view(len(weight), -1)[:, 0] * 0)
     return [
@@ -74,25 +76,25 @@ def layer(native: str, *names: str, conversion: Conversion = PLAIN, has_bias: bo
     ]
 
 
-def blocks(
-    encoder: TransformerEncoder, prefix: str, names: BlockNames, *, conversion: Conversion = PLAIN,
+def map_blocks(
+    encoder: TransformerEncoder, prefix: str, names: BlockNames, *, conversion: Conversion = IDENTITY,
     native_prefix: str = "layers.layers", attention: Conversion | None = None, has_bias: bool = True,
 ) -> list[ParameterMapping]:  # fmt: skip
-    """Return the mappings of all blocks. `{}` in `prefix` is the number of a block. `attention` converts Q, K and V."""
-    first, mappings = first_block(encoder), []
+    """Return the mappings of all blocks. `{}` in `prefix` is the index of a block. `attention` converts Q, K and V."""
+    start, mappings = first_block(encoder), []
     attention = attention or (JOINED if len(names.attention_in) > 1 else conversion)
     weight_and_bias = slice(1 if encoder.norm_kind == "rms" else 2)
     for number in range(encoder.num_layers):
-        native, published = f"{native_prefix}.{first + number}", prefix.format(number)
+        native, published = f"{native_prefix}.{start + number}", prefix.format(number)
         heads = (published + name for name in names.attention_in)
         factor = [("feedforward.factor", names.factor)] if encoder.gated else []
-        linear = [("attention.project_out", names.attention_out), ("feedforward.0", names.first), *factor]
-        mappings += layer(f"{native}.attention.project_in", *heads, conversion=attention, has_bias=has_bias)
+        linear = [("attention.project_out", names.attention_out), ("feedforward.0", names.feedforward_in), *factor]
+        mappings += map_layer(f"{native}.attention.project_in", *heads, conversion=attention, has_bias=has_bias)
         norms = [("norm_attention", names.norm_attention)] if number or encoder.norm_first else []
-        for inner, name in [*linear, ("feedforward.3", names.second)]:
-            mappings += layer(f"{native}.{inner}", published + name, conversion=conversion, has_bias=has_bias)
-        for inner, name in (*norms, ("norm_feedforward", names.norm_feedforward)):
-            mappings += layer(f"{native}.{inner}", published + name, has_bias=has_bias)[weight_and_bias]
+        for child, name in [*linear, ("feedforward.3", names.feedforward_out)]:
+            mappings += map_layer(f"{native}.{child}", published + name, conversion=conversion, has_bias=has_bias)
+        for child, name in (*norms, ("norm_feedforward", names.norm_feedforward)):
+            mappings += map_layer(f"{native}.{child}", published + name, has_bias=has_bias)[weight_and_bias]
     return mappings
 
 
@@ -104,7 +106,7 @@ def first_block(encoder: TransformerEncoder) -> int:
 def rotary_pairs(encoder: TransformerEncoder) -> Tensor:
     """Return the published index of each native feature of a head.
 
-    Two features that are rotated together are neighbors in native heads. In published heads, each half has one of them.
+    Two features that are rotated together are adjacent in native heads. In published heads, each half has one of them.
     """
     d = encoder.d_model // encoder.num_heads
     num_rotated = int(d * encoder.rotary_share) // 2 * 2
@@ -182,11 +184,10 @@ class Configuration:
         Raises DataError for scaled frequencies.
         """
         rope = self.content.get("rope_parameters") or self.content.get("rope_scaling") or {}
-        kind = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, dict) else rope
-        if kind != "default" or not isinstance(rope, dict):
-            raise DataError(
-                f"rotary positions of the kind {quote(kind)} are not supported; expected default", self.path
-            )
+        rope_type = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, dict) else rope
+        if rope_type != "default" or not isinstance(rope, dict):
+            problem = f"rotary positions of the kind {quote(rope_type)} are not supported; expected default"
+            raise DataError(problem, self.path)
         keys = self.content | rope
         return {
             "positions": "rotary",
@@ -221,7 +222,7 @@ class EncoderKeys(NamedTuple):
     def read(
         self, config: Configuration, *, epsilon: float, dropout: float = 0.0, d_feedforward: int | None = None
     ) -> dict[str, Any]:
-        """Return the table `[encoder]`. The arguments are the values of missing keys."""
+        """Return the table `[encoder]`. The keyword arguments are the defaults of missing keys."""
         return {
             "kind": "transformer", "d_model": config.positive_int(self.d_model),
             "num_layers": config.positive_int(self.num_layers), "num_heads": config.positive_int(self.num_heads),

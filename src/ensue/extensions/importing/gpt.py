@@ -23,16 +23,16 @@ from ensue.extensions.importing.family import (
     EncoderKeys,
     Family,
     ParameterMapping,
-    blocks,
     first_block,
-    layer,
+    map_blocks,
+    map_layer,
     rotary_pairs,
 )
 from ensue.models.specification import TransformerEncoder
 
 NAMES = BlockNames(
-    attention_in=("attn.c_attn",), attention_out="attn.c_proj", norm_attention="ln_1", first="mlp.c_fc",
-    second="mlp.c_proj", norm_feedforward="ln_2",
+    attention_in=("attn.c_attn",), attention_out="attn.c_proj", norm_attention="ln_1", feedforward_in="mlp.c_fc",
+    feedforward_out="mlp.c_proj", norm_feedforward="ln_2",
 )  # fmt: skip
 KEYS = EncoderKeys(
     "n_embd", "n_layer", "n_head", "n_inner", "n_positions", "layer_norm_epsilon", "resid_pdrop", "attn_pdrop"
@@ -69,10 +69,10 @@ def layout(recipe: Any) -> list[ParameterMapping]:
     mappings = [
         ParameterMapping("features.weight", (words,)),
         ParameterMapping("layers.layers.0.weight", (positions,)),
-        *blocks(encoder, "h.{}.", NAMES, conversion=TRANSPOSED),
+        *map_blocks(encoder, "h.{}.", NAMES, conversion=TRANSPOSED),
     ]
     if encoder.norm == "pre":
-        mappings += layer(f"layers.layers.{first_block(encoder) + encoder.num_layers}.module", "ln_f")
+        mappings += map_layer(f"layers.layers.{first_block(encoder) + encoder.num_layers}.module", "ln_f")
     return mappings
 
 
@@ -109,7 +109,8 @@ def config(encoder: TransformerEncoder) -> dict[str, Any]:
 
 NEOX_NAMES = BlockNames(
     attention_in=("attention.query_key_value",), attention_out="attention.dense", norm_attention="input_layernorm",
-    first="mlp.dense_h_to_4h", second="mlp.dense_4h_to_h", norm_feedforward="post_attention_layernorm",
+    norm_feedforward="post_attention_layernorm", feedforward_in="mlp.dense_h_to_4h",
+    feedforward_out="mlp.dense_4h_to_h",
 )  # fmt: skip
 NEOX_KEYS = EncoderKeys(dropout="hidden_dropout", dropout_attention="attention_dropout")
 
@@ -144,10 +145,10 @@ def neox_layout(recipe: Any) -> list[ParameterMapping]:
     attention = Conversion(read, write)
     mappings = [
         mapping._replace(conversion=attention) if ".attention.project_in." in mapping.native else mapping
-        for mapping in blocks(encoder, "layers.{}.", NEOX_NAMES)
+        for mapping in map_blocks(encoder, "layers.{}.", NEOX_NAMES)
     ]
-    last = f"layers.layers.{first_block(encoder) + encoder.num_layers}.module"
-    return [ParameterMapping("features.weight", ("embed_in.weight",)), *mappings, *layer(last, "final_layer_norm")]
+    norm = f"layers.layers.{first_block(encoder) + encoder.num_layers}.module"
+    return [ParameterMapping("features.weight", ("embed_in.weight",)), *mappings, *map_layer(norm, "final_layer_norm")]
 
 
 NEOX = Family(
@@ -163,18 +164,15 @@ def neox_config(encoder: TransformerEncoder) -> dict[str, Any]:
         "model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], **NEOX_KEYS.to_config(encoder),
         "hidden_act": PUBLISHED_ACTIVATIONS[encoder.activation], "rotary_pct": encoder.rotary_share,
         "rotary_emb_base": encoder.rotary_base,
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": encoder.rotary_base,
-            "partial_rotary_factor": encoder.rotary_share,
-        },
+        "rope_parameters": {"rope_type": "default", "rope_theta": encoder.rotary_base,
+                            "partial_rotary_factor": encoder.rotary_share},
         "use_parallel_residual": encoder.parallel, "attention_bias": True,
     }  # fmt: skip
 
 
 LLAMA_NAMES = BlockNames(
     attention_in=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), attention_out="self_attn.o_proj",
-    norm_attention="input_layernorm", first="mlp.gate_proj", second="mlp.down_proj",
+    norm_attention="input_layernorm", feedforward_in="mlp.gate_proj", feedforward_out="mlp.down_proj",
     norm_feedforward="post_attention_layernorm", factor="mlp.up_proj",
 )  # fmt: skip
 LLAMA_KEYS = NEOX_KEYS._replace(norm_epsilon="rms_norm_eps")
@@ -204,7 +202,7 @@ def llama_layout(recipe: Any) -> list[ParameterMapping]:
 
     return [
         ParameterMapping("features.weight", ("embed_tokens.weight",)),
-        *blocks(encoder, "layers.{}.", LLAMA_NAMES, attention=Conversion(read), has_bias=False),
+        *map_blocks(encoder, "layers.{}.", LLAMA_NAMES, attention=Conversion(read), has_bias=False),
         ParameterMapping(f"layers.layers.{first_block(encoder) + encoder.num_layers}.module.weight", ("norm.weight",)),
         *untied_softmax(recipe, "lm_head.weight"),
     ]

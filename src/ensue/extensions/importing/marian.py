@@ -23,10 +23,10 @@ from ensue.extensions.importing.family import (
     Conversion,
     Family,
     ParameterMapping,
-    blocks,
     first_block,
     import_parameters,
-    layer,
+    map_blocks,
+    map_layer,
 )
 from ensue.extensions.importing.weight_files import check_finite, read_json_object, read_weights, weight_files
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
@@ -39,7 +39,8 @@ from ensue.training.imported import Imported, read_file, recipe_of
 TASK = "sequence-to-sequence"
 NAMES = BlockNames(
     attention_in=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), attention_out="self_attn.out_proj",
-    norm_attention="self_attn_layer_norm", first="fc1", second="fc2", norm_feedforward="final_layer_norm",
+    norm_attention="self_attn_layer_norm", feedforward_in="fc1", feedforward_out="fc2",
+    norm_feedforward="final_layer_norm",
 )  # fmt: skip
 MAX_LENGTH_RATIO = 3.0
 """The maximum number of output tokens per source token, the default of marian-decoder."""
@@ -81,13 +82,13 @@ def layout(recipe: Any) -> list[ParameterMapping]:
     order, mappings = _order_features(recipe), list[ParameterMapping]()
     for side in ("encoder", "decoder"):
         encoder, native = getattr(recipe, side), f"{side}.layers"
-        mappings += blocks(encoder, f"{side}.layers.{{}}.", NAMES, native_prefix=native)
+        mappings += map_blocks(encoder, f"{side}.layers.{{}}.", NAMES, native_prefix=native)
         for number in range(encoder.num_layers if side == "decoder" else 0):
             block, published = f"{native}.{first_block(encoder) + number}.", f"{side}.layers.{number}.encoder_attn"
-            mappings += layer(f"{block}norm_cross_attention", f"{published}_layer_norm")
-            mappings += layer(f"{block}cross_attention.project_in", f"{published}.q_proj")
-            mappings += layer(f"{block}cross_attention.project_out", f"{published}.out_proj")
-            mappings += layer(
+            mappings += map_layer(f"{block}norm_cross_attention", f"{published}_layer_norm")
+            mappings += map_layer(f"{block}cross_attention.project_in", f"{published}.q_proj")
+            mappings += map_layer(f"{block}cross_attention.project_out", f"{published}.out_proj")
+            mappings += map_layer(
                 f"{block}cross_attention.project_memory", f"{published}.k_proj", f"{published}.v_proj",
                 conversion=JOINED,
             )  # fmt: skip
@@ -107,11 +108,11 @@ INPUT_REORDERED = ("project_in", "project_memory", "feedforward.0")
 
 
 def _reorder(mapping: ParameterMapping, order: Tensor) -> ParameterMapping:
-    name, _, kind = mapping.native.rpartition(".")
+    name, _, parameter = mapping.native.rpartition(".")
     read = mapping.conversion.read
     if not name.endswith(INPUT_REORDERED):
         return mapping._replace(conversion=Conversion(lambda published: read(published)[order]))
-    if kind == "bias":
+    if parameter == "bias":
         return mapping
     return mapping._replace(conversion=Conversion(lambda published: read(published)[:, order]))
 
@@ -133,9 +134,9 @@ def import_marian(directory: Path, config: Configuration) -> Imported:
     ids, symbols = _read_vocabulary(directory / "vocab.json", config)
     source, target = (_read_tokenizer(directory / f"{side}.spm", symbols) for side in ("source", "target"))
     tensors = MARIAN.rename_tensors(read_weights(files))
-    kind = {"kind": "published"}
-    document = {"task": TASK, "tokenizer": kind, "target_tokenizer": kind}
-    recipe = recipe_of(document | MARIAN.recipe_tables(config, tensors.keys()), directory)
+    published = {"kind": "published"}
+    tables = {"task": TASK, "tokenizer": published, "target_tokenizer": published}
+    recipe = recipe_of(tables | MARIAN.recipe_tables(config, tensors.keys()), directory)
     vectors = Conversion(lambda published: _select_rows(published[0], ids, 0.0)[:, _order_features(recipe)])
     biases = Conversion(lambda published: _select_rows(published[0].flatten(), ids, IMPOSSIBLE_BIAS))
     tokens = [
@@ -184,18 +185,18 @@ def _read_tokenizer(path: Path, symbols: list[str]) -> TokenizerWithSpecials:
 
 def _convert_model(model: bytes) -> dict[str, Any]:
     """Return the `tokenizer.json` equivalent to a SentencePiece model. Raises ValueError for an unsupported model."""
-    fields = _parse_message(model)
+    fields = _parse_message(model)  # 1: pieces, 2: trainer_spec with 3: model_type (1: unigram), 3: normalizer_spec
     training, (normalization,) = _parse_message(fields.get(2, [b""])[0]), map(_parse_message, fields[3])
-    if training.get(3, [NORMAL]) != [1] or any(normalization.get(field, [1]) != [1] for field in (3, 4, 5)):
+    if training.get(3, [1]) != [1] or any(normalization.get(field, [1]) != [1] for field in (3, 4, 5)):
         raise ValueError("expected a unigram model that adds a dummy prefix and removes extra whitespace")
     pieces: list[list[Any]] = []
     for piece in map(_parse_message, fields[1]):
-        ((kind,), (score,)) = piece.get(3, [NORMAL]), struct.unpack("<f", piece.get(2, [bytes(4)])[0])
-        if kind not in (NORMAL, UNKNOWN, CONTROL, UNUSED):
+        ((piece_type,), (score,)) = piece.get(3, [NORMAL]), struct.unpack("<f", piece.get(2, [bytes(4)])[0])
+        if piece_type not in (NORMAL, UNKNOWN, CONTROL, UNUSED):
             raise ValueError("byte pieces and user-defined pieces are unsupported")
-        if kind == NORMAL:
+        if piece_type == NORMAL:
             pieces.append([piece[1][0].decode(), score])
-    blanks = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
+    spaces = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
     characters = normalization.get(2, [b""])[0]
     normalizers = [
         *([{"type": "Precompiled", "precompiled_charsmap": base64.b64encode(characters).decode()}] * bool(characters)),
@@ -204,7 +205,7 @@ def _convert_model(model: bytes) -> dict[str, Any]:
     ]
     return {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "post_processor": None,
-        "normalizer": {"type": "Sequence", "normalizers": normalizers}, "pre_tokenizer": blanks, "decoder": blanks,
+        "normalizer": {"type": "Sequence", "normalizers": normalizers}, "pre_tokenizer": spaces, "decoder": spaces,
         "model": {
             "type": "Unigram", "unk_id": 0, "byte_fallback": False,
             "vocab": [[UNKNOWN_SPELLING, min(score for _, score in pieces)], *pieces],

@@ -25,7 +25,7 @@ MAGIC_NUMBER, VERSIONS = 793712314, (11, 12)
 ARGUMENTS = (
     "dim", "ws", "epoch", "minCount", "neg", "wordNgrams", "loss", "model", "bucket", "minn", "maxn", "lrUpdateRate"
 )  # fmt: skip
-KINDS = {1: "cbow", 2: "skip-gram"}
+MODEL_KINDS = {1: "cbow", 2: "skip-gram"}
 MAX_DIMENSION = 1 << 16
 MIN_ENTRY_BYTES = 10
 """The minimum size of a word's entry: a zero byte after the word, its count (8 bytes), and its type (1 byte)."""
@@ -41,22 +41,22 @@ class FastText(NamedTuple):
 
     @property
     def kind(self) -> str:
-        return KINDS[self.arguments["model"]]
+        return MODEL_KINDS[self.arguments["model"]]
 
 
 class _BinaryReader:
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path, self.data, self.offset = path, data, 0
 
-    def unpack(self, layout: str) -> tuple[float, ...]:
-        """Read little-endian numbers; `layout` is a format of the module `struct`."""
-        self.check_size(struct.calcsize(f"<{layout}"))
-        numbers = struct.unpack_from(f"<{layout}", self.data, self.offset)
-        self.offset += struct.calcsize(f"<{layout}")
+    def unpack(self, format: str) -> tuple[float, ...]:
+        """Read little-endian numbers; `format` is a format of the module `struct`."""
+        self.check_size(struct.calcsize(f"<{format}"))
+        numbers = struct.unpack_from(f"<{format}", self.data, self.offset)
+        self.offset += struct.calcsize(f"<{format}")
         return numbers
 
-    def read_size(self, layout: str) -> int:
-        (size,) = self.unpack(layout)
+    def read_size(self, format: str) -> int:
+        (size,) = self.unpack(format)
         if size < 0:
             raise self.make_error(f"a size of {size:,}")
         return int(size)
@@ -84,8 +84,8 @@ def read_fasttext(path: Path) -> FastText:
 
     Raises DataError for a truncated or damaged file, a quantized model, another version, and a classifier.
     """
-    with path.open("rb") as opened:
-        file = _BinaryReader(path, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+    with path.open("rb") as file_handle:
+        file = _BinaryReader(path, mmap.mmap(file_handle.fileno(), 0, access=mmap.ACCESS_READ))
     _, version = file.unpack("ii")
     if version not in VERSIONS:
         raise DataError(f"version {version} of fastText's models; expected 11 or 12", path)
@@ -105,7 +105,7 @@ def read_fasttext(path: Path) -> FastText:
 
 
 def _check_arguments(arguments: dict[str, int], path: Path) -> None:
-    if arguments["model"] not in KINDS:
+    if arguments["model"] not in MODEL_KINDS:
         raise DataError("a classifier of fastText is unsupported; expected word vectors", path)
     if not 0 < arguments["dim"] <= MAX_DIMENSION:
         raise DataError(f"truncated or damaged: vectors of {arguments['dim']:,} numbers", path)
@@ -219,14 +219,14 @@ def _build_vocabulary(words: list[str], vectors: NDArray[np.float32]) -> tuple[W
     if not np.isfinite(vectors).all():
         raise DataError("a number is not finite")
     special = [UNKNOWN, LINE_END]
-    numbers = {word: number for number, word in enumerate(words)}
-    ordinary = [number for word, number in numbers.items() if word not in special]
-    tokenizer = WordTokenizer([*special, *(words[number] for number in ordinary)])
+    row_of = {word: row for row, word in enumerate(words)}
+    ordinary = [row for word, row in row_of.items() if word not in special]
+    tokenizer = WordTokenizer([*special, *(words[row] for row in ordinary)])
     rows = torch.zeros(2 + len(ordinary), vectors.shape[1])
     rows[2:] = torch.from_numpy(np.ascontiguousarray(vectors[ordinary], np.float32))
     for id, token in enumerate(special):
-        if token in numbers:
-            rows[id] = torch.from_numpy(np.array(vectors[numbers[token]], np.float32))
+        if token in row_of:
+            rows[id] = torch.from_numpy(np.array(vectors[row_of[token]], np.float32))
     return tokenizer, rows
 
 

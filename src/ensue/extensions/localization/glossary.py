@@ -184,18 +184,18 @@ class Constraints:
         """Return the targets of the terms that an output violates, with `!` before forbidden targets."""
         return tuple(NOT * term.is_forbidden + term.target for term in self.terms if not term.is_met(text))
 
-    def ranked(self, hypotheses: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str]) -> list[Hypothesis]:
+    def rank(self, hypotheses: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str]) -> list[Hypothesis]:
         """Return the hypotheses sorted by the number of violated terms, completeness, and cost.
 
         The cost is Σ_t (m - log p_t), where m is the mean log-probability of a token without constraints. A mean over
-        tokens would favor long find_outputs, since it reduces the cost of an improbable required word.
+        tokens would favor long outputs, since it reduces the cost of an improbable required word.
         """
 
-        def order(hypothesis: Hypothesis) -> tuple[int, bool, float]:
+        def sort_key(hypothesis: Hypothesis) -> tuple[int, bool, float]:
             cost = self.mean_log_probability * (len(hypothesis.ids) + 1) - hypothesis.log_probability
             return len(self.unmet(decode(hypothesis.ids))), not hypothesis.is_complete, cost
 
-        return sorted(hypotheses, key=order)
+        return sorted(hypotheses, key=sort_key)
 
     def update(self, best: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str], *, n_best: int = 1) -> bool:
         """Add phrases for the terms that hypotheses violate, unless the first `n_best` hypotheses violate none.
@@ -221,10 +221,10 @@ class Constraints:
         if term.ids not in self.required:
             self.required += (term.ids,)
             self.forbidden = {phrase for phrase in self.forbidden if not self._is_in_required(phrase)}
-        for first in occurrences(term.ids, ids):
-            last = first + len(term.ids)
-            start = ends[first - 1] if first else 0
-            phrase = ids[first - _is_inside_word(text, start) : last + _is_inside_word(text, ends[last - 1])]
+        for start in occurrences(term.ids, ids):
+            end = start + len(term.ids)
+            offset = ends[start - 1] if start else 0
+            phrase = ids[start - _is_inside_word(text, offset) : end + _is_inside_word(text, ends[end - 1])]
             self._forbid_phrase(tuple(phrase))
 
     def _forbid(self, term: Term, ids: Sequence[int], text: str, ends: Sequence[int]) -> None:
@@ -232,11 +232,11 @@ class Constraints:
         if term.ids and not self.has_character_tokens:
             self._forbid_phrase(term.ids)
         for match in term.in_target.finditer(text):
-            first = next(index for index, end in enumerate(ends) if end > match.start())
-            last = next(index for index, end in enumerate(ends, 1) if end >= match.end())
-            if self.has_character_tokens or self._is_in_required(tuple(ids[first:last])):
-                first, last = max(0, first - 1), last + 1  # with neighbors, so the phrase is allowed inside other words
-            self._forbid_phrase(tuple(ids[first:last]))
+            start = next(index for index, offset in enumerate(ends) if offset > match.start())
+            end = next(index for index, offset in enumerate(ends, 1) if offset >= match.end())
+            if self.has_character_tokens or self._is_in_required(tuple(ids[start:end])):
+                start, end = max(0, start - 1), end + 1  # with neighbors, so the phrase is allowed inside other words
+            self._forbid_phrase(tuple(ids[start:end]))
 
     def _is_in_required(self, phrase: Phrase) -> bool:
         return any(occurrences(phrase, required) for required in self.required)
@@ -257,7 +257,7 @@ def _is_inside_word(text: str, offset: int) -> bool:
 
 
 def _read_rows(path: Path) -> list[tuple[str, list[str]]]:
-    """Return the place and the cells of each row of a file with tabs or, without tabs or named .csv, of a CSV file."""
+    """Return the place and the cells of each row. A file is read as CSV if it has no tab or is named .csv."""
     lines, name = [*enumerate(re.findall("[^\\n]*\\n|[^\\n]+", load_text(path, "")), 1)], str(path)
     has_tabs = path.suffix.lower() != ".csv" and any("\t" in line for _, line in lines)
     delimiter = "\t" if has_tabs else detect_delimiter(lines, name)
@@ -271,8 +271,8 @@ def _read_rows(path: Path) -> list[tuple[str, list[str]]]:
 
 def _parse_term(where: str, row: Sequence[str]) -> Term:
     if not isinstance(row, (list, tuple)) or len(row) != 2 or not all(isinstance(text, str) for text in row):
-        found = f"expected source and target, with a tab between them in a file, or CSV; found {quote(row)}"
-        raise DataError(f"{where}: {found}")
+        problem = f"expected source and target, with a tab between them in a file, or CSV; found {quote(row)}"
+        raise DataError(f"{where}: {problem}")
     source, target = (" ".join(text.split()) for text in row)
     is_forbidden = target.startswith(NOT)
     target = target.removeprefix(NOT).lstrip()
@@ -306,19 +306,19 @@ def with_glossary(writer: Writer[Any], glossary: GlossaryLike) -> Writer[Any]:
 
 
 class GlossaryAdapter(WriterAdapter):
-    """A search for find_outputs that satisfy a glossary."""
+    """An adapter that searches for outputs that satisfy a glossary."""
 
     name = "glossary"
 
     def __init__(self, glossary: Glossary) -> None:
         self.glossary = glossary
         self.counts = Counter[str]()
-        """The number of all find_outputs ("all"), and of find_outputs that violate a term ("lacking")."""
+        """The number of all outputs ("all"), and of outputs that violate a term ("lacking")."""
 
     def warning(self) -> str:
         if not (lacking := self.counts["lacking"]):
             return ""
-        outputs_are = f"{lacking:,} of {self.counts['all']:,} find_outputs {'is' if lacking == 1 else 'are'}"
+        outputs_are = f"{lacking:,} of {self.counts['all']:,} outputs {'is' if lacking == 1 else 'are'}"
         return f"{outputs_are} not consistent with the glossary (`lacks` of --json); a wider beam may help (--beams)"
 
     def written(self, writer: Writer[Any], items: Sequence[Any]) -> list[Output]:
@@ -333,10 +333,10 @@ class GlossaryAdapter(WriterAdapter):
 
     def _write(self, writer: Writer[Any], item: Any, constraints: Constraints, hypotheses: list[Hypothesis]) -> Output:
         best = writer.output(item, hypotheses)
-        find_outputs = [replace(output, lacks=constraints.unmet(output.text)) for output in (best, *best.others)]
-        first, *others = sorted(find_outputs, key=lambda output: bool(output.lacks))
-        self.counts.update(all=1, lacking=int(bool(first.lacks)))
-        return replace(first, others=tuple(others))
+        outputs = [replace(output, lacks=constraints.unmet(output.text)) for output in (best, *best.others)]
+        best, *others = sorted(outputs, key=lambda output: bool(output.lacks))
+        self.counts.update(all=1, lacking=int(bool(best.lacks)))
+        return replace(best, others=tuple(others))
 
 
 def _search(writer: Writer[Any], items: Sequence[Any], constraints: Sequence[Constraints]) -> list[list[Hypothesis]]:
@@ -356,6 +356,6 @@ def _search(writer: Writer[Any], items: Sequence[Any], constraints: Sequence[Con
                 constraints=[(constraints[row].required, constraints[row].forbidden) for row in batch],
             )  # fmt: skip
             for row, hypotheses in zip(batch, searched, strict=True):
-                best[row] = constraints[row].ranked(hypotheses, decodes[row]) if is_constrained else hypotheses
+                best[row] = constraints[row].rank(hypotheses, decodes[row]) if is_constrained else hypotheses
         rows = [row for row in rows if constraints[row].update(best[row], decodes[row], n_best=search.n_best)]
     return [hypotheses[: search.n_best] for hypotheses in best]

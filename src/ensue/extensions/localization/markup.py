@@ -46,14 +46,14 @@ MAX_NESTED_TAGS = 64
 class Node:
     """A pair of tags, or a single tag or placeholder, whose `end` is "".
 
-    The node contains the units [first, last) of the source. `before` and `after` are the characters before and after
+    The node contains the units [start, stop) of the source. `before` and `after` are the characters before and after
     the markup in the source.
     """
 
     begin: str = ""
     end: str = ""
-    first: int = 0
-    last: int = 0
+    start: int = 0
+    stop: int = 0
     children: "list[Node]" = field(default_factory=list)
     before: str = ""
     after: str = ""
@@ -77,7 +77,7 @@ class MarkedText(NamedTuple):
             return self.text
         if not (spans := units_of(output)):
             return self.root.without_text() + output
-        are_words = [_WORD.match(self.plain, first) is not None for first, _ in self.units]
+        are_words = [_WORD.match(self.plain, start) is not None for start, _ in self.units]
         marked = _MarkedOutput(output, spans, links, are_words).render(self.root, 0, len(spans))
         return output[: spans[0][0]] + marked + output[spans[-1][1] :]
 
@@ -93,42 +93,42 @@ def split_markup(text: str) -> MarkedText:
     partner = _pair_tags([match[0] for match in matches])
     plain, units, root = "", list[Span](), Node()
     open_nodes = [root]
-    position, separates = 0, False
+    position, is_separator = 0, False
     for number, match in enumerate([*matches, None]):
         segment = text[position : match.start()] if match else text[position:]
-        plain, segment = _adjust_spaces(plain, segment, separates=separates)
-        units += [(first + len(plain), last + len(plain)) for first, last in units_of(segment)]
+        plain, segment = _adjust_spaces(plain, segment, is_separator=is_separator)
+        units += [(start + len(plain), stop + len(plain)) for start, stop in units_of(segment)]
         plain += segment
         if match is None:
             break
         other = partner[number]
         if other is not None and other > number and len(open_nodes) > MAX_NESTED_TAGS:
             partner[other], other = None, None
-        separates = other is None or (number > 0 and position == match.start())
+        is_separator = other is None or (number > 0 and position == match.start())
         position = match.end()
         after = text[position : position + 1]
         if other is not None and other < number:
             node = open_nodes.pop()
-            node.last, node.end, node.after = len(units), match[0], after
+            node.stop, node.end, node.after = len(units), match[0], after
             continue
         before = text[max(0, match.start() - 1) : match.start()]
-        node = Node(match[0], first=len(units), last=len(units), before=before, after=after)
+        node = Node(match[0], start=len(units), stop=len(units), before=before, after=after)
         open_nodes[-1].children.append(node)
         if other is not None:
             open_nodes.append(node)
-    root.last = len(units)
+    root.stop = len(units)
     return MarkedText(text, plain, units, root)
 
 
-def _adjust_spaces(plain: str, segment: str, *, separates: bool) -> tuple[str, str]:
+def _adjust_spaces(plain: str, segment: str, *, is_separator: bool) -> tuple[str, str]:
     """Return the plain text and the next segment, with the spaces between them that the text has without markup."""
     if not plain:
         return "", segment.lstrip()
     if plain[-1].isspace():
         segment = segment.lstrip()
-    if separates and re.match(r"[.,;:!?)\]]", segment):
+    if is_separator and re.match(r"[.,;:!?)\]]", segment):
         return plain.rstrip(), segment
-    if separates and _WORD.match(plain[-1]) and _WORD.match(segment):
+    if is_separator and _WORD.match(plain[-1]) and _WORD.match(segment):
         return f"{plain} ", segment
     return plain, segment
 
@@ -193,11 +193,11 @@ class _MarkedOutput:
     def _find_ranges(self, parent: Node, low: int, high: int) -> dict[int, tuple[Node, Span]]:
         """Return each child with its run of output units, which maximizes its linked units minus units of others."""
         ranges: dict[int, tuple[Node, Span]] = {}
-        children = [child for child in parent.children if child.first < child.last]
+        children = [child for child in parent.children if child.start < child.stop]
         taken = set[int]()
         units_of_child = {}
         for child in children:  # the linked units in [low, high)
-            linked = self._linked[bisect_left(self._linked, (child.first,)) : bisect_left(self._linked, (child.last,))]
+            linked = self._linked[bisect_left(self._linked, (child.start,)) : bisect_left(self._linked, (child.stop,))]
             units_of_child[id(child)] = sorted(unit for _, unit in linked if low <= unit < high)
         for child in sorted(children, key=lambda child: len(units_of_child[id(child)]) or high - low + 1):
             check_interrupted()
@@ -205,20 +205,20 @@ class _MarkedOutput:
             window = range(units[0], units[-1] + 1) if units else range(0)
             weights = {unit: 0 if self.links[unit] is None else -1 for unit in window}
             weights |= dict.fromkeys(units, 1) | dict.fromkeys(taken & weights.keys(), low - high)
-            first, last = _find_best_run(list(weights.values()))
-            if first == last:  # no linked units: take the nearest unit
+            start, stop = _find_best_run(list(weights.values()))
+            if start == stop:  # no linked units: take the nearest unit
                 gap, follows = self._find_gap(child, parent, low, high, [])
-                first = min(gap - follows, high - 1)
-                last = first + (first not in taken)
+                start = min(gap - follows, high - 1)
+                stop = start + (start not in taken)
             else:
-                first, last = window[0] + first, window[0] + last
-            while child.first == parent.first and first > low and self._is_free(first - 1, taken):
-                first -= 1
-            while child.last == parent.last and last < high and self._is_free(last, taken):
-                last += 1
-            if first < last:
-                taken.update(range(first, last))
-                ranges[id(child)] = child, (first, last)
+                start, stop = window[0] + start, window[0] + stop
+            while child.start == parent.start and start > low and self._is_free(start - 1, taken):
+                start -= 1
+            while child.stop == parent.stop and stop < high and self._is_free(stop, taken):
+                stop += 1
+            if start < stop:
+                taken.update(range(start, stop))
+                ranges[id(child)] = child, (start, stop)
         return ranges
 
     def _is_free(self, unit: int, taken: Set[int]) -> bool:
@@ -230,17 +230,17 @@ class _MarkedOutput:
         The node is inserted beside the output unit that is linked to the nearest source unit. If two source units are
         equally near, a word has priority over a punctuation mark.
         """
-        next_links = bisect_left(self._linked, (child.last,)), bisect_left(self._linked, (parent.last,))
-        previous_links = bisect_left(self._linked, (parent.first,)), bisect_left(self._linked, (child.first,))
+        next_links = bisect_left(self._linked, (child.stop,)), bisect_left(self._linked, (parent.stop,))
+        previous_links = bisect_left(self._linked, (parent.start,)), bisect_left(self._linked, (child.start,))
         next_source = next((link for link, unit in islice(self._linked, *next_links) if low <= unit < high), None)
         previous_source = next(
             (link for link, unit in reversed(self._linked[slice(*previous_links)]) if low <= unit < high), None
         )
         sides = []
         if next_source is not None:
-            sides.append((next_source - child.last, not self.are_words[next_source], False, next_source))
+            sides.append((next_source - child.stop, not self.are_words[next_source], False, next_source))
         if previous_source is not None:
-            distance = child.first - previous_source - 1
+            distance = child.start - previous_source - 1
             sides.append((distance, not self.are_words[previous_source], True, previous_source))
         if sides:
             *_, follows, source = min(sides)
@@ -248,11 +248,11 @@ class _MarkedOutput:
             while follows and gap < high and self.links[gap] == source:
                 gap += 1
         else:
-            gap = low if child.first == parent.first else high
-            follows = child.first > parent.first
-        for first, last in siblings:  # not inside a sibling
-            if first < gap < last:
-                gap = last if follows else first
+            gap = low if child.start == parent.start else high
+            follows = child.start > parent.start
+        for start, stop in siblings:  # not inside a sibling
+            if start < gap < stop:
+                gap = stop if follows else start
         if gap in (low, high):
             follows = gap == high
         elif self.spans[gap - 1][1] == self.spans[gap][0]:  # a punctuation mark is attached to its word
@@ -279,17 +279,17 @@ class _MarkedOutput:
 def _find_best_run(weights: Sequence[int]) -> Span:
     """Return the run with the largest sum, the shortest and then the first of several; (0, 0) if no sum is above 0."""
     sums = [0, *accumulate(weights)]
-    best, run, first = 0, (0, 0), 0
-    for last, total in enumerate(sums):
-        if total <= sums[first]:
-            first = last
-        if total - sums[first] > best:
-            best, run = total - sums[first], (first, last)
+    best, run, start = 0, (0, 0), 0
+    for stop, total in enumerate(sums):
+        if total <= sums[start]:
+            start = stop
+        if total - sums[start] > best:
+            best, run = total - sums[start], (start, stop)
     return run
 
 
 def link_units(
-    units: Sequence[Span], tokens: Sequence[Span], places: Sequence[int], source_units: Sequence[Span],
+    units: Sequence[Span], tokens: Sequence[Span], attended: Sequence[int], source_units: Sequence[Span],
     source_tokens: Sequence[Span],
 ) -> list[int | None]:  # fmt: skip
     """Return the source unit of each output unit, or None.
@@ -302,8 +302,8 @@ def link_units(
         source_tokens: The spans of the source tokens.
     """
     ends = [end for _, end in source_units]
-    nearest = [bisect_right(ends, first) for first, _ in source_tokens]
-    owners = [
+    nearest = [bisect_right(ends, start) for start, _ in source_tokens]
+    unit_of_token = [
         unit if unit < len(source_units) and _measure_overlap(source_units[unit], token) else None
         for unit, token in zip(nearest, source_tokens, strict=True)
     ]
@@ -315,10 +315,10 @@ def link_units(
         for number in range(bisect_right(token_ends, unit[0]), len(tokens)):
             if tokens[number][0] >= unit[1]:
                 break
-            owner = owners[places[number]] if places[number] < len(owners) else None
-            if owner is not None and (common := _measure_overlap(unit, tokens[number])):
-                votes[owner] += common
-        links.append(max(votes, key=lambda owner: votes[owner]) if votes else None)
+            source_unit = unit_of_token[attended[number]] if attended[number] < len(unit_of_token) else None
+            if source_unit is not None and (common := _measure_overlap(unit, tokens[number])):
+                votes[source_unit] += common
+        links.append(max(votes, key=lambda source_unit: votes[source_unit]) if votes else None)
     return _link_neighbors(links, len(source_units))
 
 
@@ -373,13 +373,13 @@ class MarkupAdapter(WriterAdapter):
         marked = [split_markup(pair.sources[0]) for pair in items]
         pairs = [pair._replace(sources=(source.plain,)) for pair, source in zip(items, marked, strict=True)]
         best = writer.written(pairs)
-        outputs = [(row, output) for row, first in enumerate(best) for output in (first, *first.others)]
+        outputs = [(row, output) for row, item in enumerate(best) for output in (item, *item.others)]
         alignments = writer.aligned([(pairs[row], output) for row, output in outputs])
         with_markup = (
             replace(output, text=_add_markup(writer, marked[row], output, alignment))
             for (row, output), alignment in zip(outputs, alignments, strict=True)
         )
-        return [replace(next(with_markup), others=tuple(islice(with_markup, len(first.others)))) for first in best]
+        return [replace(next(with_markup), others=tuple(islice(with_markup, len(item.others)))) for item in best]
 
 
 def _add_markup(writer: SequencePipeline, source: MarkedText, output: Output, alignment: TokenAlignment | None) -> str:

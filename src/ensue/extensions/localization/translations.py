@@ -46,16 +46,16 @@ class XmlReader(ABC):
         self.parser.CharacterDataHandler = self._add_characters
         self.parser.EntityDeclHandler = self._refuse_declaration
         self.parser.SkippedEntityHandler = self._refuse_entity
-        self.depth = self.hidden = self.size = self.fed = 0
+        self.depth = self.code_depth = self.size = self.num_fed = 0
         self.text: list[str] | None = None
         self.items: list[Any] = []
 
     @abstractmethod
-    def opened(self, tag: str, attributes: dict[str, str]) -> None:
+    def handle_start(self, tag: str, attributes: dict[str, str]) -> None:
         """Handle the start of an element."""
 
     @abstractmethod
-    def closed(self, tag: str) -> None:
+    def handle_end(self, tag: str) -> None:
         """Handle the end of an element."""
 
     def feed(self, block: str | bytes, *, is_last: bool = False) -> list[Any]:
@@ -67,8 +67,8 @@ class XmlReader(ABC):
             raise DataError(message, self.name, error.lineno) from None
         except (LookupError, ValueError) as error:  # unknown encoding
             raise self.error(f"not XML that can be read ({error})") from None
-        self.fed += len(block)
-        if self.fed - max(0, self.parser.CurrentByteIndex) > 2 * MAX_CHARACTERS:
+        self.num_fed += len(block)
+        if self.num_fed - max(0, self.parser.CurrentByteIndex) > 2 * MAX_CHARACTERS:
             raise self.error(f"more than {MAX_CHARACTERS:,} characters in one tag or comment")
         items, self.items = self.items, []
         return items
@@ -88,18 +88,18 @@ class XmlReader(ABC):
             raise self.error(f"elements nested more than {MAX_DEPTH} deep")
         if self.depth == 1 and tag != self.root:
             raise self.error(f"expected the element {self.root}, found {tag[:40]}")
-        if tag in ("x", "ph") and self.text is not None and not self.hidden:
+        if tag in ("x", "ph") and self.text is not None and not self.code_depth:
             self.text.append("\0")  # marks the placeholder; XML cannot contain this character
-        self.hidden += tag in self.codes
-        self.opened(tag, attributes)
+        self.code_depth += tag in self.codes
+        self.handle_start(tag, attributes)
 
     def _end(self, tag: str) -> None:
         self.depth -= 1
-        self.hidden -= tag in self.codes
-        self.closed(tag)
+        self.code_depth -= tag in self.codes
+        self.handle_end(tag)
 
     def _add_characters(self, data: str) -> None:
-        if self.text is not None and not self.hidden:
+        if self.text is not None and not self.code_depth:
             self.text.append(data)
             self.size += len(data)
             if self.size > MAX_CHARACTERS:
@@ -144,9 +144,9 @@ class Tmx(PairFormat):
         return declared_encoding(path) if encoding == "utf-8" else encoding
 
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
-        head = [line for _, line in sample(lines)]
+        first_lines = [line for _, line in sample(lines)]
         languages: dict[str, None] = {}
-        for unit in islice(_iterate_units(head, lines.name, is_complete=False), _MAX_DETECTION_UNITS):
+        for unit in islice(_iterate_units(first_lines, lines.name, is_complete=False), _MAX_DETECTION_UNITS):
             languages.update(dict.fromkeys(language for language, _ in unit.texts))
             if len(languages) > 1 and not (choice.sources or choice.targets):
                 break
@@ -157,7 +157,7 @@ class Tmx(PairFormat):
         sources = sources or list(islice(unchosen, 1))
         targets = (targets or list(islice(unchosen, 1))) if choice.is_labeled else []
         if not sources or (choice.is_labeled and not targets):
-            raise DataError(f"{_describe(list(languages))}; expected units with two languages", lines.name)
+            raise DataError(f"{_names(list(languages))}; expected units with two languages", lines.name)
         return PairLayout("tmx", (Column(0, sources[0]),), tuple(Column(0, name) for name in targets))
 
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
@@ -177,10 +177,10 @@ TMX = Tmx()
 
 def declared_encoding(path: Path) -> str:
     """Return the encoding that an XML file declares, by default UTF-8."""
-    head = next(blocks(path))[:1024]
-    if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+    first_lines = next(blocks(path))[:1024]
+    if first_lines[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "utf-16"
-    match = _ENCODING.match(head.removeprefix(codecs.BOM_UTF8))
+    match = _ENCODING.match(first_lines.removeprefix(codecs.BOM_UTF8))
     return checked_encoding(match[1].decode("ascii", "replace")) if match else "utf-8"
 
 
@@ -198,15 +198,15 @@ class _TmxReader(XmlReader):
     language = ""
     unit: Unit | None = None
 
-    def opened(self, tag: str, attributes: dict[str, str]) -> None:
+    def handle_start(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "tu":
             self.unit, self.size = Unit(self.parser.CurrentLineNumber, []), 0
         elif tag == "tuv":
             self.language = attributes.get("xml:lang") or attributes.get("lang", "")
         elif tag == "seg":
-            self.text, self.hidden = [], 0
+            self.text, self.code_depth = [], 0
 
-    def closed(self, tag: str) -> None:
+    def handle_end(self, tag: str) -> None:
         if tag == "seg" and self.text is not None:
             text = self.pop_text()
             if self.unit is not None:
@@ -221,17 +221,17 @@ def _matches(language: str, name: str) -> bool:
     return f"{language}-".replace("_", "-").casefold().startswith(f"{name}-".replace("_", "-").casefold())
 
 
-def _check_language(name: str, known: Sequence[str], file: str) -> str:
-    if not any(_matches(language, name) for language in known):
-        raise DataError(f'no language "{name}"{nearest(name, known) or "; there are " + _describe(known)}', file)
+def _check_language(name: str, languages: Sequence[str], file: str) -> str:
+    if not any(_matches(language, name) for language in languages):
+        raise DataError(f'no language "{name}"{nearest(name, languages) or "; there are " + _names(languages)}', file)
     return name
 
 
-def _describe(languages: Sequence[str]) -> str:
+def _names(languages: Sequence[str]) -> str:
     return ", ".join(language or "unnamed language" for language in languages[:12]) or "no units"
 
 
-Message = dict[str, str]
+Row = dict[str, str]
 
 _CHARSET = re.compile(rb"(?i)Content-Type:[^\"\n]*charset=([\w.:-]+)")
 _LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)?\s*"((?:[^"\\]|\\.)*+)"')
@@ -240,7 +240,7 @@ _ESCAPED_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f
 _UNFINISHED_STATES = {"new", "needs-translation", "needs-adaptation", "needs-l10n", "initial"}
 
 
-def po_rows(path: Path, encoding: str) -> Iterator[Message]:
+def po_rows(path: Path, encoding: str) -> Iterator[Row]:
     """Yield the messages that are translated and not fuzzy, with a row for each plural form.
 
     The source of the first plural form is the singular. If `encoding` is "utf-8", the default, the encoding in the
@@ -263,7 +263,7 @@ def po_rows(path: Path, encoding: str) -> Iterator[Message]:
         raise DataError("no message with a translation", path)
 
 
-def xliff_rows(path: Path, encoding: str) -> Iterator[Message]:
+def xliff_rows(path: Path, encoding: str) -> Iterator[Row]:
     """Yield the translated units of XLIFF 1.2 or segments of XLIFF 2, without their inline codes.
 
     Units with `translate="no"` are skipped. The encoding is declared in the file. Raises DataError (file:line) for
@@ -281,14 +281,14 @@ def xliff_rows(path: Path, encoding: str) -> Iterator[Message]:
 class _XliffReader(XmlReader):
     root = "xliff"
     codes = frozenset(("bpt", "ept", "it", "ph"))
-    unit: Message | None = None
+    unit: Row | None = None
     num_alternatives = 0
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.translated = [True]
 
-    def opened(self, tag: str, attributes: dict[str, str]) -> None:
+    def handle_start(self, tag: str, attributes: dict[str, str]) -> None:
         inherited = "yes" if self.translated[-1] else "no"
         self.translated.append(attributes.get("translate", inherited) != "no")
         if tag in ("trans-unit", "segment") and self.translated[-1]:
@@ -299,7 +299,7 @@ class _XliffReader(XmlReader):
             self.text = []
             self.unit["state"] = attributes.get("state", self.unit["state"])
 
-    def closed(self, tag: str) -> None:
+    def handle_end(self, tag: str) -> None:
         self.translated.pop()
         if tag == "alt-trans":
             self.num_alternatives -= 1
@@ -311,7 +311,7 @@ class _XliffReader(XmlReader):
             self.unit = None
 
 
-def _iterate_messages(content: str, name: str) -> Iterator[Message]:
+def _iterate_messages(content: str, name: str) -> Iterator[Row]:
     message: dict[str, list[str]] = {}
     key, is_fuzzy = "", False
     for number, line in enumerate(content.split("\n"), 1):

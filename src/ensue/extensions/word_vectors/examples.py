@@ -15,7 +15,7 @@ from ensue.data.permutation import mix, random_numbers, shares
 from ensue.tasks.contract.task import Batch
 
 UNKNOWN, LINE_END = 0, 1
-"""The two ids of a `WordTokenizer` that are not words, before the ids of words."""
+"""The ids of a `WordTokenizer` for unknown words and for line ends. The ids of words follow."""
 _SUBSAMPLING, _WINDOW, _NOISE = range(3)  # each step has a stream of random numbers for each purpose
 TWO_32 = 1 << 32
 
@@ -23,7 +23,7 @@ TWO_32 = 1 << 32
 class Noise:
     """A sampler of words by the alias method (Walker 1977).
 
-    The sampler has a column for each word c. A column yields c below its `threshold`, and the word `other[c]` above
+    The sampler has a column for each word c. A column yields c below its `threshold`, and the word `alias[c]` above
     the threshold. A draw uses one number of 64 bits: the upper half selects the column, and the lower half is compared
     with the threshold. So probabilities are exact within 1/2³². The `weights` (V,) of the words are at least 0, and
     their sum is positive.
@@ -31,31 +31,31 @@ class Noise:
 
     def __init__(self, weights: NDArray[np.float64]) -> None:
         shares = weights * (len(weights) / weights.sum())
-        threshold, other = np.ones(len(weights)), np.arange(len(weights))
+        threshold, alias = np.ones(len(weights)), np.arange(len(weights))
         small, large = (list(np.flatnonzero(mask)) for mask in (shares < 1, shares >= 1))
         while small and large:
             rare, frequent = small.pop(), large[-1]
-            threshold[rare], other[rare] = shares[rare], frequent
+            threshold[rare], alias[rare] = shares[rare], frequent
             shares[frequent] -= 1 - shares[rare]
             if shares[frequent] < 1:
                 small.append(large.pop())
         for word in small:  # these shares are 1 up to rounding, so the threshold stays 1, except for weights of 0
             if not weights[word]:
-                threshold[word], other[word] = 0, int(weights.argmax())
+                threshold[word], alias[word] = 0, int(weights.argmax())
         self.threshold = np.minimum(np.rint(threshold * TWO_32), TWO_32 - 1).astype(np.uint32)
-        self.other = other.astype(np.int32)
+        self.alias = alias.astype(np.int32)
 
     @property
     def size(self) -> int:
         """The number of columns and of words."""
-        return len(self.other)
+        return len(self.alias)
 
-    def draw(self, key: int, places: NDArray[np.integer]) -> NDArray[np.int32]:
-        """Return the words at the positions `places` of the random stream `key`."""
-        numbers = random_numbers(key, places)
+    def draw(self, key: int, positions: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return the words at `positions` of the random stream `key`, an array of the same shape."""
+        numbers = random_numbers(key, positions)
         columns = ((numbers >> np.uint64(32)) * np.uint64(self.size) >> np.uint64(32)).astype(np.int64)
-        below = (numbers & np.uint64(TWO_32 - 1)) < self.threshold[columns]
-        return np.where(below, columns, self.other[columns]).astype(np.int32)
+        is_below = (numbers & np.uint64(TWO_32 - 1)) < self.threshold[columns]
+        return np.where(is_below, columns, self.alias[columns]).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ class WordExamples(Batch):
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return all pairs of a center and a word in its context, as two arrays (p,) of positions in `ids`."""
-        inside = slice(self.centers.start, self.centers.stop)
-        left, right = self.left[inside].astype(np.int64), self.right[inside].astype(np.int64)
+        rows = slice(self.centers.start, self.centers.stop)
+        left, right = self.left[rows].astype(np.int64), self.right[rows].astype(np.int64)
         centers = np.repeat(np.arange(len(left)), right - left)
-        begins = np.cumsum(right - left) - (right - left)
-        others = np.arange(len(centers)) - begins[centers] + left[centers]
+        starts = np.cumsum(right - left) - (right - left)
+        others = np.arange(len(centers)) - starts[centers] + left[centers]
         centers += self.centers.start
         return centers[centers != others], others[centers != others]
 
@@ -117,8 +117,8 @@ class WordContexts:
         positions = np.arange(len(ids))
         left = np.maximum(positions - b, np.searchsorted(lines, lines))
         right = np.minimum(positions + b + 1, np.searchsorted(lines, lines, side="right"))
-        words, first, stop = (array.astype(np.int32) for array in (ids, left, right))
-        return WordExamples(range(len(ids)), words, first, stop, key=self._make_key(step, _NOISE), num_words=num_words)
+        words, starts, ends = (array.astype(np.int32) for array in (ids, left, right))
+        return WordExamples(range(len(ids)), words, starts, ends, key=self._make_key(step, _NOISE), num_words=num_words)
 
     def _make_key(self, step: int, purpose: int) -> int:
         return mix(self.seed, step, purpose)
@@ -164,6 +164,6 @@ class NegativeSampling:
         start, stop = self.subwords.starts[word : word + 2]
         return np.concatenate([[word], self.subwords.values[start:stop]])
 
-    def places(self, centers: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the index of each pair in the random stream of the noise. In CBOW, pairs of one center share it."""
+    def noise_indices(self, centers: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the index of each pair in the random stream of the noise. In CBOW, it is the index of the center."""
         return centers if self.kind == "cbow" else centers * (2 * self.window + 1) + others - centers + self.window

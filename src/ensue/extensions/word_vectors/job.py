@@ -20,8 +20,8 @@ from ensue.extensions.word_vectors.examples import (
     keep_probabilities,
 )
 from ensue.extensions.word_vectors.model import WordVectorParts
-from ensue.extensions.word_vectors.pair_counts import counted_pairs
-from ensue.extensions.word_vectors.pipeline import WordTable, table_of
+from ensue.extensions.word_vectors.pair_counts import count_pairs
+from ensue.extensions.word_vectors.pipeline import WordTable, build_word_table
 from ensue.extensions.word_vectors.recipe import CountedVectorsTable, SampledVectorsTable, WordVectorsRecipe
 from ensue.extensions.word_vectors.task import CountedTask, SampledTask
 from ensue.runs.directory import RunDirectory, origins_for
@@ -86,10 +86,10 @@ class WordVectorsJob(Job[Any]):
 
     def _count_ids(self) -> NDArray[np.int64]:
         """Count the occurrences of each id (V,). Raises DataError if no line has two known words."""
-        data, counts, has_pair, previous = self.recipe.data, np.zeros(self._size, np.int64), False, LINE_END
+        data, counts, has_pair, previous = self.recipe.data, np.zeros(self._vocabulary_size, np.int64), False, LINE_END
         for start in range(0, len(self.tokens), BLOCK_TOKENS):
             ids = self.tokens.read(start, min(start + BLOCK_TOKENS, len(self.tokens)))
-            counts += np.bincount(ids, minlength=self._size)
+            counts += np.bincount(ids, minlength=self._vocabulary_size)
             ids = np.append(previous, ids[ids > (LINE_END if data.across_lines else UNKNOWN)])
             has_pair |= bool(((ids[1:] > LINE_END) & (ids[:-1] > LINE_END)).any())
             previous = int(ids[-1])
@@ -103,50 +103,50 @@ class WordVectorsJob(Job[Any]):
         return counts
 
     @property
-    def _size(self) -> int:
+    def _vocabulary_size(self) -> int:
         return self.parts.vocabulary_size
 
     def _make_task(self, questions: Callable[[Any], TaskScores] | None, judged_by: str) -> SampledTask | CountedTask:
         tokenizer: Any = self.parts.tokenizer
         table, train, across_lines = self.vectors, self.recipe.train, self.recipe.data.across_lines
         if table.kind == "glove":
-            pairs = counted_pairs(self.source, tokenizer, window=table.window, across_lines=across_lines)
+            pairs = count_pairs(self.source, tokenizer, window=table.window, across_lines=across_lines)
             sizes = {"batch_size": train.batch_size, "words": len(self.tokens)}
             weights: dict[str, Any] = {"largest_count": table.largest_count, "power": table.power}
             return CountedTask(pairs, **sizes, **weights, questions=questions, judged_by=judged_by)
         keep = keep_probabilities(self.counts, table.subsample)
         sizes = {"words": train.batch_size, "window": table.window}
         contexts = WordContexts(self.tokens, keep, **sizes, across_lines=across_lines, seed=train.seed)
-        is_word = (np.arange(self._size) > LINE_END) & (self.counts > 0)
+        is_word = (np.arange(self._vocabulary_size) > LINE_END) & (self.counts > 0)
         noise = Noise(np.where(is_word, self.counts.astype(np.float64) ** table.noise_power, 0))
-        plan = NegativeSampling(table.kind, table.window, table.negatives, noise)
-        return SampledTask(contexts, plan, questions=questions, judged_by=judged_by)
+        sampling = NegativeSampling(table.kind, table.window, table.negatives, noise)
+        return SampledTask(contexts, sampling, questions=questions, judged_by=judged_by)
 
     def _score(self, model: Any, questions: list[Questions], location: str) -> TaskScores:
-        return table_of(model, self.parts.tokenizer, self.recipe.vectors).score(questions, location)
+        return build_word_table(model, self.parts.tokenizer, self.recipe.vectors).score(questions, location)
 
     @property
     def data(self) -> str:
-        words, known = len(self.tokens) - int(self.counts[LINE_END]), int(self.counts[LINE_END + 1 :].sum())
-        return f"{words:,} words, {known:,} of them in the vocabulary of {self._size - 2:,}"
+        words, num_known = len(self.tokens) - int(self.counts[LINE_END]), int(self.counts[LINE_END + 1 :].sum())
+        return f"{words:,} words, {num_known:,} of them in the vocabulary of {self._vocabulary_size - 2:,}"
 
     @property
     def notes(self) -> list[str]:
         known, window = int(self.counts[LINE_END + 1 :].sum()), self.vectors.window
         notes = [f"the text has {known:,} known words, fewer than a window of {window}"] if known <= window else []
         for origin in self.origins:
-            new = self._size - origin.run.parts.vocabulary_size
+            new = self._vocabulary_size - origin.run.parts.vocabulary_size
             notes.append(f"{new:,} vectors of second and further senses (senses.from {origin.path})")
         return notes if self.recipe.data.valid else [*notes, "no validation data: the last vectors are kept"]
 
     def config(self) -> dict[str, Any]:
-        return {"vocabulary_size": self._size}
+        return {"vocabulary_size": self._vocabulary_size}
 
     def test(self, model: Any) -> TaskScores | None:
         return self._score(model, self._test, self.recipe.data.test) if self._test else None
 
     def about(self) -> str:
-        return f"of {self._size - 2:,} words"
+        return f"of {self._vocabulary_size - 2:,} words"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         lines = ["| data | score | covered |", "|---|---|---|"]

@@ -18,7 +18,7 @@ from ensue.text.character_ngrams import ngram_hashes
 from ensue.text.published import NumberedTokenizer
 from ensue.text.tokenizer import WordTokenizer
 
-MAX_ROWS = 1 << 20
+MAX_NGRAM_ROWS = 1 << 20
 """The largest number of n-gram vectors that are added at once, which bounds the memory."""
 
 
@@ -43,20 +43,20 @@ class StaticVectors(nn.Module):
         if self.subwords is None:
             return words.clone()
         lengths = torch.from_numpy(self.subwords.lengths)
-        owners = torch.repeat_interleave(torch.arange(self.vocabulary_size), lengths)
+        word_ids = torch.repeat_interleave(torch.arange(self.vocabulary_size), lengths)
         rows = torch.from_numpy(self.subwords.values.astype(np.int64))
         sums = words.clone()
-        for start in range(0, len(rows), MAX_ROWS):
-            block = slice(start, start + MAX_ROWS)
-            sums.index_add_(0, owners[block], self.vectors[rows[block]])
+        for start in range(0, len(rows), MAX_NGRAM_ROWS):
+            block = slice(start, start + MAX_NGRAM_ROWS)
+            sums.index_add_(0, word_ids[block], self.vectors[rows[block]])
         return sums / (1 + lengths).unsqueeze(1)
 
     @torch.no_grad()
-    def of_ngrams(self, numbers: NDArray[np.integer]) -> Tensor:
+    def of_ngrams(self, buckets: NDArray[np.integer]) -> Tensor:
         """Return the mean vector (d,) of n-grams by their buckets; zeros without n-grams."""
-        if not len(numbers):
+        if not len(buckets):
             return self.vectors.new_zeros(self.d_words)
-        return self.vectors[torch.from_numpy(numbers.astype(np.int64)) + self.vocabulary_size].mean(0)
+        return self.vectors[torch.from_numpy(buckets.astype(np.int64)) + self.vocabulary_size].mean(0)
 
 
 class SampledVectors(StaticVectors):
@@ -118,11 +118,11 @@ class WordVectorParts(TokenizerParts):
         table, size = recipe.vectors, self.vocabulary_size
         if not isinstance(table, StaticVectorsTable):
             return (CountedVectors if table.kind == "glove" else StaticVectors)(size, table.d_words)
-        kind = StaticVectors if table.kind == "static" else SampledVectors
+        table_class = StaticVectors if table.kind == "static" else SampledVectors
         if not table.longest_ngram:
-            return kind(size, table.d_words)
+            return table_class(size, table.d_words)
         ngrams = ngram_rows(list(self.tokenizer.vocabulary.symbols), table)
-        return kind(size, table.d_words, ngrams=ngrams, buckets=table.ngram_buckets)
+        return table_class(size, table.d_words, ngrams=ngrams, buckets=table.ngram_buckets)
 
 
 def ngram_rows(words: list[str], table: StaticVectorsTable) -> Ragged:

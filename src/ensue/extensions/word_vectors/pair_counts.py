@@ -26,7 +26,7 @@ _MAX_PAIRS = 1 << 22
 """The largest number of pairs in memory."""
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)
 """The odd multipliers of a bijective hash, whose values are evenly distributed, unlike the numbers of pairs."""
-_MIN_WORDS = 64
+_MIN_SEGMENT_WORDS = 64
 """The smallest number of words in a segment, for very large windows."""
 PairCounts = tuple[NDArray[np.uint64], NDArray[np.float64]]
 """The hashes of pairs in ascending order, and the counts of the pairs."""
@@ -64,10 +64,10 @@ def write_pair_counts(
 def open_pair_counts(path: Path) -> NDArray[np.void]:
     """Return the pairs of a file, memory-mapped. Raises DataError for a damaged file."""
     with path.open("rb") as file:
-        head = file.read(_HEADER.size)
-        if len(head) < _HEADER.size or not head.startswith(_MAGIC):
+        header = file.read(_HEADER.size)
+        if len(header) < _HEADER.size or not header.startswith(_MAGIC):
             raise DataError("not a file of counted pairs", path)
-        _, count, expected = _HEADER.unpack(head)
+        _, count, expected = _HEADER.unpack(header)
         crc = 0
         while block := file.read(1 << 20):
             crc = zlib.crc32(block, crc)
@@ -79,26 +79,26 @@ def open_pair_counts(path: Path) -> NDArray[np.void]:
 def _count_segments(
     tokens: TokenFile, size: int, window: int, first_word: int, line_end: int | None
 ) -> Iterator[PairCounts]:
-    """Yield the counts of each segment of the text. The last words of a segment are also read by the next segment."""
-    step = max(_MIN_WORDS, _MAX_PAIRS // (2 * window))
+    """Yield the counts of each segment of the text. The last words of a segment are repeated in the next segment."""
+    step = max(_MIN_SEGMENT_WORDS, _MAX_PAIRS // (2 * window))
     words, lines, num_lines = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
     for start in range(0, len(tokens), step):
         ids = tokens.read(start, min(start + step, len(tokens)))
         line = num_lines + np.cumsum(ids == (-1 if line_end is None else line_end))
-        num_lines, num_old, known = int(line[-1]), len(words), ids >= first_word
-        words, lines = np.append(words, ids[known]), np.append(lines, line[known])
-        yield _count_segment(words, lines, num_old, window, size)
+        num_lines, num_repeated, is_word = int(line[-1]), len(words), ids >= first_word
+        words, lines = np.append(words, ids[is_word]), np.append(lines, line[is_word])
+        yield _count_segment(words, lines, num_repeated, window, size)
         words, lines = words[-window:], lines[-window:]
 
 
 def _count_segment(
-    words: NDArray[np.int64], lines: NDArray[np.int64], num_old: int, window: int, size: int
+    words: NDArray[np.int64], lines: NDArray[np.int64], num_repeated: int, window: int, size: int
 ) -> PairCounts:
-    """Count the pairs of words on the same line, except pairs within the first `num_old` words."""
+    """Count the pairs of words on the same line, except pairs within the `num_repeated` words at the start."""
     pairs, counts = [np.zeros(0, np.uint64)], [np.zeros(0)]
     for distance in range(1, min(window, len(words) - 1) + 1):
         is_pair = lines[distance:] == lines[:-distance]
-        is_pair[: max(0, num_old - distance)] = False
+        is_pair[: max(0, num_repeated - distance)] = False
         a, b = words[:-distance][is_pair], words[distance:][is_pair]
         pairs += [_hash((a * size + b).astype(np.uint64)), _hash((b * size + a).astype(np.uint64))]
         counts += [np.full(len(a), 1 / distance)] * 2
@@ -107,30 +107,30 @@ def _count_segment(
 
 def _merge(segments: list[list[NDArray[Any]]]) -> Iterator[PairCounts]:
     """Yield the sums over all segments in ascending order of the hashes, in ranges of about `_MAX_PAIRS` pairs."""
-    num_ranges = max(1, -(-sum(len(numbers) for numbers, _ in segments) // _MAX_PAIRS))
+    num_ranges = max(1, -(-sum(len(hashes) for hashes, _ in segments) // _MAX_PAIRS))
     bounds = [np.uint64((1 << 64) * n // num_ranges) for n in range(num_ranges)]
-    ends = [np.append(np.searchsorted(numbers, bounds), len(numbers)) for numbers, _ in segments]
+    ends = [np.append(np.searchsorted(hashes, bounds), len(hashes)) for hashes, _ in segments]
     for n in range(num_ranges):
         ranges = [[array[end[n] : end[n + 1]] for array in arrays] for arrays, end in zip(segments, ends, strict=True)]
         yield _sum_counts(*map(np.concatenate, zip(*ranges, strict=True)))
 
 
-def _sum_counts(numbers: NDArray[np.uint64], counts: NDArray[np.float64]) -> PairCounts:
-    """Sort the numbers, and add up the counts of equal numbers."""
-    order = np.argsort(numbers, kind="stable")
-    numbers = numbers[order]
-    first = np.flatnonzero(np.diff(numbers, prepend=~numbers[:1]))
-    return numbers[first], np.add.reduceat(counts[order], first) if len(first) else counts
+def _sum_counts(hashes: NDArray[np.uint64], counts: NDArray[np.float64]) -> PairCounts:
+    """Sort the hashes, and add up the counts of equal hashes."""
+    order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
+    starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]))
+    return hashes[starts], np.add.reduceat(counts[order], starts) if len(starts) else counts
 
 
-def _hash(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _hash(pairs: NDArray[np.uint64]) -> NDArray[np.uint64]:
     for multiplier in _MULTIPLIERS:
-        numbers = numbers * np.uint64(multiplier)
-        numbers = numbers ^ (numbers >> np.uint64(32))
-    return numbers
+        pairs = pairs * np.uint64(multiplier)
+        pairs = pairs ^ (pairs >> np.uint64(32))
+    return pairs
 
 
-def counted_pairs(source: TextSource, tokenizer: WordTokenizer, *, window: int, across_lines: bool) -> NDArray[np.void]:
+def count_pairs(source: TextSource, tokenizer: WordTokenizer, *, window: int, across_lines: bool) -> NDArray[np.void]:
     """Return the counts of word pairs in `source`, from the cache if present.
 
     Raises DataError if the counts cannot be written.

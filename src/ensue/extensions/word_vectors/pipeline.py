@@ -30,7 +30,7 @@ from ensue.text.tokenizer import WordTokenizer
 
 MAX_QUESTIONS = 256
 """The largest number of analogies that are answered at once, which bounds the memory."""
-MAX_COUNT = 1_000_000
+MAX_NEIGHBORS = 1_000_000
 FORMATS = {"word2vec": False, "word2vec-binary": True, "fasttext": False}
 """The formats of `export`, with True for binary files. A `.vec` file of fastText is a text file of word2vec."""
 
@@ -48,15 +48,15 @@ class Neighbor(NamedTuple):
 class WordTable(Copyable):
     """Words and their `vectors` (V, d).
 
-    A word is looked up in its original case, then in lower case. If both are missing, the function `outside` returns a
+    A word is looked up in its original case, then in lower case. If both are missing, the function `fallback` returns a
     vector or None.
     """
 
     def __init__(
         self, words: Sequence[str], vectors: NDArray[np.float32],
-        outside: Callable[[str], NDArray[np.float32] | None] | None = None,
+        fallback: Callable[[str], NDArray[np.float32] | None] | None = None,
     ) -> None:  # fmt: skip
-        self.words, self.vectors, self.outside = tuple(words), vectors, outside
+        self.words, self.vectors, self.fallback = tuple(words), vectors, fallback
         self.rows = {word: row for row, word in enumerate(self.words)}
 
     @cached_property
@@ -72,7 +72,7 @@ class WordTable(Copyable):
         """Return the vector (d,) of a word; None for an unknown word."""
         row = self.row(word)
         if row is None:
-            return self.outside(word) if self.outside else None
+            return self.fallback(word) if self.fallback else None
         return self.vectors[row]
 
     def neighbors(self, vector: NDArray[np.float32], count: int, without: Sequence[str] = ()) -> list[Neighbor]:
@@ -149,8 +149,8 @@ class WordTable(Copyable):
     def _score_analogies(self, files: Sequence[Analogies]) -> AnalogyScores:
         sections: dict[str, AnalogyScores] = {}
         for name, questions in (item for file in files for item in file.sections.items()):
-            is_covered, is_right = self._answer(questions)
-            sections[name] = AnalogyScores(int(is_right.sum()), int(is_covered.sum()), len(questions))
+            is_covered, is_correct = self._answer(questions)
+            sections[name] = AnalogyScores(int(is_correct.sum()), int(is_covered.sum()), len(questions))
         counts = [(score.right, score.covered, score.questions) for score in sections.values()]
         right, covered, total = np.sum(counts, axis=0).tolist()
         return AnalogyScores(right, covered, total, sections)
@@ -159,10 +159,10 @@ class WordTable(Copyable):
         """Return for each analogy whether all words are in the table, and whether the answer is right."""
         rows = [[self.row(word) for word in question] for question in questions]
         is_covered = np.array([None not in row for row in rows], bool)
-        known = np.array([row for row in rows if None not in row], np.int64).reshape(-1, 4)
-        is_right = np.zeros(len(rows), bool)
-        is_right[is_covered] = self.answers(known[:, :3]) == known[:, 3]
-        return is_covered, is_right
+        covered = np.array([row for row in rows if None not in row], np.int64).reshape(-1, 4)
+        is_correct = np.zeros(len(rows), bool)
+        is_correct[is_covered] = self.answers(covered[:, :3]) == covered[:, 3]
+        return is_covered, is_correct
 
 
 def _correlate_samples(rows: Numbers, counts: NDArray[np.int64]) -> Numbers:
@@ -172,7 +172,7 @@ def _correlate_samples(rows: Numbers, counts: NDArray[np.int64]) -> Numbers:
     return np.array([spearman(sample[:, 0], sample[:, 1]) if len(sample) else 0.0 for sample in samples])
 
 
-def table_of(model: Any, tokenizer: WordTokenizer | NumberedTokenizer, table: Any) -> WordTable:
+def build_word_table(model: Any, tokenizer: WordTokenizer | NumberedTokenizer, table: Any) -> WordTable:
     """Return the words of a model with their vectors. Other words get vectors from n-grams or subwords, if any."""
     words, vectors = tokenizer.vocabulary.symbols[LINE_END + 1 :], model.of_words()[LINE_END + 1 :].numpy()
     if isinstance(tokenizer, NumberedTokenizer):  # unlike lambdas, partial functions can be pickled
@@ -208,7 +208,7 @@ class WordVectorsPipeline(TextVectors):
         """Read the vectors of a run directory to the CPU."""
         parts: WordVectorParts = directory.parts
         model, recipe = directory.model(torch.device("cpu")), directory.recipe
-        table = table_of(model, parts.tokenizer, recipe.vectors)  # type: ignore[attr-defined]
+        table = build_word_table(model, parts.tokenizer, recipe.vectors)  # type: ignore[attr-defined]
         unit_length = getattr(recipe.vectors, "unit_length", False)  # type: ignore[attr-defined]
         kind, run = recipe.describe(), directory.path
         return cls(model, parts.tokenizer, table, kind=kind, unit_length=unit_length, run=run)
@@ -250,7 +250,7 @@ class WordVectorsPipeline(TextVectors):
     def neighbors(self, text: str, count: int = 10) -> list[Neighbor]:
         """Return the `count` words whose vectors have the highest cosine with the vector of a word or text."""
         check_type("the text", text, str, "a string")
-        check_whole("count", count, 1, MAX_COUNT)
+        check_whole("count", count, 1, MAX_NEIGHBORS)
         words = self.words_of(text)
         vectors = [self.vector(word) for word in words] if len(words) == 1 else [self.embed([text])[0]]
         if not np.any(vectors[0]):
@@ -259,20 +259,20 @@ class WordVectorsPipeline(TextVectors):
 
     def inspect(self, text: str, *, count: int = 40) -> Inspection:
         """Return the page with a map of the `count` nearest neighbors of a text. Raises EnsueError like `neighbors`."""
-        near = [neighbor.word for neighbor in self.neighbors(text, count)]
+        neighbors = [neighbor.word for neighbor in self.neighbors(text, count)]
         known = list(dict.fromkeys(word for word in self.words_of(text) if self.table.find(word) is not None))
-        vectors = np.stack([self.vector(word) for word in (*known, *near)])
+        vectors = np.stack([self.vector(word) for word in (*known, *neighbors)])
         mean = self.embed([text])[0] if len(known) > 1 else vectors[0]
         number, size = self.table.vectors.shape
         run = {} if self.run is None else {"run": run_name(self.run)}
         facts = {**run, "model": self.kind, "words": f"{number:,}", "numbers of a vector": f"{size:,}"}
         cosines = unit_vectors(vectors) @ unit_vectors(mean)
-        view = NeighborView((*known, *near), len(known), cosines, map_vectors(vectors))
+        view = NeighborView((*known, *neighbors), len(known), cosines, map_vectors(vectors))
         return Inspection(clipped(text, MAX_TITLE_CHARACTERS), view, facts, view.sections())
 
     def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[Neighbor]:
         """Return the `count` best words d for "a is to b as c is to d", by the cosine with b - a + c (3CosAdd)."""
-        check_whole("count", count, 1, MAX_COUNT)
+        check_whole("count", count, 1, MAX_NEIGHBORS)
         unit_a, unit_b, unit_c = (unit_vectors(self.vector(word)) for word in (a, b, c))
         return self.table.neighbors(unit_b - unit_a + unit_c, count, without=[self.lowered(w) for w in (a, b, c)])
 
@@ -291,7 +291,7 @@ class WordVectorsPipeline(TextVectors):
         return f"3CosAdd over {len(self.words):,} words, on {scores.covered:,} of {scores.questions:,} questions"
 
     def export(self, path: str | Path, format: str = "word2vec", *, overwrite: bool = False) -> None:
-        """Write the vectors for gensim, fastText and others. `overwrite` allows to replace a file of other programs."""
+        """Write the vectors for gensim, fastText and others. `overwrite` allows replacing a file of another program."""
         check_path("the file", path)
         if format not in FORMATS:
             raise EnsueError(f'no format "{format}"{nearest(format, FORMATS)}; known: {", ".join(FORMATS)}')
@@ -336,11 +336,11 @@ class NeighborView:
 
     def sections(self) -> list[Section]:
         """Return the sections of a page: a map of all words, and a table of the neighbors, numbered as on the map."""
-        ranked = list(enumerate(zip(self.words, self.similarities.tolist(), strict=True)))
-        titles = [f"{word}: cosine {cosine:.4f}" for _, (word, cosine) in ranked]
+        numbered = list(enumerate(zip(self.words, self.similarities.tolist(), strict=True)))
+        titles = [f"{word}: cosine {cosine:.4f}" for _, (word, cosine) in numbered]
         subject = "the word" if self.num_known == 1 else "the text’s words, by their mean"
         about = f"The nearest neighbors of {subject}, with the highest cosine."
-        rows = [(number, word, cosine) for number, (word, cosine) in ranked[self.num_known :]]
+        rows = [(number, word, cosine) for number, (word, cosine) in numbered[self.num_known :]]
         labels: dict[str, Any] = {"titles": titles, "heading": "Map of neighbors", "about": about}
         return [
             map_section(self.map, self.words, own=self.num_known, **labels),

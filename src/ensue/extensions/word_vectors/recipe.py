@@ -26,7 +26,7 @@ class StaticVectorsTable(Table):
     ngram_buckets: Annotated[int, Field(ge=1, le=1_000_000_000)] = 2_000_000
     """The number of rows for n-grams. N-grams with the same hash modulo this number share a row."""
     unit_length: bool = False
-    """Whether the vector of a text is divided by its length."""
+    """Whether the vector of a text is scaled to norm 1."""
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
@@ -73,7 +73,7 @@ class DistilledVectorsTable(Table):
     smoothing: Annotated[float, Field(ge=0, le=1)] = 1e-4
     """a in the factor a / (a + p) of a vector, where p is the word's share of the text; 0: no factor."""
     unit_length: bool = True
-    """Whether the vector of a text is divided by its length."""
+    """Whether the vector of a text is scaled to norm 1."""
 
 
 class WordsTable(TokenizerRecipe):
@@ -95,9 +95,9 @@ class SensesTable(Table):
     most: Annotated[int, Field(ge=2, le=100)] = 3
     """The largest number of senses of a word."""
     least: Share = 0.1
-    """The smallest share of a word's uses that forms a cluster."""
+    """The smallest share of a word's uses in a cluster. Smaller clusters are dropped."""
     alike: Annotated[float, Field(gt=-1, le=1)] = 0.7
-    """Clusters whose centers have a higher cosine are merged."""
+    """The largest cosine of two centers. Of a pair of more similar clusters, the smaller one is dropped."""
     words: Count = 1_000
     """The number of words that may have several senses: the most frequent words that subsampling never removes."""
     window: Window = 5

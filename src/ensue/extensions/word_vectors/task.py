@@ -31,41 +31,41 @@ from ensue.tasks.contract.task import Batch, LazyBatch, Task, TaskScores
 from ensue.types import Loss, State
 from ensue.version import package_text
 
-Reals = NDArray[np.floating]
+FloatArray = NDArray[np.floating]
 
 
-def sample_in_numpy(
-    plan: NegativeSampling, examples: WordExamples, vectors: Reals, outputs: Reals, rate: float
+def update_by_sampling_in_numpy(
+    sampling: NegativeSampling, examples: WordExamples, vectors: FloatArray, outputs: FloatArray, rate: float
 ) -> float:
     """Update the tables by negative sampling, in place; return the sum of the losses before each update, in nats."""
-    update = _update_cbow if plan.kind == "cbow" else _update_skip_gram
-    return sum(update(plan, examples, i, vectors, outputs, rate) for i in examples.centers)
+    update = _update_cbow if sampling.kind == "cbow" else _update_skip_gram
+    return sum(update(sampling, examples, i, vectors, outputs, rate) for i in examples.centers)
 
 
 def _update_cbow(
-    plan: NegativeSampling, examples: WordExamples, i: int, vectors: Reals, outputs: Reals, rate: float
+    sampling: NegativeSampling, examples: WordExamples, i: int, vectors: FloatArray, outputs: FloatArray, rate: float
 ) -> float:
     """Predict word i from the mean of the rows of its context. As in word2vec, each row gets the full step."""
     context = [examples.ids[j] for j in range(examples.left[i], examples.right[i]) if j != i]
     if not context:
         return 0.0
-    rows = np.concatenate([plan.rows(word) for word in context])
-    nats, step = _update_outputs(plan, examples.key, i, vectors[rows].mean(0), examples.ids[i], outputs, rate)
+    rows = np.concatenate([sampling.rows(word) for word in context])
+    nats, step = _update_outputs(sampling, examples.key, i, vectors[rows].mean(0), examples.ids[i], outputs, rate)
     np.add.at(vectors, rows, step)
     return nats
 
 
 def _update_skip_gram(
-    plan: NegativeSampling, examples: WordExamples, i: int, vectors: Reals, outputs: Reals, rate: float
+    sampling: NegativeSampling, examples: WordExamples, i: int, vectors: FloatArray, outputs: FloatArray, rate: float
 ) -> float:
     """Predict each word of the context, one after another, from the mean of the rows of word i."""
-    rows = plan.rows(examples.ids[i])
+    rows = sampling.rows(examples.ids[i])
     before = vectors[rows].mean(0)
     h, total = before.copy(), 0.0
     for j in range(examples.left[i], examples.right[i]):
         if j != i:
-            pair = i * (2 * plan.window + 1) + j - i + plan.window
-            nats, step = _update_outputs(plan, examples.key, pair, h, examples.ids[j], outputs, rate)
+            pair = i * (2 * sampling.window + 1) + j - i + sampling.window
+            nats, step = _update_outputs(sampling, examples.key, pair, h, examples.ids[j], outputs, rate)
             h += step
             total += nats
     np.add.at(vectors, rows, h - before)
@@ -73,10 +73,10 @@ def _update_skip_gram(
 
 
 def _update_outputs(
-    plan: NegativeSampling, key: int, example: int, h: Reals, target: int, outputs: Reals, rate: float
-) -> tuple[float, Reals]:
+    sampling: NegativeSampling, key: int, example: int, h: FloatArray, target: int, outputs: FloatArray, rate: float
+) -> tuple[float, FloatArray]:
     """Update the output vectors; return the loss and the update of h. Noise words equal to the target are skipped."""
-    drawn = plan.noise.draw(key, example * plan.negatives + np.arange(plan.negatives))
+    drawn = sampling.noise.draw(key, example * sampling.negatives + np.arange(sampling.negatives))
     words = np.concatenate([[target], drawn[drawn != target]])
     is_target = np.arange(len(words)) == 0
     error = is_target - 1 / (1 + np.exp(-(outputs[words] @ h)))
@@ -85,8 +85,8 @@ def _update_outputs(
     return float(-np.log(np.maximum(1 - np.abs(error), 1e-30)).sum()), step
 
 
-def step_on_counts_in_numpy(
-    batch: Sequence[NDArray[Any]], tables: Sequence[Reals], squares: Sequence[Reals], rate: float
+def update_glove_in_numpy(
+    batch: Sequence[NDArray[Any]], tables: Sequence[FloatArray], squares: Sequence[FloatArray], rate: float
 ) -> float:
     """Update the tables of GloVe in place; return the sum of the losses before each update."""
     (vectors, contexts, biases, context_biases), total = tables, 0.0
@@ -102,7 +102,7 @@ def step_on_counts_in_numpy(
 
 
 @cache
-def functions(dimension: int, negatives: int, dtype: torch.dtype) -> ctypes.CDLL | None:
+def compiled_functions(dimension: int, negatives: int, dtype: torch.dtype) -> ctypes.CDLL | None:
     """Return the compiled functions for vectors of this dimension; None without a compiler."""
     text = package_text("extensions/word_vectors/updates.c")
     compiled = library(text, dtype, (f"-DDIMENSION={dimension}", f"-DNEGATIVES={negatives}"))
@@ -114,30 +114,32 @@ def functions(dimension: int, negatives: int, dtype: torch.dtype) -> ctypes.CDLL
 class CompiledSampling:
     """The compiled updates of negative sampling for `words` words and a table of `rows` vectors."""
 
-    def __init__(self, plan: NegativeSampling, *, words: int, rows: int, dimension: int, dtype: torch.dtype) -> None:
-        self.plan, self.words, self.rows, self.dimension, self.dtype = plan, words, rows, dimension, dtype
-        compiled = functions(dimension, plan.negatives, dtype)
+    def __init__(
+        self, sampling: NegativeSampling, *, words: int, rows: int, dimension: int, dtype: torch.dtype
+    ) -> None:
+        self.sampling, self.words, self.rows, self.dimension, self.dtype = sampling, words, rows, dimension, dtype
+        compiled = compiled_functions(dimension, sampling.negatives, dtype)
         assert compiled is not None
-        self._function = getattr(compiled, plan.kind.replace("-", "_"))
-        self._noise = _copy(plan.noise.threshold.view(np.int32)), _copy(plan.noise.other)
-        if not plan.noise.size == len(plan.noise.threshold) == words:
-            raise ValueError(f"noise: expected {words} words, found {plan.noise.size}")
-        _check_values("noise", plan.noise.other, words)
-        self._subwords = _copy_subwords(plan.subwords, words, rows)
+        self._function = getattr(compiled, sampling.kind.replace("-", "_"))
+        self._noise = _copy(sampling.noise.threshold.view(np.int32)), _copy(sampling.noise.alias)
+        if not sampling.noise.size == len(sampling.noise.threshold) == words:
+            raise ValueError(f"noise: expected {words} words, found {sampling.noise.size}")
+        _check_values("noise", sampling.noise.alias, words)
+        self._subwords = _copy_subwords(sampling.subwords, words, rows)
 
-    def sample(self, examples: WordExamples, vectors: Tensor, outputs: Tensor, rate: float) -> float:
+    def update(self, examples: WordExamples, vectors: Tensor, outputs: Tensor, rate: float) -> float:
         """Update the tables in place; return the sum of the losses before each update, in nats.
 
         Raises ValueError or TypeError for an array whose values, shape or type the C code does not allow.
         """
-        count, plan = len(examples.ids), self.plan
+        count, sampling = len(examples.ids), self.sampling
         names = ("ids", "left", "right")
         arrays = [_address(name, getattr(examples, name), torch.int32, count) for name in names]
         _check_values("ids", examples.ids, self.words)
         _check_values("left", examples.left, count)
         _check_values("right", examples.right, count + 1)
-        if (np.abs(np.stack([examples.left, examples.right - 1]) - np.arange(count)) > plan.window).any():
-            raise ValueError(f"a context is wider than {plan.window} words on a side")
+        if (np.abs(np.stack([examples.left, examples.right - 1]) - np.arange(count)) > sampling.window).any():
+            raise ValueError(f"a context is wider than {sampling.window} words on a side")
         centers = examples.centers
         if centers.step != 1 or not 0 <= centers.start <= centers.stop <= count:
             raise ValueError(f"centers: expected a range within 0 to {count}, found {centers}")
@@ -147,21 +149,21 @@ class CompiledSampling:
             *(None if array is None else ctypes.c_void_p(array.data_ptr()) for array in self._subwords),
             *(ctypes.c_void_p(array.data_ptr()) for array in self._noise),
         ]
-        numbers = ctypes.c_uint64(plan.noise.size), ctypes.c_uint64(examples.key), ctypes.c_int64(plan.window)
+        numbers = ctypes.c_uint64(sampling.noise.size), ctypes.c_uint64(examples.key), ctypes.c_int64(sampling.window)
         arguments = *arrays, *tensors, *numbers, ctypes.c_double(rate)
         return _sum_over_threads(centers, lambda *bounds: self._function(*bounds, *arguments))
 
 
-def step_on_counts(
+def update_glove(
     batch: Sequence[NDArray[Any]], tables: Sequence[Tensor], squares: Sequence[Tensor], rate: float
 ) -> float:
     """Update the tables of GloVe in place; return the sum of the losses before each update.
 
-    `batch` has the columns (n,) of `Counts`. `squares` has the sums of squared gradients of `tables`. Raises ValueError
-    or TypeError for an array whose values, shape or type the C code does not allow.
+    `batch` has the columns (n,) of `PairBatch`. `squares` has the sums of squared gradients of `tables`. Raises
+    ValueError or TypeError for an array whose values, shape or type the C code does not allow.
     """
     (words, dimension), dtype = tables[0].shape, tables[0].dtype
-    compiled = functions(dimension, 0, dtype)
+    compiled = compiled_functions(dimension, 0, dtype)
     assert compiled is not None
     for name, array in zip(("words", "contexts"), batch, strict=False):
         _check_values(name, array, words)
@@ -220,22 +222,22 @@ NO_COMPILER = (
 class SampledTask(Task[SampledVectors, WordExamples]):
     """The training task of negative sampling on `contexts`.
 
-    `questions` returns the validation scores of a model; if it is None, the result of the run is the last weights.
+    `questions` is a function that returns the validation scores of a model; None to save the last weights.
     """
 
     def __init__(
-        self, contexts: WordContexts, plan: NegativeSampling, *, judged_by: str,
+        self, contexts: WordContexts, sampling: NegativeSampling, *, judged_by: str,
         questions: Callable[[SampledVectors], TaskScores] | None,
     ) -> None:  # fmt: skip
-        self.contexts, self.plan, self.questions, self.judged_by = contexts, plan, questions, judged_by
+        self.contexts, self.sampling, self.questions, self.judged_by = contexts, sampling, questions, judged_by
         self.steps_per_epoch = contexts.steps_per_epoch
         self.tokens_per_step = len(contexts.tokens) / contexts.steps_per_epoch
         self._compiled: CompiledSampling | None = None
 
-    def _complete_plan(self, model: SampledVectors) -> NegativeSampling:
-        if self.plan.subwords is not model.subwords:
-            self.plan = replace(self.plan, subwords=model.subwords)
-        return self.plan
+    def _complete_sampling(self, model: SampledVectors) -> NegativeSampling:
+        if self.sampling.subwords is not model.subwords:
+            self.sampling = replace(self.sampling, subwords=model.subwords)
+        return self.sampling
 
     def batch(self, step: int, device: torch.device) -> WordExamples:
         return self.contexts.examples(step)
@@ -244,32 +246,32 @@ class SampledTask(Task[SampledVectors, WordExamples]):
         self, model: SampledVectors, batch: LazyBatch[WordExamples], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
         examples, vectors, outputs = batch.all_rows, model.vectors.data, model.outputs.data
-        if functions(model.d_words, self.plan.negatives, vectors.dtype):
+        if compiled_functions(model.d_words, self.sampling.negatives, vectors.dtype):
             if self._compiled is None:
                 sizes = {"words": model.vocabulary_size, "rows": len(vectors), "dimension": vectors.shape[1]}
-                self._compiled = CompiledSampling(self._complete_plan(model), **sizes, dtype=vectors.dtype)
-            nats = self._compiled.sample(examples, vectors, outputs, learning_rate)
+                self._compiled = CompiledSampling(self._complete_sampling(model), **sizes, dtype=vectors.dtype)
+            nats = self._compiled.update(examples, vectors, outputs, learning_rate)
         else:
             warn_once("word vectors", NO_COMPILER)
-            nats = sample_in_numpy(
-                self._complete_plan(model), examples, vectors.numpy(), outputs.numpy(), learning_rate
+            nats = update_by_sampling_in_numpy(
+                self._complete_sampling(model), examples, vectors.numpy(), outputs.numpy(), learning_rate
             )
         return Loss(torch.tensor(nats), max(1, examples.count)), None
 
     def loss(self, model: SampledVectors, batch: WordExamples, state: State) -> tuple[Loss, State]:
         """Return the loss of all examples at the current weights, in nats. `update` changes them at each example."""
-        plan, (centers, others) = self._complete_plan(model), batch.pairs()
+        sampling, (centers, others) = self._complete_sampling(model), batch.pairs()
         if not len(centers):
             return Loss(model.vectors.sum() * 0, max(1, batch.count)), None
-        targets, pairs = batch.ids[others], plan.places(centers, others)
-        if plan.kind == "cbow":
-            first = np.flatnonzero(np.diff(centers, prepend=-1))
-            inputs = Ragged(batch.ids[others], np.append(first, len(others)))
-            targets, indices, pairs = batch.ids[centers[first]], np.arange(len(first)), centers[first]
+        targets, pairs = batch.ids[others], sampling.noise_indices(centers, others)
+        if sampling.kind == "cbow":
+            starts = np.flatnonzero(np.diff(centers, prepend=-1))
+            inputs = Ragged(batch.ids[others], np.append(starts, len(others)))
+            targets, indices, pairs = batch.ids[centers[starts]], np.arange(len(starts)), centers[starts]
         else:
             inputs, indices = Ragged(batch.ids, np.arange(len(batch.ids) + 1)), centers
         h = self._average_rows(model, inputs)[torch.from_numpy(indices)]
-        drawn = plan.noise.draw(batch.key, pairs[:, None] * plan.negatives + np.arange(plan.negatives))
+        drawn = sampling.noise.draw(batch.key, pairs[:, None] * sampling.negatives + np.arange(sampling.negatives))
         is_noise = torch.from_numpy(drawn != targets[:, None])
         positive = (model.outputs[torch.from_numpy(targets).long()] * h).sum(1)
         negative = (model.outputs[torch.from_numpy(drawn).long()] * h.unsqueeze(1)).sum(2)
@@ -278,7 +280,7 @@ class SampledTask(Task[SampledVectors, WordExamples]):
 
     def _average_rows(self, model: SampledVectors, words: Ragged) -> Tensor:
         """Return the mean vector of each list of words, over the rows of all words and their n-grams."""
-        rows = [np.concatenate([self.plan.rows(word) for word in words.values[a:b]]) for a, b in pairwise(words.starts)]
+        rows = [np.concatenate([*map(self.sampling.rows, words.values[a:b])]) for a, b in pairwise(words.starts)]
         offsets = torch.from_numpy(np.cumsum([0, *map(len, rows)])[:-1])
         return F.embedding_bag(torch.from_numpy(np.concatenate(rows)).long(), model.vectors, offsets, mode="mean")
 
@@ -287,14 +289,14 @@ class SampledTask(Task[SampledVectors, WordExamples]):
 
 
 @dataclass(frozen=True)
-class Counts(Batch):
+class PairBatch(Batch):
     """A batch of pairs (n,): words, context words, the logarithms of the counts, and the weights in the loss."""
 
     words: NDArray[np.int32]
     contexts: NDArray[np.int32]
     logarithms: NDArray[np.float32]
     weights: NDArray[np.float32]
-    first: bool = field(default=False, kw_only=True)
+    starts: bool = field(default=False, kw_only=True)
 
     def columns(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
         """Return the four columns in the order that the updates expect."""
@@ -310,7 +312,7 @@ class Squares(NamedTuple):
     context_biases: Tensor
 
 
-class CountedTask(Task[CountedVectors, Counts]):
+class CountedTask(Task[CountedVectors, PairBatch]):
     """The training task of GloVe on `pairs`, records of `pair_counts`. `questions` is as in `SampledTask`."""
 
     def __init__(
@@ -322,31 +324,31 @@ class CountedTask(Task[CountedVectors, Counts]):
         self.steps_per_epoch = -(-len(pairs) // batch_size)
         self.tokens_per_step = words / self.steps_per_epoch
 
-    def batch(self, step: int, device: torch.device) -> Counts:
+    def batch(self, step: int, device: torch.device) -> PairBatch:
         start = step % self.steps_per_epoch * self.batch_size
         records = self.pairs[start : start + self.batch_size]
         counts = records["count"].astype(np.float64)
         weights = np.minimum(1, (counts / self.largest_count) ** self.power)
         words, contexts = (np.ascontiguousarray(records[name], np.int32) for name in ("word", "context"))
-        return Counts(words, contexts, np.log(counts).astype(np.float32), weights.astype(np.float32))
+        return PairBatch(words, contexts, np.log(counts).astype(np.float32), weights.astype(np.float32))
 
     def initial_state(self, model: CountedVectors) -> Squares:
         return Squares(*map(torch.ones_like, model.tables()))
 
     def update(
-        self, model: CountedVectors, batch: LazyBatch[Counts], state: State, learning_rate: float
+        self, model: CountedVectors, batch: LazyBatch[PairBatch], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
         counts = batch.all_rows.columns()
         squares = self.initial_state(model) if state is None else state
-        if functions(model.d_words, 0, model.vectors.dtype):
-            loss = step_on_counts(counts, model.tables(), squares, learning_rate)
+        if compiled_functions(model.d_words, 0, model.vectors.dtype):
+            loss = update_glove(counts, model.tables(), squares, learning_rate)
         else:
             warn_once("word vectors", NO_COMPILER)
             tables, sums = ([tensor.numpy() for tensor in group] for group in (model.tables(), squares))
-            loss = step_on_counts_in_numpy(counts, tables, sums, learning_rate)
+            loss = update_glove_in_numpy(counts, tables, sums, learning_rate)
         return Loss(torch.tensor(loss), batch.count), squares
 
-    def loss(self, model: CountedVectors, batch: Counts, state: State) -> tuple[Loss, State]:
+    def loss(self, model: CountedVectors, batch: PairBatch, state: State) -> tuple[Loss, State]:
         """Return the loss of all pairs at the current weights. `update` changes them at each pair."""
         i, j = (torch.from_numpy(array).long() for array in (batch.words, batch.contexts))
         products = (model.vectors[i] * model.contexts[j]).sum(1) + model.biases[i] + model.context_biases[j]

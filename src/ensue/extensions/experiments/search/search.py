@@ -48,8 +48,8 @@ def write_page(folder: Path, study: Any, space: Space, recipe: Recipe, reporter:
     write_text(folder / "best.toml", chosen.to_toml())
     importances = _compute_importances(study, space)
     picture_path = folder / "search.png"
-    make_optional(picture_path, lambda: draw(picture_path, complete, space, importances), reporter)
-    write_text(folder / "README.md", "\n".join(_lines(folder, trials, best, space, importances)) + "\n")
+    make_optional(picture_path, lambda: draw_trials(picture_path, complete, space, importances), reporter)
+    write_text(folder / "README.md", "\n".join(_page(folder, trials, best, space, importances)) + "\n")
 
 
 def _read_values(trial: Any, space: Space) -> dict[str, Any]:
@@ -72,7 +72,8 @@ def _compute_importances(study: Any, space: Space) -> dict[str, float]:
     return {key: share for key, share in shares.items() if key in space}
 
 
-def _lines(folder: Path, trials: list[Any], best: Any, space: Space, importances: dict[str, float]) -> Iterator[str]:
+def _page(folder: Path, trials: list[Any], best: Any, space: Space, importances: dict[str, float]) -> Iterator[str]:
+    """Yield the lines of README.md."""
     path = shlex.quote(str(folder))
     counts = [f"{sum(STATES[t.state.name] == name for t in trials)} {name}" for name in dict.fromkeys(STATES.values())]
     yield from (f"# {folder.name}", "", f"{len(trials)} trials: {', '.join(c for c in counts if c[0] != '0')}.", "")
@@ -102,7 +103,7 @@ def format_value(value: Any, choices: Range | Choice) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
 
 
-def draw(path: Path, complete: list[Any], space: Space, importances: dict[str, float]) -> None:
+def draw_trials(path: Path, complete: list[Any], space: Space, importances: dict[str, float]) -> None:
     """Draw a panel for each key, ordered by importance: the scores of complete trials over the values of the key."""
     keys = [*importances, *(key for key in space if key not in importances)]
     rows = -(-len(keys) // 3)
@@ -126,19 +127,19 @@ def draw(path: Path, complete: list[Any], space: Space, importances: dict[str, f
 class TrialReporter(Reporter):
     """A reporter that passes validation scores to the study, which may prune the trial."""
 
-    def __init__(self, trial: Any, known: dict[int, float], run: Path, reporter: Reporter) -> None:
+    def __init__(self, trial: Any, reported: dict[int, float], run: Path, reporter: Reporter) -> None:
         self.trial, self.reporter, self.log = trial, reporter, MetricsLog(run / "metrics.jsonl")
-        self.known = known
-        """The scores in the study, by the number of the validation."""
-        self.pruned = bool(known) and trial.should_prune()
+        self.reported = reported
+        """The scores that the study already has, by the number of the validation."""
+        self.pruned = bool(reported) and trial.should_prune()
 
     def noted(self, note: str) -> None:
         self.reporter.noted(note)
 
     def validated(self, validation: Validation) -> None:
         number = sum(record["kind"] == "valid" for record in self.log.records())
-        if number not in self.known:  # a resumed run may repeat a validation
-            self.known[number] = validation.selection
+        if number not in self.reported:  # a resumed run may repeat a validation
+            self.reported[number] = validation.selection
             self.trial.report(validation.selection, number)
         self.pruned = self.trial.should_prune()
 
@@ -147,25 +148,25 @@ class TrialReporter(Reporter):
 
 
 def run_trial(
-    trial: Any, known: dict[int, float], recipe: Recipe, values: dict[str, Any], run: Path, reporter: Reporter,
+    trial: Any, reported: dict[int, float], recipe: Recipe, values: dict[str, Any], run: Path, reporter: Reporter,
     **options: Any,
 ) -> tuple[str, float | None]:  # fmt: skip
     """Train or resume the run of a trial. Returns the state of the trial and the lowest score.
 
     After a failure the state is the error message.
     """
-    validations = TrialReporter(trial, known, run, reporter)
+    trial_reporter = TrialReporter(trial, reported, run, reporter)
     try:
         chosen = read_recipe(recipe, values)
-        outcome = train_run(chosen, run, resume=RunDirectory(run).exists, reporter=validations, **options)
+        outcome = train_run(chosen, run, resume=RunDirectory(run).exists, reporter=trial_reporter, **options)
     except (TrainingError, RecipeError) as error:
         return str(error), None
     if outcome.reason == "interrupted":
         return "interrupted", None
-    if not validations.known:
+    if not trial_reporter.reported:
         raise EnsueError("no validation data to compare trials; --valid names them")
-    is_pruned = validations.pruned and outcome.reason == "stopped early"
-    return "pruned" if is_pruned else "complete", min(validations.known.values())
+    is_pruned = trial_reporter.pruned and outcome.reason == "stopped early"
+    return "pruned" if is_pruned else "complete", min(trial_reporter.reported.values())
 
 
 class Study:
@@ -214,28 +215,28 @@ class Study:
     def _resume_abandoned(self) -> tuple[Any, FileLock] | None:
         for trial in self.study.get_trials(deepcopy=False):
             if trial.state == self.optuna.trial.TrialState.RUNNING:
-                claim = self._make_claim(trial.number)
+                lock = self._make_lock(trial.number)
                 try:
-                    claim.acquire(timeout=0)
+                    lock.acquire(timeout=0)
                 except Timeout:
                     continue
                 self._set_sampler(trial.number)
-                return self.optuna.trial.Trial(self.study, trial._trial_id), claim
+                return self.optuna.trial.Trial(self.study, trial._trial_id), lock
         return None
 
     def _start_new(self, max_trials: int) -> tuple[Any, FileLock] | None:
         number = len(self.study.get_trials(deepcopy=False))
         if number >= max_trials:
             return None
-        claim = self._make_claim(number)
-        claim.acquire(timeout=0)
+        lock = self._make_lock(number)
+        lock.acquire(timeout=0)
         self._set_sampler(number)
-        return self.study.ask(), claim
+        return self.study.ask(), lock
 
     def _suggest_values(self, trial: Any) -> dict[str, Any]:
         suggested = {}
-        for place, (key, values) in enumerate(self.space.items(), 1):
-            self._set_sampler(trial.number, place)  # the process may have been killed between two values
+        for index, (key, values) in enumerate(self.space.items(), 1):
+            self._set_sampler(trial.number, index)  # the process may have been killed between two values
             suggested[key] = values.suggest(trial, key)
         return suggested
 
@@ -243,7 +244,7 @@ class Study:
         seed = int(np.random.SeedSequence((self.seed, *key)).generate_state(1)[0])
         self.study.sampler = self.optuna.samplers.TPESampler(seed=seed)
 
-    def _make_claim(self, number: int) -> FileLock:
+    def _make_lock(self, number: int) -> FileLock:
         folder = self.folder / "locks"
         folder.mkdir(exist_ok=True)
         return FileLock(folder / f"{number:04}")
@@ -256,7 +257,7 @@ def _truncate_partial_line(journal: Path) -> None:
             os.truncate(journal, content.rfind(b"\n") + 1)
 
 
-PLAN = "search.json"
+PLAN_FILE = "search.json"
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,7 @@ def search(
     check_optuna()
     refuse_address(out)
     folder, reporter = Path(out), reporter or Reporter()
-    begin(folder, {"recipe": recipe.values(), "space": {key: values.as_json() for key, values in space.items()},
+    begin_search(folder, {"recipe": recipe.values(), "space": {key: values.as_json() for key, values in space.items()},
                    "seed": seed, "prune": prune})  # fmt: skip
     study, is_running = Study(folder, space, seed=seed, prune=prune), True
     while is_running:
@@ -291,8 +292,8 @@ def search(
                 break
             trial, values = claimed
             run = folder / "trials" / f"{trial.number:04}"
-            known = dict(study.study.get_trials(deepcopy=True)[trial.number].intermediate_values)
-            state, score = run_trial(trial, known, recipe, values, run, reporter, **options)
+            reported = dict(study.study.get_trials(deepcopy=True)[trial.number].intermediate_values)
+            state, score = run_trial(trial, reported, recipe, values, run, reporter, **options)
             is_running = state != "interrupted"
             if is_running:
                 _report_result(study, trial, state, score)
@@ -312,11 +313,11 @@ def _report_result(study: Study, trial: Any, state: str, score: float | None) ->
     study.study.tell(trial, state=states.PRUNED if state == "pruned" else states.FAIL)
 
 
-def begin(folder: Path, plan: dict[str, Any]) -> None:
+def begin_search(folder: Path, plan: dict[str, Any]) -> None:
     """Create the folder of a search. Raises RunError if the folder exists and is not a search with this plan."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; --out names a directory")
-    path = folder / PLAN
+    path = folder / PLAN_FILE
     if folder.is_dir() and not path.exists():
         others = sorted(file.name for file in folder.iterdir() if file.name not in (".lock", partial_path(path).name))
         if others:
@@ -332,12 +333,12 @@ def begin(folder: Path, plan: dict[str, Any]) -> None:
         raise RunError(f"{path}: damaged: {error}") from None
     except OSError as error:
         raise RunError(f"{folder}: cannot be written ({error.strerror or error})") from None
-    _check_same(folder, stored, json.loads(json.dumps(plan)))
+    _check_plan(folder, stored, json.loads(json.dumps(plan)))
 
 
-def _check_same(folder: Path, stored: Any, plan: dict[str, Any]) -> None:
+def _check_plan(folder: Path, stored: Any, plan: dict[str, Any]) -> None:
     if not isinstance(stored, dict):
-        raise RunError(f"{folder / PLAN}: damaged: no table")
+        raise RunError(f"{folder / PLAN_FILE}: damaged: no table")
     flat, expected = _flatten(stored), _flatten(plan)
     for key in {**expected, **flat}:
         if flat.get(key) != expected.get(key):

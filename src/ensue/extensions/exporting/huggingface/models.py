@@ -176,7 +176,8 @@ def _tuned_bert(
     run: RunDirectory, layers: TunedLayers, head: dict[str, Tensor], labels: Sequence[str], architecture: str
 ) -> PublishedModel:
     recipe = layers.recipe
-    published = {f"bert.{name}": x for name, x in _bert_tensors(bert.body(recipe), recipe, layers.tensors).items()}
+    tensors = _bert_tensors(bert.map_encoder(recipe), recipe, layers.tensors)
+    published = {f"bert.{name}": tensor for name, tensor in tensors.items()}
     config = {"architectures": [architecture], **_head_config(run, labels)}
     return _bert_model(recipe, layers.origin.parts, published | head, config)
 
