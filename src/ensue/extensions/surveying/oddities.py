@@ -36,13 +36,13 @@ def similar_labels(counts: Counter[str]) -> dict[str, str]:
     """
     label_of: dict[str, str] = {}  # by normalized form, and by "letter " with a form or a form without a letter
     similar = {}
-    most, least = max(counts.values(), default=0), min(counts.values(), default=0)
+    max_count, min_count = max(counts.values(), default=0), min(counts.values(), default=0)
     for label, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         folded = re.sub(r"[\s_-]|[.:,;]$", "", label.casefold())
         unaccented = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
         forms = dict.fromkeys([folded, unaccented, folded.translate(_EXPANDED)])
         is_word = _MIN_COMPARED_CHARACTERS <= len(label) <= _MAX_COMPARED_CHARACTERS and not label.isupper()
-        is_frequent, is_rare = count >= _MIN_COUNT_RATIO * least, _MIN_COUNT_RATIO * count <= most
+        is_frequent, is_rare = count >= _MIN_COUNT_RATIO * min_count, _MIN_COUNT_RATIO * count <= max_count
         shortened = (form[:index] + form[index + 1 :] for form in forms for index in range(len(form)))
         keys = {f"letter {x}" for x in [*forms, *shortened]} if is_word and (is_frequent or is_rare) else set()
         near = (label_of[key] for key in sorted(keys & label_of.keys()))
