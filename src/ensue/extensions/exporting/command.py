@@ -36,8 +36,8 @@ def export(
         from ensue.extensions.exporting.exporting import export_run
         from ensue.runs.directory import RunDirectory
     torch.set_num_threads(threads or 1)
-    is_plain = (int8, embed, precision) == (False, False, "f32")
-    if "export" in RunDirectory(run).entry.commands and format not in entries("exporter") and is_plain:
+    has_defaults = (int8, embed, precision) == (False, False, "f32")
+    if "export" in RunDirectory(run).entry.commands and format not in entries("exporter") and has_defaults:
         cli.load_for("export", run, "cpu", threads).export(out, format, overwrite=overwrite)
     else:
         for note in export_run(run, out, format, int8=int8, embed=embed, precision=precision, overwrite=overwrite):

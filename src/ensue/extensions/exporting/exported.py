@@ -9,7 +9,7 @@ from ensue.tasks.contract.description import OptionValue
 
 
 def missing_options(
-    settings: Mapping[str, OptionValue], target: str, known: Collection[str], refused: Collection[str] = ()
+    settings: Mapping[str, OptionValue], target: str, supported: Collection[str], without_note: Collection[str] = ()
 ) -> list[str]:
     """Return a note about each option that the exported program does not have.
 
@@ -22,11 +22,11 @@ def missing_options(
     Raises:
         ValueError: An option that the exported program lacks is not at its default.
     """
-    missing = {name: setting for name, setting in settings.items() if name not in known}
+    missing = {name: setting for name, setting in settings.items() if name not in supported}
     for name, setting in missing.items():
         if setting.value != setting.default:
             raise ValueError(f"{target} has no option {name}, which is {setting.value}")
-    return [f"{target} has no option {name}." for name in missing if name not in refused]
+    return [f"{target} has no option {name}." for name in missing if name not in without_note]
 
 
 def write_directory(

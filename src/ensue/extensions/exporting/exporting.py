@@ -58,8 +58,8 @@ def export_run(
     exporter = exporters[format].load(FunctionType)
     for name in (name for name in options if not _has_option(exporter, name)):
         loaded = loadable_entries("exporter", FunctionType)
-        others = [other for other, function in loaded.items() if _has_option(function, name)]
-        raise EnsueError(f"{name} is for the format{'s' * (len(others) > 1)} {' and '.join(others)}")
+        formats = [key for key, function in loaded.items() if _has_option(function, name)]
+        raise EnsueError(f"{name} is for the format{'s' * (len(formats) > 1)} {' and '.join(formats)}")
     if precision not in PRECISIONS:
         raise EnsueError(f'no precision "{precision}"; expected one of {", ".join(PRECISIONS)}')
     directory, folder = RunDirectory(run), Path(out)

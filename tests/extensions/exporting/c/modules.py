@@ -21,7 +21,9 @@ needs_node = pytest.mark.skipif(NODE is None, reason="no node")
 def put_module(code: dict[str, bytes], name: str, page: str, folder: Path, driver: str) -> None:
     """Write a module with the page of this name, and `drive.js` beside it."""
     pages = {each.name: each for each in web.PAGES.values()}
-    (folder / f"{name}.js").write_text(web.module(code, name, pages[page], web.compiled), encoding="utf-8")
+    (folder / f"{name}.js").write_text(
+        web.javascript_module(code, name, pages[page], web.compile_page), encoding="utf-8"
+    )
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "drive.js").write_text(driver)
 

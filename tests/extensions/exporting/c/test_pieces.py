@@ -15,7 +15,7 @@ from ensue.decode.generation import drawn, filtered
 from ensue.decode.sampling import Sampling
 from ensue.engine.trace import Untraceable
 from ensue.extensions.exporting.c.precision import to_panels
-from ensue.extensions.exporting.c.printing import Weights, math_functions, printed_step, ranges, read_template
+from ensue.extensions.exporting.c.printing import Weights, math_functions, print_step, ranges, read_template
 from ensue.extensions.exporting.c.tagging import label_names, label_tables
 from ensue.extensions.exporting.c.writing import header
 from ensue.models.build_text import build_tag_head
@@ -136,7 +136,7 @@ def test_the_step_of_every_layer(tmp_path: Path, rows: int) -> None:
             continue
         weights = Weights()
         try:
-            step = printed_step(layer, weights, rows=rows, number=str(number))
+            step = print_step(layer, weights, rows=rows, number=str(number))
         except Untraceable:
             continue
         export = (
@@ -153,7 +153,7 @@ def test_the_step_of_every_layer(tmp_path: Path, rows: int) -> None:
     (tmp_path / "steps.c").write_text("\n".join([head, *prelude, model, unused, *texts]))
     built = library(tmp_path, "steps.c")
     for number, layer, step, numbers in cases:
-        state, kept = layer.init_state(rows), step.first.numpy().copy()
+        state, kept = layer.init_state(rows), step.initial.numpy().copy()
         y, work = np.empty((rows, layer.d_out), np.float32), np.empty(step.work * rows, np.float32)
         hoisted = np.empty(step.hoisted * rows, np.float32)
         for position in range(3):

@@ -13,7 +13,7 @@ import torch
 import ensue
 from ensue.errors import EnsueError
 from ensue.extensions.exporting.c import precision as precisions
-from ensue.extensions.exporting.c.precision import PRECISIONS, stored
+from ensue.extensions.exporting.c.precision import PRECISIONS, encode_matrix
 from ensue.extensions.exporting.c.printing import read_template
 from ensue.extensions.exporting.c.writing import INTERFACES, header, print_c
 from ensue.runs.directory import RunDirectory
@@ -55,7 +55,7 @@ def test_a_product_and_a_row_are_of_the_numbers_that_are_left(
     for k, n in ((1, 1), (7, 3), (8, 16), (29, 50), (64, 5), (1101, 17)):
         matrix = (rng.normal(size=(k, n)) * 10.0 ** rng.integers(-7, 3, (k, n))).astype(np.float32)
         matrix[:, 0] = 0
-        packed = stored(torch.from_numpy(matrix), precision, 0, in_panels=True)
+        packed = encode_matrix(torch.from_numpy(matrix), precision, 0, in_panels=True)
         a, c = rng.normal(size=k).astype(np.float32), np.empty(n, np.float32)
         given = [x.ctypes.data_as(ctypes.c_void_p) for x in (a, c)]
         size = ctypes.c_int64
@@ -81,7 +81,7 @@ def test_a_product_and_a_row_are_of_the_numbers_that_are_left(
         pieces.rows(size(n), size(k), given[2], packed, given[3])
         assert not np.isfinite(found[0]).any()
         assert np.isfinite(found[1:]).all()
-        table = stored(torch.from_numpy(matrix), precision, 1)
+        table = encode_matrix(torch.from_numpy(matrix), precision, 1)
         for row in range(k):
             pieces.row(table, ctypes.c_size_t(k), ctypes.c_size_t(n), ctypes.c_size_t(row), given[1])
             np.testing.assert_allclose(c, 3 * twin(matrix, precision, 1)[row], rtol=1e-6)
@@ -90,13 +90,13 @@ def test_a_product_and_a_row_are_of_the_numbers_that_are_left(
 @pytest.mark.parametrize(("precision", "number"), [("f16", 7e4), ("int8", float("nan")), ("f16", float("inf"))])
 def test_numbers_that_do_not_fit_are_refused(precision: str, number: float) -> None:
     with pytest.raises(ValueError, match=f"too large for {precision}"):
-        stored(torch.tensor([[1.0, number]]), precision, 0)
+        encode_matrix(torch.tensor([[1.0, number]]), precision, 0)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_int8_has_a_factor_for_each_line_of_a_matrix(axis: int) -> None:
     matrix = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
-    content, count = stored(torch.from_numpy(matrix), "int8", axis), matrix.shape[1 - axis]
+    content, count = encode_matrix(torch.from_numpy(matrix), "int8", axis), matrix.shape[1 - axis]
     factors, cells = np.frombuffer(content[: 4 * count], "<f4"), np.frombuffer(content[4 * count :], np.int8)
     np.testing.assert_allclose(factors, abs(matrix).max(axis) / 127, rtol=1e-6)
     factors = np.expand_dims(factors, axis)

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ensue.extensions.exporting.c.expressions import PROPERTIES, Sets, lowercase, program, splitter_tables
+from ensue.extensions.exporting.c.expressions import (
+    PROPERTIES,
+    CharacterSets,
+    compile_expression,
+    lowercase_tables,
+    splitter_tables,
+)
 from ensue.extensions.exporting.c.printing import read_template
 from ensue.text.tokens import SPLITTERS, tokens
 from extensions.exporting.c.carried import COMPILERS, library
@@ -45,8 +51,8 @@ def address(x: np.ndarray) -> ctypes.c_void_p:
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("letters")
-    sets = Sets()
-    lower = lowercase(sets)
+    sets = CharacterSets()
+    lower = lowercase_tables(sets)
     sets.name(*PROPERTIES)
     parts = ["#include <stdint.h>", read_template("prelude.h"), sets.text(), lower, read_template("unicode.h"), HARNESS]
     (folder / "letters.c").write_text("\n".join(parts))
@@ -83,8 +89,8 @@ def test_texts_are_lowercased_as_by_python(letters: Any, text: str) -> None:
 
 
 def splitting(folder: Path, splitter: str) -> Any:
-    sets = Sets()
-    lower, splits = lowercase(sets), splitter_tables(splitter, sets)
+    sets = CharacterSets()
+    lower, splits = lowercase_tables(sets), splitter_tables(splitter, sets)
     pieces = [read_template(part) for part in ("unicode.h", "expression.h")]
     parts = [sets.text(), lower, *pieces, splits, read_template("splitting.h")]
     wrapped = """
@@ -140,4 +146,4 @@ def test_words_are_those_of_ensue(splitter: Any, text: str) -> None:
 def test_an_expression_that_is_not_possible_is_refused() -> None:
     for expression in (r"(a|b)c\1", r"(?:a*)*", r"\bx", r"(?:ab)+?"):
         with pytest.raises(ValueError, match="expression"):
-            program(expression, Sets())
+            compile_expression(expression, CharacterSets())

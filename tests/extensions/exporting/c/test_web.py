@@ -140,7 +140,7 @@ def test_a_compiler_that_is_missing_or_old_is_named(
 @needs_zig
 def test_what_the_compiler_says_is_passed_on() -> None:
     with pytest.raises(EnsueError, match=r"^ziglang cannot compile the model: .*error:.*[^\n]$"):
-        web.compiled({web.SOURCE: b"int f(void) { return g; }"}, ())
+        web.compile_page({web.SOURCE: b"int f(void) { return g; }"}, ())
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "packages")
     monkeypatch.setattr(web, "check_compiler", lambda: None)
-    assert web.compiled({web.SOURCE: b""}, ()) == b"code"
+    assert web.compile_page({web.SOURCE: b""}, ()) == b"code"
 
 
 @pytest.mark.slow

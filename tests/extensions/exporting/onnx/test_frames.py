@@ -34,7 +34,7 @@ SHAPES = [(1, 1), (1, 6), (7, 1), (7, 6), (7, 13)]
 
 def session(pipeline: Any) -> Any:
     part = pipeline.describe().functions[0]
-    return writing.session(functions.trace_function(pipeline.model, part.function, part.inputs, name="model"))
+    return writing.create_session(functions.trace_function(pipeline.model, part.function, part.inputs, name="model"))
 
 
 def series(batch: int, longest: int, width: int) -> list[np.ndarray[Any, Any]]:

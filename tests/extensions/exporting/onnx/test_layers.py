@@ -74,7 +74,7 @@ def test_the_graph_is_the_layer(subject: Subject) -> None:
     layer = subject.build().float()
     for part in [whole(layer), *([from_state(layer)] if layer.is_causal else [])]:
         graph = functions.trace_function(layer, part.function, part.inputs, name=part.name)
-        writing.check_differences(writing.differences(graph, layer, part))
+        writing.check_differences(writing.measure_differences(graph, layer, part))
 
 
 class OfValues(Parallel):
@@ -114,7 +114,7 @@ def test_what_cannot_be_traced_is_refused(layer: SequenceLayer, expected: str) -
     part = whole(layer)
     with pytest.raises(Unexportable, match=expected):
         writing.check_differences(
-            writing.differences(
+            writing.measure_differences(
                 functions.trace_function(layer, part.function, part.inputs, name="refused"), layer, part
             )
         )
@@ -139,4 +139,4 @@ def test_equal_scores_have_the_same_path() -> None:
     forms = {"emissions": TensorSpec(("batch", "time", 5)), "mask": TensorSpec(("batch", "time"), torch.bool)}
     part = TensorFunction("path", run, forms, sample)
     graph = functions.trace_function(head, run, forms, name="path")
-    writing.check_differences(writing.differences(graph, head, part))
+    writing.check_differences(writing.measure_differences(graph, head, part))

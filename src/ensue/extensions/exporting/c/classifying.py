@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from ensue.extensions.exporting.c.printing import CModel, Weights, hash_table, label_constants
-from ensue.extensions.exporting.c.word_layers import LayerSteps, characters, feature_templates, layer_table, pad_columns
+from ensue.extensions.exporting.c.printing import CModel, Weights, add_hash_table, add_label_names
+from ensue.extensions.exporting.c.word_layers import LayerSteps, feature_templates, layer_table, pad_columns, splitting
 from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import CHARACTER_SHARE, NgramBag, PairBag
 from ensue.nn.layer import SequenceLayer
@@ -30,22 +30,23 @@ def classifier_source(description: ModelDescription, weights: Weights) -> CModel
     lexicon, labels, max_words = words.lexicon, cast(ClassOutput, description.output).labels, words.max_words
     if words.has_other_layers:
         raise ValueError("features from another model are unsupported")
-    weights.constants |= class_labels(model, labels, weights) | {
+    weights.constants |= add_labels(model, labels, weights) | {
         "IS_PAIR": int(model.pair), "MAX_TEXT_WORDS": words.max_read, "MAX_WORDS": max_words,
         "FIRST_WORDS": {"start": max_words, "end": 0, "both": max_words // 2}[words.truncation_keeps],
         "MORE_MESSAGES": 'case NAME_NO_TAB: return "a line has no tab between its two texts";',
     }  # fmt: skip
     layers = ["lexicon.h", "no_layers.h"] if model.head is None else _add_layers(model, lexicon, weights)
-    templates = ["stored.h", "utf8.h", *characters(words.splitter), *layers]
+    templates = ["stored.h", "utf8.h", *splitting(words.splitter), *layers]
     templates += _add_bag(model.bag, lexicon, weights)
     templates += ["choice.h", "lines.h", "classes.h"]
     values = {"LABELS": len(labels), "TEXTS": words.num_texts}
     return CModel(templates, interface="classes", values=values, usage=USAGE)
 
 
-def class_labels(model: Classifier, labels: Classes, weights: Weights) -> dict[str, Any]:
+def add_labels(model: Classifier, labels: Classes, weights: Weights) -> dict[str, Any]:
+    """Add the names of labels to the weights, and return the constants of labels and their probabilities."""
     return {
-        **label_constants(labels.names, weights), "IS_MULTIPLE": int(labels.multiple),
+        **add_label_names(labels.names, weights), "IS_MULTIPLE": int(labels.multiple),
         "THRESHOLD": repr(float(labels.threshold)), "TEMPERATURE": repr(float(model.temperature)),
     }  # fmt: skip
 
@@ -56,26 +57,27 @@ def _add_layers(model: Classifier, lexicon: Lexicon, weights: Weights) -> list[s
     features = feature_templates(model.features, lexicon, steps)
     weights.constants |= {"ROWS": 1, **steps.sizes()}
     steps_and_table = [*(step.text for step in steps.steps), table]
-    head = class_head(model, weights)
+    head = head_templates(model, weights)
     return ["rows.h", "layers.h", *steps_and_table, *features, *head, "text_layers.h"]
 
 
-def class_head(model: Classifier, weights: Weights) -> list[str]:
+def head_templates(model: Classifier, weights: Weights) -> list[str]:
     """Return the templates from the outputs of layers to the scores of labels."""
     assert isinstance(model.pooling, Poolings)
-    kinds: list[type[Pooling]] = [LastPooling, FirstPooling, MeanPooling, MaxPooling, AttentionPooling]
-    rows, widest, constants = [], 0, weights.constants
+    # the index of a class is its number in pooling.h
+    order: list[type[Pooling]] = [LastPooling, FirstPooling, MeanPooling, MaxPooling, AttentionPooling]
+    rows, max_width, constants = [], 0, weights.constants
     for pooling in model.pooling:
-        numbers = [kinds.index(type(pooling)), pooling.d_last if isinstance(pooling, LastPooling) else 0, *[0] * 5]
+        numbers = [order.index(type(pooling)), pooling.d_last if isinstance(pooling, LastPooling) else 0, *[0] * 5]
         if isinstance(pooling, AttentionPooling):
             wide = pad_columns(pooling.linear.weight)
-            widest = max(widest, wide.shape[1])
+            max_width = max(max_width, wide.shape[1])
             numbers[2:4] = wide.shape[1], pooling.d_attention
             numbers[4:] = weights.add_matrix(wide), weights.add(pooling.linear.bias), weights.add(pooling.vector.weight)
         rows.append(f"{{{', '.join(map(str, numbers))}}}")
     _, *hidden, last = cast("Iterable[Any]", model.head)
     constants |= {
-        "D_POOLED": model.pooling.d_out, "WIDE_ATTENTION": widest, "D_HIDDEN": 0, "WIDE_HIDDEN": 0, "AT_HIDDEN": 0,
+        "D_POOLED": model.pooling.d_out, "WIDE_ATTENTION": max_width, "D_HIDDEN": 0, "WIDE_HIDDEN": 0, "AT_HIDDEN": 0,
         "AT_HIDDEN_BIAS": 0, "IS_TANH": int(any(isinstance(layer, nn.Tanh) for layer in hidden)),
         "AT_LAST": weights.add_matrix(pad_columns(last.weight)), "AT_LAST_BIAS": weights.add(last.bias),
         "WIDE_LABELS": pad_columns(last.weight).shape[1],
@@ -89,7 +91,7 @@ def class_head(model: Classifier, weights: Weights) -> list[str]:
 
 @torch.no_grad()
 def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[str]:
-    """Return the templates of the n-grams. The weights have a bit set of the rows that are stored."""
+    """Return the templates of the n-grams, and add their rows, with a bit set of the stored rows, to the weights."""
     constants = weights.constants
     if bag is None:
         constants |= {"NGRAMS": 0, "CHARACTER_NGRAMS": 0}
@@ -116,5 +118,5 @@ def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[s
     }  # fmt: skip
     if isinstance(bag, PairBag):
         constants["AT_OVERLAP"] = weights.add(bag.overlap)
-    table = [] if constants.get("D_WORD") else [hash_table("KNOWN_WORD", lexicon.words, weights)]
+    table = [] if constants.get("D_WORD") else [add_hash_table("KNOWN_WORD", lexicon.words, weights)]
     return [*table, "keys.h", "bag.h"]

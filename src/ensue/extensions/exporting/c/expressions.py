@@ -32,27 +32,27 @@ def _assigned_characters() -> str:
     return "".join(c for c in all_characters() if unicodedata.category(c) not in ("Cn", "Co", "Cs"))
 
 
-class Sets:
+class CharacterSets:
     """A list of sets of characters, some with names."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Ranges, int] = {}
+        self._indices: dict[Ranges, int] = {}
         self._names: dict[str, int] = {}
 
     def add(self, ranges: Iterable[tuple[int, int]]) -> int:
-        """Return the number of a set of code points, given as inclusive ranges."""
-        return self._numbers.setdefault(tuple(ranges), len(self._numbers))
+        """Add a set of code points, given as inclusive ranges, and return its index. Equal sets share an index."""
+        return self._indices.setdefault(tuple(ranges), len(self._indices))
 
     def name(self, *names: str) -> None:
-        """Add the sets of PROPERTIES with these names."""
+        """Add the sets with these names in `PROPERTIES`, for which C has the constants `SET_NAME`."""
         self._names |= {name: self.add(code_points_where(PROPERTIES[name])) for name in names}
 
     def text(self) -> str:
         """Return the tables of the sets in C."""
         rows, ranges = [], list[int]()
-        for result in self._numbers:
-            bits = sum(1 << point for low, last in result if low < 128 for point in range(low, min(last, 127) + 1))
-            high = [(max(first, 128), last) for first, last in result if last >= 128]
+        for points in self._indices:
+            bits = sum(1 << point for low, last in points if low < 128 for point in range(low, min(last, 127) + 1))
+            high = [(max(first, 128), last) for first, last in points if last >= 128]
             ascii = ", ".join(f"{bits >> shift & _UNLIMITED:#x}" for shift in range(0, 128, 32))
             rows.append(f"    {{{{{ascii}}}, {len(ranges) // 2}, {len(high)}}},\n")
             ranges += [point for pair in high for point in pair]
@@ -102,7 +102,7 @@ def c_numbers(name: str, numbers: Sequence[int]) -> str:
     return f"static const uint32_t {name}[] = {{\n    " + ",\n    ".join(rows) + "};\n"
 
 
-def lowercase(sets: Sets) -> str:
+def lowercase_tables(sets: CharacterSets) -> str:
     """Return the tables of `str.lower`, including the sets that a final sigma depends on."""
     pairs = [(ord(c), c.lower()) for c in _assigned_characters() if c.lower() != c != "\u03a3"]
     longer = [(point, list(map(ord, text))) for point, text in pairs if len(text) > 1]
@@ -112,7 +112,7 @@ def lowercase(sets: Sets) -> str:
         if len(text) > 1:
             continue
         change = ord(text) - point
-        last = ranges[-1] if ranges else [0, -9, 1, 0]
+        last = ranges[-1] if ranges else [0, -9, 1, 0]  # a range that no character continues
         step = point - last[1]
         if change == last[3] and (step == last[2] or (last[0] == last[1] and step == 2)):
             last[1], last[2] = point, step
@@ -130,25 +130,27 @@ def lowercase(sets: Sets) -> str:
     )
 
 
-def splitter_tables(splitter: str, sets: Sets) -> str:
+def splitter_tables(splitter: str, sets: CharacterSets) -> str:
     """Return the tables of splitting.h for a splitter."""
     expression, ignores_case = tokens.EXPRESSIONS[splitter]
     sets.name("CLINGS", "MARKS", "ALPHANUMERIC")
-    code = c_numbers("SPLITTER", program(expression, sets, re.IGNORECASE if ignores_case else 0))
+    code = c_numbers("SPLITTER", compile_expression(expression, sets, re.IGNORECASE if ignores_case else 0))
     return f"#define SPLITS_MARKS {int(splitter == 'treebank')}\n{code}"
 
 
-def program(expression: str, sets: Sets, flags: int = 0) -> list[int]:
+def compile_expression(expression: str, sets: CharacterSets, flags: int = 0) -> list[int]:
     """Compile a regular expression for expression.h. Raises ValueError for unsupported syntax."""
     return _Program(expression, sets, flags).code
 
 
 class _Program:
-    def __init__(self, expression: str, sets: Sets, flags: int) -> None:
+    """The code of a regular expression for expression.h. `tail` says that no code follows, so alternatives may go."""
+
+    def __init__(self, expression: str, sets: CharacterSets, flags: int) -> None:
         self._parser, self._compiler = import_module("re._parser"), import_module("re._compiler")
         parsed = self._parser.parse(expression, flags)
         self._state, self._sets = parsed.state, sets
-        self._cached: dict[str, Ranges] = {}
+        self._ranges_of_items: dict[str, Ranges] = {}
         self.code: list[int] = []
         self._put(parsed, parsed.state.flags, tail=True)
         self.code.append(DONE)
@@ -247,11 +249,11 @@ class _Program:
 
     def _find_ranges(self, op: Any, value: Any, flags: int) -> Ranges:
         key = f"{op} {value} {flags & re.IGNORECASE}"
-        if key not in self._cached:
+        if key not in self._ranges_of_items:
             sub_pattern = self._parser.SubPattern
             item = sub_pattern(self._state, [(op, value)])
             group = sub_pattern(self._state, [(self._parser.SUBPATTERN, (None, 0, re.IGNORECASE & ~flags, item))])
             pattern = sub_pattern(self._state, [(self._parser.MAX_REPEAT, (1, self._parser.MAXREPEAT, group))])
             result = self._compiler.compile(pattern, flags & re.IGNORECASE).finditer(all_characters())
-            self._cached[key] = tuple((match.start(), match.end() - 1) for match in result)
-        return self._cached[key]
+            self._ranges_of_items[key] = tuple((match.start(), match.end() - 1) for match in result)
+        return self._ranges_of_items[key]

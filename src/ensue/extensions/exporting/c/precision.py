@@ -19,14 +19,14 @@ F32 = "f32"
 PRECISIONS = {F32: 32, "f16": 16, "int8": 8}
 """The number of bits of a matrix element."""
 MAX_CHARACTERS = MAX_WORDS = 20_000
-"""The maximum of validation data: characters of a language model's text, words of sentences or texts, or frames."""
+"""The maximum size of the validation data: characters for a language model, or words of texts, or frames."""
 PANEL_COLUMNS = 16
 """The number of columns of a panel in rows.h and whole.h."""
 MAX_SOURCE_CHARACTERS = 8_000
-"""The maximum of characters in the sources of an encoder-decoder. It is lower, since beam search is slow."""
+"""The maximum number of characters in the sources of an encoder-decoder. It is lower, since beam search is slow."""
 
 
-def stored(matrix: Tensor, precision: str, axis: int, *, in_panels: bool = False) -> bytes:
+def encode_matrix(matrix: Tensor, precision: str, axis: int, *, in_panels: bool = False) -> bytes:
     """Return a matrix (rows, columns) in the format of stored.h, or in panels for `multiply`.
 
     int8 numbers come after the scales of the columns (`axis` 0) or of the rows (1). Raises ValueError for numbers out

@@ -17,7 +17,7 @@ from ensue.engine.program import Array, build
 from ensue.engine.schedule import schedule
 from ensue.engine.trace import trace
 from ensue.extensions.exporting.c.expressions import all_characters
-from ensue.extensions.exporting.c.precision import F32, stored
+from ensue.extensions.exporting.c.precision import F32, encode_matrix
 from ensue.text.tokenizer import CharacterTokenizer
 from ensue.text.vocabulary import Vocabulary
 from ensue.types import State, leaves
@@ -80,15 +80,15 @@ class Weights:
 
     def add_matrix(self, matrix: Tensor) -> int:
         """Append a matrix (k, n) for `multiply`, and return its offset."""
-        return self.add(stored(matrix, self.precision, 0, in_panels=True))
+        return self.add(encode_matrix(matrix, self.precision, 0, in_panels=True))
 
     def add_columns(self, table: Tensor) -> int:
         """Append a table (rows, width) with a scale for each column, and return its offset."""
-        return self.add(stored(table, self.precision, 0))
+        return self.add(encode_matrix(table, self.precision, 0))
 
     def add_rows(self, table: Tensor) -> int:
         """Append a table (rows, width) with a scale for each row, and return its offset."""
-        return self.add(stored(table, self.precision, 1))
+        return self.add(encode_matrix(table, self.precision, 1))
 
     def add(self, numbers: NDArray[Any] | Tensor | bytes) -> int:
         """Append 32-bit numbers or bytes, unless the file has them already, and return their offset."""
@@ -120,27 +120,27 @@ def checksum(numbers: NDArray[np.uint32]) -> int:
     return result
 
 
-def texts(contents: Sequence[bytes], weights: Weights) -> tuple[int, int]:
+def add_texts(contents: Sequence[bytes], weights: Weights) -> tuple[int, int]:
     """Append texts, and return the offsets of two arrays: the start positions of the texts, and their bytes."""
     starts = np.cumsum([0, *map(len, contents)]).astype(np.uint32)
     return weights.add(starts), weights.add(b"".join(contents) + b"\0")
 
 
-def character_table(tokenizer: CharacterTokenizer, weights: Weights) -> dict[str, Any]:
+def add_characters(tokenizer: CharacterTokenizer, weights: Weights) -> dict[str, Any]:
     """Add the sorted code points of characters and their ids, and return the constants of points.h."""
     points = sorted((ord(symbol), id) for id, symbol in enumerate(tokenizer.symbols) if id)
     table = np.array(points, np.uint32).reshape(-1, 2)
     return {"POINTS": len(points), "AT_POINTS": weights.add(table[:, 0]), "AT_IDS": weights.add(table[:, 1])}
 
 
-def hash_table(name: str, vocabulary: Vocabulary, weights: Weights) -> str:
+def add_hash_table(name: str, vocabulary: Vocabulary, weights: Weights) -> str:
     """Add the hash table of a vocabulary, and return its `vocabulary` for lexicon.h."""
     mask = (1 << (len(vocabulary) // MEAN_BUCKET_SIZE).bit_length()) - 1
     buckets = [b""] * (mask + 1)
     for id, symbol in enumerate(vocabulary.symbols):
         text = symbol.encode("utf-8", "surrogatepass")
         buckets[_hash_bytes(text) & mask] += _encode_number(len(text)) + _encode_number(id) + text
-    offsets = texts(buckets, weights)
+    offsets = add_texts(buckets, weights)
     return f"static const vocabulary {name} = {{{', '.join(map(str, offsets))}, {mask}, {len(vocabulary)}}};\n"
 
 
@@ -185,14 +185,14 @@ class PrintedStep:
     hoisted: int
     leaves: int
     work: int
-    first: Tensor
+    initial: Tensor
     """The initial state of all rows."""
     reads_input: bool
     """Whether `advance` reads x."""
 
 
 @torch.no_grad()
-def printed_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "") -> PrintedStep:
+def print_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "") -> PrintedStep:
     """Return the step of a layer in C for up to `rows` rows, and add its weights to `weights`.
 
     `number` is the suffix of the names of the functions. Raises `Untraceable`.
@@ -254,9 +254,9 @@ def printed_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "
         unused = ", ".join(f"(void){argument.split()[-1].strip('*')}" for argument in arguments.split(","))
         step += f"\nstatic void {name}{number}(const NAME_model *model, {arguments}) {{\n    (void)model, {unused};\n"
         step += "\n".join(body) + "\n}\n"
-    first = torch.cat([leaf.reshape(-1).float() for leaf in leaves(layer.init_state(rows))])
+    initial = torch.cat([leaf.reshape(-1).float() for leaf in leaves(layer.init_state(rows))])
     reads_input = any(array.name == "input" and f"p[{index}]" in source.text for array, index in source.numbers.items())
-    return PrintedStep(step, width, starts[-1] // rows, max(1, workspace // rows), first, reads_input)
+    return PrintedStep(step, width, starts[-1] // rows, max(1, workspace // rows), initial, reads_input)
 
 
 def c_array(kind: str, name: str, numbers: Sequence[int]) -> str:
@@ -276,7 +276,7 @@ def ranges(expression: str) -> str:
     return ", ".join(f"{match.start()}, {match.end() - 1}" for match in matches)
 
 
-def label_constants(names: Sequence[str], weights: Weights) -> dict[str, Any]:
+def add_label_names(names: Sequence[str], weights: Weights) -> dict[str, Any]:
     """Add the zero-terminated names of labels, and return their offsets as constants."""
     labels = [name.encode("utf-8", "surrogatepass") + b"\0" for name in names]
     starts = np.cumsum([0, *map(len, labels)]).astype(np.uint32)

@@ -5,7 +5,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from ensue.extensions.exporting.c.classifying import class_head, class_labels
+from ensue.extensions.exporting.c.classifying import add_labels, head_templates
 from ensue.extensions.exporting.c.printing import CModel, Weights, c_string, read_template
 from ensue.extensions.exporting.c.tagging import ROWS, label_names, label_tables, tag_head
 from ensue.extensions.exporting.c.word_layers import LayerSteps, layer_table
@@ -37,9 +37,9 @@ USAGE = {
 def series_classifier_source(description: ModelDescription, weights: Weights) -> CModel:
     """Return the C source of a classifier of series. Raises `Untraceable` or ValueError for an unsupported model."""
     model, labels = cast(Any, description.model), cast(ClassOutput, description.output).labels
-    weights.constants |= class_labels(model, labels, weights)
+    weights.constants |= add_labels(model, labels, weights)
     templates = _add_layers(description, weights)
-    templates += [*class_head(model, weights), "choice.h", "frames.h", "frame_classes.h"]
+    templates += [*head_templates(model, weights), "choice.h", "frames.h", "frame_classes.h"]
     return _series_source(description, weights, templates, len(labels), "classes")
 
 

@@ -2,14 +2,14 @@
 
 from typing import Any, cast
 
-from ensue.extensions.exporting.c.printing import CModel, Weights, c_array, label_constants
+from ensue.extensions.exporting.c.printing import CModel, Weights, add_label_names, c_array
 from ensue.extensions.exporting.c.word_layers import (
     WIDE,
     LayerSteps,
-    characters,
     feature_templates,
     layer_table,
     pad_columns,
+    splitting,
 )
 from ensue.models.tag_heads import TagHead, ViterbiTagHead
 from ensue.tasks.contract.description import ModelDescription, TagOutput, WordInput
@@ -35,7 +35,7 @@ def tagger_source(description: ModelDescription, weights: Weights) -> CModel:
     weights.constants["ROWS"] = ROWS
     steps = LayerSteps(weights, ROWS)
     tables = layer_table(model.layers, steps)
-    templates = ["stored.h", "rows.h", "utf8.h", *characters(words.splitter), "cutting.h", "lines.h"]
+    templates = ["stored.h", "rows.h", "utf8.h", *splitting(words.splitter), "cutting.h", "lines.h"]
     features = feature_templates(model.features, lexicon, steps)
     templates += ["layers.h", *(step.text for step in steps.steps), tables, *features]
     weights.constants |= steps.sizes()
@@ -83,7 +83,7 @@ def _classes(labels: Labels) -> list[str]:
 def label_tables(labels: Labels, names: list[str], weights: Weights) -> str:
     """Return the tables of labels.h, and add its constants."""
     constants = weights.constants
-    constants |= {"HAS_SPANS": int(labels.has_spans), **label_constants(names, weights)}
+    constants |= {"HAS_SPANS": int(labels.has_spans), **add_label_names(names, weights)}
     groups = labels.places_of(labels.tags.symbols), labels.places_of(names)
     text = c_array("int", "TAG_GROUPS", groups[0]) + c_array("int", "LABEL_GROUPS", groups[1])
     if labels.scheme is not None:

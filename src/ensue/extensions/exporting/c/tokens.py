@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ensue.extensions.exporting.c.printing import Weights, c_array, character_table, hash_table, ranges, texts
+from ensue.extensions.exporting.c.printing import Weights, add_characters, add_hash_table, add_texts, c_array, ranges
 from ensue.text.pieces import import_library
 from ensue.text.subwords import SubwordTokenizer, byte_characters, is_byte_level
 from ensue.text.tokenizer import (
@@ -18,21 +18,21 @@ from ensue.text.tokenizer import (
     WrittenWords,
 )
 
-CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8
+CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8  # bits of a word for blanks.h
 CLASSES = {"LETTERS": r"\p{L}", "NUMBERS": r"\p{N}", "BLANKS": r"\s"}
 _CHUNK_CHARACTERS, _MAX_CODE_POINTS = 1 << 10, 0x40000
 """The number of characters split at once, and the first code point after the planes with letters or numbers."""
 MIN_WINDOW_BYTES = 1024
-"""The minimum size of the merge window in C."""
+"""The minimum number of bytes that merges.h buffers until tokens become final."""
 _MASK = (1 << 32) - 1
 
 
 def lexer_templates(tokenizer: Tokenizer, weights: Weights) -> list[str]:
-    """Return the C templates of a tokenizer. Raises ValueError for an unsupported tokenizer."""
+    """Return names of C templates and C tables, and add constants. Raises ValueError for an unsupported tokenizer."""
     if tokenizer.lowercase:
         raise ValueError("lowercasing is unsupported")
     if isinstance(tokenizer, CharacterTokenizer):
-        weights.constants |= character_table(tokenizer, weights)
+        weights.constants |= add_characters(tokenizer, weights)
         return ["points.h", "characters.h", "at_once.h"]
     if isinstance(tokenizer, ByteTokenizer):
         return ["bytes.h", "at_once.h"]
@@ -46,19 +46,19 @@ def lexer_templates(tokenizer: Tokenizer, weights: Weights) -> list[str]:
     }  # fmt: skip
     marks, digits = ranges(f"[{PUNCTUATION}]"), ranges(r"\d")
     tables = f"static const uint32_t MARKS[] = {{{marks}}};\nstatic const uint32_t DIGITS[] = {{{digits}}};\n"
-    return ["lexicon.h", tables + hash_table("KNOWN_TOKEN", tokenizer.vocabulary, weights), "words.h"]
+    return ["lexicon.h", tables + add_hash_table("KNOWN_TOKEN", tokenizer.vocabulary, weights), "words.h"]
 
 
-def token_texts(tokenizer: Tokenizer, symbols: list[bytes], weights: Weights) -> dict[str, Any]:
-    """Return the C constants for blanks.h and for decoding ids to the texts `symbols`."""
-    at_starts, at_texts = texts(symbols, weights)
+def detokenizer_constants(tokenizer: Tokenizer, symbols: list[bytes], weights: Weights) -> dict[str, Any]:
+    """Add the texts of tokens, and return the C constants for blanks.h and for decoding ids."""
+    at_starts, at_texts = add_texts(symbols, weights)
     kinds = bytes(_classify_word(tokenizer, id) for id in range(len(symbols)) if isinstance(tokenizer, WordTokenizer))
     offsets = {"AT_STARTS": at_starts, "AT_TEXTS": at_texts, "AT_KINDS": weights.add(kinds)}
     return offsets | {"IS_WORDS": int(isinstance(tokenizer, WordTokenizer))}
 
 
-def symbol(tokenizer: Tokenizer, id: int) -> bytes:
-    """Return the UTF-8 bytes of a token."""
+def token_bytes(tokenizer: Tokenizer, id: int) -> bytes:
+    """Return the bytes of a token, in UTF-8 unless it is a byte or a byte-level subword."""
     if isinstance(tokenizer, ByteTokenizer):
         return bytes([id])
     if isinstance(tokenizer, SubwordTokenizer):
@@ -98,8 +98,9 @@ def subword_tables(tokenizer: SubwordTokenizer, weights: Weights) -> str:
     """Return the tables of merges.h and subwords.h. Raises ValueError for an unsupported tokenizer."""
     content = tokenizer.tokenizer
     if not is_byte_level(content):
-        raise ValueError("expected the splitter of GPT-2")
+        raise ValueError("expected the pre-tokenizer of GPT-2")
     merges = merge_table(content["model"])
+    # sorted from the last byte to the first, so that merges.h finds the tokens with which a prefix may end
     ids = sorted(_find_mergeable(merges), key=lambda id: tokenizer.pieces[id][::-1])
     slots = 4 << len(merges).bit_length()
     pairs, table = np.zeros(slots, np.uint32), np.zeros((tokenizer.vocabulary_size, 3), np.uint32)
@@ -112,7 +113,7 @@ def subword_tables(tokenizer: SubwordTokenizer, weights: Weights) -> str:
                 slot = (slot + 1) & slots - 1
             pairs[slot] = id + 1
     longest = max(len(tokenizer.pieces[id]) for id in ids)
-    at_starts, at_pieces = texts(tokenizer.pieces, weights)
+    at_starts, at_pieces = add_texts(tokenizer.pieces, weights)
     weights.constants |= {
         "WINDOW": max(MIN_WINDOW_BYTES, 8 * longest), "MAX_TOKEN_BYTES": longest, "ENDINGS": len(ids),
         "PAIR_MASK": slots - 1, "AT_ENDINGS": weights.add(np.array(ids, np.uint32)), "AT_MERGES": weights.add(table),
@@ -139,7 +140,11 @@ def merge_table(model: dict[str, Any]) -> dict[int, tuple[int, int, int]]:
 
 
 def _find_mergeable(merges: dict[int, tuple[int, int, int]]) -> list[int]:
-    """Return the tokens that result from encoding their own text."""
+    """Return the tokens whose text is encoded as the token, since its halves are compatible.
+
+    Two tokens are compatible if the merges of their bytes give these two tokens (van Antwerpen & Neubeck 2024). Merges
+    at the boundary are undone, the latest first; a merge across the boundary must not have a lower rank.
+    """
     ranks = {(left, right): rank for left, right, rank in merges.values() if rank}
 
     def is_compatible(left: int, right: int, limit: int) -> bool:

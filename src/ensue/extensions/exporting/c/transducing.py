@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ensue.extensions.exporting.c.printing import CModel, Weights, c_array, hash_table, printed_step, ranges
-from ensue.extensions.exporting.c.tokens import lexer_templates, symbol, token_texts
-from ensue.extensions.exporting.c.word_layers import WIDE, LayerSteps, in_order, layer_table, pad_columns
+from ensue.extensions.exporting.c.printing import CModel, Weights, add_hash_table, c_array, print_step, ranges
+from ensue.extensions.exporting.c.tokens import detokenizer_constants, lexer_templates, token_bytes
+from ensue.extensions.exporting.c.word_layers import WIDE, LayerSteps, iterate_layers, layer_table, pad_columns
 from ensue.extensions.exporting.exported import missing_options
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import AttentionalLayer, FromContext, InputFeeding, SequenceLayer, WithContext
@@ -38,14 +38,14 @@ SEARCH = {
     "max_tokens": "MAX_TOKENS", "no_repeat_ngram": "NO_REPEAT",
 }  # fmt: skip
 """The options of the search in C, with the suffixes of their C constants."""
-UNSUPPORTED = ("coverage_penalty", "required")
+OPTIONS_WITHOUT_NOTE = ("coverage_penalty", "required")
 USAGE = """\
     ./NAME < texts.txt                        the output for the text in each line
     ./NAME --beams 8 --n-best 3 < texts.txt   the three best outputs of a wider search, with scores
 """
 
 
-class Cells(nn.Module):
+class CellsWithQuery(nn.Module):
     """A layer of decoder cells, whose output is concatenated with the query of the attention."""
 
     def __init__(self, cells: SequenceLayer, attention: CrossAttention | None) -> None:
@@ -68,7 +68,7 @@ class Cells(nn.Module):
         return self.attention.queries(h.unsqueeze(1)).squeeze(1)
 
 
-class Scores(nn.Module):
+class TokenScoreLayer(nn.Module):
     """The output layer, from context and cell output to the scores of tokens.
 
     The number of scores is padded to a multiple of WIDE. The state is the vector for input feeding.
@@ -104,14 +104,14 @@ def transducer_source(description: ModelDescription, weights: Weights) -> CModel
     if model.contextual is not None:
         raise ValueError("features from another model are unsupported")
     decoder, attentional = _match_decoder(model.decoder)
-    notes = missing_options(output.search, "C", [*SEARCH, "forbidden"], UNSUPPORTED)
+    notes = missing_options(output.search, "C", [*SEARCH, "forbidden"], OPTIONS_WITHOUT_NOTE)
     search = {name: setting.value for name, setting in output.search.items()}
     weights.constants |= {
         "ROWS": SOURCES, "D_SOURCE": model.source.d_out, "D_TARGET": model.target.d_out, "D_ENCODED": decoder.d_memory,
         "AT_SOURCES": weights.add_rows(model.source.weight * model.source.scale),
         "AT_TARGETS": weights.add_rows(model.target.weight * model.target.scale),
         "SOURCE_TOKENS": model.source.vocabulary_size,
-        "FEEDS": int(any(isinstance(layer, InputFeeding) for layer in in_order(model.decoder))),
+        "FEEDS": int(any(isinstance(layer, InputFeeding) for layer in iterate_layers(model.decoder))),
         "READS_CONTEXT": int(attentional is None), "IS_IN_HALVES": int(decoder.bidirectional),
         "RATIO": repr(float(output.ratio)), "MORE_TOKENS": output.more_tokens, "MAX_READ": source.max_read,
         **{f"DEFAULT_{name}": search[key] for key, name in SEARCH.items()},
@@ -139,7 +139,7 @@ def transducer_source(description: ModelDescription, weights: Weights) -> CModel
 def _match_decoder(layers: SequenceLayer) -> tuple[FromContext, AttentionalLayer | None]:
     """Return the cells and the attentional layer of a decoder. Raises ValueError for an unsupported decoder."""
     attentional: AttentionalLayer | None = None
-    match list(in_order(layers)):
+    match list(iterate_layers(layers)):
         case [FromContext() as decoder, AttentionalLayer() as attentional]:
             pass
         case [InputFeeding(cell=FromContext() as decoder, attentional=attentional)]:
@@ -162,13 +162,13 @@ def _print_decoder(
     attention, constants = cast(Any, attentional and attentional.attention), weights.constants
     d_memory, d_cells = decoder.layer.d_memory or decoder.d_memory, decoder.layer.d_out
     assert d_memory is not None
-    cells = Cells(decoder.layer, attention)
+    cells = CellsWithQuery(decoder.layer, attention)
     d_key = (cells.d_out - d_cells if cells.has_queries else d_cells) if attention else 0
     has_values = isinstance(attention, MultiHeadCrossAttention)
     d_value = (d_key if has_values else d_memory) if attention else 0
-    scores = Scores(attentional, model.head, d_value, d_cells)
+    scores = TokenScoreLayer(attentional, model.head, d_value, d_cells)
     layers = {"_cells": cells, "_scores": scores}
-    steps = [printed_step(layer, weights, rows=ROWS, number=name) for name, layer in layers.items()]
+    steps = [print_step(layer, weights, rows=ROWS, number=name) for name, layer in layers.items()]
     starts: Any = decoder.starts
     widths = [start.out_features for start in starts]
     if sum(widths) != steps[0].leaves:
@@ -187,9 +187,9 @@ def _print_decoder(
         "WIDE_MEMORY": 0, "AT_MEMORY": 0, "AT_MEMORY_BIAS": 0, "AT_VECTOR": 0,
     }  # fmt: skip
     if memory is not None:
-        wide = pad_columns(memory.weight)
+        padded = pad_columns(memory.weight)
         bias = torch.zeros(memory.out_features) if memory.bias is None else memory.bias
-        constants |= {"WIDE_MEMORY": wide.shape[1], "AT_MEMORY": weights.add_matrix(wide)}
+        constants |= {"WIDE_MEMORY": padded.shape[1], "AT_MEMORY": weights.add_matrix(padded)}
         constants["AT_MEMORY_BIAS"] = weights.add(bias)
     if isinstance(attention, AdditiveAttention):
         constants["AT_VECTOR"] = weights.add(attention.vector.weight)
@@ -201,7 +201,7 @@ def _token_templates(texts: SourceInput, target: TokenizerWithSpecials, weights:
     lexer = lexer_templates(source.tokenizer, weights)
     symbols = [_decode_token(target.tokenizer, id) for id in range(target.tokenizer.vocabulary_size)]
     names = max(texts.names, default=-1) + 1
-    weights.constants |= token_texts(target.tokenizer, symbols, weights) | {
+    weights.constants |= detokenizer_constants(target.tokenizer, symbols, weights) | {
         "ADDS_BLANK": int(source.tokenizer.before == " "), "TAKES_BLANK": int(target.tokenizer.before == " "),
         "SOURCE_END": source.end_id, "SEPARATOR": source.separator_id, "UNKNOWN_NAME": source.unknown_name_id,
         "MAX_TOKENS": texts.max_tokens, "BEGIN": target.begin_id, "END": target.end_id,
@@ -209,12 +209,12 @@ def _token_templates(texts: SourceInput, target: TokenizerWithSpecials, weights:
     }  # fmt: skip
     tables = c_array("uint8_t", "IS_NAME", [int(column in texts.names) for column in range(max(names, 1))])
     tables += f"static const uint32_t BETWEEN[] = {{{ranges(texts.between_names)}}};\n"
-    return [*lexer, tables + hash_table("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
+    return [*lexer, tables + add_hash_table("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
 
 
 def _decode_token(tokenizer: Tokenizer, id: int) -> bytes:
     if isinstance(tokenizer, ByteTokenizer | SubwordTokenizer):
-        return symbol(tokenizer, id)
+        return token_bytes(tokenizer, id)
     if isinstance(tokenizer, CharacterTokenizer | WordTokenizer):
         return tokenizer.decoder().feed(id).encode("utf-8", "surrogatepass")
     raise ValueError(f"unsupported target tokenizer {tokenizer.kind}")

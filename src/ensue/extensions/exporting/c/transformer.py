@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ensue.extensions.exporting.c.printing import Weights, printed_step
+from ensue.extensions.exporting.c.printing import Weights, print_step
 from ensue.nn import LearnedPositions, PostNormBlock, PreNormBlock, SequenceLayer, SinusoidalPositions, Stack
 from ensue.types import leaves
 
@@ -106,7 +106,7 @@ def transformer_source(model: Any, weights: Weights) -> list[str]:
     table, steps, segments = [], [], split_at_attention(model)
     for segment in segments:  # segments with equal code share their functions, with weights at different offsets
         segment_weights = Weights(precision=weights.precision)
-        step = printed_step(segment, segment_weights, rows=ROWS, number="_PART")
+        step = print_step(segment, segment_weights, rows=ROWS, number="_PART")
         number = texts.setdefault(step.text, len(texts))
         steps.append(step)
         begin = weights.add(np.concatenate(segment_weights.arrays))
@@ -126,10 +126,10 @@ def transformer_source(model: Any, weights: Weights) -> list[str]:
     if attention.rotary is not None:
         angles = attention.rotary.frequencies.angles(torch.arange(context))
         constants["AT_TURNS"] = weights.add(torch.stack((angles.cos(), angles.sin()), -1).flatten(1))
-    kinds = "int64_t, const real *"
+    types = "int64_t, const real *"
     members = (
-        f"void (*hoist)(const NAME_model *, {kinds}, int64_t, real *);\n    "
-        f"void (*advance)(const NAME_model *, {kinds}, const real *, real *, real *, real *);\n    size_t weights;"
+        f"void (*hoist)(const NAME_model *, {types}, int64_t, real *);\n    "
+        f"void (*advance)(const NAME_model *, {types}, const real *, real *, real *, real *);\n    size_t weights;"
     )
     functions = [text.replace("_PART", f"_{number}") for text, number in texts.items()]
     structs = "static const struct {\n    " + members + "\n} PARTS[] = {\n" + ",\n".join(table) + "};\n"

@@ -8,9 +8,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ensue.extensions.exporting.c.expressions import Sets, lowercase, splitter_tables
+from ensue.extensions.exporting.c.expressions import CharacterSets, lowercase_tables, splitter_tables
 from ensue.extensions.exporting.c.precision import F32
-from ensue.extensions.exporting.c.printing import PrintedStep, Weights, hash_table, printed_step
+from ensue.extensions.exporting.c.printing import PrintedStep, Weights, add_hash_table, print_step
 from ensue.models.word_features import WordFeatures
 from ensue.nn import Bidirectional, CharacterCNN, CharacterLSTM, Residual, SequenceLayer, Stack, VariationalDropout
 from ensue.nn.draws import ElementDropout
@@ -21,14 +21,14 @@ WIDE = 32
 """The multiple to which narrow matrices are padded."""
 MAX_WORD_CHARACTERS = 1000
 """The maximum length of a word in the vocabulary."""
-MERGES = {"concatenate": 0, "sum": 1, "product": 2, "mean": 3}
+MERGES = {"concatenate": 0, "sum": 1, "product": 2, "mean": 3}  # their numbers in layers.h
 
 
 @cache
-def characters(splitter: str) -> list[str]:
-    """Return the templates and tables of a splitter into words."""
-    sets = Sets()
-    lower, tables = lowercase(sets), splitter_tables(splitter, sets)
+def splitting(splitter: str) -> list[str]:
+    """Return the templates and tables that split texts into words."""
+    sets = CharacterSets()
+    lower, tables = lowercase_tables(sets), splitter_tables(splitter, sets)
     sets.name("DIGITS", "LETTERS", "CAPITALS")
     return [sets.text(), lower, "unicode.h", "expression.h", tables, "splitting.h"]
 
@@ -48,7 +48,7 @@ def feature_templates(features: WordFeatures, lexicon: Lexicon, steps: "LayerSte
     ):
         if table is not None and vocabulary is not None:
             constants |= {f"D_{name}": table.d_out, f"AT_{name}_VECTORS": weights.add_rows(table.weight * table.scale)}
-            tables.append(hash_table(f"KNOWN_{name}", vocabulary, weights))
+            tables.append(add_hash_table(f"KNOWN_{name}", vocabulary, weights))
     if features.vectors is not None and lexicon.vectors is not None:
         trained, frozen = features.vectors.weight, features.kept_vectors
         halves = torch.empty(0) if frozen is None else frozen.detach()
@@ -58,17 +58,17 @@ def feature_templates(features: WordFeatures, lexicon: Lexicon, steps: "LayerSte
             "D_VECTOR": trained.shape[1], "NUM_TRAINED": len(trained), "AT_TRAINED": weights.add_rows(trained),
             "AT_FROZEN": weights.add(halves.numpy().astype("<f2").tobytes()),
         }  # fmt: skip
-        tables.append(hash_table("KNOWN_VECTOR", lexicon.vectors, weights))
+        tables.append(add_hash_table("KNOWN_VECTOR", lexicon.vectors, weights))
     vocabularies = [vocabulary for vocabulary in (lexicon.words, lexicon.vectors) if vocabulary is not None]
     longest = max(len(word) for vocabulary in vocabularies for word in vocabulary.symbols)
     if longest > MAX_WORD_CHARACTERS:
         raise ValueError(f"its vocabulary has a word of {longest:,} characters")
     constants["MAX_POINTS"] = 2 * max(MAX_CHARACTERS_READ, lexicon.longest_affix, longest // 2 + 1)
-    spelling = ["no_characters.h"]
+    character_templates = ["no_characters.h"]
     if features.characters is not None and lexicon.characters is not None:
-        spelling = _character_templates(features.characters, steps)
-        tables.append(hash_table("KNOWN_CHARACTER", lexicon.characters, weights))
-    return ["lexicon.h", "".join(tables), "forms.h", *spelling, "word_features.h"]
+        character_templates = _character_templates(features.characters, steps)
+        tables.append(add_hash_table("KNOWN_CHARACTER", lexicon.characters, weights))
+    return ["lexicon.h", "".join(tables), "forms.h", *character_templates, "word_features.h"]
 
 
 def _character_templates(characters: CharacterCNN | CharacterLSTM, steps: "LayerSteps") -> list[str]:
@@ -109,11 +109,11 @@ class LayerSteps:
     def add(self, layer: Any) -> str:
         """Print the step of a layer, and return its struct `pass` in C."""
         number = str(len(self.steps))
-        step = printed_step(layer, self.weights, rows=self.rows, number=number)
+        step = print_step(layer, self.weights, rows=self.rows, number=number)
         self.steps.append(step)
         self.layers.append(layer)
-        sizes = layer.d_in, layer.d_out, step.hoisted, step.leaves, int(step.reads_input), self.weights.add(step.first)
-        return f"{{hoist{number}, advance{number}, {', '.join(map(str, sizes))}}}"
+        sizes = ", ".join(map(str, (layer.d_in, layer.d_out, step.hoisted, step.leaves, int(step.reads_input))))
+        return f"{{hoist{number}, advance{number}, {sizes}, {self.weights.add(step.initial)}}}"
 
     def sizes(self) -> dict[str, int]:
         """Return the constants with the maximum sizes of all steps."""
@@ -128,7 +128,7 @@ class LayerSteps:
 def layer_table(layers: SequenceLayer, steps: LayerSteps) -> str:
     """Return the table of recurrent layers in C, and add its constants. Raises ValueError for other layers."""
     rows, widths, constants = [], [], steps.weights.constants
-    for layer in in_order(layers):
+    for layer in iterate_layers(layers):
         inner = layer.layer if isinstance(layer, Residual) else layer
         directions = [inner.rightward, inner.leftward] if isinstance(inner, Bidirectional) else [inner]
         if not all(child.is_causal and any(True for _ in leaves(child.init_state(1))) for child in directions):
@@ -142,10 +142,10 @@ def layer_table(layers: SequenceLayer, steps: LayerSteps) -> str:
     return "static const layer LAYERS[] = {\n" + ",\n".join(rows) + "};\n"
 
 
-def in_order(layers: SequenceLayer) -> Iterator[SequenceLayer]:
+def iterate_layers(layers: SequenceLayer) -> Iterator[SequenceLayer]:
     """Yield the layers of nested stacks, except dropout."""
     if isinstance(layers, Stack):
         for layer in layers:
-            yield from in_order(layer)
+            yield from iterate_layers(layer)
     elif not isinstance(layers, VariationalDropout) and not isinstance(getattr(layers, "module", None), ElementDropout):
         yield layers

@@ -18,12 +18,12 @@ from ensue.extensions.exporting.c.printing import (
     Weights,
     checksum,
     math_functions,
-    printed_step,
+    print_step,
     read_template,
 )
 from ensue.extensions.exporting.c.series import series_classifier_source, series_tagger_source
 from ensue.extensions.exporting.c.tagging import tagger_source
-from ensue.extensions.exporting.c.tokens import lexer_templates, symbol, token_texts
+from ensue.extensions.exporting.c.tokens import detokenizer_constants, lexer_templates, token_bytes
 from ensue.extensions.exporting.c.transducing import transducer_source
 from ensue.extensions.exporting.c.transformer import transformer_source
 from ensue.extensions.exporting.exported import missing_options, write_directory
@@ -170,7 +170,8 @@ def language_source(description: ModelDescription, weights: Weights) -> CModel:
     model, tokenizer = cast(Any, description.model), cast(TokenInput, description.input).tokenizer
     layers = (recurrent_source if model.context is None else transformer_source)(model, weights)
     size = tokenizer.vocabulary_size
-    weights.constants |= token_texts(tokenizer, [symbol(tokenizer, id) for id in range(size)], weights) | {
+    texts = [token_bytes(tokenizer, id) for id in range(size)]
+    weights.constants |= detokenizer_constants(tokenizer, texts, weights) | {
         "D_VECTOR": model.features.d_out, "SCALE": model.features.scale, "START": tokenizer.start_id,
         "HAS_UNKNOWN": int(tokenizer.unknown_id == 0), "AT_VECTORS": weights.add_rows(model.features.weight),
     }  # fmt: skip
@@ -184,10 +185,10 @@ def language_source(description: ModelDescription, weights: Weights) -> CModel:
 
 def recurrent_source(model: Any, weights: Weights) -> list[str]:
     """Return the templates of recurrent layers. Raises `Untraceable`."""
-    step = printed_step(TokenScores(model), weights)
+    step = print_step(TokenScores(model), weights)
     weights.constants |= {
         "CONTEXT": 0, "ROWS": 1, "LEAVES": step.leaves, "HOISTED": step.hoisted,
-        "WORK": model.features.d_out + step.hoisted + step.work, "AT_LEAVES": weights.add(step.first),
+        "WORK": model.features.d_out + step.hoisted + step.work, "AT_LEAVES": weights.add(step.initial),
     }  # fmt: skip
     return [step.text, "recurrent.h"]
 

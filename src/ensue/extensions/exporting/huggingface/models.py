@@ -126,7 +126,7 @@ TANH_SCALE = 2.0**-14
 SEGMENTS, MIN_SEGMENTS = "embeddings.token_type_embeddings.weight", 2
 
 
-def masked(run: RunDirectory, tensors: Tensors) -> PublishedModel:
+def convert_masked(run: RunDirectory, tensors: Tensors) -> PublishedModel:
     """Convert a masked language model to BERT."""
     recipe: Any = run.recipe
     _check_bert(run, run)
@@ -216,7 +216,7 @@ ARCHITECTURES = {("learned", "pre"): "GPT2", ("learned", "post"): "OpenAIGPT", (
 """The architectures of transformers by encoder.positions and encoder.norm."""
 
 
-def causal(run: RunDirectory, tensors: Tensors) -> PublishedModel:
+def convert_causal(run: RunDirectory, tensors: Tensors) -> PublishedModel:
     """Convert a causal language model to GPT, GPT-2 or GPT-NeoX."""
     recipe: Any = run.recipe
     _check_gpt(run, run)
@@ -246,11 +246,11 @@ def _gpt_classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
     if recipe.data.splitter.startswith("treebank"):
         raise _unsupported(run, f"data.splitter = {recipe.data.splitter}, which no tokenizer of transformers supports")
     layers = _tuned_layers(run, tensors, _check_gpt)
-    words, inner = published_vectors(layers.origin.recipe, layers.tensors)
+    words, layer_tensors = published_vectors(layers.origin.recipe, layers.tensors)
     weight, bias = (tensors[f"head.1.{name}"].double() / labels.temperature for name in ("weight", "bias"))
     _check_width(run, weight, layers.recipe.encoder.d_model)
-    head = {"score.weight": fold_bias(weight, bias, inner, layers.origin.recipe).float()}
-    return _tuned_gpt(run, layers, words, inner, head, labels.names, "SequenceClassification")
+    head = {"score.weight": fold_bias(weight, bias, layer_tensors, layers.origin.recipe).float()}
+    return _tuned_gpt(run, layers, words, layer_tensors, head, labels.names, "SequenceClassification")
 
 
 def _tuned_gpt(
@@ -258,14 +258,14 @@ def _tuned_gpt(
     labels: Sequence[str], task: str,
 ) -> PublishedModel:  # fmt: skip
     """Return a fine-tuned model with its head. The padding token is the separator of pairs, which is not used."""
-    recipe, framing, outer = layers.recipe, run.parts.tuned.framing, cast(Any, run.recipe)
+    recipe, framing, run_recipe = layers.recipe, run.parts.tuned.framing, cast(Any, run.recipe)
     encoder = recipe.encoder
     config = {
         **_gpt_config(recipe), "architectures": [f"{ARCHITECTURES[encoder.positions, encoder.norm]}For{task}"],
         "vocab_size": len(words), "bos_token_id": framing.begin[0], "eos_token_id": framing.end[0],
         "pad_token_id": framing.between[0], **_head_config(run, labels), **DTYPE,
     }  # fmt: skip
-    splitter = outer.data.splitter if task == "SequenceClassification" else None
+    splitter = run_recipe.data.splitter if task == "SequenceClassification" else None
     files = tuned_files(framing, splitter=splitter, context=encoder.context)
     return PublishedModel({"config.json": config, **files}, _gpt_tensors(recipe, words.float(), tensors) | head)
 
@@ -345,12 +345,12 @@ def fold_bias(matrix: Tensor, bias: Tensor, layers: dict[str, Tensor], recipe: A
     return matrix + torch.outer(bias - matrix @ delta, u / (u @ (beta + delta)))
 
 
-def classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
+def convert_classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
     """Convert a classifier over a masked or causal language model."""
     return _gpt_classifier(run, tensors) if _is_causal(run) else _bert_classifier(run, tensors)
 
 
-def tagger(run: RunDirectory, tensors: Tensors) -> PublishedModel:
+def convert_tagger(run: RunDirectory, tensors: Tensors) -> PublishedModel:
     """Convert a tagger with a softmax over the tags of each subword."""
     is_causal, labels = _is_causal(run), run.parts.labels
     layers = _tuned_layers(run, tensors, _check_gpt if is_causal else _check_bert)
@@ -359,8 +359,8 @@ def tagger(run: RunDirectory, tensors: Tensors) -> PublishedModel:
         return _tuned_bert(run, layers, head, labels.tags.symbols, "BertForTokenClassification")
     if layers.origin.recipe.layers.norm == "post":
         raise _unsupported(run, "tags over layers with norm = post; GPT has no class of transformers for tags")
-    words, inner = published_vectors(layers.origin.recipe, layers.tensors)
-    return _tuned_gpt(run, layers, words, inner, head, labels.tags.symbols, "TokenClassification")
+    words, layer_tensors = published_vectors(layers.origin.recipe, layers.tensors)
+    return _tuned_gpt(run, layers, words, layer_tensors, head, labels.tags.symbols, "TokenClassification")
 
 
 def _is_causal(run: RunDirectory) -> bool:
@@ -369,8 +369,8 @@ def _is_causal(run: RunDirectory) -> bool:
 
 
 CONVERSIONS = {
-    (TokenInput, MaskedOutput): masked, (TokenInput, TokenOutput): causal, (WordInput, ClassOutput): classifier,
-    (WordInput, TagOutput): tagger,
+    (TokenInput, MaskedOutput): convert_masked, (TokenInput, TokenOutput): convert_causal,
+    (WordInput, ClassOutput): convert_classifier, (WordInput, TagOutput): convert_tagger,
 }  # fmt: skip
 """The conversions by the kinds of input and output of a model's description."""
 

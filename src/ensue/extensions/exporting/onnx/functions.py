@@ -37,14 +37,14 @@ IGNORED = frozenset({"promote_types", "_assert_tensor_metadata", "_assert_async"
 
 
 @contextmanager
-def operations_of(trace: graph.Trace) -> Iterator[None]:
+def recording(trace: graph.Trace) -> Iterator[None]:
     """Add the operations inside the block to the graph of a trace."""
-    with torch.no_grad(), _Operations(trace), _Products(trace):
+    with torch.no_grad(), _OperationMode(trace), _ProductMode(trace):
         yield
 
 
 class _Recorder:
-    """The dispatch handler. It is not defined in the mode itself, for the reason given in `engine/trace.py`."""
+    """The dispatch handler. If a mode's own class had it, torch would wrap it, and import its compiler."""
 
     trace: graph.Trace
 
@@ -72,7 +72,7 @@ class _Recorder:
         return out
 
 
-class _Operations(_Recorder, TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _OperationMode(_Recorder, TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, trace: graph.Trace) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace = trace
@@ -106,7 +106,7 @@ REPLACEMENTS: dict[Any, Callable[..., Tensor]] = {
 """Replacements of functions of torch that would be a single ATen operation without equivalent in ONNX."""
 
 
-class _Products(TorchFunctionMode):
+class _ProductMode(TorchFunctionMode):
     """A mode that adds a product as one node. Below this mode, torch has split it into reshapes and matrix products."""
 
     def __init__(self, trace: graph.Trace) -> None:
@@ -240,7 +240,7 @@ def trace_function(
     if graph.TEXTS in names:
         rows, texts = (sizes.value(trace.root, sizes.primes[name]) for name in (graph.ROWS, graph.TEXTS))
         sizes.bind(sizes.primes[graph.BEAMS], trace.add("Div", rows, texts))
-    with operations_of(trace), loops_as_operators(meta_model, trace), traceable(meta_model, trace):
+    with recording(trace), loops_as_operators(meta_model, trace), traceable(meta_model, trace):
         outputs_by_name = function(meta_model, **arguments)
     outputs = []
     new_names: dict[str, str] = {}

@@ -123,12 +123,12 @@ MAX_OFFSET = 512
 
 
 class SizeFormula(NamedTuple):
-    """The formula `factor · op(sizes) + rest` of a number, where `op` is the operator Add or Mul."""
+    """The formula `factor · op(sizes) + offset` of a number, where `op` is the operator Add or Mul."""
 
     op: str
     sizes: tuple[int, ...]
     factor: int = 1
-    rest: int = 0
+    offset: int = 0
 
 
 class Sizes:
@@ -167,8 +167,8 @@ class Sizes:
                 value = graph.root.add(formula.op, value, other)
             if formula.factor != 1:
                 value = graph.root.add("Mul", value, graph.constant([formula.factor]))
-            if formula.rest:
-                value = graph.root.add("Add", value, graph.constant([formula.rest]))
+            if formula.offset:
+                value = graph.root.add("Add", value, graph.constant([formula.offset]))
             self._values[number] = value
         return self._values[number]
 
@@ -183,7 +183,7 @@ class Sizes:
             return None
         for term in sorted(self._terms, key=lambda term: abs(size - term)):
             if abs(size - term) <= MAX_OFFSET or size - term in self._fixed:
-                return self._terms[term]._replace(factor=sign, rest=sign * (size - term))
+                return self._terms[term]._replace(factor=sign, offset=sign * (size - term))
         for term in sorted(self._terms, reverse=True):
             if size % term == 0 and size // term < MIN_PRIME:
                 return self._terms[term]._replace(factor=sign * (size // term))
@@ -287,10 +287,10 @@ class Trace:
     @contextmanager
     def body(self) -> Iterator[Graph]:
         """Begin the graph of a loop's body, to which the nodes inside the block are added."""
-        before, self.graph = self.graph, Graph(self.graph)
+        outer, self.graph = self.graph, Graph(self.graph)
         self.levels.append(self.graph)
         try:
             yield self.graph
         finally:
             self.levels.pop()
-            self.graph = before
+            self.graph = outer

@@ -144,10 +144,10 @@ def add_operator(
 def _run_bidirectional(
     trace: Trace, layer: Bidirectional, x: Tensor, state: State = None, *, mask: Tensor | None = None
 ) -> tuple[Tensor, State]:
-    rightward, last = layer.rightward(x, mask=mask)
+    rightward, rightward_state = layer.rightward(x, mask=mask)
     initial = layer.leftward.init_state(x.shape[0])
-    leftward, first = add_operator(trace, layer.leftward, mask_padding(x, mask), initial, mask, reverse=True)
-    return layer._merge(rightward, leftward), (last, first)
+    leftward, leftward_state = add_operator(trace, layer.leftward, mask_padding(x, mask), initial, mask, reverse=True)
+    return layer._merge(rightward, leftward), (rightward_state, leftward_state)
 
 
 def _order_weights(trace: Trace, layer: Any) -> list[NDArray[Any]]:

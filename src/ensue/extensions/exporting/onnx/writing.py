@@ -33,7 +33,7 @@ TOLERANCE = 1e-5
 """The maximum difference, relative to the largest number of an output if this number is above 1."""
 
 
-def session(model: onnx.ModelProto, *, threads: int = 1) -> onnxruntime.InferenceSession:
+def create_session(model: onnx.ModelProto, *, threads: int = 1) -> onnxruntime.InferenceSession:
     """Return a session of onnxruntime on the CPU."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -49,17 +49,17 @@ class Difference(NamedTuple):
     bound: float
 
 
-def check_differences(differences: Iterable[Difference]) -> None:
+def check_differences(measure_differences: Iterable[Difference]) -> None:
     """Raise Unexportable for a difference above its bound."""
-    for output, size, bound in differences:
+    for output, size, bound in measure_differences:
         if not size <= bound:
             raise Unexportable(f"{output} differs by {size:.2g} from the output of the model")
 
 
 @torch.inference_mode()
-def differences(graph: onnx.ModelProto, model: nn.Module, function: TensorFunction) -> list[Difference]:
+def measure_differences(graph: onnx.ModelProto, model: nn.Module, function: TensorFunction) -> list[Difference]:
     """Return the difference of each output at each of TEST_SIZES. Raises Unexportable for an unexpected shape."""
-    graph_session, result = session(graph), []
+    graph_session, result = create_session(graph), []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for rows, positions in TEST_SIZES:
@@ -89,23 +89,23 @@ PREPROCESSED = {"onnx.quant.pre_process": "onnxruntime.quant"}
 """The property that onnxruntime sets for graphs with folded constants, without which it warns."""
 
 
-def quantized(graph: onnx.ModelProto) -> onnx.ModelProto:
+def quantize(graph: onnx.ModelProto) -> onnx.ModelProto:
     """Return a graph with int8 matrices of products, LSTMs and embeddings. Inputs are quantized at run time.
 
     Constants are folded first, since onnxruntime quantizes only initializers, and skips other constants without notice.
     """
     with TemporaryDirectory() as folder:
-        plain, folded, small = (Path(folder) / name for name in ("plain.onnx", "folded.onnx", "small.onnx"))
-        onnx.save(graph, plain)
+        original, folded, quantized = (Path(folder) / f"{name}.onnx" for name in ("original", "folded", "quantized"))
+        onnx.save(graph, original)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.optimized_model_filepath = str(folded)
         options.log_severity_level = 3
-        onnxruntime.InferenceSession(str(plain), options, providers=["CPUExecutionProvider"])
+        onnxruntime.InferenceSession(str(original), options, providers=["CPUExecutionProvider"])
         prepared = onnx.load(folded)
         onnx.helper.set_model_props(prepared, PREPROCESSED)
-        quantize_dynamic(prepared, small, weight_type=QuantType.QInt8)
-        return onnx.load(small)
+        quantize_dynamic(prepared, quantized, weight_type=QuantType.QInt8)
+        return onnx.load(quantized)
 
 
 PROGRAM, SETTINGS, REQUIREMENTS = "predict.py", "config.json", "requirements.txt"
@@ -141,11 +141,11 @@ def write_onnx(
 def _trace(model: nn.Module, function: TensorFunction, *, int8: bool) -> tuple[onnx.ModelProto, float]:
     """Return the graph of a function, and its maximum difference from the model."""
     graph = trace_function(model, function.function, function.inputs, name=function.name)
-    compared = differences(graph, model, function)
+    compared = measure_differences(graph, model, function)
     check_differences(compared)
     if int8:
-        graph = quantized(graph)
-        compared = differences(graph, model, function)
+        graph = quantize(graph)
+        compared = measure_differences(graph, model, function)
     return graph, max((difference.size for difference in compared if difference.bound), default=0.0)
 
 

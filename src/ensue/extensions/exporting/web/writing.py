@@ -114,7 +114,7 @@ def export_web(
     name = identifier(out)
     find_page(run, description)
     check_compiler()
-    contents, notes = page_files(run, description, name, compiled, precision)
+    contents, notes = page_files(run, description, name, compile_page, precision)
     write_directory(out, contents, overwrite=overwrite)
     size = sum(map(len, contents.values()))
     return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; open {out / name}.html in a browser"]
@@ -135,7 +135,7 @@ def page_files(
     """Return the files by name, and notes. Raises EnsueError for a model without a page or a C export."""
     page, recipe = find_page(run, description), run.recipe
     code, _, notes = print_c(run, description, name, precision=precision)
-    script = module(code, name, page, compile)
+    script = javascript_module(code, name, page, compile)
     values: dict[str, Any] = {
         "name": name, "what": recipe.what, "about": recipe.describe(), "license": find_license(run.card),
         "version": VERSION,
@@ -159,7 +159,7 @@ def page_files(
     return {file: text.encode() for file, text in texts.items()}, notes
 
 
-def module(code: dict[str, bytes], name: str, page: Page, compile: Compile) -> str:
+def javascript_module(code: dict[str, bytes], name: str, page: Page, compile: Compile) -> str:
     """Return a JavaScript module with the WebAssembly, with and without SIMD instructions, and the weights."""
     code = code | {SOURCE: "\n".join([_template("memory.c", name), *page.templates(".c", name)]).encode()}
     constants = {"SIMD": compile(code, SIMD), "PLAIN": compile(code, ()), "WEIGHTS": code[f"{name}.weights"]}
@@ -180,7 +180,7 @@ def check_compiler() -> None:
         )
 
 
-def compiled(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
+def compile_page(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
     """Return the WebAssembly of `SOURCE`. Raises EnsueError with the first line of the compiler's output."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -2,7 +2,8 @@
 
 python predict.py < texts                   print the label and its probability for the text in each line; for models of
                                             pairs, a line has two texts separated by a tab
-python predict.py --at-least P < texts      print only labels with a probability of at least P
+python predict.py --at-least P < texts      print only labels with a probability of at least P; without such a label,
+                                            print an empty label and the highest probability
 """
 
 import argparse
