@@ -141,7 +141,7 @@ def test_a_part_of_a_batch_is_the_batch_of_a_part(origins: dict[str, Path]) -> N
         for rows in (slice(0, 2), slice(2, 5), slice(1, 4), slice(5, 5)):
             part = whole.slice_rows(rows)
             torch.testing.assert_close(encoder(part), h[rows], rtol=0, atol=1e-6)
-            assert (part.real is None) == (whole.real is None)
+            assert (part.slot_mask is None) == (whole.slot_mask is None)
 
 
 @pytest.mark.slow

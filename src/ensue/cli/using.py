@@ -136,7 +136,7 @@ def predict(
     **search: Any,
 ) -> None:  # fmt: skip
     """Label, translate, summarize or fill in texts, in order."""
-    from ensue.console.output import stdout_encoded
+    from ensue.console.output import encode_stdout
     from ensue.tasks.contract.chunks import Shard, report_progress
 
     writers = entries("writer")
@@ -163,7 +163,7 @@ def predict(
     texts = path or "-"
     reading: dict[str, Any] = {"format": None} | pipeline.reading(texts, encoding, format)
     is_shown = sys.stderr.isatty() and not sys.stdout.isatty() and texts != "-"
-    with stdout_encoded(output_encoding), report_progress("predict", texts, is_shown):
+    with encode_stdout(output_encoding), report_progress("predict", texts, is_shown):
         if to is not None:
             write: Any = find_entry("writer", to, Callable)  # type: ignore[arg-type]  # an abstract class
             lines = write(pipeline, texts, out, to=to, offsets=offsets, overwrite=overwrite, **reading)

@@ -90,7 +90,7 @@ class Results(_Stream):
 
 
 @contextmanager
-def stdout_encoded(encoding: str | None) -> Iterator[None]:
+def encode_stdout(encoding: str | None) -> Iterator[None]:
     """Set the encoding of stdout in a `with` block. Raises EnsueError if it is unknown or lacks a character."""
     if encoding:
         name = checked_encoding(encoding)

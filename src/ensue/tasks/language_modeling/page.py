@@ -40,7 +40,7 @@ MIN_INTEGRAL_POINTS = 48
 class Explanation:
     """Attributions of the log-probability of a token to the N tokens before its position."""
 
-    position: int
+    place: int
     """The position, from 0."""
     token: int
     """The id of the token."""
@@ -305,10 +305,10 @@ MIN_NORM = 1e-30
 def question_section(view: LanguageView, tokenizer: Tokenizer) -> Section:
     """Return the section with a form for questions, which contains the questions of the page."""
     explained, size = view.explanation, len(view.tokens)
-    default = None if explained is None else [*view.ids, view.predictions.ids[-1, 0]][explained.position]
+    default = None if explained is None else [*view.ids, view.predictions.ids[-1, 0]][explained.place]
     numbers = {
         "size": size,
-        "at": "" if explained is None else (explained.position + 1) % (size + 1),
+        "at": "" if explained is None else (explained.place + 1) % (size + 1),
         "token": "" if explained is None or explained.token == default else tokenizer.decode([explained.token]),
         "off": "; ".join(units.name for units in view.off),
     }
@@ -331,14 +331,14 @@ def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Sectio
         "path of integration."
     )
     numbers = {
-        "token": shown(tokenizer.symbol(explained.token)), "number": explained.position + 1, "value": integrated.value,
+        "token": shown(tokenizer.symbol(explained.token)), "number": explained.place + 1, "value": integrated.value,
         "baseline": integrated.baseline, "difference": integrated.value - integrated.baseline,
         "integrated": len(integrated.shares), "note": "" if integrated.is_exact else inexact,
-        "colors": {name: _align_to_tokens(explained.position, values) for name, values in kinds.items()},
+        "colors": {name: _align_to_tokens(explained.place, values) for name, values in kinds.items()},
         "rows": _list_rows(view, explained),
         "states": {
             "kinds": [units.name for units in explained.states],
-            "lengths": [_align_to_tokens(explained.position, _log_norms(units.values)) for units in explained.states],
+            "lengths": [_align_to_tokens(explained.place, _log_norms(units.values)) for units in explained.states],
         },
     }  # fmt: skip
     return [Section("Why this token", "tasks/language_modeling/explanation.html", numbers)]
@@ -357,7 +357,7 @@ def _log_norms(gradients: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _list_rows(view: LanguageView, explained: Explanation) -> list[dict[str, Any]]:
-    shares, first = explained.integrated.shares, explained.position - len(explained.integrated.shares)
+    shares, first = explained.integrated.shares, explained.place - len(explained.integrated.shares)
     offset = len(explained.norms) - len(shares)
     return [
         {
