@@ -129,7 +129,7 @@ def test_a_token_is_explained_by_those_that_the_model_has_read(name: str) -> Non
     view = pipeline.inspect("The sea was calm. Nobody spoke", at=9, token="s").view
     found, inputs = view.explanation, [pipeline.tokenizer.start_id, *view.ids[:8].tolist()]
     (target,) = pipeline.tokenizer.encode("s").tolist()
-    assert (found.position, found.token) == (8, target)
+    assert (found.place, found.token) == (8, target)
     with torch.no_grad():
         p = model(torch.tensor([inputs]))[0][0, -1].log_softmax(-1)
         _, state = model.layers(model.features(torch.tensor([inputs[: 9 - len(found.integrated.shares)]])))

@@ -69,7 +69,9 @@ def test_windows_are_those_that_were_tuned(
     theirs = dense(found["places"].ravel(), found["weights"].ravel(), words, rows, found["places"].shape[1], real.size)
     for row, own in enumerate(found["own"]):
         count = sum(len(part[row]) for part in texts)
-        np.testing.assert_allclose(theirs[row, :count], shares[row, batch.first_word_slot : batch.first_word_slot + count])
+        np.testing.assert_allclose(
+            theirs[row, :count], shares[row, batch.first_word_slot : batch.first_word_slot + count]
+        )
         if whole:
             slot = count if is_causal else 0
             assert shares[row, slot].nonzero()[0].tolist() == [own]
