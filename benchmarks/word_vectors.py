@@ -36,7 +36,7 @@ from ensue.extensions.word_vectors.model import SampledVectors
 from ensue.extensions.word_vectors.pipeline import WordTable, build_word_table
 from ensue.extensions.word_vectors.task import SampledTask
 from ensue.recipe import validate_recipe
-from ensue.text.tokenizer import splitting
+from ensue.text.tokenizer import splitter_pattern
 
 RATE, SMALLEST_RATE = 0.025, 0.0001
 
@@ -110,7 +110,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def lines_of(location: str) -> Iterator[list[str]]:
     """The words of each line that has any, as the splitter "simple" finds them."""
-    split, words = splitting("simple"), []
+    split, words = splitter_pattern("simple"), []
     for chunk in TextSource(location).chunks():
         for word in split.findall(chunk.lower()):
             if word == "\n":

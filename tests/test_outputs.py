@@ -234,8 +234,8 @@ def test_an_input_is_a_file_that_readers_find(pattern: str, tmp_path: Path, monk
 )
 def test_rows_are_written_in_the_format_of_the_suffix(format: str, lines: list[str]) -> None:
     rows = [{"a": "x,\ny"}, {"a": 1, "b": ["p", 2]}]
-    assert outputs.rows_format(f"a.{format.upper()}") == format
+    assert outputs.row_format(f"a.{format.upper()}") == format
     written = [*outputs.row_lines(format, rows, ["a", "b"])]
     assert [line.replace("x,\ny", "x, y") for line in written] == lines
     with pytest.raises(EnsueError, match=r"^a\.txt: expected a name that ends in \.csv, \.jsonl, \.tsv$"):
-        outputs.rows_format("a.txt")
+        outputs.row_format("a.txt")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ensue.stored import Bounds, FormError, Stored, read
+from ensue.stored import Bounds, SchemaError, Stored, read
 from ensue.text.vocabulary import Vocabulary
 
 
@@ -21,7 +21,7 @@ class Part(Stored):
 
 class Whole(Stored):
     kind = "whole"
-    later = frozenset({"note"})
+    optional_keys = frozenset({"note"})
     unstored = frozenset({"cache"})
 
     def __init__(
@@ -66,7 +66,7 @@ def test_written_and_read_again_it_is_the_same() -> None:
     ],
 )  # fmt: skip
 def test_a_value_of_another_form_is_one_line_with_its_place(content: Any, said: str) -> None:
-    with pytest.raises(FormError) as caught:
+    with pytest.raises(SchemaError) as caught:
         Whole.from_json(content)
     assert str(caught.value) == said
 
@@ -77,5 +77,5 @@ def test_numbers_have_bounds() -> None:
         Bounds(0, 3)(4)
     assert read(float, 3) == 3.0
     for number in (10**400, float("nan"), float("inf")):
-        with pytest.raises(FormError, match="expected a number"):
+        with pytest.raises(SchemaError, match="expected a number"):
             read(float, number)

@@ -55,17 +55,17 @@ def temporary_directory() -> Path:
     return path
 
 
-DEFAULT_LIMIT = "10GB"
+DEFAULT_LIMIT, DEFAULT_LIMIT_BYTES = "10GB", 10**10
 IN_USE_SECONDS = 3600
-"""How long a file is protected from removal after its last use. Training marks its files repeatedly (`mark_used`)."""
+"""The seconds after its last use for which a file is not removed. Training marks its files repeatedly (`mark_used`)."""
 ABANDONED_SECONDS = 24 * 3600
-"""The age from which an incomplete file counts as the leftover of a killed process."""
+"""The age in seconds from which an incomplete file is assumed to be left by a killed process."""
 _PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial\Z")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 @dataclass(frozen=True)
-class Kind:
+class CacheKind:
     """A kind of cached files: their folder, the pattern of their names, and their first bytes."""
 
     noun: str
@@ -77,32 +77,32 @@ class Kind:
 
 
 KINDS = (
-    Kind("ids of texts", cache_directory, re.compile(r"[0-9a-f]{32}\.ids"), b"ensueids"),
-    Kind("labeled examples", cache_directory, re.compile(r"[0-9a-f]{32}\.rows"), b"ensuerow"),
-    Kind("digests of files", cache_directory, re.compile(r"[0-9a-f]{32}\.digest"), b"sha256 "),
-    Kind("weights of n-grams", cache_directory, re.compile(r"[0-9a-f]{32}\.ngrams"), b"\x93NUMPY"),
-    Kind("counted pairs of words", cache_directory, re.compile(r"[0-9a-f]{32}\.pairs"), b"ensuprs1"),
-    Kind("vectors of words in texts", cache_directory, re.compile(r"[0-9a-f]{32}\.npy"), b"\x93NUMPY"),
-    Kind("offsets of words in vector files", cache_directory, re.compile(r"[0-9a-f]{32}\.places"), b"\x93NUMPY"),
-    Kind("decompressed files of vectors", cache_directory, re.compile(r"[0-9a-f]{32}\.vectors")),
-    Kind("records of written files", cache_directory, re.compile(r"[0-9a-f]{32}\.output"), b"ensue wrote "),
-    Kind("tokenizers", cache_directory, re.compile(r"[0-9a-f]{32}\.json"), b'{"kind": '),
-    Kind("compiled cells", cells_directory, re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}\.[a-z]+")),
-    Kind(
+    CacheKind("ids of texts", cache_directory, re.compile(r"[0-9a-f]{32}\.ids"), b"ensueids"),
+    CacheKind("labeled examples", cache_directory, re.compile(r"[0-9a-f]{32}\.rows"), b"ensuerow"),
+    CacheKind("digests of files", cache_directory, re.compile(r"[0-9a-f]{32}\.digest"), b"sha256 "),
+    CacheKind("weights of n-grams", cache_directory, re.compile(r"[0-9a-f]{32}\.ngrams"), b"\x93NUMPY"),
+    CacheKind("counted pairs of words", cache_directory, re.compile(r"[0-9a-f]{32}\.pairs"), b"ensuprs1"),
+    CacheKind("vectors of words in texts", cache_directory, re.compile(r"[0-9a-f]{32}\.npy"), b"\x93NUMPY"),
+    CacheKind("offsets of words in vector files", cache_directory, re.compile(r"[0-9a-f]{32}\.places"), b"\x93NUMPY"),
+    CacheKind("decompressed files of vectors", cache_directory, re.compile(r"[0-9a-f]{32}\.vectors")),
+    CacheKind("records of written files", cache_directory, re.compile(r"[0-9a-f]{32}\.output"), b"ensue wrote "),
+    CacheKind("tokenizers", cache_directory, re.compile(r"[0-9a-f]{32}\.json"), b'{"kind": '),
+    CacheKind("compiled cells", cells_directory, re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}\.[a-z]+")),
+    CacheKind(
         "profiles of machines", lambda: cache_directory() / "machines", re.compile(r"[0-9a-f]{16,64}\.json"),
         b'{"format":', is_bounded=False,
     ),
-    Kind("rows of programs", lambda: cache_directory() / "data", re.compile(r"rows-[0-9a-f]{16}\.(jsonl|txt)")),
-    Kind("texts of the quickstart", cache_directory, re.compile(r"ensue-python-[0-9a-f]{8}\.txt")),
+    CacheKind("rows of programs", lambda: cache_directory() / "data", re.compile(r"rows-[0-9a-f]{16}\.(jsonl|txt)")),
+    CacheKind("texts of the quickstart", cache_directory, re.compile(r"ensue-python-[0-9a-f]{8}\.txt")),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Entry:
+class CachedFile:
     """A file of the cache."""
 
     path: Path
-    kind: Kind
+    kind: CacheKind
     size: int
     used: float
     """The time of creation or last use, in seconds since 1970."""
@@ -118,12 +118,12 @@ class Entry:
         return bool(_PARTIAL.search(self.path.name))
 
 
-def entries() -> list[Entry]:
+def cached_files() -> list[CachedFile]:
     """Return all files, incomplete files too, in the order of their last use. Raises OSError."""
     return sorted((entry for kind in KINDS for entry in _scan_folder(kind)), key=lambda entry: entry.used)
 
 
-def remove(files: Iterable[Entry]) -> list[Entry]:
+def remove(files: Iterable[CachedFile]) -> list[CachedFile]:
     """Remove files and return the removed files. Files that a process may still be writing stay.
 
     A process that has opened a removed file can still read it.
@@ -136,25 +136,24 @@ def remove(files: Iterable[Entry]) -> list[Entry]:
 
 
 def make_room() -> None:
-    """Remove leftovers, then the least recently used files until the cache is within its limit. Files in use stay."""
+    """Remove abandoned incomplete files, then the least recently used files, until the cache is within its limit."""
     with suppress(OSError):
-        files = entries()
+        files = cached_files()
         removed = remove(entry for entry in files if entry.is_incomplete)
-        excess = sum(entry.size for entry in files) - sum(entry.size for entry in removed) - bound()
+        excess = sum(entry.size for entry in files) - sum(entry.size for entry in removed) - size_limit()
         for entry in files:
-            if excess <= 0 or entry.seconds < IN_USE_SECONDS:
+            if excess <= 0 or entry.seconds < IN_USE_SECONDS:  # later entries are in use, too
                 return
             if entry.kind.is_bounded and not entry.is_incomplete and remove([entry]):
                 excess -= entry.size
 
 
-def bound() -> int:
+def size_limit() -> int:
     """Return the limit of the cache in bytes: `$ENSUE_CACHE_LIMIT`, such as 500MB or 2.5GB, else 10GB."""
     text = os.environ.get("ENSUE_CACHE_LIMIT") or DEFAULT_LIMIT
     if (size := _parse_size(text)) is None:
         warn_once("bound", f"ENSUE_CACHE_LIMIT is {text!r:.40}, which is not a size like 500MB; using {DEFAULT_LIMIT}")
-        size = _parse_size(DEFAULT_LIMIT)
-        assert size is not None
+        return DEFAULT_LIMIT_BYTES
     return size
 
 
@@ -169,7 +168,7 @@ def mark_used(path: Path) -> None:
         os.utime(path)
 
 
-def put(name: str, write: Callable[[Path], object]) -> Path:
+def write_cached(name: str, write: Callable[[Path], object]) -> Path:
     """Write the file `name` to the cache, atomically, and return its path. `write` writes the content to a given path.
 
     If the cache is not writable, write the file to a temporary folder, with a notice. Raises OSError if the
@@ -210,7 +209,7 @@ def _parse_size(size: str) -> int | None:
     return int(float(match[1]) * _UNITS[match[2]]) if match else None
 
 
-def _scan_folder(kind: Kind) -> Iterator[Entry]:
+def _scan_folder(kind: CacheKind) -> Iterator[CachedFile]:
     folder = kind.folder()
     if folder.is_symlink() and folder != cache_directory():  # a link may lead out of the cache
         return
@@ -223,17 +222,16 @@ def _scan_folder(kind: Kind) -> Iterator[Entry]:
             with suppress(OSError):  # another process may have removed it
                 if _PARTIAL.search(file.name) or not kind.prefix or _begins_with(file.path, kind.prefix):
                     status = file.stat(follow_symlinks=False)
-                    yield Entry(Path(file.path), kind, status.st_size, status.st_mtime)
+                    yield CachedFile(Path(file.path), kind, status.st_size, status.st_mtime)
 
 
-def _begins_with(path: str, beginning: bytes) -> bool:
+def _begins_with(path: str, prefix: bytes) -> bool:
     with open(path, "rb") as file:
-        return file.read(len(beginning)) == beginning
+        return file.read(len(prefix)) == prefix
 
 
 def _unlink(path: Path) -> bool:
-    try:
+    with suppress(OSError):
         path.unlink(missing_ok=True)
-    except OSError:
-        return False
-    return True
+        return True
+    return False

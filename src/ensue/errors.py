@@ -31,8 +31,7 @@ _ARGUMENTS: tuple[tuple[str, Any], ...] = (
     (r"set ([\w.]+)\b", r'the setting "\1"'),
     (r"([a-z][a-z-]*)", lambda match: match[1].replace("-", "_")),
 )
-"""Options of the command line in messages, and the corresponding arguments in Python; the last rule is for any option.
-"""
+"""Command-line options in messages, and the corresponding arguments in Python; the last rule is for any option."""
 FILES_OF_ROWS: dict[str, Callable[[int | None], str]] = {}
 """Temporary files with the rows of a program's Python objects, by path. The function of a file maps a line number, or
 None for the file itself, to the name that messages show.
@@ -106,11 +105,13 @@ class DataError(EnsueError):
 
 
 class IncompleteError(DataError):
-    """A row without a label, a text, a source or a target. `lack` names the missing value."""
+    """A row without a label, a text, a source or a target; `missing` names it."""
 
-    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None, lack: str = "") -> None:
+    def __init__(
+        self, message: str, path: str | Path | None = None, line: int | None = None, missing: str = ""
+    ) -> None:
         super().__init__(message, path, line)
-        self.lack = lack
+        self.missing = missing
 
 
 class OverlapError(DataError):
@@ -150,13 +151,13 @@ def quote(value: Any, max_characters: int = 60) -> str:
     return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"
 
 
-def letters(text: str) -> str:
-    """Return a text without punctuation and white space, so that spellings of different tools are equal."""
+def letters_and_digits(text: str) -> str:
+    """Return the letters and digits of a text, to compare texts of tools that differ in punctuation and white space."""
     return re.sub(r"\\n|[\W_]+", "", text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean "..."?` with the known name closest to `name`; "" if all known names differ much."""
+    """Return `; did you mean "..."?` with the most similar known name; "" if no known name is similar."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f'; did you mean "{close[0]}"?' if close else ""
 
@@ -210,14 +211,14 @@ def checked_texts(value: Any, expected: str, *, are_lists: bool = True) -> list[
     return texts
 
 
-def check_whole(name: str, value: Any, least: int, most: int) -> None:
-    """Raise TypeError unless `value` is a whole number, and EnsueError unless it is from `least` to `most`."""
+def check_integer(name: str, value: Any, minimum: int, maximum: int) -> None:
+    """Raise TypeError unless `value` is an integer, and EnsueError unless it is from `minimum` to `maximum`."""
     check_type(name, value, Integral, "a whole number")
-    if not least <= value <= most:
-        raise EnsueError(f"{name} is {quote(value)}; expected a whole number from {least:,} to {most:,}")
+    if not minimum <= value <= maximum:
+        raise EnsueError(f"{name} is {quote(value)}; expected a whole number from {minimum:,} to {maximum:,}")
 
 
-def check_share(name: str, value: Any) -> None:
+def check_fraction(name: str, value: Any) -> None:
     """Raise TypeError unless `value` is a number, and EnsueError unless it is from 0 to 1."""
     check_type(name, value, Real, "a number")
     if not 0 <= value <= 1:
@@ -228,23 +229,23 @@ def check_share(name: str, value: Any) -> None:
 class Option:
     """The declaration of a numeric setting: bounds, name and help."""
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     help: str = ""
     """The help of the command line; "" if no command has the option."""
     name: str = ""
     """The name on the command line, if it differs from the field's name."""
     expected: str = ""
-    """The description of the bounds; by default "a number from `least` to `most`"."""
+    """The description of the bounds; by default "a number from `minimum` to `maximum`"."""
     excludes_minimum: bool = False
-    """Whether `least` itself is out of bounds."""
+    """Whether `minimum` itself is out of bounds."""
     in_api: tuple[float, float] | None = None
     """The bounds of the field in a request to a server; None if requests have no such field."""
     no_effect_value: float | None = None
     """The default of the request field, with which the setting has no effect; None stands for null."""
 
 
-class Setting(NamedTuple):
+class NumericSetting(NamedTuple):
     """A declared setting of type int or float. None is valid if the default is None."""
 
     kind: type
@@ -257,13 +258,13 @@ class Setting(NamedTuple):
         if value is None and self.default is None:
             return
         check_type(name, value, Integral if self.kind is int else Real, noun)
-        if not option.least <= value <= option.most or (option.excludes_minimum and value == option.least):
-            expected = option.expected or f"{noun} from {option.least:,} to {option.most:,}"
+        if not option.minimum <= value <= option.maximum or (option.excludes_minimum and value == option.minimum):
+            expected = option.expected or f"{noun} from {option.minimum:,} to {option.maximum:,}"
             raise EnsueError(f"{name} is {quote(value)}; expected {expected}")
 
 
 @cache
-def settings_of(declared: type) -> Mapping[str, Setting]:
+def numeric_settings(declared: type) -> Mapping[str, NumericSetting]:
     """Return the fields of a dataclass that have an `Option`, by name."""
     settings = {}
     hints = get_type_hints(declared, include_extras=True)
@@ -271,24 +272,25 @@ def settings_of(declared: type) -> Mapping[str, Setting]:
         kind, *notes = get_args(hints[field.name]) or (None,)
         for option in notes:
             if isinstance(option, Option):
-                settings[field.name] = Setting(int if kind in (int, int | None) else float, field.default, option)
+                kind = int if kind in (int, int | None) else float
+                settings[field.name] = NumericSetting(kind, field.default, option)
     return settings
 
 
-def check_names(what: str, names: Iterable[str], declared: type) -> None:
-    """Raise EnsueError for a name that is not a field of a dataclass, which `what` describes."""
+def check_field_names(noun: str, names: Iterable[str], declared: type) -> None:
+    """Raise EnsueError for a name that is not a field of a dataclass, which `noun` describes."""
     known = [field.name for field in fields(declared)]
     for name in names:
         if name not in known:
-            raise EnsueError(f'{what} has no "{name}"; expected one of {", ".join(known)}{nearest(name, known)}')
+            raise EnsueError(f'{noun} has no "{name}"; expected one of {", ".join(known)}{nearest(name, known)}')
 
 
 def check_settings(value: Any) -> None:
     """Raise TypeError or EnsueError for a field that violates its `Option`."""
-    for name, setting in settings_of(value.__class__).items():
+    for name, setting in numeric_settings(value.__class__).items():
         setting.check(name, getattr(value, name))
 
 
 def by_option_names(declared: type) -> dict[str, str]:
     """Return the names of a dataclass's fields, by option name."""
-    return {setting.option.name or name: name for name, setting in settings_of(declared).items()}
+    return {setting.option.name or name: name for name, setting in numeric_settings(declared).items()}

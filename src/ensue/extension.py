@@ -227,7 +227,7 @@ def with_options(pipeline: Any, command: str, options: Mapping[str, Any]) -> Any
 
 
 def loadable_entries(kind: Kind, expected: type) -> dict[str, Any]:
-    """Return the objects of all entries of a kind by name. A notice names each entry that cannot be imported."""
+    """Return the objects of all entries of a kind by name. Warn about each entry that cannot be imported."""
     loaded = {}
     for name, entry in entries(kind).items():
         try:
@@ -239,7 +239,7 @@ def loadable_entries(kind: Kind, expected: type) -> dict[str, Any]:
 
 @cache
 def _extensions(path: tuple[str, ...]) -> list[tuple[Extension, str]]:
-    """Return the extensions with their packages. A notice names each extension that cannot be imported."""
+    """Return the extensions with their packages, cached by `path`. Warn about extensions that cannot be imported."""
     folder = import_module("ensue.extensions")
     names = sorted(module.name for module in iter_modules(folder.__path__))
     loaded = [(import_module(f"ensue.extensions.{name}").EXTENSION, "") for name in names]
@@ -296,7 +296,7 @@ def _package_version(point: "EntryPoint") -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else point.module
 
 
-def with_needs(needs: Iterable[object], used: Iterable[Entry] = ()) -> list[Any]:
+def all_requirements(needs: Iterable[object], used: Iterable[Entry] = ()) -> list[Any]:
     """Return the required packages, such as `ensue-minimal>=0.1`, and the packages of the entries in `used`.
 
     Raises RecipeError for a required package that is not installed in a matching version.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, Unpack, get
 
 from ensue.data.files import Data
 from ensue.engine import has_bfloat16
-from ensue.errors import EnsueError, check_path, check_type, check_whole, quote
+from ensue.errors import EnsueError, check_integer, check_path, check_type, quote
 from ensue.inspection.notebook import NotebookReporter, kernel_display
 from ensue.models.modules import put_in_bfloat16
 from ensue.processor import Precision
@@ -162,7 +162,7 @@ def train(
     check_path("out", out)
     check_type("the device", device, str, "its name")
     if threads is not None:
-        check_whole("threads", threads, 1, MAX_THREADS)
+        check_integer("threads", threads, 1, MAX_THREADS)
     chosen = checked_recipe(recipe, settings, from_run, train=train, valid=valid, test=test)
     entry = task_entry(chosen.task)
     if not issubclass(entry.pipeline_class, kind):

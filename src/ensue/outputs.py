@@ -144,34 +144,34 @@ def write_text(out: Location, text: str) -> None:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
-ROWS = ("csv", "jsonl", "tsv")
+ROW_FORMATS = ("csv", "jsonl", "tsv")
 """The formats of rows, which are also the suffixes of their files."""
 
 
-def rows_format(out: Location) -> str:
+def row_format(out: Location) -> str:
     """Return the format of rows for the suffix of a file. Raises EnsueError for another suffix."""
     name = Path(out).suffix.lower().removeprefix(".")
-    if name not in ROWS:
-        raise EnsueError(f"{os.fspath(out)}: expected a name that ends in {', '.join(f'.{name}' for name in ROWS)}")
+    if name not in ROW_FORMATS:
+        raise EnsueError(f"{os.fspath(out)}: expected a name that ends in .{', .'.join(ROW_FORMATS)}")
     return name
 
 
 def row_lines(format: str, rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()) -> Iterator[str]:
-    """Yield rows in one of the formats `ROWS`. Tables begin with a header: `columns`, or the keys of the first row."""
+    """Yield rows in one of the `ROW_FORMATS`. Tables begin with a header: `columns`, or the keys of the first row."""
     header = [*columns]
     if header and format != "jsonl":
-        yield delimited(format, header)
+        yield delimited_line(format, header)
     for row in rows:
         if format == "jsonl":
             yield json.dumps(row, ensure_ascii=False) + "\n"
             continue
         if not header:
             header = [*row]
-            yield delimited(format, header)
-        yield delimited(format, [row.get(name) for name in header])
+            yield delimited_line(format, header)
+        yield delimited_line(format, [row.get(name) for name in header])
 
 
-def delimited(format: str, values: Iterable[Any]) -> str:
+def delimited_line(format: str, values: Iterable[Any]) -> str:
     """Return the line of a table, "csv" or "tsv"; lists become JSON."""
     cells = [json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value for value in values]
     if format == "tsv":

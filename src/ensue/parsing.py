@@ -105,8 +105,8 @@ def _expand(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
     elif not folder.is_dir():
         return
     elif patterns[0] != "**":
-        hidden = patterns[0].startswith(".")
-        names = [name for name in os.listdir(folder) if name.startswith(".") == hidden]
+        is_hidden = patterns[0].startswith(".")
+        names = [name for name in os.listdir(folder) if name.startswith(".") == is_hidden]
         for name in fnmatch.filter(names, patterns[0]):
             yield from _expand(folder / name, patterns[1:])
     elif len(patterns) == 1:
@@ -206,8 +206,8 @@ class ExactFloat(float):
 
 
 EXACT = json.JSONDecoder(parse_float=NumberText, parse_int=NumberText, object_pairs_hook=with_unique_keys)
-"""A decoder that returns numbers as their texts."""
-EXACT_FLOATS = json.JSONDecoder(parse_float=ExactFloat)
+"""A decoder that returns numbers as `NumberText`."""
+EXACT_FLOATS = json.JSONDecoder(parse_float=ExactFloat)  # for `to_json`, which restores the texts
 _MARKED_NUMBER = re.compile(r'"(?:\ud800|\\ud800)([-+.\deE]+)"', re.ASCII)
 """Matches the text of a number after a lone surrogate, which no text of a file has."""
 
@@ -235,7 +235,7 @@ def _check_depth(value: Any, kind: str) -> None:
     level: list[Any] = [[value]]
     for _ in range(MAX_DEPTH + 1):
         containers = (value.values() if isinstance(value, dict) else value for value in level)
-        level = [item for items in containers for item in items if isinstance(item, (dict, list))]  # faster than |
+        level = [item for items in containers for item in items if isinstance(item, (dict, list))]  # not |: slower
         if not level:
             return
     raise _depth_error(kind)

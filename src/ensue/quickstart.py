@@ -5,7 +5,7 @@ import hashlib
 import importlib
 from pathlib import Path
 
-from ensue.cache import put
+from ensue.cache import write_cached
 
 MIN_CHARACTERS = 200_000
 """The minimum length of the documentation topics; a shorter text trains a poor model."""
@@ -26,7 +26,7 @@ def python_text() -> tuple[Path, str]:
         text, origin = _read_docstrings(), "the docstrings of its standard library"
     content = text.encode()
     name = f"ensue-python-{hashlib.sha256(content).hexdigest()[:8]}.txt"
-    return put(name, lambda path: path.write_bytes(content)), origin
+    return write_cached(name, lambda path: path.write_bytes(content)), origin
 
 
 def _read_topics() -> str:

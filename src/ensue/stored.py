@@ -24,13 +24,13 @@ class Bounds(NamedTuple):
     Any other function that raises ValueError for a wrong value may stand in the annotation as well.
     """
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
 
     def __call__(self, value: float) -> None:
         """Raise ValueError for a number out of bounds."""
-        if not self.least <= value <= self.most:
-            raise ValueError(f"expected {self.least:,} to {self.most:,}, found {quote(value)}")
+        if not self.minimum <= value <= self.maximum:
+            raise ValueError(f"expected {self.minimum:,} to {self.maximum:,}, found {quote(value)}")
 
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ Count = Annotated[int, Bounds(0, 2**31 - 1)]
 """A count, bounded since a count read from a file determines how much memory is allocated."""
 
 
-class FormError(ValueError):
+class SchemaError(ValueError):
     """A JSON value that does not match the schema. The message is one line and begins with the path of keys."""
 
     def __init__(self, reason: str, path: tuple[str, ...] = ()) -> None:
@@ -80,8 +80,8 @@ class Stored:
     """The value of the key `kind`, which is stored with the version; "" for an object inside of another object."""
     unstored: ClassVar[frozenset[str]] = frozenset()
     """Arguments that are not stored."""
-    later: ClassVar[frozenset[str]] = frozenset()
-    """Keys that are missing in files of earlier versions."""
+    optional_keys: ClassVar[frozenset[str]] = frozenset()
+    """Keys that files of earlier versions lack; the constructor has defaults for them."""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object for `from_json`."""
@@ -95,29 +95,29 @@ class Stored:
         if not subclasses:
             make: Callable[..., Self] = getattr(cls, "_restored", cls)
             schema = _schema(cls)  # type: ignore[arg-type]
-            return make(**arguments(schema, content, kind=cls.kind, later=cls.later))
+            return make(**arguments(schema, content, kind=cls.kind, optional_keys=cls.optional_keys))
         kind = arguments({"kind": str}, content)["kind"]
         if kind not in subclasses:
-            raise FormError(f"expected one of {', '.join(subclasses)}, found {quote(kind)}", ("kind",))
+            raise SchemaError(f"expected one of {', '.join(subclasses)}, found {quote(kind)}", ("kind",))
         return subclasses[kind].from_json(content)
 
 
 def arguments(
-    schema: Mapping[str, Any], content: Any, *, kind: str = "", later: frozenset[str] = frozenset()
+    schema: Mapping[str, Any], content: Any, *, kind: str = "", optional_keys: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Return the values of a JSON object with the types of `schema`. Raises FormError for other content.
+    """Return the values of a JSON object with the types of `schema`. Raises SchemaError for other content.
 
     Unknown keys are ignored, since another version may have written them.
     """
     if not isinstance(content, dict):
-        raise FormError(f"expected an object, found {quote(content)}")
+        raise SchemaError(f"expected an object, found {quote(content)}")
     if kind:
         head = arguments({"kind": Literal[kind], "format_version": Annotated[int, Bounds(1, math.inf)]}, content)
         if head["format_version"] > FORMAT_VERSION:
             version = quote(head["format_version"])
-            raise FormError(f"format_version {version} is newer than this program, which reads {FORMAT_VERSION}")
-    if missing := next((name for name in schema if name not in content and name not in later), None):
-        raise FormError(f"no {missing}")
+            raise SchemaError(f"format_version {version} is newer than this program, which reads {FORMAT_VERSION}")
+    if missing := next((name for name in schema if name not in content and name not in optional_keys), None):
+        raise SchemaError(f"no {missing}")
     return {name: _read_key(name, type_, content[name]) for name, type_ in schema.items() if name in content}
 
 
@@ -134,13 +134,13 @@ def _subclasses(cls: type[T]) -> Iterator[type[T]]:
 
 
 def _read_key(key: str, type_: Any, value: Any) -> Any:
-    """Return the value of a key. Raises FormError with the key in the error's path."""
+    """Return the value of a key. Raises SchemaError with the key in the error's path."""
     try:
         return read(type_, value)
-    except FormError as error:
-        raise FormError(error.reason, (key, *error.path)) from None
+    except SchemaError as error:
+        raise SchemaError(error.reason, (key, *error.path)) from None
     except ValueError as error:
-        raise FormError(str(error), (key,)) from None
+        raise SchemaError(str(error), (key,)) from None
 
 
 def read(type_: Any, value: Any) -> Any:
@@ -155,7 +155,7 @@ def read(type_: Any, value: Any) -> Any:
         result = read(next(option for option in types if option is not NoneType), value)
     elif origin is Literal:
         if value not in types or type(value) not in map(type, types):
-            raise FormError(f"expected {' or '.join(map(quote, types))}, found {quote(value)}")
+            raise SchemaError(f"expected {' or '.join(map(quote, types))}, found {quote(value)}")
         result = value
     elif hasattr(type_, "from_json"):
         result = type_.from_json(value)
@@ -175,13 +175,13 @@ def _read_scalar(type_: type, value: Any) -> Any:
     if type_ is float and type(value) in (int, float) and abs(value) < 2**1023:
         return float(value)
     if type(value) is not type_ or type_ is float:
-        raise FormError(f"expected {_TYPE_NAMES.get(type_, 'a number')}, found {quote(value)}")
+        raise SchemaError(f"expected {_TYPE_NAMES.get(type_, 'a number')}, found {quote(value)}")
     return value
 
 
 def _read_list(kind: type, type_: Any, value: Any) -> Any:
     if not isinstance(value, list):
-        raise FormError(f"expected a list, found {quote(value)}")
+        raise SchemaError(f"expected a list, found {quote(value)}")
     if type_ is str and all(type(item) is str for item in value):  # a shortcut for millions of words
         items = value
     else:
@@ -193,7 +193,7 @@ def _read_named_tuple(type_: Any, value: Any) -> Any:
     """Return a named tuple from the JSON list of its fields."""
     types = get_type_hints(type_, include_extras=True)
     if not isinstance(value, list) or len(value) != len(types):
-        raise FormError(f"expected a list of {len(types)}, found {quote(value)}")
+        raise SchemaError(f"expected a list of {len(types)}, found {quote(value)}")
     return type_(*(_read_key(str(index), types[name], value[index]) for index, name in enumerate(types)))
 
 

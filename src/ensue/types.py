@@ -72,7 +72,7 @@ class Shared(SharedFields):
         return cls(content, torch.arange(len(first), device=first.device))
 
     @property
-    def texts(self) -> int:
+    def num_texts(self) -> int:
         """The number of texts, M."""
         return len(next(leaves(self.content)))
 
@@ -82,7 +82,7 @@ class Shared(SharedFields):
 
         On the device "meta" row numbers have no values, and are assumed to have this order.
         """
-        texts = self.texts
+        texts = self.num_texts
         if texts == 0 or len(self.rows) == 0 or len(self.rows) % texts:
             return 1 if texts == len(self.rows) == 0 else None
         repeats = len(self.rows) // texts
@@ -97,7 +97,7 @@ class Shared(SharedFields):
         if len(self.rows) == 0:
             return None
         minimum, maximum = map(int, self.rows.aminmax())
-        return minimum if minimum < 0 else maximum if maximum >= self.texts else None
+        return minimum if minimum < 0 else maximum if maximum >= self.num_texts else None
 
 
 def map_state(
@@ -144,7 +144,7 @@ def compacted(state: State) -> State:
 
     def compact(old: Shared) -> Shared:
         used, rows = torch.unique(old.rows, return_inverse=True)
-        return old if len(used) == old.texts else Shared(select_rows(old.content, used), rows)
+        return old if len(used) == old.num_texts else Shared(select_rows(old.content, used), rows)
 
     return map_state(lambda leaf: leaf, state, shared=compact)
 
@@ -166,20 +166,20 @@ class Growing(Protocol):
     """A named tuple of tensors with an entry for each position, such as the keys and values of attention."""
 
     @property
-    def grows(self) -> int:
+    def num_positions(self) -> int:
         """The number of positions, S; 0 in an initial state."""
 
     def resized(self, length: int) -> Self:
         """Return the state with S = `length`, with padding added or removed on the left."""
 
-    def unused(self) -> int:
+    def num_unused(self) -> int:
         """Return the number of positions on the left that are padding in all rows."""
 
 
 def narrowed(state: State) -> State:
     """Return the state without positions that are padding in all of the remaining rows."""
     if _is_growing(state):
-        return state.resized(state.grows - state.unused())
+        return state.resized(state.num_positions - state.num_unused())
     if state is None or isinstance(state, Tensor | Shared):
         return state
     return _tuple_like(state, map(narrowed, state))
@@ -189,7 +189,7 @@ def _pad_growing(states: Sequence[State]) -> Sequence[State]:
     """Return the states with each `Growing` state padded to the maximum length."""
     first = states[0]
     if _is_growing(first):
-        longest = max(state.grows for state in states)
+        longest = max(state.num_positions for state in states)
         return [state.resized(longest) for state in states]
     if first is None or isinstance(first, Tensor | Shared) or not first:
         return states
@@ -198,7 +198,7 @@ def _pad_growing(states: Sequence[State]) -> Sequence[State]:
 
 
 def _is_growing(state: State) -> bool:
-    return hasattr(state, "grows")
+    return hasattr(state, "num_positions")
 
 
 def _tuple_like(state: State, items: Iterable[State]) -> State:
@@ -215,7 +215,7 @@ def _join_texts(states: Sequence[Shared]) -> tuple[State, list[Tensor]]:
     def cat(*tensors: Tensor) -> Tensor:
         return torch.cat([F.pad(x, (0, 0) * (x.dim() - 2) + (0, length - x.shape[1])) for x in tensors])
 
-    starts = accumulate((shared.texts for shared in states), initial=0)
+    starts = accumulate((shared.num_texts for shared in states), initial=0)
     rows = [shared.rows + start for shared, start in zip(states, starts, strict=False)]
     return map_state(cat, *(shared.content for shared in states)), rows
 

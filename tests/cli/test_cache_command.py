@@ -9,7 +9,7 @@ import pytest
 
 from command_fixtures import Ensue
 from ensue import cache
-from ensue.cache import Entry, bound, entries, make_room, put, remove
+from ensue.cache import CachedFile, cached_files, make_room, remove, size_limit, write_cached
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.sources import TextSource
 from ensue.notices import Notice
@@ -48,8 +48,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (path / f"{HEX}.rows").write_bytes(b"ensuerow")
     (path / f"{HEX}.digest").write_bytes(b"sha256 ")
     (path / f"{HEX}.output").write_bytes(b"ensue wrote ")
-    put(f"ensue-python-{HEX[:8]}.txt", lambda partial: partial.write_text("text"))
-    for days, entry in enumerate(sorted(entries(), key=lambda entry: entry.path.suffix != ".ids")):
+    write_cached(f"ensue-python-{HEX[:8]}.txt", lambda partial: partial.write_text("text"))
+    for days, entry in enumerate(sorted(cached_files(), key=lambda entry: entry.path.suffix != ".ids")):
         os.utime(entry.path, (time.time() - (50 - 3.8 * days) * DAY,) * 2)
     for name, content in OF_OTHERS.items():
         (path / name).parent.mkdir(exist_ok=True)
@@ -58,8 +58,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def nouns(found: list[Entry] | None = None) -> list[str]:
-    return sorted(entry.kind.noun for entry in (entries() if found is None else found))
+def nouns(found: list[CachedFile] | None = None) -> list[str]:
+    return sorted(entry.kind.noun for entry in (cached_files() if found is None else found))
 
 
 def of_others(place: Path) -> dict[str, bytes]:
@@ -72,7 +72,7 @@ def test_it_shows_what_is_kept(ensue: Ensue, place: Path) -> None:
     assert (said.status, said.err) == (0, "")
     assert where == f"{place}, at most 10 GB"
     shown = {" ".join(row.split()[:-3]): row.split()[-3:] for row in rows}
-    size = next(entry.size for entry in entries() if entry.path.suffix == ".ids")
+    size = next(entry.size for entry in cached_files() if entry.path.suffix == ".ids")
     used = time.strftime("%Y-%m-%d", time.localtime(time.time() - 50 * DAY))
     assert shown["ids of texts 1"] == [str(size), "bytes", used]
     assert set(shown) == {f"{kind.noun} 1" for kind in cache.KINDS} | {f"all {len(cache.KINDS)}"}
@@ -93,7 +93,7 @@ def test_all_of_it_goes_and_nothing_else(ensue: Ensue, place: Path) -> None:
     said = ensue("cache", "--clear")
     assert said.status == 0
     assert said.out.startswith(f"removed {ALL} of {ALL} files, ")
-    assert entries() == []
+    assert cached_files() == []
     assert of_others(place) == OF_OTHERS
 
 
@@ -103,14 +103,14 @@ def test_all_of_it_goes_and_nothing_else(ensue: Ensue, place: Path) -> None:
 def test_what_is_old_goes(time: str, left: int, ensue: Ensue, place: Path) -> None:
     said = ensue("cache", "--older-than", time)
     assert said.out.startswith(f"removed {ALL - left} of {ALL - left} files, ")
-    assert len(entries()) == left
+    assert len(cached_files()) == left
     assert of_others(place) == OF_OTHERS
 
 
 def test_what_cannot_be_understood(refused: Callable[..., str], place: Path) -> None:
     assert refused("cache", "--older-than", "soon") == "--older-than is 'soon'; expected a time like 30d, 12h or 2w"
     assert "one of the two" in refused("cache", "--older-than", "1d", "--clear")
-    assert len(entries()) == ALL
+    assert len(cached_files()) == ALL
 
 
 def test_a_cache_that_is_a_file(refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,23 +151,23 @@ def test_a_process_reads_on_when_its_ids_are_removed(ensue: Ensue, place: Path, 
 
 def test_the_bound_removes_what_was_used_longest_ago(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And spares what is in use, however much that is, and what is small and would come out otherwise."""
-    total = sum(entry.size for entry in entries())
+    total = sum(entry.size for entry in cached_files())
     monkeypatch.setenv("ENSUE_CACHE_LIMIT", str(total))
     make_room()
-    assert len(entries()) == ALL
+    assert len(cached_files()) == ALL
     monkeypatch.setenv("ENSUE_CACHE_LIMIT", f"{total - 1}B")
     make_room()
     assert "ids of texts" not in nouns()
-    assert len(entries()) == ALL - 1
+    assert len(cached_files()) == ALL - 1
     monkeypatch.setenv("ENSUE_CACHE_LIMIT", "0")
-    put(f"ensue-python-{'f' * 8}.txt", lambda partial: partial.write_text("more"))
+    write_cached(f"ensue-python-{'f' * 8}.txt", lambda partial: partial.write_text("more"))
     assert nouns() == ["profiles of machines", "texts of the quickstart"]
     assert of_others(place) == OF_OTHERS
 
 
 @pytest.mark.usefixtures("place")
 def test_what_another_process_removed_is_gone() -> None:
-    found = entries()
+    found = cached_files()
     found[0].path.unlink()
     assert remove(found) == found
 
@@ -176,9 +176,9 @@ def test_the_limit_has_a_unit_and_another_text_is_a_notice(monkeypatch: pytest.M
     limits = {"500MB": 500 * 10**6, "2.5 gb": 25 * 10**8, "1k": 1000, "7": 7, "": 10**10}
     for text, expected in limits.items():
         monkeypatch.setenv("ENSUE_CACHE_LIMIT", text)
-        assert bound() == expected
+        assert size_limit() == expected
     for text in ("much", "-1GB", "1e9", "nan", "9" * 400):
         monkeypatch.setenv("ENSUE_CACHE_LIMIT", text)
         forget_what_was_said()
         with pytest.warns(Notice, match="ENSUE_CACHE_LIMIT is .*, which is not a size like 500MB"):
-            assert bound() == 10**10
+            assert size_limit() == 10**10

@@ -117,11 +117,11 @@ def test_the_only_word_of_each_text() -> None:
     texts = Texts()
     for word in "bcab":
         texts.append([word])
-    result = texts.only({"b": 2, "c": 1})
+    result = texts.single_labels({"b": 2, "c": 1})
     assert result is not None
     assert (result.tolist(), result.dtype) == ([2, 1, 0, 2], np.uint8)
     texts.append([])
-    assert texts.only({"b": 2}) is None
+    assert texts.single_labels({"b": 2}) is None
 
 
 def test_rows_without_anything() -> None:

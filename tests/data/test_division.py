@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.division import divided
+from ensue.data.division import split_rows
 
 
 @pytest.mark.parametrize("size", [1, 2, 10, 57])
@@ -13,33 +13,33 @@ def test_without_repeats_rows_are_drawn_by_one_permutation(size: int) -> None:
     """The division that older runs and published figures have."""
     for kept in range(1, size):
         order = np.random.default_rng(0).permutation(size)
-        result = divided([f"text {n}" for n in range(size)], kept, drawn=True)
+        result = split_rows([f"text {n}" for n in range(size)], kept, is_random=True)
         assert result.train.tolist() == sorted(order[:kept].tolist())
         assert result.valid.tolist() == sorted(order[kept:].tolist())
         assert not result.has_repeats
-        end = divided(range(size), kept, drawn=False)
+        end = split_rows(range(size), kept, is_random=False)
         assert (end.train.tolist(), end.valid.tolist()) == ([*range(kept)], [*range(kept, size)])
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 40), st.booleans())
 def test_no_source_is_in_both_parts(sources: list[int], kept: int, drawn: bool) -> None:
     kept = min(kept, len(sources))
-    result = divided(sources, kept, drawn=drawn)
+    result = split_rows(sources, kept, is_random=drawn)
     train, valid = ({sources[row] for row in rows.tolist()} for rows in (result.train, result.valid))
     assert not train & valid
     assert sorted([*result.train.tolist(), *result.valid.tolist()]) == [*range(len(sources))]
     assert train
     assert bool(valid) == (kept < len(sources) and len(set(sources)) > 1)
-    assert (result.num_sources, result.num_held_out) == (len(train | valid), len(valid))
+    assert (result.num_groups, result.num_valid_groups) == (len(train | valid), len(valid))
     smallest = min(sources.count(source) for source in sources)
     assert len(result.valid) <= max(len(sources) - kept, smallest)
 
 
 def test_the_end_is_held_out_by_groups() -> None:
-    result = divided("aaabbccccd", 7, drawn=False)
+    result = split_rows("aaabbccccd", 7, is_random=False)
     assert result.valid.tolist() == [3, 4, 9]  # d, then b, as c has too many rows
-    assert divided("aaaab", 9, drawn=False).valid.tolist() == [4]
-    assert divided("aabb", 3, drawn=False).valid.tolist() == [2, 3]
+    assert split_rows("aaaab", 9, is_random=False).valid.tolist() == [4]
+    assert split_rows("aabb", 3, is_random=False).valid.tolist() == [2, 3]
 
 
 @given(
@@ -50,8 +50,8 @@ def test_each_label_of_several_groups_is_in_both_parts(rows: list[tuple[int, set
     groups = [group for group, _ in rows]
     pairs = np.array([(row, label) for row, (_, labels) in enumerate(rows) for label in sorted(labels)], np.int64)
     num_train = max(1, round(share * len(rows)))
-    plain = divided(groups, num_train, drawn=False)
-    result = divided(groups, num_train, drawn=False, labels=pairs.reshape(-1, 2).T if len(pairs) else None)
+    plain = split_rows(groups, num_train, is_random=False)
+    result = split_rows(groups, num_train, is_random=False, labels=pairs.reshape(-1, 2).T if len(pairs) else None)
     train, valid = ({groups[row] for row in part.tolist()} for part in (result.train, result.valid))
     assert train
     assert bool(valid) == bool(len(plain.valid))
@@ -71,9 +71,9 @@ def test_rare_labels_at_the_beginning_or_at_the_end() -> None:
     labels = [{0}] * 100
     labels[3], labels[5], labels[90], labels[95], labels[97] = {2}, {2}, {1}, {1}, {3}
     pairs = np.array([(row, label) for row, some in enumerate(labels) for label in sorted(some)], np.int64).T
-    result = divided([*range(100)], 90, drawn=False, labels=pairs)
+    result = split_rows([*range(100)], 90, is_random=False, labels=pairs)
     assert result.valid.tolist() == [5, *range(91, 97), *range(98, 100)]
     assert result.is_exchanged
-    same = divided([*range(100)], 90, drawn=False, labels=pairs[:, pairs[1] == 0])
+    same = split_rows([*range(100)], 90, is_random=False, labels=pairs[:, pairs[1] == 0])
     assert same.valid.tolist() == [*range(90, 100)]
     assert not same.is_exchanged

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ensue
-from ensue.cache import entries as cache_entries
+from ensue.cache import cached_files
 from ensue.data.corpus.prepared import is_prepared
 from ensue.data.examples import DocumentSource, PairSource
 from ensue.data.files import as_location
@@ -125,13 +125,13 @@ def test_few_texts_are_told_from_paths(tmp_path: Path, monkeypatch: pytest.Monke
 def test_rows_are_in_a_private_file_that_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache has their kind, so that they can be removed. A damaged file is written again."""
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path))
-    for data, is_kept in ((ROWS, True), (ROWS, False), (["a text", "of two"], True)):
-        path = Path(as_location(data, is_kept=is_kept))
+    for data, is_cached in ((ROWS, True), (ROWS, False), (["a text", "of two"], True)):
+        path = Path(as_location(data, is_cached=is_cached))
         assert path.stat().st_mode & 0o777 == 0o600
         content = path.read_bytes()
         path.write_text("damaged")
-        assert Path(as_location(data, is_kept=is_kept)).read_bytes() == content
-    assert [entry.kind.noun for entry in cache_entries()].count("rows of programs") == 2
+        assert Path(as_location(data, is_cached=is_cached)).read_bytes() == content
+    assert [entry.kind.noun for entry in cached_files()].count("rows of programs") == 2
 
 
 def test_the_data_of_a_run_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,4 +124,4 @@ def test_a_location_is_read_again_from_zero(tmp_path: Path) -> None:
     source = documents(path, incomplete="count")
     for _ in range(2):
         assert len(list(source)) == 2
-        assert source.skipped.lacks.total() == 2
+        assert source.skipped.missing.total() == 2

@@ -29,7 +29,7 @@ def test_places_have_names(name: str, tmp_path: Path) -> None:
     source = DocumentSource(written(tmp_path / name), NAMED)
     documents = list(source)
     assert tuple(document.labels for document in documents) == LABELS
-    later = DocumentSource(written(tmp_path / f"b.{name}"), source.layout.choice(DocumentChoice()))
+    later = DocumentSource(written(tmp_path / f"b.{name}"), source.layout.with_columns(DocumentChoice()))
     assert tuple(document.labels for document in later) == LABELS
     (tmp_path / f"c.{name}").write_text(
         source.rest + "".join(source.write(each, labels) for each, labels in zip(documents, LABELS[::-1], strict=True))

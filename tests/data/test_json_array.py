@@ -193,4 +193,4 @@ def test_the_kind_of_a_long_array_is_detected(
     path = tmp_path / "a.json"
     path.write_text(json.dumps(items * 100, indent=2))
     detected = detect(path)
-    assert (detected.kind, detected.format, detected.by_itself) == (kind, "json", True)
+    assert (detected.kind, detected.format, detected.is_default) == (kind, "json", True)

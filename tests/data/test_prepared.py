@@ -17,7 +17,7 @@ from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.columns import ColumnSource
 from ensue.data.corpus.prepared import Prepared, ShardedTokens, TokenShard, is_prepared, prepare
 from ensue.data.mapped_file import _HEADER, _MAGIC, TokenFile, check_tokens, header_of, write_tokens
-from ensue.data.parallel import in_order
+from ensue.data.parallel import ordered_map
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, EnsueError
 from ensue.text.tokenizers import train_tokenizer
@@ -50,7 +50,7 @@ def prepared(source: TextSource, tmp_path: Path) -> Prepare:
         **options: Any,
     ) -> Prepared:  # fmt: skip
         def encode(pieces: Iterable[str]) -> Iterator[Any]:
-            for number, ids in enumerate(in_order(tokenizer.encode, pieces, processes)):
+            for number, ids in enumerate(ordered_map(tokenizer.encode, pieces, processes)):
                 if number == killed_at:
                     raise KilledError
                 yield ids
@@ -193,7 +193,7 @@ def test_few_files_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         shards.append(TokenShard(path, 3, header_of(path).crc))
     tokens = ShardedTokens(tuple(shards), unknown=0, characters=0)
     assert tokens.read(0, 15).tolist() == np.repeat(np.arange(5), 3).tolist()
-    assert len(tokens._maps._files) == 2
+    assert len(tokens._cache._files) == 2
 
 
 @pytest.mark.slow
@@ -276,7 +276,7 @@ class Deadly:
 def test_a_process_that_is_killed_is_one_line() -> None:
     reads: Any = Deadly()
     with pytest.raises(EnsueError, match="a tokenizing process was killed; repeat the command with"):
-        list(in_order(reads.encode, ["a", "b"], 2))
+        list(ordered_map(reads.encode, ["a", "b"], 2))
 
 
 @pytest.mark.slow

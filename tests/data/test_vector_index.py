@@ -71,7 +71,7 @@ def test_without_room_in_the_cache_the_file_is_read(tmp_path: Path, monkeypatch:
     path.write_bytes(gzip.compress(text(ROWS)))
     monkeypatch.setenv("ENSUE_CACHE_LIMIT", "1B")
     index = VectorIndex(path)
-    monkeypatch.setattr(index, "_write_places", lambda path: pytest.fail("there is no room"))
+    monkeypatch.setattr(index, "_write_index", lambda path: pytest.fail("there is no room"))
     assert index.find(["the"])[1].tolist() == [[1.0, -2.5]]
 
 

@@ -125,8 +125,8 @@ def test_what_is_shared_is_not_left_behind_when_inputs_are_done(monkeypatch: pyt
     forward = attention.forward
 
     def seen(x: Tensor, state: State = None, *, mask: Tensor | None = None) -> object:
-        texts.append(state.texts)
-        assert state.repeats == len(x) // state.texts
+        texts.append(state.num_texts)
+        assert state.repeats == len(x) // state.num_texts
         return forward(x, state, mask=mask)
 
     monkeypatch.setattr(attention, "forward", seen)

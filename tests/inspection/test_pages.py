@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ensue.data.sentences.sentence import joined
+from ensue.data.sentences.sentence import Surface
 from ensue.errors import EnsueError
 from ensue.inspection import Inspection
 from ensue.inspection.drawing import WordColumns, lines
@@ -215,7 +215,7 @@ def test_no_text_breaks_a_page(text: str) -> None:
 @example(["<", "&lt;", "'\""])
 def test_a_text_comes_out_as_it_went_in(words: list[str]) -> None:
     """`html.parser` and this page agree on what stands there (a carriage return apart, which documents cannot hold)."""
-    surface = joined(words)
+    surface = Surface.of(words)
     clean = parsed(escaped(surface.text)).text
     marks = [Mark(0, 1, "<x>")]
     labeled = parsed(labeled_text(ShownText(surface.text, surface.offsets, marks), {"<x>": "#fff"}))

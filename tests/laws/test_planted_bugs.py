@@ -258,9 +258,9 @@ class RowsInOrder(BilinearAttention):
     """Takes every batch for beams in order."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
-        if state is not None and len(x) % state.texts == 0:
-            texts = torch.arange(state.texts)
-            in_order = Shared(state.content, texts.repeat_interleave(len(x) // state.texts))
+        if state is not None and len(x) % state.num_texts == 0:
+            texts = torch.arange(state.num_texts)
+            in_order = Shared(state.content, texts.repeat_interleave(len(x) // state.num_texts))
             return super().forward(x, in_order, mask=mask)[0], state
         return super().forward(x, state, mask=mask)
 
@@ -270,7 +270,7 @@ class RowsInTurn(BilinearAttention):
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         if state is not None and state.repeats is not None:
-            in_turn = Shared(state.content, torch.arange(state.texts).repeat(state.repeats))
+            in_turn = Shared(state.content, torch.arange(state.num_texts).repeat(state.repeats))
             return super().forward(x, in_turn, mask=mask)[0], state
         return super().forward(x, state, mask=mask)
 

@@ -12,7 +12,7 @@ from ensue.errors import EnsueError
 from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, TagHeads, ViterbiTagHead
 from ensue.nn import ChainScores, LegalTags, Posterior, k_best, log_partition
 from ensue.tasks.labeling.tagged_sentence import Confidence
-from ensue.text.label_columns import Learned, NestedLabels
+from ensue.text.label_columns import LabelHead, NestedLabels
 from ensue.text.labels import Labels
 from ensue.text.schemes import SCHEMES, Scheme, encode, overlapping, spans, tag_set
 
@@ -122,7 +122,7 @@ def test_best_paths_are_those_of_a_batch_and_numbers_of_any_size(scale: float) -
 
 def test_spans_that_overlap_have_the_share_of_all_paths_of_all_heads() -> None:
     names = {key: ["O", f"B-{key}", f"I-{key}"] for key in ("NP", "NP+", "X")}
-    parts = [Learned("class", key, Labels(tags, scheme="bio", tag_scheme="bio")) for key, tags in names.items()]
+    parts = [LabelHead("class", key, Labels(tags, scheme="bio", tag_scheme="bio")) for key, tags in names.items()]
     labels = NestedLabels(parts)
     singles = [list(heads(part.labels))[1] for part in parts]
     for parameter in itertools.chain.from_iterable(head.parameters() for head in singles):

@@ -74,26 +74,29 @@ def encoder(activation: Any = "relu") -> HighwayCharacterCNN:
 def test_vectors_of_words_are_those_of_the_equations(activation: str) -> None:
     """A word without characters, one that is cut, and bytes that are not text included."""
     model = far(encoder(activation))
-    found = model(torch.from_numpy(word_characters(WORDS, longest=LONGEST))).detach().numpy()
+    found = model(torch.from_numpy(word_characters(WORDS, max_length=LONGEST))).detach().numpy()
     expected = [vector(arrays(model), spelled(word), activation) for word in WORDS]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_a_word_is_the_same_in_any_batch_with_any_padding() -> None:
     model = far(encoder())
-    ids = torch.from_numpy(word_characters(WORDS, longest=LONGEST))
+    ids = torch.from_numpy(word_characters(WORDS, max_length=LONGEST))
     together = model(ids)
     for number, word in enumerate(WORDS):
-        alone = torch.from_numpy(word_characters([word], longest=LONGEST))
+        alone = torch.from_numpy(word_characters([word], max_length=LONGEST))
         for columns in {alone.shape[1], LONGEST}:
             padded = torch.nn.functional.pad(alone, (0, columns - alone.shape[1]), value=PADDING)
             torch.testing.assert_close(model(padded), together[number : number + 1])
 
 
 def test_characters_of_words() -> None:
-    assert word_characters(["ab", "é"], longest=50).tolist() == [[258, 97, 98, 259], [258, 0xC3, 0xA9, 259]]
-    assert word_characters(["abcd", ""], longest=5).tolist() == [[258, 97, 98, 99, 259], [258, 259, 260, 260, 260]]
-    assert word_characters([], longest=5).shape == (0, 2)
+    assert word_characters(["ab", "é"], max_length=50).tolist() == [[258, 97, 98, 259], [258, 0xC3, 0xA9, 259]]
+    assert word_characters(["abcd", ""], max_length=5).tolist() == [
+        [258, 97, 98, 99, 259],
+        [258, 259, 260, 260, 260],
+    ]
+    assert word_characters([], max_length=5).shape == (0, 2)
     assert BOUNDARIES[0].tolist() == [WORD_BEGIN, SENTENCE_BEGIN, WORD_END]
 
 

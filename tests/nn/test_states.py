@@ -99,7 +99,7 @@ def test_texts_that_no_row_reads_go() -> None:
     state = select_rows(texts(1, 2, 3, 4), torch.tensor([3, 1, 1]))
     (kept,) = compacted((state,))
     assert read(kept) == read(state)
-    assert kept.texts == 2
+    assert kept.num_texts == 2
     assert compacted(kept) is kept
 
 

@@ -70,7 +70,7 @@ def test_the_matrix_says_who_has_what(labels: list[list[str]]) -> None:
 @given(labels=labelings)
 def test_shares_of_several_labels_are_counted_with_one_more_of_both_answers(labels: list[list[str]]) -> None:
     several = Classes(NAMES, multiple=True)
-    shares = several.shares(several.matrix(labels))
+    shares = several.frequencies(several.matrix(labels))
     expected = [Fraction(sum(name in names for names in labels) + 1, len(labels) + 2) for name in NAMES]
     assert shares.tolist() == pytest.approx([float(share) for share in expected])
     assert ((shares > 0) & (shares < 1)).all()
@@ -79,7 +79,7 @@ def test_shares_of_several_labels_are_counted_with_one_more_of_both_answers(labe
 @given(labels=st.lists(st.sampled_from(NAMES), max_size=20))
 def test_shares_of_single_labels_are_counted_with_one_more_of_each(labels: list[str]) -> None:
     single = Classes(NAMES)
-    shares = single.shares(single.matrix([(label,) for label in labels]))
+    shares = single.frequencies(single.matrix([(label,) for label in labels]))
     expected = [Fraction(labels.count(name) + 1, len(labels) + 3) for name in NAMES]
     assert shares.tolist() == pytest.approx([float(share) for share in expected])
     assert shares.sum() == pytest.approx(1)
@@ -90,9 +90,9 @@ def test_labels_in_a_column_are_those_of_a_list(labels: list[str]) -> None:
     column, single, matrix = Texts(), Classes(NAMES), Classes(NAMES).matrix([[label] for label in labels])
     for label in labels:
         column.append([label])
-    places = single.places(column)
-    assert places.tolist() == single.places([[label] for label in labels]).tolist() == matrix.argmax(1).tolist()
-    assert single.shares(places).tolist() == single.shares(matrix).tolist()
+    places = single.label_ids(column)
+    assert places.tolist() == single.label_ids([[label] for label in labels]).tolist() == matrix.argmax(1).tolist()
+    assert single.frequencies(places).tolist() == single.frequencies(matrix).tolist()
 
 
 @pytest.mark.parametrize("multiple", [False, True])

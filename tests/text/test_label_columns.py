@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.text.edit_scripts import applied, edit_script
-from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, NestedLabels, learned_values
+from ensue.text.edit_scripts import apply_script, edit_script
+from ensue.text.label_columns import HEAD_KINDS, LabelColumns, LabelHead, NestedLabels, count_head_values
 from ensue.text.labels import Labels
 from ensue.text.schemes import (
     MAX_SPANS_OF_WORD,
@@ -31,11 +31,11 @@ ROWS = [("NOUN", "Number=Plur", "dog"), ("VERB", "Mood=Ind|Tense=Pres|VerbForm=F
 
 
 def columns() -> LabelColumns:
-    result: dict[str, list[Learned]] = {}
+    result: dict[str, list[LabelHead]] = {}
     for place, name in enumerate(["upos", "feats", "lemma"]):
-        counts = learned_values(KIND_OF.get(name, "label"), [(WORDS, [row[place] for row in ROWS])])
+        counts = count_head_values(HEAD_KINDS.get(name, "label"), [(WORDS, [row[place] for row in ROWS])])
         parts = [
-            Learned(kind, key, Labels(sorted(values), scheme=None, tag_scheme=None))
+            LabelHead(kind, key, Labels(sorted(values), scheme=None, tag_scheme=None))
             for (kind, key), values in counts.items()
         ]
         result[name] = parts
@@ -44,7 +44,7 @@ def columns() -> LabelColumns:
 
 @given(st.text(max_size=12), st.text(min_size=1, max_size=12))
 def test_a_script_makes_its_result_of_its_form(form: str, result: str) -> None:
-    assert applied(edit_script(form, result), form) == result
+    assert apply_script(edit_script(form, result), form) == result
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_what_is_long_is_written_out_in_little_time() -> None:
         ("/Path" * 10**5, "/Path" * 10**5, "keep-0+-0+"),
     ):
         assert edit_script(form, result) == script
-        assert applied(script, form) == result
+        assert apply_script(script, form) == result
     assert time.process_time() - start < 5
 
 
 def test_a_script_that_does_not_apply_leaves_the_form_in_lowercase() -> None:
     for script in ("lower-2+-3+", "=", "", "nonsense", "lower-x+-1+", "keep-1+-2+"):
-        assert applied(script, "The") == "the"
+        assert apply_script(script, "The") == "the"
 
 
 def test_each_attribute_is_learned_by_itself_and_comes_back() -> None:
@@ -156,10 +156,10 @@ def test_a_word_with_too_many_spans_is_refused_at_once() -> None:
 
 
 def nested_labels(*sentences: Sequence[str]) -> NestedLabels:
-    counts = learned_values("class", [(labels, labels) for labels in sentences])
+    counts = count_head_values("class", [(labels, labels) for labels in sentences])
     return NestedLabels(
         [
-            Learned(kind, key, Labels(sorted(values), scheme="bio", tag_scheme="iobes"))
+            LabelHead(kind, key, Labels(sorted(values), scheme="bio", tag_scheme="iobes"))
             for (kind, key), values in counts.items()
         ]
     )

@@ -260,9 +260,9 @@ def test_slips_can_be_reported() -> None:
     detector = SchemeDetector()
     for line in range(1, 42, 2):
         detector.feed(["O", "I-X", "I-X"] if line in (5, 9) else ["B-X", "I-X"], line)
-    breaks = detector.breaks("bio")
-    assert breaks is not None
-    assert (breaks.sentences, str(breaks)) == (2, '"I-X" after "O" (line 5)')
-    assert detector.breaks("iobes") is not None
+    violations = detector.violations("bio")
+    assert violations is not None
+    assert (violations.sentences, str(violations)) == (2, '"I-X" after "O" (line 5)')
+    assert detector.violations("iobes") is not None
     with pytest.raises(DataError, match="2 of 21 sentences with spans are not bio"):
         detector.result()

@@ -30,7 +30,7 @@ any_string = st.text(st.characters(exclude_categories=()), max_size=20)
 
 
 NEW = "Προς την naïve Ελλάδα the dogcat, dogcat, axt xt\n" * 12
-EXTENDED = {kind: train_tokenizer(kind, [NEW], max_size=300, extended=old) for kind, old in TOKENIZERS.items()}
+EXTENDED = {kind: train_tokenizer(kind, [NEW], max_size=300, base=old) for kind, old in TOKENIZERS.items()}
 
 
 @pytest.mark.parametrize("kind", TRAINED)
@@ -42,7 +42,7 @@ def test_new_symbols_are_added_after_the_old_ones(kind: str) -> None:
     assert new.unknown_id is None or new.unknown_id not in new.encode(NEW)
     assert kind == "bytes" or len(set(new.encode(NEW)) - set(old.encode(NEW))) >= 4
     assert len(new.encode(NEW)) <= len(old.encode(NEW)) // (2 if kind == "bpe" else 1) or kind == "wordpiece"
-    same = train_tokenizer(kind, [CORPUS], max_size=300, extended=old)
+    same = train_tokenizer(kind, [CORPUS], max_size=300, base=old)
     assert same.vocabulary_size == old.vocabulary_size
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ensue.errors import RecipeError
 from ensue.text.boundaries import BLANKS
-from ensue.text.tokenizer import splitting
+from ensue.text.tokenizer import splitter_pattern
 from ensue.text.tokens import SPLITTERS, Token, tokens
 from training.tiny import some_slow
 
@@ -46,7 +46,7 @@ def test_no_grapheme_is_cut(splitter: str, graphemes: list[str]) -> None:
 @pytest.mark.parametrize("splitter", ["whitespace", "simple"])
 @given(st.text(st.sampled_from("aB7é文.,'-!’%“_\u00a0 \n\t<>unk"), max_size=30))
 def test_words_are_those_of_the_word_tokenizer(splitter: str, text: str) -> None:
-    words = [word for word in splitting(splitter).findall(text) if word != "\n"]
+    words = [word for word in splitter_pattern(splitter).findall(text) if word != "\n"]
     assert [token.text for token in tokens(text, splitter)] == words
 
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.text.tokenizer import CLOSING, OPENING, QUOTES, WordTokenizer, WrittenWords
+from ensue.text.tokenizer import CLOSING, OPENING, QUOTES, WordJoiner, WordTokenizer
 
 MARKS = "".join(sorted(CLOSING | OPENING | QUOTES)) + "()[]{}'’‘-–/$%«»「」"
 TEXTS = st.text(st.sampled_from(MARKS + "ab1 \n") | st.characters(exclude_categories=["Cs"]), max_size=30)
 
 
 def written(words: list[str], *, joins_marks: bool = True) -> str:
-    line = WrittenWords(joins_marks=joins_marks)
+    line = WordJoiner(joins_marks=joins_marks)
     return "".join(map(line.feed, words))
 
 

@@ -16,7 +16,7 @@ from ensue.data import cached_columns, compact_texts, sources
 from ensue.data.buckets import Buckets
 from ensue.data.cached_columns import CachedColumns, cached, cached_array
 from ensue.data.examples import Document
-from ensue.data.parallel import working
+from ensue.data.parallel import use_processes
 from ensue.errors import DataError
 from ensue.recipe import read_recipe
 from ensue.tasks.classification.data import Documents
@@ -72,7 +72,7 @@ CASES = {
         "tag-columns",
         "a.conllu",
         tiny_texts.conllu(tiny_texts.sentences(60)),
-        "ensue.text.label_columns.learned_values",
+        "ensue.text.label_columns.count_head_values",
         SMALL | {"features.characters": "none", "data.labels": ["upos", "feats", "lemma"]},
     ),
     "pairs": Case(
@@ -208,7 +208,7 @@ def test_a_changed_byte_of_large_data_is_noticed_when_its_block_is_read(monkeypa
     kept_file().write_bytes(content[:200_000] + b"x" + content[200_001:])
     with monkeypatch.context() as patch:
         patch.setattr(cached_columns, "MAX_CHECKED_BYTES", 0)
-        train = cached("key", refuse).parts["train"]
+        train = cached("key", refuse).splits["train"]
     assert train is not None
     found = train.columns["numbers"]
     assert found.read(slice(7, 12_000)).tolist() == [*range(7, 12_000)]
@@ -233,7 +233,7 @@ def test_a_damaged_head_takes_no_memory() -> None:
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 1 << 20
-    assert cached("key", lambda: made).facts == {"a": 1}
+    assert cached("key", lambda: made).metadata == {"a": 1}
     assert kept_file().read_bytes() == content
 
 
@@ -281,7 +281,7 @@ def test_several_processes_read_the_same(case: Case, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("ensue.tasks.labeling.data.CHUNK_SENTENCES", 9)
     expected = facts(job(case))
     kept_file().unlink()
-    with working(2):
+    with use_processes(2):
         assert facts(job(case)) == expected
 
 
@@ -292,8 +292,8 @@ def test_equal_rows_have_one_number() -> None:
         found.append(row)
     known: dict[tuple[str, ...], int] = {}
     expected = [known.setdefault(tuple(row), len(known)) for row in rows]
-    assert compact_texts.numbered(list(found.digests())).tolist() == expected
-    assert found.has({"a": 0, "ab": 1}).tolist() == [["a" in row, "ab" in row] for row in rows]
+    assert compact_texts.number_rows(list(found.digests())).tolist() == expected
+    assert found.indicators({"a": 0, "ab": 1}).tolist() == [["a" in row, "ab" in row] for row in rows]
     assert list(found) == [tuple(row) for row in rows] == [found[row] for row in range(len(rows))]
     assert np.array_equal(found.select(np.array([3, 1])).lengths, [2, 0])
 

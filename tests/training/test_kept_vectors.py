@@ -30,7 +30,7 @@ def test_scores_do_not_depend_on_the_cache(
     recipe = tagging(names, features=of(origin), data={"valid": str(names), "context_words": 30})
     cached = run_tiny(recipe, tmp_path / "cached")
     assert ensue.load(tmp_path / "cached", device="cpu").evaluate(names).as_json() == cached.valid
-    monkeypatch.setattr(word_pipelines, "bound", lambda: 10_000)
+    monkeypatch.setattr(word_pipelines, "size_limit", lambda: 10_000)
     with pytest.warns(Notice, match="are more than the cache holds"):
         assert run_tiny(recipe, tmp_path / "run").valid == cached.valid
 
@@ -62,7 +62,7 @@ def test_what_is_kept_is_read_again_unless_it_is_damaged(
     texts = texts_of(WORDS)
     words, row = Ragged(texts.words.ids, texts.starts), np.array([0])
     before = one.cached(words, texts.words.values, silent).rows(row)
-    (entry,) = [found for found in cache.entries() if "vectors" in found.kind.noun]
+    (entry,) = [found for found in cache.cached_files() if "vectors" in found.kind.noun]
     stamp = entry.path.stat().st_ino
     assert np.array_equal(one.cached(words, texts.words.values, silent).rows(row), before)
     assert entry.path.stat().st_ino == stamp
@@ -71,7 +71,7 @@ def test_what_is_kept_is_read_again_unless_it_is_damaged(
     assert entry.path.stat().st_size == entry.size
     (other,) = features(tagging(names, features=of(origin, pooling="last"))).origins
     other.cached(words, texts.words.values, silent)
-    assert len([found for found in cache.entries() if "vectors" in found.kind.noun]) == 2
+    assert len([found for found in cache.cached_files() if "vectors" in found.kind.noun]) == 2
 
 
 def test_it_is_told_how_much_is_worked_out(
@@ -94,7 +94,7 @@ def test_what_the_cache_cannot_hold_is_worked_out_again(
     (one,), texts = features(tagging(names, features=of(origin))).origins, texts_of(WORDS)
     words, forms, rows = Ragged(texts.words.ids, texts.starts), texts.words.values, np.array([0, 3])
     kept = one.cached(words, forms, silent)
-    monkeypatch.setattr(word_pipelines, "bound", lambda: 1_000)
+    monkeypatch.setattr(word_pipelines, "size_limit", lambda: 1_000)
     with pytest.warns(
         Notice, match=r"the layers of .*masked at 49 words are more than the cache holds, and are computed"
     ):

@@ -9,11 +9,11 @@ from typer import Argument, Option
 from ensue.cli import options as cli
 from ensue.data.files import as_location
 from ensue.decode.sampling import Sampling
-from ensue.errors import EnsueError, settings_of
+from ensue.errors import EnsueError, numeric_settings
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access
 
-SAMPLING = (*settings_of(Sampling), "seed", "samples")
+SAMPLING = (*numeric_settings(Sampling), "seed", "samples")
 SEARCH = ("n_best", "no_repeat_ngram")
 SHARED = ("run", "device", "threads", "precision")
 

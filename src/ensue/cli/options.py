@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 from ensue.console.output import importing_torch
 from ensue.data.files import as_location
 from ensue.decode.search import BeamSearch
-from ensue.errors import EnsueError, RunError, Setting, by_option_names, settings_of
+from ensue.errors import EnsueError, NumericSetting, RunError, by_option_names, numeric_settings
 from ensue.extension import generate_options, is_address, pipeline_methods
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access, check_outputs, check_streams
@@ -184,7 +184,7 @@ def with_settings(
 
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command, eval_str=True)
-        settings = {name: each for name, each in settings_of(declared).items() if each.option.help}
+        settings = {name: each for name, each in numeric_settings(declared).items() if each.option.help}
         options = [_make_option(name, settings[name], of_run=of_run) for name in settings if name not in without]
         named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         index = 1 + [parameter.name for parameter in named].index(after)
@@ -195,10 +195,10 @@ def with_settings(
     return decorate
 
 
-def _make_option(name: str, setting: Setting, *, of_run: bool) -> inspect.Parameter:
+def _make_option(name: str, setting: NumericSetting, *, of_run: bool) -> inspect.Parameter:
     option, default = setting.option, None if of_run else setting.default
     help = f"{option.help.removesuffix('.')}; default: the run's." if of_run else option.help
-    bounds: dict[str, Any] = {"min": option.least, "max": option.most} if of_run else {}
+    bounds: dict[str, Any] = {"min": option.minimum, "max": option.maximum} if of_run else {}
     kind: Any = Annotated[setting.kind | None if default is None else setting.kind, Option(help=help, **bounds)]
     keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Parameter(option.name or name, keyword, default=default, annotation=kind)
@@ -206,7 +206,7 @@ def _make_option(name: str, setting: Setting, *, of_run: bool) -> inspect.Parame
 
 def pop_adaptation(options: dict[str, Any]) -> dict[str, Any]:
     """Remove the options of `Adaptation` from `options`, and return those that differ from the default."""
-    values = {name: (options.pop(name), setting.default) for name, setting in settings_of(Adaptation).items()}
+    values = {name: (options.pop(name), setting.default) for name, setting in numeric_settings(Adaptation).items()}
     return {name: value for name, (value, default) in values.items() if value != default}
 
 

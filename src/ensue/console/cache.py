@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from ensue.cache import KINDS, Entry, bound, cache_directory, cells_directory, entries, remove
+from ensue.cache import KINDS, CachedFile, cache_directory, cached_files, cells_directory, remove, size_limit
 from ensue.console.tables import table_of
 from ensue.errors import EnsueError
 
@@ -22,7 +22,7 @@ def show_cache() -> None:
     for kind in KINDS:
         _add_row(table, kind.noun, [entry for entry in files if entry.kind == kind])
     _add_row(table, "all", files)
-    print(f"{cache_directory()}, at most {size(bound())}")
+    print(f"{cache_directory()}, at most {size(size_limit())}")
     if cells_directory() != cache_directory() / "cells":
         print(f"{cells_directory()}, for compiled cells")
     Console(highlight=False).print(table)
@@ -50,19 +50,19 @@ def size(count: float) -> str:
     return f"{count:.{0 if count >= 100 or count == int(count) else 1}f} {_UNITS[unit]}"
 
 
-def _list_entries() -> list[Entry]:
+def _list_entries() -> list[CachedFile]:
     try:
-        return entries()
+        return cached_files()
     except OSError as error:
         raise EnsueError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
 
-def _add_row(table: Table, noun: str, files: Sequence[Entry]) -> None:
+def _add_row(table: Table, noun: str, files: Sequence[CachedFile]) -> None:
     last = time.strftime("%Y-%m-%d", time.localtime(max(entry.used for entry in files))) if files else ""
     table.add_row(noun, f"{len(files):,}", _total_size(files), last)
 
 
-def _total_size(files: Sequence[Entry]) -> str:
+def _total_size(files: Sequence[CachedFile]) -> str:
     return size(sum(entry.size for entry in files))
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ensue.errors import EnsueError, distinct_names, listed
-from ensue.outputs import delimited
+from ensue.outputs import delimited_line
 from ensue.recipe import Recipe, TrainRecipe
 from ensue.tasks import TASKS, task_entry
 
@@ -75,12 +75,12 @@ def show_scores(scores: "TaskScores", tables: Iterable[Table | str] = ()) -> Non
         noun = "label" if len(unknown) == 1 else f"{len(unknown):,} labels"
         print(f"the model does not know the {noun} {listed(list(unknown))}: wrong {sum(unknown.values()):,} times")
     if misaligned := content.get("misaligned"):
-        from ensue.data.sentences.span_borders import MIN_SHARE, misaligned_spans  # noqa: PLC0415 (it imports numpy)
+        from ensue.data.sentences.span_borders import MIN_FRACTION, misaligned_spans  # noqa: PLC0415 (it imports numpy)
 
         total = sum(label["support"] for label in content["per_label"].values())
         first = getattr(scores, "first_misaligned", "")
         remedy = f"; ensue data {first.rpartition(':')[0]} shows the likely reason" if first else ""
-        remedy = remedy if misaligned > MIN_SHARE * total else ""
+        remedy = remedy if misaligned > MIN_FRACTION * total else ""
         print(f"{misaligned_spans(misaligned, total, first)}: they count as misses{remedy}")
     for shown in (*([label_rows(content["per_label"])] if content.get("per_label") else []), *tables):
         Console(highlight=False).print(shown)
@@ -163,9 +163,9 @@ def csv_lines(scored: Mapping[str, Iterable[str]]) -> Iterator[str]:
                 raise EnsueError(f"{first} and {other} do not read the same at position {position:,}: {tokens}")
         if position == 1:
             columns = [f"{NATS} {name}" for name in scored] if len(scored) > 1 else [NATS]
-            yield delimited("csv", ["position", *_select_comparable(records[0]), *columns])[:-1]
+            yield delimited_line("csv", ["position", *_select_comparable(records[0]), *columns])[:-1]
         cells = [position, *_select_comparable(records[0]).values(), *(record[NATS] for record in records)]
-        yield delimited("csv", cells)[:-1]
+        yield delimited_line("csv", cells)[:-1]
 
 
 def _select_comparable(record: Mapping[str, Any]) -> dict[str, Any]:

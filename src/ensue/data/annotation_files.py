@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ensue.data.decoding import load_text
-from ensue.errors import NESTED_REMEDY, DataError, EnsueError, OverlapError, in_one_line, letters, quote
+from ensue.errors import NESTED_REMEDY, DataError, EnsueError, OverlapError, in_one_line, letters_and_digits, quote
 
 Row = dict[str, Any]
-_MAX_ROUNDING = 0.01
+_MAX_ROUNDING = 0.01  # scores of exclusive classes sum to 1, up to this difference
 CLIPPED = "clipped"
 """The key that marks a span whose end was cut off, because the span continues after the text of its row."""
 
@@ -65,8 +65,8 @@ def spacy_rows(path: Path, encoding: str) -> Iterator[Row]:
                 labels = [max(doc.cats, key=lambda label: doc.cats[label])]
             if doc.spans and not doc.ents:
                 spans = [span for group in doc.spans.values() for span in group]
-                places = [{"start": span.start_char, "end": span.end_char, "label": span.label_} for span in spans]
-                yield {"text": doc.text, "spans": places}
+                offsets = [{"start": span.start_char, "end": span.end_char, "label": span.label_} for span in spans]
+                yield {"text": doc.text, "spans": offsets}
                 continue
             if doc.cats:
                 yield {"text": doc.text, "label": labels[0] if len(labels) == 1 else labels}
@@ -102,17 +102,17 @@ def _parse_span(line: str, text: str, name: str, number: int) -> _BratSpan:
     result = _BRAT_SPAN.fullmatch(line)
     if result is None:
         raise DataError("expected a span such as T1, a tab, and PER 0 5", name, number)
-    places = [int(place) for piece in result[2].split(";") for place in piece.split()]
-    start, end, mention = places[0], places[-1], result[3] or ""
+    offsets = [int(place) for piece in result[2].split(";") for place in piece.split()]
+    start, end, mention = offsets[0], offsets[-1], result[3] or ""
     is_inside = start < end <= len(text)
-    words = " ".join(text[a:b] for a, b in zip(places[::2], places[1::2], strict=True))
-    if not is_inside or (mention and letters(mention) != letters(words)):
+    words = " ".join(text[a:b] for a, b in zip(offsets[::2], offsets[1::2], strict=True))
+    if not is_inside or (mention and letters_and_digits(mention) != letters_and_digits(words)):
         problem = f"{quote(words)} in the text" if is_inside else f"not in the text, which has {len(text):,} characters"
         matches = re.finditer(re.escape(mention), text) if mention else ()
-        near = min(matches, key=lambda match: abs(match.start() - start), default=None)
-        place = f", which is at {near.start()} {near.end()}" if near else ""
+        closest = min(matches, key=lambda match: abs(match.start() - start), default=None)
+        place = f", which is at {closest.start()} {closest.end()}" if closest else ""
         expected = f"; expected {quote(mention)}{place}" if mention else ""
         raise DataError(f"the span {start} {end} is {problem}{expected}", name, number)
-    if places != sorted(places):
+    if offsets != sorted(offsets):
         raise DataError("the pieces of the span are not in order", name, number)
-    return _BratSpan(start, end, result[1], number, list(zip(places[1:-1:2], places[2::2], strict=True)))
+    return _BratSpan(start, end, result[1], number, list(zip(offsets[1:-1:2], offsets[2::2], strict=True)))

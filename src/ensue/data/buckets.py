@@ -52,8 +52,8 @@ class Buckets:
         pool = int(np.searchsorted(self._ends, batch, side="right"))
         texts, num_batches = self._pools[pool]
         state: Any = self._generator.bit_generator.state
-        place, has_half, half = self._states[pool]
-        state |= {"state": state["state"] | {"state": place}, "has_uint32": has_half, "uinteger": half}
+        pcg_state, has_half, half = self._states[pool]
+        state |= {"state": state["state"] | {"state": pcg_state}, "has_uint32": has_half, "uinteger": half}
         self._generator.bit_generator.state = state
         batches = np.array_split(self._generator.permutation(self._texts.read(texts)), num_batches)
         return batches[batch - int(self._ends[pool])].astype(np.int64)  # a negative index
@@ -83,27 +83,27 @@ def _cached_order(lengths: NDArray[np.integer], key: int) -> "Numbers":
         return cached_columns.CachedColumns({"order": compact_texts.Columns({"texts": order})}, {})
 
     digest = sha256(np.ascontiguousarray(lengths).data).hexdigest()
-    columns = cached_columns.cached(["order", digest, key], read).parts["order"]
+    columns = cached_columns.cached(["order", digest, key], read).splits["order"]
     assert columns is not None
     return cast("Numbers", columns.columns["texts"])
 
 
 def _order_by_length(lengths: NDArray[np.integer], key: int) -> NDArray[np.integer]:
     count, longest, dtype = len(lengths), int(lengths.max(initial=0)), _index_dtype(len(lengths))
-    places = np.arange(count, dtype=dtype)
-    np.random.default_rng(key).shuffle(places)
-    drawn = np.empty(count, dtype)  # the inverse permutation: texts in random order
-    drawn[places] = np.arange(count, dtype=dtype)
-    del places
+    permutation = np.arange(count, dtype=dtype)
+    np.random.default_rng(key).shuffle(permutation)
+    inverse = np.empty(count, dtype)  # the inverse permutation: texts in random order
+    inverse[permutation] = np.arange(count, dtype=dtype)
+    del permutation
     if longest >= 1 << 16:
-        return drawn[np.argsort(lengths[drawn], kind="stable")]
-    shuffled, counts = lengths.astype(np.uint16)[drawn], _count_lengths(lengths)
-    free, ordered = np.cumsum(counts) - counts, np.empty(count, dtype)  # `free`: the first free index of each length
+        return inverse[np.argsort(lengths[inverse], kind="stable")]
+    shuffled, counts = lengths.astype(np.uint16)[inverse], _count_lengths(lengths)
+    free, ordered = np.cumsum(counts) - counts, np.empty(count, dtype)  # `free`: the next free index of each length
     for block in _blocks(count):
         order = np.argsort(shuffled[block], kind="stable")
         sorted_lengths, histogram = shuffled[block][order], np.bincount(shuffled[block], minlength=len(counts))
         first = free - np.cumsum(histogram) + histogram
-        ordered[first[sorted_lengths] + np.arange(len(order))] = drawn[block][order]
+        ordered[first[sorted_lengths] + np.arange(len(order))] = inverse[block][order]
         free += histogram
     return ordered
 
@@ -137,8 +137,8 @@ def _pools(ordered: NDArray[np.integer], batch_size: int, batch_tokens: int) -> 
         max_texts = POOL_BATCHES * max(1, min(batch_size, batch_tokens // shortest))
         end = min(_end_of_pool(ordered, shortest), begin + max_texts)
         longest = max(1, int(ordered[end - 1]))
-        rows = max(1, min(batch_size, batch_tokens // longest))
-        yield slice(begin, end), math.ceil((end - begin) / rows)
+        batch_texts = max(1, min(batch_size, batch_tokens // longest))
+        yield slice(begin, end), math.ceil((end - begin) / batch_texts)
         begin = end
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.cache import cache_directory, json_digest, mark_used, put
+from ensue.cache import cache_directory, json_digest, mark_used, write_cached
 from ensue.data.compact_texts import Columns, Numbers, RaggedRows, StringColumn, Texts, slices_of
 from ensue.data.files import readable
 from ensue.data.mapped_file import BLOCK_BYTES, Checksums, MappedFile
@@ -40,11 +40,11 @@ KINDS: dict[str, Any] = {"numbers": Numbers, "strings": StringColumn, "texts": T
 
 
 class CachedColumns(NamedTuple):
-    """Columns of examples, and JSON values that describe them (`facts`)."""
+    """Columns of examples, and JSON values that describe them (`metadata`)."""
 
-    parts: Mapping[str, Columns | None]
-    """The columns of each part of the data, such as "train"; None for a part without examples."""
-    facts: dict[str, Any]
+    splits: Mapping[str, Columns | None]
+    """The columns of each split of the data, such as "train"; None for a split without examples."""
+    metadata: dict[str, Any]
     key: str = ""
     """The cache key; "" if the examples are not cached."""
 
@@ -64,7 +64,7 @@ def cached(key: Any, read: Callable[[], CachedColumns]) -> CachedColumns:
         return result
     computed = read()
     try:
-        result = _open_cached(put(f"{name}.rows", partial(_write, computed)), name)
+        result = _open_cached(write_cached(f"{name}.rows", partial(_write, computed)), name)
     except OSError as error:
         raise DataError(f"examples cannot be written ({error.strerror or error})", cache_directory()) from error
     assert result is not None
@@ -84,7 +84,7 @@ def cached_array(key: Any, suffix: str, make: Callable[[], NDArray[Any]]) -> NDA
             np.save(file, computed)
 
     with suppress(OSError):
-        put(name, write)
+        write_cached(name, write)
     return computed
 
 
@@ -98,15 +98,15 @@ def _size(path: Path) -> int:
 
 
 def _write(result: CachedColumns, path: Path) -> None:
-    kinds, parts, arrays = {kind: name for name, kind in KINDS.items()}, {}, []
-    for part, rows in result.parts.items():
+    kinds, splits, arrays = {kind: name for name, kind in KINDS.items()}, {}, []
+    for split, rows in result.splits.items():
         columns: dict[str, Any] = {}
         for name, column in ({} if rows is None else rows.columns).items():
             named = column.arrays()
             columns[name] = [kinds[type(column)], [[key, array.dtype.str, len(array)] for key, array in named.items()]]
             arrays += [(column, array) for array in named.values()]
-        parts[part] = columns
-    content = json.dumps({"facts": result.facts, "parts": parts}).encode()
+        splits[split] = columns
+    content = json.dumps({"facts": result.metadata, "parts": splits}).encode()
     with path.open("wb") as file:
         begin, sums = _aligned(_HEAD.size + len(content)), Checksums()
         length = sum(_aligned(array.nbytes) for _, array in arrays)
@@ -134,11 +134,11 @@ def _open_cached(path: Path, digest: str) -> CachedColumns | None:
             mapped = MappedFile(file, path)
         mark_used(path)
         index = parse_json(content)
-        offset, parts = _aligned(_HEAD.size + length), {}
+        offset, splits = _aligned(_HEAD.size + length), {}
         numbers = [array for columns in index["parts"].values() for _, arrays in columns.values() for array in arrays]
         end = offset + sum(_aligned(np.dtype(code).itemsize * count) for _, code, count in numbers)
-        mapped.checked_by(mapped.array("<u4", (end - offset) // BLOCK_BYTES + 1, end), offset)
-        for part, columns in index["parts"].items():
+        mapped.set_checksums(mapped.array("<u4", (end - offset) // BLOCK_BYTES + 1, end), offset)
+        for split, columns in index["parts"].items():
             result: dict[str, Any] = {}
             for name, (kind, array_specs) in columns.items():
                 arrays = {}
@@ -148,16 +148,16 @@ def _open_cached(path: Path, digest: str) -> CachedColumns | None:
                         mapped.check(arrays[key])
                     offset += _aligned(arrays[key].nbytes)
                 result[name] = KINDS[kind].of(arrays, mapped)
-            parts[part] = Columns(result) if result else None
+            splits[split] = Columns(result) if result else None
             mapped.release()
     except (OSError, struct.error, ParseError, DataError):
         return None
     shared_strings: dict[str, str] = {}
-    for column in (column for part in parts.values() if part is not None for column in part.columns.values()):
+    for column in (column for split in splits.values() if split is not None for column in split.columns.values()):
         strings = column.words if isinstance(column, Texts) else column
         if isinstance(strings, StringColumn):  # equal strings of several columns share one object
             strings.values = [shared_strings.setdefault(value, value) for value in strings.values]
-    return CachedColumns(parts, index["facts"], digest)
+    return CachedColumns(splits, index["facts"], digest)
 
 
 def _aligned(size: int) -> int:

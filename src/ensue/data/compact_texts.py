@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ensue.cache import cache_directory
 from ensue.data.mapped_file import MappedFile
-from ensue.data.permutation import mix, mixed
+from ensue.data.permutation import mix, mix_each
 from ensue.errors import DataError
 from ensue.parsing import parse_json
 
@@ -38,8 +38,8 @@ Rows = NDArray[np.int64]
 class Numbers:
     """A growing array of numbers. `code` is a type code of the module `array`."""
 
-    def __init__(self, code: str, first: Sequence[int] = ()) -> None:
-        self._recent = array(code, first)
+    def __init__(self, code: str, initial: Sequence[int] = ()) -> None:
+        self._recent = array(code, initial)
         self._spilled: BinaryIO | None = None
         self._fixed: NDArray[Any] | None = None
         self.file: MappedFile | None = None
@@ -90,13 +90,13 @@ class Numbers:
             return self._fixed
         return np.frombuffer(self._recent, code) if self._recent else np.zeros(0, code)
 
-    def read(self, places: NDArray[np.int64] | slice) -> NDArray[Any]:
-        """Return a copy of the numbers at these places."""
-        result = self.array[places]
+    def read(self, indices: NDArray[np.int64] | slice) -> NDArray[Any]:
+        """Return a copy of the numbers at these indices."""
+        result = self.array[indices]
         if self.file is not None:
-            self.file.check(self.array, places)
+            self.file.check(self.array, indices)
             result = result.copy()
-            self.file.touched(result.nbytes, len(places) if isinstance(places, np.ndarray) else 1)
+            self.file.count_read(result.nbytes, len(indices) if isinstance(indices, np.ndarray) else 1)
         return result
 
     def release(self) -> None:
@@ -191,9 +191,9 @@ class StringColumn:
 
     def select(self, rows: Rows) -> Self:
         """Return the strings in these rows. Values that do not occur in the rows are dropped."""
-        return self.taken(rows[piece] for piece in slices_of(len(rows)))
+        return self.select_chunks(rows[piece] for piece in slices_of(len(rows)))
 
-    def taken(self, chunks: Iterable[NDArray[np.int64]]) -> Self:
+    def select_chunks(self, chunks: Iterable[NDArray[np.int64]]) -> Self:
         """Return the strings in the rows of all chunks, like `select`."""
         result, new_ids = type(self)(), np.full(len(self.values), -1, np.int32)
         for rows in chunks:
@@ -255,7 +255,7 @@ class Texts(Sequence[tuple[str, ...]]):
         """The texts as rows of word ids."""
         return Ragged(self.words.ids, self.starts, self.lengths, self.words.numbers.file)
 
-    def places(self, rows: Rows) -> NDArray[np.int64]:
+    def word_indices(self, rows: Rows) -> NDArray[np.int64]:
         """Return the indices, in the column of all words, of the words of these texts."""
         starts = self.starts[rows]
         lengths = self.starts[rows + 1] - starts
@@ -270,22 +270,22 @@ class Texts(Sequence[tuple[str, ...]]):
         """Return the texts in these rows."""
         result = type(self)()
         ends = np.cumsum(self.lengths[rows], dtype=np.int64)
-        result.words = self.words.taken(self.places(rows[piece]) for piece in _ragged_slices(ends))
+        result.words = self.words.select_chunks(self.word_indices(rows[piece]) for piece in _ragged_slices(ends))
         result._starts.add(ends)
         return result
 
-    def has(self, numbers: Mapping[str, int]) -> NDArray[np.bool_]:
-        """Return whether each text has each word, (N, K). `numbers` has the id of each word."""
-        result = np.zeros((len(self), len(numbers)), np.bool_)
-        known = np.array([numbers.get(value, -1) for value in self.words.values], np.int64)
+    def indicators(self, ids: Mapping[str, int]) -> NDArray[np.bool_]:
+        """Return whether each text has each word, (N, K). `ids` has the id of each word."""
+        result = np.zeros((len(self), len(ids)), np.bool_)
+        id_of_value = np.array([ids.get(value, -1) for value in self.words.values], np.int64)
         for piece in _ragged_slices(self.starts[1:]):
-            words = known[self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))]
+            words = id_of_value[self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))]
             rows = np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece])[words >= 0]
             result[rows, words[words >= 0]] = True
         return result
 
     def distinct(self) -> NDArray[np.int64]:
-        """Return the distinct pairs of a text and the id of one of its words, (2, P), in order."""
+        """Return the distinct pairs of the index of a text and the id of one of its words, (2, P), in order."""
         pieces, size = [np.zeros(0, np.int64)], max(1, len(self.words.values))
         for piece in _ragged_slices(self.starts[1:]):
             words = self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))
@@ -294,14 +294,14 @@ class Texts(Sequence[tuple[str, ...]]):
             pieces.append(pairs[np.diff(pairs, prepend=-1) > 0])
         return np.stack(np.divmod(np.concatenate(pieces), size))
 
-    def only(self, numbers: Mapping[str, int]) -> NDArray[np.unsignedinteger[Any]] | None:
+    def single_labels(self, ids: Mapping[str, int]) -> NDArray[np.unsignedinteger[Any]] | None:
         """Return the id of the only word of each text, (N,), 0 if unknown; None unless each text has one word."""
         if (self.lengths != 1).any():
             return None
-        known = np.array([numbers.get(value, 0) for value in self.words.values], np.min_scalar_type(len(numbers)))
-        result = np.empty(len(self), known.dtype)
+        id_of_value = np.array([ids.get(value, 0) for value in self.words.values], np.min_scalar_type(len(ids)))
+        result = np.empty(len(self), id_of_value.dtype)
         for piece in slices_of(len(self)):
-            result[piece] = known[self.words.numbers.read(piece)]
+            result[piece] = id_of_value[self.words.numbers.read(piece)]
         return result
 
     def digests(self, like: Texts | None = None) -> NDArray[np.uint64]:
@@ -309,17 +309,17 @@ class Texts(Sequence[tuple[str, ...]]):
         result = np.zeros((2, len(self)), np.uint64)
         number_of = np.arange(len(self.words.values))
         if like is not None:
-            known = {value: number for number, value in enumerate(like.words.values)}
-            number_of = np.array([known.get(value, -1) for value in self.words.values], np.int64)
+            id_of = {value: number for number, value in enumerate(like.words.values)}
+            number_of = np.array([id_of.get(value, -1) for value in self.words.values], np.int64)
         for piece in _ragged_slices(self.starts[1:]):
             lengths = self.lengths[piece].astype(np.int64)
             ends = np.cumsum(lengths)
             within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
-            first = int(self.starts[piece][0])
-            words = number_of[self.words.numbers.read(slice(first, first + len(within)))] + (within << 32)
+            start = int(self.starts[piece][0])
+            words = number_of[self.words.numbers.read(slice(start, start + len(within)))] + (within << 32)
             for row, hashes in enumerate(result):
-                sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed(mix(row), words))))
-                hashes[piece] = mixed(mix(row), lengths) + sums[ends] - sums[ends - lengths]
+                sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mix_each(mix(row), words))))
+                hashes[piece] = mix_each(mix(row), lengths) + sums[ends] - sums[ends - lengths]
         return result
 
     def rarest(self) -> NDArray[np.int64]:
@@ -361,8 +361,8 @@ class Columns:
             column.add(other.columns[name])
 
     @property
-    def sources(self) -> NDArray[np.int64]:
-        """The group number of each example, by first appearance. Without groups, each example is its own group."""
+    def group_keys(self) -> NDArray[np.int64]:
+        """The id of the group of each example, by first appearance. Without groups, each example is a group."""
         groups = self.columns.get("groups")
         return np.arange(len(self)) if groups is None or not any(groups.values) else np.array(groups.ids, np.int64)
 
@@ -399,7 +399,7 @@ def _ragged_slices(ends: NDArray[np.int64]) -> Iterator[slice]:
         start = stop
 
 
-def numbered(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+def number_rows(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     """Return an id for each row of the columns `keys`, (N,). Distinct rows are numbered by first appearance."""
     order = np.lexsort(keys[::-1])
     differs = np.zeros(len(order), np.bool_)
@@ -436,20 +436,20 @@ class Ragged:
 
     def padded(self, rows: Rows, fill: int = 0, *, among: Rows | None = None) -> NDArray[np.int64]:
         """Return rows padded on the right, (B, T). T is the length of the longest row of `among` (default: `rows`)."""
-        places, real = side_by_side(self.starts, self.lengths, rows, among=among)
+        indices, mask = padded_indices(self.starts, self.lengths, rows, among=among)
         if self.file is not None:
-            self.file.touched(0, 2 * len(rows))
-        result = self._read(places) if len(self.values) else np.zeros((), np.int64)
+            self.file.count_read(0, 2 * len(rows))
+        result = self._read(indices) if len(self.values) else np.zeros((), np.int64)
         if self.file is not None:
-            self.file.touched(places.nbytes, len(rows))
-        real = real.reshape(real.shape + (1,) * (result.ndim - 2))
-        return np.where(real, result, fill).astype(np.int64)
+            self.file.count_read(indices.nbytes, len(rows))
+        mask = mask.reshape(mask.shape + (1,) * (result.ndim - 2))
+        return np.where(mask, result, fill).astype(np.int64)
 
     def mask(self, rows: Rows, *, among: Rows | None = None) -> NDArray[np.bool_] | None:
         """Return the mask of `padded`, (B, T), which is False at padding; None if there is no padding."""
-        result = real_places(self.lengths, rows, among=among)
+        result = padding_mask(self.lengths, rows, among=among)
         if self.file is not None:
-            self.file.touched(0, len(rows))
+            self.file.count_read(0, len(rows))
         return result
 
     def joined(self, firsts: NDArray[np.int64]) -> Ragged:
@@ -458,7 +458,7 @@ class Ragged:
             return self  # no row is joined with another one
         return Ragged(self.values, self.starts[firsts], file=self.file, table=self.table)
 
-    def parts(self) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
+    def chunks(self) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
         """Yield chunks of rows: the values of the rows, and the start of each row followed by the end of the last."""
         for piece in _ragged_slices(self.starts[1:]):
             starts = self.starts[piece.start : piece.stop + 1]
@@ -466,10 +466,10 @@ class Ragged:
             if self.file is not None:
                 self.file.release()
 
-    def _read(self, places: NDArray[np.int64] | slice) -> NDArray[np.integer]:
+    def _read(self, indices: NDArray[np.int64] | slice) -> NDArray[np.integer]:
         if self.file is not None:
-            self.file.check(self.values, places)
-        return self.values[places] if self.table is None else self.table[self.values[places]]
+            self.file.check(self.values, indices)
+        return self.values[indices] if self.table is None else self.table[self.values[indices]]
 
     def __getitem__(self, row: int) -> NDArray[np.integer]:
         return self._read(slice(*self.starts[row : row + 2]))
@@ -482,7 +482,7 @@ class Ragged:
         return len(self.lengths)
 
 
-def side_by_side(
+def padded_indices(
     starts: NDArray[np.int64], lengths: NDArray[np.integer], rows: Rows, *, among: Rows | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the indices of the values of rows, padded on the right with 0, and their mask, both (B, T).
@@ -490,12 +490,12 @@ def side_by_side(
     T is the length of the longest row of `among` (default: `rows`).
     """
     columns = np.arange(int(lengths[rows if among is None else among].max(initial=0)))
-    real = columns < lengths[rows][:, None]
-    return np.where(real, starts[rows][:, None] + columns, 0), real
+    mask = columns < lengths[rows][:, None]
+    return np.where(mask, starts[rows][:, None] + columns, 0), mask
 
 
-def real_places(lengths: NDArray[np.integer], rows: Rows, *, among: Rows | None = None) -> NDArray[np.bool_] | None:
-    """Return the mask of `side_by_side`; None if all rows of `among` (default: `rows`) have the same length."""
+def padding_mask(lengths: NDArray[np.integer], rows: Rows, *, among: Rows | None = None) -> NDArray[np.bool_] | None:
+    """Return the mask of `padded_indices`; None if all rows of `among` (default: `rows`) have the same length."""
     all_lengths = lengths[rows if among is None else among]
     longest = int(all_lengths.max(initial=0))
     return None if (all_lengths == longest).all() else np.arange(longest) < lengths[rows][:, None]

@@ -63,8 +63,8 @@ def checked_encoding(name: str) -> str:
         encoding = None
     is_text = encoding is not None and encoding._is_text_encoding  # "hex" and "rot13" are not
     if encoding is None or not is_text or encoding.name in HOST_ENCODINGS:
-        known = {alias.replace("_", "-") for alias in {*aliases, *aliases.values()} - {name}}
-        raise DataError(f'unknown encoding "{name[:40]}"{nearest(name[:40], sorted(known))}')
+        names = {alias.replace("_", "-") for alias in {*aliases, *aliases.values()} - {name}}
+        raise DataError(f'unknown encoding "{name[:40]}"{nearest(name[:40], sorted(names))}')
     return encoding.name
 
 
@@ -86,18 +86,18 @@ def text_of(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool =
     If the first block with a line end has `\\r` alone, as in old files of Macintosh, each `\\r` becomes `\\n`.
     """
     decoder = codecs.getincrementaldecoder("utf-8" if encoding in ("", "utf-8-sig") else encoding)()
-    line, column, at_start, binary, opening, line_end = 1, 1, True, "", b"", ""
+    line, column, at_start, binary, head, line_end = 1, 1, True, "", b"", ""
     for number, block in enumerate(blocks):
         if number == 0 and (binary := _binary_format(block)) and b"\0" in block:
             raise DataError(binary, name)
-        opening += block[: 4 - len(opening)]
+        head += block[: 4 - len(head)]
         before = decoder.getstate()
         try:
             text = decoder.decode(block, final=not block)
         except UnicodeError as error:
             if binary:
                 raise DataError(binary, name) from None
-            if not isinstance(error, UnicodeDecodeError) or not opening.startswith(MARKS.get(encoding, b"")):
+            if not isinstance(error, UnicodeDecodeError) or not head.startswith(MARKS.get(encoding, b"")):
                 raise DataError(f"not {encoding.upper()} (no byte order mark at the beginning)", name, line) from None
             decoder.setstate(before)
             num_buffered = len(error.object) - len(block)  # bytes of the previous block
@@ -123,21 +123,21 @@ def blocks(path: Path) -> Iterator[bytes]:
 
     Raises DataError for a compression ratio above `MAX_RATIO`: before the first block, if the file begins with it.
     """
-    size, waiting, is_compressed = 0, list[bytes](), path.suffix.lower() in COMPRESSED
+    size, unverified, is_compressed = 0, list[bytes](), path.suffix.lower() in COMPRESSED
     opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix.lower(), lambda file: file)
     with readable(path), path.open("rb") as stored, opener(stored) as file:
         try:
             while block := file.read(BLOCK_BYTES):
                 size += len(block)
-                waiting.append(block)
+                unverified.append(block)
                 if is_compressed and size > max(RATIO_BYTES, MAX_RATIO * stored.tell()):
                     raise DataError(f"a compression ratio above {MAX_RATIO}; if the file is trusted, unpack it", path)
                 if not is_compressed or size > RATIO_BYTES:
-                    yield from waiting
-                    waiting.clear()
+                    yield from unverified
+                    unverified.clear()
         except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
             raise DataError(f"damaged, or not a {path.suffix} file ({error})", path) from error
-    yield from [*waiting, b""]
+    yield from [*unverified, b""]
 
 
 def load_bytes(path: Path) -> bytes:
@@ -233,7 +233,7 @@ def _is_text_in(block: bytes, encoding: str) -> bool:
 
 def _binary_format(start: bytes) -> str:
     """Describe the binary format that begins with these bytes, with a remedy; "" for other formats."""
-    kind = next((kind for magic, kind in _BINARY.items() if start.startswith(magic)), "")
-    if kind == _BINARY[_ZIP]:
-        return next((inner for name, inner in _ZIPPED.items() if name in start), kind)
-    return kind
+    description = next((description for magic, description in _BINARY.items() if start.startswith(magic)), "")
+    if description == _BINARY[_ZIP]:
+        return next((inner for name, inner in _ZIPPED.items() if name in start), description)
+    return description

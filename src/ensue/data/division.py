@@ -16,8 +16,8 @@ class Division(NamedTuple):
 
     train: Rows
     valid: Rows
-    num_sources: int
-    num_held_out: int
+    num_groups: int
+    num_valid_groups: int
     """The number of groups in the validation set."""
     is_exchanged: bool = False
     """Whether groups were exchanged because of their labels."""
@@ -25,11 +25,11 @@ class Division(NamedTuple):
     @property
     def has_repeats(self) -> bool:
         """Whether a group has several rows."""
-        return self.num_sources < len(self.train) + len(self.valid)
+        return self.num_groups < len(self.train) + len(self.valid)
 
 
-def divided(
-    sources: Sequence[Hashable] | Rows, num_train: int, *, drawn: bool, classes: Rows | None = None,
+def split_rows(
+    groups: Sequence[Hashable] | Rows, num_train: int, *, is_random: bool, classes: Rows | None = None,
     labels: Rows | None = None,
 ) -> Division:  # fmt: skip
     """Split rows into about `num_train` training rows and validation rows.
@@ -38,39 +38,39 @@ def divided(
     smallest group is moved, unless it is the only group.
 
     Args:
-        sources: The group of each row, or group numbers by first appearance, (N,).
+        groups: The group of each row, or group numbers by first appearance, (N,).
         num_train: The number of training rows.
-        drawn: Whether the validation groups are random (with a fixed seed) or from the end of the data.
+        is_random: Whether the validation groups are random (with a fixed seed) or from the end of the data.
         classes: The frequency rank of the class of each row, (N,); if passed, the split is stratified by class.
         labels: The distinct pairs of a row and one of its labels, (2, P); if passed, groups are exchanged until each
             label is in the training set, and labels of several groups are in both sets, if possible.
     """
-    source_of = _number_groups(sources)
-    sizes = np.bincount(source_of)
-    order = np.random.default_rng(0).permutation(len(sizes)) if drawn else np.arange(len(sizes))
+    group_of = _number_groups(groups)
+    sizes = np.bincount(group_of)
+    order = np.random.default_rng(0).permutation(len(sizes)) if is_random else np.arange(len(sizes))
     held_out = np.zeros(len(sizes), np.bool_)
-    num_valid = len(source_of) - num_train
+    num_valid = len(group_of) - num_train
     if classes is not None:
         class_of = np.zeros(len(sizes), np.int64)
-        np.maximum.at(class_of, source_of, classes)
+        np.maximum.at(class_of, group_of, classes)
         if 1 < len(np.unique(class_of)) <= len(sizes) // 2:
-            held_out[by_class(order[::-1], sizes, class_of, num_valid)] = True
+            held_out[_choose_by_class(order[::-1], sizes, class_of, num_valid)] = True
             num_valid = 0 if held_out.any() else num_valid
     held_out[_first_that_fit(order[::-1], sizes, num_valid)] = True
     if num_valid and not held_out.any() and len(sizes) > 1:
         held_out[order[::-1][np.argmin(sizes[order[::-1]])]] = True
-    exchanged = held_out if labels is None or not held_out.any() else _exchanged(held_out, sizes, source_of, labels)
-    is_valid = exchanged[source_of]
+    exchanged = held_out if labels is None or not held_out.any() else _exchanged(held_out, sizes, group_of, labels)
+    is_valid = exchanged[group_of]
     rows = np.flatnonzero(~is_valid), np.flatnonzero(is_valid)
     return Division(*rows, len(sizes), int(exchanged.sum()), bool((exchanged != held_out).any()))
 
 
-def fold_of_rows(sources: Sequence[Hashable] | Rows, num_folds: int, *, seed: int, classes: Rows | None = None) -> Rows:
+def fold_of_rows(groups: Sequence[Hashable] | Rows, num_folds: int, *, seed: int, classes: Rows | None = None) -> Rows:
     """Return the fold of each row (N,). Rows of a group are in one fold. Folds differ in size by at most one group.
 
     The groups are permuted by `seed`. With `classes` (N,), the groups of each class are divided among the folds.
     """
-    group_of = _number_groups(sources)
+    group_of = _number_groups(groups)
     ranks = np.random.default_rng(seed).permutation(int(group_of.max()) + 1)
     if classes is not None:
         class_of = np.zeros(len(ranks), np.int64)
@@ -79,11 +79,11 @@ def fold_of_rows(sources: Sequence[Hashable] | Rows, num_folds: int, *, seed: in
     return (ranks % num_folds)[group_of]
 
 
-def _number_groups(sources: Sequence[Hashable] | Rows) -> Rows:
-    if isinstance(sources, np.ndarray):
-        return sources
+def _number_groups(groups: Sequence[Hashable] | Rows) -> Rows:
+    if isinstance(groups, np.ndarray):
+        return groups
     numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(source, len(numbers)) for source in sources], np.int64)
+    return np.array([numbers.setdefault(group, len(numbers)) for group in groups], np.int64)
 
 
 def _first_that_fit(order: Rows, sizes: Rows, room: float) -> list[int]:
@@ -91,22 +91,23 @@ def _first_that_fit(order: Rows, sizes: Rows, room: float) -> list[int]:
     for block in np.array_split(order, -(-len(order) // MAX_ROWS_AT_ONCE)):
         if room < 1:
             break
-        for source, size in zip(block.tolist(), sizes[block].tolist(), strict=True):
+        for group, size in zip(block.tolist(), sizes[block].tolist(), strict=True):
             if size <= room:
-                chosen.append(source)
+                chosen.append(group)
                 room -= size
     return chosen
 
 
-def _exchanged(held_out: NDArray[np.bool_], sizes: Rows, source_of: Rows, labels: Rows) -> NDArray[np.bool_]:
+def _exchanged(held_out: NDArray[np.bool_], sizes: Rows, group_of: Rows, labels: Rows) -> NDArray[np.bool_]:
     """Return `held_out` (G,) with groups exchanged so that labels are in both sets. Frequent labels have priority.
 
-    The validation set gets later groups, at most as many rows as it had. It loses its first groups of no other label.
+    The validation set gets groups from the end, up to twice its rows. To return to its size, it gives back groups whose
+    labels its other groups have, too.
     """
-    num_labels, former, held_out = int(labels[1].max()) + 1, held_out, held_out.copy()
-    pairs = np.sort(source_of[labels[0]] * num_labels + labels[1])
+    num_labels, original, held_out = int(labels[1].max()) + 1, held_out, held_out.copy()
+    pairs = np.sort(group_of[labels[0]] * num_labels + labels[1])
     groups, ids = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], num_labels)
-    total, num_held = (np.bincount(some, minlength=num_labels) for some in (ids, ids[held_out[groups]]))
+    total, num_held = (np.bincount(label_ids, minlength=num_labels) for label_ids in (ids, ids[held_out[groups]]))
     by_label = np.split(groups[np.argsort(ids, kind="stable")], np.cumsum(total)[:-1])
     starts = np.searchsorted(groups, np.arange(len(sizes) + 1))
     size = rows = int(sizes[held_out].sum())
@@ -115,38 +116,38 @@ def _exchanged(held_out: NDArray[np.bool_], sizes: Rows, source_of: Rows, labels
         """Move the first movable candidate to the validation set (`sign` 1) or to the training set (-1)."""
         nonlocal rows
         for group in candidates.tolist():
-            here = ids[starts[group] : starts[group + 1]]
-            if is_movable(here).all():
+            group_labels = ids[starts[group] : starts[group + 1]]
+            if is_movable(group_labels).all():
                 held_out[group] = sign > 0
-                num_held[here] += sign
+                num_held[group_labels] += sign
                 rows += sign * int(sizes[group])
                 return
 
     for label in np.flatnonzero((num_held == total) & (total > 0)):
         if num_held[label] == total[label]:
-            move(by_label[label], -1, lambda here: here >= 0)
+            move(by_label[label], -1, lambda group_labels: group_labels >= 0)
     for label in np.argsort(-total, kind="stable")[: np.count_nonzero(total > 1)]:
         if num_held[label] == 0 and rows < 2 * size:
-            move(by_label[label][::-1], 1, lambda here: num_held[here] + 1 < total[here])
+            move(by_label[label][::-1], 1, lambda group_labels: num_held[group_labels] + 1 < total[group_labels])
     for group in np.flatnonzero(held_out):
         if rows > size:
-            move(np.array([group]), -1, lambda here: num_held[here] > 1)
-    return held_out if rows else former
+            move(np.array([group]), -1, lambda group_labels: num_held[group_labels] > 1)
+    return held_out if rows else original
 
 
-def by_class(order: Rows, sizes: Rows, class_of: Rows, wanted: int) -> list[int]:
-    """Return groups with about `wanted` rows in total, divided among classes in proportion to their rows.
+def _choose_by_class(order: Rows, sizes: Rows, class_of: Rows, num_rows: int) -> list[int]:
+    """Return groups with about `num_rows` rows in total, divided among classes in proportion to their rows.
 
     The first groups of each class are returned. If a class has several groups, at least one group is returned and at
-    least one is not. If `wanted` rows do not suffice for this, frequent classes have priority.
+    least one is not. If `num_rows` rows do not suffice for this, frequent classes have priority.
     """
     grouped = order[np.argsort(class_of[order], kind="stable")]
     members = np.split(grouped, np.flatnonzero(np.diff(class_of[grouped])) + 1)
     members = [groups for groups in sorted(members, key=lambda groups: -sizes[groups].sum()) if len(groups) > 1]
     minimum = np.array([sizes[groups].min() for groups in members], np.float64)
-    minimum[np.cumsum(minimum) > wanted] = 0
-    extra = np.maximum(0, [wanted * sizes[groups].sum() / sizes.sum() for groups in members] - minimum)
-    quotas = minimum + extra * min(1.0, (wanted - minimum.sum()) / max(1e-9, extra.sum()))
+    minimum[np.cumsum(minimum) > num_rows] = 0
+    extra = np.maximum(0, [num_rows * sizes[groups].sum() / sizes.sum() for groups in members] - minimum)
+    quotas = minimum + extra * min(1.0, (num_rows - minimum.sum()) / max(1e-9, extra.sum()))
     held_out, room = list[int](), 1e-6  # absorbs rounding errors of the quotas
     for groups, quota, is_wanted in reversed([*zip(members, quotas.tolist(), minimum > 0, strict=True)]):
         room += quota

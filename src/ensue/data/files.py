@@ -21,8 +21,6 @@ FORMAT_OPTION = "--format (in training --set data.format=...)"
 """The option that sets the format, for messages."""
 IN_OPTIONS = {FORMAT_OPTION: "--format"}
 """The replacement of `FORMAT_OPTION` in messages of `ensue data`, as an argument of `DataError`."""
-
-
 _PATH = re.compile(r"\.[A-Za-z]\w{0,7}$|\*|\?\S|^(/|~[/\w]*/|\.\.?/)")
 """Matches a string that looks like a path."""
 Location = str | Path | Sequence[str | Path]
@@ -31,17 +29,17 @@ Data = Location | Iterable[Any]
 """A location, or rows in memory (`ensue.data.in_memory`)."""
 
 
-def as_location(locations: Data, name: str = "the data", *, is_kept: bool = False) -> str:
+def as_location(locations: Data, name: str = "the data", *, is_cached: bool = False) -> str:
     """Return a string that represents one or several locations, or the path of a file to which rows are written.
 
-    The file of rows is removed at exit unless `is_kept`. Raises TypeError for other values; the message calls them
-    `name`.
+    The file of rows is stored in the cache if `is_cached`, else removed at exit. Raises TypeError for other values; its
+    message calls them `name`.
     """
     several = list(locations) if isinstance(locations, list | tuple) else [locations]
     if not all(isinstance(location, str | os.PathLike) for location in several) or _are_texts(several):
         from ensue.data.in_memory import path_of_rows  # noqa: PLC0415  # in_memory imports this module
 
-        return path_of_rows(locations, name, is_kept=is_kept)
+        return path_of_rows(locations, name, is_cached=is_cached)
     names = [name for location in several for name in locations_in(str(location))]
     return names[0] if len(names) == 1 else json.dumps(names, ensure_ascii=False) if names else ""
 
@@ -50,8 +48,8 @@ def _are_texts(values: Sequence[Any]) -> bool:
     """Return whether most values look like texts instead of paths."""
     strings = [value for value in values if isinstance(value, str) and len(value.split()) > 1]
     texts = [string for string in strings if not is_address(string) and not _PATH.search(string)]
-    is_majority = len(values) > 1 and 2 * len(texts) > len(values)
-    return is_majority and not any(len(text) < 256 and _is_place(text) for text in texts)
+    are_most_texts = len(values) > 1 and 2 * len(texts) > len(values)
+    return are_most_texts and not any(len(text) < 256 and _is_place(text) for text in texts)
 
 
 def _is_place(text: str) -> bool:

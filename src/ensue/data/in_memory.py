@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.cache import atomic_file, cache_directory, make_room, mark_used, temporary_directory
-from ensue.data.row_files import as_lines, naming
+from ensue.data.row_files import as_lines, class_namer
 from ensue.errors import FILES_OF_ROWS, DataError, EnsueError, in_one_line, listed, quote
 from ensue.notices import warn_once
 
@@ -20,14 +20,14 @@ MAX_PATHS, MAX_NAME_CHARACTERS = 16, 255
 EXPECTED = 'a path, rows such as ("a text", "label") or {"text": ..., "label": ...}, a DataFrame or a data set'
 
 
-def path_of_rows(data: Any, name: str, *, is_kept: bool = False) -> str:
+def path_of_rows(data: Any, name: str, *, is_cached: bool = False) -> str:
     """Write rows to a file, unless it exists, and return its path.
 
     Args:
         data: A DataFrame, a data set, or an iterable of rows. A row is a dict, a text, a text with a label, a list of
             words with a list of their labels, a list of (word, label), or two texts with a label.
         name: The name of the argument for messages.
-        is_kept: Whether to store the file in the cache, so that a run can be resumed, or to remove it at exit.
+        is_cached: Whether to store the file in the cache, so that a run can be resumed, or to remove it at exit.
 
     Raises:
         TypeError: The data have another type or structure.
@@ -44,7 +44,7 @@ def path_of_rows(data: Any, name: str, *, is_kept: bool = False) -> str:
     except DataError as error:
         raise EnsueError(f"{name}: {error}") from None
     content = text.encode("utf-8", "backslashreplace")
-    folder = cache_directory() / "data" if is_kept else temporary_directory()
+    folder = cache_directory() / "data" if is_cached else temporary_directory()
     path = folder / f"rows-{hashlib.sha256(content).hexdigest()[:16]}{'.txt' if are_texts else '.jsonl'}"
     if not path.exists() or path.read_bytes() != content:
         with atomic_file(path) as partial:
@@ -114,14 +114,14 @@ def _iterate_table(data: Any, names: list[str]) -> Iterator[dict[str, Any]]:
         yield from (dict(zip(names, row, strict=True)) for row in data.itertuples(index=False, name=None))
     else:
         features = data.features.to_dict() if hasattr(data, "features") else {}
-        named: dict[str, Callable[[Any], Any]] = {
-            column: function for column, feature in features.items() if (function := naming(feature))
+        to_names: dict[str, Callable[[Any], Any]] = {
+            column: function for column, feature in features.items() if (function := class_namer(feature))
         }
         for row in data.with_format(None) if hasattr(data, "with_format") else data:  # plain values
-            yield {column: named[column](value) if column in named else value for column, value in row.items()}
+            yield {column: to_names[column](value) if column in to_names else value for column, value in row.items()}
 
 
-def _to_dict(row: Any, place: str) -> dict[str, Any]:
+def _to_dict(row: Any, row_name: str) -> dict[str, Any]:
     match row:
         case Mapping():
             return dict(row)
@@ -133,4 +133,4 @@ def _to_dict(row: Any, place: str) -> dict[str, Any]:
             return {"text": text, "label": label}
         case [str() as first, str() as second, label]:
             return {"text1": first, "text2": second, "label": label}
-    raise TypeError(f"{place}: found {in_one_line(quote(row))}; expected {EXPECTED}")
+    raise TypeError(f"{row_name}: found {in_one_line(quote(row))}; expected {EXPECTED}")

@@ -36,26 +36,26 @@ def array_chunks(chunks: Iterable[str], name: str) -> Iterator[tuple[int, str]]:
     an invalid array.
     """
     text = _Text(chunks, name)
-    mark = "["
+    expected = "["
     while True:
-        place = text.skip_white_space(0)
-        character = text.character(place)
-        if character == "]" and mark == ",":
+        index = text.skip_white_space(0)
+        character = text.character(index)
+        if character == "]" and expected == ",":
             break
-        if character != mark:
-            raise text.error(place, f"expected {'a comma' if mark == ',' else '['} or ]")
-        place = text.skip_white_space(place + 1)
-        if text.character(place) == "]" and mark == "[":
+        if character != expected:
+            raise text.error(index, f"expected {'a comma' if expected == ',' else '['} or ]")
+        index = text.skip_white_space(index + 1)
+        if text.character(index) == "]" and expected == "[":
             break
-        end = text.end_of_value(place)
-        yield text.line_of(place), text.take(end)
-        mark = ","
-    yield text.line_of(place), text.take(place + 1)
-    place = text.skip_white_space(0)
-    if text.character(place):
-        raise text.error(place, "expected the end of the file after the array")
-    if place:
-        yield text.line_of(0), text.take(place)
+        end = text.end_of_value(index)
+        yield text.line_of(index), text.take(end)
+        expected = ","
+    yield text.line_of(index), text.take(index + 1)
+    index = text.skip_white_space(0)
+    if text.character(index):
+        raise text.error(index, "expected the end of the file after the array")
+    if index:
+        yield text.line_of(0), text.take(index)
 
 
 def divide(part: str) -> tuple[str, str]:
@@ -65,7 +65,7 @@ def divide(part: str) -> tuple[str, str]:
 
 
 class _Text:
-    """A window of a text. Places are relative to the start of the window."""
+    """A window of a text. Indices are relative to the start of the window."""
 
     def __init__(self, chunks: Iterable[str], name: str) -> None:
         self._chunks, self._name = iter(chunks), name
@@ -75,57 +75,57 @@ class _Text:
     def num_buffered(self) -> int:
         return len(self._buffer) - self._start
 
-    def skip_white_space(self, place: int) -> int:
+    def skip_white_space(self, index: int) -> int:
         while True:
-            match = _WHITE_SPACE.match(self._buffer, self._start + place)
-            place = match.end() - self._start if match else place
-            if place < self.num_buffered or not self._extend(max(1, place)):
-                return place
-            if place > MAX_CHARACTERS:
+            match = _WHITE_SPACE.match(self._buffer, self._start + index)
+            index = match.end() - self._start if match else index
+            if index < self.num_buffered or not self._extend(max(1, index)):
+                return index
+            if index > MAX_CHARACTERS:
                 raise self.error(0, f"more than {MAX_CHARACTERS:,} characters of white space", shown=False)
 
-    def character(self, place: int) -> str:
-        return self._buffer[self._start + place : self._start + place + 1]
+    def character(self, index: int) -> str:
+        return self._buffer[self._start + index : self._start + index + 1]
 
-    def end_of_value(self, place: int) -> int:
-        """Return the end of the JSON value that begins at a place."""
+    def end_of_value(self, index: int) -> int:
+        """Return the end of the JSON value that begins at an index."""
         while True:
             try:
-                _, end = _DECODER.raw_decode(self._buffer, self._start + place)
+                _, end = _DECODER.raw_decode(self._buffer, self._start + index)
             except json.JSONDecodeError as error:
-                begin, wrong = self._start + place, error.pos - self._start
-                is_long = self.num_buffered - place > MAX_CHARACTERS
-                if not is_long and self._extend(self.num_buffered - place):
+                begin, error_index = self._start + index, error.pos - self._start
+                is_long = self.num_buffered - index > MAX_CHARACTERS
+                if not is_long and self._extend(self.num_buffered - index):
                     continue
                 if is_too_deep(error, begin):
-                    raise self._too_deep(place) from None
+                    raise self._too_deep(index) from None
                 if is_long:
                     problem = f"a value of more than {MAX_CHARACTERS:,} characters, or not JSON ({error.msg})"
-                    raise self.error(place, problem, shown=False) from None
-                raise self.error(wrong, f"not JSON ({error.msg})", shown=False) from None
+                    raise self.error(index, problem, shown=False) from None
+                raise self.error(error_index, f"not JSON ({error.msg})", shown=False) from None
             except RecursionError:
-                raise self._too_deep(place) from None
+                raise self._too_deep(index) from None
             else:
                 if end < len(self._buffer) or self._buffer[end - 1] in '}]"' or not self._extend(1):
                     return end - self._start
 
-    def take(self, place: int) -> str:
-        """Return the text before a place, and move the start of the window to this place."""
-        taken = self._buffer[self._start : self._start + place]
-        self._start += place
+    def take(self, index: int) -> str:
+        """Return the text before an index, and move the start of the window to this index."""
+        taken = self._buffer[self._start : self._start + index]
+        self._start += index
         self._line += taken.count("\n")
         return taken
 
-    def line_of(self, place: int) -> int:
-        return self._line + self._buffer.count("\n", self._start, self._start + place)
+    def line_of(self, index: int) -> int:
+        return self._line + self._buffer.count("\n", self._start, self._start + index)
 
-    def error(self, place: int, message: str, *, shown: bool = True) -> DataError:
+    def error(self, index: int, message: str, *, shown: bool = True) -> DataError:
         if shown:
-            message += f", found {self.character(place)!r}" if self.character(place) else ", found the end"
-        return DataError(message, self._name, self.line_of(place))
+            message += f", found {self.character(index)!r}" if self.character(index) else ", found the end"
+        return DataError(message, self._name, self.line_of(index))
 
-    def _too_deep(self, place: int) -> DataError:
-        return self.error(place, f"unsupported JSON: nested more than {MAX_DEPTH} deep", shown=False)
+    def _too_deep(self, index: int) -> DataError:
+        return self.error(index, f"unsupported JSON: nested more than {MAX_DEPTH} deep", shown=False)
 
     def _extend(self, count: int) -> bool:
         """Extend the window by at least `count` characters. Returns False at the end of the text."""

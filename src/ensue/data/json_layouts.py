@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS, joined, split_lines
 from ensue.data.json_array import array_chunks, begins_array, divide
-from ensue.data.row_files import ROWS, as_lines, in_blocks
+from ensue.data.row_files import BLOCK_ROWS, as_lines, in_blocks
 from ensue.errors import DataError, listed
 from ensue.extension import loadable_entries
 from ensue.parsing import EXACT_FLOATS, MAX_DEPTH, ParseError, parse_json
@@ -31,8 +31,8 @@ class JsonLayout(ABC):
 
     what: ClassVar[str]
     """The description of a value in messages, such as "a task of Label Studio"."""
-    is_document: ClassVar[bool] = False
-    """Whether the layout describes a document, or each value of an array and each line."""
+    is_entire_file: ClassVar[bool] = False
+    """Whether the layout describes the value of an entire file, or each value of an array and each line."""
     is_table: ClassVar[bool] = False
     """Whether the layout also describes rows of tables whose cells have no JSON."""
 
@@ -64,14 +64,14 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     Raises:
         DataError: A value is incomplete or too long, or the file holds several lists of examples.
     """
-    first = next(blocks, "")
-    text = first.removeprefix(MARK)
+    first_block = next(blocks, "")
+    text = first_block.removeprefix(MARK)
     is_array, _ = begins_array(iter([text]))
     read_blocks: list[str] = []
     if is_array:
         layout = _element_layout(_first_element(chain([text], _record(blocks, read_blocks)), name), name)
         if layout is None:
-            yield from chain([first], read_blocks, blocks)
+            yield from chain([first_block], read_blocks, blocks)
             return
         _, chunks = begins_array(chain([text], read_blocks, blocks))
         texts = ((line, divide(element)[1].strip()) for line, element in array_chunks(chunks, name))
@@ -79,10 +79,10 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
         yield from as_lines(in_blocks(_convert_values(layout, values, name)))
         return
     if text.lstrip()[:1] not in ("[", "{"):
-        yield from chain([first], blocks)
+        yield from chain([first_block], blocks)
         return
     while "\n" not in text and len(text) <= MAX_CHARACTERS and (block := next(blocks, "")):
-        first, text = first + block, text + block
+        first_block, text = first_block + block, text + block
     line, is_line, following_lines = text.partition("\n")
     value = parse_or_none(line)
     layout = _element_layout(value, name) if is_line and following_lines.strip() else None
@@ -91,15 +91,15 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
         values = ((number, parse_json(line, EXACT_FLOATS)) for number, line in numbered if line.strip())
         yield from as_lines(in_blocks(_convert_values(layout, values, name)))
     elif isinstance(value, dict) and is_line and following_lines.strip():
-        yield from chain([first], blocks)
+        yield from chain([first_block], blocks)
     else:
-        yield from _document(first, blocks, name)
+        yield from _read_document(first_block, blocks, name)
 
 
 def table_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     """Yield the text of a table, or its rows as a JSON array if its rows or cells have the layout of an extension."""
-    first = next(blocks, "")
-    text = first.removeprefix(MARK)
+    first_block = next(blocks, "")
+    text = first_block.removeprefix(MARK)
     has_json = any(f"{prefix}{start}" in text for prefix in (',"', ';"', '\t"', "\t") for start in _CELL_STARTS)
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     read_blocks: list[str] = []
@@ -108,7 +108,7 @@ def table_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
         _, row = next(_read_cells(split_lines(chain([text], _record(blocks, read_blocks)), name), delimiter, name))
         layout = _element_layout(row, name)
     if layout is None or not (has_json or layout.is_table):
-        yield from chain([first], read_blocks, blocks)
+        yield from chain([first_block], read_blocks, blocks)
         return
     values = _read_cells(split_lines(chain([text], read_blocks, blocks), name), delimiter, name)
     opening = "["
@@ -140,7 +140,7 @@ def _read(reader: Any, name: str) -> list[tuple[int, list[str]]]:
     """Return the next rows with their first lines. The limit of the csv module for fields is raised meanwhile."""
     rows, number, limit = [], reader.line_num + 1, csv.field_size_limit(MAX_CHARACTERS)
     try:
-        for row in islice(reader, ROWS):
+        for row in islice(reader, BLOCK_ROWS):
             rows.append((number, row))
             number = reader.line_num + 1
     except csv.Error as error:
@@ -154,14 +154,14 @@ def _value_of(cell: str) -> Any:
     return value if cell[:1] in ("[", "{") and (value := parse_or_none(cell)) is not None else cell
 
 
-def _document(first: str, blocks: Iterator[str], name: str) -> Iterator[str]:
+def _read_document(first_block: str, blocks: Iterator[str], name: str) -> Iterator[str]:
     """Read a document completely, and yield its examples; its text if it is not JSON."""
-    text = joined(chain([first], blocks), name)
-    values, sources = _parse_concatenated(text.removeprefix(MARK), name)
+    text = joined(chain([first_block], blocks), name)
+    values, texts = _parse_concatenated(text.removeprefix(MARK), name)
     rows = None
     if len(values) == 1:
         rows = _convert(values[0], name)
-    elif layout := _element_layout(_first(values), name):
+    elif layout := _element_layout(_first_value(values), name):
         rows = _convert_values(layout, enumerate(values, 1), name)
     width = max((len(value) for value in values if isinstance(value, dict)), default=0)
     if rows is None and width > MAX_COLUMNS:
@@ -169,32 +169,32 @@ def _document(first: str, blocks: Iterator[str], name: str) -> Iterator[str]:
     if rows is not None:
         yield from as_lines(in_blocks(rows))
     elif "\n" in text.strip() and values and all(isinstance(value, dict) for value in values):
-        yield "".join(source.replace("\r", " ").replace("\n", " ") + "\n" for source in sources)
+        yield "".join(source.replace("\r", " ").replace("\n", " ") + "\n" for source in texts)
     else:
         yield text
 
 
 def _parse_concatenated(text: str, name: str) -> tuple[list[Any], list[str]]:
     """Return the concatenated JSON values of a text, and the text of each; two empty lists for other text."""
-    values, sources, place = [], [], 0
+    values, texts, index = [], [], 0
     try:
-        while place < len(text):
-            while place < len(text) and text[place] in " \t\r\n,":
-                place += 1
-            if place < len(text):
-                value, end = EXACT_FLOATS.raw_decode(text, place)
+        while index < len(text):
+            while index < len(text) and text[index] in " \t\r\n,":
+                index += 1
+            if index < len(text):
+                value, end = EXACT_FLOATS.raw_decode(text, index)
                 values.append(value)
-                sources.append(text[place:end])
-                place = end
+                texts.append(text[index:end])
+                index = end
     except ValueError:
         return [], []
     except RecursionError:
         raise DataError(f"unsupported JSON: nested more than {MAX_DEPTH} deep", name) from None
-    return values, sources
+    return values, texts
 
 
 def _convert(value: Any, name: str) -> Iterable[Row] | None:
-    for layout in _layouts(name, is_document=True):
+    for layout in _layouts(name, is_entire_file=True):
         with suppress(*INCOMPLETE):
             if (rows := layout.rows(value)) is not None:
                 return rows
@@ -204,9 +204,9 @@ def _convert(value: Any, name: str) -> Iterable[Row] | None:
         return _convert_values(element, [(1, value)], name)
     lists = {key: items for key, items in value.items() if _are_examples(items)} if isinstance(value, dict) else {}
     if len(lists) > 1:
-        known = [key for key, items in lists.items()
-                 if _element_layout(_first(items), name) or _has_text(_first(items))]  # fmt: skip
-        lists = {key: lists[key] for key in known or lists}
+        example_keys = [key for key, items in lists.items()
+                        if _element_layout(_first_value(items), name) or _has_text(_first_value(items))]  # fmt: skip
+        lists = {key: lists[key] for key in example_keys or lists}
     if len(lists) > 1:
         names = listed([f'"{key}"' for key in lists])
         raise DataError(f"an object with several lists of examples, {names}; expected one list in a file", name)
@@ -222,7 +222,7 @@ def _has_text(value: Any) -> bool:
     return isinstance(value, dict) and any(isinstance(value.get(key), str | list) for key in _TEXT_KEYS)
 
 
-def _first(values: list[Any]) -> Any:
+def _first_value(values: list[Any]) -> Any:
     return next((value for value in values if value is not None), None)
 
 
@@ -232,22 +232,22 @@ def _are_examples(items: Any) -> bool:
 
 def _convert_list(values: list[Any], name: str) -> Iterable[Row] | None:
     """Return the examples in a list of values; None if they are not objects and have no layout."""
-    if layout := _element_layout(_first(values), name):
+    if layout := _element_layout(_first_value(values), name):
         return _convert_values(layout, enumerate(values, 1), name)
     return values if all(isinstance(value, dict) for value in values) else None
 
 
 def _element_layout(value: Any, name: str) -> JsonLayout | None:
-    for layout in _layouts(name, is_document=False):
+    for layout in _layouts(name, is_entire_file=False):
         with suppress(*INCOMPLETE):
             if layout.rows(value) is not None:
                 return type(layout)(name)
     return None
 
 
-def _layouts(name: str, *, is_document: bool) -> list[JsonLayout]:
+def _layouts(name: str, *, is_entire_file: bool) -> list[JsonLayout]:
     classes = loadable_entries("json_layout", JsonLayout).values()
-    return [layout(name) for layout in classes if layout.is_document == is_document]
+    return [layout(name) for layout in classes if layout.is_entire_file == is_entire_file]
 
 
 def _convert_values(layout: JsonLayout, values: Iterable[tuple[int, Any]], name: str) -> Iterator[Row]:

@@ -19,7 +19,7 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, quote
 
-NAMES = (
+COLUMN_NAMES = (
     ("sentence_a", "sentence1", "sentence_1", "sentence 1", "text1", "text_a", "s1"),
     ("sentence_b", "sentence2", "sentence_2", "sentence 2", "text2", "text_b", "s2"),
     ("relatedness_score", "similarity", "similarity_score", "score"),
@@ -47,18 +47,18 @@ def read_judged_texts(location: str | Path, *, encoding: str = "utf-8") -> Judge
 
 
 def _read_rows(path: Path, encoding: str) -> Iterator[tuple[str, str, float]]:
-    named: list[int] = []
-    for place, (number, line) in enumerate(Lines.of(path, encoding=encoding)):
+    header_columns: list[int] = []
+    for index, (number, line) in enumerate(Lines.of(path, encoding=encoding)):
         fields = [field.strip() for field in line.rstrip("\r\n").split("\t")]
         if fields == [""]:
             continue
-        if place == 0:
+        if index == 0:
             lowered = [*map(str.lower, fields)]
-            found = [next((lowered.index(name) for name in names if name in lowered), -1) for names in NAMES]
-            if -1 not in found:
-                named = found
+            indices = [next((lowered.index(n) for n in names if n in lowered), -1) for names in COLUMN_NAMES]
+            if -1 not in indices:
+                header_columns = indices
                 continue
-        columns = named or _find_columns(fields)
+        columns = header_columns or _find_columns(fields)
         if columns is None or max(columns) >= len(fields) or (score := _parse_number(fields[columns[2]])) is None:
             expected = "expected two texts and their similarity between tabs"
             raise DataError(f"{expected}, found {len(fields)} fields: {quote(line.strip())}", path, number)
@@ -81,8 +81,7 @@ def _parse_number(field: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-_SECTION = ":"
-_SEPARATORS = "\t,;"
+_SECTION, _SEPARATORS = ":", "\t,;"
 
 
 class Similarities(NamedTuple):
@@ -142,11 +141,11 @@ def _parse_analogies(lines: list[tuple[int, str]], path: Path, name: str) -> Ana
 
 def _parse_similarities(lines: list[tuple[int, str]], path: Path, name: str) -> Similarities:
     result = Similarities(name, [], [])
-    for place, (number, line) in enumerate(lines):
+    for index, (number, line) in enumerate(lines):
         separator = next((candidate for candidate in _SEPARATORS if candidate in line), None)
         first, second, *rest = [*map(str.strip, line.split(separator)), "", ""]
         score = next((score for score in map(_parse_number, rest) if score is not None), None)
-        if score is None and place == 0:
+        if score is None and index == 0:
             continue  # a header
         if score is None or not second:
             raise DataError(f"expected two words and their similarity, found {quote(line)}", path, number)

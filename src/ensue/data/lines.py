@@ -11,7 +11,7 @@ from ensue.data.json_array import array_chunks, begins_array
 from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
 
-ON_PROGRESS: ContextVar[Callable[[str, float], None] | None] = ContextVar("advanced", default=None)
+ON_PROGRESS: ContextVar[Callable[[str, float], None] | None] = ContextVar("on_progress", default=None)
 """Receives a unit ("bytes", "texts" or "share") and the number of completed units, if the progress is shown."""
 
 
@@ -94,23 +94,23 @@ def _report(lines: Iterator[tuple[int, str]], on_progress: Callable[[str, float]
 
 
 class RecordingLines(Lines):
-    """Lines that record the text of the lines that were read since the last `clear`."""
+    """Lines of another object, which record the text that was read since the last `clear`."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__((), lines.name)
-        self._of = lines
+        self._source = lines
         self.is_array = lines.is_array
         self._recorded: list[str] = []
 
     def split_array(self) -> None:
-        self._of.split_array()
-        self.is_array = self._of.is_array
+        self._source.split_array()
+        self.is_array = self._source.is_array
 
     def numbered_head(self, count: int) -> list[tuple[int, str]]:
-        return self._of.numbered_head(count)
+        return self._source.numbered_head(count)
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        for number, line in self._of:
+        for number, line in self._source:
             self._recorded.append(line)
             yield number, line
 
@@ -159,17 +159,17 @@ def paragraphs(lines: Lines, is_comment: Callable[[str], bool]) -> Iterator[Para
     complete: Paragraph | None = None
     current, has_rows = Paragraph(1, []), False
     for number, line in lines:
-        blank = is_blank(line)
+        is_blank_line = is_blank(line)
         if len(current.lines) > MAX_ROWS:
             raise DataError(f"more than {MAX_ROWS:,} lines without a blank one between sentences", lines.name, number)
-        if not blank and not is_comment(line):
+        if not is_blank_line and not is_comment(line):
             has_rows = True
         elif has_rows:
-            current.lines.extend([line] if blank else [])
+            current.lines.extend([line] if is_blank_line else [])
             if complete:
                 yield complete
             complete, has_rows = current, False
-            current = Paragraph(number + 1, []) if blank else Paragraph(number, [line])
+            current = Paragraph(number + 1, []) if is_blank_line else Paragraph(number, [line])
             continue
         current.lines.append(line)
     if complete:

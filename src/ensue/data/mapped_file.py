@@ -23,8 +23,8 @@ RELEASE_BYTES = 16 << 20
 """Pages are released after this number of bytes is estimated to be mapped."""
 FAULT_BYTES = 64 << 10
 """The number of bytes that a page fault maps, since the kernel also maps neighboring pages that are in memory."""
-PLACE_BYTES = 4 * FAULT_BYTES
-"""The number of bytes that an access to a random place maps, measured with Linux 6.18, which caches large folios."""
+RANDOM_ACCESS_BYTES = 4 * FAULT_BYTES
+"""The number of bytes that a random access maps, measured with Linux 6.18, which caches large folios."""
 BLOCK_BYTES = FAULT_BYTES
 """The number of bytes of a checksummed block. Verifying a block reads hardly more than an access maps anyway."""
 
@@ -35,18 +35,18 @@ class Checksums:
     def __init__(self, block_bytes: int = BLOCK_BYTES, before: int = 0) -> None:
         self.total, self._blocks = 0, array("I")
         self._block_bytes = block_bytes
-        self._block, self._room = 0, block_bytes - before
+        self._block, self._remaining = 0, block_bytes - before
         """The checksum of the incomplete block, and the number of bytes until its end."""
 
     def add(self, data: bytes) -> None:
         """Add the next bytes."""
         self.total = zlib.crc32(data, self.total)
         view = memoryview(data)
-        while len(view) >= self._room:
-            self._blocks.append(zlib.crc32(view[: self._room], self._block))
-            view = view[self._room :]
-            self._block, self._room = 0, self._block_bytes
-        self._block, self._room = zlib.crc32(view, self._block), self._room - len(view)
+        while len(view) >= self._remaining:
+            self._blocks.append(zlib.crc32(view[: self._remaining], self._block))
+            view = view[self._remaining :]
+            self._block, self._remaining = 0, self._block_bytes
+        self._block, self._remaining = zlib.crc32(view, self._block), self._remaining - len(view)
 
     def of_blocks(self) -> bytes:
         """Return the checksums of all blocks, including the last, incomplete one."""
@@ -67,29 +67,29 @@ class MappedFile:
         """Return a view of numbers in the file, which are read on access."""
         return np.frombuffer(self._mapping, dtype, count, offset=offset)
 
-    def checked_by(self, checksums: NDArray[np.uint32], begin: int) -> None:
+    def set_checksums(self, checksums: NDArray[np.uint32], begin: int) -> None:
         """Set the checksums for `check`. The checksummed blocks are the bytes from `begin` to the checksums."""
         bytes = np.frombuffer(self._mapping, np.uint8)
         self._checksums, self._begin = checksums, begin
         self._end = checksums.ctypes.data - bytes.ctypes.data
-        self._first = bytes.ctypes.data + begin
-        self._seen = np.zeros(len(checksums), np.bool_)
+        self._begin_address = bytes.ctypes.data + begin
+        self._verified = np.zeros(len(checksums), np.bool_)
 
-    def check(self, array: NDArray[Any], places: NDArray[np.int64] | slice = slice(None)) -> None:
-        """Verify the blocks of these places that are not verified yet.
+    def check(self, array: NDArray[Any], indices: NDArray[np.int64] | slice = slice(None)) -> None:
+        """Verify the blocks of the numbers at `indices` that are not verified yet.
 
         If a block has changed, the file is removed and DataError is raised.
         """
         if self._checksums is None or not array.size:
             return
-        first, size = array.ctypes.data - self._first, array.strides[0]
-        if isinstance(places, slice):
-            start, stop, _ = places.indices(len(array))
+        first, size = array.ctypes.data - self._begin_address, array.strides[0]
+        if isinstance(indices, slice):
+            start, stop, _ = indices.indices(len(array))
             blocks = np.arange((first + start * size) // BLOCK_BYTES, -(-(first + stop * size) // BLOCK_BYTES))
         else:
-            begins = first + places * size
+            begins = first + indices * size
             blocks = np.concatenate((begins // BLOCK_BYTES, (begins + size - 1) // BLOCK_BYTES), axis=None)
-        for block in np.unique(blocks[~self._seen[blocks]]).tolist():
+        for block in np.unique(blocks[~self._verified[blocks]]).tolist():
             start = self._begin + block * BLOCK_BYTES
             stop = min(start + BLOCK_BYTES, self._end)
             if zlib.crc32(self._mapping[start:stop]) != self._checksums[block]:
@@ -98,15 +98,15 @@ class MappedFile:
                         self.path.unlink()
                 damage = f"damaged: bytes {start:,} to {stop:,} have changed"
                 raise DataError(f"{damage}; the file was removed, and the same command recreates it", self.path)
-            self._seen[block] = True
-            self.touched(stop - start)
+            self._verified[block] = True
+            self.count_read(stop - start)
 
-    def __getitem__(self, place: slice) -> bytes:
-        return self._mapping[place]
+    def __getitem__(self, bounds: slice) -> bytes:
+        return self._mapping[bounds]
 
-    def touched(self, read_bytes: int, places: int = 1) -> None:
-        """Count the bytes that were read and the places, and release all pages after `RELEASE_BYTES`."""
-        self._touched += read_bytes + PLACE_BYTES * places
+    def count_read(self, read_bytes: int, num_accesses: int = 1) -> None:
+        """Count the bytes and the random accesses of a read, and release all pages after `RELEASE_BYTES`."""
+        self._touched += read_bytes + RANDOM_ACCESS_BYTES * num_accesses
         if self._touched >= RELEASE_BYTES:
             self.release()
 
@@ -171,7 +171,7 @@ class TokenFile:
             self._check(start, stop)
         ids = self._ids[start:stop].astype(np.int64)
         if self._file is not None:
-            self._file.touched((stop - start) * self._ids.itemsize)
+            self._file.count_read((stop - start) * self._ids.itemsize)
         return ids
 
     def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
@@ -179,14 +179,14 @@ class TokenFile:
         assert len(starts) == 0 or (starts.min() >= 0 and starts.max() + length <= len(self)), "beyond the ids"
         ids: NDArray[np.int64] = self._ids[starts[:, None] + np.arange(length)].astype(np.int64)
         if self._file is not None:
-            self._file.touched(ids.size * self._ids.itemsize, 1 + len(starts))
+            self._file.count_read(ids.size * self._ids.itemsize, 1 + len(starts))
         return ids
 
     def _check(self, start: int, stop: int) -> None:
         assert self._file is not None
         assert self._checksums is not None
         size, end = self._ids.itemsize, _HEADER.size + self._ids.nbytes
-        first, last = (_HEADER.size + place * size for place in (start, stop))
+        first, last = (_HEADER.size + index * size for index in (start, stop))
         for page in range(first // _PAGE_BYTES, -(-last // _PAGE_BYTES)):
             data = self._file[max(page * _PAGE_BYTES, _HEADER.size) : min((page + 1) * _PAGE_BYTES, end)]
             if zlib.crc32(data) != self._checksums[page]:

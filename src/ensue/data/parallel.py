@@ -13,7 +13,7 @@ from ensue.errors import EnsueError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-MAX_WAITING = 3
+MAX_QUEUED = 3
 """The maximum number of submitted items per process."""
 _processes: ContextVar[int] = ContextVar("processes", default=1)
 _functions: list[Callable[[Any], Any]] = []
@@ -21,8 +21,8 @@ _functions: list[Callable[[Any], Any]] = []
 
 
 @contextmanager
-def working(processes: int) -> Iterator[None]:
-    """Set the default number of processes of `in_order` within a `with` block."""
+def use_processes(processes: int) -> Iterator[None]:
+    """Set the default number of processes of `ordered_map` within a `with` block."""
     token = _processes.set(processes)
     try:
         yield
@@ -30,7 +30,7 @@ def working(processes: int) -> Iterator[None]:
         _processes.reset(token)
 
 
-def in_order(work: Callable[[Item], Result], items: Iterable[Item], processes: int = 0) -> Iterator[Result]:
+def ordered_map(work: Callable[[Item], Result], items: Iterable[Item], processes: int = 0) -> Iterator[Result]:
     """Yield the results of `map(work, items)`, computed by several processes.
 
     Items are consumed ahead of the results. Raises EnsueError if a process is killed.
@@ -39,15 +39,15 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], processes: i
     if processes == 1:
         yield from map(work, items)
         return
-    waiting: deque[Future[Result]] = deque()
+    queue: deque[Future[Result]] = deque()
     try:
         with ProcessPoolExecutor(processes, get_context("spawn"), _set_function, (work,)) as pool:
             for item in items:
-                waiting.append(pool.submit(_call_function, item))
-                if len(waiting) > MAX_WAITING * processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                queue.append(pool.submit(_call_function, item))
+                if len(queue) > MAX_QUEUED * processes:
+                    yield queue.popleft().result()
+            while queue:
+                yield queue.popleft().result()
     except BrokenProcessPool:
         raise EnsueError("a tokenizing process was killed; repeat the command with --processes 1") from None
 
@@ -76,7 +76,7 @@ def _call_function(item: Any) -> Any:
     return _functions[0](item)
 
 
-def joined(strings: Iterable[str], size: int) -> Iterator[str]:
+def join_blocks(strings: Iterable[str], size: int) -> Iterator[str]:
     """Concatenate strings to blocks. A block ends as soon as it has more than `size` characters."""
     block: list[str] = []
     count = 0

@@ -14,7 +14,7 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Permutation:
-    """A permutation of 0..size-1, chosen by `key`. Calling it with `places` returns the numbers at these places."""
+    """A permutation of 0..size-1, chosen by `key`. Calling it with `indices` returns the numbers at these indices."""
 
     def __init__(self, size: int, key: int) -> None:
         assert size >= 1
@@ -22,8 +22,8 @@ class Permutation:
         self._half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
         self._round_keys = list(_scramble(np.arange(_NUM_ROUNDS, dtype=np.uint64) + np.uint64(key & _MASK)))
 
-    def __call__(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        numbers = self._network(places.astype(np.uint64))
+    def __call__(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        numbers = self._network(indices.astype(np.uint64))
         while (outside := numbers >= self.size).any():
             numbers[outside] = self._network(numbers[outside])
         return numbers.astype(np.int64)
@@ -38,23 +38,23 @@ class Permutation:
 
 def mix(*numbers: int) -> int:
     """Return a 64-bit hash of numbers and their order."""
-    mixed = np.zeros(1, np.uint64)
+    result = np.zeros(1, np.uint64)
     for number in numbers:
-        mixed = _scramble(mixed ^ np.array([number & _MASK], np.uint64))
-    return int(mixed[0])
+        result = _scramble(result ^ np.array([number & _MASK], np.uint64))
+    return int(result[0])
 
 
-def mixed(key: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+def mix_each(key: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the hash `mix(..., number)` of each number, where `key` is `mix(...)`."""
     return _scramble(np.uint64(key & _MASK) ^ numbers.astype(np.uint64))
 
 
-def random_numbers(key: int | NDArray[np.uint64], places: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Return the 64-bit random numbers at `places` of the SplitMix64 stream with the seed `key`.
+def random_numbers(key: int | NDArray[np.uint64], indices: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """Return the 64-bit random numbers at `indices` of the SplitMix64 stream with the seed `key`.
 
     If `key` is an array (..., 1), the result has a row for each seed.
     """
-    return _scramble(np.asarray(key & _MASK, np.uint64) + places.astype(np.uint64) * _GAMMA)
+    return _scramble(np.asarray(key & _MASK, np.uint64) + indices.astype(np.uint64) * _GAMMA)
 
 
 def _scramble(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -64,6 +64,6 @@ def _scramble(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def shares(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
+def uniform_floats(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Convert 64-bit random numbers to floats in [0, 1)."""
     return (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -18,7 +18,7 @@ from ensue.errors import DataError, EnsueError, in_one_line
 from ensue.extension import is_address, scheme_of, unknown_scheme
 from ensue.parsing import MAX_DEPTH, ParseError, parse_json, to_json
 
-ROWS = 1024
+BLOCK_ROWS = 1024
 """The maximum number of rows in a block."""
 PARQUET = (".parquet", ".pq")
 _WRITTEN_AS_TEXT = (date, time, timedelta, Decimal)
@@ -52,16 +52,16 @@ def as_lines(blocks: Iterable[Rows]) -> Iterator[str]:
 
 
 def in_blocks(rows: Iterable[dict[str, Any]]) -> Iterator[Rows]:
-    """Yield rows in blocks of at most `ROWS`."""
+    """Yield rows in blocks of at most `BLOCK_ROWS`."""
     remaining = iter(rows)
-    while block := list(islice(remaining, ROWS)):
+    while block := list(islice(remaining, BLOCK_ROWS)):
         yield block
 
 
 def parquet_rows(path: Path, columns: list[str] | None = None) -> Iterator[Rows]:
     """Yield blocks of rows of a Parquet file. Raises DataError and EnsueError like `json_lines`."""
     with _open_parquet(path) as file:
-        for batch in file.iter_batches(ROWS, columns=columns):
+        for batch in file.iter_batches(BLOCK_ROWS, columns=columns):
             yield batch.to_pylist()
 
 
@@ -73,7 +73,7 @@ def parquet_columns(path: Path) -> list[str]:
 
 def dataset_rows(dataset: Any) -> Iterator[Rows]:
     """Yield blocks of rows of a data set."""
-    return (table.to_pylist() for table in dataset.with_format("arrow").iter(ROWS))
+    return (table.to_pylist() for table in dataset.with_format("arrow").iter(BLOCK_ROWS))
 
 
 def dataset_files(dataset: Any) -> list[Path]:
@@ -115,10 +115,10 @@ def _named_rows(path: Path) -> Iterator[Rows]:
     else:
         dataset, _ = find_dataset(str(path))
         features, result = dataset.features.to_dict(), dataset_rows(dataset)
-    names = {column: named for column, feature in features.items() if (named := naming(feature))}
+    names = {column: to_names for column, feature in features.items() if (to_names := class_namer(feature))}
     for rows in result:
         for row in rows:
-            row.update({column: named(row[column]) for column, named in names.items() if column in row})
+            row.update({column: to_names(row[column]) for column, to_names in names.items() if column in row})
         yield rows
 
 
@@ -130,13 +130,13 @@ def _read_features(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     return features if isinstance(features, dict) else {}
 
 
-def naming(feature: Any) -> Callable[[Any], Any] | None:
+def class_namer(feature: Any) -> Callable[[Any], Any] | None:
     """Return the function from class ids to class names for a feature of class labels; None for other features."""
     if not isinstance(feature, dict):
         return None
     if feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list):
         return partial(_class_name, feature["names"])
-    inner = naming(feature.get("feature"))
+    inner = class_namer(feature.get("feature"))
     return inner and (lambda values: list(map(inner, values)) if isinstance(values, list) else values)
 
 

@@ -12,9 +12,9 @@ from ensue.data.row_files import PARQUET, Rows, as_lines, has_rows, in_blocks, j
 from ensue.errors import DataError, EnsueError
 from ensue.extension import Entry, entries
 
-ROWS: dict[str, Callable[[Path, str], Iterator[dict[str, Any]]]] = {".ann": brat_rows, ".spacy": spacy_rows}
+ROW_READERS: dict[str, Callable[[Path, str], Iterator[dict[str, Any]]]] = {".ann": brat_rows, ".spacy": spacy_rows}
 """Readers of rows, which take a file and its encoding."""
-ROW_SUFFIXES = (*PARQUET, *ROWS)
+ROW_SUFFIXES = (*PARQUET, *ROW_READERS)
 JSON, TABLES = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv", ".tab")
 TEXTS = frozenset(("", ".txt", *TABLES, *JSON, ".conll", ".conllu"))
 """Suffixes that are reserved, so that formats of extensions cannot have them."""
@@ -41,7 +41,7 @@ def text_blocks(path: Path, encoding: str, *, nested: bool = False, marked: bool
         return json_lines(path)
     if entry := extension_format(path.name):
         return as_lines(_extension_rows(path, entry, encoding))
-    if reader := ROWS.get(suffix(path.name)):
+    if reader := ROW_READERS.get(suffix(path.name)):
         rows = brat_rows(path, encoding, nested=nested) if reader is brat_rows else reader(path, encoding)
         return as_lines([row] for row in rows)
     blocks = decoded(path, encoding, marked=marked)
@@ -55,8 +55,8 @@ def extension_format(name: str) -> Entry | None:
 
     Formats whose reader comes from a package do not support compressed files.
     """
-    end = suffix(name)
-    entry = None if end in TEXTS else entries("format").get(end[1:])
+    extension_suffix = suffix(name)
+    entry = None if extension_suffix in TEXTS else entries("format").get(extension_suffix[1:])
     return None if entry and entry.package and Path(name).suffix.lower() in COMPRESSED else entry
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 DOCUMENT_START = "-DOCSTART-"
 COMMENT = "#"
 FIELD = re.compile(r"[^ \t]+")
-_MIN_SHARE_OF_COMMENTS = 0.75
-"""The minimum share of sentences that begin with a comment, in a file with comments of the same width as rows."""
+_MIN_COMMENT_FRACTION = 0.75
+"""The minimum fraction of sentences that begin with `#` in a file with comments; otherwise `#` may be a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ class RowLayout:
         rows = [(n, line) for n, line in rows if not opens_document(line)]
         if not rows:
             return None
-        number, first = rows[0]
-        has_tabs = "\t" in first
-        starts = [line for (_, line), before in zip(lines, ["", *(line for _, line in lines)], strict=False)
+        number, first_row = rows[0]
+        has_tabs = "\t" in first_row
+        first_lines = [line for (_, line), before in zip(lines, ["", *(line for _, line in lines)], strict=False)
                   if line.strip(" \t\r\n") and not before.strip(" \t\r\n")]  # fmt: skip
-        marked = [line.split() for line in starts if line.startswith(COMMENT)]
+        comments = [line.split() for line in first_lines if line.startswith(COMMENT)]
         labels = {fields[-1] for _, line in rows if (fields := line.split())}
-        has_keys = not has_tabs and len(marked) >= max(2, _MIN_SHARE_OF_COMMENTS * len(starts))
-        keys = frozenset(fields[1] for fields in marked if len(fields) > 1 and has_keys) - labels
-        return cls(number, len(fields_of(first, has_tabs=has_tabs)), has_tabs, keys)
+        has_keys = not has_tabs and len(comments) >= max(2, _MIN_COMMENT_FRACTION * len(first_lines))
+        keys = frozenset(fields[1] for fields in comments if len(fields) > 1 and has_keys) - labels
+        return cls(number, len(fields_of(first_row, has_tabs=has_tabs)), has_tabs, keys)
 
     def fields(self, line: str) -> list[str]:
         """Split a row into its columns."""

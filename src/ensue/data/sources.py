@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
-from ensue.cache import cache_directory, json_digest, mark_used, put
+from ensue.cache import cache_directory, json_digest, mark_used, write_cached
 from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, blocks, checked_encoding, decoded, joined, text_of
 from ensue.data.files import Data, all_files, as_location, expanded, files_of, locations_in, named_locations, readable
 from ensue.data.lines import Lines
@@ -81,12 +81,12 @@ class TextSource:
         return digest_of(self.paths)
 
     def _blocks(self) -> Iterator[str]:
-        ending = "\n"
+        last_character = "\n"
         for path in self.paths:
             for position, block in enumerate(decoded(path, self.encoding)):
-                if position == 0 and ending != "\n":
+                if position == 0 and last_character != "\n":
                     yield "\n"
-                ending = block[-1]
+                last_character = block[-1]
                 yield block
 
     def __repr__(self) -> str:
@@ -131,14 +131,14 @@ def _file_digest(path: Path) -> bytes:
         key = [str(path.absolute()), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
         name = f"{json_digest(key)}.digest"
         with suppress(OSError, ValueError):
-            known = bytes.fromhex((cache_directory() / name).read_bytes().removeprefix(b"sha256 ").decode())
+            digest = bytes.fromhex((cache_directory() / name).read_bytes().removeprefix(b"sha256 ").decode())
             mark_used(cache_directory() / name)
-            if len(known) == hashlib.sha256().digest_size:
-                return known
+            if len(digest) == hashlib.sha256().digest_size:
+                return digest
         digest = _read_digest(path)
         with suppress(OSError):
             if path.stat().st_ctime_ns == state.st_ctime_ns:
-                put(name, lambda file: file.write_bytes(b"sha256 " + digest.hex().encode()))
+                write_cached(name, lambda file: file.write_bytes(b"sha256 " + digest.hex().encode()))
         return digest
 
 

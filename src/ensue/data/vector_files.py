@@ -24,9 +24,9 @@ def write_word2vec(path: Path, words: Sequence[str], vectors: NDArray[np.float32
     with _open_output(path) as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
         for word, vector in zip(words, vectors, strict=True):
-            spelled = word.encode(errors="replace")
+            encoded = word.encode(errors="replace")
             numbers = vector.astype("<f4").tobytes() if binary else b" ".join(b"%.9g" % number for number in vector)
-            file.write(spelled + b" " + numbers + b"\n")
+            file.write(encoded + b" " + numbers + b"\n")
 
 
 def json_line(text: str, vector: Vector) -> str:
@@ -59,8 +59,8 @@ def _write_array(path: Path, rows: Iterable[Row]) -> int:
     first: Vector = np.zeros((0, 0), np.float32)
 
     def write_header(file: IO[bytes]) -> None:  # its length is the same for any number of rows
-        described = {"descr": first.dtype.str, "fortran_order": False, "shape": (count, first.shape[-1])}
-        np.lib.format.write_array_header_1_0(file, described)
+        header = {"descr": first.dtype.str, "fortran_order": False, "shape": (count, first.shape[-1])}
+        np.lib.format.write_array_header_1_0(file, header)
 
     with _open_output(path) as file:
         for _, vector in rows:

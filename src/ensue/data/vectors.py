@@ -20,7 +20,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.cache import bound, cache_directory, json_digest, mark_used, put
+from ensue.cache import cache_directory, json_digest, mark_used, size_limit, write_cached
 from ensue.data.decoding import COMPRESSED, blocks
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, quote
@@ -35,63 +35,62 @@ class ByteReader:
     def __init__(self, path: Path) -> None:
         self._blocks = blocks(path)
         self._buffer = b""
-        self._place = self._before = 0
+        self._index = self._before = 0
 
     @property
     def position(self) -> int:
         """The number of bytes that were consumed."""
-        return self._before + self._place
+        return self._before + self._index
 
     def peek(self, count: int) -> bytes:
         """Return the next `count` bytes, or the remaining bytes if there are fewer, without consuming them."""
-        while len(self._buffer) - self._place < count and self._load():
+        while len(self._buffer) - self._index < count and self._load():
             pass
-        return self._buffer[self._place : self._place + count]
+        return self._buffer[self._index : self._index + count]
 
     def take(self, count: int) -> bytes | None:
         """Consume and return the next `count` bytes; None if fewer bytes remain."""
         taken = self.peek(count)
         if len(taken) < count:
             return None
-        self._place += count
+        self._index += count
         return taken
 
     def until(self, mark: bytes) -> bytes | None:
         """Consume the bytes up to the next `mark`, and return those before it; None without a mark in 64 MiB."""
         searched = 0
-        while (end := self._buffer.find(mark, self._place + searched)) < 0:
-            searched = len(self._buffer) - self._place
+        while (end := self._buffer.find(mark, self._index + searched)) < 0:
+            searched = len(self._buffer) - self._index
             if searched > _MAX_ITEM_BYTES or not self._load():
                 return None
-        item = self._buffer[self._place : end]
-        self._place = end + 1
+        item = self._buffer[self._index : end]
+        self._index = end + 1
         return item
 
     def line(self) -> bytes | None:
         """Consume and return the next line without its `\\n`; None at the end of the file."""
         line = self.until(b"\n")
-        if line is None and (rest := self._buffer[self._place :]):
-            self._place = len(self._buffer)
+        if line is None and (rest := self._buffer[self._index :]):
+            self._index = len(self._buffer)
             return rest
         return line
 
     def _load(self) -> bool:
         block = next(self._blocks, b"")
-        self._buffer = self._buffer[self._place :] + block
-        self._before += self._place
-        self._place = 0
+        self._buffer = self._buffer[self._index :] + block
+        self._before += self._index
+        self._index = 0
         return bool(block)
 
 
 _MAX_DIMENSION = 1 << 16
-_MAX_HEAD_BYTES = 4096
-_MAX_HEAD_ROWS = 20
+_MAX_HEAD_BYTES, _MAX_HEAD_ROWS = 4096, 20
 _OTHER_FILES = {b"\xba\x16\x4f\x2f": "a fastText model; import it with `ensue import`, or use its .vec file"}
 
 WordVectors = tuple[list[str], NDArray[np.float32]]
 
 
-class Row(NamedTuple):
+class VectorRow(NamedTuple):
     """A word and its unparsed numbers. `line` is None in binary files. `start` is the offset of the row in bytes."""
 
     word: bytes
@@ -100,15 +99,15 @@ class Row(NamedTuple):
     start: int
 
 
-class Table(NamedTuple):
+class VectorTable(NamedTuple):
     """An iterator over the rows of a file, and the dimension of its vectors."""
 
     dimension: int
-    rows: Iterator[Row]
+    rows: Iterator[VectorRow]
     is_binary: bool = False
 
 
-def read_vectors(path: str | Path, wanted: Collection[str] | None = None, *, first: int = 0) -> WordVectors:
+def read_vectors(path: str | Path, wanted: Collection[str] | None = None, *, num_first: int = 0) -> WordVectors:
     """Return words of a file, in the order of the file, and their vectors (words, d).
 
     `.xz` and `.gz` files are decompressed. Reading ends with the last wanted word. If a word occurs twice, the first
@@ -118,14 +117,14 @@ def read_vectors(path: str | Path, wanted: Collection[str] | None = None, *, fir
     Args:
         path: The file.
         wanted: The words to return; None for all words.
-        first: The number of words at the beginning of the file that are also returned.
+        num_first: The number of words at the beginning of the file that are also returned.
 
     Raises:
         DataError: (file:line) The file has no vectors, a row has another dimension or a number that is not finite, or a
             binary file is truncated.
     """
     file = file_of(path)
-    return _select_rows(open_table(file), wanted, first, file)
+    return _select_rows(open_table(file), wanted, num_first, file)
 
 
 def file_of(path: str | Path) -> Path:
@@ -133,7 +132,7 @@ def file_of(path: str | Path) -> Path:
     return TextSource(path, encoding="latin-1").paths[0]  # Latin-1 decodes any byte
 
 
-def open_table(file: Path) -> Table:
+def open_table(file: Path) -> VectorTable:
     """Open a file of vectors, whose rows are read lazily. Raises DataError for a file without vectors."""
     reader = ByteReader(file)
     if reader.peek(3) == codecs.BOM_UTF8:
@@ -142,7 +141,7 @@ def open_table(file: Path) -> Table:
         raise DataError(f"no word vectors, but {other}", file)
     header = _read_header(reader)
     if header and _is_binary(reader.peek(_MAX_HEAD_BYTES)):
-        return Table(header[1], _binary_rows(reader, *header, file), is_binary=True)
+        return VectorTable(header[1], _binary_rows(reader, *header, file), is_binary=True)
     return _open_text(reader, header[1] if header else None, file)
 
 
@@ -167,16 +166,16 @@ def _is_binary(head: bytes) -> bool:
     return bool(set(head) & set(range(9)))
 
 
-def _binary_rows(reader: ByteReader, count: int, dimension: int, path: Path) -> Iterator[Row]:
+def _binary_rows(reader: ByteReader, count: int, dimension: int, path: Path) -> Iterator[VectorRow]:
     for num in range(count):
         start = reader.position
         word, numbers = reader.until(b" "), reader.take(4 * dimension)
         if word is None or numbers is None:
             raise DataError(f"cut off: it ends after {num:,} of the {count:,} vectors that its header promises", path)
-        yield Row(word.removeprefix(b"\n"), numbers, None, start)
+        yield VectorRow(word.removeprefix(b"\n"), numbers, None, start)
 
 
-def _open_text(reader: ByteReader, header_dimension: int | None, path: Path) -> Table:
+def _open_text(reader: ByteReader, header_dimension: int | None, path: Path) -> VectorTable:
     """Return the rows of a text file. The header, or else the majority of the first rows, has the dimension."""
     filled = _filled_lines(reader, 2 if header_dimension else 1)
     head = list(islice(filled, _MAX_HEAD_ROWS))
@@ -184,7 +183,7 @@ def _open_text(reader: ByteReader, header_dimension: int | None, path: Path) -> 
     dimension = header_dimension or next((width for width, _ in widths.most_common(1)), 0)
     if not dimension:
         raise DataError("no word vectors: expected lines of a word and its numbers, with blanks between them", path, 1)
-    return Table(dimension, (_split_row(*line, dimension, path) for line in chain(head, filled)))
+    return VectorTable(dimension, (_split_row(*line, dimension, path) for line in chain(head, filled)))
 
 
 def _filled_lines(reader: ByteReader, number: int) -> Iterator[tuple[int, int, bytes]]:
@@ -195,7 +194,7 @@ def _filled_lines(reader: ByteReader, number: int) -> Iterator[tuple[int, int, b
         number, start = number + 1, reader.position
 
 
-def row_at(file: BinaryIO, start: int, dimension: int, *, is_binary: bool) -> Row:
+def row_at(file: BinaryIO, start: int, dimension: int, *, is_binary: bool) -> VectorRow:
     """Read the row at an offset. Raises DataError if its dimension is not `dimension`."""
     file.seek(start)
     if not is_binary:
@@ -203,20 +202,20 @@ def row_at(file: BinaryIO, start: int, dimension: int, *, is_binary: bool) -> Ro
     word = bytearray()
     while (byte := file.read(1)) not in (b" ", b""):
         word += byte
-    return Row(bytes(word).removeprefix(b"\n"), file.read(4 * dimension), None, start)
+    return VectorRow(bytes(word).removeprefix(b"\n"), file.read(4 * dimension), None, start)
 
 
-def _split_row(number: int, start: int, line: bytes, dimension: int, path: Path) -> Row:
+def _split_row(number: int, start: int, line: bytes, dimension: int, path: Path) -> VectorRow:
     """Split a row. A word may be empty or contain blanks; not all fields after its first blank may be numbers."""
     if line.count(b" ") == dimension:
         word, _, numbers = line.partition(b" ")
-        return Row(word, numbers, number, start)
+        return VectorRow(word, numbers, number, start)
     word = line.rsplit(b" ", dimension)[0]
     _, *fields = word.split(b" ")
     if not fields or all(map(_is_number, fields)):
         result = _count_numbers(line.split(b" ")[1:])
         raise DataError(f"expected a word and {dimension} numbers, found {result}", path, number)
-    return Row(word, line[len(word) + 1 :], number, start)
+    return VectorRow(word, line[len(word) + 1 :], number, start)
 
 
 def _count_numbers(fields: list[bytes]) -> int:
@@ -235,30 +234,30 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-def _select_rows(table: Table, selected: Collection[str] | None, first: int, path: Path) -> WordVectors:
-    missing = None if selected is None else {word.encode(errors="surrogatepass") for word in selected}
+def _select_rows(table: VectorTable, wanted: Collection[str] | None, num_first: int, path: Path) -> WordVectors:
+    missing = None if wanted is None else {word.encode(errors="surrogatepass") for word in wanted}
     words: dict[str, None] = {}
     vectors = bytearray()
-    rows = iter(()) if missing == set() and not first else table.rows
+    rows = iter(()) if missing == set() and not num_first else table.rows
     for number, row in enumerate(rows, start=1):
-        is_wanted = missing is None or number <= first or row.word in missing
+        is_wanted = missing is None or number <= num_first or row.word in missing
         if is_wanted and (word := word_of(row)) and word not in words:
             words[word] = None
             vectors += vector_of(row, table.dimension, path).tobytes()
         if missing is not None:
             missing.discard(row.word)
-            if not missing and number >= first:
+            if not missing and number >= num_first:
                 break
     return list(words), np.frombuffer(vectors, np.float32).reshape(-1, table.dimension)
 
 
-def word_of(row: Row) -> str:
+def word_of(row: VectorRow) -> str:
     """Return the word of a row; "" if the word is not valid UTF-8."""
     word = row.word.decode(errors="ignore")
     return word if len(word.encode()) == len(row.word) else ""
 
 
-def vector_of(row: Row, dimension: int, path: Path) -> NDArray[np.float32]:
+def vector_of(row: VectorRow, dimension: int, path: Path) -> NDArray[np.float32]:
     """Parse the numbers of a row. Raises DataError for a number that is not finite."""
     if row.line is None:
         vector = np.frombuffer(row.numbers, "<f4").astype(np.float32)
@@ -302,20 +301,20 @@ class VectorIndex(Copyable):
     def _hashes_and_offsets(self) -> NDArray[np.uint64]:
         """The hashes of all words in ascending order, and the offsets of their rows, (2, N)."""
         try:
-            return self._load_places()
+            return self._load_index()
         except (ValueError, EOFError):  # damaged
             (cache_directory() / f"{self._name}.places").unlink(missing_ok=True)
-            return self._load_places()
+            return self._load_index()
 
-    def _load_places(self) -> NDArray[np.uint64]:
-        places: NDArray[np.uint64] = np.load(self._cached_file(".places", self._write_places), mmap_mode="r")
-        if places.dtype != np.uint64 or places.ndim != 2 or len(places) != 2:
+    def _load_index(self) -> NDArray[np.uint64]:
+        index: NDArray[np.uint64] = np.load(self._cached_file(".places", self._write_index), mmap_mode="r")
+        if index.dtype != np.uint64 or index.ndim != 2 or len(index) != 2:
             raise ValueError
-        return places
+        return index
 
     def find(self, words: Collection[str]) -> WordVectors:
         """Return the words that are in the file, and their vectors (words, d). Raises DataError for an invalid row."""
-        if self._is_compressed and 8 * self.path.stat().st_size > bound():
+        if self._is_compressed and 8 * self.path.stat().st_size > size_limit():
             return read_vectors(self.path, words)
         result, vectors = [], [np.empty((0, self.dimension), np.float32)]
         with self._decompressed.open("rb") as file:
@@ -329,10 +328,10 @@ class VectorIndex(Copyable):
                     result.append(word)
         return result, np.concatenate(vectors)
 
-    def _find_row(self, file: BinaryIO, word: bytes) -> Row | None:
+    def _find_row(self, file: BinaryIO, word: bytes) -> VectorRow | None:
         hashes, starts = self._hashes_and_offsets
-        first, last = (np.searchsorted(hashes, _hash(word), side) for side in ("left", "right"))
-        rows = (row_at(file, int(start), self.dimension, is_binary=self._is_binary) for start in starts[first:last])
+        begin, end = (np.searchsorted(hashes, _hash(word), side) for side in ("left", "right"))
+        rows = (row_at(file, int(start), self.dimension, is_binary=self._is_binary) for start in starts[begin:end])
         return next((row for row in rows if row.word == word), None)
 
     def _cached_file(self, suffix: str, write: Callable[[Path], object]) -> Path:
@@ -341,7 +340,7 @@ class VectorIndex(Copyable):
             mark_used(path)
             return path
         try:
-            return put(path.name, write)
+            return write_cached(path.name, write)
         except OSError as error:
             raise DataError(f"word offsets cannot be written ({error.strerror or error})", path.parent) from error
 
@@ -349,7 +348,7 @@ class VectorIndex(Copyable):
         with path.open("wb") as file:
             file.writelines(blocks(self.path))
 
-    def _write_places(self, path: Path) -> None:
+    def _write_index(self, path: Path) -> None:
         hashes, starts = array("Q"), array("Q")
         for row in open_table(self._decompressed).rows:
             hashes.append(int(_hash(row.word)))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ensue.decode.beam import beam_search
 from ensue.decode.sampling import Sampling
 from ensue.decode.search import BeamSearch, Hypothesis
-from ensue.errors import ContextError, EnsueError, check_whole
+from ensue.errors import ContextError, EnsueError, check_integer
 from ensue.interruption import check_interrupted
 from ensue.models.language_model import padded, read_prefixes
 from ensue.models.modules import count_parameters, device_of, evaluating
@@ -197,9 +197,9 @@ def generate_ids(
     gives the same tokens.
     """
     assert len(prompts) > 0, "no prompt"
-    check_whole("max_tokens", max_tokens, 0, MAX_TOKENS)
+    check_integer("max_tokens", max_tokens, 0, MAX_TOKENS)
     if seed is not None:
-        check_whole("seed", seed, 0, (1 << 63) - 1)
+        check_integer("seed", seed, 0, (1 << 63) - 1)
     rows = with_start(model, prompts, start_id)
     seen = _mask_of_tokens(model, prompts) if sampling is not None and sampling.repetition_penalty != 1 else None
     generator = torch.Generator(device_of(model))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypedDict
 
-from ensue.errors import EnsueError, Option, check_settings, check_whole
+from ensue.errors import EnsueError, Option, check_integer, check_settings
 
 MAX_WIDTH, MAX_TOKENS, MAX_PENALTY = 10_000, 1_000_000, 10
 Phrase = tuple[int, ...]
@@ -71,7 +71,7 @@ class BeamSearch:
     ) -> "InputConstraints":  # fmt: skip
         """Return the constraints of an input. Raise EnsueError if they contradict each other."""
         limit = self.max_tokens if max_tokens is None else max_tokens
-        check_whole("max_tokens", limit, 1, MAX_TOKENS)
+        check_integer("max_tokens", limit, 1, MAX_TOKENS)
         constraints = InputConstraints(
             tuple(prefix), limit, _unique((*self.required, *required)), _unique((*self.forbidden, *forbidden))
         )
@@ -112,7 +112,7 @@ def check_ids(constraints: Sequence[InputConstraints], size: int, end_id: int | 
     """Raise EnsueError for an id outside of the vocabulary, or the end symbol, in a prefix or phrase."""
     phrases = [phrase for c in constraints for phrase in (c.prefix, *c.required, *c.forbidden)]
     for id in {id for phrase in phrases for id in phrase}:
-        check_whole("an id of a prefix or phrase", id, 0, size - 1)
+        check_integer("an id of a prefix or phrase", id, 0, size - 1)
         if id == end_id:
             raise EnsueError("the end symbol is in a prefix or phrase; min_tokens and max_tokens bound its position")
 

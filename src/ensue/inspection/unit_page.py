@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.errors import EnsueError, check_whole
+from ensue.errors import EnsueError, check_integer
 from ensue.inspection.page import Section, cut
 from ensue.inspection.token_page import MAX_UNIT_BYTES
 from ensue.inspection.units import OPEN, SHUT, Units, followers, saturation
@@ -127,8 +127,8 @@ def select(
     EnsueError for a range outside of the text.
     """
     length = len(units[0].values) if units else 0
-    check_whole("start", start, 0, max(0, length - 1))
-    check_whole("end", end, start + 1, max(start + 1, length))
+    check_integer("start", start, 0, max(0, length - 1))
+    check_integer("end", end, start + 1, max(start + 1, length))
     if not units:
         raise EnsueError("the model has no units")
     values = enumerate(layer_units.values for layer_units in units)

@@ -33,16 +33,16 @@ class Cache(NamedTuple):
     ids: Int[Tensor, "B S"]
 
     @property
-    def grows(self) -> int:
+    def num_positions(self) -> int:
         """The length S."""
         return self.ids.shape[1]
 
     def resized(self, length: int) -> "Cache":
         """Return this cache with S = `length`; see `ensue.types.Growing`."""
-        more = length - self.grows
+        more = length - self.num_positions
         return Cache(F.pad(self.h, (0, 0, more, 0)), F.pad(self.ids, (more, 0), value=PADDING)) if more else self
 
-    def unused(self) -> int:
+    def num_unused(self) -> int:
         """Return the number of leading positions that are padding in all rows."""
         used = (self.ids != PADDING).any(0)
         return int(used.int().argmax()) if used.any() else len(used)
@@ -232,7 +232,7 @@ class AdaptiveModel(nn.Module):
         self, quantity: Quantity, cache: Cache, ids: Tensor, targets: Tensor, h: Tensor, values: Tensor
     ) -> tuple[Cache, Tensor]:
         """Return the cache after vectors h (B, T, d), and the values of the mixture with the cache."""
-        before, capacity, weight = cache.grows, self.adaptation.cache, self.adaptation.cache_weight
+        before, capacity, weight = cache.num_positions, self.adaptation.cache, self.adaptation.cache_weight
         next_id = torch.where(cache.ids[:, -1:] == NOT_YET, ids[:, :1], PADDING) if before else ids[:, :0]
         following = torch.cat((cache.ids[:, :-1], next_id, ids[:, 1:], torch.full_like(ids[:, :1], NOT_YET)), 1)
         vectors = torch.cat((cache.h, h), 1)

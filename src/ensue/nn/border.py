@@ -66,12 +66,12 @@ def _find_tuple_mismatch(state: Any, like: Any, rows: int, free_sizes: str) -> M
     if type(state) is not type(like) or len(state) != len(like):
         expected = f"a tuple of {len(like)}" if names is None else type(like).__name__
         return Mismatch(TypeError, f"{{}} as {expected}", _type_name(state))
-    grows = not free_sizes and hasattr(type(like), "grows")
+    is_growing = not free_sizes and hasattr(type(like), "num_positions")
     for index, (item, start) in enumerate(zip(state, like, strict=True)):
-        mismatch = find_state_mismatch(item, start, rows, "zeros" if grows else free_sizes)
+        mismatch = find_state_mismatch(item, start, rows, "zeros" if is_growing else free_sizes)
         if mismatch is not None:
             return mismatch._replace(path=(f"[{index}]" if names is None else f".{names[index]}") + mismatch.path)
-    return _find_length_mismatch(state, like) if grows else None
+    return _find_length_mismatch(state, like) if is_growing else None
 
 
 def _find_length_mismatch(state: Any, like: Any) -> Mismatch | None:
@@ -93,7 +93,7 @@ def _find_shared_mismatch(state: Any, like: Shared, rows: int) -> Mismatch | Non
         return Mismatch(ValueError, "{} of one length", lengths, ".content")
     mismatch = find_mismatch(state.rows, (rows,), torch.int64, next(leaves(state.content)).device)
     if mismatch is None and state.invalid_row is not None:
-        mismatch = Mismatch(ValueError, f"{{}} from 0 to {state.texts - 1}", state.invalid_row)
+        mismatch = Mismatch(ValueError, f"{{}} from 0 to {state.num_texts - 1}", state.invalid_row)
     return None if mismatch is None else mismatch._replace(path=".rows")
 
 

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError, create_model
 
 from ensue.data.files import Data, as_location
 from ensue.errors import DataError, EnsueError, RecipeError, nearest, quote
-from ensue.extension import entries, find_entry, loadable_entries, with_needs
+from ensue.extension import all_requirements, entries, find_entry, loadable_entries
 from ensue.models.specification import ENCODER_KINDS, GuestEncoder, Table
 from ensue.notices import warn_once
 from ensue.parsing import MAX_TOML_CHARACTERS, ParseError, parse_toml, read_bounded
@@ -68,7 +68,7 @@ def read_recipe(
     """
     changes = list(settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings))
     locations = {
-        f"data.{name}": as_location(path, name, is_kept=True) for name, path in paths.items() if path is not None
+        f"data.{name}": as_location(path, name, is_cached=True) for name, path in paths.items() if path is not None
     }
     if recipe == AUTO:
         recipe, needed, _ = propose(locations.get("data.train", ""), [f"{key}={value}" for key, value in changes])
@@ -164,7 +164,7 @@ def _add_needs(document: Mapping[str, Any]) -> Mapping[str, Any]:
         used.append(entries("task")[task])
     if not isinstance(needs, list) or not (needs or used):
         return document
-    return {**document, "needs": with_needs(needs, used)}
+    return {**document, "needs": all_requirements(needs, used)}
 
 
 def _read_document(name: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from ensue.data.detection.locations import aligned_paths
 from ensue.data.files import Data, as_location, expanded, files_of, locations_in, named_locations
 from ensue.data.sources import digest_of, digest_of_each
 from ensue.errors import EnsueError, RecipeError, RunError, quote
-from ensue.extension import local_run, with_needs
+from ensue.extension import all_requirements, local_run
 from ensue.notices import warn_once
 from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded
 from ensue.recipe import Recipe, as_trained, read_recipe, validate_recipe
@@ -118,7 +118,7 @@ class RunDirectory:
             with schema.convert_read_errors(self.path / "recipe.toml"):
                 needs = parse_toml(self.manifest.read("recipe.toml")).get("needs")
             try:
-                with_needs(needs if isinstance(needs, list) else [])
+                all_requirements(needs if isinstance(needs, list) else [])
             except RecipeError as error:
                 raise RunError(f"{self.path}: {error}") from None
             raise RunError(f"{self.path}: needs the task {quote(task)}, which no installed extension has")

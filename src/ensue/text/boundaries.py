@@ -20,7 +20,7 @@ _MIN_SEARCHED_CHARACTERS = 256
 def last_boundary(text: str) -> int | None:
     """Return the index of the last ` `, `\\t`, `\\n` or `\\r` that follows a non-space character; None without one.
 
-    No token of any tokenizer in this package spans this index. Unicode white space also counts as space, because the
+    No token spans this index, except with `PublishedTokenizer`. Unicode white space also counts as space, because the
     subword splitter does not divide runs of white space.
     """
     width = _MIN_SEARCHED_CHARACTERS
@@ -58,19 +58,19 @@ _EXTENDING = frozenset({_JOINER, "\u200c", *map(chr, range(0x1F3FB, 0x1F400)), *
 _MARKS = ("Mn", "Me", "Mc")
 
 
-def is_boundary(text: str, place: int, start: int = 0) -> bool:
-    """Return whether a grapheme cluster starts at the index `place`, if a cluster starts at the lower index `start`."""
-    before, after = text[place - 1], text[place]
+def is_boundary(text: str, index: int, start: int = 0) -> bool:
+    """Return whether a grapheme cluster starts at `index`, given that one starts at the lower index `start`."""
+    before, after = text[index - 1], text[index]
     if after < "\u0300":  # the first combining mark
         return before != _JOINER
     if after in _EXTENDING or before == _JOINER or unicodedata.category(after) in _MARKS:
         return False
     if not (_is_regional_indicator(before) and _is_regional_indicator(after)):
         return True
-    first = place
-    while first > start and _is_regional_indicator(text[first - 1]):
-        first -= 1
-    return (place - first) % 2 == 0  # two indicators are a flag
+    begin = index
+    while begin > start and _is_regional_indicator(text[begin - 1]):
+        begin -= 1
+    return (index - begin) % 2 == 0  # two indicators are a flag
 
 
 def _is_regional_indicator(character: str) -> bool:

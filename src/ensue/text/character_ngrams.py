@@ -11,27 +11,27 @@ _WORDS_PER_CHUNK = 1 << 15
 _MAX_CHARACTER_BYTES = 4
 
 
-def ngram_hashes(words: Sequence[str], shortest: int, longest: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the hashes (N,) of the n-grams of all words, and the index of the first hash of each word (words + 1,).
+def ngram_hashes(words: Sequence[str], min_n: int, max_n: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the hashes (N,) of the n-grams of all words, and the index of the first hash of each word, (W + 1,).
 
     The hash function is that of fastText: 32-bit FNV-1a over the UTF-8 bytes, each sign-extended.
 
     Args:
         words: The words. `<` and `>` are added around each word; a lone `<` or `>` is not counted as an n-gram.
-        shortest: The minimum number of characters in an n-gram.
-        longest: The maximum number of characters in an n-gram.
+        min_n: The minimum number of characters in an n-gram.
+        max_n: The maximum number of characters in an n-gram.
     """
     starts = range(0, len(words), _WORDS_PER_CHUNK)
-    chunks = [_hash_ngrams(words[start : start + _WORDS_PER_CHUNK], shortest, longest) for start in starts]
+    chunks = [_hash_ngrams(words[start : start + _WORDS_PER_CHUNK], min_n, max_n) for start in starts]
     hashes, counts = zip(*chunks, strict=True) if chunks else ([np.empty(0, np.uint32)], [np.empty(0, np.int64)])
     return np.concatenate(hashes), np.concatenate([[0], np.cumsum(np.concatenate(counts))])
 
 
-def _hash_ngrams(words: Sequence[str], shortest: int, longest: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the hashes (N,), sorted by word, and the number of hashes of each word (words,)."""
-    spelled = [f"<{word}>".encode(errors="replace") for word in words]
-    data = np.frombuffer(b"".join(spelled), np.uint8)
-    ends = np.cumsum([0, *map(len, spelled)])
+def _hash_ngrams(words: Sequence[str], min_n: int, max_n: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the hashes (N,), sorted by word, and the number of hashes of each word, (W,)."""
+    encoded = [f"<{word}>".encode(errors="replace") for word in words]
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    ends = np.cumsum([0, *map(len, encoded)])
     is_first_byte = np.append((data & 0xC0) != 0x80, True)
     signed = data.astype(np.int8).astype(np.int32).view(np.uint32)
     starts = np.flatnonzero(is_first_byte[:-1])
@@ -39,15 +39,15 @@ def _hash_ngrams(words: Sequence[str], shortest: int, longest: int) -> tuple[NDA
     end, length = starts.copy(), np.zeros(len(starts), np.int64)
     value = np.full(len(starts), _FNV_OFFSET_BASIS)
     rows = [np.empty((0, 2), np.int64)]
-    for _ in range(_MAX_CHARACTER_BYTES * longest):  # each iteration appends a byte to all n-grams
-        inside = (end < ends[word + 1]) & (length < longest)
-        starts, word, end, length = (array[inside] for array in (starts, word, end, length))
-        value = (value[inside] ^ signed[end]) * _FNV_PRIME
+    for _ in range(_MAX_CHARACTER_BYTES * max_n):  # each iteration appends a byte to all n-grams
+        can_grow = (end < ends[word + 1]) & (length < max_n)
+        starts, word, end, length = (array[can_grow] for array in (starts, word, end, length))
+        value = (value[can_grow] ^ signed[end]) * _FNV_PRIME
         end += 1
         is_complete = is_first_byte[end]
         length += is_complete
         at_border = (starts == ends[word]) | (end == ends[word + 1])
-        chosen = is_complete & (length >= shortest) & ~((length == 1) & at_border)
+        chosen = is_complete & (length >= min_n) & ~((length == 1) & at_border)
         rows.append(np.stack([word[chosen], value[chosen].astype(np.int64)], axis=1))
     table = np.concatenate(rows)
     table = table[np.argsort(table[:, 0], kind="stable")]
@@ -61,16 +61,16 @@ BOUNDARIES = np.array([[WORD_BEGIN, SENTENCE_BEGIN, WORD_END], [WORD_BEGIN, SENT
 """The words that begin and end a sentence: one special character each, between WORD_BEGIN and WORD_END."""
 
 
-def word_characters(words: Sequence[str], *, longest: int) -> NDArray[np.int64]:
-    """Return the UTF-8 bytes of U words between WORD_BEGIN and WORD_END, padded on the right, (U, L).
+def word_characters(words: Sequence[str], *, max_length: int) -> NDArray[np.int64]:
+    """Return the UTF-8 bytes of U words between WORD_BEGIN and WORD_END, padded on the right with PADDING, (U, L).
 
-    L is at most `longest`; longer words are truncated. Lone surrogates are left out, because UTF-8 cannot encode them.
+    L is at most `max_length`; longer words are truncated. Lone surrogates are left out; UTF-8 cannot encode them.
     """
-    spelled = [word.encode("utf-8", "ignore")[: longest - 2] for word in words]
-    lengths = np.array([len(word) for word in spelled], np.int64)
-    places = np.arange(lengths.max(initial=0) + 2)
-    characters = np.full((len(words), len(places)), PADDING, np.int64)
+    encoded = [word.encode("utf-8", "ignore")[: max_length - 2] for word in words]
+    lengths = np.array([len(word) for word in encoded], np.int64)
+    columns = np.arange(lengths.max(initial=0) + 2)
+    characters = np.full((len(words), len(columns)), PADDING, np.int64)
     characters[:, 0] = WORD_BEGIN
-    characters[(places >= 1) & (places <= lengths[:, None])] = np.frombuffer(b"".join(spelled), np.uint8)
+    characters[(columns >= 1) & (columns <= lengths[:, None])] = np.frombuffer(b"".join(encoded), np.uint8)
     characters[np.arange(len(words)), lengths + 1] = WORD_END
     return characters

@@ -11,7 +11,7 @@ CASES = {
     "lower": str.lower, "keep": lambda form: form, "title": lambda form: form[:1].upper() + form[1:].lower(),
     "upper": str.upper,
 }  # fmt: skip
-"""Changes of case, applied before the edits. Among equally short scripts, the one with the first case is chosen."""
+"""Changes of case before the edits. Among equally short scripts, the one whose case is listed first is used."""
 RESULT_PREFIX = "="
 """The prefix of a script that contains the entire result."""
 MAX_CHARACTERS = 128
@@ -37,31 +37,31 @@ def edit_script(form: str, result: str) -> str:
 def _find_script(case: str, form: str, result: str) -> tuple[int, str] | None:
     """Return the number of removed and added characters, and the script; None without a common substring."""
     cased = CASES[case](form)
-    shared = SequenceMatcher(None, cased, result, autojunk=False).find_longest_match()
-    if not shared.size:
+    match = SequenceMatcher(None, cased, result, autojunk=False).find_longest_match()
+    if not match.size:
         return None
-    first, begin = shared.a, result[: shared.b]
-    last, end = len(cased) - shared.a - shared.size, result[shared.b + shared.size :]
-    script = f"{case}-{first}+{begin}-{last}+{end}"
-    if applied(script, form) != result:  # "-" or "+" inside the result makes the script ambiguous
+    num_first, prefix = match.a, result[: match.b]
+    num_last, suffix = len(cased) - match.a - match.size, result[match.b + match.size :]
+    script = f"{case}-{num_first}+{prefix}-{num_last}+{suffix}"
+    if apply_script(script, form) != result:  # "-" or "+" inside the result makes the script ambiguous
         return None
-    return first + last + len(begin) + len(end), script
+    return num_first + num_last + len(prefix) + len(suffix), script
 
 
-def applied(script: str, form: str) -> str:
+def apply_script(script: str, form: str) -> str:
     """Return the result of applying a script to a form; the lowercased form if the script cannot be applied."""
     if script.startswith(RESULT_PREFIX) and len(script) > len(RESULT_PREFIX):
         return script[len(RESULT_PREFIX) :]
     case, _, rest = script.partition("-")
     num_first, _, rest = rest.partition("+")
-    begin, _, rest = rest.rpartition("-")
-    num_last, _, end = rest.partition("+")
+    prefix, _, rest = rest.rpartition("-")
+    num_last, _, suffix = rest.partition("+")
     if case not in CASES or not (_is_count(num_first) and _is_count(num_last)):
         return form.lower()
     cased, first, last = CASES[case](form), int(num_first), int(num_last)
     if first + last > len(cased):
         return form.lower()
-    return (begin + cased[first : len(cased) - last] + end) or form.lower()
+    return (prefix + cased[first : len(cased) - last] + suffix) or form.lower()
 
 
 def _is_count(text: str) -> bool:

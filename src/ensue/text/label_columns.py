@@ -13,23 +13,23 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from ensue.stored import FORMAT_VERSION, Stored, arguments
-from ensue.text.edit_scripts import applied, edit_script
+from ensue.text.edit_scripts import apply_script, edit_script
 from ensue.text.labels import Floats, Labels
-from ensue.text.schemes import OUTSIDE, Scheme, Span, joined_tags, overlapping, overlapping_spans, tags_of
+from ensue.text.schemes import OUTSIDE, Scheme, Span, join_tags, overlapping, overlapping_spans, tags_of
 
 Row = tuple[str, ...]
 """The values of a word, one for each column."""
-Kind = Literal["label", "attribute", "script", "class"]
-KIND_OF: dict[str, Kind] = {"feats": "attribute", "lemma": "script"}
-EMPTY = "_"
+HeadKind = Literal["label", "attribute", "script", "class"]
+HEAD_KINDS: dict[str, HeadKind] = {"feats": "attribute", "lemma": "script"}
+EMPTY = "_"  # a value without attributes
 _MIN_PROBABILITY = 1e-6
 """Scripts with a lower probability are ignored in the probability of a lemma."""
 
 
-class Learned(NamedTuple):
-    """The labels that a head predicts. `key` is the attribute or the span class of the head."""
+class LabelHead(NamedTuple):
+    """A head and its labels. `key` is the attribute or the span class that the head predicts, else ""."""
 
-    kind: Kind
+    kind: HeadKind
     key: str
     labels: Labels
 
@@ -41,7 +41,7 @@ class LabelColumns(Stored):
     scheme = tag_scheme = None
     has_spans = False
 
-    def __init__(self, columns: dict[str, list[Learned]]) -> None:
+    def __init__(self, columns: dict[str, list[LabelHead]]) -> None:
         self.columns = columns
         self.names = tuple(columns)
         self.learned = [head for heads in columns.values() for head in heads]
@@ -101,8 +101,8 @@ class LabelColumns(Stored):
     def _restored(cls, columns: dict[str, list[dict[str, Any]]]) -> Self:
         if not columns or not all(columns.values()):
             raise ValueError("a column without heads")
-        form = {"kind": Kind, "key": str, "labels": Labels}
-        return cls({name: [Learned(**arguments(form, head)) for head in heads] for name, heads in columns.items()})
+        schema = {"kind": HeadKind, "key": str, "labels": Labels}
+        return cls({name: [LabelHead(**arguments(schema, head)) for head in heads] for name, heads in columns.items()})
 
     def __len__(self) -> int:
         return sum(len(head.labels) for head in self.learned)
@@ -120,7 +120,7 @@ class NestedLabels(Stored):
     kind = "nested"
     has_spans = True
 
-    def __init__(self, learned: list[Learned]) -> None:
+    def __init__(self, learned: list[LabelHead]) -> None:
         self.learned = learned
         self._columns = LabelColumns({"": learned})
         self.names = tuple(name for head in learned for name in head.labels.names if name != OUTSIDE)
@@ -149,7 +149,7 @@ class NestedLabels(Stored):
 
     def confidence(self, labels: Sequence[str], marginals: Floats, words: Sequence[str] = ()) -> list[float]:
         """Return the probability of each label of a sentence: the product of the probabilities of all heads."""
-        return [columns[""] for columns in self._columns.confidence([(label,) for label in labels], marginals, words)]
+        return [row[""] for row in self._columns.confidence([(label,) for label in labels], marginals, words)]
 
     def __len__(self) -> int:
         return len(self._columns)
@@ -180,18 +180,18 @@ class Codec(NamedTuple):
     """The value of a key that is absent from a word."""
 
 
-CODECS: dict[Kind, Codec] = {
+CODECS: dict[HeadKind, Codec] = {
     "attribute": Codec(attributes, _join_attributes, EMPTY),
-    "class": Codec(tags_of, lambda tags: joined_tags([tags[key] for key in sorted(tags)]), OUTSIDE),
+    "class": Codec(tags_of, lambda tags: join_tags([tags[key] for key in sorted(tags)]), OUTSIDE),
 }
 
 
-def learned_values(
-    kind: Kind, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]
-) -> dict[tuple[Kind, str], Counter[str]]:
-    """Count how often each head of a column has each value, in pairs of the words and values of a sentence."""
+def count_head_values(
+    kind: HeadKind, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]
+) -> dict[tuple[HeadKind, str], Counter[str]]:
+    """Count the labels of each head (kind and key) of a column. A sentence is a pair of its words and their values."""
     codec = CODECS.get(kind)
-    counts: dict[tuple[Kind, str], Counter[str]] = {}
+    counts: dict[tuple[HeadKind, str], Counter[str]] = {}
     total = 0
     for words, values in sentences:
         total += len(values)
@@ -212,24 +212,24 @@ def _transpose(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Any]]
     return list(zip(*rows, strict=True)) or [()] * width
 
 
-def _encode_values(heads: Sequence[Learned], values: Sequence[str], words: Sequence[str]) -> list[list[str]]:
+def _encode_values(heads: Sequence[LabelHead], values: Sequence[str], words: Sequence[str]) -> list[list[str]]:
     if codec := CODECS.get(heads[0].kind):
         split = list(map(codec.read, values))
         return [[word_values.get(head.key, codec.missing) for word_values in split] for head in heads]
     return [list(map(edit_script, words, values)) if heads[0].kind == "script" else list(values)]
 
 
-def _decode_labels(heads: Sequence[Learned], labels: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
+def _decode_labels(heads: Sequence[LabelHead], labels: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
     if codec := CODECS.get(heads[0].kind):
         keys = [head.key for head in heads]
         rows = (zip(keys, row, strict=True) for row in zip(*labels, strict=True))
         return [codec.write({key: value for key, value in row if value != codec.missing}) for row in rows]
-    return list(map(applied, labels[0], words)) if heads[0].kind == "script" else list(labels[0])
+    return list(map(apply_script, labels[0], words)) if heads[0].kind == "script" else list(labels[0])
 
 
 def _lemma_probabilities(labels: Labels, lemmas: Sequence[str], marginals: Floats, words: Sequence[str]) -> list[float]:
     scripts = labels.tags.symbols
     return [
-        float(sum(row[tag] for tag in np.nonzero(row > _MIN_PROBABILITY)[0] if applied(scripts[tag], word) == lemma))
+        float(sum(row[n] for n in np.nonzero(row > _MIN_PROBABILITY)[0] if apply_script(scripts[n], word) == lemma))
         for row, word, lemma in zip(marginals, words, lemmas, strict=True)
     ]

@@ -25,13 +25,13 @@ SpanTags = tuple[list[tuple[int, int]], NDArray[np.bool_], NDArray[np.bool_]]
 
 
 @runtime_checkable
-class LabelColumn(Protocol):
+class CompactLabels(Protocol):
     """The labels of many texts, in compact storage."""
 
-    def has(self, numbers: Mapping[str, int]) -> NDArray[np.bool_]:
-        """Return whether each text has each label, (N, K). `numbers` has the id of each label."""
+    def indicators(self, ids: Mapping[str, int]) -> NDArray[np.bool_]:
+        """Return whether each text has each label, (N, K). `ids` has the id of each label."""
 
-    def only(self, numbers: Mapping[str, int]) -> NDArray[np.unsignedinteger[Any]] | None:
+    def single_labels(self, ids: Mapping[str, int]) -> NDArray[np.unsignedinteger[Any]] | None:
         """Return the id of the label of each text, (N,); 0 for unknown labels. None unless each text has one label."""
 
 
@@ -43,7 +43,7 @@ class Classes(Stored):
     """
 
     kind = "classes"
-    later = frozenset({"temperature"})
+    optional_keys = frozenset({"temperature"})
 
     def __init__(
         self, names: Names, *, multiple: bool = False, threshold: Annotated[float, Bounds(0, 1)] = 0.5,
@@ -75,8 +75,8 @@ class Classes(Stored):
 
     def matrix(self, labels: Sequence[Collection[str]]) -> NDArray[np.bool_]:
         """Return whether each text has each label, (N, K). Unknown labels are ignored."""
-        if isinstance(labels, LabelColumn):
-            return labels.has(self.ids)
+        if isinstance(labels, CompactLabels):
+            return labels.indicators(self.ids)
         matrix = np.zeros((len(labels), len(self.names)), bool)
         for row, names in zip(matrix, labels, strict=True):
             row[[self.ids[name] for name in names if name in self.ids]] = True
@@ -86,20 +86,20 @@ class Classes(Stored):
         """Return the training targets of a `matrix` (N, K): the ids (N,), or with `multiple` zeros and ones (N, K)."""
         return matrix.astype(np.float32) if self.multiple else matrix.argmax(1)
 
-    def places(self, labels: Sequence[Collection[str]]) -> NDArray[np.unsignedinteger[Any]]:
+    def label_ids(self, labels: Sequence[Collection[str]]) -> NDArray[np.unsignedinteger[Any]]:
         """Return the label id of each text, (N,), in the smallest integer type. Each text must have one label."""
-        ids = labels.only(self.ids) if isinstance(labels, LabelColumn) else None
+        ids = labels.single_labels(self.ids) if isinstance(labels, CompactLabels) else None
         return self.matrix(labels).argmax(1).astype(np.min_scalar_type(len(self))) if ids is None else ids
 
-    def shares(self, has: NDArray[np.bool_] | NDArray[np.unsignedinteger[Any]]) -> NDArray[np.float64]:
-        """Return the relative frequency of each label, (K,), from a `matrix` (N, K) or `places` (N,).
+    def frequencies(self, targets: NDArray[np.bool_] | NDArray[np.unsignedinteger[Any]]) -> NDArray[np.float64]:
+        """Return the relative frequency of each label, (K,), from a `matrix` (N, K) or `label_ids` (N,).
 
         Frequencies are smoothed by adding 1 to each count.
         """
-        counts = has.sum(0) if has.ndim > 1 else np.zeros(len(self.names), np.int64)
-        for chunk in np.array_split(has, len(has) // _MAX_COUNTED_AT_ONCE + 1) if has.ndim == 1 else ():
+        counts = targets.sum(0) if targets.ndim > 1 else np.zeros(len(self.names), np.int64)
+        for chunk in np.array_split(targets, len(targets) // _MAX_COUNTED_AT_ONCE + 1) if targets.ndim == 1 else ():
             counts += np.bincount(chunk, minlength=len(counts))
-        return (counts + 1.0) / (len(has) + (2 if self.multiple else len(self.names)))
+        return (counts + 1.0) / (len(targets) + (2 if self.multiple else len(self.names)))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -119,16 +119,16 @@ class Labels(Stored):
 
     def __init__(self, names: Names, *, scheme: schemes.Scheme | None, tag_scheme: schemes.Scheme | None) -> None:
         if (scheme is None) != (tag_scheme is None):
-            raise ValueError("scheme and tag_scheme must be names, or none of them")
+            raise ValueError("scheme and tag_scheme must both be names, or both be null")
         self.names, self.scheme, self.tag_scheme = tuple(names), scheme, tag_scheme
         if tag_scheme is None:
             self.tags = Vocabulary(names)
         else:
             classes = {label for name in names if (label := schemes.position(name).label)}
             self.tags = Vocabulary(schemes.tag_set(classes, tag_scheme))
-        written = [self._written(tag) for tag in self.tags.symbols]
-        self._place_of = {place: number for number, place in enumerate(dict.fromkeys(written))}
-        self._places = np.array([self._place_of[place] for place in written])
+        keys = [self._group_key(tag) for tag in self.tags.symbols]
+        self._groups = {key: group for group, key in enumerate(dict.fromkeys(keys))}
+        self._group_of_tag = np.array([self._groups[key] for key in keys])
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -169,18 +169,18 @@ class Labels(Stored):
 
     def confidence(self, labels: Sequence[str], marginals: Floats, words: Sequence[str] = ()) -> list[float]:
         """Return the probability of each label of a sentence: the sum over its tags of the `marginals` (T, K)."""
-        place_of = {label: self._place_of.get(self._written(label), -1) for label in set(labels)}
-        places = np.array([place_of[label] for label in labels], np.int64)
-        return (marginals * (self._places == places[:, None])).sum(1).tolist()
+        group_of = {label: self._groups.get(self._group_key(label), -1) for label in set(labels)}
+        groups = np.array([group_of[label] for label in labels], np.int64)
+        return (marginals * (self._group_of_tag == groups[:, None])).sum(1).tolist()
 
-    def shares(self, marginals: Floats) -> Floats:
+    def label_probabilities(self, marginals: Floats) -> Floats:
         """Return the probability of each label in `names` at each word, (T, N), from the `marginals` (T, K)."""
-        places = np.array(self.places_of(self.names), np.int64)
-        return marginals @ (self._places[:, None] == places).astype(marginals.dtype)
+        groups = np.array(self.label_groups(self.names), np.int64)
+        return marginals @ (self._group_of_tag[:, None] == groups).astype(marginals.dtype)
 
-    def places_of(self, labels: Iterable[str]) -> list[int]:
-        """Return a number for each tag or label, -1 if unknown. Tags of the same label have equal numbers."""
-        return [self._place_of.get(self._written(label), -1) for label in labels]
+    def label_groups(self, labels: Iterable[str]) -> list[int]:
+        """Return the group of each tag or label, -1 if unknown. The tags of one label are a group."""
+        return [self._groups.get(self._group_key(label), -1) for label in labels]
 
     def spans(self, labels: Sequence[str]) -> list[schemes.Span]:
         """Return the spans of a sentence, which is an empty list for plain labels."""
@@ -207,13 +207,13 @@ class Labels(Stored):
         can_continue = [[schemes.continues(before, after) for after in positions] for before in positions]
         return classes, np.array(can_continue, bool)
 
-    def _written(self, label: str) -> tuple[str, str]:
+    def _group_key(self, label: str) -> tuple[str, str]:
         """Return the position of a tag or label in a span, as far as both schemes distinguish it, and its class."""
         if self.scheme is None:
             return "", label
         kind, name = schemes.position(label)
         for scheme in (self.scheme, self.tag_scheme):
-            kind = kind if scheme is None else schemes.written_place(scheme, kind)
+            kind = kind if scheme is None else schemes.distinguished_place(scheme, kind)
         return kind, name
 
     def legal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:

@@ -37,8 +37,8 @@ class WordForms(NamedTuple):
     """The features of U word forms; zeros for features that a lexicon does not use.
 
     `words`, `shapes` and `vectors` (U,) are ids. `characters` (U, L) are character ids, and `lengths` (U,) their number
-    in each word. `affixes` (U, A) are the ids of prefixes and suffixes. `keys` (U,) identify words: they are the ids of
-    known words and negative hashes of unknown words, followed by the hashes of n-grams of characters (U, 1 + G).
+    in each word. `affixes` (U, A) are the ids of prefixes and suffixes. `keys` identify words: the ids of known words
+    and negative hashes of unknown words (U,), or these and the hashes of n-grams of characters (U, 1 + G).
     """
 
     words: NDArray[np.int64]
@@ -49,10 +49,10 @@ class WordForms(NamedTuple):
     vectors: NDArray[np.int64]
     keys: NDArray[np.int64]
 
-    def select(self, forms: NDArray[np.int64]) -> "WordForms":
-        """Return the features at the indices `forms`, without columns that are padding for all of these forms."""
-        longest = int(self.lengths[forms].max(initial=0))
-        return WordForms(*(feature[forms] for feature in self._replace(characters=self.characters[:, :longest])))
+    def select(self, indices: NDArray[np.int64]) -> "WordForms":
+        """Return the features of some forms, without columns that are padding for all of these forms."""
+        width = int(self.lengths[indices].max(initial=0))
+        return WordForms(*(feature[indices] for feature in self._replace(characters=self.characters[:, :width])))
 
 
 def check_unknown(vocabulary: Vocabulary) -> None:
@@ -61,7 +61,7 @@ def check_unknown(vocabulary: Vocabulary) -> None:
         raise ValueError(f"the first symbol must be {UNKNOWN}")
 
 
-Known = Annotated[Vocabulary, check_unknown]
+Symbols = Annotated[Vocabulary, check_unknown]
 
 
 class Lexicon(Stored):
@@ -73,13 +73,13 @@ class Lexicon(Stored):
     """
 
     kind = "lexicon"
-    later = frozenset({"kept_vectors", "character_ngrams"})
+    optional_keys = frozenset({"kept_vectors", "character_ngrams"})
 
     def __init__(
-        self, *, words: Known, lowercase: bool, fold_digits: bool, characters: Known | None = None,
-        affixes: Known | None = None, longest_affix: Annotated[int, Bounds(0, 1000)] = 0,
-        shapes: Known | None = None, columns: Mapping[str, Known] = MappingProxyType({}),
-        vectors: Known | None = None, kept_vectors: Count = 0, character_ngrams: Annotated[int, Bounds(0, 100)] = 0,
+        self, *, words: Symbols, lowercase: bool, fold_digits: bool, characters: Symbols | None = None,
+        affixes: Symbols | None = None, longest_affix: Annotated[int, Bounds(0, 1000)] = 0,
+        shapes: Symbols | None = None, columns: Mapping[str, Symbols] = MappingProxyType({}),
+        vectors: Symbols | None = None, kept_vectors: Count = 0, character_ngrams: Annotated[int, Bounds(0, 100)] = 0,
     ) -> None:  # fmt: skip
         if kept_vectors >= max(1, len(vectors or ())):
             raise ValueError("kept_vectors must be less than the number of vectors")
@@ -87,8 +87,8 @@ class Lexicon(Stored):
         self.characters, self.affixes, self.longest_affix, self.shapes = characters, affixes, longest_affix, shapes
         self.columns = dict(columns)
         self.vectors, self.kept_vectors, self.character_ngrams = vectors, kept_vectors, character_ngrams
-        self.looked_up: dict[str, int] = {}
-        """The ids of vectors that were added by `with_vectors`, by word."""
+        self.added_vector_ids: dict[str, int] = {}
+        """The ids of the vectors that `with_vectors` added, by word."""
 
     @classmethod
     def train(
@@ -115,7 +115,7 @@ class Lexicon(Stored):
         return lexicon
 
     def normalized(self, form: str) -> str:
-        """Return the form that is looked up: in lower case and with digits replaced by 0, if the lexicon does that."""
+        """Return the form under which a word is looked up: lowercased and with digits replaced by 0, as configured."""
         form = form.lower() if self.lowercase else form
         return _DIGIT.sub("0", form) if self.fold_digits else form
 
@@ -136,13 +136,13 @@ class Lexicon(Stored):
         rows: list[list[int]] = [[]] * len(forms)
         if self.characters:
             ids = self.characters.ids
-            rows = [[ids.get(letter, 0) for letter in letters(form)] for form in forms]
+            rows = [[ids.get(letter, 0) for letter in characters_read(form)] for form in forms]
         lengths = np.array([len(row) for row in rows], np.int64)
         characters = np.zeros((len(forms), int(lengths.max(initial=0))), np.int64)
         characters[np.arange(characters.shape[1]) < lengths[:, None]] = [id for row in rows for id in row]
         normalized = self.all_normalized(forms)
         keys = self._hash_forms(normalized)
-        all_keys = np.column_stack([keys, self._spelled(normalized)]) if self.character_ngrams else keys
+        all_keys = np.column_stack([keys, self._hash_ngrams(normalized)]) if self.character_ngrams else keys
         shapes, vectors = _ids(self.shapes, map(shape, forms), len(forms)), self._vector_ids(forms)
         return WordForms(keys.clip(min=0), characters, lengths, self._affix_ids(forms), shapes, vectors, all_keys)
 
@@ -152,18 +152,18 @@ class Lexicon(Stored):
 
     def _hash_forms(self, words: Sequence[str]) -> NDArray[np.int64]:
         ids = self.words.ids
-        # negative hashes, which are the same on every machine
+        # ~ makes hashes negative; CRC-32 is the same on every machine
         keys = (ids.get(word) or ~crc32(word.encode("utf-8", "surrogatepass")) for word in words)
         return np.fromiter(keys, np.int64, len(words))
 
-    def _spelled(self, words: Sequence[str]) -> NDArray[np.int64]:
+    def _hash_ngrams(self, words: Sequence[str]) -> NDArray[np.int64]:
         """Return the hashes of the n-grams of characters of each word (U, G), padded with 0."""
-        hashes, starts = ngram_hashes([*map(letters, words)], MIN_NGRAM_CHARACTERS, self.character_ngrams)
-        longest = MAX_CHARACTERS_READ + 2  # with both ends of the word
-        width = sum(longest + 1 - n for n in range(MIN_NGRAM_CHARACTERS, min(self.character_ngrams, longest) + 1))
-        spelled = np.zeros((len(words), width), np.int64)
-        spelled[np.arange(width) < np.diff(starts)[:, None]] = 1 + hashes.astype(np.int64)
-        return spelled
+        hashes, starts = ngram_hashes([*map(characters_read, words)], MIN_NGRAM_CHARACTERS, self.character_ngrams)
+        length = MAX_CHARACTERS_READ + 2  # with `<` and `>`
+        width = sum(length + 1 - n for n in range(MIN_NGRAM_CHARACTERS, min(self.character_ngrams, length) + 1))
+        padded = np.zeros((len(words), width), np.int64)
+        padded[np.arange(width) < np.diff(starts)[:, None]] = 1 + hashes.astype(np.int64)
+        return padded
 
     def _affix_ids(self, forms: Sequence[str]) -> NDArray[np.int64]:
         if self.affixes is None:
@@ -176,28 +176,28 @@ class Lexicon(Stored):
         """Return the id of the pretrained vector of each word, or if it has none, of its lowercase form."""
         if self.vectors is None:
             return np.zeros(len(forms), np.int64)
-        ids = ChainMap(self.vectors.ids, self.looked_up) if self.looked_up else self.vectors.ids
+        ids = ChainMap(self.vectors.ids, self.added_vector_ids) if self.added_vector_ids else self.vectors.ids
         return np.array([ids.get(form) or ids.get(form.lower(), 0) for form in forms], np.int64)
 
     def with_vectors(self, words: Sequence[str]) -> "Lexicon":
         """Return a copy in which these words have vectors, too, with ids after the ids of other vectors."""
         assert self.vectors is not None
         other = copy(self)
-        other.looked_up = {word: len(self.vectors) + row for row, word in enumerate(words)}
+        other.added_vector_ids = {word: len(self.vectors) + row for row, word in enumerate(words)}
         return other
 
     def __repr__(self) -> str:
         return f"Lexicon({len(self.words):,} words)"
 
 
-def letters(form: str) -> str:
+def characters_read(form: str) -> str:
     """Return the characters of a word that the character layer reads, which are the start and end of a long word."""
     half = MAX_CHARACTERS_READ // 2
     return form if len(form) <= MAX_CHARACTERS_READ else form[:half] + form[-half:]
 
 
 def shape(form: str) -> str:
-    """Return the shape of a word: `Xxxx` for Janet, `dd-dd` for 10-12. Runs of more than three signs are shortened."""
+    """Return the shape of a word: `Xxxx` for Janet, `dd-dd` for 10-12. Runs of a sign are cut after the third."""
     for pattern, replacement in _SHAPES:
         form = pattern.sub(replacement, form[:MAX_CHARACTERS_READ])  # type: ignore[arg-type]
     return form
@@ -222,9 +222,9 @@ def _ids(vocabulary: Vocabulary | None, symbols: Iterable[str], count: int) -> N
     return np.fromiter((ids.get(symbol, 0) for symbol in symbols), np.int64, count)
 
 
-MAX_SHARE, MAX_NEW_SHARE = 0.05, 0.4
-"""The shares of unknown words above which they are reported. Words that are not in the training data occur in every
-text, so their limit is higher."""
+MAX_UNKNOWN_FRACTION, MAX_NEW_FRACTION = 0.05, 0.4
+"""The fractions of unknown words above which they are reported. Every text has words that are not in the training
+data, so their limit is higher."""
 
 
 class UnknownCounts(Copyable):
@@ -239,8 +239,8 @@ class UnknownCounts(Copyable):
             self._unknown[predicate] += unknown
             self._all[predicate] += words
 
-    def line(self, *, max_share: float = MAX_SHARE, min_words: int = 0) -> str:
-        """Describe in one line the predicates that hold for more than `max_share` of the words.
+    def line(self, *, max_fraction: float = MAX_UNKNOWN_FRACTION, min_words: int = 0) -> str:
+        """Describe in one line the predicates that hold for more than `max_fraction` of the words.
 
         The line is empty if there is no such predicate, or if there are less than `min_words` words.
         """
@@ -249,13 +249,13 @@ class UnknownCounts(Copyable):
         return "; ".join(
             f"{count:,} of {words:,} words ({count / words:.0%}) {predicate}"
             for predicate, count, words in counts
-            if words >= min_words and count > (MAX_NEW_SHARE if predicate == NEW else max_share) * words
+            if words >= min_words and count > (MAX_NEW_FRACTION if predicate == NEW_WORDS else max_fraction) * words
         )
 
 
 NO_VECTOR = "have no pretrained vector, neither in the run nor with --vectors"
 NEW_CHARACTERS = "have characters that the training data do not have"
-NEW = "are not known from the training data"
+NEW_WORDS = "are not known from the training data"
 UNSPLIT = "are not split, in a script without blanks; ensue predict CUTTER TAGGER splits them (ensue train cut-lstm)"
 
 

@@ -11,14 +11,14 @@ from ensue.text.special_tokens import ExtendedTokenizer
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.wordpiece import BEGIN, MASK, PADDING, SEPARATOR
 
-FRAMING = (PADDING, BEGIN, SEPARATOR, MASK)
+FRAME_TOKENS = (PADDING, BEGIN, SEPARATOR, MASK)
 
 
 class MaskedText(NamedTuple):
-    """The ids of a text with masks, and the strings between the masks."""
+    """The ids of a text with masks, and the strings before, between and after the masks."""
 
     ids: NDArray[np.int64]
-    parts: tuple[str, ...]
+    strings: tuple[str, ...]
 
 
 class MaskedTokenizer(ExtendedTokenizer):
@@ -29,9 +29,9 @@ class MaskedTokenizer(ExtendedTokenizer):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         ids = dict(tokenizer.special_ids)
-        super().__init__(tokenizer, [name for name in FRAMING if name not in ids])
-        ids |= {name: tokenizer.vocabulary_size + place for place, name in enumerate(self.added)}
-        self.padding_id, self.begin_id, self.separator_id, self.mask_id = (ids[name] for name in FRAMING)
+        super().__init__(tokenizer, [name for name in FRAME_TOKENS if name not in ids])
+        ids |= {name: tokenizer.vocabulary_size + index for index, name in enumerate(self.added)}
+        self.padding_id, self.begin_id, self.separator_id, self.mask_id = (ids[name] for name in FRAME_TOKENS)
         special = {*self.special_ids, tokenizer.unknown_id}
         self.text_ids = np.array([id for id in range(self.vocabulary_size) if id not in special], np.int64)
         """The ids of all tokens except special and unknown ones."""
@@ -44,7 +44,7 @@ class MaskedTokenizer(ExtendedTokenizer):
         """Whether each token begins a word, (V,)."""
 
     def framed(self, *texts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return `[CLS] text [SEP]`, or `[CLS] text [SEP] text [SEP]`."""
+        """Return `[CLS] text [SEP]`, or `[CLS] text [SEP] text [SEP]`, as ids."""
         segments = [ids for text in texts for ids in (text, [self.separator_id])]
         return np.concatenate([[self.begin_id], *segments]).astype(np.int64)
 
@@ -53,9 +53,9 @@ class MaskedTokenizer(ExtendedTokenizer):
         before = len(self._before) if text else 0
         ids, offsets = self.tokenizer.encode_with_offsets(self._before[:before] + text)
         offsets = np.maximum(offsets - before, 0)
-        for place, (start, stop) in enumerate(offsets.tolist()):
+        for index, (start, stop) in enumerate(offsets.tolist()):
             blanks = len(text[start:stop]) - len(text[start:stop].lstrip())
-            offsets[place, 0] += blanks if blanks < stop - start else 0
+            offsets[index, 0] += blanks if blanks < stop - start else 0
         return ids.astype(np.int64), offsets
 
     def encode_masked(self, text: str) -> MaskedText:
@@ -68,10 +68,10 @@ class MaskedTokenizer(ExtendedTokenizer):
             ids += [np.array([self.mask_id]), self.tokenizer.encode(string).astype(np.int64)]
         return MaskedText(np.concatenate(ids), tuple(strings))
 
-    def filled(self, parts: Sequence[str], fills: Sequence[int]) -> str:
+    def filled(self, strings: Sequence[str], fills: Sequence[int]) -> str:
         """Return the text with its masks replaced by the tokens `fills`. No blank precedes a token inside a word."""
-        text = parts[0]
-        for id, string in zip(fills, parts[1:], strict=True):
+        text = strings[0]
+        for id, string in zip(fills, strings[1:], strict=True):
             symbol = self.symbol(id)
             if self.tokenizer.joins_blanks or not self.begins_word[id]:
                 text = text.removesuffix(" ")

@@ -65,13 +65,13 @@ def _is_in_range(units: NDArray[np.int64], strings: bytes) -> bool:
         if (nodes | 0xFF).max() >= len(units):
             return False
         visited[nodes] = True
-        places = nodes[:, None] ^ BYTES
-        places = places[labels[places] == BYTES]
-        nodes = np.unique(places ^ offsets[places])
-        valued = (places ^ offsets[places])[has_value[places]]
+        children = nodes[:, None] ^ BYTES
+        children = children[labels[children] == BYTES]
+        nodes = np.unique(children ^ offsets[children])
+        leaves = (children ^ offsets[children])[has_value[children]]
         if len(nodes) and nodes[-1] >= len(units):
             return False
-        values = units[valued] & 0x7FFFFFFF
+        values = units[leaves] & 0x7FFFFFFF
         if len(values) and (values.max() > len(strings) or not is_begin[values].all()):
             return False
         nodes = nodes[~visited[nodes]]
@@ -87,7 +87,7 @@ START = "[START]"
 
 
 class PieceIds:
-    """A cache of the ids of pieces of text. A lookup is ten times faster than encoding by the library."""
+    """A cache of the ids of pieces of text, such as words. A lookup is ten times faster than the library."""
 
     def __init__(self, library: LibraryTokenizer) -> None:
         self.library = library
@@ -95,14 +95,14 @@ class PieceIds:
 
     def ids(self, pieces: Sequence[str]) -> NDArray[np.uint32]:
         """Return the concatenated ids of the pieces, which are encoded separately."""
-        known = self._cached
-        texts = list({piece for piece in pieces if piece not in known})  # `- known.keys()` would read all keys
+        cached = self._cached
+        texts = list({piece for piece in pieces if piece not in cached})  # `- cached.keys()` would read all keys
         encodings = self.library.encode_batch_fast(texts, add_special_tokens=False)
         new = {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
-        ids = [id for piece in pieces for id in (new[piece] if piece in new else known[piece])]
+        ids = [id for piece in pieces for id in (new[piece] if piece in new else cached[piece])]
         short = {piece: ids for piece, ids in new.items() if len(piece) <= MAX_CACHED_CHARACTERS}
-        if len(known) + len(short) <= MAX_CACHED_PIECES:
-            known.update(short)
+        if len(cached) + len(short) <= MAX_CACHED_PIECES:
+            cached.update(short)
         else:
             self._cached = short
         return np.array(ids, np.uint32)
@@ -143,7 +143,7 @@ class LibraryBacked:
 
 @contextmanager
 def library_errors() -> Iterator[None]:
-    """Replace exceptions and panics of the library by a ValueError of one line. A panic prints no backtrace."""
+    """Raise ValueError, with a message of one line, for exceptions and panics of the library; hide its backtraces."""
     with TemporaryFile() as captured:
         if sys.stderr is not None:
             sys.stderr.flush()

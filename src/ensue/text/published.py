@@ -1,4 +1,4 @@
-"""Tokenizers of published models that need the `tokenizers` library, since no other class here can represent them."""
+"""Tokenizers of published models that the library `tokenizers` runs, since no class of this package represents them."""
 
 import re
 from collections.abc import Mapping, Sequence

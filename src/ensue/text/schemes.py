@@ -42,7 +42,7 @@ class Letters(NamedTuple):
     """The letter of the last token of a span that directly precedes a span of its class, if it is special."""
 
     @property
-    def different(self) -> tuple[str, ...]:
+    def distinct(self) -> tuple[str, ...]:
         """All distinct letters of the scheme."""
         return tuple(dict.fromkeys(self.after_touching + self.places + self.before_touching))
 
@@ -53,7 +53,7 @@ SCHEMES: dict[Scheme, Letters] = {
     "bmes": Letters("BMES"), "bmewo": Letters("BMEW"),
 }  # fmt: skip
 """If several schemes fit a file, the first one in this table is detected."""
-_PLACE_OF = {letter: place for letters in SCHEMES.values() if len(letters.different) == len(PLACES)
+_PLACE_OF_LETTER = {letter: place for letters in SCHEMES.values() if len(letters.distinct) == len(PLACES)
              for place, letter in zip(PLACES, letters.places, strict=True)}  # fmt: skip
 
 
@@ -80,7 +80,7 @@ _END = Position(OUTSIDE, "")
 def position(label: str) -> Position:
     """Split a label at its first dash. The position is `O` unless the prefix is one of B I M E L S U W."""
     prefix, _, name = label.partition("-")
-    kind = _PLACE_OF.get(prefix, OUTSIDE)
+    kind = _PLACE_OF_LETTER.get(prefix, OUTSIDE)
     return Position(kind, "" if kind == OUTSIDE else name)
 
 
@@ -119,8 +119,8 @@ def encode(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
 def _encode(spans: Iterable[Span], length: int, scheme: Scheme) -> Iterator[tuple[Span, list[str]]]:
     ordered = sorted(spans, key=lambda span: span.start)
     for before, span, after in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
-        first = before.end if before else 0
-        assert first <= span.start < span.end <= length, f"{span} in {length} tokens after {before}"
+        previous_end = before.end if before else 0
+        assert previous_end <= span.start < span.end <= length, f"{span} in {length} tokens after {before}"
         prefixes = _prefixes(scheme, span.end - span.start, follows=_touch(before, span), precedes=_touch(span, after))
         yield span, [_label(prefix, span.label) for prefix in prefixes]
 
@@ -168,16 +168,16 @@ def overlapping(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]
         for span, tags in _encode(layers[name], length, scheme):
             for word, tag in zip(tags_of_words[span.start : span.end], tags, strict=True):
                 word.append(tag)
-    return list(map(joined_tags, tags_of_words))
+    return list(map(join_tags, tags_of_words))
 
 
-def joined_tags(tags: Sequence[str]) -> str:
+def join_tags(tags: Sequence[str]) -> str:
     """Return the label of a word that has these tags."""
     return TAG_SEPARATOR.join(tags) or OUTSIDE
 
 
 def tags_of(label: str) -> dict[str, str]:
-    """Return the tags of a label by their class, which includes layer signs."""
+    """Return the tags of a label by their class, including layer signs."""
     kinds = ((position(tag), tag) for tag in label.split(TAG_SEPARATOR))
     return {name: tag for (kind, name), tag in kinds if kind != OUTSIDE}
 
@@ -185,7 +185,7 @@ def tags_of(label: str) -> dict[str, str]:
 class Layer(NamedTuple):
     """The tags of one layer of a class in a sentence, and the indices of their words.
 
-    A sentence may have many layers with few tags, so a gap between tags is stored as one `O` at its first word.
+    A gap between tags is stored as one `O` at its first word, since a sentence may have many layers with few tags.
     """
 
     places: list[int]
@@ -234,12 +234,12 @@ def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
 
 def tag_set(classes: Iterable[str], scheme: Scheme) -> list[str]:
     """Return `O` and the sorted labels of these classes, such as 2n + 1 labels of n classes in the scheme bio."""
-    return [OUTSIDE, *sorted({_label(prefix, name) for name in classes for prefix in SCHEMES[scheme].different})]
+    return [OUTSIDE, *sorted({_label(prefix, name) for name in classes for prefix in SCHEMES[scheme].distinct})]
 
 
-def written_place(scheme: Scheme, place: str) -> str:
-    """Return the place in a span as far as `scheme` distinguishes it. For example, bio returns I for E."""
-    return place if place == OUTSIDE else _PLACE_OF[SCHEMES[scheme].places[PLACES.index(place)]]
+def distinguished_place(scheme: Scheme, place: str) -> str:
+    """Return the place that `scheme` writes in the same way as `place`. For example, bio returns I for E."""
+    return place if place == OUTSIDE else _PLACE_OF_LETTER[SCHEMES[scheme].places[PLACES.index(place)]]
 
 
 def legal_transitions(
@@ -250,7 +250,7 @@ def legal_transitions(
     Legal sequences are exactly those that `convert` does not change. If `tags` lacks some tags of `tag_set`, such as
     `E-X`, another tag, such as `B-X`, may have no legal successor.
     """
-    invalid = [tag for tag in tags if tag != OUTSIDE and tag.partition("-")[0] not in SCHEMES[scheme].different]
+    invalid = [tag for tag in tags if tag != OUTSIDE and tag.partition("-")[0] not in SCHEMES[scheme].distinct]
     assert not invalid, f"{invalid[0]} is not a tag of {scheme}"
     start = np.array([is_legal(scheme, OUTSIDE, tag) for tag in tags], np.bool_)
     pairs = np.array([[is_legal(scheme, before, tag) for tag in tags] for before in tags], np.bool_)

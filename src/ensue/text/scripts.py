@@ -12,7 +12,6 @@ MIN_SHARE = 0.3
 """The minimum share of characters of these scripts in a text that is written in one of them."""
 MAX_WORD_LENGTH = 5.0
 """The maximum mean length of words in a text whose words are separated by blanks."""
-
 MAX_SPLIT = 10
 """The maximum number of characters of these scripts in a word; longer ones are texts that are not split into words."""
 

@@ -1,6 +1,6 @@
 """Tokenizers extended by symbols with new ids: begin, end, padding, and names such as `<PL>`.
 
-A text is never encoded as an added symbol, because the tokenizer does not know the added symbols.
+The ids of a text never contain added symbols, even if the text spells them: the tokenizer does not know them.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -46,8 +46,8 @@ class ExtendedTokenizer:
 
     def symbol(self, id: int) -> str:
         """Return the text of a token for display in tables."""
-        first = self.tokenizer.vocabulary_size
-        return self.tokenizer.symbol(id) if id < first else self.added[id - first]
+        size = self.tokenizer.vocabulary_size
+        return self.tokenizer.symbol(id) if id < size else self.added[id - size]
 
 
 class TokenizerWithSpecials(ExtendedTokenizer, Stored):
@@ -65,16 +65,16 @@ class TokenizerWithSpecials(ExtendedTokenizer, Stored):
         self.begin_id, self.end_id, self.padding_id, self.separator_id, self.unknown_name_id = range(first, first + 5)
 
     def rows_in(self, old: Self) -> NDArray[np.int64]:
-        """Return the id (V,) of each symbol in the tokenizer `old`, which this one extends; -1 for a new symbol."""
+        """Return the id of each symbol in the tokenizer `old`, which this one extends, (V,); -1 for a new symbol."""
         rows, size = np.full(self.vocabulary_size, -1), old.tokenizer.vocabulary_size
-        rows[:size], after = np.arange(size), self.tokenizer.vocabulary_size
-        rows[after : after + len(old.added)] = np.arange(size, old.vocabulary_size)
+        rows[:size], first = np.arange(size), self.tokenizer.vocabulary_size
+        rows[first : first + len(old.added)] = np.arange(size, old.vocabulary_size)
         return rows
 
     def encode_names(self, names: Iterable[str]) -> NDArray[np.int64]:
         """Return the ids of names, (N,)."""
-        known = self.names.ids
-        return np.array([self.unknown_name_id + 1 + known.get(name, -1) for name in names], np.int64)
+        numbers = self.names.ids
+        return np.array([self.unknown_name_id + 1 + numbers.get(name, -1) for name in names], np.int64)
 
     def __repr__(self) -> str:
         return f"TokenizerWithSpecials({self.tokenizer!r}, {len(self.names)} names)"

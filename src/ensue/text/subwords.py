@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from ensue.errors import RecipeError
 from ensue.text import pieces
 from ensue.text.boundaries import BLANKS, last_boundary
-from ensue.text.tokenizer import MIN_NEW, Decoder, Tokenizer, Utf8Decoder, shown, without_surrogates
+from ensue.text.tokenizer import MIN_NEW_COUNT, Decoder, Tokenizer, Utf8Decoder, shown, without_surrogates
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 DEFAULT_SIZE, MIN_SIZE = 2048, 256
-"""Numbers of tokens in a trained vocabulary. The minimum is one token for each byte."""
+"""Numbers of tokens in a trained vocabulary. The minimum has one token for each byte."""
 MAX_CHUNK_CHARACTERS = 1 << 16
-"""The maximum size of a chunk in training. The library reads hundreds of chunks before it counts, so small chunks save
-memory."""
+"""The maximum size of a chunk in training. The library reads hundreds of chunks before counting them, so small chunks
+save memory."""
 FIRST_CODE = 0x10000
 """The code point that represents token 0 when a vocabulary is extended. From here on no character is white space."""
 _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
@@ -42,7 +42,7 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
     """
 
     kind = "bpe"
-    later = frozenset({"special"})
+    optional_keys = frozenset({"special"})
     unknown_id = None
     joins_blanks = True
 
@@ -50,14 +50,14 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
         self, library: "LibraryTokenizer", *, lowercase: bool = False, special: Mapping[str, str] | None = None
     ) -> None:
         self.library, self.lowercase, self.special = library, lowercase, dict(special or {})
-        library.encode_special_tokens = True  # spelled out in a text, they are ordinary text
+        library.encode_special_tokens = True  # special tokens that are spelled out in a text are ordinary text
         self.before = "" if special else " "
         byte_of = {character: byte for byte, character in enumerate(byte_characters())}.__getitem__
         tokens = sorted(library.get_vocab().items(), key=lambda item: item[1])
         if [id for _, id in tokens] != list(range(len(tokens))):
             raise ValueError("the ids have gaps")
-        names = {token.content for token in library.get_added_tokens_decoder().values()}
-        self.pieces = [token.encode() if token in names else bytes(map(byte_of, token)) for token, _ in tokens]
+        added = {token.content for token in library.get_added_tokens_decoder().values()}
+        self.pieces = [token.encode() if token in added else bytes(map(byte_of, token)) for token, _ in tokens]
         """The bytes of each token."""
         self.vocabulary_size = len(self.pieces)
         if missing := {bytes([byte]) for byte in range(256)}.difference(self.pieces):
@@ -91,30 +91,30 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
 
     def extended(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
         """Return a tokenizer with the merges of this one, followed by merges of pairs of tokens that are frequent in a
-        text: at least `MIN_NEW`, and a quarter of the mean frequency of a token. So a text has the same tokens as
+        text: at least `MIN_NEW_COUNT`, and a quarter of the mean frequency of a token. So a text has the same tokens as
         before, except where new merges join them. `max_size` in `settings` is ignored.
         """
-        library, known = pieces.import_library(), sorted(self.library.get_vocab().items(), key=lambda item: item[1])
+        library, tokens = pieces.import_library(), sorted(self.library.get_vocab().items(), key=lambda item: item[1])
         splitter, model, content = self.library.pre_tokenizer, self.library.model, self.tokenizer
-        if len(known) > sys.maxunicode - FIRST_CODE:
-            raise RecipeError(f"a vocabulary of {len(known):,} subwords cannot grow; use tuning.vocabulary=origin")
+        if len(tokens) > sys.maxunicode - FIRST_CODE:
+            raise RecipeError(f"a vocabulary of {len(tokens):,} subwords cannot grow; use tuning.vocabulary=origin")
         texts = _training_texts(chunks, lowercase=self.lowercase)
         coded = Counter[str]()  # to the trainer, each token is one character
         for piece, count in Counter(piece for text in texts for piece in _PIECE.findall(text)).items():
             for word, _ in splitter.pre_tokenize_str(piece):
                 coded["".join(chr(FIRST_CODE + token.id) for token in model.tokenize(word))] += count
-        frequent = sum(count * len(word) for word, count in coded.items()) // (4 * len(known))
+        frequent = sum(count * len(word) for word, count in coded.items()) // (4 * len(tokens))
         trainer = library.trainers.BpeTrainer(
-            vocab_size=3 * len(known), min_frequency=max(min_count, MIN_NEW, frequent), show_progress=False
+            vocab_size=3 * len(tokens), min_frequency=max(min_count, MIN_NEW_COUNT, frequent), show_progress=False
         )
         trained = library.Tokenizer(library.models.BPE())
         trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
         trained.train_from_iterator(pieces.repeat_words(coded), trainer)
-        merges, ids, next_id = content["model"]["merges"], content["model"]["vocab"], len(known)
+        merges, ids, next_id = content["model"]["merges"], content["model"]["vocab"], len(tokens)
         known_pairs = set(map(tuple, merges))
         for pair in json.loads(trained.to_str())["model"]["merges"]:
-            left, right = ("".join(known[ord(code) - FIRST_CODE][0] for code in side) for side in pair)
-            if (left, right) not in known_pairs:  # several series of tokens may have the same letters
+            left, right = ("".join(tokens[ord(code) - FIRST_CODE][0] for code in side) for side in pair)
+            if (left, right) not in known_pairs:  # different tokens may spell the same pair
                 known_pairs.add((left, right))
                 merges.append([left, right])
                 next_id += ids.setdefault(left + right, next_id) == next_id
@@ -136,11 +136,11 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
 
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         ids, offsets = pieces.with_offsets(self.library, without_surrogates(text.lower() if self.lowercase else text))
-        if self.lowercase and len(text) != len(text.lower()):  # some letters become two in lower case
+        if self.lowercase and len(text) != len(text.lower()):  # some letters are two characters in lower case
             lengths = [len(letter.lower()) for letter in text]
-            places = np.repeat(np.arange(len(text)), lengths)
+            index_of = np.repeat(np.arange(len(text)), lengths)
             starts, last = offsets[:, 0], np.maximum(offsets[:, 1] - 1, offsets[:, 0])
-            offsets = np.stack((places[starts], places[last] + 1), axis=1)
+            offsets = np.stack((index_of[starts], index_of[last] + 1), axis=1)
         return ids, offsets
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
@@ -148,7 +148,7 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
 
 
 def is_byte_level(content: Mapping[str, Any]) -> bool:
-    """Return whether `SubwordTokenizer` can represent a tokenizer.json: byte-level BPE with the splitter of GPT-2."""
+    """Return whether `SubwordTokenizer` can represent a tokenizer.json: byte-level BPE, split as in GPT-2."""
     model, splitter = content.get("model") or {}, content.get("pre_tokenizer") or {}
     return (
         model.get("type") == "BPE"

@@ -20,7 +20,7 @@ from ensue.text.vocabulary import Vocabulary, most_frequent
 
 UNKNOWN = "<unk>"
 """The symbol of unknown characters or words."""
-MIN_NEW = 10
+MIN_NEW_COUNT = 10
 """The minimum frequency, in new text, of a subword that is added to a vocabulary."""
 
 
@@ -194,7 +194,7 @@ QUOTES = frozenset('"“”„«»')
 """Whether a quotation mark opens or closes depends on the language, so the marks in a line alternate."""
 
 
-class WrittenWords:
+class WordJoiner:
     """An incremental writer of words, separated by blanks. The word "\\n" ends a line.
 
     With `joins_marks`, there is no blank before a closing punctuation mark or after an opening one. The splitter
@@ -210,12 +210,12 @@ class WrittenWords:
         if word == "\n":
             self._blank, self._in_quotes = "", False
             return word
-        closes, opens = self.sides(word) if self.joins_marks else (False, False)
+        closes, opens = self.mark_sides(word) if self.joins_marks else (False, False)
         text = word if closes else self._blank + word
         self._blank = "" if opens else " "
         return text
 
-    def sides(self, word: str) -> tuple[bool, bool]:
+    def mark_sides(self, word: str) -> tuple[bool, bool]:
         """Return whether the word is a closing punctuation mark, and whether it is an opening one."""
         if len(word) != 1:
             return False, False
@@ -226,9 +226,9 @@ class WrittenWords:
         return word in CLOSING or kind in ("Pe", "Pf"), word in OPENING or kind in ("Ps", "Pi")
 
 
-def written(words: Iterable[str], *, joins_marks: bool) -> str:
+def join_words(words: Iterable[str], *, joins_marks: bool) -> str:
     """Return the text of a sequence of words."""
-    return "".join(map(WrittenWords(joins_marks=joins_marks).feed, words))
+    return "".join(map(WordJoiner(joins_marks=joins_marks).feed, words))
 
 
 LINE_END = "<eos>"
@@ -249,7 +249,7 @@ one word."""
 class WordTokenizer(VocabularyTokenizer):
     """A word tokenizer. Id 0 is `<unk>`, id 1 is `<eos>` (the line end), and other ids are words sorted by frequency.
 
-    White space other than line ends is lost. `WrittenWords` joins decoded words to text, and joins punctuation marks if
+    White space other than line ends is lost. `WordJoiner` joins decoded words to text, and joins punctuation marks if
     the splitter is "simple".
     """
 
@@ -262,7 +262,7 @@ class WordTokenizer(VocabularyTokenizer):
     def __init__(self, symbols: Iterable[str], *, splitter: str = "whitespace", lowercase: bool = False) -> None:
         super().__init__(symbols, lowercase=lowercase)
         self.splitter = splitter
-        self._split = splitting(splitter)
+        self._pattern = splitter_pattern(splitter)
         self._id_of = self.vocabulary.ids | {"\n": self.start_id}
 
     @classmethod
@@ -271,7 +271,7 @@ class WordTokenizer(VocabularyTokenizer):
         lowercase: bool = False,
     ) -> Self:  # fmt: skip
         """Return a tokenizer of words with a count of at least `min_count`. `max_size` includes `<unk>` and `<eos>`."""
-        split = splitting(splitter)
+        split = splitter_pattern(splitter)
         counts: Counter[str] = Counter()
         for chunk in chunks:
             counts.update(split.findall(chunk.lower() if lowercase else chunk))
@@ -282,20 +282,20 @@ class WordTokenizer(VocabularyTokenizer):
 
     def words(self, text: str) -> list[str]:
         """Return the words of a text, one for each id of `encode`."""
-        return self._split.findall(text.lower() if self.lowercase else text)
+        return self._pattern.findall(text.lower() if self.lowercase else text)
 
     def written(self, text: str) -> list[str]:
         """Return the words as written in the text, or lowercased if lowercasing changes their number."""
-        words, written = self.words(text), self._split.findall(text)
+        words, written = self.words(text), self._pattern.findall(text)
         return written if len(written) == len(words) else words
 
     def decoder(self) -> Decoder:
-        line = self.line()
-        return SymbolDecoder(lambda id: line.feed(self.word(id)))
+        joiner = self.word_joiner()
+        return SymbolDecoder(lambda id: joiner.feed(self.word(id)))
 
-    def line(self) -> WrittenWords:
+    def word_joiner(self) -> WordJoiner:
         """Return a writer that joins words like the decoder."""
-        return WrittenWords(joins_marks=self.splitter == "simple")
+        return WordJoiner(joins_marks=self.splitter == "simple")
 
     def word(self, id: int) -> str:
         """Return the word of an id, "\\n" for `<eos>`."""
@@ -307,10 +307,10 @@ class WordTokenizer(VocabularyTokenizer):
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
         id_of = self._id_of.get
-        return np.array([id_of(word, 0) for word in self._split.findall(text)], np.uint32)
+        return np.array([id_of(word, 0) for word in self._pattern.findall(text)], np.uint32)
 
 
-def splitting(splitter: str) -> re.Pattern[str]:
+def splitter_pattern(splitter: str) -> re.Pattern[str]:
     """Return the regular expression of a splitter. Raises RecipeError for an unknown splitter."""
     if splitter not in SPLITTERS:
         known = ", ".join(SPLITTERS)

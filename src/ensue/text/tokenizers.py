@@ -22,7 +22,7 @@ KINDS: dict[str, type[Tokenizer]] = {
 
 def train_tokenizer(
     kind: str, chunks: Iterable[str], *, min_count: int = 1, max_size: int | None = None,
-    splitter: str = "whitespace", lowercase: bool = False, extended: Tokenizer | None = None,
+    splitter: str = "whitespace", lowercase: bool = False, base: Tokenizer | None = None,
 ) -> Tokenizer:  # fmt: skip
     """Return a tokenizer trained on a text.
 
@@ -40,13 +40,13 @@ def train_tokenizer(
     """
     if kind == "bytes":
         return ByteTokenizer(lowercase=lowercase)
-    if kind == "published" and extended is None:
+    if kind == "published" and base is None:
         raise RecipeError('a tokenizer of the kind "published" is not trained: it comes with an imported model')
     if kind not in KINDS:
         raise RecipeError(f'unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}{nearest(kind, KINDS)}')
     options: dict[str, Any] = {"min_count": min_count, "max_size": max_size, "lowercase": lowercase}
     options |= {"splitter": splitter} if kind == "words" else {}
-    train: Any = KINDS[kind].train if extended is None else extended.extended  # type: ignore[attr-defined]  # other kinds
+    train: Any = KINDS[kind].train if base is None else base.extended  # type: ignore[attr-defined]  # other kinds
     return train(chunks, **options)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.text.pieces import PieceIds, import_library, repeat_words, with_offsets
-from ensue.text.tokenizer import MIN_NEW, Decoder, VocabularyTokenizer, without_surrogates
+from ensue.text.tokenizer import MIN_NEW_COUNT, Decoder, VocabularyTokenizer, without_surrogates
 from ensue.text.vocabulary import Vocabulary, most_frequent
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
     def extended(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
         """Return a tokenizer with pieces for the words that are unknown to this one; other words keep their pieces."""
         units = (unit for chunk in chunks for unit in _UNIT.findall(chunk) if self.unknown_id in self._ids(unit))
-        return super().extended((f"{unit} " for unit in units), min_count=max(min_count, MIN_NEW), **settings)
+        return super().extended((f"{unit} " for unit in units), min_count=max(min_count, MIN_NEW_COUNT), **settings)
 
     def encode(self, text: str) -> NDArray[np.uint32]:
         return self._ids(text)  # the library lowercases, so that offsets refer to the original text

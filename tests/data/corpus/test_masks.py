@@ -76,7 +76,7 @@ def test_blocks_are_the_text_between_marks() -> None:
     text = result.ids[:, 1:-1].ravel().tolist()
     whole = tokens.read(0, 100).tolist()
     assert any(whole[start : start + len(text)] == text for start in range(100 - len(text) + 1))
-    everything = FramedBlocks(tokens, length=14, frame=FRAME, seed=0, whole=True)
+    everything = FramedBlocks(tokens, length=14, frame=FRAME, seed=0, covers_all=True)
     rows = everything.of_epoch(0, np.arange(everything.count))
     assert rows.lengths.tolist() == [16] * 7 + [4]
     assert rows.ids[rows.ids >= FIRST].tolist() == whole

@@ -69,7 +69,7 @@ def test_what_a_file_is_taken_for(tmp_path: Path, name: str, text: str, kind: st
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode() or b"\n")
     result = detect(path)
-    assert (result.kind, result.format, result.by_itself) == (kind, format, True)
+    assert (result.kind, result.format, result.is_default) == (kind, format, True)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_wrong_line_does_not_hide_what_a_file_is(tmp_path: Path, text: str, ki
     path = tmp_path / "x"
     path.write_text(text)
     result = detect(path)
-    assert (result.kind, result.format, result.by_itself) == (kind, format, False)
+    assert (result.kind, result.format, result.is_default) == (kind, format, False)
 
 
 def test_keys_that_a_person_names_decide_what_json_is(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_format_that_a_person_names_holds(tmp_path: Path) -> None:
     path.write_text("a\tO\nb\tO\n\nc\tO\n")
     assert detect(path)[:2] == ("sentences", "columns")
     assert detect(path, format="tsv") == ("texts", "tsv", "as --format says", False, ())
-    assert detect(path, format="columns").by_itself
+    assert detect(path, format="columns").is_default
     assert detect(path, format="plain").kind == detect(path, format="text").kind == "text"
     with pytest.raises(DataError, match='unknown format "colums"; did you mean "columns"'):
         detect(path, format="colums")

@@ -99,7 +99,7 @@ def test_texts_without_labels_are_read_so_only_by_a_run_that_was_trained_so(tmp_
 @pytest.mark.parametrize("beside", [{}, {"README": "about\n\nthem\n", "LICENSE.txt": "a\n"}], ids=["alone", "readme"])
 def test_files_of_classes_are_detected(format: str, beside: dict[str, str], tmp_path: Path) -> None:
     detected = detect(folder(tmp_path / "q", QUESTIONS | beside), format=format)
-    assert (detected.kind, detected.format, detected.by_itself) == ("texts", "class-files", True)
+    assert (detected.kind, detected.format, detected.is_default) == ("texts", "class-files", True)
 
 
 def test_bad_files_are_reported_with_their_line(tmp_path: Path) -> None:

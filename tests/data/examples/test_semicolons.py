@@ -13,7 +13,7 @@ from ensue.data.detection.kind import detect
 from ensue.data.examples import DocumentLayout, DocumentSource, PairSource
 from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
-from ensue.data.records.quoting import announced_delimiter, detect_delimiter
+from ensue.data.records.quoting import declared_delimiter, detect_delimiter
 from ensue.errors import DataError
 
 EXPORT = 'text;label;price\r\n"Gut; sehr, sehr ""gut""";pos;1,50\r\nSchlecht, leider;neg;2,00\r\nNa ja;neg;0,75\r\n'
@@ -79,7 +79,7 @@ def test_semicolons_are_detected(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(EXPORT)
     for format in ("", "csv"):
         detected = detect(tmp_path / "a.csv", format=format)
-        assert (detected.kind, detected.format, detected.by_itself) == ("texts", "csv-semicolon", True)
+        assert (detected.kind, detected.format, detected.is_default) == ("texts", "csv-semicolon", True)
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_a_first_line_names_the_delimiter_as_excel_does() -> None:
     assert "".join(source.write(document, document.labels) for document in result) + source.rest == "sep=;\r\n" + EXPORT
     sides = 'sep=;\nsource;target\n"a;b";c\n'
     assert [pair[:2] for pair in PairSource(Lines([sides], "stdin"))] == [(("a;b",), ("c",))]
-    assert announced_delimiter("sep=; a text") == announced_delimiter("a\n") == ""
+    assert declared_delimiter("sep=; a text") == declared_delimiter("a\n") == ""

@@ -214,7 +214,7 @@ def test_a_stream_with_the_columns_of_the_run_is_its_table(delimiter: str) -> No
 
 def test_lines_that_may_be_rows_are_read_as_texts_with_a_notice() -> None:
     forget_what_was_said()
-    with pytest.warns(Notice, match="stdin: a text is read from each line; if these are rows, format csv reads them"):
+    with pytest.warns(Notice, match="stdin: read as plain text.*use format csv"):
         source = DocumentSource(Lines(["n;other\n1;a, b\n"], "stdin"), UNLABELED, like=RUN_OF_CSV)
     assert len(list(source)) == 2
     for texts in ("Hello, you\n", "Hello, you\nGood day\n"):

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from ensue.data.lines import Lines
 from ensue.data.sentences import conllu
-from ensue.data.sentences.conllu import NAMES, Conllu
+from ensue.data.sentences.conllu import COLUMN_NAMES, Conllu
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
 
 FIELD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n"), min_size=1, max_size=6)
-PLACES = {name: place for place, name in enumerate(NAMES, 1)}
+PLACES = {name: place for place, name in enumerate(COLUMN_NAMES, 1)}
 SAMPLE = """\
 # newdoc id = one
 # sent_id = 1
@@ -70,7 +70,7 @@ def files(draw: st.DrawFn) -> tuple[str, list[list[list[str]]]]:
     return text, expected
 
 
-@given(files(), st.sampled_from(NAMES), st.data())
+@given(files(), st.sampled_from(COLUMN_NAMES), st.data())
 def test_round_trip(file: tuple[str, list[list[list[str]]]], name: str, data: st.DataObject) -> None:
     text, expected = file
     place = PLACES[name]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.lines import Lines
-from ensue.data.sentences.sentence import Sentence, joined
+from ensue.data.sentences.sentence import Sentence, Surface
 from ensue.data.sentences.source import FORMATS, PlainText, SentenceSource, format_class
 from ensue.errors import DataError, RecipeError
 
@@ -55,11 +55,11 @@ def test_running_text() -> None:
 @given(st.lists(st.text(max_size=3), max_size=5), st.data())
 def test_joined_words(words: list[str], data: st.DataObject) -> None:
     blanks = [data.draw(st.booleans()) for _ in words]
-    text, offsets = joined(words, blanks)
+    text, offsets = Surface.of(words, blanks)
     assert [text[start:end] for start, end in offsets] == words
     pieces = [word + " " * blank for word, blank in zip(words[:-1], blanks, strict=False)]
     assert text == "".join([*pieces, *words[-1:]])
-    assert joined(words).text == " ".join(words)
+    assert Surface.of(words).text == " ".join(words)
 
 
 def test_sentences_of_words_alone() -> None:

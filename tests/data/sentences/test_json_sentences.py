@@ -157,10 +157,10 @@ def test_words_are_cut_without_the_spans() -> None:
     labels = JsonSentences().labels(sentence)
     assert labels == ("B-PER", "O", "O", "B-LOC", "O", "B-X")
     assert JsonSentences().misaligned(sentence) == (Span("LOC", 3, 4), Span("ORG", HIDDEN, HIDDEN))
-    assert JsonSentences().corrected(sentence, labels) == text
-    changed = JsonSentences().corrected(sentence, ["O", *labels[1:]])
+    assert JsonSentences().write_keeping_spans(sentence, labels) == text
+    changed = JsonSentences().write_keeping_spans(sentence, ["O", *labels[1:]])
     assert json.loads(changed)["spans"] == places[1:], "other spans keep their borders"
-    renamed = JsonSentences().corrected(sentence, ["B-PER", "O", "O", "B-X", "O", "B-X"])
+    renamed = JsonSentences().write_keeping_spans(sentence, ["B-PER", "O", "O", "B-X", "O", "B-X"])
     assert json.loads(renamed)["spans"][1] == [12, 18, "X"], "so does a span of another class"
     written = JsonSentences().write(sentence, labels)
     assert json.loads(written)["spans"] == [[0, 3, "PER"], [12, 24, "LOC"], [26, 29, "X"]]
@@ -214,7 +214,7 @@ def test_no_span_is_lost(text: str, places: list[int], splitter: str) -> None:
         assert (wanted <= inside <= set(range(start, end))) == (label not in misaligned)
         assert wanted <= inside or not inside
     assert len(misaligned) == len(format.misaligned(sentence))
-    assert format.corrected(sentence, labels) == sentence.source.text
+    assert format.write_keeping_spans(sentence, labels) == sentence.source.text
     assert (
         misaligned
         or format.write(sentence, labels) == sentence.source.text

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from ensue.data.lines import Lines
 from ensue.data.sentences.columns import Columns
 from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.sentence import Sentence, SourceLines, passages
+from ensue.data.sentences.sentence import Sentence, SourceText, passages
 from ensue.data.sentences.source import PlainText
 
 made = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, 0, 1, 2]), st.sampled_from("ab")), max_size=12)
 
 
 def sentence(length: int, document: int | None, file: str) -> Sentence:
-    return Sentence(("w",) * length, source=SourceLines(file), document=document)
+    return Sentence(("w",) * length, source=SourceText(file), document=document)
 
 
 @given(given=made, most=st.integers(0, 8))

@@ -249,7 +249,7 @@ def test_perplexity_is_that_of_each_direction(elmo: BidirectionalPipeline, tmp_p
         for word, id in list(zip(spelled, ids, strict=True))[::order]:
             h, state = layers.step(model.words(torch.from_numpy(row)), state)
             total -= float(torch.log_softmax(model.head(h), 1)[0, id])
-            row = BOUNDARIES[boundary : boundary + 1] if word == "\n" else word_characters([word], longest=50)
+            row = BOUNDARIES[boundary : boundary + 1] if word == "\n" else word_characters([word], max_length=50)
         nats.append(total / 8)
     assert scores["perplexity_forward"] == pytest.approx(math.exp(nats[0]), rel=1e-4)
     assert scores["perplexity_backward"] == pytest.approx(math.exp(nats[1]), rel=1e-4)

@@ -123,7 +123,7 @@ def test_units_are_read_as_they_come_and_not_held() -> None:
 def test_a_file_is_taken_for_a_translation_memory(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     found = detect(tmp_path / name)
-    assert (found.kind, found.format, found.by_itself) == ("pairs", "tmx", True)
+    assert (found.kind, found.format, found.is_default) == ("pairs", "tmx", True)
 
 
 SIGNS = [

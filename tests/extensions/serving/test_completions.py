@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.extensions.serving.refusal import Refusal
+from ensue.extensions.serving.api_error import APIError
 from ensue.extensions.serving.row import SessionState
 from ensue.extensions.serving.served_model import SessionStore
 from ensue.extensions.serving.service import Resources
@@ -215,7 +215,7 @@ def test_a_session_remembers_eight_requests() -> None:
         return found
 
     assert [before(undo) for undo in range(9)] == states[:2:-1]
-    with pytest.raises(Refusal, match="9; the session has 8 requests"):
+    with pytest.raises(APIError, match="9; the session has 8 requests"):
         sessions.begin("a", 9)
     sessions.begin("a", 3)
     sessions.end("a", states[0])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ensue.extensions.serving.api import CompletionRequest, InspectRequest, TextsRequest
+from ensue.extensions.serving.api_error import APIError
 from ensue.extensions.serving.limits import Limits
-from ensue.extensions.serving.refusal import Refusal
 from ensue.extensions.serving.service import Resources
 from ensue.extensions.serving.transport import count_values, parse_request
 from ensue.inspection.page import json_chunks
@@ -94,7 +94,7 @@ def test_a_key_counts_as_eight_values() -> None:
 def test_only_the_first_mistake_is_told(kind: type[Any]) -> None:
     wrong = {"inputs": [{}] * 3, "prompt": [{}] * 3, "at": "x", "n": "x", "max_tokens": [], "parts": [1, 2, 3]}
     given = {name: value for name, value in wrong.items() if name in kind.model_fields}
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(APIError) as error:
         parse_request(kind, json.dumps({"model": 3, **given}).encode())
     assert error.value.param == "model"
 

@@ -9,7 +9,7 @@ import pytest
 from ensue.data.detection.pair_tables import HEADER_WORDS
 from ensue.data.examples import DocumentSource
 from ensue.data.examples.document_columns import FLAGS, find_columns
-from ensue.data.examples.layout import FLAG_FORMS, DocumentChoice, split_labels
+from ensue.data.examples.layout import BOOLEAN_VALUES, DocumentChoice, split_labels
 from ensue.data.records.record import Column
 from ensue.errors import DataError
 from ensue.extensions.surveying.documents import DocumentReport, DocumentSummary
@@ -56,7 +56,7 @@ def _as_json(flag: str) -> str:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-@pytest.mark.parametrize("forms", FLAG_FORMS)
+@pytest.mark.parametrize("forms", BOOLEAN_VALUES)
 def test_columns_of_flags_are_several_labels(tmp_path: Path, name: str, forms: tuple[str, str]) -> None:
     """The message and `ensue data` name the setting. Other labels are written in the form of the file."""
     path = tmp_path / name

@@ -75,7 +75,7 @@ def continuations_are_as_of_copies(layer: SequenceLayer, tree: Tree, prompt: int
 
 
 def grows(state: State) -> bool:
-    return hasattr(state, "grows") or (isinstance(state, tuple) and any(map(grows, state)))
+    return hasattr(state, "num_positions") or (isinstance(state, tuple) and any(map(grows, state)))
 
 
 @pytest.fixture

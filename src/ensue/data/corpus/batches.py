@@ -18,7 +18,7 @@ _OFFSET, _ORDER = 0, 1  # stream ids, for different random numbers in the same e
 
 
 class TokenBatch(NamedTuple):
-    """`inputs` and `targets` (B, T), which are the ids after the inputs. `first` resets the carried state."""
+    """`inputs` and `targets` (B, T), the ids after the inputs. `first` is whether the carried state is reset."""
 
     inputs: NDArray[np.int64]
     targets: NDArray[np.int64]
@@ -60,8 +60,8 @@ class Batches(ABC):
 
     def _offset(self, epoch: int) -> int:
         if self._cached_offset[0] != epoch:
-            spare = len(self.tokens) - self.segment_length * self._num_segments()
-            self._cached_offset = epoch, mix(self.seed, epoch, _OFFSET) % spare
+            num_offsets = len(self.tokens) - self.segment_length * self._num_segments()
+            self._cached_offset = epoch, mix(self.seed, epoch, _OFFSET) % num_offsets
         return self._cached_offset[1]
 
     @abstractmethod

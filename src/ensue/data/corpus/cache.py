@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from ensue.cache import cache_directory, json_digest, mark_used, put
+from ensue.cache import cache_directory, json_digest, mark_used, write_cached
 from ensue.data.mapped_file import TokenFile, check_tokens, write_tokens
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RunError
@@ -56,19 +56,19 @@ def tokenize(source: TextSource, tokenizer: TextToIds, *, start: int = 0, stop: 
 
 
 def trained_tokenizer(
-    source: TextSource, *, stop: int | None, kind: str, extended: Tokenizer | None = None, **settings: Any
+    source: TextSource, *, stop: int | None, kind: str, base: Tokenizer | None = None, **settings: Any
 ) -> Tokenizer:
     """Return a tokenizer trained on the characters [0, stop) of `source`, from the cache if possible.
 
-    `settings` and `extended` are arguments of `train_tokenizer`.
+    `settings` and `base` are arguments of `train_tokenizer`.
     """
-    key = [kind, settings, *([] if extended is None else [extended.to_json()])]
+    key = [kind, settings, *([] if base is None else [base.to_json()])]
     name = entry_name(".json", source, 0, stop, key)
     path = cache_directory() / name
     try:
         tokenizer = load_tokenizer(path)
     except RunError:  # missing or damaged
-        tokenizer = train_tokenizer(kind, source.chunks(0, stop), extended=extended, **settings)
+        tokenizer = train_tokenizer(kind, source.chunks(0, stop), base=base, **settings)
         put_entry(name, partial(save_tokenizer, tokenizer))
     else:
         mark_used(path)
@@ -83,7 +83,7 @@ def entry_name(suffix: str, source: TextSource, start: int, stop: int | None, se
 def put_entry(name: str, write: Callable[[Path], object]) -> Path:
     """Write an entry of the cache and return its path. Raises DataError if the file cannot be written."""
     try:
-        return put(name, write)
+        return write_cached(name, write)
     except OSError as error:
         problem = f"nothing can be written, neither there nor in a temporary folder ({error.strerror or error})"
         raise DataError(problem, cache_directory()) from error

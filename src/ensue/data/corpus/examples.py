@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.mapped_file import TokenFile
-from ensue.data.permutation import Permutation, mix, mixed, random_numbers, shares
+from ensue.data.permutation import Permutation, mix, mix_each, random_numbers, uniform_floats
 
 NOT_HIDDEN = -1
 """The target of a visible token."""
@@ -25,9 +25,9 @@ _CHOICE, _PLACE, _TOKEN = 0, 1, 2  # stream ids, for different random numbers at
 class Masking:
     """Masking of tokens (Devlin et al. 2019).
 
-    Of the tokens that can be hidden, the share `share` is hidden, but at least one token. Of the hidden tokens, the
-    share `masked` is replaced by the mask, the share `random` is replaced by random tokens, and the others do not
-    change. With `begins_word`, the hidden tokens are complete words in random order, and at least one word.
+    Of the tokens that can be hidden, the fraction `share` is hidden, but at least one token. Of the hidden tokens,
+    the fraction `masked` is replaced by the mask, the fraction `random` is replaced by random tokens, and the others do
+    not change. With `begins_word`, the hidden tokens are complete words in random order, and at least one word.
     """
 
     mask_id: int
@@ -46,11 +46,11 @@ class Masking:
 
         The targets of visible tokens are `NOT_HIDDEN`.
         """
-        places = np.arange(ids.shape[1])
-        hidden = self._select_hidden(ids, _random_numbers(keys, places, _PLACE))
+        positions = np.arange(ids.shape[1])
+        hidden = self._select_hidden(ids, _random_numbers(keys, positions, _PLACE))
         targets = np.where(hidden, ids, NOT_HIDDEN)
-        choice = _random_numbers(keys, places, _CHOICE)
-        others = self.text_ids[(_random_numbers(keys, places, _TOKEN) * len(self.text_ids)).astype(np.int64)]
+        choice = _random_numbers(keys, positions, _CHOICE)
+        others = self.text_ids[(_random_numbers(keys, positions, _TOKEN) * len(self.text_ids)).astype(np.int64)]
         inputs = np.where(hidden & (choice < self.masked), self.mask_id, ids)
         is_random = hidden & (choice >= self.masked) & (choice < self.masked + self.random)
         return np.where(is_random, others, inputs), targets
@@ -62,29 +62,29 @@ class Masking:
         max_hidden = np.maximum(1, np.rint(self.share * count)) * (count > 0)
         if self.begins_word is None:
             return np.asarray(_ranks(np.where(possible, order, 2.0)) < max_hidden)
-        places = np.arange(ids.shape[1])
+        positions = np.arange(ids.shape[1])
         begins = self.begins_word[ids] | ~possible
         begins[:, 1:] |= ~possible[:, :-1]
         begins[:, :1] = True
-        first = np.maximum.accumulate(np.where(begins, places, 0), axis=1)
+        first = np.maximum.accumulate(np.where(begins, positions, 0), axis=1)
         ends = np.ones_like(begins)
         ends[:, :-1] = begins[:, 1:]
-        last = np.minimum.accumulate(np.where(ends, places, ids.shape[1])[:, ::-1], axis=1)[:, ::-1]
+        last = np.minimum.accumulate(np.where(ends, positions, ids.shape[1])[:, ::-1], axis=1)[:, ::-1]
         ranks = _ranks(np.where(possible, np.take_along_axis(order, first, 1), 2.0))
         is_first_word = np.take_along_axis(ranks, first, 1) == 0
         fits = np.take_along_axis(ranks, last, 1) < max_hidden
         return np.asarray(possible & (fits | is_first_word))
 
 
-def _random_numbers(keys: NDArray[np.uint64], places: NDArray[np.int64], purpose: int) -> NDArray[np.float64]:
-    return shares(random_numbers(keys[:, None], 3 * places + purpose))
+def _random_numbers(keys: NDArray[np.uint64], positions: NDArray[np.int64], purpose: int) -> NDArray[np.float64]:
+    return uniform_floats(random_numbers(keys[:, None], 3 * positions + purpose))
 
 
 def _ranks(order: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the rank of each number in its row, (B, T). Equal numbers are ranked by their place."""
-    sorted_places = np.argsort(order, axis=1, kind="stable")
-    ranks = np.empty_like(sorted_places)
-    np.put_along_axis(ranks, sorted_places, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
+    sorted_positions = np.argsort(order, axis=1, kind="stable")
+    ranks = np.empty_like(sorted_positions)
+    np.put_along_axis(ranks, sorted_positions, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
     return ranks
 
 
@@ -136,7 +136,7 @@ class FramedExamples(ABC):
 
     def keys(self, epoch: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the keys of the examples with these numbers, (N,)."""
-        return mixed(mix(self.seed, epoch, _KEY), numbers)
+        return mix_each(mix(self.seed, epoch, _KEY), numbers)
 
     def framed(self, examples: Iterable[Sequence[NDArray[np.int64]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the texts of examples with their special ids, padded on the right, (B, T), and the lengths."""
@@ -169,19 +169,19 @@ class FramedExamples(ABC):
 class FramedBlocks(FramedExamples):
     """Examples `[CLS] block [SEP]` with blocks of `length` ids, which may span documents.
 
-    The offset of the first block is random in each epoch, and less than two blocks of ids are left out. With `whole`,
-    the offset is 0, and all ids are in a block; the last block may be shorter.
+    The offset of the first block is random in each epoch, and less than two blocks of ids are left out. With
+    `covers_all`, the offset is 0, and all ids are in a block; the last block may be shorter.
     """
 
-    def __init__(self, tokens: TokenFile, *, length: int, frame: Frame, seed: int, whole: bool = False) -> None:
-        assert len(tokens) >= (1 if whole else length)
-        self.tokens, self.length, self.frame, self.seed, self.whole = tokens, length, frame, seed, whole
+    def __init__(self, tokens: TokenFile, *, length: int, frame: Frame, seed: int, covers_all: bool = False) -> None:
+        assert len(tokens) >= (1 if covers_all else length)
+        self.tokens, self.length, self.frame, self.seed, self.covers_all = tokens, length, frame, seed, covers_all
         self.longest = length + 2
-        self.count = -(-len(tokens) // length) if whole else max(1, len(tokens) // length - 1)
+        self.count = -(-len(tokens) // length) if covers_all else max(1, len(tokens) // length - 1)
 
     def of_epoch(self, epoch: int, numbers: NDArray[np.int64]) -> ExampleRows:
-        room = 0 if self.whole else len(self.tokens) - self.length * self.count
-        starts = mix(self.seed, epoch, _OFFSET) % (room + 1) + self.length * numbers
+        max_offset = 0 if self.covers_all else len(self.tokens) - self.length * self.count
+        starts = mix(self.seed, epoch, _OFFSET) % (max_offset + 1) + self.length * numbers
         stops = np.minimum(starts + self.length, len(self.tokens))
         if (stops - starts == self.length).all():
             blocks = list(self.tokens.read_rows(starts, self.length))
@@ -226,8 +226,8 @@ class FramedPairs(FramedExamples):
         draws = random_numbers(keys[:, None] ^ np.uint64(0x5E67), np.arange(4))
         result = [self._pair(int(number), row) for number, row in zip(numbers, draws.tolist(), strict=True)]
         ids, lengths = self.framed((a, b) for a, b, _ in result)
-        places, firsts = np.arange(ids.shape[1]), np.array([len(a) + 2 for a, _, _ in result])
-        segments = ((places >= firsts[:, None]) & (places < lengths[:, None])).astype(np.int64)
+        positions, firsts = np.arange(ids.shape[1]), np.array([len(a) + 2 for a, _, _ in result])
+        segments = ((positions >= firsts[:, None]) & (positions < lengths[:, None])).astype(np.int64)
         return ExampleRows(ids, lengths, keys, segments, np.array([follows for *_, follows in result]))
 
     def _pair(self, number: int, draws: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64], bool]:
@@ -263,11 +263,11 @@ def _find_sentences(tokens: TokenFile, frame: Frame) -> tuple[NDArray[np.int64],
     marks, kinds = [], []
     for start in range(0, len(tokens), _MAX_SCANNED_IDS):
         ids = tokens.read(start, min(start + _MAX_SCANNED_IDS, len(tokens)))
-        places = np.flatnonzero((ids == frame.begin_id) | (ids == frame.separator_id))
-        marks.append(start + places)
-        kinds.append(ids[places] == frame.begin_id)
+        positions = np.flatnonzero((ids == frame.begin_id) | (ids == frame.separator_id))
+        marks.append(start + positions)
+        kinds.append(ids[positions] == frame.begin_id)
     stops = np.concatenate([*marks, [len(tokens)]])
     starts = np.concatenate(([0], stops[:-1] + 1))
     document = np.concatenate(([0], np.cumsum(np.concatenate(kinds)))) if kinds else np.zeros(1, np.int64)
-    real = stops > starts
-    return starts[real], stops[real], document[real]
+    is_nonempty = stops > starts
+    return starts[is_nonempty], stops[is_nonempty], document[is_nonempty]

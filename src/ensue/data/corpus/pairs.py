@@ -19,7 +19,7 @@ from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.parsing import parse_json
 
-_PLACE = re.compile("[0-9]{1,9}")
+_WORD_INDEX = re.compile("[0-9]{1,9}")
 _QUOTED = re.compile(r'"((?:[^"]|"")*+)"')
 
 
@@ -37,11 +37,11 @@ def pair_files(location: str | Path, *, encoding: str = "utf-8") -> list[Path]:
     DataError if there are no files of minimal pairs.
     """
     paths = TextSource(location, encoding=encoding).paths
-    known = [path for path in paths if suffix(path.name) in READERS]
-    if not known:
+    pair_paths = [path for path in paths if suffix(path.name) in READERS]
+    if not pair_paths:
         raise DataError(f"no minimal pairs; expected a file named {', '.join(f'*{end}' for end in READERS)}", location)
-    sentences = {stem(path) for path in known if suffix(path.name) == ".text"}
-    return [path for path in known if not (suffix(path.name) == ".tab" and stem(path) in sentences)]
+    sentences = {stem(path) for path in pair_paths if suffix(path.name) == ".text"}
+    return [path for path in pair_paths if not (suffix(path.name) == ".tab" and stem(path) in sentences)]
 
 
 def read_pairs(path: Path, *, encoding: str = "utf-8") -> Iterator[MinimalPair]:
@@ -104,11 +104,11 @@ def _read_sentences(path: Path, encoding: str) -> Iterator[MinimalPair]:
     gold = _numbered_lines(gold_path, encoding)
     for number, sentence in _numbered_lines(path, encoding):
         _, line = next(gold, (0, ""))
-        place, good, bad = _parse_gold(line, gold_path, number)
+        index, good, bad = _parse_gold(line, gold_path, number)
         words = sentence.split(" ")
-        if place >= len(words):
-            raise DataError(f"word {place} of a sentence with {len(words)} words", gold_path, number)
-        yield _make_pair(" ".join(words[:place]), good, bad)
+        if index >= len(words):
+            raise DataError(f"word {index} of a sentence with {len(words)} words", gold_path, number)
+        yield _make_pair(" ".join(words[:index]), good, bad)
     for number, _ in gold:
         raise DataError(f"more lines than {path.name}", gold_path, number)
 
@@ -116,10 +116,10 @@ def _read_sentences(path: Path, encoding: str) -> Iterator[MinimalPair]:
 def _parse_gold(line: str, path: Path, number: int) -> tuple[int, str, str]:
     """Return the index of a word and both forms: columns 1 to 3 of 4 (Linzen et al.), or 4, 7, 8 of 12 (Gulordava)."""
     fields = line.split("\t")
-    places = {4: (0, 1, 2), 12: (3, 6, 7)}.get(len(fields))
-    if places is None or not _PLACE.fullmatch(fields[places[0]]):
+    columns = {4: (0, 1, 2), 12: (3, 6, 7)}.get(len(fields))
+    if columns is None or not _WORD_INDEX.fullmatch(fields[columns[0]]):
         raise DataError("expected 4 or 12 columns with a word's place and its correct and wrong form", path, number)
-    return int(fields[places[0]]), fields[places[1]], fields[places[2]]
+    return int(fields[columns[0]]), fields[columns[1]], fields[columns[2]]
 
 
 def _file_beside(path: Path, ending: str) -> Path:

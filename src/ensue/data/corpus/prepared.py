@@ -41,8 +41,8 @@ try:
 except ImportError:  # Windows has no such limit
     resource = None  # type: ignore[assignment]
 
-NUM_TEXTS = 4
-"""A text maps at most 1 / NUM_TEXTS of the process's limit of open files, since several texts may be open."""
+MAX_OPEN_TEXTS = 4
+"""A text maps at most 1 / MAX_OPEN_TEXTS of the process's limit of open files, since several texts may be open."""
 MAX_FILES = 1 << 13
 """The maximum number of mapped shards. The system limits maps, too: 65,530 in a process by default on Linux."""
 
@@ -83,7 +83,7 @@ def _shard_errors(path: Path) -> Iterator[None]:
         raise DataError(f"a shard that cannot be read: {error.strerror or error}{remedy}", path) from None
 
 
-class _Maps:
+class _MappedShards:
     """A cache of mapped shards; the least recently used ones are closed."""
 
     def __init__(self, shards: tuple[TokenShard, ...]) -> None:
@@ -115,25 +115,25 @@ class _Maps:
 def _max_open_files(requested: int) -> int:
     if resource is None:
         return min(requested, 512)
-    known = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in known)
-    needed = NUM_TEXTS * min(requested, MAX_FILES)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in limits)
+    needed = MAX_OPEN_TEXTS * min(requested, MAX_FILES)
     if soft < needed:
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), known[1]))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), limits[1]))
             soft = min(needed, hard)
-    return max(1, min(needed, soft) // NUM_TEXTS)
+    return max(1, min(needed, soft) // MAX_OPEN_TEXTS)
 
 
 class ShardedTokens(TokenFile):
     """The concatenated ids of all shards, in reverse order if `backwards`."""
 
     def __init__(
-        self, shards: tuple[TokenShard, ...], *, unknown: int, characters: int, maps: _Maps | None = None,
+        self, shards: tuple[TokenShard, ...], *, unknown: int, characters: int, cache: _MappedShards | None = None,
         backwards: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(np.zeros(0, np.uint8), unknown=unknown, characters=characters)
-        self.shards, self.backwards, self._maps = shards, backwards, maps or _Maps(shards)
+        self.shards, self.backwards, self._cache = shards, backwards, cache or _MappedShards(shards)
         self.ends = np.cumsum([shard.tokens for shard in shards], dtype=np.int64)
         self._size = int(self.ends[-1]) if shards else 0
 
@@ -143,7 +143,7 @@ class ShardedTokens(TokenFile):
     def reversed(self) -> "ShardedTokens":
         """Return the ids in reverse order."""
         counts = {"unknown": self.unknown, "characters": self.characters}
-        return ShardedTokens(self.shards, maps=self._maps, backwards=not self.backwards, **counts)
+        return ShardedTokens(self.shards, cache=self._cache, backwards=not self.backwards, **counts)
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return a copy of the ids [start, stop)."""
@@ -163,7 +163,7 @@ class ShardedTokens(TokenFile):
             number = bisect_right(self.ends, start)
             first = int(self.ends[number]) - self.shards[number].tokens
             end = min(stop, int(self.ends[number]))
-            slices.append(self._maps.read(number, start - first, end - first))
+            slices.append(self._cache.read(number, start - first, end - first))
             start = end
         return slices[0] if len(slices) == 1 else np.concatenate([np.zeros(0, np.int64), *slices])
 
@@ -173,7 +173,7 @@ class ShardedTokens(TokenFile):
 
 FORMAT = 1
 INDEX = "index.json"
-PARTS = ("train", "valid")
+SPLITS = ("train", "valid")
 Encode = Callable[[Iterable[str]], Iterator[Any]]
 """A function from chunks of a text to the ids of each chunk, in order."""
 
@@ -208,7 +208,7 @@ class Prepared:
             index: dict[str, Any] = parse_json(read_bounded(path))
             if index["format_version"] != FORMAT:
                 raise DataError(f"unsupported format version {index['format_version']}; expected {FORMAT}", path)
-            shards = [shard for name in PARTS for shard in index["parts"].get(name, [])]
+            shards = [shard for name in SPLITS for shard in index["parts"].get(name, [])]
             if not all(map(_is_shard, shards)) or not isinstance(index["tokenizer"], str):
                 raise DataError("damaged: not an index of `ensue prepare`", path)
         except (ParseError, KeyError, TypeError, AttributeError, OSError) as error:
@@ -227,24 +227,24 @@ class Prepared:
             raise DataError("not the tokenizer of the ids", path)
         return tokenizer
 
-    def tokens(self, part: str) -> TokenFile | None:
+    def tokens(self, split: str) -> TokenFile | None:
         """Return the ids of "train" or "valid"; None if there are no ids. The headers of all shards are checked."""
-        shards = self.index["parts"].get(part)
+        shards = self.index["parts"].get(split)
         if not shards:
             return None
-        files = self.shards(part)
+        files = self.shards(split)
         for shard in files:
             shard.check()
         unknown, characters = (sum(shard[key] for shard in shards) for key in ("unknown", "characters"))
         return ShardedTokens(files, unknown=unknown, characters=characters)
 
-    def shards(self, part: str) -> tuple[TokenShard, ...]:
+    def shards(self, split: str) -> tuple[TokenShard, ...]:
         """Return the shards of "train" or "valid"."""
-        return _shards(self.folder, self.index, part)
+        return _shards(self.folder, self.index, split)
 
     def verify(self) -> int:
         """Read all shards, and return their number. Raises DataError for the first shard that has changed."""
-        shards = [shard for part in PARTS for shard in self.shards(part)]
+        shards = [shard for split in SPLITS for shard in self.shards(split)]
         for shard in shards:
             shard.verify()
         return len(shards)
@@ -256,9 +256,9 @@ class Prepared:
 
 def prepare(
     folder: Path, plan: dict[str, Any], texts: dict[str, tuple[TextSource, int, int | None]], tokenizer: Tokenizer,
-    reads: TextToIds, *, encode: Encode, shard_tokens: int, notify: Callable[[str], object] = lambda line: None,
+    to_ids: TextToIds, *, encode: Encode, shard_tokens: int, notify: Callable[[str], object] = lambda line: None,
 ) -> Prepared:  # fmt: skip
-    """Write the ids of the text of each part, in shards.
+    """Write the ids of the text of each split, in shards.
 
     An incomplete folder is continued after its last shard. Existing shards are verified, and damaged or missing shards
     are replaced.
@@ -266,9 +266,9 @@ def prepare(
     Args:
         folder: The folder.
         plan: The settings as JSON values. They must be equal if a folder is continued.
-        texts: The text of each part, and its first and last character (exclusive).
+        texts: The source of each split, and its first and last character (exclusive).
         tokenizer: The tokenizer.
-        reads: The function from text to ids.
+        to_ids: The function from text to ids.
         encode: The function that encodes chunks, possibly in several processes.
         shard_tokens: The approximate number of ids in a shard.
         notify: A function that receives lines about progress.
@@ -284,17 +284,17 @@ def prepare(
         except Timeout:
             raise DataError("another `ensue prepare` writes to this folder", folder) from None
         try:
-            digests = {"tokenizer": json_digest(tokenizer.to_json()), "ids": json_digest(reads.to_json())}
+            digests = {"tokenizer": json_digest(tokenizer.to_json()), "ids": json_digest(to_ids.to_json())}
             index = _open_index(folder, {**plan, "shard_tokens": shard_tokens, **digests}, tokenizer)
-            writer = _ShardWriter(folder, index, reads, encode, shard_tokens)
+            writer = _ShardWriter(folder, index, to_ids, encode, shard_tokens)
             writer.verify(texts, notify)
             if not index.get("complete"):
-                for part, (source, start, stop) in texts.items():
-                    for shards in writer.add_shards(part, source, start, stop):
+                for split, (source, start, stop) in texts.items():
+                    for shards in writer.add_shards(split, source, start, stop):
                         _write_index(folder, index)
                         ids = sum(shard["tokens"] for shard in shards)
                         characters = sum(shard["characters"] for shard in shards)
-                        notify(f"{part}: {len(shards):,} shards, {ids:,} ids of {characters:,} characters")
+                        notify(f"{split}: {len(shards):,} shards, {ids:,} ids of {characters:,} characters")
                 _write_index(folder, {**index, "complete": True})
         finally:
             lock.release()
@@ -341,7 +341,7 @@ class _ShardWriter:
 
     folder: Path
     index: dict[str, Any]
-    reads: TextToIds
+    to_ids: TextToIds
     encode: Encode
     shard_tokens: int
 
@@ -349,28 +349,28 @@ class _ShardWriter:
         """Verify the existing shards, and replace damaged ones. Raises DataError if the text has changed."""
         if count := sum(map(len, self.index["parts"].values())):
             notify(f"reading the {count:,} existing shards")
-        for part, (source, first, _) in texts.items():
-            entries, stop = self.index["parts"].get(part, ()), first
-            for shard, entry in zip(_shards(self.folder, self.index, part), entries, strict=True):
+        for split, (source, first, _) in texts.items():
+            entries, stop = self.index["parts"].get(split, ()), first
+            for shard, entry in zip(_shards(self.folder, self.index, split), entries, strict=True):
                 start, stop = stop, stop + entry["characters"]
                 try:
                     shard.verify()
                 except DataError as error:
                     notify(f"{error}; it is replaced")
-                    (self.folder / part).mkdir(exist_ok=True)
+                    (self.folder / split).mkdir(exist_ok=True)
                     pieces = _Chunks(source.chunks(start, stop))
                     if self._write_shard(shard.path, pieces.of(self.encode(pieces))) != entry:
                         shard.path.unlink()
                         raise DataError("the text has other ids now; choose another --out", shard.path) from None
 
-    def add_shards(self, part: str, source: TextSource, start: int, stop: int | None) -> Iterator[list[dict[str, Any]]]:
-        shards = self.index["parts"].setdefault(part, [])
+    def add_shards(self, split: str, source: TextSource, start: int, end: int | None) -> Iterator[list[dict[str, Any]]]:
+        shards = self.index["parts"].setdefault(split, [])
         begin = start + sum(shard["characters"] for shard in shards)
-        if stop is not None and begin >= stop:
+        if end is not None and begin >= end:
             return
-        pieces = _Chunks(source.chunks(begin, stop))
+        pieces = _Chunks(source.chunks(begin, end))
         encoded = pieces.of(self.encode(pieces))
-        folder = self.folder / part
+        folder = self.folder / split
         folder.mkdir(exist_ok=True)
         while shard := self._write_shard(folder / f"{len(shards):05}.ids", _take_shard(encoded, self.shard_tokens)):
             shards.append(shard)
@@ -379,7 +379,8 @@ class _ShardWriter:
     def _write_shard(self, path: Path, pieces: Iterable[tuple[Any, int]]) -> dict[str, Any]:
         partial = path.with_name(path.name + ".partial")
         try:
-            write_tokens(partial, pieces, vocabulary_size=self.reads.vocabulary_size, unknown_id=self.reads.unknown_id)
+            size, unknown_id = self.to_ids.vocabulary_size, self.to_ids.unknown_id
+            write_tokens(partial, pieces, vocabulary_size=size, unknown_id=unknown_id)
             header = header_of(partial)
             if not header.tokens and not header.characters:
                 return {}
@@ -421,9 +422,9 @@ def _write_index(folder: Path, index: dict[str, Any]) -> None:
     partial.replace(folder / INDEX)
 
 
-def _shards(folder: Path, index: dict[str, Any], part: str) -> tuple[TokenShard, ...]:
-    shards = index["parts"].get(part, [])
-    return tuple(TokenShard(folder / part / s["file"], s["tokens"], s["crc32"]) for s in shards)
+def _shards(folder: Path, index: dict[str, Any], split: str) -> tuple[TokenShard, ...]:
+    shards = index["parts"].get(split, [])
+    return tuple(TokenShard(folder / split / s["file"], s["tokens"], s["crc32"]) for s in shards)
 
 
 def _is_shard(shard: dict[str, Any]) -> bool:

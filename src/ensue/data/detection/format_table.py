@@ -36,7 +36,7 @@ class KnownFormat(NamedTuple):
     kinds: tuple[str, ...]
     """The kinds of data that files of this format can contain."""
     suffixes: tuple[str, ...] = ()
-    sign: Callable[[Sequence[str]], bool] | None = None
+    recognizes: Callable[[Sequence[str]], bool] | None = None
     """The function that recognizes the format from the first rows that are not blank."""
     reader: Reader | None = None
     """The reader of records, for formats with columns or keys."""
@@ -53,9 +53,9 @@ FORMAT_TABLE = (
     KnownFormat("columns", (SENTENCES,), COLUMN_SUFFIXES, sentences=_SENTENCES + "columns:Columns"),
     KnownFormat("conllu", (SENTENCES,), (".conllu",), signs.is_conllu, sentences=_SENTENCES + "conllu:Conllu"),
     KnownFormat("tsv", (TEXTS, PAIRS), (".tsv", ".tab"), signs.are_tabbed, _TAB),
-    KnownFormat("csv", (TEXTS, PAIRS), (".csv",), signs.announces, _COMMA),
+    KnownFormat("csv", (TEXTS, PAIRS), (".csv",), signs.has_delimiter_line, _COMMA),
     KnownFormat("csv-semicolon", (TEXTS, PAIRS), reader=_SEMICOLON),
-    KnownFormat("csv-tab", (TEXTS, PAIRS), sign=signs.are_quoted_and_tabbed, reader=_QUOTED_TAB),
+    KnownFormat("csv-tab", (TEXTS, PAIRS), recognizes=signs.are_quoted_and_tabbed, reader=_QUOTED_TAB),
     KnownFormat("fasttext", (TEXTS,), (".ft", ".fasttext"), signs.is_fasttext),
     KnownFormat("first-word", (TEXTS,)),
     KnownFormat(CLASS_FILES, (TEXTS,)),
@@ -72,7 +72,7 @@ FORMAT_TABLE = (
     KnownFormat("text", (SENTENCES,), is_setting=False, sentences=_SENTENCES + "source:PlainText"),
     KnownFormat("plain", (TEXTS, PAIRS), is_setting=False),
 )
-"""The formats of the core. Signs are tried in reverse order, because tables can look like any other format."""
+"""The formats of the core. They are recognized in reverse order, because tables can look like any other format."""
 READERS = tuple(known.reader for known in FORMAT_TABLE if known.reader)
 ONLY_SENTENCES = {known.name for known in FORMAT_TABLE if known.kinds == (SENTENCES,) and known.is_setting}
 TABBED = {"tsv", "csv-tab", "sigmorphon"}
@@ -81,10 +81,10 @@ TABBED = {"tsv", "csv-tab", "sigmorphon"}
 
 def all_formats() -> tuple[KnownFormat, ...]:
     """Return the formats of the core and the formats of pairs from extensions."""
-    return (*FORMAT_TABLE, *map(_pair_format, entries("pair_format").values()))
+    return (*FORMAT_TABLE, *map(_extension_format, entries("pair_format").values()))
 
 
-def _pair_format(entry: Entry) -> KnownFormat:
+def _extension_format(entry: Entry) -> KnownFormat:
     def recognizes(rows: Sequence[str]) -> bool:
         with suppress(EnsueError, AttributeError):  # `pair_formats` reports an extension that cannot be loaded
             return bool(entry.load(object).recognizes(rows))
@@ -98,13 +98,13 @@ def only_pairs() -> tuple[str, ...]:
     return tuple(known.name for known in all_formats() if known.kinds == (PAIRS,))
 
 
-def settings_of(kind: str) -> tuple[str, ...]:
+def format_choices(kind: str) -> tuple[str, ...]:
     """Return the valid values of `data.format` in recipes for a kind of data."""
     return ("auto", *(known.name for known in all_formats() if kind in known.kinds and known.is_setting))
 
 
 def by_suffix(kind: str, name: str) -> str:
-    """Return the format for the suffix of a file; "" for an unknown suffix. Formats of extensions are read as JSON."""
+    """Return the format for the suffix of a file; "" for an unknown suffix. Row formats of extensions are "json"."""
     end = suffix(name)
     if extension_format(name):
         return "json"
@@ -113,8 +113,8 @@ def by_suffix(kind: str, name: str) -> str:
 
 def by_sign(kind: str, rows: Sequence[str]) -> str:
     """Return the format recognized from the first rows, without blank rows and line ends; "" if none is recognized."""
-    candidates = (known for known in reversed(all_formats()) if kind in known.kinds and known.sign)
-    return next((known.name for known in candidates if known.sign and known.sign(rows)), "")
+    candidates = (known for known in reversed(all_formats()) if kind in known.kinds and known.recognizes)
+    return next((known.name for known in candidates if known.recognizes and known.recognizes(rows)), "")
 
 
 def class_of(name: str) -> str:
@@ -146,38 +146,39 @@ def sentence_format(lines: Lines) -> str:
 
 
 def text_format(
-    lines: Lines, *, is_labeled: bool, known: str = "", labels: Collection[str] = (), names: Collection[str] = ()
-) -> str:
+    lines: Lines, *, is_labeled: bool, run_format: str = "", labels: Collection[str] = (),
+    names: Collection[str] = (),
+) -> str:  # fmt: skip
     """Detect the format of texts; "" for a file that should have labels, but no label is recognized.
 
     The first rule that applies determines the format: an array of objects is JSON; the suffix (before `.xz` or `.gz`);
     a first `{` is JSON, and `__label__` is fastText; a header with the `names` of a run's columns, or tabs in all
-    lines, is a table; repeated first words of lines are labels. If the file may have no labels, first words are labels
-    only if the run's format `known` has labels as first words, and all first words are among its `labels`.
+    lines, is a table; repeated first words of lines are labels. Unless `is_labeled`, `run_format` must be "first-word",
+    and the first words must be among the run's `labels`.
     """
-    known = known if known != FOLDERS else ""
-    if named := _detect_by_lines(TEXTS, lines, names, known):
+    run_format = run_format if run_format != FOLDERS else ""
+    if named := _detect_by_lines(TEXTS, lines, names, run_format):
         return named
     rows = _sample_rows(lines)
-    if (is_labeled or known == "first-word") and signs.begin_with_labels(rows, None if is_labeled else labels):
+    if (is_labeled or run_format == "first-word") and signs.begin_with_labels(rows, None if is_labeled else labels):
         return "first-word"
-    return known if is_labeled else _report_plain(lines)
+    return run_format if is_labeled else _report_plain(lines)
 
 
-def pair_format(lines: Lines, *, is_labeled: bool, known: str = "", names: Collection[str] = ()) -> str:
+def pair_format(lines: Lines, *, is_labeled: bool, run_format: str = "", names: Collection[str] = ()) -> str:
     """Detect the format of pairs; "" for a file that should have targets, but no targets are recognized.
 
     The first rule that applies determines the format: an array of objects is JSON; the suffix (before `.xz` or `.gz`);
     the first lines, which may be JSON, a format of an extension, SCAN, CMUdict, SIGMORPHON, or have tabs. A header with
-    the `names` of a run's source columns has the run's format `known`. Other files without targets are plain lines.
+    the `names` of a run's source columns begins a table. Other files without targets are plain lines.
     """
-    named = _detect_by_lines(PAIRS, lines, names, known)
+    named = _detect_by_lines(PAIRS, lines, names, run_format)
     rows = _sample_rows(lines)
     if named == "tsv" and signs.is_sigmorphon(rows):
         return "sigmorphon"
     if named or not is_labeled:
         return named or _report_plain(lines)
-    return "tsv" if signs.mostly_tabbed(rows) else known if known.startswith("csv") else ""
+    return "tsv" if signs.mostly_tabbed(rows) else run_format if run_format.startswith("csv") else ""
 
 
 def csv_format(lines: Lines) -> str:
@@ -192,7 +193,7 @@ def _with_quotes(name: str, lines: Lines) -> str:
 
 def _report_plain(lines: Lines) -> str:
     if looks_delimited(sample(lines), lines.name):
-        notice = f"{lines.name}: a text is read from each line; if these are rows, --format csv reads them"
+        notice = f"{lines.name}: read as plain text, one text per line; if the file is a table, use --format csv"
         warn_once(f"plain {lines.name}", notice)
     return "plain"
 
@@ -201,19 +202,19 @@ def _sample_rows(lines: Lines) -> list[str]:
     return [line.rstrip("\r\n") for _, line in sample(lines) if not is_blank(line)]
 
 
-def _detect_by_lines(kind: str, lines: Lines, names: Collection[str], known: str) -> str:
+def _detect_by_lines(kind: str, lines: Lines, names: Collection[str], run_format: str) -> str:
     lines.split_array()
     if lines.is_array:
         return "json"
     rows = _sample_rows(lines)
-    name = by_suffix(kind, lines.name) or _named_table(rows, names, known) or by_sign(kind, rows)
+    name = by_suffix(kind, lines.name) or _named_table(rows, names, run_format) or by_sign(kind, rows)
     return csv_format(lines) if name == "csv" else _with_quotes(name, lines)
 
 
-def _named_table(rows: Sequence[str], names: Collection[str], known: str) -> str:
-    for dialect in sorted(DIALECTS, key=lambda dialect: dialect.name != known) if names else ():
+def _named_table(rows: Sequence[str], names: Collection[str], run_format: str) -> str:
+    for dialect in sorted(DIALECTS, key=lambda dialect: dialect.name != run_format) if names else ():
         with suppress(DataError):  # a text with quotes
-            header = next(iter(dialect.first(Lines(rows[:1], ""))), [])
+            header = next(iter(dialect.first_rows(Lines(rows[:1], ""))), [])
             if set(names) <= {name.strip() for name in header}:
                 return dialect.name
     return ""

@@ -31,7 +31,7 @@ from ensue.data.detection import format_table as table
 from ensue.data.detection import signs
 from ensue.data.detection.format_table import csv_format, first_lines, pair_format, sentence_format, text_format
 from ensue.data.detection.locations import aligned_paths, folder_format
-from ensue.data.detection.pair_tables import has_pair_keys, pairs_seen
+from ensue.data.detection.pair_tables import certain_pair_format, has_pair_keys
 from ensue.data.files import files_of
 from ensue.data.json_layouts import parse_or_none
 from ensue.data.lines import Lines, is_blank
@@ -44,14 +44,14 @@ Kind = Literal["sentences", "texts", "pairs", "text"]
 """The kinds of data of the core."""
 PLAIN = {"text", "plain"}
 _SIGN_OF_FOLDER = {table.FOLDERS: "a folder for each class", table.CLASS_FILES: "a file for each class"}
-_MIN_SHARE = 0.75
+_MIN_FRACTION = 0.75
 _BY_LINES = "by its first lines"
 
 
 class DetectedFormat(NamedTuple):
     """A detected format and the reason (`sign`).
 
-    `by_itself` is whether training detects the same format without options. `others` are the suffixes of files whose
+    `is_default` is whether training detects the same format without options. `others` are the suffixes of files whose
     names indicate other formats.
     """
 
@@ -59,7 +59,7 @@ class DetectedFormat(NamedTuple):
     """A `Kind`, or the name of a `DataKind`."""
     format: str
     sign: str
-    by_itself: bool
+    is_default: bool
     others: tuple[str, ...] = ()
 
 
@@ -114,9 +114,9 @@ def detect(
     Raises:
         DataError: The format is unknown, the path does not exist, or the first lines cannot be decoded.
     """
-    known = [*(known.name for known in table.all_formats() if known.kinds), *entries("data_kind")]
-    if format and format not in known:
-        advice = nearest(format, known) or f"; expected one of {', '.join(known)}"
+    names = [*(known.name for known in table.all_formats() if known.kinds), *entries("data_kind")]
+    if format and format not in names:
+        advice = nearest(format, names) or f"; expected one of {', '.join(names)}"
         raise DataError(f'unknown format "{format}"{advice}')
     if aligned_paths(str(location)):
         return DetectedFormat("pairs", format or table.ALIGNED, "two files with a comma between them", True)
@@ -135,8 +135,8 @@ def detect(
         kind = _kind_of(format, head, words, labels)
         detected = DetectedFormat(kind, format, "as --format says", detected.kind == kind and detected.format == format)
     others = {table.suffix(other.name) for other in paths if _format_of_name(other) not in ("", _format_of_name(path))}
-    by_itself = detected.by_itself and (detected.kind != "sentences" or detected.format == looks_like)
-    return detected._replace(by_itself=by_itself, others=tuple(sorted(others)))
+    is_default = detected.is_default and (detected.kind != "sentences" or detected.format == looks_like)
+    return detected._replace(is_default=is_default, others=tuple(sorted(others)))
 
 
 def _detect_by_names(location: str | Path, format: str, encoding: str) -> DetectedFormat | None:
@@ -175,19 +175,19 @@ def _detect_in_lines(head: Sequence[str], path: Path, words: str, labels: str) -
     format = sentence_format(Lines(head, name))
     by_name = f"by its suffix {table.suffix(name)}"
     sign = by_name if named else _BY_LINES
-    if not words and not labels and (pairs := pairs_seen(head, name)):
+    if not words and not labels and (pairs := certain_pair_format(head, name)):
         return DetectedFormat("pairs", pairs, by_name if table.by_suffix(table.PAIRS, name) else _BY_LINES, True)
     if format == "json":
         return DetectedFormat(_kind_of(format, head, words, labels), format, sign, True)
     rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]
-    is_tabbed = table.suffix(name) in (".tsv", ".tab") and not signs.is_parted(head)
+    is_tabbed = table.suffix(name) in (".tsv", ".tab") and not signs.has_sentence_breaks(head)
     is_table = table.suffix(name) == ".csv" or is_tabbed or signs.have_texts(rows)
     is_table = format == "columns" != named and is_table
     if format in table.ONLY_SENTENCES and not is_table:
         return DetectedFormat("sentences", format, sign, True)
-    documented = text_format(Lines(head, name), is_labeled=True)
-    if documented and not (documented == "first-word" and signs.are_prose(rows)):
-        return DetectedFormat("texts", documented, sign, True)
+    format_of_texts = text_format(Lines(head, name), is_labeled=True)
+    if format_of_texts and not (format_of_texts == "first-word" and signs.are_prose(rows)):
+        return DetectedFormat("texts", format_of_texts, sign, True)
     return _detect_uneven_columns(rows, head) or DetectedFormat("text", "text", "no columns, no labels", True)
 
 
@@ -206,13 +206,13 @@ def _pair_format_of_name(path: Path) -> str:
 
 
 def _detect_uneven_columns(rows: Sequence[str], head: Sequence[str]) -> DetectedFormat | None:
-    has_tabs = sum("\t" in row for row in rows) >= _MIN_SHARE * len(rows)
+    has_tabs = sum("\t" in row for row in rows) >= _MIN_FRACTION * len(rows)
     widths = Counter(row.count("\t") + 1 if has_tabs else len(row.split()) for row in rows)
     width, count = max(widths.items(), key=lambda item: item[1], default=(0, 0))
-    if width < 2 or count < _MIN_SHARE * len(rows):
+    if width < 2 or count < _MIN_FRACTION * len(rows):
         return None
     sign = f"{count:,} of the first {len(rows):,} rows have {width} columns"
-    if signs.is_parted(head) and not signs.have_texts(rows):
+    if signs.has_sentence_breaks(head) and not signs.have_texts(rows):
         return DetectedFormat("sentences", "columns", sign, False)
     return DetectedFormat("texts", "tsv", sign, False) if has_tabs else None
 

@@ -15,8 +15,7 @@ from ensue.extension import is_address
 _SPLIT = re.compile(r"(?<![a-z])(train(ing)?|valid(ation)?|dev|devel|test|eval)(?![a-z])", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]+(?:[ _'&-]+[^\W\d_]+)*")
 _NO_CLASSES = {"readme", "license", "licence", "copying"}
-_NUM_SAMPLE_FILES = 4
-_NUM_SAMPLE_LINES = 100
+_NUM_SAMPLE_FILES, _NUM_SAMPLE_LINES = 4, 100
 _MAX_LINE_CHARACTERS = 1 << 16
 """The maximum length of a text on a line. Files with longer lines are running text without line ends."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from ensue.data.detection import signs
 from ensue.data.detection.format_table import PAIRS, SENTENCES, by_suffix, only_pairs, pair_format
 from ensue.data.lines import Lines, is_blank
-from ensue.data.records.json_objects import with_inner
+from ensue.data.records.json_objects import flatten_inner
 from ensue.data.records.record import MAX_NAME_CHARACTERS, Column, simplified
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
@@ -21,7 +21,7 @@ Sides = tuple[Columns, Columns]
 
 HEADER_WORDS = tomllib.loads(package_text("data/detection/header_words.toml"))
 """Names of columns by their meaning."""
-USUAL = [([*map(tuple, sources)], tuple(targets)) for *sources, targets in HEADER_WORDS["sides"]]
+USUAL_NAMES = [([*map(tuple, sources)], tuple(targets)) for *sources, targets in HEADER_WORDS["sides"]]
 """Usual names of the source columns (a tuple for each column) and of the target column, in the singular."""
 LANGUAGES = frozenset(HEADER_WORDS["languages"].split())
 _REGION = re.compile(r"(?<=^[A-Za-z]{2})[-_]([A-Z]{2}|[A-Z][a-z]{3})$|(?<=^[a-z]{3})_[A-Z][a-z]{3}$")
@@ -35,7 +35,7 @@ _MIN_ROWS_OF_WORDS = 20
 """The minimum number of rows of two words. Fewer rows may be a sentence with a label for each word."""
 
 
-def pairs_seen(head: Sequence[str], name: str) -> str:
+def certain_pair_format(head: Sequence[str], name: str) -> str:
     """Return the format of a file if it certainly has pairs; otherwise, and for JSON, "".
 
     A table has pairs if its header has the names of source and target. It also has pairs if it has two columns, both of
@@ -44,14 +44,15 @@ def pairs_seen(head: Sequence[str], name: str) -> str:
     if by_suffix(SENTENCES, name) and not by_suffix(PAIRS, name):
         return ""
     result = pair_format(Lines(head, name), is_labeled=True)
-    is_parted = signs.is_parted(head)
+    has_sentence_breaks = signs.has_sentence_breaks(head)
     if result in only_pairs():
-        return result if result in entries("pair_format") or not is_parted else ""
+        return result if result in entries("pair_format") or not has_sentence_breaks else ""
     rows = _rows(head, result, name)
     if rows and is_header(rows):
-        columns = [Column(place, cell.strip()) for place, cell in enumerate(rows[0], 1)]
-        return result if _have_pairs(columns, [[*row, *[""] * len(columns)] for row in rows[1:]]) else ""
-    if result != "tsv" or is_parted or not _have_two_texts(rows):
+        columns = [Column(number, cell.strip()) for number, cell in enumerate(rows[0], 1)]
+        padded_rows = [[*row, *[""] * len(columns)] for row in rows[1:]]  # rows may be too short
+        return result if _have_pairs(columns, padded_rows) else ""
+    if result != "tsv" or has_sentence_breaks or not _have_two_texts(rows):
         return ""
     lines = [line for line in head if not is_blank(line)]
     is_long = bool(by_suffix(PAIRS, name)) or len(rows) >= _MIN_ROWS_OF_WORDS or signs.have_texts(lines)
@@ -60,15 +61,15 @@ def pairs_seen(head: Sequence[str], name: str) -> str:
 
 def has_pair_keys(records: Sequence[dict[str, Any]]) -> bool:
     """Return whether JSON objects, or objects of texts inside them, have the names of source and target as keys."""
-    records = [*map(with_inner, records)]
-    columns = [Column(place, key) for place, key in enumerate(dict.fromkeys(key for row in records for key in row), 1)]
+    records = [*map(flatten_inner, records)]
+    columns = [Column(n, key) for n, key in enumerate(dict.fromkeys(key for row in records for key in row), 1)]
     return _have_pairs(columns, [[record.get(column.name) for column in columns] for record in records])
 
 
 def _rows(head: Sequence[str], format: str, name: str) -> list[list[str]]:
     dialect = next((dialect for dialect in DIALECTS if dialect.name == format), None)
     with suppress(DataError):  # reading raises the error later
-        return dialect.first(Lines(head, name)) if dialect else []
+        return dialect.first_rows(Lines(head, name)) if dialect else []
     return []
 
 
@@ -76,20 +77,20 @@ def _have_pairs(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> boo
     result = next(pairs_by_name(columns), None)
     if result is None or any(simplified(column.name) in _LABELS for column in columns):
         return False
-    places = [column.number - 1 for column in result[1]]
-    return not signs.are_few([value for row in rows for place in places if isinstance(value := row[place], str)])
+    indices = [column.number - 1 for column in result[1]]
+    return not signs.may_be_labels([cell for row in rows for index in indices if isinstance(cell := row[index], str)])
 
 
 def _have_two_texts(rows: Sequence[Sequence[str]]) -> bool:
-    places = text_places(rows)
-    if len(places) != 2 or {simplified(cell) for cell in rows[0]} & (_LABELS | _TEXTS):
+    indices = text_columns(rows)
+    if len(indices) != 2 or {simplified(cell) for cell in rows[0]} & (_LABELS | _TEXTS):
         return False
-    columns = [[row[place] for row in rows] for place in places]
+    columns = [[row[index] for row in rows] for index in indices]
     have_blanks = [any(" " in cell.strip() for cell in column) for column in columns]
-    return have_blanks[0] == have_blanks[1] and not any(map(signs.are_few, columns))
+    return have_blanks[0] == have_blanks[1] and not any(map(signs.may_be_labels, columns))
 
 
-def text_places(rows: Sequence[Sequence[str]]) -> list[int]:
+def text_columns(rows: Sequence[Sequence[str]]) -> list[int]:
     """Return the indices of columns with texts: all except ids of sentences (Tatoeba) and a last credit column."""
     columns = list(zip(*rows, strict=True)) if len({*map(len, rows)}) == 1 else []
     is_credited = len(columns) == 3 and all(cell.startswith(_CREDIT) for cell in columns[2])
@@ -99,10 +100,10 @@ def text_places(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iterator[Sides]:
-    """Yield candidates of source and target columns by name, the best first. Unlabeled targets may be empty."""
+    """Yield candidates of source and target columns by name, best first. Targets are optional unless `is_labeled`."""
     named = [(simplified(column.name), column) for column in columns]
     with_numbers = [(name, column) for name, column in named if name[-1:].isdecimal()]
-    for slots, names in USUAL:
+    for slots, names in USUAL_NAMES:
         sources = [_find_first_named(named, slot) for slot in slots]
         references = filter(None, (_find_numbered(with_numbers, name) for name in names))
         targets = _find_first_named(named, names) or next(references, ())
@@ -116,7 +117,7 @@ def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iter
         yield (languages[1],), (languages[0],)
 
 
-def numbered(columns: Sequence[Column], name: str) -> Columns:
+def numbered_columns(columns: Sequence[Column], name: str) -> Columns:
     """Return the columns named `summary1`, `summary2`, ... for the name `summary`, sorted by number."""
     return _find_numbered([(simplified(column.name), column) for column in columns], simplified(name))
 
@@ -129,13 +130,13 @@ def _find_numbered(named: Sequence[tuple[str, Column]], name: str) -> Columns:
 
 def is_header(rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first row has the names of source and target, and does not occur again."""
-    first, body = rows[0] if rows else [], rows[1:]
-    if len(first) < 2 or max(map(len, first)) > MAX_NAME_CHARACTERS or first in body:
+    header, body = rows[0] if rows else [], rows[1:]
+    if len(header) < 2 or max(map(len, header)) > MAX_NAME_CHARACTERS or header in body:
         return False
-    result = next(pairs_by_name([Column(place, name) for place, name in enumerate(first, 1)]), None)
+    result = next(pairs_by_name([Column(number, name) for number, name in enumerate(header, 1)]), None)
     if result is None or not all(is_language(column) for side in result for column in side):
         return result is not None
-    return not body or sum(len(cell) for row in body for cell in row) > _MAX_SHORT_CHARACTERS * len(body) * len(first)
+    return not body or sum(len(cell) for row in body for cell in row) > _MAX_SHORT_CHARACTERS * len(body) * len(header)
 
 
 def is_language(column: Column) -> bool:
@@ -146,4 +147,4 @@ def is_language(column: Column) -> bool:
 
 def _find_first_named(named: Sequence[tuple[str, Column]], names: Sequence[str]) -> Columns:
     result = ([column for column_name, column in named if column_name in (name, f"{name}s")][:1] for name in names)
-    return next((tuple(first) for first in result if first), ())
+    return next((tuple(columns) for columns in result if columns), ())

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from ensue.data.lines import is_blank
-from ensue.data.records.quoting import announced_delimiter, has_quoted_tabs
+from ensue.data.records.quoting import declared_delimiter, has_quoted_tabs
 from ensue.data.row_layout import DOCUMENT_START, RowLayout
 
 FASTTEXT_PREFIX = "__label__"
@@ -21,7 +21,7 @@ AA AE AH AO AW AX AXR AY B CH D DH DX EH ER EY F G HH IH IX IY JH K L M N NG OW 
 """
 _ARPABET = frozenset(_PHONEMES.split())
 _FEATURES = re.compile(r"[A-Z0-9][\w.+/*{}()-]*(?:;[\w.+/*{}()-]+)*", re.ASCII)
-_MIN_SHARE = 0.75
+_MIN_FRACTION = 0.75
 
 
 def is_json(rows: Sequence[str]) -> bool:
@@ -52,9 +52,9 @@ def has_columns(head: Sequence[str], *, is_cut: bool) -> bool:
     return len(widths) == 1 and (has_tabs or (has_sentences and has_long_sentence))
 
 
-def announces(rows: Sequence[str]) -> bool:
+def has_delimiter_line(rows: Sequence[str]) -> bool:
     """Return whether the first row names the delimiter: `sep=;`."""
-    return bool(rows) and announced_delimiter(rows[0]) != ""
+    return bool(rows) and declared_delimiter(rows[0]) != ""
 
 
 def is_fasttext(rows: Sequence[str]) -> bool:
@@ -73,18 +73,18 @@ def are_quoted_and_tabbed(rows: Sequence[str]) -> bool:
     return bool(rows) and "\t" in rows[0] and has_quoted_tabs([*enumerate(f"{row}\n" for row in rows)], "")
 
 
-def begin_with_labels(rows: Sequence[str], known: Collection[str] | None = None) -> bool:
-    """Return whether the first words of rows are `known` labels, or if None, may be labels (`are_few`)."""
+def begin_with_labels(rows: Sequence[str], labels: Collection[str] | None = None) -> bool:
+    """Return whether the first words of rows are in `labels`, or if None, may be labels (`may_be_labels`)."""
     words = [row.split(" ")[0] for row in rows if row.find(" ") > 0]
     if len(words) != len(rows) or not rows:
         return False
-    if known is not None:
-        return set(words) <= set(known)
-    may_be_labels = (w[:1] not in "[(<{" and w[-1:] not in ",;" and any(map(str.isalnum, w)) for w in set(words))
-    return are_few(words) and all(may_be_labels)
+    if labels is not None:
+        return set(words) <= set(labels)
+    are_possible = (w[:1] not in "[(<{" and w[-1:] not in ",;" and any(map(str.isalnum, w)) for w in set(words))
+    return may_be_labels(words) and all(are_possible)
 
 
-def are_few(cells: Sequence[str]) -> bool:
+def may_be_labels(cells: Sequence[str]) -> bool:
     """Return whether cells may be labels: they are short, and at most a quarter of them (or two) are distinct."""
     distinct = set(cells)
     is_repetitive = any(distinct) and len(distinct) < len(cells) and len(distinct) <= max(2, len(cells) // 4)
@@ -95,7 +95,7 @@ def have_texts(rows: Sequence[str]) -> bool:
     """Return whether most cells of a column, separated by tabs, have several words."""
     cells = [row.split("\t") for row in rows if "\t" in row]
     width = min(map(len, cells), default=0)
-    return any(sum(" " in row[place].strip() for row in cells) > len(cells) / 2 for place in range(width))
+    return any(sum(" " in row[index].strip() for row in cells) > len(cells) / 2 for index in range(width))
 
 
 def are_prose(rows: Sequence[str]) -> bool:
@@ -108,7 +108,7 @@ def are_prose(rows: Sequence[str]) -> bool:
     return sum(count for word, count in first.items() if 2 * inside[word] >= count) > len(rows) / 2
 
 
-def is_parted(head: Sequence[str]) -> bool:
+def has_sentence_breaks(head: Sequence[str]) -> bool:
     """Return whether there are blank lines between some rows, but not between all rows."""
     blanks = [is_blank(line) for line in "".join(head).strip().split("\n")]
     return any(blanks) and any(not before and not after for before, after in pairwise(blanks))
@@ -148,9 +148,9 @@ def is_sigmorphon(rows: Sequence[str]) -> bool:
     cells = [row.split("\t") for row in rows]
     if not cells or any(len(row) != 3 or not _FEATURES.fullmatch(row[2].strip()) for row in cells):
         return False
-    return sum(";" in row[2] for row in cells) >= _MIN_SHARE * len(cells)
+    return sum(";" in row[2] for row in cells) >= _MIN_FRACTION * len(cells)
 
 
 def mostly_tabbed(rows: Sequence[str]) -> bool:
     """Return whether most rows have a tab."""
-    return are_tabbed(rows) or (bool(rows) and sum("\t" in row for row in rows) >= _MIN_SHARE * len(rows))
+    return are_tabbed(rows) or (bool(rows) and sum("\t" in row for row in rows) >= _MIN_FRACTION * len(rows))

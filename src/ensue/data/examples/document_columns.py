@@ -22,8 +22,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ensue.data.detection.pair_tables import HEADER_WORDS, Columns
-from ensue.data.detection.signs import are_few
-from ensue.data.examples.layout import FLAG_FORMS, DocumentChoice
+from ensue.data.detection.signs import may_be_labels
+from ensue.data.examples.layout import BOOLEAN_VALUES, DocumentChoice
 from ensue.data.records import record as records
 from ensue.data.records.record import Column
 from ensue.errors import DataError, listed
@@ -39,10 +39,10 @@ LABELS, TEXTS, PAIRS = (tuple(map(_simplify_all, HEADER_WORDS[key])) for key in 
 """Groups of names of labels and of texts, in the order of their priority, and names of the two texts of a pair."""
 TITLES, OTHERS = (_simplify_all(HEADER_WORDS[key]) for key in ("titles", "others"))
 """Names of titles of texts, and of other columns, which also occur in headers."""
-FLAGS = {form: bool(place) for forms in FLAG_FORMS for place, form in enumerate(map(str.casefold, forms))}
-"""The values of columns that say of each text whether it has a label."""
-_INDICATORS = re.compile(r"""\[ *(["']?[01]["']?)(?: *, *["']?[01]["']?)+ *\]""")
-"""Matches a list of 0 and 1 with a place for each label, an indicator vector."""
+FLAGS = {form: bool(index) for forms in BOOLEAN_VALUES for index, form in enumerate(map(str.casefold, forms))}
+"""The truth value of each valid cell of an indicator column, which says of each text whether it has a label."""
+_MULTI_HOT = re.compile(r"""\[ *(["']?[01]["']?)(?: *, *["']?[01]["']?)+ *\]""")
+"""Matches a multi-hot list: a 0 or 1 for each label."""
 _NAMES = {*TITLES, *OTHERS, *(name for group in (*LABELS, *TEXTS, *PAIRS) for name in group)}
 _TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
 
@@ -56,7 +56,7 @@ class TableColumns(NamedTuple):
     joined: bool
     group: Column | None
     flags: Columns
-    """Columns of 0 and 1 that are chosen as several labels, or the names of the places of lists of 0 and 1."""
+    """Indicator columns that are chosen as labels, or the class names of the multi-hot lists in `labels`."""
 
 
 def find_columns(rows: Rows, choice: DocumentChoice, name: str, *, has_keys: bool = False) -> TableColumns:
@@ -79,7 +79,7 @@ def find_columns(rows: Rows, choice: DocumentChoice, name: str, *, has_keys: boo
 
 
 class FlagsError(DataError):
-    """Several columns of 0 and 1 that may be labels. `names` has their names with commas between them."""
+    """Several indicator columns that may be labels. `names` are their names, separated by commas."""
 
     def __init__(self, *arguments: Any, options: Mapping[str, str] | None = None, names: str = "") -> None:
         super().__init__(*arguments, options=options)
@@ -91,11 +91,11 @@ class _Table:
 
     def __init__(self, columns: Sequence[Column], others: Sequence[Column], rows: Rows, name: str) -> None:
         self.columns, self.name, candidates = list(others), name, {*others}
-        places = [place for place, column in enumerate(columns) if column in candidates]
-        self.cells = [[row[place].strip() for row in rows if len(row) == len(columns)] for place in places]
+        indices = [index for index, column in enumerate(columns) if column in candidates]
+        self.cells = [[row[index].strip() for row in rows if len(row) == len(columns)] for index in indices]
 
     def decide(self, choice: DocumentChoice) -> tuple[Columns, Columns, bool]:
-        """Return the column of labels or several columns of 0 and 1, the texts, and whether the texts are joined."""
+        """Return the column of labels or several indicator columns, the texts, and whether the texts are joined."""
         texts = tuple(records.named_column(self.columns, name, self.name) for name in choice.texts)
         labels = self._find_labels(choice, texts)
         if len(texts) > 2 and not choice.joined:
@@ -132,9 +132,9 @@ class _Table:
             return (Column(0, choice.labels),) if is_key and len(names) == 1 else ()
 
     def num_indicators(self, column: Column) -> int:
-        """Return the length of the lists of 0 and 1 in a column; 0 for other values, such as the numbers of labels."""
+        """Return the length of the multi-hot lists in a column; 0 for other values, such as lists of label ids."""
         cells = [cell for cell in self.cells[self.columns.index(column)] if cell] if column in self.columns else []
-        lists = [cell for cell in cells if _INDICATORS.fullmatch(cell)]
+        lists = [cell for cell in cells if _MULTI_HOT.fullmatch(cell)]
         has_repeats = any(max(map(cell.count, "01")) > 1 for cell in lists)
         size = max(cell.count(",") for cell in lists) + 1 if has_repeats else 0
         return size if 2 * len(lists) > len(cells) else 0
@@ -146,14 +146,14 @@ class _Table:
 
     @cached_property
     def _flags(self) -> list[Column]:
-        """The columns of 0 and 1 with names, which may be labels."""
+        """The indicator columns with names, which may be labels."""
         named = zip(self._named, self.cells, strict=True)
         candidates = [(column, cells) for (name, column), cells in named if name and name not in OTHERS]
         return [column for column, cells in candidates
                 if len(cells) > 1 and any(cells) and {*map(str.casefold, cells)} <= FLAGS.keys()]  # fmt: skip
 
-    def _find_by_name(self, names: Sequence[str], taken: Columns) -> list[Column]:
-        return [column for name, column in self._named if name in names and column not in taken]
+    def _find_by_name(self, names: Sequence[str], excluded: Columns) -> list[Column]:
+        return [column for name, column in self._named if name in names and column not in excluded]
 
     def _label_by_name(self, texts: Columns) -> Columns:
         for names in LABELS:
@@ -162,34 +162,34 @@ class _Table:
                 return (self._require_one(self._flags if is_flag else columns, "label", "labels"),)
         return ()
 
-    def _texts_by_name(self, taken: Columns) -> tuple[Columns, bool]:
+    def _texts_by_name(self, excluded: Columns) -> tuple[Columns, bool]:
         for pair in PAIRS:
-            sides = [self._find_by_name([name], taken) for name in pair]
+            sides = [self._find_by_name([name], excluded) for name in pair]
             if all(sides):
                 return tuple(self._require_one(columns, "text", "texts") for columns in sides), False
         for names in TEXTS:
-            if body := self._find_by_name(names, taken):
-                title = self._find_by_name(TITLES, taken)[:1]
+            if body := self._find_by_name(names, excluded):
+                title = self._find_by_name(TITLES, excluded)[:1]
                 return (*title, self._require_one(body, "text", "texts")), bool(title)
         return (), False
 
     def _label_by_content(self, texts: Columns) -> Column:
-        free = [place for place, column in enumerate(self.columns) if column not in texts]
-        candidates = [place for place in free if are_few(self.cells[place])]
-        places = [place for place in candidates if len(set(self.cells[place])) > 1] or candidates
-        if len(places) != 1 and len(self.columns) == 2:
-            single_words = [place for place in places or free if not any(" " in cell for cell in self.cells[place])]
-            places = single_words if len(single_words) == 1 else places
-        return self._require_one([self.columns[place] for place in places], "label", "labels")
+        free = [index for index, column in enumerate(self.columns) if column not in texts]
+        candidates = [index for index in free if may_be_labels(self.cells[index])]
+        indices = [index for index in candidates if len(set(self.cells[index])) > 1] or candidates
+        if len(indices) != 1 and len(self.columns) == 2:
+            single_words = [index for index in indices or free if not any(" " in cell for cell in self.cells[index])]
+            indices = single_words if len(single_words) == 1 else indices
+        return self._require_one([self.columns[index] for index in indices], "label", "labels")
 
     def _text_by_content(self, labels: Columns) -> Column:
-        free = [place for place, column in enumerate(self.columns) if column not in labels]
-        lengths = {place: fmean(map(len, self.cells[place] or [""])) for place in free}
-        long = [place for place in free if _mean_words(self.cells[place]) >= 3]
+        free = [index for index, column in enumerate(self.columns) if column not in labels]
+        lengths = {index: fmean(map(len, self.cells[index] or [""])) for index in free}
+        long = [index for index in free if _mean_words(self.cells[index]) >= 3]
         if not long:
-            top = sorted(free, key=lambda place: -lengths[place])
+            top = sorted(free, key=lambda index: -lengths[index])
             long = top[:1] if len(top) < 2 or lengths[top[0]] >= 2 * lengths[top[1]] else top
-        return self._require_one([self.columns[place] for place in long], "text", "texts")
+        return self._require_one([self.columns[index] for index in long], "text", "texts")
 
     def _require_one(self, candidates: Sequence[Column], kind: str, key: str) -> Column:
         if len(candidates) == 1:
@@ -198,8 +198,8 @@ class _Table:
         which = f"it may be {columns}" if candidates else f"none of {columns} looks like it"
         setting, option = f"--set data.{key}=...", f"--{'words' if key == 'texts' else key} NAME"
         if 2 <= len(candidates) <= 3:
-            known = [column.name for column in candidates]
-            names = [c.name if c.name and known.count(c.name) == 1 else str(c.number) for c in candidates]
+            candidate_names = [column.name for column in candidates]
+            names = [c.name if c.name and candidate_names.count(c.name) == 1 else str(c.number) for c in candidates]
             option = " or ".join(option.replace("NAME", shlex.quote(name)) for name in names)
             if key == "labels":
                 setting = " or ".join(f"--set {shlex.quote(f'data.labels={name}')}" for name in names)
@@ -219,21 +219,21 @@ class _Table:
 def _has_header(rows: Sequence[Sequence[str]], choice: DocumentChoice) -> bool:
     if choice.has_names:
         return True
-    first = rows[0] if rows else [""]
-    names = {records.simplified(name) for name in first} - {""}
-    columns = list(zip(*(row for row in rows[1:] if len(row) == len(first)), strict=True))
-    is_repeated = any(name and name in column for name, column in zip(first, columns, strict=False))
-    if is_repeated or max(map(len, first)) > records.MAX_NAME_CHARACTERS:
+    header = rows[0] if rows else [""]
+    names = {records.simplified(name) for name in header} - {""}
+    columns = list(zip(*(row for row in rows[1:] if len(row) == len(header)), strict=True))
+    is_repeated = any(name and name in column for name, column in zip(header, columns, strict=False))
+    if is_repeated or max(map(len, header)) > records.MAX_NAME_CHARACTERS:
         return False
-    return len(names & _NAMES) >= 2 or bool(names & _TEXT_NAMES) or _has_distinct_header(first, columns)
+    return len(names & _NAMES) >= 2 or bool(names & _TEXT_NAMES) or _has_distinct_header(header, columns)
 
 
-def _has_distinct_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
+def _has_distinct_header(header: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
     """Return whether a table has columns of labels and of texts, and a single word above each column of texts."""
     if not columns or len(columns[0]) < 10:  # too few rows for statistics
         return False
-    texts = [name for name, cells in zip(first, columns, strict=True) if _mean_words(cells) >= 3]
-    return any(map(are_few, columns)) and bool(texts) and not any(" " in name for name in texts)
+    texts = [name for name, cells in zip(header, columns, strict=True) if _mean_words(cells) >= 3]
+    return any(map(may_be_labels, columns)) and bool(texts) and not any(" " in name for name in texts)
 
 
 def _mean_words(cells: Sequence[str]) -> float:

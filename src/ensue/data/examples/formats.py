@@ -8,7 +8,7 @@ from typing import Any
 from ensue.data.detection import format_table
 from ensue.data.examples import layout as layouts
 from ensue.data.examples.layout import Document
-from ensue.data.examples.lines import LINES_OF_PAIRS, LINES_OF_TEXTS, written_values
+from ensue.data.examples.lines import PAIR_LINE_FORMATS, TEXT_LINE_FORMATS, label_fields
 from ensue.data.examples.record_formats import RecordDocuments, RecordPairs, Sigmorphon
 from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
 from ensue.data.lines import Lines
@@ -19,11 +19,11 @@ from ensue.errors import FILES_OF_ROWS, DataError, IncompleteError, nearest
 from ensue.extension import loadable_entries
 
 DOCUMENT_FORMATS: dict[str, layouts.DocumentFormat] = {
-    format.name: format for format in (*map(RecordDocuments, format_table.READERS), *LINES_OF_TEXTS)
+    format.name: format for format in (*map(RecordDocuments, format_table.READERS), *TEXT_LINE_FORMATS)
 }
 """The formats of files of labeled texts. `FOLDERS` is not among them, since its labels are names of folders."""
 PAIR_FORMATS: dict[str, layouts.PairFormat] = {
-    format.name: format for format in (*map(RecordPairs, format_table.READERS), Sigmorphon(), *LINES_OF_PAIRS)
+    format.name: format for format in (*map(RecordPairs, format_table.READERS), Sigmorphon(), *PAIR_LINE_FORMATS)
 }
 """The formats of pairs in one file, without those of extensions. Pairs in two files are `ALIGNED`."""
 
@@ -50,9 +50,9 @@ def detect_documents(
         DataError: The layout is ambiguous; the message suggests a setting.
     """
     choice = choice or layouts.DocumentChoice()
-    known, names = (like.format, like.names) if like else ("", [])
+    run_format, names = (like.format, like.names) if like else ("", [])
     name = _checked_format(format, [*DOCUMENT_FORMATS, format_table.FOLDERS]) or format_table.text_format(
-        lines, is_labeled=choice.is_labeled, known=known, labels=labels, names=names
+        lines, is_labeled=choice.is_labeled, run_format=run_format, labels=labels, names=names
     )
     if name == "first-word" and not format and lines.name in FILES_OF_ROWS:
         raise DataError('texts without labels; expected rows such as ("a text", "label")', lines.name)
@@ -74,25 +74,26 @@ def detect_pairs(
         raise DataError("two files that are aligned have a comma between them, such as train.en,train.de")
     formats = pair_formats()
     like = None if choice.names else like
-    known, names = (like.format if like.format in formats else "", like.names) if like else ("", [])
-    if like and not known and like.format == format_table.suffix(lines.name).removeprefix("."):
+    run_format, names = (like.format if like.format in formats else "", like.names) if like else ("", [])
+    if like and not run_format and like.format == format_table.suffix(lines.name).removeprefix("."):
         raise DataError(f"the run reads the format {like.format}, whose extension is not installed", lines.name)
     name = _checked_format(format, formats) or format_table.pair_format(
-        lines, is_labeled=choice.is_labeled, known=known, names=names
+        lines, is_labeled=choice.is_labeled, run_format=run_format, names=names
     )
-    if not name and known and not formats[known].has_columns:
-        name = known
+    if not name and run_format and not formats[run_format].has_columns:
+        name = run_format
     if not name:
         listed = ", ".join(format for format in formats if format != "plain")
         advice = f"two files with a comma between them; or set {FORMAT_OPTION} to one of {listed}"
         message = f"no pairs found; expected a source, a tab and a target in each line, or {advice}"
         raise DataError(message, lines.name, options=IN_OPTIONS)
-    return _detect_layout(formats, known if {name, known} <= format_table.TABBED else name, lines, choice, like)
+    name = run_format if {name, run_format} <= format_table.TABBED else name
+    return _detect_layout(formats, name, lines, choice, like)
 
 
-def _checked_format(name: str, known: Collection[str]) -> str:
-    if name and name not in known:
-        raise DataError(f'unknown format "{name}"' + (nearest(name, known) or f"; expected {', '.join(known)}"))
+def _checked_format(name: str, names: Collection[str]) -> str:
+    if name and name not in names:
+        raise DataError(f'unknown format "{name}"' + (nearest(name, names) or f"; expected {', '.join(names)}"))
     return name
 
 
@@ -118,13 +119,13 @@ def _adapt_layout(
     choice: layouts.ChoiceT,
 ) -> layouts.LayoutT:  # fmt: skip
     """Return the layout with the columns of a run's layout, if the file has them; JSON and tables may differ."""
-    as_named = like.choice(choice)
+    with_columns = like.with_columns(choice)
     if format.name in (like.format, "plain") or (like.names and {like.format, format.name} <= TABLES):
-        return format.layout(lines, as_named)
+        return format.layout(lines, with_columns)
     if like.names:
         with suppress(DataError):
-            return format.layout(lines, as_named)
-    return format.layout(lines, like.remainder(choice))
+            return format.layout(lines, with_columns)
+    return format.layout(lines, like.with_options(choice))
 
 
 def no_groups(format: str, path: str) -> DataError:
@@ -140,7 +141,7 @@ def read_documents(lines: Lines, layout: layouts.DocumentLayout, *, is_labeled: 
     for document in DOCUMENT_FORMATS[layout.format].read(lines, layout, is_labeled=is_labeled):
         if is_labeled and not document.labels and not layout.flags:
             where = f" in {layout.labels}" if layout.labels else ""
-            raise IncompleteError(f"no label{where}", document.path, document.line, lack="label")
+            raise IncompleteError(f"no label{where}", document.path, document.line, missing="label")
         yield document
 
 
@@ -152,7 +153,7 @@ def write_document(
     `layout` is the layout of its file. For `FOLDERS`, the record is a line with the name of the file and the labels.
     """
     if layout.format == format_table.FOLDERS:
-        return f"{document.path}\t{written_values(labels, probabilities)}\n"
+        return f"{document.path}\t{label_fields(labels, probabilities)}\n"
     return DOCUMENT_FORMATS[layout.format].write(document, layout, labels, probabilities)
 
 
@@ -179,7 +180,7 @@ def rows_with_texts(lines: Lines) -> Lines:
 
 
 def _objects(lines: Lines, dialect: Dialect, text: Column) -> Iterator[tuple[int, str]]:
-    header = dialect.first(lines)[0]
+    header = dialect.first_rows(lines)[0]
     for record, fields in dialect.read(lines, header=True, needed=[text]):
         row = dict(zip(header, map(dialect.value, fields), strict=True))
         row["text"] = dialect.value(fields[text.number - 1])

@@ -63,14 +63,14 @@ class Pairs(list[Pair]):
     """A list of pairs."""
 
     @property
-    def sources(self) -> list[Hashable]:
+    def group_keys(self) -> list[Hashable]:
         """The group of each pair, or its source texts if it has no group."""
         return [pair.group or pair.sources for pair in self]
 
     def num_shared(self, other: "Pairs") -> int:
         """Return the number of pairs of `other` whose source also occurs in these pairs."""
-        known = {pair.sources for pair in self}
-        return sum(pair.sources in known for pair in other)
+        known_sources = {pair.sources for pair in self}
+        return sum(pair.sources in known_sources for pair in other)
 
     def select(self, rows: Iterable[int]) -> Self:
         """Return the pairs in these rows."""
@@ -91,11 +91,11 @@ class StoredPairs(Sequence[Pair]):
             rows.append(np.frombuffer(json.dumps(pair).encode(), np.uint8))
         return rows
 
-    def __getitem__(self, place: Any) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         """Return the pair at an index, or the list of pairs in a slice."""
-        if isinstance(place, slice):
-            return [self[number] for number in range(len(self))[place]]
-        sources, targets, *rest = parse_json(self._rows[range(len(self))[place]].tobytes())
+        if isinstance(index, slice):
+            return [self[number] for number in range(len(self))[index]]
+        sources, targets, *rest = parse_json(self._rows[range(len(self))[index]].tobytes())
         return Pair(tuple(sources), tuple(targets), *rest)
 
     def __len__(self) -> int:
@@ -104,23 +104,23 @@ class StoredPairs(Sequence[Pair]):
 
 def with_references(pairs: Iterable[Pair]) -> list[Pair]:
     """Merge pairs with equal sources, in the order of first appearance. The distinct targets become references."""
-    first: dict[tuple[str, ...], Pair] = {}
+    first_pair: dict[tuple[str, ...], Pair] = {}
     targets: dict[tuple[str, ...], dict[str, None]] = {}
     for pair in pairs:
-        first.setdefault(pair.sources, pair)
+        first_pair.setdefault(pair.sources, pair)
         targets.setdefault(pair.sources, {}).update(dict.fromkeys(pair.targets))
-    return [pair._replace(targets=tuple(targets[sources])) for sources, pair in first.items()]
+    return [pair._replace(targets=tuple(targets[sources])) for sources, pair in first_pair.items()]
 
 
 def checked_pair(pair: Pair, target_path: str = "") -> Pair:
     """Return the pair without empty references. Raises IncompleteError if all sources or all targets are empty."""
     if not any(source.strip() for source in pair.sources):
         target = f", whose target is {_quote(pair.targets[0])}" if any(map(str.strip, pair.targets)) else ""
-        raise IncompleteError(f"an empty source{target}", pair.path, pair.line, lack="source")
+        raise IncompleteError(f"an empty source{target}", pair.path, pair.line, missing="source")
     targets = tuple(target for target in pair.targets if target.strip())
     if not targets:
         message = f"an empty target, whose source is {_quote(' '.join(pair.sources))}"
-        raise IncompleteError(message, target_path or pair.path, pair.line, lack="target")
+        raise IncompleteError(message, target_path or pair.path, pair.line, missing="target")
     return pair if len(targets) == len(pair.targets) else pair._replace(targets=targets)
 
 
@@ -129,9 +129,9 @@ def _quote(text: str) -> str:
     return f'"{short}"' if len(short) <= 40 else f'"{short[:37]}..."'
 
 
-FLAG_FORMS = (("0", "1"), ("0.0", "1.0"), ("false", "true"), ("False", "True"), ("FALSE", "TRUE"), ("no", "yes"),
+BOOLEAN_VALUES = (("0", "1"), ("0.0", "1.0"), ("false", "true"), ("False", "True"), ("FALSE", "TRUE"), ("no", "yes"),
               ("", "x"))  # fmt: skip
-"""The forms of no and yes in a column that says of each text whether it has a label."""
+"""The values for false and true in an indicator column, which says of each text whether it has a label."""
 
 
 def split_labels(field: str, separator: str) -> tuple[str, ...]:
@@ -176,8 +176,8 @@ class DocumentChoice(ColumnChoice):
     texts: tuple[str, ...] = ()
     """Names or numbers (from 1) of the columns: one text, a pair of texts, or if `joined`, the sections of one text."""
     labels: str = ""
-    """The name or number of the column of labels, or names with commas between them: of columns of 0 and 1, or of
-    the places of lists of 0 and 1."""
+    """The name or number of the column of labels; or comma-separated names: of indicator columns, or of the classes of
+    a multi-hot list."""
     header: bool | None = None
     separator: str = ""
     joined: bool = False
@@ -230,10 +230,10 @@ class Layout(Stored, ABC, Generic[ChoiceT]):
         """The names of the columns of texts or sources. Columns without a name are omitted."""
 
     @abstractmethod
-    def choice(self, chosen: ChoiceT) -> ChoiceT:
+    def with_columns(self, chosen: ChoiceT) -> ChoiceT:
         """Return the user's choice with the columns of this layout as the chosen columns."""
 
-    def remainder(self, chosen: ChoiceT) -> ChoiceT:
+    def with_options(self, chosen: ChoiceT) -> ChoiceT:
         """Return the user's choice with the settings of this layout that are not columns."""
         return chosen
 
@@ -254,9 +254,9 @@ class DocumentLayout(Layout[DocumentChoice]):
     """The column of groups in training data. Later files need not have this column."""
     skips: bool = False
     flags: tuple[Column, ...] = ()
-    """Columns of 0 and 1, whose names are the labels of the texts with 1, in place of `labels`. If `labels` has lists
-    of 0 and 1, these are the names of their places."""
-    later = frozenset({"flags"})
+    """Indicator columns, one for each class, in place of `labels`. If `labels` has multi-hot lists, the names of their
+    classes."""
+    optional_keys = frozenset({"flags"})
 
     def __str__(self) -> str:
         phrases = [self.format + (" with a header" if self.header else "")]
@@ -269,7 +269,7 @@ class DocumentLayout(Layout[DocumentChoice]):
 
     @property
     def flag_names(self) -> tuple[str, ...]:
-        """The labels of columns of 0 and 1."""
+        """The class names of the indicator columns or multi-hot lists."""
         return _names_or_numbers(self.flags)
 
     @property
@@ -284,12 +284,12 @@ class DocumentLayout(Layout[DocumentChoice]):
     def names(self) -> list[str]:
         return [column.name for column in self.texts if column.name]
 
-    def choice(self, chosen: DocumentChoice) -> DocumentChoice:
+    def with_columns(self, chosen: DocumentChoice) -> DocumentChoice:
         header = self.header if self.texts and self.texts[0].number else None
         labels = ",".join(_names_or_numbers(self.flags or filter(None, [self.labels])))
-        return replace(self.remainder(chosen), texts=_names_or_numbers(self.texts), labels=labels, header=header)
+        return replace(self.with_options(chosen), texts=_names_or_numbers(self.texts), labels=labels, header=header)
 
-    def remainder(self, chosen: DocumentChoice) -> DocumentChoice:
+    def with_options(self, chosen: DocumentChoice) -> DocumentChoice:
         return replace(chosen, separator=self.separator, joined=self.joined)
 
 
@@ -320,7 +320,7 @@ class PairLayout(Layout[PairChoice]):
     def names(self) -> list[str]:
         return [column.name for column in self.sources if column.name]
 
-    def choice(self, chosen: PairChoice) -> PairChoice:
+    def with_columns(self, chosen: PairChoice) -> PairChoice:
         targets = _names_or_numbers(self.targets) if chosen.is_labeled else ()
         return replace(chosen, sources=_names_or_numbers(self.sources), targets=targets)
 

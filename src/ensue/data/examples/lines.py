@@ -24,7 +24,7 @@ _TRAILING = re.compile(rf"[ \t]*(?:[^ \t]+?{FASTTEXT_PREFIX[::-1]}(?:[ \t]+|\Z))
 
 
 class FastTextLine(NamedTuple):
-    """The three sections of a line: labels with blanks, the text, and labels with blanks."""
+    """The sections of a line: the leading labels, the text and the trailing labels, with the blanks around them."""
 
     leading: str
     text: str
@@ -46,13 +46,13 @@ class FastTextLine(NamedTuple):
 
 
 class LineFormat(layouts.DocumentFormat):
-    """A format with a document on each line. Empty lines are documents if `empty`; otherwise they are skipped."""
+    """A format with a document on each line. Empty lines are documents if `keeps_empty_lines`."""
 
     has_columns = False
-    empty = False
+    keeps_empty_lines = False
 
     def read(self, lines: Lines, layout: DocumentLayout, *, is_labeled: bool) -> Iterator[Document]:
-        for record in records(lines, lines.name, empty=self.empty):
+        for record in records(lines, lines.name, empty=self.keeps_empty_lines):
             text, labels = self.parse(without_end(record.text)[0], lines.name)
             yield Document((text,), labels, lines.name, record.line, record.text, record.before)
 
@@ -64,7 +64,7 @@ class LineFormat(layouts.DocumentFormat):
         self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
         """Return the line, preceded by the labels and their probabilities, separated by tabs."""
-        return f"{document.before}{written_values(labels, probabilities)}\t{document.source}"
+        return f"{document.before}{label_fields(labels, probabilities)}\t{document.source}"
 
 
 class FastText(LineFormat):
@@ -119,7 +119,7 @@ class UnlabeledLines(LineFormat):
     """A format with an unlabeled text on each line. An empty line is an empty text."""
 
     name = "plain"
-    empty = True
+    keeps_empty_lines = True
 
 
 def _split_label(body: str) -> tuple[str, str, str]:
@@ -152,7 +152,7 @@ def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
             yield Document((load_text(path, encoding),), (folder.name,), str(path), 1)
 
 
-def written_values(labels: Sequence[str], probabilities: Sequence[float]) -> str:
+def label_fields(labels: Sequence[str], probabilities: Sequence[float]) -> str:
     """Return the labels, and if there are probabilities, a tab and the probabilities with four digits."""
     shown = [",".join(f"{probability:.4f}" for probability in probabilities)] if probabilities else []
     return "\t".join([as_field(",".join(labels)), *shown])
@@ -213,7 +213,7 @@ class Cmudict(LinePairs):
         return cmudict_entry(body)
 
 
-class SourceLines(layouts.PairFormat):
+class UnlabeledPairLines(layouts.PairFormat):
     """A format with a source on each line, which may be empty. Several sources are separated by tabs."""
 
     name = "plain"
@@ -236,5 +236,5 @@ class SourceLines(layouts.PairFormat):
             yield Pair(tuple(fields), (), lines.name, record.line)
 
 
-LINES_OF_TEXTS = (FastText(), FirstWord(), ClassFiles(), UnlabeledLines())
-LINES_OF_PAIRS = (Scan(), Cmudict(), SourceLines())
+TEXT_LINE_FORMATS = (FastText(), FirstWord(), ClassFiles(), UnlabeledLines())
+PAIR_LINE_FORMATS = (Scan(), Cmudict(), UnlabeledPairLines())

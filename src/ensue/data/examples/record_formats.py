@@ -3,9 +3,9 @@
 The columns of sources and targets are determined by the first rule that applies:
 
 1. The user chooses them (`PairChoice`) by names in the header or numbers (from 1).
-2. They have usual names; case and punctuation are ignored. These are the names in the first matching line of `USUAL`
-   (`detection/pair_tables.py`), or two languages (`en`, `german`). Names of targets may be numbered: summary1 and
-   summary2 are references.
+2. They have usual names; case and punctuation are ignored. These are the names in the first matching line of
+   `USUAL_NAMES` (`detection/pair_tables.py`), or two languages (`en`, `german`). Names of targets may be
+   numbered: summary1 and summary2 are references.
 3. The first column is the source, and the second is the target. If columns have names, there must be only two.
 """
 
@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from ensue.data.detection.format_table import TABBED
-from ensue.data.detection.pair_tables import Columns, Sides, is_header, numbered, pairs_by_name, text_places
+from ensue.data.detection.pair_tables import Columns, Sides, is_header, numbered_columns, pairs_by_name, text_columns
 from ensue.data.examples import layout as layouts
 from ensue.data.examples.document_columns import FLAGS, find_columns
-from ensue.data.examples.layout import FLAG_FORMS, Document, Pair, split_labels
+from ensue.data.examples.layout import BOOLEAN_VALUES, Document, Pair, split_labels
 from ensue.data.lines import Lines
 from ensue.data.records import record as records
 from ensue.data.records.json_objects import check_characters
@@ -34,7 +34,7 @@ class RecordDocuments(layouts.DocumentFormat):
         self.reader, self.name = reader, reader.name
 
     def layout(self, lines: Lines, choice: layouts.DocumentChoice) -> layouts.DocumentLayout:
-        columns = find_columns(self.reader.first(lines), choice, lines.name, has_keys=self.reader.has_keys)
+        columns = find_columns(self.reader.first_rows(lines), choice, lines.name, has_keys=self.reader.has_keys)
         return layouts.DocumentLayout(self.name, separator=choice.separator, **columns._asdict())
 
     def read(self, lines: Lines, layout: layouts.DocumentLayout, *, is_labeled: bool) -> Iterator[Document]:
@@ -91,7 +91,7 @@ class RecordDocuments(layouts.DocumentFormat):
         """Return the record with 1 in the columns of its labels and 0 in others, or with other forms of the record."""
         row = next(iter(self.reader.read(Lines([record.text], ""), header=False, needed=())))
         old, text = self._flag_values(row.values, layout), record.text
-        forms = next((forms for forms in FLAG_FORMS if {*old} <= {*forms}), FLAG_FORMS[0])
+        forms = next((forms for forms in BOOLEAN_VALUES if {*old} <= {*forms}), BOOLEAN_VALUES[0])
         new_values = [value if FLAGS.get(value.casefold()) is (label in labels) else forms[label in labels]
                       for label, value in zip(layout.flag_names, old, strict=True)]  # fmt: skip
         if layout.labels is not None:
@@ -122,7 +122,7 @@ class RecordPairs(layouts.PairFormat):
         self.reader, self.name = reader.flat(), reader.name
 
     def layout(self, lines: Lines, choice: layouts.PairChoice) -> layouts.PairLayout:
-        rows, has_keys = self.reader.first(lines), self.reader.has_keys
+        rows, has_keys = self.reader.first_rows(lines), self.reader.has_keys
         header = not has_keys and (choice.has_names or is_header(rows))
         columns = records.first_columns(rows, lines.name, header=header, has_keys=has_keys)
         if choice.is_labeled and len(columns) < 2 and not has_keys:
@@ -131,8 +131,8 @@ class RecordPairs(layouts.PairFormat):
         if not choice.is_labeled and not header and not has_keys and len(columns) == len(choice.sources):
             choice = replace(choice, sources=tuple(str(column.number) for column in columns))
         group, others = records.split_group(columns, choice.group, lines.name)
-        if not header and not has_keys and len(places := text_places(rows)) == 2:
-            others = [column for column in others if column.number - 1 in places]
+        if not header and not has_keys and len(indices := text_columns(rows)) == 2:
+            others = [column for column in others if column.number - 1 in indices]
         sides = self.sides(others, choice, lines.name)
         sources, targets = (records.distinct_columns(side, columns, choice.names, lines.name) for side in sides)
         return layouts.PairLayout(self.name, sources, targets, header, group=group)
@@ -180,7 +180,7 @@ class RecordPairs(layouts.PairFormat):
 
 def _target_columns(columns: Sequence[Column], name: str, file: str) -> Columns:
     is_there = any(name in (column.name, str(column.number)) for column in columns)
-    return (not is_there and numbered(columns, name)) or (records.named_column(columns, name, file),)
+    return (not is_there and numbered_columns(columns, name)) or (records.named_column(columns, name, file),)
 
 
 def _choose_by_order(columns: Sequence[Column], sources: Columns, targets: Columns) -> Iterator[Sides]:

@@ -124,7 +124,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
         layout = formats.detect_documents(lines, self.choice, labels=labels, **known)
         for dialect in DIALECTS:
             if dialect.name == layout.format:
-                self._rows[lines.name] = dialect.first(lines)[0]
+                self._rows[lines.name] = dialect.first_rows(lines)[0]
         return layout
 
     def _detect_folder_format(self, location: str | Path, like: layouts.DocumentLayout | None) -> str:
@@ -159,10 +159,10 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
 
     def _is_complete(self, document: layouts.Document) -> bool:
         has_labels = document.labels or self._layout_of(document.path).flags
-        lack = "" if not self.skips else "label" if not has_labels else "text" if document.is_empty else ""
-        if lack:
-            self._skip(IncompleteError("", document.path, document.line, lack=lack))
-        return not lack
+        missing = "" if not self.skips else "label" if not has_labels else "text" if document.is_empty else ""
+        if missing:
+            self._skip(IncompleteError("", document.path, document.line, missing=missing))
+        return not missing
 
     def other_values(self, document: layouts.Document) -> dict[str, str]:
         """Return the values of a table's row by column, except for the text and the label."""

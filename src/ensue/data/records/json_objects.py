@@ -12,7 +12,7 @@ from ensue.data.annotation_files import CLIPPED
 from ensue.data.lines import Lines, checked_width
 from ensue.data.records import record as records
 from ensue.data.records.record import Answer, Column, Reader, Record, Row, json_records, no_column, sample
-from ensue.errors import NESTED_REMEDY, DataError, IncompleteError, OverlapError, letters, quote
+from ensue.errors import NESTED_REMEDY, DataError, IncompleteError, OverlapError, letters_and_digits, quote
 from ensue.notices import warn_once
 from ensue.parsing import EXACT, NumberText, ParseError, parse_json
 
@@ -35,10 +35,10 @@ def accepted(records: Iterator[Record], name: str, *, needed: Sequence[Column] =
     The text of a rejected record becomes a part of the text before the next record, and a notice reports the number of
     rejected records. If "answer" is one of the columns `needed`, "reject" is an ordinary value.
     """
-    left_out = REJECTED - ({"reject"} if any(column.name == "answer" for column in needed) else set())
+    rejected_answers = REJECTED - ({"reject"} if any(column.name == "answer" for column in needed) else set())
     before, counts = "", Counter[str]()
     for record in records:
-        if (answer := _answer(record.text)) in left_out:
+        if (answer := _answer(record.text)) in rejected_answers:
             counts[answer] += 1
             before += record.before + record.text
         else:
@@ -97,7 +97,7 @@ def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = Fal
         if not 0 <= span.start < span.end <= len(text):
             raise SpanError(f"the span {span} is not in the text, which has {len(text)} characters")
         expected_text, actual_text = item.get("text") if isinstance(item, dict) else None, text[span.start : span.end]
-        if isinstance(expected_text, str) and letters(expected_text) != letters(actual_text):
+        if isinstance(expected_text, str) and letters_and_digits(expected_text) != letters_and_digits(actual_text):
             raise SpanError(f"the span {span} is {quote(actual_text)} in the text, not {quote(expected_text)}")
         if not span.label:
             raise ValueError(f"the span {span} has an empty label")
@@ -127,20 +127,20 @@ def span_list(spans: Sequence[TextSpan], like: Any, name: str) -> list[Any]:
     return [dict(zip(names, (*span[:2], [span.label] if is_list else span.label), strict=True)) for span in spans]
 
 
-def with_kept(written: list[Any], old: Any) -> list[Any]:
-    """Return a list of spans with the other keys of the spans in the list `old` that have the same places.
+def with_old_keys(written: list[Any], old: Any) -> list[Any]:
+    """Return a list of spans with the other keys of the spans in the list `old` that have the same offsets.
 
     If `old` is not sorted, its spans come first, in their order.
     """
-    items = dict(zip(span_places(old), old, strict=True)) if is_list_of_spans(old) else {}
-    order = {place: number for number, place in enumerate(items)}
-    pairs = [*zip(span_places(written), written, strict=True)]
+    items = dict(zip(span_offsets(old), old, strict=True)) if is_list_of_spans(old) else {}
+    order = {offsets: number for number, offsets in enumerate(items)}
+    pairs = [*zip(span_offsets(written), written, strict=True)]
     if [*items] != sorted(items):
         pairs.sort(key=lambda pair: order.get(pair[0], len(order)))
-    return [{**items.get(place, {}), **item} if isinstance(item, dict) else item for place, item in pairs]
+    return [{**items.get(offsets, {}), **item} if isinstance(item, dict) else item for offsets, item in pairs]
 
 
-def span_places(value: Sequence[Any]) -> list[tuple[int, int]]:
+def span_offsets(value: Sequence[Any]) -> list[tuple[int, int]]:
     """Return the start and end of each span, without checking that the span is in the text."""
     return [(span.start, span.end) for span in map(_parse_span, value) if span is not None]
 
@@ -162,8 +162,6 @@ def _parse_span(item: Any) -> TextSpan | None:
 
 
 _WHITE_SPACE = " \t\r\n"
-
-
 _LITERAL = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 
 
@@ -172,16 +170,18 @@ def with_values(text: str, values: Mapping[str, str], *, ensure_ascii: bool) -> 
 
     New keys are formatted like the other keys, with the same line ends and blanks.
     """
-    places = members(text)
+    value_spans = members(text)
     opening = text.index("{") + 1
     lead = text[opening : _skip_white_space(text, opening)]
     blank = " " if has_blanks(text) else ""
     comma = "," + (lead if "\n" in lead else blank)
-    new = [f"{json.dumps(key, ensure_ascii=ensure_ascii)}:{blank}{values[key]}" for key in values if key not in places]
-    end = max((end for _, end in places.values()), default=opening)
-    text = text[:end] + (comma if places and new else "") + comma.join(new) + text[end:]
-    for key in sorted(places.keys() & values.keys(), key=lambda key: -places[key][0]):
-        start, stop = places[key]
+    new = [
+        f"{json.dumps(key, ensure_ascii=ensure_ascii)}:{blank}{values[key]}" for key in values if key not in value_spans
+    ]
+    end = max((end for _, end in value_spans.values()), default=opening)
+    text = text[:end] + (comma if value_spans and new else "") + comma.join(new) + text[end:]
+    for key in sorted(value_spans.keys() & values.keys(), key=lambda key: -value_spans[key][0]):
+        start, stop = value_spans[key]
         text = text[:start] + values[key] + text[stop:]
     return text
 
@@ -194,20 +194,20 @@ def has_blanks(text: str) -> bool:
 def members(text: str) -> dict[str, tuple[int, int]]:
     """Return the start and end of the value of each key in the first object of a valid JSON text."""
     result: dict[str, tuple[int, int]] = {}
-    place = text.index("{") + 1
-    while not text.startswith("}", place := _skip_white_space(text, place)):
-        place = _skip_white_space(text, place + 1 if text[place] == "," else place)
-        key, place = EXACT.raw_decode(text, place)
-        start = _skip_white_space(text, _skip_white_space(text, place) + 1)
-        _, place = EXACT.raw_decode(text, start)
-        result[key] = (start, place)
+    index = text.index("{") + 1
+    while not text.startswith("}", index := _skip_white_space(text, index)):
+        index = _skip_white_space(text, index + 1 if text[index] == "," else index)
+        key, index = EXACT.raw_decode(text, index)
+        start = _skip_white_space(text, _skip_white_space(text, index) + 1)
+        _, index = EXACT.raw_decode(text, start)
+        result[key] = (start, index)
     return result
 
 
-def _skip_white_space(text: str, place: int) -> int:
-    while text[place] in _WHITE_SPACE:
-        place += 1
-    return place
+def _skip_white_space(text: str, index: int) -> int:
+    while text[index] in _WHITE_SPACE:
+        index += 1
+    return index
 
 
 class JsonObjects(Reader):
@@ -223,7 +223,7 @@ class JsonObjects(Reader):
     def flat(self) -> "JsonObjects":
         return JsonObjects(inner=True)
 
-    def first(self, lines: Lines) -> list[list[str]]:
+    def first_rows(self, lines: Lines) -> list[list[str]]:
         """Return the keys and values of the first objects. Raises DataError if there are no objects or no keys."""
         lines.split_array()
         head = json_records(sample(lines), is_array=lines.is_array)
@@ -249,7 +249,7 @@ class JsonObjects(Reader):
         if not isinstance(content, dict):
             raise DataError(f"expected an object such as {self.example}", name, record.line)
         checked_width(len(content), name, record.line)
-        return with_inner(content) if self.inner else content
+        return flatten_inner(content) if self.inner else content
 
     def at(self, values: dict[str, Any], column: Column) -> Any:
         return values.get(column.name)
@@ -258,13 +258,13 @@ class JsonObjects(Reader):
         value = values.get(column.name)
         if value is None and self.is_lenient:
             return ""
-        return str(value) if numbers and type(value) is NumberText else text_under(values, column, name, line)
+        return str(value) if numbers and type(value) is NumberText else text_at_key(values, column, name, line)
 
     def written(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
         """Return the text of the record with an answer. Equal labels keep their form."""
         name = answer.column.name if answer.column else records.LABEL
-        present = members(record.text)
-        old = record.text[slice(*present[name])] if name in present else ""
+        member_spans = members(record.text)
+        old = record.text[slice(*member_spans[name])] if name in member_spans else ""
         new = {}
         if not (old and answer.labels and tuple(labels) == tuple(answer.labels)):
             new[name] = _labels_to_json(answer.labels, old, answer.separator)
@@ -278,7 +278,7 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value) if isinstance(value, bool | list) else ""
 
 
-def with_inner(content: dict[str, Any]) -> dict[str, Any]:
+def flatten_inner(content: dict[str, Any]) -> dict[str, Any]:
     """Flatten inner objects of texts: `{"translation": {"de": ..., "en": ...}}` becomes `{"de": ..., "en": ...}`."""
     inner: dict[str, Any] = {}
     rest: dict[str, Any] = {}
@@ -299,12 +299,12 @@ def _labels_to_json(labels: Sequence[str], old: str, separator: str) -> str:
     return f"[{', '.join(texts)}]" if is_list else texts[0]
 
 
-def text_under(content: dict[str, Any], column: Column, name: str, line: int) -> str:
+def text_at_key(content: dict[str, Any], column: Column, name: str, line: int) -> str:
     """Return the text at the key `column.name`. Raises DataError if the value is missing or not a string."""
     text = content.get(column.name)
     if text is None:
         message = f"{column} is null" if column.name in content else no_column(column.name, [*content])
-        raise IncompleteError(message, name, line, lack="text")
+        raise IncompleteError(message, name, line, missing="text")
     if type(text) is not str:
         raise DataError(f"{column} must be a string", name, line)
     check_characters(text, column, name, line)

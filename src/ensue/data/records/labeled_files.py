@@ -24,21 +24,21 @@ class LabeledFiles:
 
     A single file is opened only once for detection and the first reading. `paths` are the files to read; by default all
     files of the location. `encoding_of` is a function from a file and the default encoding to the encoding of the file.
-    With `nested`, spans may overlap. `converted` is a function from the lines of a file to those that are read.
+    With `nested`, spans may overlap. `convert` is a function from the lines of a file to those that are read.
     """
 
     def __init__(
         self, location: Data | Lines, encoding: str, *, paths: Sequence[Path] | None = None,
         encoding_of: Callable[[Path, str], str] = lambda path, encoding: encoding, nested: bool = False,
-        converted: Callable[[Lines], Lines] | None = None,
+        convert: Callable[[Lines], Lines] | None = None,
     ) -> None:  # fmt: skip
         self.encoding, self._nested = checked_encoding(encoding), nested
-        self._encoding_of, self._converted = encoding_of, converted
-        self._waiting: Lines | None = None
+        self._encoding_of, self._convert = encoding_of, convert
+        self._stored: Lines | None = None
         self._first: Lines | None = None
         self.paths: tuple[Path, ...] = ()
         if isinstance(location, Lines):
-            self.location, self._waiting = location.name, location
+            self.location, self._stored = location.name, location
         else:
             self.location = as_location(location)
             self.paths = files_of(self.location) if paths is None else tuple(paths)
@@ -48,12 +48,12 @@ class LabeledFiles:
 
     def __iter__(self) -> Iterator[Lines]:
         """Yield the lines of each file. No line has been consumed, except from a stream that was read partly."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            self._first = waiting
-            yield waiting
+        stored, self._stored = self._stored, None
+        if stored is not None:
+            self._first = stored
+            yield stored
             if not self.paths:
-                self._waiting = waiting  # the next iteration continues the stream
+                self._stored = stored  # the next iteration continues the stream
             return
         for path in self.paths:
             lines = self._lines(path)
@@ -62,12 +62,12 @@ class LabeledFiles:
 
     def _lines(self, path: Path) -> Lines:
         lines = Lines.of(path, encoding=self._encoding_of(path, self.encoding), nested=self._nested)
-        return lines if self._converted is None else self._converted(lines)
+        return lines if self._convert is None else self._convert(lines)
 
-    def keep(self, lines: Lines) -> None:
+    def store_for_next(self, lines: Lines) -> None:
         """Store the lines for the next iteration if there is only one file, so that it is not opened again."""
         if len(self) == 1:
-            self._waiting = lines
+            self._stored = lines
 
     def formats(
         self, find: Callable[[Lines, FormatT | None], FormatT], name_of: Callable[[FormatT], str], *,
@@ -86,7 +86,7 @@ class LabeledFiles:
             if len(self) == 1 or not all(is_blank(line) for _, line in sample(lines)):
                 result[lines.name] = find(lines, next(iter(result.values()), None))
                 common_format({name: name_of(format) for name, format in result.items()})
-            self.keep(lines)
+            self.store_for_next(lines)
         return result
 
     def check_text(self) -> None:
@@ -94,7 +94,7 @@ class LabeledFiles:
         if not self.paths:
             return
         for lines in self:
-            self.keep(lines)
+            self.store_for_next(lines)
             if not lines.is_empty():
                 return
         raise DataError("the text is empty", self.location)
@@ -145,15 +145,15 @@ LEAVE_OUT = "--set data.incomplete=skip leaves such rows out"
 
 
 class SkippedRows:
-    """Counts of rows that `data.incomplete = "skip"` leaves out, by what they lack, and the place of the first one."""
+    """Counts of rows that `data.incomplete = "skip"` leaves out, by missing value, and the place of the first one."""
 
     def __init__(self, unit: str = "row") -> None:
         self.unit, self.first = unit, ""
-        self.lacks: Counter[str] = Counter()
+        self.missing: Counter[str] = Counter()
 
     def add(self, error: IncompleteError) -> None:
         """Count a skipped row, given the error that describes it."""
-        self.lacks[error.lack] += 1
+        self.missing[error.missing] += 1
         self.first = self.first or error.place
 
     def warn(self, location: str) -> None:
@@ -162,6 +162,6 @@ class SkippedRows:
             warn_once(f"incomplete {location}", f"{self.first}the first of {self}; left out (data.incomplete=skip)")
 
     def __str__(self) -> str:
-        count = self.lacks.total()
-        lacks = ", ".join(f"{number:,} without a {lack}" for lack, number in self.lacks.items())
-        return f"{count:,} {self.unit}{'s' if count > 1 else ''}: {lacks}"
+        count = self.missing.total()
+        counts = ", ".join(f"{number:,} without a {value}" for value, number in self.missing.items())
+        return f"{count:,} {self.unit}{'s' if count > 1 else ''}: {counts}"

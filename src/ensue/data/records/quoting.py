@@ -19,7 +19,7 @@ _NUM_SAMPLE_ROWS = 100
 _MAX_LIST_CHARACTERS = 10_000
 """The maximum length of a field with a list."""
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
-_ANNOUNCED = re.compile(r'"?sep=([,;\t])"?\s*', re.IGNORECASE)
+_DECLARED = re.compile(r'"?sep=([,;\t])"?\s*', re.IGNORECASE)
 _TO_CLOSING_QUOTE = re.compile(r'[^"]*+(?:""[^"]*+)*+')
 _TO_BE_QUOTED = {delimiter: re.compile(f'["\r\n{delimiter}]') for delimiter in DELIMITERS}
 
@@ -67,24 +67,24 @@ def list_in(field: str) -> list[Any] | None:
     return None
 
 
-def announced_delimiter(line: str) -> str:
+def declared_delimiter(line: str) -> str:
     """Return the delimiter in a line such as `sep=;`, which Excel writes at the beginning; "" for other lines."""
-    result = _ANNOUNCED.fullmatch(line)
+    result = _DECLARED.fullmatch(line)
     return result[1] if result else ""
 
 
 def detect_delimiter(lines: Iterable[tuple[int, str]], name: str) -> str:
-    """Return the announced delimiter, or the delimiter with the most rows of the width of the first; "," by default."""
+    """Return the declared delimiter, or the delimiter with the most rows of the width of the first; "," by default."""
     lines = list(lines)
-    if lines and (announced := announced_delimiter(lines[0][1])):
-        return announced
-    return max(DELIMITERS, key=lambda delimiter: _share_of_equal_width(lines, name, delimiter))
+    if lines and (declared := declared_delimiter(lines[0][1])):
+        return declared
+    return max(DELIMITERS, key=lambda delimiter: _equal_width_fraction(lines, name, delimiter))
 
 
 def looks_delimited(lines: Iterable[tuple[int, str]], name: str) -> bool:
     """Return whether there are several rows that have the same number of fields, which is at least two."""
     lines = list(lines)
-    return len(lines) > 1 and any(_share_of_equal_width(lines, name, delimiter) == 1 for delimiter in DELIMITERS)
+    return len(lines) > 1 and any(_equal_width_fraction(lines, name, delimiter) == 1 for delimiter in DELIMITERS)
 
 
 def has_quoted_tabs(lines: Iterable[tuple[int, str]], name: str) -> bool:
@@ -98,8 +98,8 @@ def has_quoted_tabs(lines: Iterable[tuple[int, str]], name: str) -> bool:
     return is_quoted and len(rows[0]) > 1 and len({*map(len, rows)}) == 1
 
 
-def _share_of_equal_width(lines: list[tuple[int, str]], name: str, delimiter: str) -> float:
-    """Return the share of rows with the same number of fields as the first row; 0 if the first row has one field."""
+def _equal_width_fraction(lines: list[tuple[int, str]], name: str, delimiter: str) -> float:
+    """Return the fraction of rows with the same number of fields as the first row; 0 if the first row has one field."""
     widths = [*map(len, _sample_fields(lines, name, delimiter))]
     return widths.count(widths[0]) / len(widths) if widths and widths[0] > 1 else 0.0
 
@@ -118,27 +118,27 @@ class _Row:
     def __init__(self, name: str, delimiter: str) -> None:
         self.name, self.delimiter = name, delimiter
         self.fields: list[str] = []
-        self._inside: list[str] = []  # the text of a field whose quote is open
-        self._opened = 0
+        self._open_field: list[str] = []  # the text of a field whose quote is open
+        self._quote_line = 0
         self._size = 0
 
     def is_complete_with(self, line: Record) -> bool:
         body, _ = without_end(line.text)
-        if not self._inside and '"' not in body:
+        if not self._open_field and '"' not in body:
             self.fields = body.split(self.delimiter)
             return True
         self._size += len(line.text)
         if self._size > MAX_CHARACTERS:
             raise self.unclosed(f" within {MAX_CHARACTERS:,} characters")
-        if self._inside and '"' not in body:
-            self._inside.append(line.text)
+        if self._open_field and '"' not in body:
+            self._open_field.append(line.text)
             return False
         position: int | None = 0
         while position is not None and position <= len(body):
-            if self._inside:
+            if self._open_field:
                 position = self._read_quoted(line, body, position)
             elif body.startswith('"', position):
-                self._inside, self._opened = ['"'], line.line
+                self._open_field, self._quote_line = ['"'], line.line
                 position += 1
             else:
                 stop = body.find(self.delimiter, position)
@@ -151,15 +151,15 @@ class _Row:
         match = _TO_CLOSING_QUOTE.match(line.text, position)
         assert match is not None  # it also matches nothing
         stop = match.end() + 1
-        self._inside.append(line.text[position:stop])
+        self._open_field.append(line.text[position:stop])
         if match.end() == len(line.text):
             return None
-        self.fields.append("".join(self._inside))
-        self._inside = []
+        self.fields.append("".join(self._open_field))
+        self._open_field = []
         if stop < len(body) and body[stop] != self.delimiter:
             expected = f"expected a {DELIMITERS[self.delimiter]} after the closing quote"
             raise DataError(f"{expected}, found {body[stop : stop + 10]!r}", self.name, line.line)
         return stop + 1
 
     def unclosed(self, where: str = "") -> DataError:
-        return DataError(f"the quote that opens here is not closed{where}", self.name, self._opened)
+        return DataError(f"the quote that opens here is not closed{where}", self.name, self._quote_line)

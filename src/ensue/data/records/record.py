@@ -102,7 +102,7 @@ def first_columns(rows: Sequence[Sequence[str]], file: str, *, header: bool, has
         raise DataError("no rows", file)
     if has_keys:
         return [Column(0, name) for name in rows[0]]
-    return [Column(place, name.strip() if header else "") for place, name in enumerate(rows[0], 1)]
+    return [Column(number, name.strip() if header else "") for number, name in enumerate(rows[0], 1)]
 
 
 def split_group(columns: Sequence[Column], name: str, file: str) -> tuple[Column | None, list[Column]]:
@@ -146,11 +146,11 @@ def distinct_columns(
     """
     columns_read = []
     for column in columns_to_read:
-        same = [str(other.number) for other in columns if column.name and other.name == column.name]
-        if len(same) > 1 and str(column.number) not in chosen:
-            names = f'{len(same)} columns are named "{column.name}" ({", ".join(same)})'
+        same_name = [str(other.number) for other in columns if column.name and other.name == column.name]
+        if len(same_name) > 1 and str(column.number) not in chosen:
+            names = f'{len(same_name)} columns are named "{column.name}" ({", ".join(same_name)})'
             raise DataError(f"{names}; expected one, or its number in place of the name", file, 1)
-        columns_read.append(column._replace(name="") if len(same) > 1 else column)
+        columns_read.append(column._replace(name="") if len(same_name) > 1 else column)
     return tuple(columns_read)
 
 
@@ -198,7 +198,7 @@ class Reader(ABC):
     """Whether missing texts are read as empty texts instead of raising an error."""
 
     @abstractmethod
-    def first(self, lines: Lines) -> list[list[str]]:
+    def first_rows(self, lines: Lines) -> list[list[str]]:
         """Return the keys, if there are any, and the values of the first records, without consuming lines."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ from itertools import chain, islice, starmap
 
 from ensue.data.lines import Lines, checked_width
 from ensue.data.records import record as records
-from ensue.data.records.quoting import announced_delimiter, list_in, quoted, quoted_rows, unquoted
+from ensue.data.records.quoting import declared_delimiter, list_in, quoted, quoted_rows, unquoted
 from ensue.data.records.record import SAMPLE_ROWS, Answer, Column, Reader, Record, Row, sample, without_end
 from ensue.errors import DataError
 
@@ -38,7 +38,7 @@ class Dialect(Reader):
     def field(self, value: str) -> str:
         """Return the written field of a value."""
 
-    def first(self, lines: Lines) -> list[list[str]]:
+    def first_rows(self, lines: Lines) -> list[list[str]]:
         """Return the values of the first rows. Raises DataError for an invalid first row."""
         rows: list[list[str]] = []
         try:
@@ -72,12 +72,12 @@ class Dialect(Reader):
             before = ""
 
     def rows_of_file(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        """Yield the rows of a file, without a first line that announces the delimiter."""
+        """Yield the rows of a file, without a first line that declares the delimiter."""
         rows = self.rows(lines, name)
         first = next(rows, None)
-        if first is not None and announced_delimiter(first.record.text):
-            passed, first = first.record.before + first.record.text, next(rows, None)
-            first = first and Row(first.record._replace(before=passed + first.record.before), first.values)
+        if first is not None and declared_delimiter(first.record.text):
+            skipped, first = first.record.before + first.record.text, next(rows, None)
+            first = first and Row(first.record._replace(before=skipped + first.record.before), first.values)
         if first is not None:
             checked_width(len(first.values), name, first.record.line)
         return chain([] if first is None else [first], rows)

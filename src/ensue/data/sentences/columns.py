@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ensue.data.lines import Lines, Paragraph, checked_width, paragraphs
 from ensue.data.row_layout import FIELD, RowLayout, opens_document
-from ensue.data.sentences.sentence import Format, Sentence, SourceLines, checked_label, missing_column
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, checked_label, missing_column
 from ensue.errors import DataError
 
 _NUM_SAMPLE_LINES = 1000
@@ -17,7 +17,7 @@ _NO_ROWS = RowLayout(1, 1, has_tabs=False)
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnLines(SourceLines):
+class ColumnLines(SourceText):
     """The lines of a sentence, and the layout of its rows."""
 
     layout: RowLayout = _NO_ROWS
@@ -45,11 +45,11 @@ class Columns(Format):
         self, rows: list[tuple[int, str]], paragraph: Paragraph, layout: RowLayout, name: str, document: int
     ) -> Sentence:
         source = ColumnLines(name, "".join(paragraph.lines), layout=layout)
-        place = _place(self.words, layout.width)
-        if place is None:
+        index = _column_index(self.words, layout.width)
+        if index is None:
             raise DataError(missing_column(self.words, list(_ColumnView([], layout.width))), name, rows[0][0])
         view = _ColumnView([self._fields(layout, number, line, name) for number, line in rows], layout.width)
-        return Sentence(tuple([fields[place] for fields in view.rows]), view, rows[0][0], source, document)
+        return Sentence(tuple([fields[index] for fields in view.rows]), view, rows[0][0], source, document)
 
     def _fields(self, layout: RowLayout, number: int, line: str, name: str) -> list[str]:
         fields = layout.fields(line)
@@ -70,20 +70,20 @@ class Columns(Format):
         assert isinstance(source, ColumnLines)
         name = column or self.default_column
         layout = source.layout
-        place = None if layout.width == 1 and name == "last" else _place(name, layout.width)
+        index = None if layout.width == 1 and name == "last" else _column_index(name, layout.width)
         has_blanks = layout.width > 1 and not layout.has_tabs
         forbidden = " \t\r\n" if has_blanks else "\t\r\n"
         remaining = iter([checked_label(label, forbidden, sentence) for label in labels])
-        lines = source.own.split("\n")
-        rows = [_replace_field(line, place, next(remaining), layout) if layout.is_row(line) else line for line in lines]
+        lines = source.sentence_text.split("\n")
+        rows = [_replace_field(line, index, next(remaining), layout) if layout.is_row(line) else line for line in lines]
         assert next(remaining, None) is None, "more labels than words"
         return source.text[: source.start] + "\n".join(rows)
 
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
-        for place, column in enumerate(columns):
-            text, source = self.write(sentence, [row[place] for row in rows], column), sentence.source
+        for index, column in enumerate(columns):
+            text, source = self.write(sentence, [row[index] for row in rows], column), sentence.source
             assert isinstance(source, ColumnLines)
-            width = source.layout.width + (_place(column, source.layout.width) is None)
+            width = source.layout.width + (_column_index(column, source.layout.width) is None)
             wider = replace(source, text=text, layout=replace(source.layout, width=width))
             sentence = replace(sentence, source=wider)
         return sentence.source.text
@@ -104,10 +104,10 @@ class _ColumnView(Mapping[str, tuple[str, ...]]):
         self.rows, self.width = rows, width
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
-        place = _place(name, self.width)
-        if place is None:
+        index = _column_index(name, self.width)
+        if index is None:
             raise KeyError(name)
-        return tuple([fields[place] for fields in self.rows])
+        return tuple([fields[index] for fields in self.rows])
 
     def __iter__(self) -> Iterator[str]:
         return map(str, range(1, self.width + 1))
@@ -116,19 +116,19 @@ class _ColumnView(Mapping[str, tuple[str, ...]]):
         return self.width
 
 
-def _place(name: str, width: int) -> int | None:
+def _column_index(name: str, width: int) -> int | None:
     number = width if name == "last" else int(name) if name.isascii() and name.isdecimal() else 0
     return number - 1 if 1 <= number <= width else None
 
 
-def _replace_field(line: str, place: int | None, label: str, layout: RowLayout) -> str:
+def _replace_field(line: str, index: int | None, label: str, layout: RowLayout) -> str:
     content = line.removesuffix("\r")
     end = line[len(content) :]
     if layout.has_tabs:
         fields = content.split("\t")
-        return "\t".join([*fields, label] if place is None else [*fields[:place], label, *fields[place + 1 :]]) + end
+        return "\t".join([*fields, label] if index is None else [*fields[:index], label, *fields[index + 1 :]]) + end
     spans = [match.span() for match in FIELD.finditer(content)]
-    if place is not None:
-        return content[: spans[place][0]] + label + content[spans[place][1] :] + end
+    if index is not None:
+        return content[: spans[index][0]] + label + content[spans[index][1] :] + end
     separator = content[spans[-2][1] : spans[-1][0]] if len(spans) > 1 else "\t"
     return content[: spans[-1][1]] + separator + label + content[spans[-1][1] :] + end

@@ -11,12 +11,12 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from ensue.data.lines import Lines, is_blank, paragraphs, without_line_end
-from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, checked_label, joined, missing_column
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, checked_label, missing_column
 from ensue.errors import DataError
 
-NAMES = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-NOTHING = "_"
-_PLACES = {name: place for place, name in enumerate(NAMES, 1)}
+COLUMN_NAMES = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+EMPTY_FIELD = "_"
+_COLUMN_INDICES = {name: index for index, name in enumerate(COLUMN_NAMES, 1)}
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
 _NEW_PARAGRAPH = re.compile(r"#\s*new(?:par|doc)(?!\S)")
 _NEW_DOCUMENT = re.compile(r"#\s*newdoc(?!\S)")
@@ -28,20 +28,20 @@ class Conllu(Format):
     name = "conllu"
     default_words = "form"
     default_column = "upos"
-    names = NAMES
+    names = COLUMN_NAMES
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
         """Yield the sentences; a comment `# newdoc` begins a document.
 
         Raises DataError for a row without ten columns or a form, and for an id out of order.
         """
-        if self.words not in NAMES:
-            raise DataError(missing_column(self.words, NAMES), lines.name)
+        if self.words not in COLUMN_NAMES:
+            raise DataError(missing_column(self.words, COLUMN_NAMES), lines.name)
         document, is_first = 0, True
         for paragraph in paragraphs(lines, _is_comment):
             document += not is_first and any(map(_NEW_DOCUMENT.match, paragraph.lines))
             is_first = False
-            ids, line = _Ids(), 0
+            ids, line = _IdChecker(), 0
             words: list[list[str]] = []
             for number, row in enumerate(paragraph.lines, paragraph.first):
                 if is_blank(row) or _is_comment(row):
@@ -54,7 +54,7 @@ class Conllu(Format):
                     words.append(fields)
             if fault := ids.fault_at_end():
                 raise DataError(fault, lines.name, line)
-            source = SourceLines(lines.name, "".join(paragraph.lines))
+            source = SourceText(lines.name, "".join(paragraph.lines))
             view = _ColumnView(words)
             yield Sentence(view[self.words], view, line, source, document)
 
@@ -64,21 +64,21 @@ class Conllu(Format):
         Raises DataError for a missing column, and for a label that is empty or has a separator.
         """
         name = column or self.default_column
-        place, key = _place_and_key(name)
-        if not place:
-            raise sentence.error(missing_column(name, NAMES))
+        index, key = _index_and_key(name)
+        if not index:
+            raise sentence.error(missing_column(name, COLUMN_NAMES))
         forbidden = "\t\r\n|" if key else "\t\r\n"
         remaining_labels = iter([checked_label(label, forbidden, sentence) for label in labels])
-        lines = sentence.source.own.split("\n")
-        for index, row in enumerate(lines):
+        lines = sentence.source.sentence_text.split("\n")
+        for number, row in enumerate(lines):
             if _is_word(row):
                 fields = row.split("\t")
-                content = fields[place].removesuffix("\r")
-                end = fields[place][len(content) :]
+                content = fields[index].removesuffix("\r")
+                end = fields[index][len(content) :]
                 label = next(remaining_labels)
                 value = _replace_key(content, key, label, is_sorted=name.startswith("feats")) if key else label
-                fields[place] = value + end
-                lines[index] = "\t".join(fields)
+                fields[index] = value + end
+                lines[number] = "\t".join(fields)
         assert next(remaining_labels, None) is None, "more labels than words"
         return sentence.source.text[: sentence.source.start] + "\n".join(lines)
 
@@ -88,20 +88,20 @@ class Conllu(Format):
         If the words of a multiword token spell it (`do|n't`), they divide its offsets. Otherwise all words of the token
         (`du`: de, le) have the offsets of the token.
         """
-        tokens = list(pieces(sentence.source.own))
-        text, offsets = joined([token.form for token in tokens], [token.blank for token in tokens])
+        tokens = list(pieces(sentence.source.sentence_text))
+        text, offsets = Surface.of([token.form for token in tokens], [token.blank for token in tokens])
         divided = (_divide_token(token, start) for token, (start, _) in zip(tokens, offsets, strict=True))
         return Surface(text, tuple(chain.from_iterable(divided)))
 
 
-class _Ids:
+class _IdChecker:
     """A checker of the order of ids in a sentence, which returns descriptions of faults."""
 
     def __init__(self) -> None:
         self.word, self.empty, self.covered = 0, 0, 0
 
     def fault(self, fields: list[str]) -> str | None:
-        if len(fields) != len(NAMES) + 1:
+        if len(fields) != len(COLUMN_NAMES) + 1:
             return f"expected 10 columns separated by tabs, found {len(fields)}"
         id, form = fields[:2]
         if not form:
@@ -134,14 +134,14 @@ class _ColumnView(Mapping[str, tuple[str, ...]]):
         self._rows = rows
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
-        place, key = _place_and_key(name)
-        if not place:
+        index, key = _index_and_key(name)
+        if not index:
             raise KeyError(name)
-        fields = [row[place] for row in self._rows]
+        fields = [row[index] for row in self._rows]
         return tuple([_value(field, key) for field in fields] if key else fields)
 
     def __iter__(self) -> Iterator[str]:
-        yield from NAMES
+        yield from COLUMN_NAMES
         for name in ("feats", "misc"):
             keys = {entry.partition("=")[0] for field in self[name] for entry in field.split("|") if "=" in entry}
             yield from sorted(f"{name}.{key}" for key in keys if key)
@@ -150,30 +150,30 @@ class _ColumnView(Mapping[str, tuple[str, ...]]):
         return sum(1 for _ in self)
 
 
-def _place_and_key(name: str) -> tuple[int, str]:
+def _index_and_key(name: str) -> tuple[int, str]:
     """Return the index of a column in a row (0 if it does not exist), and the key in the column or ""."""
     column, dot, key = name.partition(".")
     if dot and (column not in ("feats", "misc") or not key):
         return 0, ""
-    return _PLACES.get(column, 0), key
+    return _COLUMN_INDICES.get(column, 0), key
 
 
 def _value(field: str, key: str) -> str:
     start = f"{key}="
-    return next((entry[len(start) :] for entry in field.split("|") if entry.startswith(start)), NOTHING)
+    return next((entry[len(start) :] for entry in field.split("|") if entry.startswith(start)), EMPTY_FIELD)
 
 
 def _replace_key(field: str, key: str, value: str, *, is_sorted: bool) -> str:
-    entries = [] if field == NOTHING else field.split("|")
-    old = next((place for place, entry in enumerate(entries) if entry.startswith(f"{key}=")), None)
-    following = (place for place, entry in enumerate(entries) if is_sorted and entry.lower() > key.lower())
-    place = next(following, len(entries)) if old is None else old
-    entries[place : place + (old is not None)] = [] if value == NOTHING else [f"{key}={value}"]
-    return "|".join(entries) or NOTHING
+    entries = [] if field == EMPTY_FIELD else field.split("|")
+    old = next((index for index, entry in enumerate(entries) if entry.startswith(f"{key}=")), None)
+    following = (index for index, entry in enumerate(entries) if is_sorted and entry.lower() > key.lower())
+    index = next(following, len(entries)) if old is None else old
+    entries[index : index + (old is not None)] = [] if value == EMPTY_FIELD else [f"{key}={value}"]
+    return "|".join(entries) or EMPTY_FIELD
 
 
 class Piece(NamedTuple):
-    """The form of a token, its words, and whether a blank follows the token."""
+    """A token of the running text: its form, its words, and whether a blank follows."""
 
     form: str
     words: list[str]

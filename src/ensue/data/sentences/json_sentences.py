@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ensue.data.lines import Lines, RecordingLines, checked_width
 from ensue.data.records import json_objects as objects
 from ensue.data.records.record import Record, json_records
-from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface
 from ensue.data.sentences.span_borders import reading_of
 from ensue.errors import DataError, OverlapError, nearest
 from ensue.parsing import EXACT_FLOATS, UNIQUE_KEYS, parse_json, to_json
@@ -101,7 +101,7 @@ class JsonSentences(Format):
             yield self._sentence(previous, lines.name, following=recording.recorded())
 
     def _sentence(self, record: Record, name: str, *, following: str = "") -> Sentence:
-        line, source = record.line, SourceLines(name, record.before + record.text + following, len(record.before))
+        line, source = record.line, SourceText(name, record.before + record.text + following, len(record.before))
         try:
             content = _parse_object(record.text)
             checked_width(len(content), name, line)
@@ -141,14 +141,14 @@ class JsonSentences(Format):
         try:
             result = {name: objects.text_spans(value, text, name, nested=self.nested) for name, value in lists.items()}
         except objects.SpanError as error:
-            places = [place for value in lists.values() for place in objects.span_places(value)]
-            reading = reading_of(text, places, self.splitter)
+            offsets = [pair for value in lists.values() for pair in objects.span_offsets(value)]
+            reading = reading_of(text, offsets, self.splitter)
             raise ValueError(f"{error}{f'; {reading}' if reading else ''}") from None
         return words, {name: place_spans(spans, words, nested=self.nested) for name, spans in result.items()}
 
     def _labels(self, words: list[Token], result: list[PlacedSpan]) -> tuple[str, ...]:
-        shown = [span.words for span in result if span.words.start != HIDDEN]
-        return tuple((overlapping if self.nested else encode)(shown, len(words), self.scheme))
+        labeled = [span.words for span in result if span.words.start != HIDDEN]
+        return tuple((overlapping if self.nested else encode)(labeled, len(words), self.scheme))
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """Return the labels at a key, by default at the first usual key (`label_key`)."""
@@ -175,14 +175,14 @@ class JsonSentences(Format):
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Return the object with other labels, or with their spans. A new key is added at the end."""
-        return sentence.source.text[: sentence.source.start] + self._written(sentence, labels, column)
+        return sentence.source.text[: sentence.source.start] + self._rewrite(sentence, labels, column)
 
-    def corrected(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
+    def write_keeping_spans(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         source = sentence.source
-        return source.text[: source.start] + self._written(sentence, labels, column, corrects=True)
+        return source.text[: source.start] + self._rewrite(sentence, labels, column, corrects=True)
 
-    def _written(self, sentence: Sentence, labels: Sequence[str], column: str | None, *, corrects: bool = False) -> str:
-        text = sentence.source.own
+    def _rewrite(self, sentence: Sentence, labels: Sequence[str], column: str | None, *, corrects: bool = False) -> str:
+        text = sentence.source.sentence_text
         record = _reparse_object(sentence.source)
         key = self._words_key(record)
         assert len(labels) == len(sentence.words), "one label for each word"
@@ -209,7 +209,7 @@ class JsonSentences(Format):
             return text
         like = record.get(name)
         written = objects.shift(objects.span_list(new, like, name), _offset(record, record[key]))
-        return _replace_value(text, name, objects.with_kept(written, like) if corrects else written)
+        return _replace_value(text, name, objects.with_old_keys(written, like) if corrects else written)
 
     def missing_end(self, text: str) -> str:
         return "" if text.endswith("\n") else "\n"
@@ -219,7 +219,7 @@ class JsonSentences(Format):
         record = _reparse_object(sentence.source)
         key = self._words_key(record)
         if isinstance(record[key], list):
-            return joined(sentence.words)
+            return Surface.of(sentence.words)
         return Surface(record[key], tuple([(start, end) for _, start, end in tokens(record[key], self.splitter)]))
 
 
@@ -232,7 +232,7 @@ def _parse_object(text: str) -> Content:
     return content
 
 
-def _reparse_object(source: SourceLines) -> Content:
+def _reparse_object(source: SourceText) -> Content:
     content: Content
     content, _ = EXACT_FLOATS.raw_decode(source.text, source.text.index("{", source.start))
     return content

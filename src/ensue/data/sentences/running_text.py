@@ -19,14 +19,13 @@ from ensue.data.detection.signs import is_conllu
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.record import SAMPLE_ROWS
 from ensue.data.sentences.conllu import Conllu, Piece, opens_paragraph, pieces
-from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
-from ensue.text.edit_scripts import applied, edit_script
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface
+from ensue.text.edit_scripts import apply_script, edit_script
 
 INSIDE, BLANK, WORD, TOKEN, SENTENCE = "inside", "blank", "word", "token", "sentence"
 MAX_CHARACTERS, MAX_TREEBANK_CHARACTERS = 2_000, 600
 """The maximum length of a paragraph in plain text and in treebanks. Longer ones are divided, as they slow training."""
-_ENDS = ".!?…。！？"
-_END_WITHOUT_BLANK = "。！？"
+_ENDS, _ENDS_WITHOUT_BLANK = ".!?…。！？", "。！？"
 
 
 class CutToken(NamedTuple):
@@ -56,8 +55,8 @@ class CutSentence(NamedTuple):
     def conllu(self) -> str:
         """Return the sentence in CoNLL-U, with `_` in all unknown columns."""
         rows, number = [f"# text = {self.text}\n"], 1
-        follows = [*(token.start for token in self.tokens[1:]), len(self.text) + self.blank]
-        for token, next_start in zip(self.tokens, follows, strict=True):
+        following_starts = [*(token.start for token in self.tokens[1:]), len(self.text) + self.blank]
+        for token, next_start in zip(self.tokens, following_starts, strict=True):
             misc, last = "_" if next_start > token.end else "SpaceAfter=No", number + len(token.words) - 1
             if last > number:
                 rows.append(f"{number}-{last}\t{token.form}" + "\t_" * 7 + f"\t{misc}\n")
@@ -99,7 +98,7 @@ class RunningText(Format):
 
     def surface(self, sentence: Sentence) -> Surface:
         """Return the text of the paragraph, whose words are characters."""
-        return joined(sentence.words, [False] * len(sentence.words))
+        return Surface.of(sentence.words, [False] * len(sentence.words))
 
 
 def cut_sentences(sentence: Sentence, labels: Sequence[str]) -> Iterator[CutSentence]:
@@ -120,22 +119,22 @@ def cut_text(text: str, labels: Sequence[str]) -> list[list[CutToken]]:
     """
     sentences: list[list[CutToken]] = [[]]
     start, cuts = -1, list[int]()
-    for place, (character, label) in enumerate(zip(text, labels, strict=True)):
+    for index, (character, label) in enumerate(zip(text, labels, strict=True)):
         if start < 0 and character.isspace():
             continue
         if start < 0:
-            start, cuts = place, []
+            start, cuts = index, []
         kind, _, scripts = label.partition(" ")
-        follows = text[place + 1 : place + 2]
-        is_end = kind in (TOKEN, SENTENCE) or not follows or (follows.isspace() and labels[place + 1] != BLANK)
+        following = text[index + 1 : index + 2]
+        is_end = kind in (TOKEN, SENTENCE) or not following or (following.isspace() and labels[index + 1] != BLANK)
         if not is_end:
-            cuts += [place + 1] if kind == WORD else []
+            cuts += [index + 1] if kind == WORD else []
             continue
-        form = text[start : place + 1]
-        words = tuple(form[first - start : last - start] for first, last in pairwise([start, *cuts, place + 1]))
+        form = text[start : index + 1]
+        words = tuple(form[first - start : last - start] for first, last in pairwise([start, *cuts, index + 1]))
         if scripts:
-            words = tuple(applied(script, form) for script in scripts.split(" "))
-        sentences[-1].append(CutToken(form, start, place + 1, words))
+            words = tuple(apply_script(script, form) for script in scripts.split(" "))
+        sentences[-1].append(CutToken(form, start, index + 1, words))
         start = -1
         if kind == SENTENCE:
             sentences.append([])
@@ -152,8 +151,8 @@ def _paragraphs(sentences: Iterable[Sentence], *, max_characters: float = math.i
     pending: list[Sentence] = []
     size = number = 0
     for sentence in sentences:
-        text = sentence.source.own
-        length = sum(len(piece.form) + piece.blank for piece in pieces(text))
+        text = sentence.source.sentence_text
+        length = sum(len(token.form) + token.blank for token in pieces(text))
         opens = opens_paragraph(text)
         if pending and (opens or size + length > max_characters):
             yield _paragraph(pending, number)
@@ -168,43 +167,43 @@ def _paragraph(sentences: list[Sentence], number: int) -> Sentence:
     text: list[str] = []
     labels: list[str] = []
     for sentence in sentences:
-        result = list(pieces(sentence.source.own))
-        for place, piece in enumerate(result, 1):
-            text += piece.form
-            labels += _token_labels(piece, SENTENCE if place == len(result) else TOKEN)
-            if piece.blank:
+        result = list(pieces(sentence.source.sentence_text))
+        for index, token in enumerate(result, 1):
+            text += token.form
+            labels += _token_labels(token, SENTENCE if index == len(result) else TOKEN)
+            if token.blank:
                 text.append(" ")
                 labels.append(INSIDE)
     if text[-1] == " ":
         del text[-1], labels[-1]
     first = sentences[0]
-    source = SourceLines(first.source.name, "".join(text) + "\n")
+    source = SourceText(first.source.name, "".join(text) + "\n")
     return Sentence(tuple(text), {RunningText.default_column: tuple(labels)}, first.line, source, number)
 
 
-def _token_labels(piece: Piece, end: str) -> Iterator[str]:
+def _token_labels(token: Piece, end: str) -> Iterator[str]:
     ends = set[int]()
-    if len(piece.words) > 1 and "".join(piece.words) == piece.form:
-        ends.update(accumulate(map(len, piece.words[:-1])))
-    elif len(piece.words) > 1:
-        end = " ".join([end, *(edit_script(piece.form, word) for word in piece.words)])
-    for place, character in enumerate(piece.form[:-1], 1):
-        yield WORD if place in ends else BLANK if character.isspace() else INSIDE
+    if len(token.words) > 1 and "".join(token.words) == token.form:
+        ends.update(accumulate(map(len, token.words[:-1])))
+    elif len(token.words) > 1:
+        end = " ".join([end, *(edit_script(token.form, word) for word in token.words)])
+    for index, character in enumerate(token.form[:-1], 1):
+        yield WORD if index in ends else BLANK if character.isspace() else INSIDE
     yield end
 
 
 def _plain_paragraphs(lines: Iterable[tuple[int, str]], name: str) -> Iterator[Sentence]:
     text, number, first = "", 0, 1
-    for place, line in chain(lines, [(0, "")]):
+    for index, line in chain(lines, [(0, "")]):
         words = " ".join(line.split())
         if words:
             *chunks, text = _divide_text(f"{text} {words}" if text else words)
         else:
             chunks = [text + "\n"] if text and is_blank(line) else []
         for chunk in chunks:
-            yield Sentence(tuple(chunk.rstrip()), {}, first, SourceLines(name, chunk), number)
+            yield Sentence(tuple(chunk.rstrip()), {}, first, SourceText(name, chunk), number)
         if is_blank(line):
-            number, first, text = number + bool(text), first if not text else place + 1, ""
+            number, first, text = number + bool(text), first if not text else index + 1, ""
 
 
 def _divide_text(text: str) -> Iterator[str]:
@@ -212,9 +211,9 @@ def _divide_text(text: str) -> Iterator[str]:
     start = 0
     while len(text) - start > MAX_CHARACTERS:
         piece = text[start : start + MAX_CHARACTERS + 1]
-        blanks = [place for place in range(1, MAX_CHARACTERS) if piece[place] == " "]
-        ends = [place for place in blanks if piece[place - 1] in _ENDS]
-        ends += [place for place in range(1, MAX_CHARACTERS) if piece[place - 1] in _END_WITHOUT_BLANK]
+        blanks = [index for index in range(1, MAX_CHARACTERS) if piece[index] == " "]
+        ends = [index for index in blanks if piece[index - 1] in _ENDS]
+        ends += [index for index in range(1, MAX_CHARACTERS) if piece[index - 1] in _ENDS_WITHOUT_BLANK]
         cut = max(ends) if ends else blanks[-1] if blanks else MAX_CHARACTERS
         yield piece[:cut] + (" " if piece[cut] == " " else "")
         start += cut + (piece[cut] == " ")

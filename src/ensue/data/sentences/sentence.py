@@ -11,21 +11,21 @@ from ensue.text.schemes import Scheme, Span
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLines:
-    """The file of a sentence, and its text in the file.
+class SourceText:
+    """The name of a sentence's file, and its text in the file.
 
-    The text of a sentence includes the text between sentences, such as comments, so that the concatenated texts of all
-    sentences are the file.
+    The text includes the text between sentences, such as comments, so that the concatenated texts of all sentences are
+    the file.
     """
 
     name: str = ""
     text: str = ""
     start: int = 0
-    """The length of the text before the sentence's own text, such as rows that are left out."""
+    """The length of the text before the rows of the sentence, such as skipped rows and comments."""
 
     @property
-    def own(self) -> str:
-        """The sentence's own text."""
+    def sentence_text(self) -> str:
+        """The text of the sentence, without the text before it."""
         return self.text[self.start :]
 
 
@@ -38,11 +38,11 @@ class Sentence:
     """The values of each column by name, one for each word."""
     line: int = 0
     """The number of the line of the first word, from 1."""
-    source: SourceLines = SourceLines()
+    source: SourceText = SourceText()
     document: int | None = None
     """The number of the document in the file, from 0; None in formats without documents."""
     misaligned: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
-    """For each column, the spans of words whose spans of characters begin or end inside a word (`JsonSentences`)."""
+    """For each column, the word spans widened from character spans that do not align with words (`JsonSentences`)."""
 
     def column(self, name: str) -> tuple[str, ...]:
         """Return the values of a column. Raises DataError (file:line) if it is missing."""
@@ -61,6 +61,17 @@ class Surface(NamedTuple):
 
     text: str
     offsets: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, words: Sequence[str], blanks: Sequence[bool] | None = None) -> "Surface":
+        """Join words to a text. `blanks` is whether a blank follows each word except the last (default: always)."""
+        pieces, offsets, start = [], [], 0
+        for index, word in enumerate(words):
+            blank = " " if index + 1 < len(words) and (blanks is None or blanks[index]) else ""
+            pieces += [word, blank]
+            offsets.append((start, start + len(word)))
+            start += len(word) + len(blank)
+        return cls("".join(pieces), tuple(offsets))
 
 
 class Format(ABC):
@@ -101,14 +112,14 @@ class Format(ABC):
         The concatenated texts of all sentences are a file. Raises DataError for a label that the format cannot express.
         """
 
-    def corrected(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
+    def write_keeping_spans(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Return the result of `write`, but keep the borders of unchanged spans, even if they are inside words."""
         return self.write(sentence, labels, column)
 
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
         """Return the result of `write` for several columns. `rows` has the values of each word."""
-        for place, column in enumerate(columns):
-            text = self.write(sentence, [row[place] for row in rows], column)
+        for index, column in enumerate(columns):
+            text = self.write(sentence, [row[index] for row in rows], column)
             sentence = replace(sentence, source=replace(sentence.source, text=text))
         return sentence.source.text
 
@@ -145,25 +156,14 @@ class Format(ABC):
 
     def surface(self, sentence: Sentence) -> Surface:
         """Return the running text of a sentence, which by default is its words separated by blanks."""
-        return joined(sentence.words)
+        return Surface.of(sentence.words)
 
 
-def joined(words: Sequence[str], blanks: Sequence[bool] | None = None) -> Surface:
-    """Join words to a text. `blanks` is whether a blank follows each word except the last (default: always)."""
-    pieces, offsets, start = [], [], 0
-    for index, word in enumerate(words):
-        blank = " " if index + 1 < len(words) and (blanks is None or blanks[index]) else ""
-        pieces += [word, blank]
-        offsets.append((start, start + len(word)))
-        start += len(word) + len(blank)
-    return Surface("".join(pieces), tuple(offsets))
-
-
-def missing_column(name: str, known: Sequence[str]) -> str:
+def missing_column(name: str, names: Sequence[str]) -> str:
     """Return the error message for a missing column, with a similar name or all names."""
-    if all(map(str.isdecimal, known)):
-        return f'no column "{name}"; the file has columns 1 to {len(known)}'
-    advice = nearest(name, known) or f"; expected one of {', '.join(known)}"
+    if all(map(str.isdecimal, names)):
+        return f'no column "{name}"; the file has columns 1 to {len(names)}'
+    advice = nearest(name, names) or f"; expected one of {', '.join(names)}"
     return f'no column "{name}"{advice}'
 
 
@@ -195,5 +195,5 @@ def passages(sentences: Iterable[Sentence], max_words: int) -> Iterator[list[Sen
 
 
 def _is_same_document(sentence: Sentence, before: Sentence) -> bool:
-    places = [(result.source.name, result.document) for result in (sentence, before)]
-    return sentence.document is not None and places[0] == places[1]
+    keys = [(result.source.name, result.document) for result in (sentence, before)]
+    return sentence.document is not None and keys[0] == keys[1]

@@ -10,7 +10,7 @@ from ensue.data.files import Data
 from ensue.data.lines import Lines, RecordingLines, missing_end, without_line_end
 from ensue.data.records.labeled_files import LabeledFiles, SkippedRows
 from ensue.data.records.record import SAMPLE_ROWS
-from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, checked_label
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, checked_label
 from ensue.errors import DataError, IncompleteError, nearest
 from ensue.text.schemes import Scheme
 from ensue.text.tokens import tokens
@@ -26,7 +26,7 @@ class PlainText(Format):
     def read(self, lines: Lines) -> Iterator[Sentence]:
         for number, line in lines:
             words = tuple([token.text for token in tokens(without_line_end(line), self.splitter)])
-            yield Sentence(words, {}, number, SourceLines(lines.name, line))
+            yield Sentence(words, {}, number, SourceText(lines.name, line))
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Return a line `word<TAB>label` for each word, and a blank line."""
@@ -65,27 +65,27 @@ class SentenceSource:
     """The sentences of a file, a folder, a glob or a stream in one format. The attribute `format` writes sentences.
 
     `format` is a key of `FORMATS`; None detects the format. If detection finds plain text, the format `like` is used,
-    because a single sentence in columns looks like plain text. `made` constructs a format from its name; by default, a
-    format is constructed with the options `words`, `splitter`, `scheme` and `nested`. Unless `incomplete` is "refuse",
-    sentences without labels in a column of `labeled` are skipped and counted in `skipped`; "skip" also prints a notice.
-    `converted` is a function from the lines of a file to those that are read. Raises DataError if the
-    format is unknown, the files have different formats, or all files are empty.
+    because a single sentence in columns looks like plain text. `make_format` constructs a format from its name; by
+    default, the options are `words`, `splitter`, `scheme` and `nested`. Unless `incomplete` is "refuse", sentences
+    without labels in a column of `labeled` are skipped and counted in `skipped`; "skip" also prints a notice. `convert`
+    is a function from the lines of a file to the lines that are read. Raises DataError if the format is unknown, the
+    files have different formats, or all files are empty.
     """
 
     def __init__(
         self, location: Data | Lines, *, format: str | None = None, like: str | None = None,
-        encoding: str = "utf-8", made: Callable[[str], Format] | None = None, words: str | None = None,
+        encoding: str = "utf-8", make_format: Callable[[str], Format] | None = None, words: str | None = None,
         splitter: str = "simple", scheme: Scheme = "bio", nested: bool = False, labeled: Sequence[str | None] = (),
-        incomplete: str = "refuse", converted: Callable[[Lines], Lines] | None = None,
+        incomplete: str = "refuse", convert: Callable[[Lines], Lines] | None = None,
     ) -> None:  # fmt: skip
         self.rest = ""
         """The text after the last sentence that was read, or the entire text of a file without sentences."""
-        self.files = LabeledFiles(location, encoding, nested=nested, converted=converted)
+        self.files = LabeledFiles(location, encoding, nested=nested, convert=convert)
         self.location = self.files.location
         self.files.check_text()
         name = format or self._detect_format(like)
         options: dict[str, Any] = {"words": words, "splitter": splitter, "scheme": scheme, "nested": nested}
-        self.format = format_class(name)(**options) if made is None else made(name)
+        self.format = format_class(name)(**options) if make_format is None else make_format(name)
         self.labeled, self.incomplete, self.skipped = labeled, incomplete, SkippedRows("sentence")
         self.format.is_lenient = incomplete != "refuse"
 
@@ -97,7 +97,7 @@ class SentenceSource:
     def first(self) -> Sentence | None:
         """Return the first sentence without consuming lines; None if the first lines have no sentence."""
         for lines in self.files:
-            self.files.keep(lines)
+            self.files.store_for_next(lines)
             if sentence := next(iter(self.format.read(Lines(lines.head(SAMPLE_ROWS), lines.name))), None):
                 return sentence
         return None
@@ -113,7 +113,7 @@ class SentenceSource:
                 lines.clear()
                 last = sentence.source.text
                 if self.format.is_lenient and sentence.words and not self._has_labels(sentence):
-                    self.skipped.add(IncompleteError("", sentence.source.name, sentence.line, lack="label"))
+                    self.skipped.add(IncompleteError("", sentence.source.name, sentence.line, missing="label"))
                     self.rest += last
                     continue
                 start = len(self.rest) + sentence.source.start

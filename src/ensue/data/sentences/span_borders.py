@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ensue.data.sentences.sentence import Format, Sentence
 from ensue.text.tokens import tokens
 
-MIN_SHARE = 0.01
+MIN_FRACTION = 0.01
 """The minimum share of misaligned spans that is reported before training."""
 MAX_CHARACTERS = 500_000
 """The maximum number of characters of texts with misaligned spans, and of other texts, in which readings are tried."""
@@ -31,10 +31,10 @@ UNSEGMENTED = re.compile(
 )
 """Matches a letter of Thai, Lao, Burmese, Khmer, Japanese or Chinese, which have no blanks between words."""
 CHARACTERS = "--set data.splitter=characters reads each character as a word"
-INVALID_PLACE = -1
+INVALID_OFFSET = -1
 """The index of offsets inside a character or outside of the text."""
-Place = tuple[int, int]
-PlacedText = tuple[str, list[Place]]
+Offsets = tuple[int, int]
+TextWithSpans = tuple[str, list[Offsets]]
 Sizes = Callable[[str], Iterable[int]]
 
 
@@ -60,23 +60,23 @@ class Reading(NamedTuple):
 
     about: str
     remedy: str
-    read: Callable[[str, Sequence[Place]], list[Place]]
+    read: Callable[[str, Sequence[Offsets]], list[Offsets]]
 
     def __str__(self) -> str:
         return f"the offsets look like {self.about}; {self.remedy}"
 
 
 def _reading_in_unit(unit: Unit) -> Reading:
-    def read(text: str, places: Sequence[Place]) -> list[Place]:
-        index = {place: number for number, place in enumerate([0, *accumulate(unit.sizes(text))])}
-        return [(index.get(start, INVALID_PLACE), index.get(end, INVALID_PLACE)) for start, end in places]
+    def read(text: str, spans: Sequence[Offsets]) -> list[Offsets]:
+        index = {offset: number for number, offset in enumerate([0, *accumulate(unit.sizes(text))])}
+        return [(index.get(start, INVALID_OFFSET), index.get(end, INVALID_OFFSET)) for start, end in spans]
 
     return Reading(unit.name, f"in Python their place n is {unit.python}", read)
 
 
 def _shifted_reading(about: str, start: int, end: int) -> Reading:
     expected = " and ".join(f"{name} {shift:+}" for name, shift in (("start", start), ("end", end)) if shift)
-    return Reading(about, f"expected {expected}", lambda _, places: [(a + start, b + end) for a, b in places])
+    return Reading(about, f"expected {expected}", lambda _, spans: [(a + start, b + end) for a, b in spans])
 
 
 IN_UNITS = tuple(map(_reading_in_unit, UNITS))
@@ -87,19 +87,19 @@ SHIFTED = tuple(_shifted_reading(f"places that are shifted by {-by:+}", by, by)
 READINGS = (*IN_UNITS, INCLUSIVE, ONE_BASED, *SHIFTED)
 
 
-class Text(NamedTuple):
+class SplitText(NamedTuple):
     """A text with its spans, and the starts and ends of its words."""
 
     text: str
-    places: list[Place]
+    spans: list[Offsets]
     starts: set[int]
     ends: set[int]
 
     @classmethod
-    def of(cls, text: str, places: Iterable[Place], splitter: str) -> "Text":
+    def of(cls, text: str, spans: Iterable[Offsets], splitter: str) -> "SplitText":
         """Split a text into words."""
         words = tokens(text, splitter)
-        return cls(text, list(places), {word.start for word in words}, {word.end for word in words})
+        return cls(text, list(spans), {word.start for word in words}, {word.end for word in words})
 
 
 @dataclass
@@ -111,9 +111,9 @@ class SpanBorders:
     num_spans: int = 0
     num_misaligned: int = 0
     first: str = ""
-    texts: tuple[list[PlacedText], list[PlacedText]] = field(default_factory=lambda: ([], []))
+    texts: tuple[list[TextWithSpans], list[TextWithSpans]] = field(default_factory=lambda: ([], []))
     """Two lists of texts and their spans: without and with misaligned spans."""
-    room: list[int] = field(default_factory=lambda: [MAX_CHARACTERS, MAX_CHARACTERS])
+    remaining: list[int] = field(default_factory=lambda: [MAX_CHARACTERS, MAX_CHARACTERS])
 
     def feed(self, sentence: Sentence) -> None:
         """Count the spans of a sentence."""
@@ -122,18 +122,18 @@ class SpanBorders:
             if not self.num_misaligned and misaligned:
                 self.first = f"{sentence.source.name}:{sentence.line}"
             self.num_misaligned += misaligned
-            text, places = self.format.text_spans(sentence, column)
-            self.num_spans += len(places)
-            if places and self.room[misaligned > 0] > 0:
-                self.texts[misaligned > 0].append((text, places))
-                self.room[misaligned > 0] -= max(MIN_COUNTED, len(text))
+            text, spans = self.format.text_spans(sentence, column)
+            self.num_spans += len(spans)
+            if spans and self.remaining[misaligned > 0] > 0:
+                self.texts[misaligned > 0].append((text, spans))
+                self.remaining[misaligned > 0] -= max(MIN_COUNTED, len(text))
 
     @cached_property
     def reason(self) -> "Reason | None":
         """The reason of misaligned spans; None if their share is small."""
-        if self.num_misaligned <= MIN_SHARE * self.num_spans:
+        if self.num_misaligned <= MIN_FRACTION * self.num_spans:
             return None
-        others, misaligned = ([Text.of(*text, self.format.splitter) for text in texts] for texts in self.texts)
+        others, misaligned = ([SplitText.of(*text, self.format.splitter) for text in texts] for texts in self.texts)
         return reason([*others, *misaligned], misaligned)
 
     def note(self) -> str:
@@ -165,30 +165,30 @@ class Reason(NamedTuple):
         return "; ".join(phrases) or "most spans of these texts fit the words; these do not: correct them"
 
 
-def reason(texts: Sequence[Text], misaligned: Sequence[Text]) -> Reason:
+def reason(texts: Sequence[SplitText], misaligned: Sequence[SplitText]) -> Reason:
     """Return the reason of misaligned spans, given all texts and the texts with misaligned spans."""
-    reading = by_words(texts) or by_repetition(texts)
+    reading = find_by_words(texts) or find_by_repetition(texts)
     interpreted = misaligned if reading is None else _convert_spans(texts, reading)
-    if _Fit.of(interpreted).share >= MIN_MOST:
+    if _Fit.of(interpreted).fraction >= MIN_MOST:
         return Reason(reading)
     splitter = _find_splitter(interpreted)
     return Reason(reading, splitter, splitter != "")
 
 
-def reading_of(text: str, places: Sequence[Place], splitter: str) -> Reading | None:
+def reading_of(text: str, spans: Sequence[Offsets], splitter: str) -> Reading | None:
     """Return the reading that fits the words of a text best, for spans outside of the text; None without a reading."""
-    texts = [Text.of(text, places, splitter)]
+    texts = [SplitText.of(text, spans, splitter)]
     interpreted = [(reading, _convert_spans(texts, reading)) for reading in READINGS]
-    valid = [item for item in interpreted if all(0 <= a < b <= len(text) for a, b in item[1][0].places)]
+    valid = [item for item in interpreted if all(0 <= a < b <= len(text) for a, b in item[1][0].spans)]
     has_blanks = not UNSEGMENTED.search(text)  # otherwise words are unknown, and the first readings are most likely
     return max(valid, key=lambda item: has_blanks and _Fit.of(item[1]).total)[0] if valid else None
 
 
-def _convert_spans(texts: Sequence[Text], reading: Reading) -> list[Text]:
-    return [text._replace(places=reading.read(text.text, text.places)) for text in texts]
+def _convert_spans(texts: Sequence[SplitText], reading: Reading) -> list[SplitText]:
+    return [text._replace(spans=reading.read(text.text, text.spans)) for text in texts]
 
 
-def by_words(texts: Sequence[Text]) -> Reading | None:
+def find_by_words(texts: Sequence[SplitText]) -> Reading | None:
     """Return the reading in which spans begin and end with words; None without such a reading.
 
     In languages with suffixes, spans begin with words, but few end with words.
@@ -196,7 +196,7 @@ def by_words(texts: Sequence[Text]) -> Reading | None:
     unchanged = _Fit.of(texts)
     fits = [_Fit.of(_convert_spans(texts, reading)) for reading in READINGS]
     best = max(range(len(fits)), key=lambda number: fits[number].total)
-    longer = [text._replace(places=[(a, b + 2) for a, b in text.places]) for text in texts]
+    longer = [text._replace(spans=[(a, b + 2) for a, b in text.spans]) for text in texts]
     fit, longer_fit = fits[best], _Fit.of(longer)
     if fit.total - unchanged.total < MIN_SOLVED or fit.starts < MIN_MOST * fit.spans:
         return None
@@ -205,7 +205,7 @@ def by_words(texts: Sequence[Text]) -> Reading | None:
     return READINGS[best] if fit.ends >= MIN_MOST * fit.spans or unchanged.starts < fit.starts or is_inclusive else None
 
 
-def by_repetition(texts: Sequence[Text]) -> Reading | None:
+def find_by_repetition(texts: Sequence[SplitText]) -> Reading | None:
     """Return the reading in which strings are repeated, for scripts without blanks; None without such a reading.
 
     If a string ends too early, the string determines the next character; after a complete name, the next character
@@ -235,14 +235,14 @@ def by_repetition(texts: Sequence[Text]) -> Reading | None:
     return None
 
 
-def _span_strings(texts: Sequence[Text], start: int = 0, end: int = 0) -> list[str]:
-    return [text[max(0, a + start) : b + end] for text, places, *_ in texts for a, b in places]
+def _span_strings(texts: Sequence[SplitText], start: int = 0, end: int = 0) -> list[str]:
+    return [text[max(0, a + start) : b + end] for text, spans, *_ in texts for a, b in spans]
 
 
-def _find_splitter(texts: Sequence[Text]) -> str:
+def _find_splitter(texts: Sequence[SplitText]) -> str:
     """Return the splitter with which spans begin and end with words; "" if no splitter is likely."""
     for name in ("whitespace", "simple"):
-        if _Fit.of([Text.of(text, places, name) for text, places, *_ in texts]).share >= MIN_MOST:
+        if _Fit.of([SplitText.of(text, spans, name) for text, spans, *_ in texts]).fraction >= MIN_MOST:
             return name
     fit, unsegmented = _Fit.of(texts), sum(bool(UNSEGMENTED.search(text)) for text, *_ in texts)
     return "characters" if fit.starts >= MIN_MOST * fit.spans or 2 * unsegmented > len(texts) else ""
@@ -257,8 +257,8 @@ class _Fit(NamedTuple):
     spans: int
 
     @classmethod
-    def of(cls, texts: Iterable[Text]) -> "_Fit":
-        rows = [(a in text.starts, b in text.ends, min(a, b) < 0) for text in texts for a, b in text.places]
+    def of(cls, texts: Iterable[SplitText]) -> "_Fit":
+        rows = [(a in text.starts, b in text.ends, min(a, b) < 0) for text in texts for a, b in text.spans]
         starts, ends, num_invalid = (sum(row[column] for row in rows) for column in range(3))
         return cls(starts, ends, num_invalid, len(rows))
 
@@ -267,5 +267,5 @@ class _Fit(NamedTuple):
         return self.starts + self.ends
 
     @property
-    def share(self) -> float:
+    def fraction(self) -> float:
         return self.total / max(1, 2 * self.spans)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.files import Data, as_location
-from ensue.errors import DataError, check_whole
+from ensue.errors import DataError, check_integer
 from ensue.extensions.annotation_formats.writers import Prediction, predict_texts
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
@@ -46,8 +46,8 @@ def choose(
     without: Sequence[str | Path] = (), seed: int = 0, format: str | None = None, encoding: str = "utf-8",
 ) -> list[Prediction]:  # fmt: skip
     """Return at most `count` texts of a pool to label next. Texts in the files `without` are excluded."""
-    check_whole("count", count, 1, 1_000_000)
-    check_whole("seed", seed, 0, 2**32 - 1)
+    check_integer("count", count, 1, 1_000_000)
+    check_integer("seed", seed, 0, 2**32 - 1)
     excluded = {text.without_spaces for path in without for text in _candidates(pipeline, path, None, encoding)}
     by_text = {text.without_spaces: text for text in _candidates(pipeline, location, format, encoding)}
     pool = [text for without_spaces, text in by_text.items() if without_spaces not in excluded and any(without_spaces)]

@@ -12,7 +12,7 @@ from ensue.cli.training import exit_if_interrupted, first_use, train_recipe
 from ensue.console.output import importing_torch
 from ensue.data.files import as_location
 from ensue.errors import EnsueError, nearest
-from ensue.outputs import ROWS, Access, check_outputs, row_lines, rows_format, write_text
+from ensue.outputs import ROW_FORMATS, Access, check_outputs, row_format, row_lines, write_text
 from ensue.processor import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def doubt(
     threads: cli.ThreadsOption = None,
 ) -> None:
     """Rank labels that are likely wrong, by cross-validation."""
-    format = "" if out is None else rows_format(out)
+    format = "" if out is None else row_format(out)
     with importing_torch():
         from ensue.console.reporter import ConsoleReporter
         from ensue.console.tables import show_rows
@@ -148,7 +148,7 @@ def choose(
     """
     from ensue.extensions.annotation_formats.writers import FORMATS, as_json_text, check_suffix, table_row
 
-    suffix, formats = out.suffix.lower()[1:] if out else "", {*FORMATS, *ROWS}
+    suffix, formats = out.suffix.lower()[1:] if out else "", {*FORMATS, *ROW_FORMATS}
     format = format or {"": "jsonl", "json": "label-studio"}.get(suffix, suffix)
     if format not in formats:
         raise EnsueError(f'unknown format "{format}"{nearest(format, formats) or "; expected " + ", ".join(formats)}')

@@ -18,7 +18,7 @@ import numpy as np
 from ensue.data.detection.kind import detect
 from ensue.data.division import fold_of_rows
 from ensue.data.files import Data, as_location
-from ensue.errors import DataError, EnsueError, OverlapError, RecipeError, check_whole
+from ensue.errors import DataError, EnsueError, OverlapError, RecipeError, check_integer
 from ensue.extensions.annotating.examples import EXAMPLES, Doubt, Examples
 from ensue.inspection.page import Article, Section, content, page
 from ensue.library import load
@@ -109,8 +109,8 @@ def doubt(
     Raises:
         EnsueError: The data have no labels of texts or words, or fewer different examples than folds.
     """
-    check_whole("folds", folds, 2, 1000)
-    check_whole("seed", seed, 0, 2**32 - 1)
+    check_integer("folds", folds, 2, 1000)
+    check_integer("seed", seed, 0, 2**32 - 1)
     reporter = reporter or Reporter()
     location = as_location(location)
     chosen = _choose_recipe(location, recipe, settings)

@@ -99,7 +99,7 @@ class TaggedExamples(Examples):
         self.columns = recipe.features.columns
         self.labels = [source.format.labels(s, self.column) if s.words else () for s in self.sentences]
         self.num_labels = sum(map(len, self.labels))
-        detector = SchemeDetector(max_broken=1.0)  # wrong labels may violate the scheme in any sentence
+        detector = SchemeDetector(max_violations=1.0)  # wrong labels may violate the scheme in any sentence
         for sentence, labels in zip(self.sentences, self.labels, strict=True):
             for tags in [layer.tags for layer in layers(labels).values()] if self.nested else [labels]:
                 detector.feed(tags, sentence.line)
@@ -143,13 +143,13 @@ class TaggedExamples(Examples):
         """Return a doubt for each run of consecutive differing words. Runs whose edits touch are one doubt."""
         runs = [[i for _, i in run] for _, run in groupby(enumerate(differing), lambda item: item[1] - item[0])]
         given, surface = self.labels[number], self.format.surface(sentence)
-        current = self.texts[number] = self.format.corrected(sentence, given, self.column)
+        current = self.texts[number] = self.format.write_keeping_spans(sentence, given, self.column)
         merged = list[tuple[int, int, Edit]]()  # the start and end of each doubt in words, and its edit
         for run in runs:
             start, end = run[0], run[-1] + 1
             while True:
                 labels = [*given[:start], *proposed[start:end], *given[end:]]
-                edit = edit_between(current, self.format.corrected(sentence, labels, self.column))
+                edit = edit_between(current, self.format.write_keeping_spans(sentence, labels, self.column))
                 touching = [item for item in merged if item[2].start <= edit.end and edit.start <= item[2].end]
                 if not touching:
                     break

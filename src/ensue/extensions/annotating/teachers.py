@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Texts
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
-from ensue.data.division import divided
+from ensue.data.division import split_rows
 from ensue.data.examples import Document
 from ensue.data.files import Data, as_location
-from ensue.data.sentences.sentence import Sentence, SourceLines
+from ensue.data.sentences.sentence import Sentence, SourceText
 from ensue.data.sentences.source import SentenceSource
-from ensue.errors import DataError, EnsueError, RecipeError, check_path, check_share, check_type, listed
+from ensue.errors import DataError, EnsueError, RecipeError, check_fraction, check_path, check_type, listed
 from ensue.extensions.word_vectors.examples import LINE_END
 from ensue.extensions.word_vectors.model import WordVectorParts
 from ensue.extensions.word_vectors.recipe import DistilledVectorsTable, WordVectorsRecipe
@@ -168,7 +168,7 @@ class ClassifierData:
         if self.data.division == "labels" and not self.is_random:
             by["labels"] = labels.distinct()
         sources = [example.group or example.texts for example in labeled]
-        division = divided(sources, num_train, drawn=self.is_random, **by)
+        division = split_rows(sources, num_train, is_random=self.is_random, **by)
         return [labeled[row] for row in division.train], [labeled[row] for row in division.valid]
 
     def as_json(self, example: Example, labels: Sequence[str], probabilities: Sequence[Distribution]) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class TaggerData(ClassifierData):
         sentences: Iterable[Sentence] = SentenceSource(pool, encoding=self.data.encoding, splitter=self.data.splitter)
         if has_predictions:
             answers = read_teacher_answers(pool, of_words=True)
-            sentences = (Sentence(answer.texts, source=SourceLines(pool)) for answer in answers)
+            sentences = (Sentence(answer.texts, source=SourceText(pool)) for answer in answers)
         return (Example(sentence.words, (), sentence) for sentence in sentences if sentence.words)
 
     def examples(self, source: Any) -> Iterator[Example]:
@@ -483,7 +483,7 @@ def distill(
     for path in paths:
         check_path("a teacher", path)
     check_path("out", out)
-    check_share("gold", gold)
+    check_fraction("gold", gold)
     check_type("temperature", temperature, (int, float), "a number")
     if not 0.01 <= temperature <= 100:
         raise EnsueError(f"temperature must be 0.01 to 100, found {temperature}")

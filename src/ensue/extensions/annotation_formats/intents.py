@@ -17,7 +17,7 @@ class Intents(JsonLayout):
     """A list of texts for each tag: {"intents": [{"tag": "greeting", "patterns": ["hi", "hello"]}]}."""
 
     what = 'an object with "intents", each with a tag and patterns'
-    is_document = True
+    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         intents = value.get("intents") if isinstance(value, dict) else None
@@ -30,7 +30,7 @@ class LabelsOfTexts(JsonLayout):
     """A list of texts for each label, {"good": ["A fine day."], "bad": ["A dull day."]}, or a label for each text."""
 
     what = "an object with texts by label"
-    is_document = True
+    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         rows = [
@@ -53,7 +53,7 @@ class Snips(JsonLayout):
     """
 
     what = "an object of intents, each with examples in segments (Snips)"
-    is_document = True
+    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         try:

@@ -11,7 +11,7 @@ class Squad(JsonLayout):
     """The layout of SQuAD, for which `rows` raises DataError."""
 
     what = "SQuAD"
-    is_document = True
+    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         data = value.get("data") if isinstance(value, dict) else None

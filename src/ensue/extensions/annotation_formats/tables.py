@@ -18,7 +18,7 @@ class ColumnsOrient(JsonLayout):
     """A table of orient "columns", {"text": {"0": "Good."}}, or "index", {"0": {"text": "Good."}}."""
 
     what = "an object of columns"
-    is_document = True
+    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         if not isinstance(value, dict) or not value or not all(isinstance(inner, dict) for inner in value.values()):
@@ -37,7 +37,7 @@ class SplitOrient(JsonLayout):
     """A table of orient "split": {"columns": ["text"], "data": [["Good."], ["Bad."]]}."""
 
     what = 'an object with "columns" and "data"'
-    is_document = True
+    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         if not isinstance(value, dict) or not {"columns", "data"} <= value.keys():
@@ -52,7 +52,7 @@ class Lists(JsonLayout):
     """A table with a list for each column (`to_dict("list")`): {"text": ["Good.", "Bad."], "label": [1, 0]}."""
 
     what = "an object of lists"
-    is_document = True
+    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         columns = list(value.values())
@@ -89,7 +89,7 @@ class Indicators(JsonLayout):
     """Texts with multi-hot labels, {"classes": ["good", "bad"], "data": [{"text": "Good.", "labels": [1, 0]}]}."""
 
     what = 'an object with "classes" and a list of texts'
-    is_document = True
+    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         names = value["classes"]

@@ -24,11 +24,11 @@ from ensue.data.records.record import json_records, sample
 from ensue.data.records.tables import TABLES
 from ensue.data.row_layout import opens_document
 from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.sentence import Sentence, SourceLines
+from ensue.data.sentences.sentence import Sentence, SourceText
 from ensue.data.sources import is_stream, stream_lines
 from ensue.errors import EnsueError, in_one_line, quote
 from ensue.extension import run_name
-from ensue.outputs import check_outputs, delimited, row_lines, written
+from ensue.outputs import check_outputs, delimited_line, row_lines, written
 from ensue.parsing import EXACT, to_json
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.cutter import CutterPipeline
@@ -217,7 +217,8 @@ def _predict_tags(pipeline: LabelingPipeline, source: Any, locator: _TextLocator
                 confidence = min(word.confidence.values()) if word.columns else word.confidence
                 if word.columns or confidence >= pipeline.at_least:
                     spans.append((word.start, word.end, word.columns or word.label, confidence))
-        origin = {"document": name, "line": line, **(_read_meta(lines.own) if source.format.name == "json" else {})}
+        meta = _read_meta(lines.sentence_text) if source.format.name == "json" else {}
+        origin = {"document": name, "line": line, **meta}
         confidences = [] if answer.confidence is None else answer.confidence.labels
         values = [value for item in confidences for value in (item.values() if isinstance(item, dict) else [item])]
         probability = float(np.exp(np.mean(np.log(np.maximum(values or [1.0], 1e-9)))))
@@ -258,7 +259,7 @@ def _read_meta_keys(source: Any) -> list[str]:
         lines.split_array()
         for record in json_records(sample(lines), is_array=lines.is_array):
             keys |= dict.fromkeys(_read_meta(record.text))
-        source.files.keep(lines)
+        source.files.store_for_next(lines)
     return [*keys]
 
 
@@ -275,7 +276,7 @@ def _to_csv(pipeline: Any, source: Any, predicted: Iterable[Prediction]) -> Iter
     if isinstance(source, DocumentSource) and source.layout.format in TABLES:
         for text in source.as_one(prediction.record for prediction in predicted):
             rows = [line.split("\t") for line in text.split("\n") if line]
-            yield "".join(delimited("csv", row) for row in rows) if source.layout.format == "tsv" else text
+            yield "".join(delimited_line("csv", row) for row in rows) if source.layout.format == "tsv" else text
         return
     format = source.layout.format if isinstance(source, DocumentSource) else source.format.name
     keys = _read_meta_keys(source) if format == "json" else []
@@ -320,7 +321,7 @@ def _to_conll(pipeline: Any, source: Any, predicted: Iterable[Prediction], *, fo
             rows = "".join(f"{number}\t{word}" + "\t_" * 7 + f"\t{space}\n" for number, (word, space) in cells)
             text = _SEPARATOR.sub(" ", prediction.texts[0])
             name, line = prediction.origin["document"], prediction.origin["line"]
-            unlabeled = Sentence(words, line=line, source=SourceLines(name, f"# text = {text}\n{rows}\n"))
+            unlabeled = Sentence(words, line=line, source=SourceText(name, f"# text = {text}\n{rows}\n"))
             tags = None if pipeline.config.get("format") == format else "xpos"
             write: Callable[..., str] = Conllu().write_columns if columns else Conllu().write
             yield write(unlabeled, answer.labels, [*columns] if columns else pipeline.column(Conllu()) or tags)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ensue.data.files import Data, as_location
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
-from ensue.errors import EnsueError, check_texts, check_type, check_whole, checked_texts, nearest
+from ensue.errors import EnsueError, check_integer, check_texts, check_type, checked_texts, nearest
 from ensue.extensions.bidirectional.layers import FIRST_WORD, BidirectionalModel
 from ensue.extensions.bidirectional.model import describe, export_encoder_of
 from ensue.extensions.bidirectional.objectives import ContextScores, TwoWayScores, build_objective
@@ -108,7 +108,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         The vector of a text is the mean of its words. context2vec also ranks words for the gap in "I [] you".
         """
         check_type("the text", text, str, "a string")
-        check_whole("count", count, 1, MAX_NEIGHBORS)
+        check_integer("count", count, 1, MAX_NEIGHBORS)
         words = text.split() if GAP in text.split() else self.words_of(text)
         if not words:
             raise EnsueError("the text has no words; expected a word or a text")

@@ -27,9 +27,9 @@ from ensue.data.corpus.cache import tokenize
 from ensue.data.decoding import COMPRESSED, decoded
 from ensue.data.lines import Lines
 from ensue.data.mapped_file import TokenFile
-from ensue.data.permutation import mix, random_numbers, shares
+from ensue.data.permutation import mix, random_numbers, uniform_floats
 from ensue.data.sources import TextSource
-from ensue.errors import DataError, EnsueError, RecipeError, check_path, check_whole, quote
+from ensue.errors import DataError, EnsueError, RecipeError, check_integer, check_path, quote
 from ensue.extensions.word_vectors.examples import LINE_END, keep_probabilities
 from ensue.extensions.word_vectors.pipeline import WordVectorsPipeline
 from ensue.extensions.word_vectors.recipe import SensesTable, WordVectorsRecipe
@@ -399,7 +399,7 @@ def sense_of(pipeline: WordVectorsPipeline, words: Sequence[str], place: int, *,
     The context has up to `window` words on each side. If the word has only one sense, or if no word of the context has
     a vector, the result is the word without a number.
     """
-    check_whole("place", place, 0, len(words) - 1)
+    check_integer("place", place, 0, len(words) - 1)
     word = pipeline.lowered(words[place])
     senses = [word, *takewhile(pipeline.table.rows.__contains__, (f"{word}_{number}" for number in count(2)))]
     context = [*words[max(0, place - window) : place], *words[place + 1 : place + 1 + window]]
@@ -505,7 +505,7 @@ def _sample_uses(
     probabilities[ids] = NUM_USES / np.maximum(counts[ids], 1)
     vectors: dict[int, list[Float32Array]] = {id: [] for id in ids.tolist()}
     for start, block in blocks_of(tokens):
-        uniform = shares(random_numbers(mix(seed, 0), np.arange(start, start + len(block))))
+        uniform = uniform_floats(random_numbers(mix(seed, 0), np.arange(start, start + len(block))))
         uses = contexts.of(block, uniform < probabilities[block])
         has_context = np.any(uses.vectors, axis=1)
         for place, vector in zip(uses.places[has_context], uses.vectors[has_context], strict=True):

@@ -84,7 +84,7 @@ class WordReader:
         """Return both boundaries and U words as characters (2 + U, C) or as ids (2 + U,)."""
         if self.longest is None:
             return np.array([LINE_END, LINE_END, *self.ids(words)], np.int64)
-        characters = word_characters(words, longest=self.longest)
+        characters = word_characters(words, max_length=self.longest)
         rows = np.full((FIRST_WORD + len(words), max(characters.shape[1], BOUNDARIES.shape[1])), PADDING, np.int64)
         rows[:FIRST_WORD, : BOUNDARIES.shape[1]] = BOUNDARIES
         rows[FIRST_WORD:, : characters.shape[1]] = characters

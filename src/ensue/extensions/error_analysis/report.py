@@ -16,12 +16,12 @@ from rich.text import Text
 
 from ensue.console.tables import table_of
 from ensue.data.files import Data, as_location, named_locations
-from ensue.errors import EnsueError, check_share
+from ensue.errors import EnsueError, check_fraction
 from ensue.metrics.classification import ClassificationScores, by_threshold
 from ensue.metrics.confusion import LabelScore
 from ensue.metrics.labeling import LabelingScores
 from ensue.notices import warn_once
-from ensue.outputs import check_outputs, row_lines, rows_format, write_text, written
+from ensue.outputs import check_outputs, row_format, row_lines, write_text, written
 from ensue.runs.pictures import LINE_COLORS, picture
 from ensue.tasks.classification import task as classification
 from ensue.tasks.classification.pipeline import ClassificationPipeline, LabelsOfDocument
@@ -224,14 +224,14 @@ def report(
     check_outputs([data, run or ""], files=outputs, overwrite=overwrite)
     if type(pipeline) not in _TASKS:
         raise EnsueError(f"{run or 'the model'}: expected a tagger of words or a classifier")
-    check_share("at_precision", at_precision or 0)
-    by_word = isinstance(pipeline, LabelingPipeline) and errors is not None and rows_format(errors) == "tsv"
+    check_fraction("at_precision", at_precision or 0)
+    by_word = isinstance(pipeline, LabelingPipeline) and errors is not None and row_format(errors) == "tsv"
     if isinstance(pipeline.labels, LabelColumns) and (not by_word or curve is not None or at_precision is not None):
         raise EnsueError(f"{run}: a tagger of several columns; expected one column, or --errors FILE.tsv alone")
     is_picture = curve is not None and Path(curve).suffix.lower() in (".svg", ".png")
     for file in (errors, None if is_picture else curve):
         if file is not None:
-            rows_format(file)  # raises EnsueError for another suffix
+            row_format(file)  # raises EnsueError for another suffix
     label_errors: list[LabelError] = []
     wrong_words: list[tuple[str, ...]] = []
     probabilities: list[float] = []
@@ -317,4 +317,4 @@ def _find_wrong_words(text: _ComparedSpans, sentence: labeling.LabelPair) -> Ite
 
 def _write(path: str | Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     by_name = (dict(zip(columns, row, strict=True)) for row in rows)
-    write_text(path, "".join(row_lines(rows_format(path), by_name, columns)))
+    write_text(path, "".join(row_lines(row_format(path), by_name, columns)))

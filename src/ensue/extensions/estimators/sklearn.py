@@ -208,7 +208,7 @@ class Tagger(Estimator):
         rows = [row for row, words in enumerate(X) if len(words)]
         answers = model.label([Sentence(tuple(X[row])) for row in rows], confidence=True)
         for row, answer in zip(rows, answers, strict=True):
-            marginals = labels.shares(answer.posterior.marginals).astype(np.float64)
+            marginals = labels.label_probabilities(answer.posterior.marginals).astype(np.float64)
             probabilities[row][:, order] = marginals / marginals.sum(1, keepdims=True)
         return probabilities
 

@@ -157,8 +157,8 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
     def predict(self, texts: Iterable[Any]) -> Answers[ClassifiedSeries]:
         """Return the labels of each series.
 
-        A series is an array (T, d), an element of `source`, or the samples (n,) of a sound at the rate of the training
-        data.
+        A series is an array (T, d), a series that `source(path)` yields, or the samples (n,) of a sound at the rate of
+        the training data.
         """
         return Answers(self.answers(self._to_series(texts)))
 

@@ -180,7 +180,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         """Return the labels of the frames of each series.
 
         Args:
-            texts: Series, as arrays (T, d), elements of `source`, or samples (n,) at the rate of the training data.
+            texts: Arrays (T, d), series of `source(path)`, or samples (n,) at the rate of the training data.
             confidence: Whether to return probabilities and spans.
 
         Raises:

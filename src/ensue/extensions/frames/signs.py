@@ -273,7 +273,7 @@ def seconds_of(cell: str, date_format: str) -> float:
 
 def table_rows(lines: Lines) -> list[list[str]]:
     """Return the first rows of a table, except rows of another width than the header."""
-    rows = dialect_of(lines).first(lines)
+    rows = dialect_of(lines).first_rows(lines)
     return [[value.strip() for value in row] for row in rows if len(row) == len(rows[0])]
 
 

@@ -19,7 +19,7 @@ from xml.parsers import expat
 from ensue.data.decoding import MAX_CHARACTERS, blocks, checked_encoding, load_text
 from ensue.data.examples.layout import Pair, PairChoice, PairFormat, PairLayout
 from ensue.data.lines import Lines
-from ensue.data.parallel import joined
+from ensue.data.parallel import join_blocks
 from ensue.data.records.record import Column, sample
 from ensue.errors import DataError, nearest
 from ensue.parsing import MAX_DEPTH
@@ -186,7 +186,7 @@ def declared_encoding(path: Path) -> str:
 
 def _iterate_units(lines: Iterator[str] | Sequence[str], name: str, *, is_complete: bool = True) -> Iterator[Unit]:
     reader = _TmxReader(name)
-    for block in joined(lines, _MIN_BLOCK_CHARACTERS - 1):
+    for block in join_blocks(lines, _MIN_BLOCK_CHARACTERS - 1):
         yield from reader.feed(block)
     if is_complete:
         yield from reader.feed("", is_last=True)

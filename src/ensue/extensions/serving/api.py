@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, create_model, model_validator
 
 from ensue.decode.sampling import Sampling
-from ensue.errors import settings_of
+from ensue.errors import numeric_settings
+from ensue.extensions.serving.api_error import invalid, unknown_field
 from ensue.extensions.serving.limits import (
     BYTES_PER_TOKEN,
     MAX_CHOICES,
@@ -23,7 +24,6 @@ from ensue.extensions.serving.limits import (
     MAX_TERM_CHARACTERS,
     Limits,
 )
-from ensue.extensions.serving.refusal import invalid, unknown_field
 from ensue.text.tokenizer import without_surrogates
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -52,7 +52,7 @@ class RequestFields(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def reject_unknown_fields(cls, body: Any) -> Any:
-        """Raise Refusal for the first unknown key, and drop nulls of fields with `OR_NULL`."""
+        """Raise APIError for the first unknown key, and drop nulls of fields with `OR_NULL`."""
         fields = cls.model_fields
         if not isinstance(body, dict):
             return body
@@ -78,7 +78,7 @@ class StreamOptions(RequestFields):
 
 def _sampling_fields() -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    for name, (kind, _, option) in settings_of(Sampling).items():
+    for name, (kind, _, option) in numeric_settings(Sampling).items():
         if option.in_api is not None:
             minimum, maximum = option.in_api
             bounds = Field(ge=minimum, le=maximum if maximum < inf else None)
@@ -92,7 +92,6 @@ if TYPE_CHECKING:
     SampledRequest = ModelRequest
 else:
     SampledRequest = create_model("SampledRequest", __base__=ModelRequest, __module__=__name__, **_sampling_fields())
-
 
 SAMPLING_FIELDS = tuple(_sampling_fields())
 
@@ -121,7 +120,7 @@ class CompletionRequest(SampledRequest):
     user: str | None = None
 
     def check(self, limits: Limits) -> Self:
-        """Return the request. Raises Refusal for inconsistent fields, and for values above the limits."""
+        """Return the request. Raises APIError for inconsistent fields, and for values above the limits."""
         if self.num_rows < self.n:
             raise invalid("best_of", f"{self.num_rows} is less than n, {self.n}")
         if self.stream and self.num_rows > self.n:
@@ -156,7 +155,7 @@ class CompletionRequest(SampledRequest):
 
     @cached_property
     def prompts(self) -> Sequence[str | list[int]]:
-        """The prompts, each a text or a list of ids. Raises Refusal for another value."""
+        """The prompts, each a text or a list of ids. Raises APIError for another value."""
         prompt: Any = self.prompt
         kinds = set(map(type, prompt)) if isinstance(prompt, list) else set()
         if isinstance(prompt, str) or (isinstance(prompt, list) and kinds <= {int}):
@@ -178,6 +177,7 @@ class CompletionRequest(SampledRequest):
 
     @property
     def places(self) -> int:
+        """The number of texts that the request reserves."""
         return len(self.prompts) * self.num_rows
 
     @cached_property
@@ -297,7 +297,7 @@ class PredictRequest(TextsRequest):
     keep_markup: bool | None = None
 
     def checked_glossary(self, max_terms: int) -> list[tuple[str, ...]]:
-        """Return the pairs of the glossary. Raises Refusal for another value, and for more than `max_terms` pairs."""
+        """Return the pairs of the glossary. Raises APIError for another value, and for more than `max_terms` pairs."""
         pairs: Any = self.glossary
         if not isinstance(pairs, list) or not all(
             isinstance(pair, list) and len(pair) == 2 and set(map(type, pair)) == {str} for pair in pairs

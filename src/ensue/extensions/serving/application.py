@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from ensue.extensions.serving.api_error import APIError, internal_error
 from ensue.extensions.serving.limits import BLOCK_BYTES
-from ensue.extensions.serving.refusal import Refusal, internal_error
 from ensue.extensions.serving.routes import find_route
 from ensue.extensions.serving.service import Reservation, Service
 from ensue.extensions.serving.transport import CONNECTION, STREAM, ClientDisconnected, event, json_response
@@ -50,11 +50,11 @@ class Application:
                 response = await self._dispatch(exchange, receive)
                 await response(exchange.scope, receive, exchange.send)
                 await exchange.flush()
-        except Refusal as refusal:
-            await exchange.refuse(refusal)
+        except APIError as error:
+            await exchange.send_error(error)
         except TimeoutError:
             headers = {"x-should-retry": "false"}
-            await exchange.refuse(Refusal(503, "the request took too long", code="timeout", headers=headers))
+            await exchange.send_error(APIError(503, "the request took too long", code="timeout", headers=headers))
         except ClientDisconnected:
             exchange.status = CLIENT_CLOSED_STATUS
             self.service.metrics.left.inc()
@@ -64,10 +64,10 @@ class Application:
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
-            await exchange.refuse(Refusal(503, "the server is draining", code="server_draining"))
+            await exchange.send_error(APIError(503, "the server is draining", code="server_draining"))
         except Exception as error:  # an error in a request must not stop the server
             self.service.report(error)
-            await exchange.refuse(internal_error())
+            await exchange.send_error(internal_error())
 
     async def _dispatch(self, exchange: "Exchange", receive: Receive) -> Response:
         headers, route = Headers(scope=exchange.scope), exchange.route
@@ -77,9 +77,9 @@ class Application:
             if self.service.state == "loading":
                 self.service.check_ready()
         if route is None:
-            raise Refusal(404, "unknown path")
+            raise APIError(404, "unknown path")
         if exchange.scope["method"] not in ((route.method, "HEAD") if route.method == "GET" else (route.method,)):
-            raise Refusal(405, f"expected {route.method}")
+            raise APIError(405, f"expected {route.method}")
         return await route.handler(self.service, Request(exchange.scope, receive))
 
     def _log(self, exchange: "Exchange") -> None:
@@ -128,17 +128,17 @@ class Exchange:
         if self.connection is not None:
             await self.connection.flush()
 
-    async def refuse(self, refusal: Refusal) -> None:
+    async def send_error(self, error: APIError) -> None:
         """Send an error as the response, or as the last event of a stream. Abort another partial response."""
-        self.service.metrics.refused.labels(refusal.code or str(refusal.status)).inc()
+        self.service.metrics.refused.labels(error.code or str(error.status)).inc()
         try:
             async with asyncio.timeout(self.service.limits.linger_seconds):
                 if not self.status:
-                    await json_response(refusal.body(), refusal.status, dict(refusal.headers))(
+                    await json_response(error.body(), error.status, dict(error.headers))(
                         self.scope, _receive_disconnect, self.send
                     )
                 elif self.is_stream and not self.is_complete:
-                    await self.send({"type": "http.response.body", "body": event(refusal.body())})
+                    await self.send({"type": "http.response.body", "body": event(error.body())})
                 await self.flush()
         except TimeoutError:
             self.is_complete = False

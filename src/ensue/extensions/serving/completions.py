@@ -16,9 +16,9 @@ from starlette.responses import Response
 from ensue.errors import EnsueError
 from ensue.extensions.serving import api
 from ensue.extensions.serving.api import CompletionRequest
+from ensue.extensions.serving.api_error import APIError, internal_error, invalid
 from ensue.extensions.serving.generation import EncodedPrompt, Generation, Prompt, encode_prompt
 from ensue.extensions.serving.limits import BLOCK_BYTES, MAX_INLINE_CHARACTERS, MAX_INLINE_TOKENS
-from ensue.extensions.serving.refusal import Refusal, internal_error, invalid
 from ensue.extensions.serving.row import FinishReason, Row, SessionState, TokenInfo, TokenLogprob
 from ensue.extensions.serving.served_model import ServedModel
 from ensue.extensions.serving.service import Service
@@ -196,7 +196,7 @@ async def _stream_events(service: Service, completion: Completion) -> AsyncItera
 
 def _raise_error(generation: Generation) -> None:
     if generation.error is not None:
-        raise Refusal(500, str(generation.error)) if isinstance(generation.error, EnsueError) else internal_error()
+        raise APIError(500, str(generation.error)) if isinstance(generation.error, EnsueError) else internal_error()
 
 
 def _make_initial_state(

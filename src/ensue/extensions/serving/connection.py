@@ -18,8 +18,8 @@ from urllib.parse import unquote
 import h11
 from starlette.types import ASGIApp, Message
 
+from ensue.extensions.serving.api_error import APIError
 from ensue.extensions.serving.limits import BLOCK_BYTES, Limits
-from ensue.extensions.serving.refusal import Refusal
 from ensue.extensions.serving.transport import CONNECTION, json_bytes
 
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.abort()
             return
-        body = json_bytes(Refusal(400, "malformed HTTP request", code="invalid_http").body())
+        body = json_bytes(APIError(400, "malformed HTTP request", code="invalid_http").body())
         self.transport.write(BAD_REQUEST % len(body) + body)
         self._close()
 

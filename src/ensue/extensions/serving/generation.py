@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.extensions.serving.api_error import invalid
 from ensue.extensions.serving.limits import MIN_LONG_TOKENS, Limits
-from ensue.extensions.serving.refusal import invalid
 from ensue.extensions.serving.row import Row, SessionState, TokenLogprob
 from ensue.text.tokenizer import without_surrogates
 from ensue.types import State
@@ -48,7 +48,7 @@ class EncodedPrompt:
 
 
 def encode_prompt(prompt: str | list[int], tokenizer: Any, limits: Limits, context: int | None) -> EncodedPrompt:
-    """Return a tokenized prompt. Raises Refusal for unknown ids and for too many tokens."""
+    """Return a tokenized prompt. Raises APIError for unknown ids and for too many tokens."""
     if isinstance(prompt, str):
         if len(prompt) > limits.text_characters:
             raise invalid("prompt", f"more than {limits.text_characters:,} characters", "context_length_exceeded")

@@ -20,9 +20,9 @@ from starlette.responses import Response
 
 from ensue.errors import EnsueError
 from ensue.extensions.serving import api, transport
+from ensue.extensions.serving.api_error import APIError, ErrorBody, invalid
 from ensue.extensions.serving.limits import INSPECTION_FACTOR, MIN_LONG_CHARACTERS
 from ensue.extensions.serving.metrics import METRICS_MEDIA_TYPE
-from ensue.extensions.serving.refusal import ErrorBody, Refusal, invalid
 from ensue.extensions.serving.service import Service
 from ensue.inspection.page import Inspection, json_chunks, live_page, policy
 from ensue.interruption import check_interrupted
@@ -32,7 +32,6 @@ from ensue.version import VERSION
 
 if TYPE_CHECKING:  # this import takes seconds, since it imports torch
     from ensue.extensions.serving.served_model import ServedModel
-
 
 MAX_SMALL_CHARACTERS = 512
 """The maximum length of a text whose output is written as JSON in one call."""
@@ -112,7 +111,7 @@ async def _reserve_inputs(
         text, size = parse(value, counts, param)
         if size > max_size:
             message = f"an input has more than {max_size:,} characters, or numbers"
-            raise Refusal(400, message, param=param, code="text_too_long")
+            raise APIError(400, message, param=param, code="text_too_long")
         reservation.reserve(tokens=size)
         return text
 
@@ -152,7 +151,7 @@ async def _respond(
         is_long = size * (1 if are_plain else INSPECTION_FACTOR) > MIN_LONG_CHARACTERS
         await transport.cancel_on_disconnect(request.receive, model.worker.compute(items, len(texts), is_long=is_long))
     except EnsueError as error:
-        raise Refusal(400, _hide_paths(error, model), param="inputs", code="invalid_value") from None
+        raise APIError(400, _hide_paths(error, model), param="inputs", code="invalid_value") from None
     answer.add(end)
     return answer.end()
 
@@ -201,7 +200,7 @@ def _check_options(body: api.TextsRequest, model: ServedModel, command: str) -> 
     options = body.options
     if options and (unknown := sorted(options.keys() - model.entry.options(command))):
         message = f"the model '{model.name}' has no option {unknown[0]}"
-        raise Refusal(400, message, param=unknown[0], code="model_not_supported")
+        raise APIError(400, message, param=unknown[0], code="model_not_supported")
     return options
 
 

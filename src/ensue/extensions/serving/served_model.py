@@ -10,11 +10,11 @@ from typing import Any, Self
 from ensue.engine import CachedWeights
 from ensue.errors import EnsueError
 from ensue.extensions.serving.api import Model
+from ensue.extensions.serving.api_error import APIError, invalid
 from ensue.extensions.serving.limits import Limits
 from ensue.extensions.serving.loop import GenerationLoop
 from ensue.extensions.serving.metrics import Metrics
 from ensue.extensions.serving.processes import model_id
-from ensue.extensions.serving.refusal import Refusal, invalid
 from ensue.extensions.serving.row import SessionState
 from ensue.extensions.serving.worker import Worker
 from ensue.library import load
@@ -69,10 +69,10 @@ class ServedModel:
         )  # fmt: skip
 
     def check_route(self, path: str) -> None:
-        """Raise Refusal (400) if the task of the model does not have this route."""
+        """Raise APIError (400) if the task of the model does not have this route."""
         if path not in self.routes:
             routes = ", ".join(self.routes) or "no route"
-            raise Refusal(400, f"the model '{self.name}' supports {routes}", param="model", code="model_not_supported")
+            raise APIError(400, f"the model '{self.name}' supports {routes}", param="model", code="model_not_supported")
 
     def close(self) -> None:
         self.worker.close()
@@ -103,10 +103,10 @@ class SessionStore:
     def begin(self, name: str, undo: int = 0) -> SessionState | None:
         """Lock a session until `end`, and return its state before its latest `undo` requests; None for the first state.
 
-        Raises Refusal (409) if another request has locked the session, and (400) if the state is not stored.
+        Raises APIError (409) if another request has locked the session, and (400) if the state is not stored.
         """
         if name in self._in_use:
-            raise Refusal(409, "another request uses this session", param="session", code="session_in_use")
+            raise APIError(409, "another request uses this session", param="session", code="session_in_use")
         self._evict()
         _, states = self._sessions.get(name, (0.0, [None]))
         if undo >= len(states):

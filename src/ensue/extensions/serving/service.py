@@ -7,9 +7,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from ensue.errors import nearest
+from ensue.extensions.serving.api_error import APIError, retry_later
 from ensue.extensions.serving.limits import Limits
 from ensue.extensions.serving.metrics import Metrics
-from ensue.extensions.serving.refusal import Refusal, retry_later
 from ensue.extensions.serving.worker import Traffic, Worker
 
 if TYPE_CHECKING:  # this import takes seconds, since it imports torch
@@ -44,7 +44,7 @@ class Reservation:
         self.admission, self.reserved, self.is_open = admission, Resources(), True
 
     def reserve(self, **amounts: int) -> None:
-        """Reserve all amounts, or raise Refusal (429) and reserve nothing. Any thread may call this method.
+        """Reserve all amounts, or raise APIError (429) and reserve nothing. Any thread may call this method.
 
         After the end of the request, nothing is reserved.
         """
@@ -96,38 +96,38 @@ class Service:
             self.state = "ready"
 
     def check_ready(self) -> None:
-        """Raise Refusal (503) unless requests are accepted."""
+        """Raise APIError (503) unless requests are accepted."""
         if self.state != "ready":
             raise retry_later(
                 503, f"the server is {self.state}", f"server_{self.state}", 1 if self.state == "loading" else 5
             )
 
     def check_key(self, authorization: bytes) -> None:
-        """Raise Refusal (401) unless the header has the key."""
+        """Raise APIError (401) unless the header has the key."""
         if self._key is None:
             return
         scheme, _, token = authorization.partition(b" ")
         is_correct = hmac.compare_digest(token.strip(), self._key)  # takes constant time
         if scheme.lower() != b"bearer" or not is_correct:
             message = "Incorrect API key provided" if authorization else "You didn't provide an API key"
-            raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+            raise APIError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
     def check_origin(self, hosts: Sequence[str], origin: str | None) -> None:
-        """Raise Refusal for several or untrusted hosts (400), and for a page of another origin (403)."""
+        """Raise APIError for several or untrusted hosts (400), and for a page of another origin (403)."""
         if len(hosts) > 1:
-            raise Refusal(400, "expected one Host header", code="invalid_http")
+            raise APIError(400, "expected one Host header", code="invalid_http")
         host = "".join(hosts)
         name, _, port = host.lower().rpartition(":")
         if self.hosts and (name if port.isdigit() else host.lower()) not in self.hosts:
-            raise Refusal(400, "this host name is not trusted", code="untrusted_host")
+            raise APIError(400, "this host name is not trusted", code="untrusted_host")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise Refusal(403, "cross-origin requests are refused", code="cross_origin")
+            raise APIError(403, "cross-origin requests are refused", code="cross_origin")
 
     def model(self, name: str) -> "ServedModel":
-        """Return the model with an id. Raises Refusal (404) for an unknown id."""
+        """Return the model with an id. Raises APIError (404) for an unknown id."""
         if name not in self.models:
             message = f"The model '{name[:64]}' does not exist{nearest(name[:64], self.models)}"
-            raise Refusal(404, message, param="model", code="model_not_found")
+            raise APIError(404, message, param="model", code="model_not_found")
         return self.models[name]
 
     def update_gauges(self) -> None:

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ensue.extensions.serving.api import ModelRequest
+from ensue.extensions.serving.api_error import APIError, from_validation_error
 from ensue.extensions.serving.limits import BLOCK_BYTES, BYTES_PER_VALUE, MAX_LIGHT_BYTES, VALUES_PER_KEY, Limits
-from ensue.extensions.serving.refusal import Refusal, from_validation_error
 from ensue.extensions.serving.service import Reservation, Service
 from ensue.parsing import YIELDING, ParseError, parse_json
 
@@ -59,7 +59,7 @@ async def compute(
 
 
 async def _read_body(request: Request, reservation: Reservation, limits: Limits) -> bytes:
-    """Return the body. Raises Refusal if the body is too large (413) or too slow (408), or ClientDisconnected."""
+    """Return the body. Raises APIError if the body is too large (413) or too slow (408), or ClientDisconnected."""
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > 15 or int(length) > limits.body_bytes:
         raise _refuse_size(limits.body_bytes, "bytes")
@@ -76,7 +76,7 @@ async def _read_body(request: Request, reservation: Reservation, limits: Limits)
                 reservation.reserve(bytes=len(chunk) + BYTES_PER_VALUE * count)
                 chunks.append(chunk)
     except TimeoutError:
-        raise Refusal(408, "the body did not arrive in time", code="body_too_slow") from None
+        raise APIError(408, "the body did not arrive in time", code="body_too_slow") from None
     except ClientDisconnect:
         raise ClientDisconnected from None
     return b"".join(chunks)
@@ -95,21 +95,21 @@ def count_values(chunk: bytes) -> int:
 
 
 def parse_request(kind: type[RequestType], body: bytes) -> RequestType:
-    """Return the request in a body. Raises Refusal for an invalid body."""
+    """Return the request in a body. Raises APIError for an invalid body."""
     try:
         value = parse_json(body, YIELDING)
     except ParseError as error:
-        raise Refusal(400, f"the body is {error}", code="invalid_json") from None
+        raise APIError(400, f"the body is {error}", code="invalid_json") from None
     if not isinstance(value, dict):
-        raise Refusal(400, "the body is not a JSON object", code="invalid_json")
+        raise APIError(400, "the body is not a JSON object", code="invalid_json")
     try:
         return kind.model_validate(value)
     except ValidationError as error:
         raise from_validation_error(error) from None
 
 
-def _refuse_size(limit: int, unit: str) -> Refusal:
-    return Refusal(413, f"the body has more than {limit:,} {unit}", code="body_too_large")
+def _refuse_size(limit: int, unit: str) -> APIError:
+    return APIError(413, f"the body has more than {limit:,} {unit}", code="body_too_large")
 
 
 async def cancel_on_disconnect(receive: Receive, computation: Awaitable[ResultType]) -> ResultType:
@@ -151,7 +151,7 @@ class Answer(Response):
         self._open_size = 0
 
     def add(self, text: str) -> None:
-        """Append text. Raises Refusal for a response above `max_bytes` (400), or if the server is full (429)."""
+        """Append text. Raises APIError for a response above `max_bytes` (400), or if the server is full (429)."""
         self._open.append(text)
         self._open_size += len(text)
         if self._open_size >= BLOCK_BYTES:
@@ -171,7 +171,7 @@ class Answer(Response):
             self.reservation.reserve(answers=len(block))
             if self.size > self.max_bytes:
                 size = f"the answer has more than {self.max_bytes:,} bytes; send fewer or shorter texts"
-                raise Refusal(400, size, code="answer_too_large")
+                raise APIError(400, size, code="answer_too_large")
         self.blocks.append(block)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -59,7 +59,7 @@ class Report(Generic[SomeSummary]):
             yield "data.incomplete=skip"
         if self.summary.encoding != "utf-8":
             yield f"data.encoding={self.summary.encoding}"
-        if not self.summary.detected.by_itself and self.summary.detected.kind != "text":
+        if not self.summary.detected.is_default and self.summary.detected.kind != "text":
             yield f"data.format={self.summary.detected.format}"
 
     def text(self) -> str:

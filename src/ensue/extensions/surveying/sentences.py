@@ -127,7 +127,7 @@ class SentenceSurvey:
         nested = self.summary.nested
         for tags in [layer.tags for layer in layers(labels).values()] if nested else [labels]:
             self.detector.feed(tags, sentence.line)
-        for scheme in self.detector.num_broken.keys() - self.first_errors.keys():
+        for scheme in self.detector.num_violating.keys() - self.first_errors.keys():
             self.first_errors[scheme] = _locate_error(sentence, labels, scheme)
         for span in (overlapping_spans if nested else spans)(labels):
             self.summary.span_lengths.setdefault(span.label, Lengths()).add(span.end - span.start)
@@ -145,8 +145,8 @@ class SentenceSurvey:
             summary.is_mixed, summary.error = True, summary.error or error
         if summary.scheme is None:
             summary.span_lengths = {}
-        elif breaks := self.detector.breaks(summary.scheme):
-            summary.scheme_errors = SchemeErrors(breaks.sentences, self.first_errors[summary.scheme], breaks.reason)
+        elif errors := self.detector.violations(summary.scheme):
+            summary.scheme_errors = SchemeErrors(errors.sentences, self.first_errors[summary.scheme], errors.reason)
 
 
 def _locate_error(sentence: Sentence, labels: Sequence[str], scheme: Scheme) -> FileLine:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.mapped_file import TokenFile
-from ensue.data.permutation import mix, random_numbers, shares
+from ensue.data.permutation import mix, random_numbers, uniform_floats
 from ensue.tasks.contract.task import Batch
 
 UNKNOWN, LINE_END = 0, 1
@@ -124,7 +124,7 @@ class WordContexts:
         return mix(self.seed, step, purpose)
 
     def _draw_uniform(self, step: int, purpose: int, count: int) -> NDArray[np.float64]:
-        return shares(random_numbers(self._make_key(step, purpose), np.arange(count)))
+        return uniform_floats(random_numbers(self._make_key(step, purpose), np.arange(count)))
 
 
 def keep_probabilities(counts: NDArray[np.int64], subsample: float) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ensue.data.files import Data, as_location
 from ensue.data.judgments import Analogies, Questions, Similarities, read_questions
 from ensue.data.vector_files import write_word2vec
-from ensue.errors import DataError, EnsueError, check_path, check_type, check_whole, checked_texts, nearest
+from ensue.errors import DataError, EnsueError, check_integer, check_path, check_type, checked_texts, nearest
 from ensue.extension import run_name
 from ensue.extensions.word_vectors.examples import LINE_END
 from ensue.extensions.word_vectors.model import WordVectorParts, ngram_rows
@@ -250,7 +250,7 @@ class WordVectorsPipeline(TextVectors):
     def neighbors(self, text: str, count: int = 10) -> list[Neighbor]:
         """Return the `count` words whose vectors have the highest cosine with the vector of a word or text."""
         check_type("the text", text, str, "a string")
-        check_whole("count", count, 1, MAX_NEIGHBORS)
+        check_integer("count", count, 1, MAX_NEIGHBORS)
         words = self.words_of(text)
         vectors = [self.vector(word) for word in words] if len(words) == 1 else [self.embed([text])[0]]
         if not np.any(vectors[0]):
@@ -272,7 +272,7 @@ class WordVectorsPipeline(TextVectors):
 
     def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[Neighbor]:
         """Return the `count` best words d for "a is to b as c is to d", by the cosine with b - a + c (3CosAdd)."""
-        check_whole("count", count, 1, MAX_NEIGHBORS)
+        check_integer("count", count, 1, MAX_NEIGHBORS)
         unit_a, unit_b, unit_c = (unit_vectors(self.vector(word)) for word in (a, b, c))
         return self.table.neighbors(unit_b - unit_a + unit_c, count, without=[self.lowered(w) for w in (a, b, c)])
 

@@ -120,7 +120,7 @@ def group_by_text(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
     Unless rows are in the order of the texts, the content is copied for each row, and M is B.
     """
     batch, length, d_key = queries.shape
-    content, texts = state.content, state.texts
+    content, texts = state.content, state.num_texts
     is_traced = is_transformed() and not state.rows.is_meta  # a trace has to be valid for all orders of rows
     if is_traced or state.repeats is None:
         content, texts = select_rows(content, state.rows), batch

@@ -69,7 +69,7 @@ class KVState(NamedTuple):
         return KVState, owned(tuple(self), with_room=False)
 
     @property
-    def grows(self) -> int:
+    def num_positions(self) -> int:
         """The number of positions S; 0 in an initial state."""
         return self.keys.shape[2]
 
@@ -81,7 +81,7 @@ class KVState(NamedTuple):
         keys, values = (F.pad(tensor, (0, 0, more, 0)) for tensor in (self.keys, self.values))
         return KVState(keys, values, F.pad(self.real, (more, 0)), self.position)
 
-    def unused(self) -> int:
+    def num_unused(self) -> int:
         """Return the number of positions on the left that are padding in all rows."""
         used = self.real.any(0)
         return int(used.int().argmax()) if used.any() else len(used)

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts, numbered
+from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts, number_rows
 from ensue.data.examples import Document, DocumentSource
-from ensue.data.parallel import batched, in_order
+from ensue.data.parallel import batched, ordered_map
 from ensue.errors import DataError
 from ensue.ranks import process_group
 from ensue.runs.directory import RunDirectory
@@ -62,11 +62,11 @@ class Documents(Columns):
         return Counter(self.labels.words.counts())
 
     @property
-    def sources(self) -> NDArray[np.int64]:
+    def group_keys(self) -> NDArray[np.int64]:
         """An index for each document, equal within a group; without groups, equal for documents with equal words."""
         if any(self.columns["groups"].values):
-            return super().sources
-        return numbered([digest for texts in self.texts for digest in texts.digests()])
+            return super().group_keys
+        return number_rows([digest for texts in self.texts for digest in texts.digests()])
 
     def append(self, texts: classification.SplitTexts, document: Document) -> None:
         """Append a document, whose words are `texts`."""
@@ -154,7 +154,7 @@ class DocumentData(WordsData[Documents]):
 
     def _read(self, source: DocumentSource, *, multiple: bool) -> Documents:
         documents = Documents.empty(self.num_texts)
-        for chunk in in_order(DocumentReader(self.reader, multiple), batched(source, CHUNK_DOCUMENTS)):
+        for chunk in ordered_map(DocumentReader(self.reader, multiple), batched(source, CHUNK_DOCUMENTS)):
             documents.add(chunk)
         if not len(documents):
             raise DataError("no texts", source.location)

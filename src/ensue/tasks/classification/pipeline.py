@@ -15,7 +15,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Document, DocumentLayout, DocumentSource
 from ensue.data.files import Data, as_location, named_locations
 from ensue.data.lines import Lines
-from ensue.errors import DataError, EnsueError, check_share, check_type, checked_texts
+from ensue.errors import DataError, EnsueError, check_fraction, check_type, checked_texts
 from ensue.inspection.colors import color_of
 from ensue.inspection.notebook import MAX_CELL_CHARACTERS, Answers, Bar, Chips, Shown
 from ensue.inspection.page import Inspection, Section, ansi, clipped, cut
@@ -95,7 +95,7 @@ class ThresholdMixin:
 
     def with_search(self, *, at_least: float) -> Self:
         """Return a copy of the model with another `at_least`."""
-        check_share("at_least", at_least)
+        check_fraction("at_least", at_least)
         return changed(self, at_least=at_least)
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ensue.data.detection.format_table import TEXTS, settings_of
+from ensue.data.detection.format_table import TEXTS, format_choices
 from ensue.models.specification import Path
 from ensue.models.word_specification import ClassHeadSpecification, ColumnName
 from ensue.recipe.tables import DividedData
@@ -15,7 +15,7 @@ LengthOrZero = Annotated[int, Field(ge=0, le=2_000_000_000)]
 if TYPE_CHECKING:
     DataFormat = str
 else:
-    DataFormat = Literal[settings_of(TEXTS)]
+    DataFormat = Literal[format_choices(TEXTS)]
 
 
 class ClassificationData(DividedData):

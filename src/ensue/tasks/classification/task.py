@@ -83,8 +83,8 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         self.cross_validated: NDArray[np.float32] | None = None
         """After `update`, the probabilities (N, K) from cross-validation: a text's model is trained on other folds."""
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
-        label_targets: NDArray[Any] = (labels.matrix if labels.multiple else labels.places)(train.labels)
-        self.shares = shares = labels.shares(label_targets)
+        label_targets: NDArray[Any] = (labels.matrix if labels.multiple else labels.label_ids)(train.labels)
+        self.shares = shares = labels.frequencies(label_targets)
         self.targets: NDArray[Any] = label_targets if soft is None else soft
         # with several labels, positive and negative texts have the same total weight for each label
         weights = (1 - shares) / shares if labels.multiple else 1 / (shares * len(labels))

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from ensue.data.cached_columns import CachedColumns, cached_if_large
 from ensue.data.compact_texts import Columns
 from ensue.data.detection.locations import aligned_paths
-from ensue.data.division import Division, divided, fold_of_rows
+from ensue.data.division import Division, fold_of_rows, split_rows
 from ensue.data.files import all_files
-from ensue.data.parallel import working
+from ensue.data.parallel import use_processes
 from ensue.data.sources import digest_of
 from ensue.errors import DataError, distinct_names, listed
 from ensue.recipe import Recipe
@@ -38,9 +38,9 @@ class Examples(Sized, Protocol):
     """Examples in memory."""
 
     @property
-    def sources(self) -> Sequence[Hashable] | NDArray[np.int64]:
-        """The source of each example (its group or its input), or an index of the source. Training and validation data
-        have no source in common.
+    def group_keys(self) -> Sequence[Hashable] | NDArray[np.int64]:
+        """The key of each example's group, or of its input if it has no group. Training and validation data have no
+        group in common.
         """
 
     def num_shared(self, other: Self) -> int:
@@ -83,10 +83,10 @@ class Split(Generic[DataT]):
             return CachedColumns(parts, {"valid_from": split.valid_from, "notes": split.notes, "facts": split.facts})
 
         cached = cached_if_large([build.__name__, *data_cache_key(table), key], data_files(table), read_columns)
-        stored = (cached.parts[name] for name in ("train", "valid", "test"))
+        stored = (cached.splits[name] for name in ("train", "valid", "test"))
         train, valid, test = (None if part is None else build(part.columns) for part in stored)
         assert train is not None
-        facts = cached.facts
+        facts = cached.metadata
         return Split(train, valid, facts["valid_from"], test, facts["notes"], facts["facts"], cached.key)
 
     @classmethod
@@ -115,9 +115,9 @@ class Split(Generic[DataT]):
             (train, valid), each = parts, "" if count == 1 else f"each of the {count:,} {examples} of "
             valid_from = f"the last {table.valid_fraction:.0%} of {each}{table.train}"
         elif (num_train := max(1, round(count * (1 - table.valid_fraction)))) < count:
-            sources = np.arange(count) if table.division == "rows" else all_examples.sources
+            sources = np.arange(count) if table.division == "rows" else all_examples.group_keys
             classes = classes if table.division == "classes" else None
-            division = divided(sources, num_train, drawn=drawn, classes=classes, labels=labels)
+            division = split_rows(sources, num_train, is_random=drawn, classes=classes, labels=labels)
             if len(division.valid):
                 train, valid = all_examples.select(division.train), all_examples.select(division.valid)
                 valid_from = f"{table.valid_fraction:.0%} of {table.train}"
@@ -186,9 +186,9 @@ def _note_repeats(division: Division, group: str, examples: str) -> list[str]:
     """Return a note on sources with several examples."""
     count = len(division.train) + len(division.valid)
     sources = f'groups ("{group}")' if group else "sources"
-    held_out = f"{division.num_held_out:,} with {len(division.valid):,} {examples} are for validation"
+    held_out = f"{division.num_valid_groups:,} with {len(division.valid):,} {examples} are for validation"
     held_out = f"{held_out}, no source is in both" if len(division.valid) else "nothing can be kept for validation"
-    return [f"{count:,} {examples} come from {division.num_sources:,} {sources}: {held_out}"]
+    return [f"{count:,} {examples} come from {division.num_groups:,} {sources}: {held_out}"]
 
 
 class DataSet(ABC, Generic[DataT]):
@@ -264,7 +264,7 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
 
     def folds(self, num_folds: int, *, classes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Return the fold of each training example (N,). Raise DataError unless there are two folds."""
-        folds = fold_of_rows(self.split.train.sources, num_folds, seed=self.recipe.train.seed, classes=classes)
+        folds = fold_of_rows(self.split.train.group_keys, num_folds, seed=self.recipe.train.seed, classes=classes)
         if not folds.any():
             raise DataError("cross-validation needs at least two different texts or groups", self.recipe.data.train)
         return folds
@@ -299,7 +299,7 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
 
 def prepare_examples(recipe: Recipe, *, processes: int = 1) -> str:
     """Read the labeled data of a recipe into the cache with several processes. Return a summary."""
-    with working(processes):
+    with use_processes(processes):
         job: Any = task_entry(recipe.task).job_class(recipe)
         job.build_model()
     return f"{job.data}; {'in the cache' if job.split.key else 'so small that each training reads them'}"

@@ -253,8 +253,8 @@ def state_from(like: State, tensors: Mapping[str, Tensor], count: int | None = N
 
     def shared(memory: Shared) -> Shared:
         content = Shared.of(map_state(leaf_tensor, memory.content))
-        rows = torch.arange(count or content.texts, device=content.rows.device)
-        return content if count is None else Shared(content.content, rows // max(1, count // max(1, content.texts)))
+        rows = torch.arange(count or content.num_texts, device=content.rows.device)
+        return content if count is None else Shared(content.content, rows // max(1, count // max(1, content.num_texts)))
 
     return map_state(leaf_tensor, like, shared=shared)
 
@@ -266,7 +266,7 @@ def _iterate_leaves(state: State, path: str, dynamic: str | None = None) -> Iter
     elif isinstance(state, Shared):
         yield from _iterate_leaves(state.content, path, "source")
     elif state is not None:
-        dynamic = "past" if hasattr(state, "grows") else dynamic
+        dynamic = "past" if hasattr(state, "num_positions") else dynamic
         names = getattr(state, "_fields", None) or range(len(state))
         for name, child in zip(names, state, strict=True):
             yield from _iterate_leaves(child, f"{path}.{name}", dynamic)

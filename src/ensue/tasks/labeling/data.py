@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts
-from ensue.data.parallel import batched, in_order
+from ensue.data.parallel import batched, ordered_map
 from ensue.data.sentences.columns import Columns as ColumnsFormat
 from ensue.data.sentences.sentence import Format, Sentence, passages
 from ensue.data.sentences.source import PlainText, SentenceSource
@@ -24,7 +24,7 @@ from ensue.tasks.labeling.task import CHUNK_SENTENCES, LabeledTexts, Passages
 from ensue.tasks.words.data import Distribution, EncodedTexts, TeacherLabels, WordsData
 from ensue.tasks.words.model import d_vectors
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.text.label_columns import KIND_OF, LabelColumns, Learned, NestedLabels, TaggerLabels, learned_values
+from ensue.text.label_columns import HEAD_KINDS, LabelColumns, LabelHead, NestedLabels, TaggerLabels, count_head_values
 from ensue.text.labels import Labels
 from ensue.text.scheme_detection import SchemeDetector
 from ensue.text.schemes import LAYER_SIGN, OUTSIDE, SCHEMES, Scheme, Span, convert, encode, layers, position, spans
@@ -133,7 +133,7 @@ class Sentences(Columns):
         """Return the distinct pairs of a sentence and one of its labels, of all columns of labels, (2, P)."""
         pairs, num_labels = [np.zeros((2, 0), np.int64)], 0
         for name, column in self._select_columns("label ").items():
-            if KIND_OF.get(name, "label") == "label":
+            if HEAD_KINDS.get(name, "label") == "label":
                 pairs.append(column.distinct() + np.array([[0], [num_labels]]))
                 num_labels += len(column.words.values)
         return np.concatenate(pairs, axis=1)
@@ -238,11 +238,11 @@ def best_tags(rows: Sequence[Distribution]) -> list[str]:
 def check_tags(answers: TeacherLabels, labels: Labels) -> None:
     """Raise DataError unless all tags of the teacher are tags of the student, in the same scheme."""
     unknown = sorted(answers.names - labels.tags.ids.keys())
-    detector = SchemeDetector(max_broken=1.0)
+    detector = SchemeDetector(max_violations=1.0)
     for rows in answers.means.values():
         detector.feed(best_tags(rows))
     scheme = detector.result(answers.path) if labels.tag_scheme and not unknown else None
-    if unknown or (scheme and labels.tag_scheme and SCHEMES[scheme].different != SCHEMES[labels.tag_scheme].different):
+    if unknown or (scheme and labels.tag_scheme and SCHEMES[scheme].distinct != SCHEMES[labels.tag_scheme].distinct):
         problem = f"has the tags {listed(unknown)}" if unknown else f"has tags in the scheme {scheme}"
         expected = f"the student learns {labels.tag_scheme or listed(labels.names)}"
         raise DataError(f"{problem}; {expected}{' (head.scheme)' if labels.tag_scheme else ''}", answers.path)
@@ -283,7 +283,7 @@ class SentenceData(WordsData[Sentences]):
         self.teacher = TeacherLabels(data.teacher, lambda answer: answer.texts, of_words=True) if data.teacher else None
 
     def _split(self, source: SentenceSource) -> Split[Sentences]:
-        label_columns = [name for name in self.columns or [""] if KIND_OF.get(name, "label") == "label"]
+        label_columns = [name for name in self.columns or [""] if HEAD_KINDS.get(name, "label") == "label"]
         data = self.recipe.data
         sentences, detectors = self._read(source, group=data.group, schemes=label_columns)
         pairs = sentences.label_pairs() if data.division == "labels" else None
@@ -332,7 +332,7 @@ class SentenceData(WordsData[Sentences]):
         reader = PassageReader(source.format, labels, column, values, group, schemes)
         sentences, detectors = Sentences.empty(labels, values), {name: SchemeDetector() for name in schemes}
         passages = read_passages((sentence for sentence in source if sentence.words), self.recipe)
-        for chunk, detected in in_order(reader, batched(passages, CHUNK_SENTENCES)):
+        for chunk, detected in ordered_map(reader, batched(passages, CHUNK_SENTENCES)):
             sentences.add(chunk)
             for name, detector in detectors.items():
                 detector.add(detected[name])
@@ -367,7 +367,7 @@ class SentenceData(WordsData[Sentences]):
         """Return the arguments (kind, key, names, scheme) of the labels to learn from a column, as JSON values."""
         path = self.recipe.data.train
         if self.recipe.data.nested:
-            classes = learned_values("class", zip(train.texts, train.labels, strict=True))
+            classes = count_head_values("class", zip(train.texts, train.labels, strict=True))
             if not classes:
                 raise DataError(f"nothing to learn: no span{self.advice}", path)
             scheme = detectors[""].result(path)
@@ -376,7 +376,7 @@ class SentenceData(WordsData[Sentences]):
             return [["label", "", *collect_labels(train.label_counts, detectors[""], self.unit, self.advice, path)]]
         learned: list[list[Any]] = []
         pairs = zip(train.texts, train.columns[f"label {name}"], strict=True)
-        for (kind, key), counts in learned_values(KIND_OF.get(name, "label"), pairs).items():
+        for (kind, key), counts in count_head_values(HEAD_KINDS.get(name, "label"), pairs).items():
             names_and_scheme: tuple[list[str], Scheme | None] = sorted(counts), None
             if kind == "label":
                 place = f' (column "{name}")'
@@ -390,7 +390,7 @@ class SentenceData(WordsData[Sentences]):
         """Return the labels of the training data."""
         tag_scheme = self.recipe.head.scheme
         columns = {
-            name: [Learned(kind, key, make_labels(tag_scheme, names, scheme)) for kind, key, names, scheme in rows]
+            name: [LabelHead(kind, key, make_labels(tag_scheme, names, scheme)) for kind, key, names, scheme in rows]
             for name, rows in self.split.facts["learned"].items()
         }
         if self.columns:

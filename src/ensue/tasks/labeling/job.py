@@ -51,7 +51,7 @@ class LabelingJob(LabelsJob[Tagger]):
 
     def prepare(self, model: Tagger) -> None:
         def chunks(column: int) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
-            for tags, starts in self.task.tags.parts():
+            for tags, starts in self.task.tags.chunks():
                 yield tags.reshape(len(tags), -1)[:, column], starts
 
         for column, head in enumerate(model.head.parts):

@@ -16,10 +16,10 @@ from ensue.data.examples.formats import rows_with_texts
 from ensue.data.files import Data, as_location
 from ensue.data.lines import Lines
 from ensue.data.records.labeled_files import LabeledFiles
-from ensue.data.sentences.conllu import NOTHING, Conllu
-from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
+from ensue.data.sentences.conllu import EMPTY_FIELD, Conllu
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface
 from ensue.data.sentences.source import PlainText, SentenceSource, format_class
-from ensue.errors import EnsueError, check_share, check_whole, checked_texts
+from ensue.errors import EnsueError, check_fraction, check_integer, checked_texts
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.labeling import LabelingScores
@@ -73,9 +73,9 @@ class LabelingPipeline(WordPipeline):
     def with_search(self, *, n_best: int | None = None, at_least: float | None = None) -> Self:
         """Return a copy of the model with other values of `n_best` and `at_least`; None does not change a value."""
         if n_best is not None:
-            check_whole("n_best", n_best, 1, MAX_PATHS)
+            check_integer("n_best", n_best, 1, MAX_PATHS)
         if at_least is not None:
-            check_share("at_least", at_least)
+            check_fraction("at_least", at_least)
         values = {"n_best": n_best, "at_least": at_least}
         return changed(self, **{name: value for name, value in values.items() if value is not None})
 
@@ -116,7 +116,7 @@ class LabelingPipeline(WordPipeline):
         Raises:
             EnsueError: The text has no words, too many words, or lacks an input column of the model.
         """
-        sentence, surface = (text, joined(text.words)) if isinstance(text, Sentence) else self._read_text(text)
+        sentence, surface = (text, Surface.of(text.words)) if isinstance(text, Sentence) else self._read_text(text)
         columns = list(self.reader.lexicon.columns)
         if missing := [name for name in columns if name not in sentence.columns]:
             raise EnsueError(
@@ -175,9 +175,9 @@ class LabelingPipeline(WordPipeline):
         like = self.config.get("format") if is_labeled else None
         made, nested = self.format, self.nested
         source = SentenceSource(
-            location, format=format, like=like, encoding=encoding, made=made, nested=nested,
+            location, format=format, like=like, encoding=encoding, make_format=made, nested=nested,
             incomplete=self.recipe.data.incomplete if is_labeled else "refuse",
-            converted=None if is_labeled or format is not None else rows_with_texts,
+            convert=None if is_labeled or format is not None else rows_with_texts,
         )  # fmt: skip
         columns = self.labels.names if isinstance(self.labels, LabelColumns) else [self.column(source.format)]
         source.labeled = columns
@@ -298,19 +298,19 @@ class LabelingPipeline(WordPipeline):
         if not isinstance(text, str):
             if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
                 raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")
-            surface = joined(text)
-            return Sentence(tuple(text), source=SourceLines(text=surface.text)), surface
+            surface = Surface.of(text)
+            return Sentence(tuple(text), source=SourceText(text=surface.text)), surface
         line = " ".join(text.split("\n")).removeprefix(MARK)
         content = line.removesuffix("\r")
         split = tokens(content, splitter or self.splitter)
         words = tuple([token.text for token in split])
         surface = Surface(content, tuple([(token.start, token.end) for token in split]))
-        return Sentence(words, line=1, source=SourceLines(text=line)), surface
+        return Sentence(words, line=1, source=SourceText(text=line)), surface
 
     def tagged(self, answer: LabelsOfSentence, format: Format) -> TaggedSentence:
         """Return a `TaggedSentence` with the offsets of words in the text of `format`."""
         sentence = answer.sentence
-        return self._make_tagged(answer, format.surface(sentence) if sentence.line else joined(sentence.words))
+        return self._make_tagged(answer, format.surface(sentence) if sentence.line else Surface.of(sentence.words))
 
     def _make_tagged(self, answer: LabelsOfSentence, surface: Surface) -> TaggedSentence:
         sentence = answer.sentence
@@ -366,7 +366,7 @@ class LabelingPipeline(WordPipeline):
         """Return the labels without spans and tags whose probability is below `at_least`."""
 
         def probable(tags: Iterable[str], shares: Iterable[float]) -> list[str]:
-            return [tag if p >= self.at_least else NOTHING for tag, p in zip(tags, shares, strict=True)]
+            return [tag if p >= self.at_least else EMPTY_FIELD for tag, p in zip(tags, shares, strict=True)]
 
         if isinstance(self.labels, LabelColumns):
             rows = zip(labels, confidence.labels, strict=True)

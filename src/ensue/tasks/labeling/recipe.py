@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ensue.data.detection.format_table import SENTENCES, settings_of
+from ensue.data.detection.format_table import SENTENCES, format_choices
 from ensue.models.specification import Path
 from ensue.models.word_specification import ColumnName, SentenceFeatureSpecification, TagHeadSpecification
 from ensue.recipe.tables import DividedData
@@ -13,7 +13,7 @@ from ensue.tasks.words.recipe import Splitter, WordsRecipe
 if TYPE_CHECKING:
     DataFormat = str
 else:
-    DataFormat = Literal[settings_of(SENTENCES)]
+    DataFormat = Literal[format_choices(SENTENCES)]
 
 
 class LabelingData(DividedData):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ensue.data.buckets import by_length
 from ensue.data.cached_columns import CachedColumns, cached
-from ensue.data.compact_texts import Columns, Numbers, Ragged, Texts, side_by_side
+from ensue.data.compact_texts import Columns, Numbers, Ragged, Texts, padded_indices
 from ensue.data.parallel import batched
 from ensue.errors import EnsueError
 from ensue.metrics.labeling import ColumnsTally, LabelingScores, LabelingTally
@@ -248,7 +248,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         if self.soft is None:
             targets: NDArray[Any] = self.tags.padded(numbers, fill=PADDING, among=among)
         else:
-            places, real = side_by_side(self.tags.starts, self.tags.lengths, numbers, among=among)
+            places, real = padded_indices(self.tags.starts, self.tags.lengths, numbers, among=among)
             targets = self.soft[places] * real[..., None]
         return TaggedBatch(self.train.batch(rows, device, row_slice), sentences, on_device(targets, device))
 
@@ -303,7 +303,7 @@ def encode_tags(data: Any, labels: TaggerLabels, key: str) -> Ragged:
             ids.add(np.array(tags, np.int32).ravel())
         return CachedColumns({"train": Columns({"tags": ids})}, {})
 
-    columns = (cached(["tags", key, labels.to_json()], encoded) if key else encoded()).parts["train"]
+    columns = (cached(["tags", key, labels.to_json()], encoded) if key else encoded()).splits["train"]
     assert columns is not None
     tags, sentences = columns.columns["tags"], data.passages.sentences
     values = tags.array if isinstance(labels, Labels) else tags.array.reshape(-1, len(labels.learned))

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.errors import EnsueError, check_type, check_whole
+from ensue.errors import EnsueError, check_integer, check_type
 from ensue.inspection import unit_page
 from ensue.inspection.attributions import Integrated, gradients_of, integrated_gradients, rows_together
 from ensue.inspection.encoder import LayerAttention, attention_of, over_text
@@ -281,7 +281,7 @@ def _parse_question(tokenizer: Tokenizer, length: int, at: int | None, token: st
     if at is None and token is None:
         return None
     if at is not None:
-        check_whole("at", at, 0, length)
+        check_integer("at", at, 0, length)
         if at == 1:
             raise EnsueError("nothing is read before token 1 that could explain it")
     return Question(at - 1 if at else None, None if token is None else _find_id(tokenizer, token))

@@ -16,7 +16,7 @@ from ensue.data.sources import TextSource
 from ensue.decode.generation import generate_ids, search_ids
 from ensue.decode.sampling import Sampling, SamplingOptions
 from ensue.decode.search import BeamSearch
-from ensue.errors import check_names, check_type, check_whole
+from ensue.errors import check_field_names, check_integer, check_type
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.scores import ItemRows, LanguageScores, ScoredItems
@@ -71,7 +71,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         `dynamic=0.5` (dynamic evaluation with the learning rate 0.5). Raises EnsueError for values out of range, and
         for a Transformer, which reads windows.
         """
-        check_names("an adaptation", adaptation, Adaptation)
+        check_field_names("an adaptation", adaptation, Adaptation)
         settings, adapted = Adaptation(**adaptation), copy(self)
         adapted.reader = self.model if settings.is_none else cast("LanguageModel", AdaptiveModel(self.model, settings))
         return adapted
@@ -107,7 +107,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         **sampling: Unpack[SamplingOptions],
     ) -> list[str]:  # fmt: skip
         """Return `num_samples` continuations of a prompt, which are generated in a batch (see `generate`)."""
-        check_whole("num_samples", num_samples, 1, MAX_SAMPLES)
+        check_integer("num_samples", num_samples, 1, MAX_SAMPLES)
         generated = self._generate_pieces(prompt, num_samples, max_tokens, sampling, seed)
         return ["".join(pieces) for pieces in zip(*generated, strict=True)] or [""] * num_samples
 
@@ -115,7 +115,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         self, prompt: str, rows: int, max_tokens: int, sampling: SamplingOptions, seed: int | None
     ) -> Iterator[list[str]]:
         """Yield the next text of each row after each token, and at the end the text that remains in the decoders."""
-        check_names("sampling", sampling, Sampling)
+        check_field_names("sampling", sampling, Sampling)
         check_type("the prompt", prompt, str, "a string")
         ids = self.tokenizer.encode(prompt)
         columns = generate_ids(
@@ -228,7 +228,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         cut into `parts` segments, which are read in a batch; 1: the text is read from beginning to end.
         """
         if parts is not None:
-            check_whole("parts", parts, 1, MAX_PARTS)
+            check_integer("parts", parts, 1, MAX_PARTS)
         source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
         tokens = tokenize(source, self.tokenizer)
         return scoring.score_text(self.reader, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)

@@ -178,5 +178,5 @@ class SimilarPairSource(PairSource):
         checked = super().checked(pair)
         if len(checked.targets) < max(len(pair.targets), len(self.layout.targets)):
             message = f"an empty text; expected one in each of {', '.join(map(str, self.layout.targets))}"
-            raise IncompleteError(message, pair.path, pair.line, lack="text")
+            raise IncompleteError(message, pair.path, pair.line, missing="text")
         return checked

@@ -14,7 +14,7 @@ from ensue.data.examples import Pair
 from ensue.data.files import Data, as_location
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
-from ensue.errors import EnsueError, check_type, check_whole, checked_texts
+from ensue.errors import EnsueError, check_integer, check_type, checked_texts
 from ensue.inspection.notebook import Answers, html, table_section
 from ensue.inspection.page import Inspection, share
 from ensue.metrics.scores import ItemRows, MaskedScores, ScoredItems, TextSimilarityScores
@@ -204,7 +204,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
 
     def with_search(self, *, n_best: int) -> Self:
         """Return a copy that predicts `n_best` tokens for each mask."""
-        check_whole("n_best", n_best, 1, MAX_FILLS)
+        check_integer("n_best", n_best, 1, MAX_FILLS)
         return changed(self, n_best=n_best)
 
     def predict(self, texts: Sequence[str]) -> Answers[FilledText]:

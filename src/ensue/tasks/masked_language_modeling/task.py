@@ -80,7 +80,7 @@ def scored_examples(
         return _create_pairs(recipe, tokens, coder, path, seed=SCORE_SEED)
     if not len(tokens):
         raise DataError("no token to hide", path)
-    return FramedBlocks(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=SCORE_SEED, whole=True)
+    return FramedBlocks(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=SCORE_SEED, covers_all=True)
 
 
 def _create_pairs(

@@ -114,7 +114,7 @@ class SequenceToSequenceJob(Job[TextModel]):
 
         key = ["coder", *data_cache_key(data), self.fingerprint, tables, recipe.head.copying]
         key += [] if extended is None else [new, extended.to_json()]
-        return PairCoder.from_json(cached_if_large(key, data_files(data), train_coder).facts["coder"])
+        return PairCoder.from_json(cached_if_large(key, data_files(data), train_coder).metadata["coder"])
 
     def _encode_split(self, split: Split[Pairs]) -> Split[Columns]:
         """Return the ids of training and validation pairs, and the texts of validation and test pairs."""
@@ -215,7 +215,7 @@ class SequenceToSequenceJob(Job[TextModel]):
 
     def prepare(self, model: TextModel) -> None:
         counts, size = np.zeros(model.vocabulary_size, np.int64), model.vocabulary_size
-        for ids, _ in self.task.train.targets.parts():
+        for ids, _ in self.task.train.targets.chunks():
             counts += np.bincount(ids, minlength=size)[:size]  # ids above the vocabulary are copied words
         model.start_from_counts(torch.from_numpy(counts))
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ensue.data.detection.format_table import PAIRS, settings_of
+from ensue.data.detection.format_table import PAIRS, format_choices
 from ensue.models import specification
 from ensue.models.word_specification import ColumnName, ContextualSpecification
 from ensue.recipe.tables import DividedData, Recipe, Rows, TokenizerRecipe, TrainRecipe
@@ -14,7 +14,7 @@ Tokens = Annotated[int, Field(ge=0, le=1_000_000)]
 if TYPE_CHECKING:
     DataFormat = str
 else:
-    DataFormat = Literal[settings_of(PAIRS)]
+    DataFormat = Literal[format_choices(PAIRS)]
 
 
 class PairData(DividedData):

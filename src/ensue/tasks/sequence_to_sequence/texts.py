@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.examples import Pair
-from ensue.data.parallel import joined
+from ensue.data.parallel import join_blocks
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.stored import Bounds, Stored
 from ensue.text.published import NumberedTokenizer
@@ -60,11 +60,11 @@ class PairCoder(Stored):
         sources = (text for pair in pairs for index, text in enumerate(pair.sources) if index not in indices)
         targets = (text for pair in pairs for text in pair.targets)
         texts = sources if target else chain(sources, targets)
-        tokenizer = train_tokenizer(chunks=_join_chunks(texts), extended=old[0], **source.model_dump())
+        tokenizer = train_tokenizer(chunks=_join_chunks(texts), base=old[0], **source.model_dump())
         source_coder = TokenizerWithSpecials(tokenizer, [*old_names, *sorted(new_names)])
         target_coder = source_coder
         if target is not None:
-            tokenizer = train_tokenizer(chunks=_join_chunks(targets), extended=old[1], **target.model_dump())
+            tokenizer = train_tokenizer(chunks=_join_chunks(targets), base=old[1], **target.model_dump())
             target_coder = TokenizerWithSpecials(tokenizer)
         return cls(source_coder, target_coder, indices, source_tokens, copies)
 
@@ -125,7 +125,7 @@ class PairCoder(Stored):
         tokenizer, special = self.target.tokenizer, {*self.target.special_ids} - {*copied}
         if not copied or not isinstance(tokenizer, WordTokenizer):
             return self.target.decode(ids)
-        line = tokenizer.line()
+        line = tokenizer.word_joiner()
         return "".join(line.feed(copied.get(id) or tokenizer.word(id)) for id in ids if id not in special)
 
     def unknown_words(self, columns: Sequence[str]) -> dict[str, int]:
@@ -163,4 +163,4 @@ def split_names(text: str) -> list[str]:
 
 
 def _join_chunks(texts: Iterable[str]) -> Iterator[str]:
-    return joined(chain.from_iterable((" ", text, "\n") for text in texts), 1 << 16)
+    return join_blocks(chain.from_iterable((" ", text, "\n") for text in texts), 1 << 16)

@@ -14,7 +14,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Pair, PairSource
 from ensue.decode.candidates import Candidate
 from ensue.decode.search import BeamSearch, Hypothesis, SearchOptions
-from ensue.errors import EnsueError, check_names
+from ensue.errors import EnsueError, check_field_names
 from ensue.inspection.notebook import Shown
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
 from ensue.metrics.scores import ScoredItems
@@ -196,7 +196,7 @@ class Writer(Predictor, Generic[ItemT]):
         """Return a copy with other settings of the search, which are fields of `BeamSearch`. Raises EnsueError for an
         unknown name or a value out of range.
         """
-        check_names("a search", changes, BeamSearch)
+        check_field_names("a search", changes, BeamSearch)
         return changed(self, search=replace(self.search, **changes))
 
     def with_adapter(self, adapter: WriterAdapter, *, is_innermost: bool = False) -> Self:

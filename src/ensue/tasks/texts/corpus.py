@@ -16,8 +16,8 @@ from ensue.data.corpus.cache import TextToIds, tokenize, trained_tokenizer
 from ensue.data.corpus.columns import ColumnSource, DatasetSource
 from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
 from ensue.data.mapped_file import TokenFile
-from ensue.data.parallel import in_order
-from ensue.data.permutation import mix, random_numbers, shares
+from ensue.data.parallel import ordered_map
+from ensue.data.permutation import mix, random_numbers, uniform_floats
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RecipeError
 from ensue.extension import is_address
@@ -73,7 +73,7 @@ def read_corpus(
     stop = None if valid_source else training_characters(source.count_characters(), data, resumed, num_old=num_old)
     if tokenizer is None:
         new_stop = None if stop is None else max(1, stop - num_old)
-        tokenizer = trained_tokenizer(new_source, stop=new_stop, extended=base, **specification.model_dump())
+        tokenizer = trained_tokenizer(new_source, stop=new_stop, base=base, **specification.model_dump())
     encoder = reader(tokenizer)
     if valid_source:
         valid, split = tokenize(valid_source, encoder, stop=data.valid_characters), data.valid
@@ -296,7 +296,7 @@ def prepare_corpus(
     fingerprints = {name: [text.fingerprint(), start, end] for name, (text, start, end) in texts.items()}
     plan = {"texts": fingerprints, "table": table}
     return prepare(
-        folder, plan, texts, tokenizer, encoder, encode=partial(in_order, encoder.encode, processes=processes),
+        folder, plan, texts, tokenizer, encoder, encode=partial(ordered_map, encoder.encode, processes=processes),
         shard_tokens=shard_tokens, notify=notify,
     )  # fmt: skip
 
@@ -318,7 +318,7 @@ class SampledWords:
     def draw(self, step: int, device: torch.device) -> WordSample:
         """Return the sample of a step."""
         intervals = np.arange(self.size)
-        points = intervals + shares(random_numbers(mix(self.seed, step), intervals))
+        points = intervals + uniform_floats(random_numbers(mix(self.seed, step), intervals))
         ids = self._order[np.minimum(np.searchsorted(self._ends, points, side="right"), len(self._order) - 1)]
         log_expected = np.log(self.expected[ids]).astype(np.float32)
         return WordSample(torch.from_numpy(ids).to(device), torch.from_numpy(log_expected).to(device))

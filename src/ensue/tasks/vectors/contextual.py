@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ensue.data.files import Data, as_location
 from ensue.data.judgments import JudgedTexts, read_judged_texts
-from ensue.errors import EnsueError, check_whole, nearest
+from ensue.errors import EnsueError, check_integer, nearest
 from ensue.metrics.scores import TextSimilarityScores, pearson, spearman
 from ensue.models.language_model import padded
 from ensue.models.layer_outputs import layer_outputs, output_sizes, widened
@@ -210,7 +210,7 @@ class ContextualPipeline(Pipeline):
 
 def checked_layer(layer: int, num_layers: int) -> int:
     """Return the index of a layer from 0; a negative `layer` counts from the last layer."""
-    check_whole("layer", layer, -num_layers, num_layers - 1)
+    check_integer("layer", layer, -num_layers, num_layers - 1)
     return layer % num_layers
 
 

@@ -262,7 +262,7 @@ class Pretrained(NamedTuple):
 def pretrained_vectors(path: str, forms: Collection[str], num_extra: int) -> Pretrained:
     """Return the vectors of `forms` (or their lowercased forms), and of the first `num_extra` words of a file."""
     data_words = {*forms, *(form.lower() for form in forms)} - {UNKNOWN}
-    words, matrix = read_vectors(path, data_words, first=num_extra)
+    words, matrix = read_vectors(path, data_words, num_first=num_extra)
     is_in_data = np.array([word in data_words for word in words], np.bool_)
     if not is_in_data.any():
         raise DataError(f"has none of the {len(forms):,} words of the data", path)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.cache import bound, cache_directory, mark_used, put
+from ensue.cache import cache_directory, mark_used, size_limit, write_cached
 from ensue.data.compact_texts import Ragged
 from ensue.data.files import Data
 from ensue.data.lines import Lines
@@ -42,7 +42,7 @@ from ensue.tasks.vectors.contextual import ContextualPipeline
 from ensue.tasks.words.model import WordParts
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
-from ensue.text.lexicon import NEW, NEW_CHARACTERS, NO_VECTOR, Lexicon, UnknownCounts
+from ensue.text.lexicon import NEW_CHARACTERS, NEW_WORDS, NO_VECTOR, Lexicon, UnknownCounts
 
 CACHE_VERSION = 1
 """The version in the cache key, to be raised when a change of the code changes vectors."""
@@ -230,7 +230,7 @@ def cached_vectors(
     distinct, rows = _find_distinct(words)
     texts, count = TextsOfForms(distinct, forms), len(distinct.values)
     file_shape = (1 + count, *shape)
-    if np.prod(file_shape, dtype=np.float64) * np.dtype(np.float16).itemsize > bound():
+    if np.prod(file_shape, dtype=np.float64) * np.dtype(np.float16).itemsize > size_limit():
         return None
     digest = hashlib.sha256(json.dumps(list(forms)).encode())
     for array in (distinct.values, distinct.starts):
@@ -251,7 +251,7 @@ def cached_vectors(
     file = _open_mapped(cache_directory() / name, file_shape)
     if file is None:
         try:
-            file = _open_mapped(put(name, write), file_shape)
+            file = _open_mapped(write_cached(name, write), file_shape)
         except OSError as error:
             raise DataError(f"vectors cannot be written ({error.strerror or error})", cache_directory()) from error
     assert file is not None
@@ -461,7 +461,7 @@ class FeatureReader:
         for name, are_lacking, is_used in (
             (NO_VECTOR, lacks & word_features.NO_VECTOR, self.features.vectors is not None),
             (NEW_CHARACTERS, lacks & word_features.NEW_CHARACTER, self.features.characters is not None),
-            (NEW, np.atleast_2d(keys.T)[0] < 0, self._uses_words),
+            (NEW_WORDS, np.atleast_2d(keys.T)[0] < 0, self._uses_words),
         ):
             if is_used:
                 self.lacking.add(name, int(np.count_nonzero(are_lacking)), len(numbers))

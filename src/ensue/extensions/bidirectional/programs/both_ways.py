@@ -32,7 +32,7 @@ class WordReader:
         """Return both boundaries and the words, as bytes or as ids."""
         if self.settings["longest"] is None:
             return np.array([1, 1, *map(self.id, words)])
-        rows = word_characters(words, longest=self.settings["longest"])
+        rows = word_characters(words, max_length=self.settings["longest"])
         padded = np.full((FIRST_WORD + len(words), self.settings["longest"]), PADDING)
         padded[:FIRST_WORD, : BOUNDARIES.shape[1]] = BOUNDARIES
         padded[FIRST_WORD:, : rows.shape[1]] = rows

@@ -72,7 +72,7 @@ def label_names(labels: Labels) -> list[str]:
     classes = _classes(labels)
     return [
         OUTSIDE,
-        *(f"{letter}-{name}" if name else letter for name in classes for letter in SCHEMES[labels.scheme].different),
+        *(f"{letter}-{name}" if name else letter for name in classes for letter in SCHEMES[labels.scheme].distinct),
     ]
 
 
@@ -84,16 +84,16 @@ def label_tables(labels: Labels, names: list[str], weights: Weights) -> str:
     """Return the tables of labels.h, and add its constants."""
     constants = weights.constants
     constants |= {"HAS_SPANS": int(labels.has_spans), **add_label_names(names, weights)}
-    groups = labels.places_of(labels.tags.symbols), labels.places_of(names)
+    groups = labels.label_groups(labels.tags.symbols), labels.label_groups(names)
     text = c_array("int", "TAG_GROUPS", groups[0]) + c_array("int", "LABEL_GROUPS", groups[1])
     if labels.scheme is not None:
         letters = SCHEMES[labels.scheme]
-        order = letters.different.index
+        order = letters.distinct.index
         for name, letter in zip(("FIRST", "INSIDE", "LAST", "SINGLE"), letters.places, strict=True):
             constants[f"{name}_LETTER"] = order(letter)
         for name, letter in (("AFTER", letters.after_touching), ("BEFORE", letters.before_touching)):
             constants[f"{name}_LETTER"] = order(letter) if letter else -1
-        constants["LETTERS"] = len(letters.different)
+        constants["LETTERS"] = len(letters.distinct)
         kinds, classes = [position(tag) for tag in labels.tags.symbols], _classes(labels)
         text += c_array("uint8_t", "KINDS", [(OUTSIDE + PLACES).index(kind) for kind, _ in kinds])
         text += c_array("uint32_t", "CLASSES", [classes.index(name) if kind != OUTSIDE else 0 for kind, name in kinds])

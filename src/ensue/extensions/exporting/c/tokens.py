@@ -14,8 +14,8 @@ from ensue.text.tokenizer import (
     ByteTokenizer,
     CharacterTokenizer,
     Tokenizer,
+    WordJoiner,
     WordTokenizer,
-    WrittenWords,
 )
 
 CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8  # bits of a word for blanks.h
@@ -74,7 +74,7 @@ def _classify_word(tokenizer: WordTokenizer, id: int) -> int:
         return 0
     if word in QUOTES:
         return QUOTE
-    closes, opens = WrittenWords(joins_marks=True).sides(word)
+    closes, opens = WordJoiner(joins_marks=True).mark_sides(word)
     return CLOSES * closes | OPENS * opens
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ensue.errors import EnsueError
 from ensue.tasks.texts.framing import Framing
-from ensue.text.masked_tokens import FRAMING, MaskedTokenizer
+from ensue.text.masked_tokens import FRAME_TOKENS, MaskedTokenizer
 from ensue.text.pieces import import_library, library_tokenizer
 from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer, byte_characters
@@ -32,10 +32,10 @@ def masked_files(coder: MaskedTokenizer, *, context: int) -> dict[str, Any]:
     """Return `tokenizer.json` and `tokenizer_config.json` of a masked language model."""
     tokenizer = coder.tokenizer
     library = _to_library(tokenizer)
-    tokens = {role: getattr(tokenizer, "special", {}).get(role, role) for role in FRAMING}
+    tokens = {role: getattr(tokenizer, "special", {}).get(role, role) for role in FRAME_TOKENS}
     library.add_special_tokens(list(tokens.values()))  # appends tokens that the vocabulary lacks, in this order
     ids = (coder.padding_id, coder.begin_id, coder.separator_id, coder.mask_id)
-    assert [library.token_to_id(tokens[role]) for role in FRAMING] == list(ids)
+    assert [library.token_to_id(tokens[role]) for role in FRAME_TOKENS] == list(ids)
     begin, end = tokens[BEGIN], tokens[SEPARATOR]
     library.post_processor = import_library().processors.TemplateProcessing(
         single=f"{begin} $A {end}",
@@ -110,7 +110,7 @@ def _to_library(tokenizer: Tokenizer) -> LibraryTokenizer:
     if isinstance(tokenizer, WordPieceTokenizer):
         library = _copy(tokenizer.library)
         library.decoder = import_library().decoders.WordPiece(cleanup=False)
-        library.add_special_tokens([*FRAMING, UNKNOWN])
+        library.add_special_tokens([*FRAME_TOKENS, UNKNOWN])
         return library
     if isinstance(tokenizer, PublishedTokenizer):
         return _copy(tokenizer.library)

@@ -81,7 +81,7 @@ class Cell(NamedTuple):
     width: float
     height: float
     weight: float
-    strength: float
+    opacity: float
 
 
 def _attention_section(view: CaptionView) -> Section:
@@ -162,7 +162,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         return series
 
     def predict(self, texts: Iterable[Any]) -> Answers[Output]:
-        """Return the caption of each image. Images are arrays (rows, columns · colors), or elements of `source`."""
+        """Return the caption of each image. Images are arrays (rows, columns · colors), or series of `source`."""
         return Answers(output for _, output in self.answers(map(Captioned, self._to_series(texts))))
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
@@ -235,12 +235,12 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
             check_caption(series, len(ids), self.recipe)
         if not ids:
             raise EnsueError("nothing to inspect: the caption has no tokens")
-        parts, seen = output_fields(self.models, sources, ids, begin_id=self.target.begin_id, symbol=symbol)
+        fields, attention = output_fields(self.models, sources, ids, begin_id=self.target.begin_id, symbol=symbol)
         grid: ImageGrid | None = self.model.grid
         pixels = None if grid is None else series.frames.reshape(grid.rows, -1, grid.colors)
         shape = None if grid is None else grid.grid
-        parts |= {"text": text, "search": search, "series": series.name, "gates": seen.gates}
-        view = CaptionView(**parts, image=pixels, grid=shape)
+        fields |= {"text": text, "search": search, "series": series.name, "gates": attention.gates}
+        view = CaptionView(**fields, image=pixels, grid=shape)
         facts = {
             **self.facts(self.recipe.describe()),
             "search": "none: the caption is an argument" if search is None else self.describe_search(),

@@ -226,8 +226,6 @@ MAX_STEP_ERROR = 0.01
 """The largest relative error of a step in time, and of a rate."""
 MIN_GAP_STEPS = 1.5
 """The smallest gap at which a series is split, as a multiple of the median step."""
-
-
 _STAMPED = re.compile(r"\(([^()]*),([^(),]*)\)")
 """Matches `(time,value)` in a `.ts` file."""
 

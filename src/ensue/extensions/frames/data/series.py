@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.compact_texts import real_places, side_by_side
+from ensue.data.compact_texts import padded_indices, padding_mask
 from ensue.errors import DataError
 
 Vectors = NDArray[np.float32]
@@ -132,7 +132,7 @@ class FrameRows:
 
     def padded(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Vectors:
         """Return the series `rows` of the batch `among` (default: `rows`) as (B, T, d), padded with zeros."""
-        indices, mask = side_by_side(self.starts, self.lengths, rows, among=among)
+        indices, mask = padded_indices(self.starts, self.lengths, rows, among=among)
         if not indices.size:
             return np.zeros((*indices.shape, self.values.shape[1]), np.float32)
         padded: Vectors = self.values[indices]
@@ -141,7 +141,7 @@ class FrameRows:
 
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
         """Return the mask of `padded`, True at frames; None if all series of `among` have the same length."""
-        return real_places(self.lengths, rows, among=among)
+        return padding_mask(self.lengths, rows, among=among)
 
     def __getitem__(self, row: int) -> Vectors:
         return self.values[self.starts[row] : self.starts[row + 1]]

@@ -37,7 +37,7 @@ def paths_in_table(path: Path, reading: SeriesOptions) -> Iterator[LabeledPath]:
     """Yield the files of a table of paths with labels and groups. Raises DataError for a missing file."""
     lines = Lines.of(path, encoding=checked_encoding(reading.encoding))
     dialect = dialect_of(lines)
-    names = [name.strip() for name in dialect.first(lines)[0]]
+    names = [name.strip() for name in dialect.first_rows(lines)[0]]
     path_column = names.index(PATH)
     label, group = (names.index(name) if name in names else None for name in (reading.labels, reading.group))
     for row in dialect.read(lines, header=True, needed=()):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.files import Data, as_location
-from ensue.errors import DataError, EnsueError, check_whole, nearest
+from ensue.errors import DataError, EnsueError, check_integer, nearest
 from ensue.extensions.frames.data.series import Series, as_vectors
 from ensue.extensions.frames.drawing import model as drawing
 from ensue.extensions.frames.page import data_address
@@ -175,8 +175,8 @@ class DrawingPipeline(Pipeline):
 
     @torch.inference_mode()
     def _paint_canvases(self, samples: int, seed: int, strokes: Sequence[int]) -> NDArray[np.float32]:
-        check_whole("samples", samples, 1, MAX_DRAWS)
-        check_whole("seed", seed, 0, 2**63 - 1)
+        check_integer("samples", samples, 1, MAX_DRAWS)
+        check_integer("seed", seed, 0, 2**63 - 1)
         size, device = self.model.size, device_of(self.model)
         check_generated(samples * len(strokes) * size.pixels)
         batches = []
@@ -212,7 +212,7 @@ class DrawingPipeline(Pipeline):
             raise EnsueError(f'{out}: unknown suffix "{suffix}"{nearest(suffix, known)}; expected {", ".join(known)}')
         check_outputs([self.run or ""], files=[out], overwrite=overwrite)
         if frames is not None:
-            check_whole("frames", frames, 1, 1_000_000)
+            check_integer("frames", frames, 1, 1_000_000)
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1)[0])
         strokes: int = self.model.glimpses
@@ -223,7 +223,7 @@ class DrawingPipeline(Pipeline):
     def evaluate(self, location: Data, *, encoding: str = "utf-8", draws: int = 1) -> NamedScores:
         """Return the bound in nats per image; with several `draws` of z also the bound by importance sampling."""
         location = as_location(location, "the data")
-        check_whole("draws", draws, 1, MAX_DRAWS)
+        check_integer("draws", draws, 1, MAX_DRAWS)
         images = drawing.read_images(location, colors=self.model.size.colors, encoding=encoding, size=self.model.size)
         return drawing.score_painter(self.model, drawing.binarized(images, self.recipe.data.binarize), draws=draws)
 

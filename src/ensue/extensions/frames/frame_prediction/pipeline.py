@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.files import Data
-from ensue.errors import EnsueError, check_path, check_type, check_whole
+from ensue.errors import EnsueError, check_integer, check_path, check_type
 from ensue.extensions.frames.data.readers import check_writable, content_of
 from ensue.extensions.frames.data.series import FrameRows, Series, Vectors
 from ensue.extensions.frames.frame_prediction import model as frame_prediction
@@ -168,7 +168,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         """Return sampled series (T, d).
 
         Args:
-            prompt: A series that all samples continue: an array (T, d), or an element of `source`.
+            prompt: A series that all samples continue: an array (T, d), or a series that `source(path)` yields.
             frames: The number of frames after the prompt.
             samples: The number of series.
             temperature: A factor of the standard deviations; 0: the mean of the component with the largest weight.
@@ -183,13 +183,13 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
     def _generate(
         self, prompt: Series | None, frames: int, samples: int, temperature: float, seed: int | None
     ) -> list[Vectors]:
-        check_whole("frames", frames, 1, MAX_FRAMES)
-        check_whole("samples", samples, 1, MAX_SAMPLES)
+        check_integer("frames", frames, 1, MAX_FRAMES)
+        check_integer("samples", samples, 1, MAX_SAMPLES)
         check_type("temperature", temperature, Real, "a number")
         if not 0 <= temperature < 1e6:
-            raise EnsueError(f"temperature is {temperature}; expected a number of at least 0")
+            raise EnsueError(f"temperature is {temperature}; expected a number from 0 to 1,000,000")
         if seed is not None:
-            check_whole("seed", seed, 0, (1 << 63) - 1)
+            check_integer("seed", seed, 0, (1 << 63) - 1)
         length = frames + (len(prompt.frames) if prompt else 0)
         if length > (limit := max_positions(self.recipe.encoder, 2 * MAX_FRAMES)):
             raise EnsueError(f"{length:,} frames; this model ({self.recipe.encoder.kind}) reads up to {limit:,}")
@@ -227,15 +227,15 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
     def predict(self, texts: Iterable[Any]) -> Answers[NextFrame]:
         """Return the next frame of each series.
 
-        A series is an array (T, d), an element of `source`, or the samples (n,) of a sound at the rate of the training
-        data.
+        A series is an array (T, d), a series that `source(path)` yields, or the samples (n,) of a sound at the rate of
+        the training data.
         """
         return Answers(self.answers(self._to_series(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[NextFrame]:
-        return self.expect(series)
+        return self.predict_stream(series)
 
-    def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
+    def predict_stream(self, series: Iterable[Series]) -> Iterator[NextFrame]:
         """Yield the next frame of each series in a stream, in order and in constant memory."""
         for chunk in chunked(series):
             means, deviations = frame_prediction.next_moments(self.model, FrameRows.of_series(chunk))
@@ -281,7 +281,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         Raises:
             EnsueError: `draws` is out of range.
         """
-        check_whole("draws", draws, 1, MAX_DRAWS)
+        check_integer("draws", draws, 1, MAX_DRAWS)
         nats = (nats for _, nats in self._score_series(self._read_labeled(location, encoding), draws=draws))
         return frame_prediction.scores_of(nats, d_latent=self.model.d_latent, draws=draws)
 
@@ -309,7 +309,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
 
         frames = description.TensorSpec(("batch", "time", self.statistics.shape.width))
         inputs = {"frames": frames, **description.state_specs(layers.init_state(2))}
-        function = description.TensorFunction("model", _next, inputs, sample)
+        function = description.TensorFunction("model", _predict_mixture, inputs, sample)
         settings = {**self._make_file_settings(), "mean": list(self.statistics.mean)}
         programs = f"{PROGRAMS}.frame_predictor", f"{PROGRAMS}.frames"
         return description.ModelDescription(
@@ -322,7 +322,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         return self._described(self.recipe.describe(), *latent, f"{self.num_parameters:,} parameters")
 
 
-def _next(model: frame_prediction.FramePredictor, frames: Tensor, **state: Any) -> dict[str, Tensor]:
+def _predict_mixture(model: frame_prediction.FramePredictor, frames: Tensor, **state: Any) -> dict[str, Tensor]:
     """Return the mixture that predicts the next frame, for each frame (B, T), in the units of the file."""
     layers, features = _get_layers(model), model.features
     h, after = layers(features.normalized(frames), description.state_from(layers.init_state(1), state))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.files import Data
-from ensue.errors import DataError, check_whole
+from ensue.errors import DataError, check_integer
 from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.data.source import FrameSource
 from ensue.extensions.frames.glimpses.model import (
@@ -125,15 +125,15 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         """Return the symbols of each image.
 
         Args:
-            texts: Images, as arrays (rows, columns · colors) or elements of `source`.
+            texts: Images, as arrays (rows, columns · colors) or series that `source(path)` yields.
             samples: The number of random paths over which probabilities are averaged; 0: a single path of mean places.
             seed: The seed of the random paths, which also depend on the pixels of the image.
 
         Raises:
             EnsueError: The model cannot read an image.
         """
-        check_whole("samples", samples, least=0, most=MAX_SAMPLES)
-        check_whole("seed", seed, least=0, most=(1 << 32) - 1)
+        check_integer("samples", samples, 0, MAX_SAMPLES)
+        check_integer("seed", seed, 0, (1 << 32) - 1)
         return Answers(answer for _, answer, _ in self.read(self._to_series(texts), samples=samples, seed=seed))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ReadSeries]:

@@ -43,7 +43,7 @@ class Hashed(ABC):
         return [hashlib.sha256(array.tobytes()).digest() for array in self.arrays]
 
     @property
-    def sources(self) -> Sequence[Hashable]:
+    def group_keys(self) -> Sequence[Hashable]:
         """The group of each example, or for data without groups the digest of each example."""
         return self.groups or self.digests
 

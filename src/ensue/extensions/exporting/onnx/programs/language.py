@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from ensue.text.tokenizer import written
+from ensue.text.tokenizer import join_words
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
@@ -53,7 +53,7 @@ def decode(ids):
     """Return the text of tokens."""
     if config["words"] is None:
         return tokenizer.decode(ids)
-    return written(map(tokenizer.id_to_token, ids), joins_marks=config["words"] == "simple")
+    return join_words(map(tokenizer.id_to_token, ids), joins_marks=config["words"] == "simple")
 
 
 def generate(prompt, count):

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from ensue.data.buckets import by_length
 from ensue.decode.frontier import Frontier
 from ensue.decode.search import BeamSearch
-from ensue.text.tokenizer import written
+from ensue.text.tokenizer import join_words
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
@@ -99,7 +99,7 @@ def text_of(ids, copied):
     if TARGET["words"] is None:
         return writer.decode(ids).removeprefix(TARGET["before"])
     words = [copied[id - SOURCE["size"]] if id >= TARGET["size"] else writer.id_to_token(id) for id in ids]
-    return written(words, joins_marks=TARGET["words"] == "simple")
+    return join_words(words, joins_marks=TARGET["words"] == "simple")
 
 
 def outputs(sources):

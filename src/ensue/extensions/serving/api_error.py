@@ -23,8 +23,8 @@ class ErrorBody(BaseModel):
     error: Error
 
 
-class Refusal(Exception):
-    """An exception for an error response. Messages have no details of the machine, such as paths."""
+class APIError(Exception):
+    """An exception that becomes an error response. Its message has no details of the machine, such as paths."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None,
@@ -40,32 +40,34 @@ class Refusal(Exception):
         return ErrorBody(error=Error(message=message or "", type=kind, param=param, code=self.code))
 
 
-def retry_later(status: int, message: str, code: str, seconds: int = 1) -> Refusal:
-    return Refusal(status, message, code=code, headers={"Retry-After": str(seconds)})
+def retry_later(status: int, message: str, code: str, seconds: int = 1) -> APIError:
+    """Return the error for a request that may succeed after some seconds."""
+    return APIError(status, message, code=code, headers={"Retry-After": str(seconds)})
 
 
-def invalid(param: str, message: str, code: str = "invalid_value") -> Refusal:
-    return Refusal(400, f"{param}: {message}", param=param, code=code)
+def invalid(param: str, message: str, code: str = "invalid_value") -> APIError:
+    """Return the error (400) for an invalid value of the field `param`."""
+    return APIError(400, f"{param}: {message}", param=param, code=code)
 
 
-def internal_error() -> Refusal:
+def internal_error() -> APIError:
     """Return the response for a bug, whose traceback is in the log."""
-    return Refusal(500, "internal error", code="internal_error", headers={"x-should-retry": "false"})
+    return APIError(500, "internal error", code="internal_error", headers={"x-should-retry": "false"})
 
 
-def unknown_field(key: str) -> Refusal:
+def unknown_field(key: str) -> APIError:
     """Return the error for an unknown field, with the message of OpenAI's API."""
     param = key[:64]
-    return Refusal(400, f"Unrecognized request argument supplied: {param}", param=param, code="unknown_parameter")
+    return APIError(400, f"Unrecognized request argument supplied: {param}", param=param, code="unknown_parameter")
 
 
-def from_validation_error(error: ValidationError) -> Refusal:
+def from_validation_error(error: ValidationError) -> APIError:
     """Return the error for the first invalid field."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     first = errors[0]
     param = str(first["loc"][0])[:64] if first["loc"] else None
     if first["type"] == "missing":
-        return Refusal(400, f"{param} is missing", param=param, code="missing_parameter")
+        return APIError(400, f"{param} is missing", param=param, code="missing_parameter")
     messages = [str(other["msg"]) for other in errors if other["loc"][:1] == first["loc"][:1]]
     message = "; or ".join(dict.fromkeys(messages))
-    return Refusal(400, f"{param or 'the request'}: {message}", param=param, code="invalid_value")
+    return APIError(400, f"{param or 'the request'}: {message}", param=param, code="invalid_value")
