@@ -19,8 +19,10 @@ BENCHMARKS_PAGE = REPOSITORY / "docs" / "benchmarks.md"
 API_PAGE = REPOSITORY / "docs" / "api.md"
 TROUBLESHOOTING_PAGE = REPOSITORY / "docs" / "troubleshooting.md"
 RECIPES_PAGE = REPOSITORY / "docs" / "recipes.md"
-TESTED_ELSEWHERE = ("docs/adding-a-task.md", "docs/extending.md")
-"""What they add has to be installed first; tests/cli/test_adding_a_task.py and tests/test_extending.py run them."""
+JOURNEYS = [page for page in PAGES if page.parent == REPOSITORY / "docs" / "journeys"]
+TESTED_ELSEWHERE = ("docs/adding-a-task.md", "docs/extending.md", *(f"docs/journeys/{page.name}" for page in JOURNEYS))
+"""What they add has to be installed or written first; tests/cli/test_adding_a_task.py, tests/test_extending.py and
+tests/test_journeys.py run them."""
 
 
 class Block(NamedTuple):
