@@ -20,7 +20,8 @@ ENDLESS = {"serve"}
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[] if page.stem in QUICK else pytest.mark.slow, id=page.stem) for page in JOURNEYS]
+    "page",
+    [pytest.param(page, marks=[] if page.stem in QUICK else pytest.mark.slow, id=page.stem) for page in JOURNEYS],
 )
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")
 def test_a_journey_runs(

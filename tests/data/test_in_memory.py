@@ -149,6 +149,11 @@ for _ in range(10_000):
 ENDLESS: dict[str, Any] = {}
 ENDLESS["a"] = ENDLESS
 WRONG: list[tuple[Any, type[Exception], str]] = [
+    (
+        (["a", "b", "c", "d"], ["x", "y", "x", "y"]),
+        TypeError,
+        r"row 1 .*expected a path, .* as in zip\(texts, labels\)",
+    ),
     (5, TypeError, r'^the data is 5; expected a path, rows such as \("a text", "label"\)'),
     ([ROWS[0], 5], TypeError, r"^the data, row 2 \(\[1\]\): found 5; expected"),
     ({"text": "a"}, TypeError, "^the data is {'text': 'a'}; expected"),
@@ -200,11 +205,14 @@ def test_other_values_are_refused(data: Any, kind: type[Exception], message: str
         as_location(data)
 
 
+NAME_THE_COLUMN = r'found a table; name the column of the texts, as in predict\(table\["text"\]\); columns: text'
+
+
 def test_a_table_is_no_list_of_texts() -> None:
     with pytest.raises(TypeError, match=r"predict takes a list of texts; found \{'a': 'b'\}"):
         check_texts({"a": "b"}, "texts")
     for table in (PandasTable(), PolarsTable()):
-        with pytest.raises(TypeError, match=r'found a table; name a column: predict\(table\["text"\]\)'):
+        with pytest.raises(TypeError, match=NAME_THE_COLUMN):
             check_texts(table, "texts")
 
 

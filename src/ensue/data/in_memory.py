@@ -17,7 +17,7 @@ from ensue.notices import warn_once
 
 MAX_PATHS, MAX_NAME_CHARACTERS = 16, 255
 """Texts that are as few and as short may be meant as names of files."""
-EXPECTED = 'a path, rows such as ("a text", "label") or {"text": ..., "label": ...}, a DataFrame or a data set'
+EXPECTED = 'a path, rows such as ("a text", "label"), as in zip(texts, labels), dicts, a DataFrame or a data set'
 
 
 def path_of_rows(data: Any, name: str, *, is_cached: bool = False) -> str:

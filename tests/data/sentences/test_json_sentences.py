@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ensue.data.lines import Lines
-from ensue.data.records.json_objects import LABEL_KEYS, TOKEN_KEYS
+from ensue.data.records.json_objects import LABEL_KEYS, SPAN_KEYS, TOKEN_KEYS
 from ensue.data.sentences.json_sentences import HIDDEN, JsonSentences
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
@@ -181,6 +181,15 @@ def test_spans_as_lists(key: str) -> None:
     (sentence,) = read(text)
     assert JsonSentences().labels(sentence, key) == ("B-PER", "O")
     assert JsonSentences().write(sentence, ["O", "B-X"], key) == line(text="Ann left", **{key: [[4, 8, "X"]]})
+
+
+@pytest.mark.parametrize("key", SPAN_KEYS)
+def test_usual_keys_of_spans_are_read_without_an_option(key: str) -> None:
+    """Argilla has them at "annotation"; a text without spans has an empty list."""
+    spans = [{"label": "PER", "start": 0, "end": 3}]
+    with_spans, without = read(line(text="Ann left", **{key: spans}) + line(text="No one", **{key: []}))
+    assert JsonSentences().labels(with_spans) == ("B-PER", "O")
+    assert JsonSentences().labels(without) == ("O", "O")
 
 
 def test_where_spans_go() -> None:

@@ -18,7 +18,7 @@ from ensue.parsing import EXACT, NumberText, ParseError, parse_json
 
 TOKEN_KEYS = ("tokens", "words")
 LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
-SPAN_KEYS = ("labels", "spans", "entities", "label")
+SPAN_KEYS = ("labels", "spans", "entities", "label", "annotation")
 """The usual keys of a sentence: of its words, of the labels of its words, and of the spans in its text."""
 PRODIGY_KEYS = {"label", "spans", "options", "accept", "_input_hash", "_task_hash", "_view_id"}
 """The keys of rows of Prodigy. Rows of questions and answers may also have a key "answer", but none of these keys."""

@@ -117,7 +117,7 @@ def doubt(
             reporter=reporter,
         )  # fmt: skip
     show_rows(list(islice(doubts.rows(), top + 1)))
-    cli.notify(f"{len(doubts.ranked):,} doubts in {doubts.num_labels:,} {doubts.unit}")
+    cli.notify(f"doubts: {len(doubts.ranked):,} in {doubts.num_labels:,} {doubts.unit}")
     if out is not None:
         write_text(out, "".join(doubts.lines(format)))
         cli.notify(f"wrote {out}")

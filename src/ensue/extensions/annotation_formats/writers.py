@@ -419,7 +419,9 @@ def write_predictions(
     if to in ("csv", "jsonl") and hasattr(pipeline, "answer_rows"):
         return _written(row_lines(to, pipeline.answer_rows(location, encoding)), to, out, location, pipeline, overwrite)
     if isinstance(pipeline, CutterPipeline) or not isinstance(pipeline, ClassificationPipeline | LabelingPipeline):
-        raise EnsueError("--to is for taggers and classifiers; of frames, for csv and jsonl")
+        raise EnsueError(
+            "--to is for taggers and classifiers; frames have csv and jsonl; other models have --json > FILE"
+        )
     if to in ("brat", "conll", "conllu") and isinstance(pipeline, ClassificationPipeline):
         raise EnsueError(f"--to {to} is for taggers; expected csv, jsonl, doccano or label-studio for a classifier")
     if isinstance(pipeline.labels, LabelColumns) and to not in ("conll", "conllu", "csv", "jsonl"):

@@ -44,7 +44,7 @@ from ensue.version import VERSION
 SUPPORTED = (
     "C has recurrent language models and Transformers with tokens that are characters, bytes, subwords of bytes or "
     "words; recurrent taggers of words or frames; classifiers of texts or frames with recurrent layers, or of texts by "
-    "n-grams; and recurrent encoder-decoders with these tokens"
+    "n-grams; and recurrent encoder-decoders with these tokens. --format onnx has most other models"
 )
 _LICENSE = re.compile(r"^license: *(\S+)$", re.M)
 WEIGHTS = """\
