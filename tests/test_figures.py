@@ -31,9 +31,9 @@ from source_imports import SOURCE, circles
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 83_702,
+    "Python lines of `src`": 83_701,
     "files of `src`": 475,
-    "Python lines of the core": 54_987,
+    "Python lines of the core": 54_986,
     "files of the core": 304,
     "Python lines of the largest extension": 6_644,
     "files of `tasks`": 71,

@@ -1,9 +1,8 @@
 """Detection of the kind of data: labeled sentences, labeled texts, pairs, plain text, or a kind of an extension.
 
-The user's choice (`--format`) has priority. If the user names columns of sources or targets, or two files separated by
-a comma, the data are pairs. Next, each extension looks for its kind (`DataKind`). A folder with a folder or a file for
-each class has texts. In all other cases, the suffix (before `.xz` and `.gz`) and the first lines of the first file
-decide, by the first rule that applies:
+The user's choice (`--format`) has priority. Columns of sources or targets, or two files with a comma, are pairs.
+Next, each extension looks for its kind (`DataKind`). A folder with a folder or a file for each class has texts. In all
+other cases, the suffix (before `.xz` and `.gz`) and the first lines decide, by the first rule that applies:
 
 1. Pairs, if they are certain (`pair_tables`): SCAN, CMUdict, SIGMORPHON, a format of pairs of an extension, or a table
    that has the names of source and target, or two columns that cannot be labels.
@@ -15,8 +14,7 @@ decide, by the first rule that applies:
    of a column have several words, or if it is a `.tsv` without blank lines between rows.
 5. A table, `__label__`, or a label at the beginning of each line by the rules of `text_format`: texts. First words are
    not labels if most first words occur once, or are at least half as frequent inside lines.
-6. At least three quarters of the rows have the same number of columns: sentences if there are blank lines between rows,
-   texts if there are tabs. The first row with another number of columns is then reported as an error.
+6. Most rows have the same number of columns: sentences if there are blank lines between rows, texts if there are tabs.
 7. Otherwise: plain text.
 """
 
