@@ -1,5 +1,6 @@
 """`ensue predict --to`: what is written is read back with the predicted labels, and names its place."""
 
+import csv
 import json
 import re
 from collections.abc import Callable
@@ -123,6 +124,14 @@ def test_a_table_keeps_its_columns(delimiter: str, ensue: Ensue, runs: Path) -> 
     header, *rows = ensue("predict", runs / "topics", name, "--to", "csv").out.splitlines()
     assert header == "id,text,label,probability"
     assert [row.split(",")[:2] for row in rows] == [["7", "a song"], ["9", "the team won"]]
+
+
+def test_a_text_file_of_excel_becomes_a_csv_file(ensue: Ensue, runs: Path) -> None:
+    Path("a.txt").write_bytes(b'id\ttext\r\n7\t"a ""song""\n\nof ours"\r\n')
+    ensue("predict", runs / "topics", "a.txt", "--out", "x.csv")
+    with Path("x.csv").open(newline="") as file:
+        header, row = csv.reader(file)
+    assert (header, row[:2]) == (["id", "text", "label", "probability"], ["7", 'a "song"\n\nof ours'])
 
 
 @pytest.mark.parametrize("format", ["doccano", "prodigy", "label-studio", "jsonl"])

@@ -21,7 +21,7 @@ import numpy as np
 from ensue.data.decoding import load_text
 from ensue.data.examples import DocumentSource
 from ensue.data.records.record import json_records, sample
-from ensue.data.records.tables import TABLES
+from ensue.data.records.tables import DIALECTS, TABLES
 from ensue.data.row_layout import opens_document
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.sentence import Sentence, SourceText
@@ -274,9 +274,10 @@ def _to_json(
 def _to_csv(pipeline: Any, source: Any, predicted: Iterable[Prediction]) -> Iterator[str]:
     """Yield the records of a table with predicted labels; for other formats, a row for each text, span or word."""
     if isinstance(source, DocumentSource) and source.layout.format in TABLES:
+        dialect = next(dialect for dialect in DIALECTS if dialect.name == source.layout.format)
         for text in source.as_one(prediction.record for prediction in predicted):
-            rows = [line.split("\t") for line in text.split("\n") if line]
-            yield "".join(delimited_line("csv", row) for row in rows) if source.layout.format == "tsv" else text
+            rows = dialect.rows(enumerate(re.findall(r".*\n|.+", text)), "") if dialect.delimiter == "\t" else ()
+            yield "".join(delimited_line("csv", map(dialect.value, row.values)) for row in rows) or text
         return
     format = source.layout.format if isinstance(source, DocumentSource) else source.format.name
     keys = _read_meta_keys(source) if format == "json" else []
