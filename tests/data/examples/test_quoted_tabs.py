@@ -31,7 +31,7 @@ UNQUOTED = {
 def test_a_text_file_of_excel_is_a_table(name: str, encoding: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(EXPORT.encode(encoding))
     detected = detect(tmp_path / name, encoding=encoding)
-    assert (detected.kind, detected.format, detected.by_itself) == ("texts", "csv-tab", True)
+    assert (detected.kind, detected.format, detected.is_default) == ("texts", "csv-tab", True)
     source = DocumentSource(tmp_path / name, encoding=encoding, incomplete="skip")
     with pytest.warns(Notice, match="a.[a-z]+:7: the first of 1 row: 1 without a label; left out"):
         documents = list(source)
