@@ -234,7 +234,7 @@ def test_a_comparison_is_drawn_with_its_intervals() -> None:
     assert [np.asarray(line.get_xdata()).tolist() for line in drawn.lines] == [
         [0.5], [0.7], pytest.approx([0.6, 0.8]), [0.5, 0.5]
     ]  # fmt: skip
-    with pytest.raises(EnsueError, match='no score "f1"'):
+    with pytest.raises(EnsueError, match='score "f1": not in all runs'):
         found.plot("f1")
 
 

@@ -233,9 +233,9 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         return Answers(self.answers(self._to_series(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[NextFrame]:
-        return self.predict_stream(series)
+        return self.expect(series)
 
-    def predict_stream(self, series: Iterable[Series]) -> Iterator[NextFrame]:
+    def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
         """Yield the next frame of each series in a stream, in order and in constant memory."""
         for chunk in chunked(series):
             means, deviations = frame_prediction.next_moments(self.model, FrameRows.of_series(chunk))
