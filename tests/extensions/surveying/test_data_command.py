@@ -385,6 +385,18 @@ def test_a_reader_that_goes_away_hears_nothing_more() -> None:
     assert (process.returncode, complaint) == (0, b"")
 
 
+def test_words_that_are_positions(ensue: Ensue) -> None:
+    """As in GermEval: the position, the word, and two columns of labels."""
+    rows = "# x\n1\tAnna\tB-PER\tO\n2\tsagte\tO\tO\n\n# y\n1\tBonn\tB-LOC\tO\n2\tist\tO\tO\n"
+    note = "all words are numbers; if these are positions, --words 2 --labels 3 reads the next columns"
+    assert note in ensue("data", write("a.tsv", rows)).out
+    options = ("--words", "2", "--labels", "3")
+    read = ensue("data", "a.tsv", *options).out
+    assert "scheme      bio\n" in read
+    assert note not in read
+    assert note not in ensue("data", write("b.tsv", "1 CD\nAnna NNP\n")).out
+
+
 @pytest.mark.parametrize("data", [["tickets.csv"], ["auto", "--train", "tickets.csv"], ["--train", "tickets.csv"]])
 def test_train_takes_the_recipe_for_the_data(data: list[str], ensue: Ensue) -> None:
     rows = [f"{text};{label}" for text, label in [("Der Motor läuft", "gut"), ("Der Motor steht", "schlecht")] * 10]

@@ -194,6 +194,8 @@ class SentenceReport(LabeledReport[SentenceSummary]):
             yield f"plain labels that look like spans: {listed(span_like)}; spans are written B-PER, I-PER and O"
         if self.summary.size == 1 and self.summary.words.total() > _MAX_SENTENCE_WORDS:
             yield f"all {self.summary.words.total():,} words are one sentence; {self.outlier_remedy}"
+        if self.summary.width > 2 and all(map(str.isdecimal, self.summary.words)):
+            yield "all words are numbers; if these are positions, --words 2 --labels 3 reads the next columns"
         if self.summary.borders and (note := self.summary.borders.note()):
             yield note
 
@@ -244,8 +246,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
         names = [name for name in columns if self.summary.has_keys or not name.startswith(_KEY_PREFIXES)]
         for name in names[:MAX_ROWS]:
             number = f"over {MAX_VALUES:,}" if len(columns[name]) > MAX_VALUES else f"{len(columns[name]):,}"
-            values = [value for value, _ in by_frequency(columns[name])]
-            table.add_row(self._describe_column(name), number, listed(values))
+            table.add_row(self._describe_column(name), number, listed([x for x, _ in by_frequency(columns[name])]))
         if len(names) > MAX_ROWS:
             table.add_row(f"and {len(names) - MAX_ROWS:,} more")
         for prefix in _KEY_PREFIXES:
