@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.twins import needs_compiler
-from ensue.engine import executing, passes
+from ensue.engine import c_functions, executing
 from ensue.nn import Rotary, draws
 from ensue.nn.attention.positions import _Rotation, rotate
 from ensue.nn.draws import RowSlice, apply_dropout, drawing_rows
@@ -118,14 +118,14 @@ class Watching(TorchDispatchMode):
 
 def test_where_torch_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(3, 4)
-    assert passes(x) is not None
+    assert c_functions(x) is not None
     with executing("plain"):
-        assert passes(x) is None
+        assert c_functions(x) is None
     with Watching():
-        assert passes(x) is None
+        assert c_functions(x) is None
     others = x.double(), x.half(), x[:0], torch.view_as_complex(x.view(3, 2, 2)).conj().imag, x.to("meta")
-    assert [passes(other) for other in others] == [None] * len(others)
-    monkeypatch.setattr("ensue.engine.execution._passes", lambda: None)  # no compiler
+    assert [c_functions(other) for other in others] == [None] * len(others)
+    monkeypatch.setattr("ensue.engine.execution._load_c_functions", lambda: None)  # no compiler
     torch.manual_seed(3)
     y = apply_dropout(x, 0.5)
     assert (y == 0).any()
@@ -135,9 +135,9 @@ def test_where_torch_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_torch_stands_in_inside_of_transforms_and_traces() -> None:
     x, seen = torch.randn(3, 4), []
-    torch.func.grad(lambda x: seen.append(passes(x)) or x.sum())(x)
-    torch.func.vmap(lambda x: seen.append(passes(x)) or x)(x)
-    torch.jit.trace(lambda x: seen.append(passes(x)) or x + 1, (x,), check_trace=False)
+    torch.func.grad(lambda x: seen.append(c_functions(x)) or x.sum())(x)
+    torch.func.vmap(lambda x: seen.append(c_functions(x)) or x)(x)
+    torch.jit.trace(lambda x: seen.append(c_functions(x)) or x + 1, (x,), check_trace=False)
     assert seen == [None] * len(seen)
 
 
@@ -168,9 +168,9 @@ def test_what_does_not_fit_is_refused() -> None:
     cos, sin = Rotary(4).table(torch.arange(5).unsqueeze(0), torch.float32)
     for tables in ((cos, sin[:, :4]), (cos[:, :4], sin[:, :4]), (cos.repeat(3, 1, 1), sin), (cos[..., :1], sin)):
         with pytest.raises(ValueError, match="angles is expected as"):
-            _Rotation.apply(passes(x), tables, False, x)
+            _Rotation.apply(c_functions(x), tables, False, x)
     with pytest.raises(TypeError, match=r"angles is expected in torch\.float32"):
-        _Rotation.apply(passes(x), (cos.double(), sin), False, x)
+        _Rotation.apply(c_functions(x), (cos.double(), sin), False, x)
     with drawing_rows(RowSlice(torch.arange(3), 4)), pytest.raises(ValueError, match="the rows is expected as"):
         apply_dropout(x, 0.1)
 

@@ -31,7 +31,7 @@ def test_all_that_scores_reads_the_text_in_order(tmp_path: Path) -> None:
     assert streamed == pytest.approx(nats, abs=1e-3)
     assert nats < sum(token.nats for token in plain.score(TEXT)) - 20
     assert model.protocol(scores).endswith("state carried, adapting to the text")
-    with pytest.raises(EnsueError, match="2 parts; a model that adapts reads a text in order"):
+    with pytest.raises(EnsueError, match="2 parts; a model that adapts to the text reads it in order"):
         model.evaluate(tmp_path / "text.txt", parts=2)
     assert all(map(torch.equal, plain.model.parameters(), before))
 

@@ -58,7 +58,7 @@ class Reader:
         """Read all tokens of each row except the last. Return the state, and the last tokens, which `step` reads."""
         device = device_of(self.model)
         read, last = [row[:-1] for row in rows], torch.tensor([int(row[-1]) for row in rows], device=device)
-        if self.context is None and getattr(self.model, "reads_by_row", False):
+        if self.context is None and getattr(self.model, "adapts", False):
             are_equal = all(np.array_equal(row, rows[0]) for row in rows)
             count = 1 if are_equal else len(rows)
             state = self.model.settled(read_prefixes(self.model, read[:count], state), last[:count])

@@ -15,23 +15,23 @@
 The `step` of a layer is plain torch code and uses none of these files.
 """
 
-from ensue.engine.execution import Execution, executing, explain, folds, may_compile, passes, unroll, unroll_fed
+from ensue.engine.execution import Execution, c_functions, executing, explain, folds, may_compile, unroll, unroll_fed
 from ensue.engine.feedback import Feedback
 from ensue.engine.products import (
     CachedWeights,
-    are_cached,
     bf16_kernel,
     bf16_kernels,
     cached_for,
     caching,
     has_bfloat16,
     use_bf16_kernel,
+    weights_are_frozen,
 )
 from ensue.engine.storage import Packing
 from ensue.engine.trace import ModuleCopy, has_hooks
 
 __all__ = [
-    "CachedWeights", "Execution", "Feedback", "ModuleCopy", "Packing", "are_cached", "bf16_kernel", "bf16_kernels",
-    "cached_for", "caching", "executing", "explain", "folds", "has_bfloat16", "has_hooks", "may_compile", "passes",
-    "unroll", "unroll_fed", "use_bf16_kernel",
+    "CachedWeights", "Execution", "Feedback", "ModuleCopy", "Packing", "bf16_kernel", "bf16_kernels", "c_functions",
+    "cached_for", "caching", "executing", "explain", "folds", "has_bfloat16", "has_hooks", "may_compile", "unroll",
+    "unroll_fed", "use_bf16_kernel", "weights_are_frozen",
 ]  # fmt: skip

@@ -79,17 +79,17 @@ def may_compile() -> bool:
     return _allowed.get() == "compiled"
 
 
-def passes(x: Tensor) -> ctypes.CDLL | None:
+def c_functions(x: Tensor) -> ctypes.CDLL | None:
     """Return the functions of passes.c if they can read `x` (on the CPU, float32 or bfloat16). Callers check sizes."""
     if is_transformed():
         return None
     is_plain = type(x) is Tensor and torch._C._has_storage(x)
     is_supported = x.is_cpu and x.dtype in (torch.float32, torch.bfloat16) and not x.is_neg() and x.numel() > 0
-    return _passes() if is_plain and is_supported and may_compile() else None
+    return _load_c_functions() if is_plain and is_supported and may_compile() else None
 
 
 @cache
-def _passes() -> ctypes.CDLL | None:
+def _load_c_functions() -> ctypes.CDLL | None:
     functions = library(package_text("engine/passes.c"), torch.float32, ("-ffp-contract=off",))
     if functions is not None:
         number, pointer = ctypes.c_int64, ctypes.c_void_p

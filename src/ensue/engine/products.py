@@ -81,14 +81,14 @@ class CachedWeights:
         return self._values[owner]
 
 
-def are_cached() -> bool:
-    """Return whether packed weights are cached: inside `CachedWeights.used`."""
+def weights_are_frozen() -> bool:
+    """Return whether weights do not change, so that packed weights are cached: inside `CachedWeights.used`."""
     return _caching.get() is not None
 
 
 def caching() -> AbstractContextManager[None]:
     """Return a context manager that caches packed weights, unless they are cached already."""
-    return nullcontext() if are_cached() else CachedWeights().used()
+    return nullcontext() if weights_are_frozen() else CachedWeights().used()
 
 
 def cached_for(owner: Any, make: Callable[[], T]) -> T | None:

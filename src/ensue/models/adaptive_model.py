@@ -82,7 +82,7 @@ class AdaptiveModel(nn.Module):
     generated. `model` is in evaluation mode and not changed. Raises EnsueError for a model with a limited context.
     """
 
-    reads_by_row = True
+    adapts = True
     context = None
 
     def __init__(self, model: LanguageModel, adaptation: Adaptation) -> None:

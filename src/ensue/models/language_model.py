@@ -20,8 +20,8 @@ class LanguageModel(nn.Module):
     length in constant memory. Raises ValueError for layers that are not causal.
     """
 
-    reads_by_row = False
-    """Whether rows must be read one by one, since reading changes the weights in the state (`AdaptiveModel`)."""
+    adapts = False
+    """Whether reading changes the weights in the state, so that rows are read one by one (`AdaptiveModel`)."""
 
     def __init__(
         self, features: TokenEmbedding, layers: SequenceLayer, head: SoftmaxHead, *, context: int | None = None

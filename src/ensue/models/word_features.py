@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.data.vectors import VectorIndex
-from ensue.engine import ModuleCopy, are_cached
+from ensue.engine import ModuleCopy, weights_are_frozen
 from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.models.subword_encoder import Subwords
 from ensue.models.word_specification import FeatureSpecification, SentenceFeatureSpecification
@@ -329,7 +329,7 @@ class CachedForms(NamedTuple):
 class FormCache(Copyable):
     """A cache of the vectors of word forms, which is cleared if it exceeds `max_forms` or if a weight has changed.
 
-    Unless weights are frozen (`are_cached`), each call compares the cached rows of its words with the current tables,
+    Unless `weights_are_frozen()`, each call compares the cached rows of its words with the current tables,
     and the character layer, which is small, with a copy. Words without a pretrained vector in the model are looked up
     in the file `vectors`.
 
@@ -362,7 +362,7 @@ class FormCache(Copyable):
     def look_up(self, words: Sequence[str]) -> tuple[FormTable, NDArray[np.int32]]:
         """Return a table that has a row for each of `words`, and the row number of each word (N,)."""
         with self._lock:
-            if self._size > self.max_forms or not (are_cached() or self._are_current(words)):
+            if self._size > self.max_forms or not (weights_are_frozen() or self._are_current(words)):
                 self.forget()
             known = self._cached
             new = [word for word in dict.fromkeys(words) if word not in known.numbers]

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ensue.engine import passes
+from ensue.engine import c_functions
 from ensue.engine.products import parallel_rows, worth_threads
 from ensue.engine.storage import address
 
@@ -111,7 +111,7 @@ class ElementDropout(nn.Module):
 
 def _draw_mask(x: Tensor, threshold: int, scale: float) -> Tensor:
     """Return a mask like `x`: `scale` if the random int16 of an element is at least `threshold`, else 0."""
-    functions = passes(x)
+    functions = c_functions(x)
     if functions is None:
         return (_draw_integers(x.shape, np.int16) >= threshold).to(x.dtype).mul_(scale)
     mask, rows = torch.empty(x.shape, dtype=x.dtype), (x.shape or (1,))[0]

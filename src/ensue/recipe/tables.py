@@ -296,8 +296,8 @@ class Recipe(Table):
         return (origin,) if origin else ()
 
     def describe(self) -> str:
-        """Return a description of the model's layers, such as `lstm 2×256`."""
-        return "a model of its own" if self.layers is None else describe_encoder(self.layers)
+        """Return a description of the main encoder, such as `lstm 2×256`."""
+        return "no encoder layers" if self.layers is None else describe_encoder(self.layers)
 
     def values(self) -> dict[str, Any]:
         """Return all values by key, such as "train.steps"."""

@@ -20,7 +20,7 @@ from ensue.processor import Precision
 
 T = TypeVar("T")
 Products = Literal["highest", "medium"]
-"""The library for float32 products on a CPU, as torch names the choice: the BLAS ("highest") or oneDNN ("medium")."""
+"""torch's precision of float32 products. On a CPU, "highest" is the BLAS; "medium" is oneDNN, on some in bfloat16."""
 MAX_CACHED_PRODUCTS = 64
 """The maximum number of compiled products in each cache of oneDNN and torch."""
 DEVICES = ("cpu", "cuda", "mps", "xpu")

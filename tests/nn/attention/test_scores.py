@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.twins import needs_compiler
-from ensue.engine import executing, passes
+from ensue.engine import c_functions, executing
 from ensue.nn.attention import scores as module
 from ensue.nn.attention.scores import MAX_BFLOAT16_KEYS, _Weights, attention_weights, fused_attention
 
@@ -111,9 +111,9 @@ def test_what_does_not_fit_is_refused() -> None:
     scores = torch.zeros(3, 1, 2, 4)
     for sizes in ((2, 1, 1, 4), (3, 1, 3, 4), (3, 2, 2, 4), (3, 1, 1, 1), (3, 1, 1, 5)):
         with pytest.raises(ValueError, match="allowed is expected as"):
-            _Weights.apply(passes(scores), torch.ones(sizes, dtype=torch.bool), 1.0, scores)
+            _Weights.apply(c_functions(scores), torch.ones(sizes, dtype=torch.bool), 1.0, scores)
     with pytest.raises(TypeError, match=r"allowed is expected in torch\.bool"):
-        _Weights.apply(passes(scores), torch.ones(3, 1, 1, 4), 1.0, scores)
+        _Weights.apply(c_functions(scores), torch.ones(3, 1, 1, 4), 1.0, scores)
 
 
 @pytest.mark.parametrize("keys", [T, MAX_BFLOAT16_KEYS + 1])

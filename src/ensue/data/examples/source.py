@@ -48,7 +48,7 @@ class ExampleSource(ABC, Generic[layouts.ExampleT, layouts.LayoutT]):
         self.skipped = SkippedRows()
         """The counts of rows that were skipped in the last iteration."""
         self.layouts: dict[str, layouts.LayoutT] = {}
-        """The layout of each file by its name. It is empty for aligned files and folders of classes."""
+        """The layout of each file by its name. It is empty for aligned files and the format `FOLDERS`."""
 
     def _detect(self, detect: Callable[..., layouts.LayoutT], format: str, like: layouts.LayoutT | None) -> None:
         def layout_of(lines: Lines, first: layouts.LayoutT | None) -> layouts.LayoutT:

@@ -115,7 +115,7 @@ def find_errors(
         gold: The gold spans.
         predicted: The predicted spans.
         misaligned: The gold spans that begin or end inside of a word. Predicted spans begin and end with words.
-        paired: Whether a gold and a predicted span may be one error.
+        is_paired: Whether a gold and a predicted span may be one error.
     """
 
     def kind(gold: Span, guess: Span) -> str:
@@ -220,7 +220,7 @@ def report(
         EnsueError: A file cannot be written, is an input, or exists; or, after writing, no threshold has the precision.
     """
     outputs = [Path(file) for file in (errors, curve) if file is not None]
-    data, run = as_location(data, "the data"), getattr(pipeline, "run", "")  # a cutter and a tagger have two runs
+    data, run = as_location(data, "the data"), getattr(pipeline, "run", "")  # `CutterAndTagger` has no `run`
     check_outputs([data, run or ""], files=outputs, overwrite=overwrite)
     if type(pipeline) not in _TASKS:
         raise EnsueError(f"{run or 'the model'}: expected a tagger of words or a classifier")

@@ -66,7 +66,7 @@ class ClassifiedSeriesData(LabeledSeriesData):
 
 
 def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str, ...]:
-    """Return the labels of a series. Raises DataError if its frames have different labels, or their number is wrong."""
+    """Return the labels of a series: one unless `multiple`. Raises DataError otherwise, and if the frames differ."""
     names = tuple(dict.fromkeys(series.labels))
     if len(names) > 1:
         problem = f"the frames have {len(names):,} labels ({listed(names, 3)})"
@@ -183,7 +183,7 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
         return self._make_inspection(view, sections, {"head": " + ".join(self.recipe.head.pooling)})
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> ClassificationScores:
-        """Return the scores on labeled series. Raises DataError for a series without a label."""
+        """Return the scores on labeled series. Raises DataError for unsuitable labels (see `class_labels`)."""
         return tally_of(self.labels).scores_of(self._judge(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:

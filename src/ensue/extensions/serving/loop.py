@@ -43,7 +43,7 @@ class GenerationLoop:
         self.metrics, self.name, self.report = metrics, name, report
         metrics.rows.labels(name).set(0)
         self.context: int | None = getattr(model, "context", None)
-        self.reads_by_row = getattr(model, "reads_by_row", False)
+        self.adapts = getattr(model, "adapts", False)
         self._submitted: deque[Generation] = deque()
         self._reading: deque[Generation] = deque()
         """The requests with unread prompts, in round-robin order."""
@@ -138,10 +138,10 @@ class GenerationLoop:
     def _has_room_for(self, generation: Generation) -> bool:
         """Return whether to read a prompt for another row. A request without rows may always read a prompt for one row.
 
-        Models whose rows may have copies of all weights (`reads_by_row`) have at most `max_rows` requests in progress.
+        Models whose rows may have copies of all weights (`adapts`) have at most `max_rows` requests in progress.
         """
         has_no_row = not generation.ready and all(live is not generation for _, live in self._live)
-        if has_no_row and self.reads_by_row and not generation.unread[0].read:
+        if has_no_row and self.adapts and not generation.unread[0].read:
             num_started = sum(other.unread[0].read > 0 for other in self._reading)
             return num_started + len({*self._waiting, *(live for _, live in self._live)}) < self.max_rows
         return has_no_row or len(self._live) + self._num_ready < self.max_rows
@@ -162,7 +162,7 @@ class GenerationLoop:
 
     def _queue_rows(self, prompt: Prompt) -> None:
         state = self.model.init_state(1) if prompt.state is None else prompt.state
-        if self.reads_by_row:
+        if self.adapts:
             state = self.model.settled(state, torch.from_numpy(prompt.ids[-1:]).to(device_of(self.model)))
         for row in prompt.rows:
             row.last, row.ids = int(prompt.ids[-1]), prompt.ids if self.context is not None else prompt.ids[-1:]

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.engine import passes
+from ensue.engine import c_functions
 from ensue.engine.products import parallel_rows, worth_threads
 from ensue.engine.storage import address
 from ensue.errors import ContextError
@@ -220,7 +220,7 @@ class Rotary(nn.Module):
 
 def rotate(table: tuple[Tensor, Tensor], *heads: Float[Tensor, "B H T d"], back: bool = False) -> tuple[Tensor, ...]:
     """Rotate the pairs (2i, 2i+1) of `heads` by angles of each row, or of one row for all; `back` reverses angles."""
-    functions = [passes(x) for x in heads]
+    functions = [c_functions(x) for x in heads]
     if all(functions):
         return _Rotation.apply(functions[0], table, back, *heads)  # type: ignore[no-untyped-call]
     return tuple(_rotate_in_torch(x, *(angles.unsqueeze(1) for angles in table), back=back) for x in heads)

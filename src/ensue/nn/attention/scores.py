@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ensue.engine import passes
+from ensue.engine import c_functions
 from ensue.engine.products import parallel_rows, worth_threads
 from ensue.engine.storage import address, gradients_of, is_transformed, needs_history
 from ensue.nn.draws import apply_dropout, is_sharded
@@ -34,10 +34,10 @@ def fused_attention(
 ) -> Float[Tensor, "B H T d_value"]:  # fmt: skip
     """Return `softmax(scale · queries keysᵀ + bias) values`, with dropout of the weights, over `allowed` keys.
 
-    A query without allowed keys gets zeros. `scale` is 1/√d by default. Causal attention has no bias. The computation
-    runs on torch's scaled-dot-product kernel, except if weights have to be stored: for a `tap`, and for dropout, whose
-    random numbers depend on the row. In bfloat16 on a CPU, where the kernel's backward pass is slow, the weights of up
-    to `MAX_BFLOAT16_KEYS` keys are stored, and attention to more keys is computed in float32 (docs/log).
+    A query without allowed keys gets zeros. `scale` defaults to 1/√d. With `is_causal`, `bias` and `allowed` are None.
+    torch's scaled-dot-product kernel is used unless weights are stored: for a `tap`, for dropout on a CPU or of sharded
+    rows, and inside torch.func transforms. In bfloat16 on a CPU, where the kernel's backward pass is slow, the weights
+    of up to `MAX_BFLOAT16_KEYS` keys are stored, and attention to more keys is computed in float32 (docs/log).
     """
     scale = 1 / math.sqrt(queries.shape[3]) if scale is None else scale
     on_cpu, dtype = queries.device.type == "cpu", values.dtype
@@ -77,7 +77,7 @@ def attention_weights(
 
     A query without allowed keys gets zeros. Sums are in float32 or more, and weights in the type of the scores.
     """
-    functions = passes(scores)
+    functions = c_functions(scores)
     if functions is not None:
         return _Weights.apply(functions, allowed, scale, scores)  # type: ignore[no-untyped-call]
     scores = scores if scale == 1 else scores * scale
@@ -101,7 +101,7 @@ class _Weights(torch.autograd.Function):
 
 def _multiply_derivative(weights: Tensor, x: Tensor, scale: float) -> Tensor:
     """Multiply `x` (B, H, T, S) by the Jacobian of the softmax, a symmetric matrix for each query."""
-    functions = None if torch.is_grad_enabled() or passes(x) is None else passes(weights)
+    functions = None if torch.is_grad_enabled() or c_functions(x) is None else c_functions(weights)
     if functions is not None:
         return _multiply_derivative_in_c(functions, weights, x.contiguous(), scale)
     product = weights * x

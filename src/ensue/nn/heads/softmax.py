@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ensue.engine import passes
+from ensue.engine import c_functions
 from ensue.engine.products import parallel_rows, worth_threads
 from ensue.engine.storage import address, gradients_of, is_transformed, needs_history
 from ensue.nn.attention.blocks import EPSILON, Activation, nonlinearity
@@ -116,7 +116,7 @@ def _sum_by_chunks(
 
 def _replace_by_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
     """Return the sum of nats, and overwrite `logits` (n, V) with its gradient, in C or block by block in torch."""
-    functions = passes(logits)
+    functions = c_functions(logits)
     if functions is not None and targets.min() >= 0 and targets.max() < logits.shape[1]:
         (n, words), workers = logits.shape, worth_threads(logits)
         nats, workspace = (torch.empty(sizes, dtype=torch.float32) for sizes in ((n,), (workers, words)))

@@ -245,7 +245,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         return LanguageScores.scored_items(rows, "pieces", [note] if tokens.unknown else [])
 
     def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
-        adapts = self.reader.reads_by_row
+        adapts = self.reader.adapts
         parts = 1 if adapts else scoring.default_parts(scores.tokens) if parts is None else parts
         return scoring.describe_protocol(self.model, parts) + (", adapting to the text" if adapts else "")
 

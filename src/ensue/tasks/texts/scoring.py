@@ -131,9 +131,9 @@ def score_text(
     Raises:
         EnsueError: The number of parts or the warm-up is out of range.
     """
-    parts = default_parts(len(tokens) * (not model.reads_by_row), warm_up=warm_up) if parts is None else parts
-    if model.reads_by_row and parts > 1:
-        raise EnsueError(f"{parts} parts; a model that adapts reads a text in order, in one part")
+    parts = default_parts(len(tokens) * (not model.adapts), warm_up=warm_up) if parts is None else parts
+    if model.adapts and parts > 1:
+        raise EnsueError(f"{parts} parts; a model that adapts to the text reads it in order, in one part")
     if parts < 1 or warm_up < 0:
         raise EnsueError(f"{parts} parts, each warmed up on {warm_up} tokens; expected at least 1 and 0")
     size, parts = len(tokens), max(1, min(parts, len(tokens)))
@@ -280,7 +280,7 @@ def total_nats(model: LanguageModel, texts: list[NDArray[np.int64]], *, start_id
     """Return the summed surprisals in nats of each of `texts` (arrays of ids), which the model reads independently."""
     totals = np.zeros(len(texts))
     order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-    max_length = -1 if model.reads_by_row else min(MAX_BATCHED_TOKENS, model.context or MAX_BATCHED_TOKENS)
+    max_length = -1 if model.adapts else min(MAX_BATCHED_TOKENS, model.context or MAX_BATCHED_TOKENS)
     with evaluating(model):
         while order:
             length = len(texts[order[-1]])

@@ -84,7 +84,7 @@ int64_t NAME_frames(const NAME_model *model, void *memory, const float *samples,
     const uint32_t *starts = words32(model, AT_BAND_STARTS), *firsts = words32(model, AT_BAND_FIRSTS);
     const double *weights = doubles(model, AT_BANDS);
     size_t total = 1 + (count > FRAME_SIZE ? (count - FRAME_SIZE + FRAME_STEP - 1) / FRAME_STEP : 0);
-    if (REACH > 0 && room && room < total) return NAME_ARGUMENT; /* frames are relative to the loudest one */
+    if (DYNAMIC_RANGE > 0 && room && room < total) return NAME_ARGUMENT; /* frames are relative to the loudest one */
     for (size_t t = 0; t < total && t < room; t += 2) {
         read_window(model, samples, count, t * FRAME_STEP, re);
         read_window(model, samples, count, (t + 1) * FRAME_STEP, im);
@@ -101,10 +101,10 @@ int64_t NAME_frames(const NAME_model *model, void *memory, const float *samples,
                 to[(t + part) * D_FRAME + b] = (float)log_64(sum <= FLOOR ? FLOOR : sum);
             }
     }
-    if (REACH > 0 && room) {
+    if (DYNAMIC_RANGE > 0 && room) {
         float most = to[0];
         for (size_t i = 1; i < total * D_FRAME; i++) most = to[i] > most ? to[i] : most;
-        for (size_t i = 0; i < total * D_FRAME; i++) to[i] = fmaxf(to[i] - most, -(float)REACH);
+        for (size_t i = 0; i < total * D_FRAME; i++) to[i] = fmaxf(to[i] - most, -(float)DYNAMIC_RANGE);
     }
     return (int64_t)total;
 }

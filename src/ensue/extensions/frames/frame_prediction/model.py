@@ -64,8 +64,8 @@ class FrameReader(nn.Module, ABC):
         """Read complete series.
 
         Args:
-            x: Normalized frames, for the latent variables.
-            augmented: Normalized frames with noise and dropout in training, for the layers.
+            x: Normalized frames, for the posterior of `StochasticReader`.
+            augmented: Normalized frames with noise and dropout in training, for all other layers.
             noise: Samples from N(0, 1) for the latent variables.
             mask: True at frames, False at padding.
         """

@@ -24,8 +24,8 @@ def read(text):
 
 def predict(texts):
     """Return the probabilities (texts, labels). A text is a list of words, or a pair of lists for a model of pairs."""
-    pairs = zip(*texts, strict=True) if config["pair"] else [texts]
-    (probabilities,) = model.run(["probabilities"], inputs(*map(list, pairs)))
+    columns = zip(*texts, strict=True) if config["pair"] else [texts]
+    (probabilities,) = model.run(["probabilities"], inputs(*map(list, columns)))
     return probabilities
 
 
