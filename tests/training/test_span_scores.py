@@ -21,7 +21,7 @@ from ensue.library import load
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.text.schemes import convert
-from ensue.text.tokens import Token
+from ensue.text.tokens import SPLITTERS, Token
 from training.tiny import run_tiny
 from training.tiny_texts import json_spans, sentences, tagging
 
@@ -150,6 +150,25 @@ def known(tagger: LabelingPipeline) -> Known:
 def test_texts_of_a_file_are_those_of_a_list(tagger: LabelingPipeline, known: Known, tmp_path: Path) -> None:
     (tmp_path / "bare.jsonl").write_text("".join(json.dumps({"text": one.text}) + "\n" for one in known.rows))
     assert places(rows_of("".join(tagger.prediction_lines(str(tmp_path / "bare.jsonl"))))) == known.bare
+
+
+ODD = ["\ufeff", "\n", "\r\n", "\r", "\u2028", "\u200b", "\x00", "\u0301", "\u200d", "\t", "\u00a0", "\U0001f468", " "]
+"""Characters that files, lines, splitters or alphabets treat in another manner than letters."""
+
+
+@pytest.mark.parametrize("splitter", SPLITTERS)
+def test_offsets_are_those_of_the_given_text(splitter: str, tagger: LabelingPipeline, tmp_path: Path) -> None:
+    """The text of a string, and of a row of a file: also where it begins with a byte order mark."""
+    tagger = tagger.with_splitter(splitter)
+    texts = [
+        text for odd in ODD for text in (f"{odd}Anna sees Lima", f"Anna{odd}sees {odd}Lima", f"Anna sees Lima{odd}")
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    rows = places(rows_of("".join(tagger.prediction_lines(str(tmp_path / "a.jsonl")))))
+    for text, answer, row in zip(texts, tagger.predict(texts), rows, strict=True):
+        assert [text[word.start : word.end] for word in answer] == [word.text for word in answer], text
+        assert {(span.start, span.end, span.label) for span in answer.spans} == row, text
+        assert answer.text == text.replace("\n", " ").removesuffix("\r"), text
 
 
 @pytest.mark.parametrize("form", FORMS)

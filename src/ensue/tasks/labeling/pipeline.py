@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged, StringColumn
-from ensue.data.decoding import MARK
 from ensue.data.examples.formats import rows_with_texts
 from ensue.data.files import Data, as_location
 from ensue.data.lines import Lines
@@ -300,7 +299,7 @@ class LabelingPipeline(WordPipeline):
                 raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")
             surface = Surface.of(text)
             return Sentence(tuple(text), source=SourceText(text=surface.text)), surface
-        line = " ".join(text.split("\n")).removeprefix(MARK)
+        line = " ".join(text.split("\n"))
         content = line.removesuffix("\r")
         split = tokens(content, splitter or self.splitter)
         words = tuple([token.text for token in split])
