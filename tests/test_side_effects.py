@@ -173,7 +173,7 @@ LAYER = ensue.nn.LSTM(3, 4)
 def of_layer(*arguments: Any) -> Any:
     layer = torch.nn.Module if arguments else LAYER
     return named("ensue.extensions.gradients.gradients.state_gradients")(
-        layer, torch.ones(1, 5, 3), lambda y: y[:, -1].sum(1)
+        layer, torch.ones(1, 5, 3, dtype=torch.float32), lambda y: y[:, -1].sum(1)
     )
 
 
@@ -309,11 +309,13 @@ def test_functions(name: str, is_changed: bool, folder: Path) -> None:
         if is_changed:
             torch.set_flush_denormal(True)
             torch.set_num_threads(2)
+            torch.set_default_dtype(torch.float64)
             torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]
         changed = [changes(lambda call=call: call(folder)) for call in CALLS[name]]
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(before)
+        torch.set_default_dtype(torch.float32)
         torch.backends.mkldnn.matmul.fp32_precision = "none"  # type: ignore[attr-defined]
     for _, failure in changed:
         assert failure is None or isinstance(failure, EnsueError | Killed | TypeError | AttributeError), failure

@@ -61,6 +61,21 @@ def test_all_kept_runs_answer_as_they_did(folder: Path, name: str, monkeypatch: 
     assert differences(unpacked(name, folder)) == []
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in KEPT if name not in QUICK)]
+)
+def test_answers_do_not_depend_on_the_default_type(folder: Path, name: str, dtype: torch.dtype) -> None:
+    """Programs may have another one than float32 (`torch.set_default_dtype`)."""
+    asked = [one for one in unpacked(name, folder) if not one["command"].startswith(SLOW_COMMANDS)]
+    torch.set_default_dtype(dtype)
+    try:
+        assert differences(asked if name != "stopped" else asked[:1]) == []
+        assert torch.get_default_dtype() == dtype
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_each_is_described() -> None:
     assert sorted(RUNS) == KEPT
 

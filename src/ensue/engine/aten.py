@@ -102,8 +102,8 @@ def _pow(a: Node, exponent: float) -> Node:
 def _slope_at_bound(function: Callable[..., Tensor], *, of_tensor: bool) -> float:
     """Return the derivative of `clamp` or `hardtanh` at its lower bound: 0, 1 or 1/2, depending on torch's version."""
     with torch.inference_mode(False), torch.enable_grad():
-        x = torch.zeros(1, requires_grad=True)
-        y = torch.clamp(x, torch.zeros(1)) if of_tensor else function(x, 0.0, 1.0)
+        x = torch.zeros(1, device="cpu", requires_grad=True)
+        y = torch.clamp(x, torch.zeros_like(x)) if of_tensor else function(x, 0.0, 1.0)
         return float(torch.autograd.grad(y, x)[0])
 
 

@@ -114,7 +114,7 @@ def unroll(
     If passes are not compiled, `kernel` runs first; it may return None. The result is None if the layer has to run step
     by step. Raises ValueError if x has another number of features than the layer.
     """
-    if folds() or x.shape[0] == 0 or x.shape[1] == 0:
+    if folds() or x.is_meta or x.numel() == 0:
         return None
     runner = _get_runner(layer) if may_compile() and x.device.type == "cpu" else None
     if kernel is not None and not _is_compiled(runner) and (results := kernel(x, state, mask)) is not None:
@@ -133,7 +133,7 @@ def unroll_fed(
     tensors: list[Tensor],
 ) -> tuple[Tensor, State] | None:  # fmt: skip
     """Run a cell like `unroll`. A `Feedback` of `row_tensors` and `tensors` computes the output and state leaf 0."""
-    if folds() or x.shape[0] == 0 or x.shape[1] == 0:
+    if folds() or x.is_meta or x.numel() == 0:
         return None
 
     def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:

@@ -205,7 +205,7 @@ def _is_correct(kernel: Bf16Kernel) -> bool:
     kernels = products(torch.float32, kernel)
     if kernels is None:
         return False
-    a, b = (torch.linspace(-1, 1, size).sin().view(-1, 70) for size in (37 * 70, 45 * 70))
+    a, b = (torch.linspace(-1, 1, size).float().sin().view(-1, 70) for size in (37 * 70, 45 * 70))
     for left, right in ((a, b.t()), (a.t(), a[:, :9])):
         product = left.new_empty(left.shape[0], right.shape[1])
         kernels.multiply(left, right, product)

@@ -192,7 +192,7 @@ class WordFeatures(nn.Module):
         if self.vectors is not None:
             features.append(self.pretrained(forms.vectors))
         if not features:
-            return torch.zeros(len(forms.words), 0, device=forms.words.device)
+            return torch.zeros(len(forms.words), 0, dtype=torch.float32, device=forms.words.device)
         return torch.cat([tensor.float() for tensor in features], dim=-1)
 
     def pretrained(self, ids: Int[Tensor, " U"]) -> Float[Tensor, "U d"]:
@@ -218,7 +218,7 @@ class WordFeatures(nn.Module):
     @torch.inference_mode()
     def table(self, forms: WordForms, device: torch.device) -> FormTable:
         """Return the features of many forms, computed in chunks of similar length."""
-        vectors = torch.empty(len(forms.words), self.d_forms, device=device)
+        vectors = torch.empty(len(forms.words), self.d_forms, dtype=torch.float32, device=device)
         for rows in np.array_split(np.argsort(forms.lengths, kind="stable"), len(vectors) // CHUNK_FORMS + 1):
             vectors[torch.from_numpy(rows).to(device)] = self.form_vectors(EncodedForms.of(forms.select(rows), device))
         return FormTable(vectors, *(torch.from_numpy(ids).to(device) for ids in (forms.keys, self._lacks(forms))))
@@ -268,7 +268,7 @@ class WindowScores(WordFeatures):
             nn.init.zeros_(table)
 
     def form_vectors(self, forms: EncodedForms, *, character_vectors: Tensor | None = None) -> Float[Tensor, "U d"]:
-        scores = torch.zeros(len(forms.words), self.d_forms, device=forms.words.device)
+        scores = torch.zeros(len(forms.words), self.d_forms, dtype=torch.float32, device=forms.words.device)
         if self.words is not None:
             scores = scores + self.words(forms.words)
         if self.affixes is not None:
@@ -427,7 +427,7 @@ class FormCache(Copyable):
     @torch.inference_mode(False)  # so that rows can be written inside and outside of inference mode
     def _rows(self, count: int) -> FormRows:
         empty, lacks = self.lexicon.encode([]), torch.zeros(count, dtype=torch.int64, device=self.device)
-        vectors = torch.zeros(count, self.features.d_forms, device=self.device)
+        vectors = torch.zeros(count, self.features.d_forms, dtype=torch.float32, device=self.device)
         keys = lacks.new_zeros(count, *empty.keys.shape[1:])
         return FormRows(vectors, keys, lacks, lacks.new_zeros(count, 3 + empty.affixes.shape[1]))
 

@@ -112,7 +112,7 @@ class ExpectedArguments:
         reference = self._tensors.get(self._name)
         self.dtype = None if reference is None else reference.dtype
         self.device = None if reference is None else reference.device
-        self.start = detach(module.init_state(1))
+        self.start = detach(torch.no_grad()(module.init_state)(1))
 
     def find_mismatch(self, x: Any, state: Any, mask: Any, leading: tuple[str, ...]) -> tuple[str, Mismatch] | None:
         """Return the name and mismatch of the first wrong argument, or None. `leading` names dimensions before d_in."""
@@ -307,7 +307,7 @@ def expect_state(module: Any, where: str, what: str, state: Any, rows: int, star
     """Raise an exception unless `state`, of `rows` rows, has the sizes and types of `start()`, an initial state."""
     like = _initial_states.get(module, ...)
     if like is ... or find_state_mismatch(state, like, rows) is not None:
-        _initial_states[module] = like = detach(start())  # the module may have changed
+        _initial_states[module] = like = detach(torch.no_grad()(start)())  # the module may have changed
         mismatch = find_state_mismatch(state, like, rows)
         if mismatch is not None:
             raise mismatch.error(where, what)

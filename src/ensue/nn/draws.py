@@ -114,7 +114,7 @@ def _draw_mask(x: Tensor, threshold: int, scale: float) -> Tensor:
     functions = c_functions(x)
     if functions is None:
         return (_draw_integers(x.shape, np.int16) >= threshold).to(x.dtype).mul_(scale)
-    mask, rows = torch.empty(x.shape, dtype=x.dtype), (x.shape or (1,))[0]
+    mask, rows = x.new_empty(x.shape), (x.shape or (1,))[0]
     key, begin, indices = (ctypes.c_uint64 * 4)(*_draw_key(), *INCREMENT), 0, None
     if (row_slice := _row_slice.get()) is not None:
         if isinstance(row_slice.local, slice):
@@ -131,7 +131,7 @@ def _draw_mask(x: Tensor, threshold: int, scale: float) -> Tensor:
 def uniform(shape: Sequence[int], *, device: torch.device = CPU) -> Tensor:
     """Return uniform numbers in [0, 1), float32, of `shape` (B, ...)."""
     if device.type != "cpu":
-        return _draw_for_all_rows(lambda full_shape: torch.rand(*full_shape, device=device), shape)
+        return _draw_for_all_rows(lambda full_shape: torch.rand(*full_shape, dtype=torch.float32, device=device), shape)
     return _draw_integers(shape, np.int32).bitwise_right_shift_(8).float().add_(1 << 23).mul_(2**-24)
 
 
@@ -192,4 +192,4 @@ INCREMENT = divmod(_stream.state["state"]["inc"], 1 << 64)  # of the generator, 
 
 def _draw_key() -> list[int]:
     """Return a random position of the stream, as two numbers of 64 bits."""
-    return torch.empty(2, dtype=torch.int64).random_().tolist()
+    return torch.empty(2, dtype=torch.int64, device=CPU).random_().tolist()

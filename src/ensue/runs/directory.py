@@ -38,7 +38,7 @@ from ensue.recipe import Recipe, as_trained, read_recipe, validate_recipe
 from ensue.runs import schema
 from ensue.runs.checkpoint import link_or_copy
 from ensue.runs.manifest import Manifest, altered_error, entry_of
-from ensue.runs.weights import flush, load_parameters, partial_path, read_tensors
+from ensue.runs.weights import flush, in_float32, load_parameters, partial_path, read_tensors
 from ensue.tasks import TaskEntry, has_task, task_entry
 from ensue.version import VERSION
 
@@ -167,7 +167,8 @@ class RunDirectory:
         """Return the model with its best weights, in evaluation mode."""
         assert self.weights_entry  # raises RunError without weights
         try:
-            model = self.parts.build(self.recipe)
+            with in_float32(), torch.device("cpu"):
+                model = self.parts.build(self.recipe)
         except (ValueError, RuntimeError, MemoryError) as error:
             recipe = self.path / "recipe.toml"
             raise schema.DamagedError(f"{recipe}: the model cannot be built: {quote(str(error), 200)[1:-1]}") from None

@@ -7,9 +7,9 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,12 +19,28 @@ from ensue.errors import RunError, TrainingError
 from ensue.ranks import process_group
 from ensue.runs.schema import DamagedError, convert_read_errors
 
+T = TypeVar("T")
 IS_WINDOWS = os.name == "nt"
 DTYPE_NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.bool: "BOOL",
     torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8",
 }  # fmt: skip
 """The names of data types in safetensors."""
+
+
+@contextmanager
+def change_temporarily(change: Callable[[T], object], value: T, before: T) -> Iterator[None]:
+    """Set `value` during a `with` block, and restore the value `before` at its end."""
+    try:
+        change(value)
+        yield
+    finally:
+        change(before)
+
+
+def in_float32() -> AbstractContextManager[None]:
+    """Create tensors in float32 during a `with` block, if no type is given, as in a program with torch's defaults."""
+    return change_temporarily(torch.set_default_dtype, torch.float32, torch.get_default_dtype())
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:

@@ -4,9 +4,9 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from ensue.engine.products import Bf16Kernel
 from ensue.errors import EnsueError, nearest
 from ensue.models.specification import Table
 from ensue.processor import Precision
+from ensue.runs.weights import change_temporarily, in_float32
 
-T = TypeVar("T")
 Products = Literal["highest", "medium"]
 """torch's precision of float32 products. On a CPU, "highest" is the BLAS; "medium" is oneDNN, on some in bfloat16."""
 MAX_CACHED_PRODUCTS = 64
@@ -101,7 +101,7 @@ def restore_process(device: str = "cpu") -> Iterator[None]:
     (sessions of onnxruntime change it).
     """
     path, flushes = list(sys.path), flushes_denormals()
-    with restore_environment(), warnings.catch_warnings(), restore_generators(torch.device(device)):
+    with restore_environment(), warnings.catch_warnings(), restore_generators(torch.device(device)), in_float32():
         try:
             yield
         finally:
@@ -128,19 +128,9 @@ def restore_generators(device: torch.device) -> AbstractContextManager[None]:
     return torch.random.fork_rng(devices=[index], device_type=device.type)
 
 
-@contextmanager
-def _change_temporarily(change: Callable[[T], object], value: T, before: T) -> Iterator[None]:
-    """Set `value` during a `with` block, and restore the value `before` at its end."""
-    try:
-        change(value)
-        yield
-    finally:
-        change(before)
-
-
 def use_threads(threads: int) -> AbstractContextManager[None]:
     """Set the number of threads during a `with` block."""
-    return _change_temporarily(torch.set_num_threads, threads, torch.get_num_threads())
+    return change_temporarily(torch.set_num_threads, threads, torch.get_num_threads())
 
 
 def flush_denormals() -> AbstractContextManager[None]:
@@ -148,12 +138,12 @@ def flush_denormals() -> AbstractContextManager[None]:
     # numpy computes the smallest denormal number at the first use of finfo, which must not be inside of the block
     for name in (np.float16, np.float32, np.float64, np.longdouble):
         np.finfo(name)
-    return _change_temporarily(torch.set_flush_denormal, True, flushes_denormals())
+    return change_temporarily(torch.set_flush_denormal, True, flushes_denormals())
 
 
 def flushes_denormals() -> bool:
     """Return whether this thread flushes denormal numbers to zero. torch has no getter for this setting."""
-    return not (torch.tensor(1e-40) * 1).item()
+    return not (torch.tensor(1e-40, dtype=torch.float32) * 1).item()
 
 
 def use_products(products: Products) -> AbstractContextManager[None]:
@@ -162,7 +152,7 @@ def use_products(products: Products) -> AbstractContextManager[None]:
     Only torch 2.8 needs `torch.set_float32_matmul_precision`, whose effect cannot be undone and whose getter may fail.
     """
     if not hasattr(torch.backends.mkldnn, "matmul"):
-        return _change_temporarily(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())
+        return change_temporarily(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())
     backends: tuple[Any, ...] = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)  # type: ignore[attr-defined]
     before = tuple(backend.fp32_precision for backend in backends)
 
@@ -170,7 +160,7 @@ def use_products(products: Products) -> AbstractContextManager[None]:
         for backend, value in zip(backends, values, strict=True):
             backend.fp32_precision = value
 
-    return _change_temporarily(change, ("ieee", "ieee") if products == "highest" else ("bf16", "tf32"), before)
+    return change_temporarily(change, ("ieee", "ieee") if products == "highest" else ("bf16", "tf32"), before)
 
 
 def use_kernel(kernel: Bf16Kernel | None) -> AbstractContextManager[None]:
@@ -180,4 +170,4 @@ def use_kernel(kernel: Bf16Kernel | None) -> AbstractContextManager[None]:
     before = bf16_kernel() if kernel else None
     if kernel is None or before is None or kernel not in bf16_kernels():
         return nullcontext()
-    return _change_temporarily(use_bf16_kernel, kernel, before)
+    return change_temporarily(use_bf16_kernel, kernel, before)

@@ -28,7 +28,7 @@ from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory, copy_origins
 from ensue.runs.pictures import draw_curve, make_optional
 from ensue.runs.reporter import Facts, Outcome, Reporter, write_card
-from ensue.runs.weights import bytes_of, convert_disk_errors
+from ensue.runs.weights import bytes_of, convert_disk_errors, in_float32
 from ensue.tasks import task_entry
 from ensue.tasks.contract.data_set import fingerprints_of, notes_on_shared_files
 from ensue.tasks.contract.job import Job
@@ -69,7 +69,7 @@ def train_run(
         EnsueError: An argument, the recipe or the data are invalid, or training cannot continue.
     """
     refuse_address(out)
-    with join_process_group(timeout=timeout):
+    with in_float32(), join_process_group(timeout=timeout):
         run = RunDirectory(out)
         is_first = process_group().is_first
         reporter = reporter if is_first and reporter is not None else Reporter()
@@ -173,8 +173,7 @@ def _resume_recipe(run: RunDirectory, recipe: Recipe) -> Recipe:
     changeable = CHANGEABLE | {"about", "source", "measured"}
     changeable |= {f"data.{name}" for name in run.config.get("held_out", {}) if requested.get(f"data.{name}")}
     for key in sorted((saved.keys() | requested.keys()) - changeable):
-        old, new = saved.get(key), requested.get(key)
-        if old != new:
+        if (old := saved.get(key)) != (new := requested.get(key)):
             raise RecipeError(f"{run.path}: cannot continue with another {key}: the run has {old!r}, found {new!r}")
     return recipe
 
@@ -183,15 +182,11 @@ def _check_data(run: RunDirectory, recipe: Recipe, job: Job[Any]) -> None:
     """Raise RunError if the content of a data file has changed since the run began."""
     digests = fingerprints_of(job)
     for key, recorded in {"train": run.config["text"], **run.config.get("held_out", {})}.items():
-        path = getattr(recipe.data, key)
-        digest = digests.get(key, "")
+        path, digest = getattr(recipe.data, key), digests.get(key, "")
         if recorded not in (digest, digest.partition("+")[0]):  # version 0.1.0 recorded no digest of labels after "+"
-            is_same_path = path == getattr(run.recipe.data, key)
-            problem = "has changed since" if is_same_path else "is not the data with which"
-            raise RunError(
-                f"{run.path}: {path} {problem} this run began; choose another --out; "
-                f"--from {run.path} begins a new run with the weights of this run"
-            )
+            problem = "has changed since" if path == getattr(run.recipe.data, key) else "is not the data with which"
+            advice = f"choose another --out; --from {run.path} begins a new run with the weights of this run"
+            raise RunError(f"{run.path}: {path} {problem} this run began; {advice}")
 
 
 def _build_model(job: Job[Any]) -> nn.Module:
@@ -265,18 +260,17 @@ def _catch_interrupts() -> Iterator[Callable[[], bool]]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.set()
-        restore()
+        install(before)
 
-    def restore() -> None:
-        for number, handler in before.items():
+    def install(handlers: dict[signal.Signals, Any]) -> None:
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
-    for number in before:
-        signal.signal(number, handle)
+    install(dict.fromkeys(before, handle))
     try:
         yield received.is_set
     finally:
-        restore()
+        install(before)
 
 
 def check_ranks(group: ProcessGroup, recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> None:
@@ -319,8 +313,7 @@ def _collect_rank_values(recipe: Recipe, run: RunDirectory, job: Job[Any], model
 def _check_equal(by_rank: list[dict[str, Any]]) -> None:
     for rank, values in enumerate(by_rank):
         for name in {**by_rank[0], **values}:
-            expected, actual = by_rank[0].get(name, "none"), values.get(name, "none")
-            if expected != actual:
+            if (actual := values.get(name, "none")) != (expected := by_rank[0].get(name, "none")):
                 problem = f"process {rank} differs in {name}: {_shorten(actual)}"
                 raise EnsueError(f"{problem}, process 0 has {_shorten(expected)}")
 

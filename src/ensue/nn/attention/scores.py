@@ -117,7 +117,7 @@ def _compute_weights_in_c(functions: ctypes.CDLL, scores: Tensor, allowed: Tenso
         mask_address = address("allowed", allowed, torch.bool, (rows, 1, columns, keys))
     sizes = (ctypes.c_int64 * 5)(heads, queries, keys, keys * columns * (rows > 1), keys * (columns > 1))
     weights, workers = torch.empty_like(scores), worth_threads(scores)
-    workspace = torch.empty(workers, keys + 15)  # the kernel rounds `keys` up to a multiple of 16
+    workspace = scores.new_empty(workers, keys + 15, dtype=torch.float32)  # `keys` is rounded up to a multiple of 16
     pointers = scores.data_ptr(), weights.data_ptr(), scores.dtype == torch.bfloat16
 
     def work(first: int, last: int, worker: int) -> None:

@@ -119,7 +119,7 @@ def _replace_by_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> T
     functions = c_functions(logits)
     if functions is not None and targets.min() >= 0 and targets.max() < logits.shape[1]:
         (n, words), workers = logits.shape, worth_threads(logits)
-        nats, workspace = (torch.empty(sizes, dtype=torch.float32) for sizes in ((n,), (workers, words)))
+        nats, workspace = (logits.new_empty(sizes, dtype=torch.float32) for sizes in ((n,), (workers, words)))
         targets_address = address("targets", targets, torch.int64, (n,))
         scores = address("logits", logits, logits.dtype, (n, words)), logits.dtype == torch.bfloat16
 

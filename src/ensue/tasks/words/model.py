@@ -225,7 +225,7 @@ class WordParts(ModelParts):
     def shared(run: RunDirectory) -> dict[str, Any]:
         """Return the fields of a run except `labels`. Pretrained vectors are zeros until the weights are loaded."""
         lexicon, d_vectors = run.read_json("tokenizer.json", Lexicon.from_json), run.config["d_vectors"]
-        vectors = torch.zeros(len(lexicon.vectors), d_vectors) if d_vectors and lexicon.vectors else None
+        vectors = torch.zeros(len(lexicon.vectors), d_vectors).float() if d_vectors and lexicon.vectors else None
         tuned = FineTunedEncoder.of(cast("WordsRecipe", run.recipe).encoder, origins_in(run))
         return {"lexicon": lexicon, "pretrained": vectors, "contextual": layers_shapes(run), "tuned": tuned}
 
