@@ -324,12 +324,12 @@ def test_functions(name: str, is_changed: bool, folder: Path) -> None:
 
 
 PLANTED: dict[str, Callable[[], object]] = {
-    "torch's generator": lambda: torch.manual_seed(3),
+    "torch's generator": lambda: torch.rand(1),  # a seed may be set already
     "denormals": lambda: torch.set_flush_denormal(True),
     "threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
     "warnings": lambda: warnings.filterwarnings("ignore", "planted"),
     "environment": lambda: os.environ.__setitem__("PLANTED", "1"),
-    "numpy's generator": lambda: np.random.seed(3),
+    "numpy's generator": lambda: np.random.rand(),
     "logging": lambda: logging.getLogger().addHandler(logging.NullHandler()),
     "path": lambda: sys.path.append("planted"),
 }
