@@ -329,7 +329,7 @@ PLANTED: dict[str, Callable[[], object]] = {
     "threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
     "warnings": lambda: warnings.filterwarnings("ignore", "planted"),
     "environment": lambda: os.environ.__setitem__("PLANTED", "1"),
-    "numpy's generator": lambda: np.random.rand(),
+    "numpy's generator": np.random.rand,
     "logging": lambda: logging.getLogger().addHandler(logging.NullHandler()),
     "path": lambda: sys.path.append("planted"),
 }
