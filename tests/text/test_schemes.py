@@ -229,12 +229,12 @@ def failure(text: str) -> str:
         pytest.param(
             "I-X O | B-X I-X | O I-X",
             "a.conll:11: mixed schemes: ",
-            ['2 of 3 sentences with spans are not bio, the first by "I-X" at the start (line 1)', "1 of 3"],
+            ['2 of 3 sentences with spans are not bio, first violation: "I-X" at the start (line 1)', "1 of 3"],
         ),
         pytest.param(
             "B-X E-X O | S-Y O | B-X I-X O",
             "a.conll:21: mixed schemes: ",
-            ['1 of 3 sentences with spans are not iobes, the first by "O" after "I-X" (line 21)'],
+            ['1 of 3 sentences with spans are not iobes, first violation: "O" after "I-X" (line 21)'],
         ),
         pytest.param(
             "O | B-PER | O BPER I-PER", 'a.conll:21: the label "BPER" has no prefix', ["B- in line 11", "bio"]

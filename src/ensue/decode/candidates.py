@@ -93,7 +93,7 @@ def best_places(totals: NDArray[np.float64], k: int, banks: NDArray[np.int64] | 
         ranked = np.take_along_axis(banks, order, 1)
         numbers = np.arange(ranked.max() + 1)
         seen = (ranked[:, :, None] == numbers).cumsum(1)
-        turns = np.take_along_axis(seen, ranked[:, :, None], 2)[:, :, 0] * len(numbers) - ranked
-        turns[np.take_along_axis(totals, order, 1) == -math.inf] = np.iinfo(np.int64).max
-        order = np.take_along_axis(order, turns.argsort(1, kind="stable"), 1)
+        priorities = np.take_along_axis(seen, ranked[:, :, None], 2)[:, :, 0] * len(numbers) - ranked
+        priorities[np.take_along_axis(totals, order, 1) == -math.inf] = np.iinfo(np.int64).max
+        order = np.take_along_axis(order, priorities.argsort(1, kind="stable"), 1)
     return order[:, :k]

@@ -157,7 +157,7 @@ class ProductKernels:
 
 @cache
 def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> ProductKernels | None:
-    """Return the product kernels, or None. With `bf16_kernel`, factors are in bfloat16 and sums in float32."""
+    """Return the product kernels; None if not available. With `bf16_kernel`, bfloat16 factors have float32 sums."""
     names = ["amx.h", "products.c"] if bf16_kernel == "amx" else ["products.c"]
     text = "\n".join(package_text(f"engine/{name}") for name in names)
     functions = library(text, dtype, DEFINES[bf16_kernel])

@@ -59,7 +59,7 @@ class Product:
 
     matrix: int
     factor: View
-    """The left factor."""
+    """The vector factor: x or a state."""
     error: Array
     """The error (loss gradient) at the result."""
     hoisted: Array | None

@@ -25,7 +25,7 @@ MAX_POINTS = 400
 WIDTH, HEIGHT = 560, 180
 """The size of a curve in pixels."""
 MIN_UPDATE_SECONDS, UPDATE_COST_FACTOR = 0.5, 50
-"""The minimum interval between updates, in seconds and in durations of an update: at most 2 % of the time."""
+"""At least 0.5 s and 50 times the duration of an update lie between updates: at most 2 % of the time."""
 
 
 class Shown:
@@ -61,7 +61,7 @@ class Answers(list[Answer]):
         return Answers(selected) if isinstance(index, slice) else selected
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with the rows of each answer: of a tagger words or frames, otherwise one row.
+        """Return a pandas DataFrame with one row for each value, for taggers with one row for each word or frame.
 
         The index has the numbers of the answers, from 0.
         """

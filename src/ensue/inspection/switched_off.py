@@ -19,7 +19,7 @@ from ensue.nn import SequenceLayer, replace
 from ensue.nn.taps import Change
 
 MAX_UNITS = 100_000
-_FORM = re.compile(r"(?P<units>[^:=]+):(?P<numbers>[\d\s,-]+)(?:=(?P<held>[^=]*))?")
+_PATTERN = re.compile(r"(?P<units>[^:=]+):(?P<numbers>[\d\s,-]+)(?:=(?P<held>[^=]*))?")
 
 
 class SwitchedOff(NamedTuple):
@@ -38,7 +38,7 @@ class SwitchedOff(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "SwitchedOff":
         """Parse text such as "layer 1, cell: 3, 7-9" or "layer 1, cell: 3 = mean". Raises EnsueError for other text."""
-        form = _FORM.fullmatch(text.strip())
+        form = _PATTERN.fullmatch(text.strip())
         if form is None:
             raise EnsueError(
                 f'units to switch off are written "layer 1, cell: 3, 7-9" or "... = mean", not "{text:.80}"'

@@ -30,7 +30,7 @@ CHUNK_FORMS = 1024
 MAX_FORMS, MIN_ROWS = 1 << 16, 1 << 10
 """The maximum number of cached word forms, and the initial number of rows."""
 CHARACTERS_PER_FORM = 64
-"""A form counts as an additional form for every 64 characters, since a word may be very long."""
+"""A form of n characters counts as 1 + n // 64 forms, since a word may be very long."""
 INITIAL_STD = 0.1
 REACH = 2
 """The number of words to each side whose features a linear tagger reads."""
@@ -56,7 +56,7 @@ class EncodedForms(NamedTuple):
 
 
 class Positions(Protocol):
-    """A batch of rows of positions, such as words: the input of a model's features."""
+    """The input of a feature layer: a batch (B, T) of words or other items."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -76,11 +76,11 @@ class Positions(Protocol):
 
     @property
     def keys(self) -> Int[Tensor, "B T ..."]:
-        """A number for each position, which is equal for equal words; with n-grams of characters, their hashes, too."""
+        """The key of the word at each position: an id of its form, and hashes of its n-grams of characters, if used."""
 
 
 class Words(NamedTuple):
-    """A batch of texts: distinct word forms, and at each position the number of its form and ids of further columns.
+    """A batch of texts: distinct word forms, and at each position the index of its form and ids of further columns.
 
     `contextual` are the layers (B, T, L, d) of other models, `subwords` the input of a `SubwordEncoder`.
     """
@@ -112,7 +112,7 @@ class Words(NamedTuple):
 
     @property
     def keys(self) -> Int[Tensor, "B T ..."]:
-        """A number for each position, which is equal for equal words; with n-grams of characters, their hashes, too."""
+        """The key of the word at each position: an id of its form, and hashes of its n-grams of characters, if used."""
         return self.forms.keys[self.numbers]
 
 
@@ -196,7 +196,7 @@ class WordFeatures(nn.Module):
         return torch.cat([tensor.float() for tensor in features], dim=-1)
 
     def pretrained(self, ids: Int[Tensor, " U"]) -> Float[Tensor, "U d"]:
-        """Return pretrained vectors. Ids are of words of the data, then of saved words, then of words in the file."""
+        """Return pretrained vectors. Ids index the trainable table, then `kept_vectors`, then `looked_up`."""
         assert self.vectors is not None
         start = self.vectors.num_embeddings
         further = [rows for rows in (self.kept_vectors, self.looked_up) if rows is not None]
@@ -253,7 +253,7 @@ class WordFeatures(nn.Module):
 class WindowScores(WordFeatures):
     """The features of a linear tagger: scores (B, T, W K) of K tags for the words in a window around each word.
 
-    Block p of the W = 2 `REACH` + 1 blocks has the scores that a word adds to the word p - `REACH` positions after it.
+    Block p of the W = 2 `REACH` + 1 blocks has the scores that the word at t adds to the word at t + p - `REACH`.
     The scores of all features of a word are added up. Words and columns have scores in all blocks, shapes in the three
     middle blocks, affixes in the middle block.
     """

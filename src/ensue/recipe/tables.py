@@ -68,8 +68,8 @@ class DividedData(DataRecipe):
 
     group: str = ""
     """The column or key of the training data that has the group of a row, such as its speaker, author or document. A
-    group is either in training or in validation. Empty: the source with all its targets, such as a text or an image; a
-    labeled sentence is a group.
+    group is either in training or in validation. Empty: rows with the same source, such as a text or an image, are a
+    group, and each labeled sentence is a group.
     """
     incomplete: Literal["refuse", "skip"] = "refuse"
     """Whether a row without a label, a text, a source or a target is an error, or is left out. A note has the number
@@ -85,8 +85,8 @@ class CorpusRecipe(DataRecipe):
     """The table `[data]` of a model that learns from running text."""
 
     valid_characters: Count = 2_000_000
-    """The maximum number of characters of the validation text that are scored, from its beginning. A share of the
-    training text that is used for validation has no more.
+    """The maximum number of characters of the validation text that are scored, from its beginning, also of
+    the share of the training text that is used for validation.
     """
 
 
@@ -144,7 +144,7 @@ class TrainRecipe(Table):
     """The largest global norm of the gradient; 0: no clipping."""
 
     validations: Annotated[int, Field(ge=1, le=1_000_000)] = 10
-    """The number of validations, evenly over the budget; fewer if they take over a tenth of a budget of seconds."""
+    """The number of validations, evenly over the budget; fewer if they take more than a tenth of `seconds`."""
     patience: Annotated[int, Field(ge=0, le=1_000_000_000_000)] = 0
     """Stop after this many validations without a better score; 0: never."""
     checkpoint_every: Count = 1000
@@ -252,7 +252,7 @@ class Recipe(Table):
 
     @property
     def is_gradient_free(self) -> bool:
-        """Whether weights are updated without gradients: on the CPU, by default in one thread, without a profile."""
+        """Whether weights are updated without gradients. Then training runs on the CPU, by default in one thread."""
         return bool(self.unused_keys)
 
     @model_validator(mode="after")

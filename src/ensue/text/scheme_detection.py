@@ -11,12 +11,12 @@ from ensue.text.schemes import OUTSIDE, SCHEMES, TAG_SEPARATOR, Scheme, is_legal
 
 MAX_VIOLATION_FRACTION = 0.05
 """The maximum fraction of the sentences with spans that may violate the scheme, since annotators make mistakes: the
-training file of CoNLL-2003 has a sentence that violates IOB1. `spans` reads invalid labels, too."""
-_ALPHABETS: dict[tuple[str, ...], list[Scheme]] = {}
-"""Schemes by their letters. Detection tries the schemes of the first entry with all letters of the file."""
-for _scheme, _letters in SCHEMES.items():
-    _ALPHABETS.setdefault(_letters.distinct, []).append(_scheme)
-_NAMED = [f"{' or '.join(schemes)} ({'- '.join(letters)}-)" for letters, schemes in _ALPHABETS.items()]
+training file of CoNLL-2003 has a sentence that violates IOB1. `schemes.spans` also decodes invalid labels."""
+_BY_PREFIXES: dict[tuple[str, ...], list[Scheme]] = {}
+"""Schemes by their prefixes. Detection tries the schemes of the first entry with all prefixes of the file."""
+for _scheme, _prefixes in SCHEMES.items():
+    _BY_PREFIXES.setdefault(_prefixes.distinct, []).append(_scheme)
+_NAMED = [f"{' or '.join(schemes)} ({'- '.join(letters)}-)" for letters, schemes in _BY_PREFIXES.items()]
 _EXPECTED = f"expected {', '.join(_NAMED[:-1])} or {_NAMED[-1]}"
 
 
@@ -130,7 +130,7 @@ class SchemeDetector:
             message = f'the label "{label}"{at} has no prefix, but others have, as {prefix}- in {other}; {_EXPECTED}'
             raise DataError(message, path, place.line)
         prefixes = set(self._first_sentence_of)
-        schemes = next((schemes for letters, schemes in _ALPHABETS.items() if prefixes <= {*letters}), [])
+        schemes = next((schemes for letters, schemes in _BY_PREFIXES.items() if prefixes <= {*letters}), [])
         if not schemes:
             places = ", ".join(f"{prefix}- (first in {place})" for prefix, place in self._first_sentence_of.items())
             latest = max(self._first_sentence_of.values(), key=lambda place: place.sentence)
@@ -142,7 +142,7 @@ class SchemeDetector:
         if self.num_violating[best] > self._max_violations * self._num_tagged:
             counts = "; ".join(
                 f"{self.num_violating[scheme]} of {self._num_tagged} sentences with spans are not {scheme}, "
-                f"the first by {self.violations(scheme)}"
+                f"first violation: {self.violations(scheme)}"
                 for scheme in schemes
             )
             raise DataError(f"mixed schemes: {counts}", path, self._first_violation[best][0].line)

@@ -1,4 +1,4 @@
-"""Tokenizers extended by symbols with new ids: begin, end, padding, and names such as `<PL>`.
+"""Tokenizers extended by symbols with new ids: begin, end, padding, and control tokens such as `<PL>`.
 
 The ids of a text never contain added symbols, even if the text spells them: the tokenizer does not know them.
 """
@@ -51,7 +51,7 @@ class ExtendedTokenizer:
 
 
 class TokenizerWithSpecials(ExtendedTokenizer, Stored):
-    """A tokenizer that adds five special tokens and `names` to `tokenizer`.
+    """A tokenizer that adds five special tokens and control tokens (`names`) to `tokenizer`.
 
     A decoder reads `begin_id` before the first token of a text, and predicts `end_id` after the last one. If two texts
     are read as one sequence, `separator_id` separates them. Unknown names have the id `unknown_name_id`. A name that

@@ -149,7 +149,7 @@ def flushes_denormals() -> bool:
 def use_products(products: Products) -> AbstractContextManager[None]:
     """Set the library for float32 products during a `with` block.
 
-    Only torch 2.8 needs `torch.set_float32_matmul_precision`, whose effect cannot be undone and whose getter may fail.
+    Only torch 2.8 needs `torch.set_float32_matmul_precision`, which cannot be unset and whose getter may fail.
     """
     if not hasattr(torch.backends.mkldnn, "matmul"):
         return change_temporarily(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())

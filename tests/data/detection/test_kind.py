@@ -113,7 +113,7 @@ def test_columns_that_a_person_names_decide_between_pairs_and_texts(tmp_path: Pa
     assert detect(path, labels="kind").kind == "texts"
     path.write_text("a,b\nfine film,pos\nso,neg\nwell,pos\n")
     assert detect(path).kind == "texts"
-    assert detect(path, are_pairs=True) == ("pairs", "csv", "by the columns named", True, ())
+    assert detect(path, are_pairs=True) == ("pairs", "csv", "by the named columns", True, ())
     assert detect(path, format="scan") == ("pairs", "scan", "as --format says", False, ())
     assert detect(f"{path},{path}")[:2] == ("pairs", "aligned")
 

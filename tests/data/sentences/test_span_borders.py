@@ -63,7 +63,7 @@ CORRUPTIONS: dict[str, Corruption] = {
     "UTF-16 code units": lambda text, a, b: (in_units(text, a, "utf-16-le", 2), in_units(text, b, "utf-16-le", 2)),
     "UTF-8 bytes": lambda text, a, b: (in_units(text, a, "utf-8", 1), in_units(text, b, "utf-8", 1)),
     "inclusive ends": lambda _, a, b: (a, b - 1),
-    "places from 1 with inclusive ends": lambda _, a, b: (a + 1, b),
+    "one-based offsets with inclusive ends": lambda _, a, b: (a + 1, b),
     "shifted by +1": lambda _, a, b: (a + 1, b + 1),
     "shifted by -1": lambda _, a, b: (a - 1, b - 1),
     "shifted by -3": lambda _, a, b: (a - 3, b - 3),
@@ -131,7 +131,7 @@ def test_some_cut_words_among_right_spans_are_named_with_a_remedy(tmp_path: Path
     borders = SpanBorders(source.format)
     for sentence in source:
         borders.feed(sentence)
-    assert borders.note().endswith("a.jsonl:2: most spans of these texts fit the words; these do not: correct them")
+    assert borders.note().endswith("a.jsonl:2: most spans of these texts fit the words; correct the misaligned spans")
 
 
 def test_few_spans_inside_of_words_are_not_mentioned(tmp_path: Path) -> None:

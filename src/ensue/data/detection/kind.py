@@ -1,8 +1,8 @@
 """Detection of the kind of data: labeled sentences, labeled texts, pairs, plain text, or a kind of an extension.
 
-The user's choice (`--format`) has priority. Columns of sources or targets, or two files with a comma, are pairs.
-Next, each extension looks for its kind (`DataKind`). A folder with a folder or a file for each class has texts. In all
-other cases, the suffix (before `.xz` and `.gz`) and the first lines decide, by the first rule that applies:
+The user's choice (`--format`) has priority. Data are pairs if the user names columns of sources or targets, or two
+files separated by a comma. Next, each extension looks for its kind (`DataKind`). Folders with a folder or a file for a
+class have texts. Otherwise the suffix (before `.xz` and `.gz`) and the first lines decide, by the first matching rule:
 
 1. Pairs, if they are certain (`pair_tables`): SCAN, CMUdict, SIGMORPHON, a format of pairs of an extension, or a table
    that has the names of source and target, or two columns that cannot be labels.
@@ -13,7 +13,7 @@ other cases, the suffix (before `.xz` and `.gz`) and the first lines decide, by 
    columns with blank lines between sentences): sentences. But the data are texts if the file is a `.csv`, if most cells
    of a column have several words, or if it is a `.tsv` without blank lines between rows.
 5. A table, `__label__`, or a label at the beginning of each line by the rules of `text_format`: texts. First words are
-   not labels if most first words occur once, or are at least half as frequent inside lines.
+   not labels if most of them occur once, or occur inside lines at least half as often as at the beginning.
 6. Most rows have the same number of columns: sentences if there are blank lines between rows, texts if there are tabs.
 7. Otherwise: plain text.
 """
@@ -143,12 +143,12 @@ def _detect_by_names(location: str | Path, format: str, encoding: str) -> Detect
     for name, kind in ({} if format else loadable_entries("data_kind", DataKind)).items():
         if sign := kind().sign(location, encoding):
             return DetectedFormat(name, name, sign, True)
-    shown = folder_format(location, encoding=checked_encoding(encoding))
-    if format == table.FOLDERS or (format and format == shown):
-        return DetectedFormat("texts", format, "as --format says", format == shown)
+    detected = folder_format(location, encoding=checked_encoding(encoding))
+    if format == table.FOLDERS or (format and format == detected):
+        return DetectedFormat("texts", format, "as --format says", format == detected)
     path = files_of(location)[0]
-    if not format and shown and _format_of_name(path) not in table.ONLY_SENTENCES:
-        return DetectedFormat("texts", shown, _SIGN_OF_FOLDER[shown], True)
+    if not format and detected and _format_of_name(path) not in table.ONLY_SENTENCES:
+        return DetectedFormat("texts", detected, _SIGN_OF_FOLDER[detected], True)
     if not format and (named := _pair_format_of_name(path)):
         return DetectedFormat("pairs", named, f"by its suffix {table.suffix(path.name)}", True)
     return None
@@ -194,7 +194,7 @@ def _detect_pairs(location: str | Path, format: str, encoding: str) -> DetectedF
     files.check_text()
     path = files.paths[0]
     detected = _pair_format_of_name(path) or pair_format(next(iter(files)), is_labeled=True)
-    sign = "as --format says" if format else "by the columns named"
+    sign = "as --format says" if format else "by the named columns"
     return DetectedFormat("pairs", format or detected, sign, format in ("", detected))
 
 

@@ -183,7 +183,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
         return [class_of(path.name) for path in self.files.paths] if self.layout.format == CLASS_FILES else []
 
     def as_one(self, records: Iterator[str], *, begins: bool = True) -> Iterator[str]:
-        """Yield the text of one file with the written records. Raises DataError for tables with different columns."""
+        """Join written records, from the first record if `begins`. Raises DataError for different columns."""
         rows = iter(self._rows.items())
         first, row = next(rows, ("", []))
         for name, other in rows:
@@ -195,8 +195,8 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
     def write(self, document: layouts.Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
         """Return the record of a document with other labels, after `document.before`.
 
-        `probabilities` has the probability of all labels, or of each label. The concatenated records of all documents
-        and `rest` are the text of all files, with one header.
+        `probabilities` has one probability of the set of labels, or one for each label. The concatenated records of all
+        documents and `rest` are the text of all files, with one header.
         """
         return formats.write_document(document, self._layout_of(document.path), labels, probabilities)
 
@@ -297,7 +297,7 @@ def read_aligned(open_files: Callable[[], tuple[Lines, Lines]], *, skips: bool =
         if not left.strip() and not right.strip():
             continue
         if not left.strip() or not right.strip():
-            # the numbers of lines may differ, so that a line that is empty in one file is shifted
+            # with different numbers of lines, the error is a missing line, not the empty one
             if not is_checked and len({sum(1 for _ in lines) for lines in open_files()}) > 1:
                 raise _unequal_lengths(open_files)
             is_checked = True
@@ -334,11 +334,11 @@ def _unequal_lengths(open_files: Callable[[], tuple[Lines, Lines]]) -> DataError
 
 
 def find_gap(short: Sequence[int], long: Sequence[int]) -> int:
-    """Return the line of `short` (from 0) before which lines of `long` are missing, if all are missing at one place.
+    """Return the index in `short` before which lines of `long` are missing, if all are missing at one place.
 
     `short` and `long` are the lengths of lines. Aligned lines have about the same ratio of lengths. The cost of a place
-    is the sum of deviations from this ratio, if lines before the place have equal numbers, and lines after the place
-    have numbers that differ by `len(long) - len(short)`. The place with the lowest cost is returned.
+    is the sum of deviations from this ratio, if line i before the place is aligned with line i, and after the place
+    with line i + `len(long) - len(short)`. The place with the lowest cost is returned.
     """
     shift = len(long) - len(short)
     unshifted = _deviations(short, long)

@@ -19,9 +19,9 @@ MIN_FRACTION = 0.01
 MAX_CHARACTERS = 500_000
 """The maximum number of characters of texts with misaligned spans, and of other texts, in which readings are tried."""
 MIN_COUNTED = 200
-"""The minimum number of characters that a text is counted as, which bounds the number of texts."""
+"""A shorter text counts as this many characters, which bounds the number of texts."""
 MIN_MOST, MIN_SOME, MAX_FEW = 0.9, 0.2, 0.02
-"""The minimum shares of spans that are most spans and some spans, and the maximum share that is a few spans."""
+"""Shares of spans: the minimum of "most" and "some" spans, and the maximum of "few" spans."""
 MIN_SOLVED = 2
 """The minimum number of misaligned borders, or repeated strings, that a reading must explain."""
 MIN_REPEATED = 0.3
@@ -71,7 +71,7 @@ def _reading_in_unit(unit: Unit) -> Reading:
         index = {offset: number for number, offset in enumerate([0, *accumulate(unit.sizes(text))])}
         return [(index.get(start, INVALID_OFFSET), index.get(end, INVALID_OFFSET)) for start, end in spans]
 
-    return Reading(unit.name, f"in Python their place n is {unit.python}", read)
+    return Reading(unit.name, f"in Python, convert an offset n by {unit.python}", read)
 
 
 def _shifted_reading(about: str, start: int, end: int) -> Reading:
@@ -81,7 +81,7 @@ def _shifted_reading(about: str, start: int, end: int) -> Reading:
 
 IN_UNITS = tuple(map(_reading_in_unit, UNITS))
 INCLUSIVE = _shifted_reading("inclusive ends", 0, 1)
-ONE_BASED = _shifted_reading("places from 1 with inclusive ends", -1, 0)
+ONE_BASED = _shifted_reading("one-based offsets with inclusive ends", -1, 0)
 SHIFTED = tuple(_shifted_reading(f"places that are shifted by {-by:+}", by, by)
                 for size in range(1, 6) for by in (-size, size))  # fmt: skip
 READINGS = (*IN_UNITS, INCLUSIVE, ONE_BASED, *SHIFTED)
@@ -157,12 +157,12 @@ class Reason(NamedTuple):
     def __str__(self) -> str:
         phrases = [] if self.reading is None else [str(self.reading)]
         if self.splitter == "characters":
-            phrases.append(f"the language has suffixes or no blanks; {CHARACTERS}")
+            phrases.append(f"the language is agglutinative or has no blanks; {CHARACTERS}")
         elif self.splitter:
             phrases.append(f"--set data.splitter={self.splitter} cuts words where spans begin and end")
         if not self.is_explained:
             phrases.append("no other reading of the offsets fits; were the texts changed after they were labeled?")
-        return "; ".join(phrases) or "most spans of these texts fit the words; these do not: correct them"
+        return "; ".join(phrases) or "most spans of these texts fit the words; correct the misaligned spans"
 
 
 def reason(texts: Sequence[SplitText], misaligned: Sequence[SplitText]) -> Reason:
@@ -176,7 +176,7 @@ def reason(texts: Sequence[SplitText], misaligned: Sequence[SplitText]) -> Reaso
 
 
 def reading_of(text: str, spans: Sequence[Offsets], splitter: str) -> Reading | None:
-    """Return the reading that fits the words of a text best, for spans outside of the text; None without a reading."""
+    """Return the reading that best fits a text whose spans exceed the text; None without a reading."""
     texts = [SplitText.of(text, spans, splitter)]
     interpreted = [(reading, _convert_spans(texts, reading)) for reading in READINGS]
     valid = [item for item in interpreted if all(0 <= a < b <= len(text) for a, b in item[1][0].spans)]

@@ -74,7 +74,7 @@ def compute_curve(probabilities: Sequence[float], correct: Sequence[bool], gold:
     """Return the scores for each distinct probability of N predictions. `gold` is the number of gold labels."""
     columns = by_threshold(np.array(probabilities, np.float64), np.array(correct, bool))
     counts = reversed([*zip(*(column.tolist() for column in columns), strict=True)])
-    scored = ((threshold, LabelScore.of(right, gold, predicted)) for threshold, predicted, right in counts)
+    scored = ((threshold, LabelScore.of(hits, gold, predicted)) for threshold, predicted, hits in counts)
     return [ThresholdScores(threshold, score.precision, score.recall, score.f1) for threshold, score in scored]
 
 
@@ -184,7 +184,7 @@ class Report:
         return {"errors": self.counts(), **({"at_precision": self.chosen._asdict()} if self.chosen else {})}
 
     def tables(self) -> Iterator[Any]:
-        """Yield a table of errors by label and kind, or of a tagger with plain labels the confusions; and `chosen`."""
+        """Yield a table of errors by label and kind (confusions for a tagger with plain labels), and `chosen`."""
         total = Counter(error.kind for error in self.errors)
         kinds = [kind for kind in KINDS if total[kind]]
         table = table_of("errors", right=kinds, overflow="fold")
@@ -279,7 +279,7 @@ def with_precision(pipeline: Any, precision: float, *, on: Data) -> Any:
 
 def _match_text(labels: Classes, answer: LabelsOfDocument, pair: Any) -> _ComparedSpans:
     document, chosen, probabilities, _ = answer
-    by_span = {Span(name, 0, 1): share for name, share in zip(labels.names, probabilities.tolist(), strict=True)}
+    by_span = {Span(name, 0, 1): value for name, value in zip(labels.names, probabilities.tolist(), strict=True)}
     gold, predicted = ([Span(label, 0, 1) for label in dict.fromkeys(each)] for each in (document.labels, chosen))
     place, words = f"{document.path}:{document.line}", [" | ".join(document.texts)]
     scored = {span: by_span[span] for span in predicted}
@@ -294,7 +294,7 @@ def _match_words(labels: TaggerLabels, answer: LabelsOfSentence, pair: labeling.
     def spans(tags: Sequence[str], confidence: Confidence) -> dict[Span, float]:
         if labels.has_spans:
             return dict(zip(labels.spans(tags), confidence.spans, strict=True))
-        return {Span(tag, n, n + 1): share for n, (tag, share) in enumerate(zip(tags, confidence.labels, strict=True))}
+        return {Span(tag, n, n + 1): value for n, (tag, value) in enumerate(zip(tags, confidence.labels, strict=True))}
 
     by_span = spans(pair.gold, Confidence.of(labels, pair.gold, posterior, words))
     misaligned = pair.misaligned.get("", ())

@@ -70,7 +70,7 @@ MAX_CONNECT_SECONDS = 30
 
 
 class WeightsAndBiases(Tracker):
-    """A tracker with a run of Weights & Biases for each run directory, or with WANDB_MODE=offline in `RUN/wandb`.
+    """A tracker that logs each run directory to Weights & Biases, with WANDB_MODE=offline to `RUN/wandb`.
 
     `RUN/wandb/told.json` has the last logged step, so that a resumed run does not log records twice.
     """
@@ -81,8 +81,8 @@ class WeightsAndBiases(Tracker):
     def begin(self, run: RunDirectory) -> None:
         import wandb  # noqa: PLC0415 (an extra)
 
-        written = f"{run.path.resolve()} {run.manifest.entries()['config.json'].written}"
-        id = hashlib.sha256(written.encode()).hexdigest()[:12]
+        key = f"{run.path.resolve()} {run.manifest.entries()['config.json'].written}"
+        id = hashlib.sha256(key.encode()).hexdigest()[:12]
         (run.path / "wandb").mkdir(exist_ok=True)
         self.path, self.id = run.path / "wandb" / "told.json", id
         self.logged = self.step = self._read_last_step()

@@ -164,15 +164,15 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
         for item, labels, probabilities in self.classify(series):
-            shares = dict(zip(self.labels.names, probabilities.tolist(), strict=True))
-            yield ClassifiedSeries((item.name,), labels, shares)
+            by_label = dict(zip(self.labels.names, probabilities.tolist(), strict=True))
+            yield ClassifiedSeries((item.name,), labels, by_label)
 
     def classify(self, series: Iterable[Series]) -> Iterator[LabelsOfSeries]:
         """Yield the labels of a stream of series, in order and in constant memory."""
         for chunk in chunked(series):
             probabilities = ClassifiedFrames(FrameRows.of_series(chunk), []).probabilities(self.model)
-            for item, shares in zip(chunk, probabilities, strict=True):
-                yield LabelsOfSeries(item, self.labels.chosen(shares, at_least=self.at_least), shares)
+            for item, row in zip(chunk, probabilities, strict=True):
+                yield LabelsOfSeries(item, self.labels.chosen(row, at_least=self.at_least), row)
 
     def inspect(self, series: Any) -> Inspection:
         """Return the page of a series, given by the path of a file or as for `predict`."""
@@ -184,12 +184,12 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> ClassificationScores:
         """Return the scores on labeled series. Raises DataError for unsuitable labels (see `class_labels`)."""
-        return tally_of(self.labels).scores_of(self._judge(location, encoding))
+        return tally_of(self.labels).scores_of(self._score(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return tally_of(self.labels).items_of(self._judge(location, encoding), "series")
+        return tally_of(self.labels).items_of(self._score(location, encoding), "series")
 
-    def _judge(self, location: Data, encoding: str) -> Iterator[ScoredLabels]:
+    def _score(self, location: Data, encoding: str) -> Iterator[ScoredLabels]:
         for answer in self.classify(self._read_labeled(location, encoding)):
             labels = class_labels(answer.series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
             yield ScoredLabels(labels, answer.probabilities, self.labels.chosen(answer.probabilities))
@@ -258,8 +258,8 @@ def _compute_gradients(model: Classifier, reading: ReadFeatures, label: int) -> 
 
 
 GRADIENTS = (
-    "The gradient of the log-odds of “{}” by the normalized features of a frame, times these features. A normalized "
-    "feature is 0 if it is missing or equal to its mean. Warm bars are evidence for the label, cool bars against it."
+    "The gradient of the log-odds of “{}” with respect to the normalized features of a frame, times these features. A "
+    "normalized feature is 0 if missing or equal to its mean. Warm bars are evidence for the label, cool bars against."
 )
 ATTENTION = "The vector of the series is a weighted mean of the outputs at its frames. The weights sum to 1."
 MAXIMA = (

@@ -214,12 +214,12 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> LabelingScores:
         """Return the scores on labeled series. Raises DataError for a series without a label for each frame."""
-        return tally_of(self.labels).scores_of(self._judge(location, encoding))
+        return tally_of(self.labels).scores_of(self._score(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return tally_of(self.labels).items_of(self._judge(location, encoding), "series")
+        return tally_of(self.labels).items_of(self._score(location, encoding), "series")
 
-    def _judge(self, location: Data, encoding: str) -> Iterator[LabelPair]:
+    def _score(self, location: Data, encoding: str) -> Iterator[LabelPair]:
         for item, answer in self.label(self._read_labeled(location, encoding)):
             yield LabelPair.of(self.labels, frame_labels(item), list(answer.labels))
 

@@ -69,7 +69,7 @@ _MIN_VALUES = 12
 
 
 class TableLayout(NamedTuple):
-    """The columns of a table of frames by their meaning; "" for a missing column. Features (): all other columns."""
+    """The columns of a table of frames by their meaning; "" for a missing column. Without `features`: all others."""
 
     time: str = ""
     labels: str = ""
@@ -89,7 +89,7 @@ class TableLayout(NamedTuple):
         shown = [f"{name} as the {meaning}" for name, meaning in meanings if name]
         if self.rows == "series":
             shown[:1] = [f"{'column ' * self.labels.isdecimal()}{self.labels} as the label"]
-        return f"{'a series in each row, ' * (self.rows == SERIES)}with {', '.join(shown) or 'numbers alone'}"
+        return f"{'a series in each row, ' * (self.rows == 'series')}with {', '.join(shown) or 'numbers alone'}"
 
 
 def detection_reason(location: str | Path, encoding: str) -> str:
@@ -126,14 +126,14 @@ def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
         return _find_layout_without_header(list(zip(*rows, strict=True)))
     columns = {name: [row[column] for row in rows[1:]] for column, name in enumerate(rows[0]) if name}
     numbers = [name for name, cells in columns.items() if _are_numbers(cells)]
-    words = [name for name in columns if name not in numbers and any(columns[name])]
-    times = [name for name in words if date_format_of(columns[name]) != _NO_DATE]
-    clocks = [name for name in words if all(map(_CLOCK.fullmatch, filter(None, columns[name])))]
+    text_columns = [name for name in columns if name not in numbers and any(columns[name])]
+    times = [name for name in text_columns if date_format_of(columns[name]) != _NO_DATE]
+    clocks = [name for name in text_columns if all(map(_CLOCK.fullmatch, filter(None, columns[name])))]
     series = _find_series(columns)
-    words = [name for name in words if name not in (*times, *clocks, series)]
-    labels = _find_label(columns, [*words, *numbers])
-    others = [name for name in words if name != labels]
-    if any(not _are_classes(name, columns[name]) for name in others) or len(columns) - len(words) <= len(others):
+    text_columns = [name for name in text_columns if name not in (*times, *clocks, series)]
+    labels = _find_label(columns, [*text_columns, *numbers])
+    others = [name for name in text_columns if name != labels]
+    if any(not _are_classes(name, columns[name]) for name in others) or len(columns) - len(text_columns) <= len(others):
         return None
     stems = {name: name.rstrip("0123456789") for name in numbers if name != labels and name[-1].isdecimal()}
     stem = max(stems.values(), key=[*stems.values()].count, default="")
@@ -237,7 +237,7 @@ def is_mostly_numbers(cells: Sequence[str]) -> bool:
 
 
 def date_format_of(cells: Sequence[str]) -> str:
-    """Return the `strptime` format of dates; "" for ISO 8601 and for numbers.
+    """Return the `strptime` format of dates; "" for ISO 8601 and for numbers; `_NO_DATE` for other cells.
 
     If several formats match, as for 1/2/2024, the result is the format with the smallest range of dates.
     """
@@ -253,7 +253,7 @@ def date_format_of(cells: Sequence[str]) -> str:
 
 
 def seconds_of(cell: str, date_format: str) -> float:
-    """Return the time in a cell in seconds; dates are in UTC by default. Raises ValueError or OverflowError."""
+    """Return a time in seconds, of dates (by default in UTC) since 1970. Raises ValueError or OverflowError."""
     if date_format != "%Y%m%d" and _is_number(cell):
         if math.isinf(seconds := number_of(cell)):
             raise ValueError(cell)

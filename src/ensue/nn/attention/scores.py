@@ -22,7 +22,7 @@ from ensue.nn.draws import apply_dropout, is_sharded
 from ensue.types import at_least_float32
 
 BLOCK_ELEMENTS = 1 << 17
-"""The number of elements of a block of additive scores."""
+"""The number of scores × features in a block of additive scores."""
 MAX_BFLOAT16_KEYS = 512
 """The number of keys up to which a CPU stores weights in bfloat16; attention to more keys is in float32."""
 
@@ -65,7 +65,7 @@ def fused_attention(
 
 
 def weights_over(scores: Float[Tensor, "M columns S"], real: Bool[Tensor, "M S"]) -> Float[Tensor, "M columns S"]:
-    """Return the softmax over the `real` positions, in float32 or more; zeros for a text without real positions."""
+    """Return the softmax over the `real` positions, in float32 or more; zeros for a row without real positions."""
     scores = scores.to(at_least_float32(scores.dtype))
     return attention_weights(scores.unsqueeze(1), real[:, None, None]).squeeze(1)
 
@@ -95,8 +95,8 @@ class _Weights(torch.autograd.Function):
         return weights
 
     @staticmethod
-    def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, _multiply_derivative(ctx.saved_tensors[0], errors[0], ctx.scale)
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, None, _multiply_derivative(ctx.saved_tensors[0], grads[0], ctx.scale)
 
 
 def _multiply_derivative(weights: Tensor, x: Tensor, scale: float) -> Tensor:
@@ -166,9 +166,9 @@ def add_gradients(
     """Return the gradient of the queries; add those of keys and vector to `grad_keys` and `grad_vector`."""
     grad_queries = torch.empty_like(queries)
     for texts, rows in _iterate_blocks(queries, keys):
-        hidden, error = _compute_hidden(queries[texts, rows], keys[texts]), grad_scores[texts, rows]
-        grad_vector += hidden.flatten(0, 2).t() @ error.flatten()
-        grad_sums = torch.ops.aten.tanh_backward(error.unsqueeze(3) * vector, hidden)
+        hidden, grad = _compute_hidden(queries[texts, rows], keys[texts]), grad_scores[texts, rows]
+        grad_vector += hidden.flatten(0, 2).t() @ grad.flatten()
+        grad_sums = torch.ops.aten.tanh_backward(grad.unsqueeze(3) * vector, hidden)
         grad_queries[texts, rows] = grad_sums.sum(2)
         grad_keys[texts] += grad_sums.sum(1)
     return grad_queries

@@ -1,4 +1,4 @@
-"""The values of an encoder–decoder on its page: attention, copying, and the search."""
+"""The values of an encoder–decoder for its inspection page: attention, copying, and the search."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ MAX_BATCH_ROWS, MAX_BATCH_TOKENS = 32, 4_096
 
 
 def alignment_tap(model: nn.Module) -> str | None:
-    """Return the tap of the weights over the source, of a copying head or else of the last layer of attention; None for
+    """Return the tap of the weights of a copying head, or else of the last layer of attention to the source; None for
     a model without attention.
     """
     copying = [f"{name}.weights" for name, module in model.named_modules() if isinstance(module, CopyingHead)]

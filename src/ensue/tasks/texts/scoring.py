@@ -52,7 +52,7 @@ class TextScorer:
         self.model = model
         self._state: State = None
         self._recent = np.array([start_id])
-        """The last inputs, with which the next window begins. The model has not read the very last input yet."""
+        """The overlap with the next window, and the last token, which the model has not read yet."""
         self._room = model.context
         """The number of tokens that still fit into the current window; None for a model without a context."""
 

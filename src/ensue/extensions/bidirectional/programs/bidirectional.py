@@ -29,8 +29,8 @@ def scores(words):
     """Return the surprisal of each word, the mean of both directions."""
     ids, nats = list(map(reader.id, words)), []
     for logits in run(words, "rightward_logits", "leftward_logits"):
-        lower = (logits - logits.max(1, keepdims=True)).astype(np.float64)
-        nats.append(np.log(np.exp(lower).sum(1)) - lower[np.arange(len(ids)), ids])
+        shifted = (logits - logits.max(1, keepdims=True)).astype(np.float64)
+        nats.append(np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(ids)), ids])
     return np.mean(nats, axis=0)
 
 

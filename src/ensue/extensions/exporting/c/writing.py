@@ -42,7 +42,7 @@ from ensue.tasks.contract.description import (
 from ensue.version import VERSION
 
 SUPPORTED = (
-    "C has recurrent language models and Transformers with tokens that are characters, bytes, subwords of bytes or "
+    "the C export supports recurrent language models and Transformers of characters, bytes, subwords of bytes or "
     "words; recurrent taggers of words or frames; classifiers of texts or frames with recurrent layers, or of texts by "
     "n-grams; and recurrent encoder-decoders with these tokens. --format onnx has most other models"
 )
@@ -127,7 +127,7 @@ def assemble(model: CModel, weights: Weights, name: str, *, embed: bool = False)
     define = [f"#define {key} {value}" for key, value in constants.items()]
     define.append(f"#define CHECKSUM UINT64_C({checksum(numbers)})\n")
     file = "this file" if embed else "NAME.weights"
-    about = f"/* Written by ensue {VERSION}. NAME.h says what this does; the weights are in {file}. */\n"
+    about = f"/* Written by ensue {VERSION}. NAME.h documents the functions; the weights are in {file}. */\n"
     texts = [about + '#include "NAME.h"\n', read_template("prelude.h"), "\n".join(define)]
     if embed:
         rows = (", ".join(f"{number:#x}" for number in row) for row in numbers.reshape(-1, 16).tolist())

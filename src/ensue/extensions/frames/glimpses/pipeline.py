@@ -154,12 +154,12 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> SymbolScores:
         """Return the scores on images with captions. Raises DataError for an image without a caption."""
-        return score_symbols(self._judge(location, encoding))
+        return score_symbols(self._score(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return symbol_items(self._judge(location, encoding), "series")
+        return symbol_items(self._score(location, encoding), "series")
 
-    def _judge(self, location: Data, encoding: str) -> Iterator[JudgedSymbols]:
+    def _score(self, location: Data, encoding: str) -> Iterator[JudgedSymbols]:
         for image, answer, nats in self.read(self._read_labeled(location, encoding), with_captions=True):
             yield JudgedSymbols(caption_of(image, self.recipe), answer.symbols, nats)
 

@@ -37,7 +37,7 @@ from ensue.tasks.contract.description import (
 from ensue.tasks.contract.pipeline import Predictor
 
 MAX_CHUNK_FRAMES, MAX_CHUNK_SERIES = 262_144, 4_096
-"""The largest numbers of frames and series in a chunk. The series of a chunk are sorted by length."""
+"""The largest numbers of frames and series in a chunk, within which batches have series of similar length."""
 PROGRAMS = "ensue.extensions.frames.programs"
 """The package of the programs for exported models."""
 NO_STREAM = "frames are read from a file, a folder, a glob or a table of paths, not from a stream"
@@ -75,15 +75,15 @@ class FramesPipeline(Predictor):
         """
         location = as_location(location, "the data")
         encoding = self.reading(location, encoding)["encoding"]
-        reading = self.recipe.reading()._replace(encoding=encoding, may_lack_labels=True)
-        return FrameSource(location, reading, shape=self.statistics.shape)
+        options = self.recipe.reading()._replace(encoding=encoding, may_lack_labels=True)
+        return FrameSource(location, options, shape=self.statistics.shape)
 
     def _to_series(self, series: Iterable[Any]) -> Iterator[Series]:
         """Convert arrays to series; series are unchanged. Raises EnsueError for values that the model cannot read."""
         check_texts(series, EXPECTED_INPUT)
         for number, item in enumerate(series):
             if isinstance(item, Series):
-                self._array_to_series(item.frames, item.name)
+                self._array_to_series(item.frames, item.name)  # checks the values
             yield self._check_series(item if isinstance(item, Series) else self._array_to_series(item, str(number)))
 
     def only(self, series: Any) -> Series:
@@ -124,7 +124,7 @@ class FramesPipeline(Predictor):
             yield from self.predict_json([series])
 
     def inspect_texts(self, *texts: Any, encoding: str | None = None, **options: Any) -> Any:
-        """Return the page of a location with an optional target, or of the frames of a series."""
+        """Return the page of a location, with a target if the model predicts text, or of the frames of a series."""
         pipeline: Any = self
         if not any(isinstance(text, str) for text in texts):
             return pipeline.inspect(list(texts), **options)
