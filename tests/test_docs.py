@@ -165,7 +165,7 @@ def test_commands_are_there(page: Path, data: Path) -> None:
             continue
         name, options = parsed(arguments)
         if name == "train" and not options["out"]:
-            with pytest.raises(EnsueError, match=r"; recipe: [\s\S]*; --out RUN trains it"):
+            with pytest.raises(EnsueError, match=r"; recipe: [\s\S]*; (--)?out RUN trains it"):
                 command_line()(arguments, standalone_mode=False)
         elif name == "train" and options["recipe"]:
             write_recipe_of_run(data / options["recipe"])

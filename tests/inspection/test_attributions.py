@@ -147,7 +147,7 @@ def test_a_token_is_explained_by_those_that_the_model_has_read(name: str) -> Non
 @pytest.mark.slow
 def test_what_comes_next_is_explained() -> None:
     view = model_of("transformer").inspect("The sea was calm", at=0).view
-    assert view.explanation.position == view.length == 16
+    assert view.explanation.place == view.length == 16
     assert view.explanation.token == view.predictions.ids[-1, 0]
     assert len(view.explanation.norms) == 6, "the window of 10 that predicts it begins at 10"
 
