@@ -33,9 +33,9 @@ PACKAGE = SOURCE / "ensue"
 MOST = {
     "Python lines of `src`": 83_701,
     "files of `src`": 475,
-    "Python lines of the core": 54_986,
+    "Python lines of the core": 54_984,
     "files of the core": 304,
-    "Python lines of the largest extension": 6_644,
+    "Python lines of the largest extension": 6_632,
     "files of `tasks`": 71,
     "files loose in `tasks`": 2,
     "import circles": 0,
