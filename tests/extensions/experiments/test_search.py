@@ -169,7 +169,7 @@ def test_trials_are_runs_and_the_best_is_a_recipe(recipe: Recipe, tmp_path: Path
     assert {key: chosen.values()[key] for key in space} == best.values
     assert read_recipe(best.run / "recipe.toml").values() == {**chosen.values(), "about": ""}
     page = (out / "README.md").read_text()
-    assert f"The best is trial {best.number} with {best.score:.4f}" in page
+    assert f"The best trial is {best.number}, with the lowest score, {best.score:.4f}." in page
     assert page.count("`trials/") == 7
     assert (out / "search.png").stat().st_size
     assert search(recipe, space, out, trials=8, on_trial=told.append, **options)
