@@ -1,4 +1,4 @@
-"""What the benchmarks of few labeled examples share: the loop over sets, sizes and draws, and the printed table."""
+"""The loop over sets, sizes and draws of the benchmarks with few labeled examples, and the table of their results."""
 
 from __future__ import annotations
 

@@ -104,7 +104,8 @@ def train(
             recipe, needed, description = propose(as_location(train or []), settings or [])
             if out is None:
                 raise EnsueError(f"{description}; --out RUN trains it")
-            cli.notify(description)
+            if "WORLD_SIZE" not in os.environ:  # printed by the process that starts the others
+                cli.notify(description)
             settings = [*needed, *(settings or [])]
     if out is None:
         raise EnsueError("Missing option '--out'.")

@@ -263,15 +263,15 @@ def _grams(features: Tensor, kinds: Int[Tensor, " G"], folds: Int[Tensor, " N"])
     is_known = (kinds[column] == OVERLAPS) | (torch.bincount(column)[column] > torch.bincount(same_fold)[same_fold])
     grams, chunks = squares.new_zeros(2, *folds.shape * 2), torch.split(torch.arange(len(folds)), MAX_CHUNK_TEXTS)
     for kind in range(int(kinds.max()) + 1):
-        known, chosen = is_known & (kinds[column] == kind), (kinds == kind).nonzero().squeeze(1)
-        of_kind = features.index_select(1, chosen)
+        of_kind = features.index_select(1, (kinds == kind).nonzero().squeeze(1))
         columns = of_kind.t().coalesce()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
             product = torch.cat([torch.sparse.mm(of_kind.index_select(0, rows), columns).to_dense() for rows in chunks])
-        norm = squares.new_zeros(len(features)).index_add_(0, row[known], squares[known])
-        ratio = (product.diagonal() / norm).sqrt().masked_fill(norm == 0, 0.0)
-        grams += torch.stack((product, ratio[:, None] * product))
+        known = squares * (is_known & (kinds[column] == kind))
+        norm = squares.new_zeros(len(features)).index_add_(0, row, known)
+        grams[0] += product
+        grams[1] += product.mul_((product.diagonal() / norm).sqrt().masked_fill(norm == 0, 0.0)[:, None])
     return grams
 
 

@@ -67,17 +67,16 @@ def read_recipe(
     that is proposed for the training data.
     """
     changes = list(settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings))
-    locations = {
-        f"data.{name}": as_location(path, name, is_cached=True) for name, path in paths.items() if path is not None
-    }
+    locations = {f"data.{name}": as_location("" if x is None else x, name, is_cached=True) for name, x in paths.items()}
+    changes += [(key, location) for key, location in locations.items() if location]
     if recipe == AUTO:
-        recipe, needed, _ = propose(locations.get("data.train", ""), [f"{key}={value}" for key, value in changes])
+        train = as_location(dict(changes).get("data.train", ""))
+        recipe, needed, _ = propose(train, [f"{key}={value}" for key, value in changes])
         changes = [*map(_parse_setting, needed), *changes]
     if isinstance(recipe, Recipe):
         document, where = without_none(recipe.model_dump(exclude_unset=True)), "the recipe"
     else:
         document, where = _read_document(str(recipe)), str(recipe)
-    changes += [(key, location) for key, location in locations.items() if location]
     keys = _distinct_keys((key for key, _ in changes), has_tables=isinstance(settings, Mapping))
     kinds = {table: _read_kind(document, table) for table in document}
     for key, value in changes:

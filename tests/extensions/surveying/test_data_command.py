@@ -414,11 +414,13 @@ def test_the_recipe_auto_is_that_of_the_data() -> None:
     """A setting of the user takes precedence over a proposed setting."""
     data = write("train.txt", CONLL * 2)
     assert read_recipe("auto", train=data) == read_recipe("tag-linear", train=data)
+    for settings in ({"data.train": data}, [f"data.train={data}"]):
+        assert read_recipe("auto", settings) == read_recipe("tag-linear", train=data)
     chinese = write("t.tsv", "label\ttext\n" + "pos\t这部电影很好看\nneg\t这部电影不好看\n" * 9)
-    for settings, splitter in (({}, "characters"), ({"data.splitter": "simple", "train.seed": 7}, "simple")):
-        recipe = read_recipe("auto", settings, train=chinese)
+    for changes, splitter in (({}, "characters"), ({"data.splitter": "simple", "train.seed": 7}, "simple")):
+        recipe = read_recipe("auto", changes, train=chinese)
         assert isinstance(recipe, ClassificationRecipe)
-        assert (recipe.data.splitter, recipe.train.seed) == (splitter, settings.get("train.seed", 0))
+        assert (recipe.data.splitter, recipe.train.seed) == (splitter, changes.get("train.seed", 0))
     with pytest.raises(EnsueError, match="which recipe"):
         read_recipe("auto")
 
