@@ -40,10 +40,10 @@ def subjects(layer: SequenceLayer, shape: tuple[int, int]) -> Iterator[tuple[Seq
     device = next(layer.parameters()).device
     yield layer.eval(), torch.randn(B, T, layer.d_in, device=device, requires_grad=True)
     if isinstance(layer, Zoneout):
-        given = layer.train().with_masks
-        x = torch.randn(B, T, given.d_in, device=device)
+        with_masks = layer.train().with_masks
+        x = torch.randn(B, T, with_masks.d_in, device=device)
         x[..., layer.d_in :].bernoulli_(0.3)
-        yield given, x.requires_grad_()
+        yield with_masks, x.requires_grad_()
 
 
 def findings(

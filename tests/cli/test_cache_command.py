@@ -58,8 +58,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def nouns(found: list[CachedFile] | None = None) -> list[str]:
-    return sorted(entry.kind.noun for entry in (cached_files() if found is None else found))
+def nouns(files: list[CachedFile] | None = None) -> list[str]:
+    return sorted(entry.kind.noun for entry in (cached_files() if files is None else files))
 
 
 def of_others(place: Path) -> dict[str, bytes]:
@@ -167,9 +167,9 @@ def test_the_bound_removes_what_was_used_longest_ago(place: Path, monkeypatch: p
 
 @pytest.mark.usefixtures("place")
 def test_what_another_process_removed_is_gone() -> None:
-    found = cached_files()
-    found[0].path.unlink()
-    assert remove(found) == found
+    files = cached_files()
+    files[0].path.unlink()
+    assert remove(files) == files
 
 
 def test_the_limit_has_a_unit_and_another_text_is_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,11 +105,11 @@ def test_a_file_is_repaired(tmp_path: Path, form: str, name: str) -> None:
     sentences(path, form)
     pipeline = load(tmp_path / "tag-lstm-crf", kind=LabelingPipeline)
     examples = TaggedExamples(read_recipe("tag-lstm-crf", train=str(path)))
-    found = rank_doubts(str(path), examples, list(examples.doubts(pipeline, range(160))))
-    assert len(found.ranked) > 100
-    probabilities = [each.probability for each in found.ranked]
+    doubts = rank_doubts(str(path), examples, list(examples.doubts(pipeline, range(160))))
+    assert len(doubts.ranked) > 100
+    probabilities = [each.probability for each in doubts.ranked]
     assert probabilities == sorted(probabilities), "the least probable label is the first"
-    check_repaired(found, path)
+    check_repaired(doubts, path)
     source = SentenceSource(path)
     assert [source.format.labels(sentence) for sentence in source] == [
         tuple(labels) for _, labels, *_ in pipeline.label(source)
@@ -125,14 +125,14 @@ def test_a_file_of_overlapping_spans_is_repaired(tmp_path: Path) -> None:
     path.write_text(("".join(f"{word} {label}\n" for word, label in rows) + "\n") * 3)
     pipeline = load(tmp_path / "tag-nested", kind=LabelingPipeline)
     examples = TaggedExamples(read_recipe("tag-nested", train=str(path)))
-    found = rank_doubts(str(path), examples, list(examples.doubts(pipeline, range(3))))
-    assert len(found.ranked) >= 3
-    assert found.repaired([False] * len(found.ranked)) == path.read_text()
-    path.write_text(found.repaired([True] * len(found.ranked)))
+    doubts = rank_doubts(str(path), examples, list(examples.doubts(pipeline, range(3))))
+    assert len(doubts.ranked) >= 3
+    assert doubts.repaired([False] * len(doubts.ranked)) == path.read_text()
+    path.write_text(doubts.repaired([True] * len(doubts.ranked)))
     source = pipeline.source(path)
     read = [set(overlapping_spans(source.format.labels(sentence))) for sentence in source]
     assert read == [set(overlapping_spans(labels)) for _, labels, *_ in pipeline.label(source)]
-    assert {letter for each in found.ranked for label in each.proposed for letter in label[:1]} == set("BIES")
+    assert {letter for each in doubts.ranked for label in each.proposed for letter in label[:1]} == set("BIES")
 
 
 def test_changes_of_texts() -> None:
@@ -173,15 +173,15 @@ def test_doubts_of_a_document_are_accepted_one_by_one(form: str, tmp_path: Path)
         proposed = ["O"] * len(sentence.words)
         proposed[::3] = [label if label == "O" else f"B-{label}" for label in other]
         places = [place for place, label in enumerate(examples.labels[0]) if label != proposed[place]]
-        found = rank_doubts(
+        doubts = rank_doubts(
             str(path), examples,
             [(0, each) for each in examples._make_doubts(sentence, 0, proposed, [0.5] * len(proposed), places)],
         )  # fmt: skip
-        counts.append((len(found.ranked), len(places)))
-        accepted = [draw.random() < 0.5 for _ in found.ranked]
-        path.write_text(found.repaired(accepted))
+        counts.append((len(doubts.ranked), len(places)))
+        accepted = [draw.random() < 0.5 for _ in doubts.ranked]
+        path.write_text(doubts.repaired(accepted))
         (read,) = TaggedExamples(read_recipe("tag-lstm-crf", train=str(path))).labels
-        chosen = {n for doubt, yes in zip(found.ranked, accepted, strict=True) if yes for n, name in enumerate(NAMES)
+        chosen = {n for doubt, yes in zip(doubts.ranked, accepted, strict=True) if yes for n, name in enumerate(NAMES)
                   if doubt.start <= text.index(name) < doubt.end}  # fmt: skip
         mixed = [other[n] if n in chosen else given[n] for n in range(len(NAMES))]
         assert [label[2:] or "O" for label in read[::3]] == mixed

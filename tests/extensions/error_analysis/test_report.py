@@ -82,9 +82,9 @@ SPANS = st.lists(
 
 @given(SPANS, SPANS, st.integers(0, 3))
 def test_errors_are_those_of_a_search(gold: list[Span], predicted: list[Span], cut: int) -> None:
-    found = list(find_errors(gold, predicted, gold[:cut]))
-    assert sorted(found, key=repr) == sorted(searched(gold, predicted, {*gold[:cut]}), key=repr)
-    assert {kind for kind, *_ in found} <= {*KINDS}
+    errors = list(find_errors(gold, predicted, gold[:cut]))
+    assert sorted(errors, key=repr) == sorted(searched(gold, predicted, {*gold[:cut]}), key=repr)
+    assert {kind for kind, *_ in errors} <= {*KINDS}
     alone = list(find_errors(gold, predicted, is_paired=False))
     assert {kind for kind, *_ in alone} <= {"missed", "spurious"}
     assert Counter(span for _, *pair in alone for span in pair if span) == Counter({*gold} ^ {*predicted})
