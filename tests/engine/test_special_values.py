@@ -36,7 +36,7 @@ OF_ONE: dict[str, list[Operation]] = {
     **{name: [getattr(F, name)] for name in ("silu", "leaky_relu")},
     "add": [lambda a: a + 0.0, lambda a: a + -0.0],
     "sub": [lambda a: a - 0.0, lambda a: a - -0.0],
-    "mul": [lambda a: a * 0.0, lambda a: a * 1.0],
+    "mul": [lambda a: a * 0.0, lambda a: a * 1.0, lambda a: a * -1e300],
     "div": [lambda a: a / 0.0, lambda a: a / 1.0],
     "rsub": [lambda a: 0.0 - a],
     "pow": [lambda a: a**1, lambda a: a**2, lambda a: a**3, lambda a: a**4],

@@ -234,10 +234,7 @@ class Clockwork(Recurrent):
 
 
 class ClockworkUnits(Recurrent):
-    """The units of all modules, which read [u; updates]: `h' = updates ⊙ tanh(u + U h) + (1 - updates) ⊙ h`.
-
-    `updates` is 1 or 0, so the products are exact.
-    """
+    """The units of all modules, which read [u; updates]: h' = tanh(u + U h) where `updates` is 1, h where it is 0."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -250,7 +247,7 @@ class ClockworkUnits(Recurrent):
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], ElmanState]:
         (h,) = self.init_state(len(x_t)) if state is None else state
         u, updates = x_t.chunk(2, dim=-1)
-        h = updates * torch.tanh(u + F.linear(h, self.weight_hidden)) + (1 - updates) * h
+        h = torch.where(updates > 0, torch.tanh(u + F.linear(h, self.weight_hidden)), h)
         return h, ElmanState(h)
 
     def extra_repr(self) -> str:
