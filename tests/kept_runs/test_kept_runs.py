@@ -18,7 +18,7 @@ from kept_runs.answers import answer, are_alike
 from kept_runs.make import ARCHIVES, RUNS, unpacked
 
 QUICK = ("char-lstm", "tag-lstm-crf", "classify-bag", "vectors-cbow")
-SLOW_COMMANDS = ("export", "graph/predict.py")
+SLOW_COMMANDS = ("export", "import", "predict again", "graph/predict.py")
 KEPT = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.iterdir())
 
 

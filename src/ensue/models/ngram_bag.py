@@ -190,7 +190,8 @@ class PairBag(NgramBag):
             union, shared = _union(first, second)
             all_rows.append(union + self.table_rows * shared)
             sizes = torch.stack([first.count_nonzero(1), second.count_nonzero(1)], dim=1).clamp(min=1)
-            overlaps.append((shared.sum(1, keepdim=True) / sizes).sort(dim=1).values)
+            num_shared = shared.sum(1, keepdim=True).to(self.weight.dtype)
+            overlaps.append((num_shared / sizes).sort(dim=1).values)
         return torch.cat(all_rows, dim=1), torch.cat(overlaps, dim=1)
 
 
