@@ -1,5 +1,6 @@
 """The pages of the documentation, their blocks, sentences and tables."""
 
+import importlib
 import re
 import textwrap
 from collections.abc import Collection, Iterator
@@ -90,3 +91,9 @@ def public(page: Path = API_PAGE) -> dict[str, list[str]]:
     """The functions and classes that a page of the interface lists, with the members of each that it lists."""
     text = "".join(block.text for block in blocks(page, "{eval-rst}"))
     return {path: re.findall(r"\w+", options.replace(":members:", "")) for path, options in DIRECTIVE.findall(text)}
+
+
+def named(path: str) -> Any:
+    """The object of such a path."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)

@@ -1,7 +1,4 @@
-"""The signatures of the layers are checked at each call: types, and the shapes that jaxtyping writes into them.
-
-To describe arguments, so that those that are alike are checked once, takes as long as to check them.
-"""
+"""The signatures of the layers are checked at each call: types, and the shapes that jaxtyping writes into them."""
 
 import types
 from collections.abc import Callable

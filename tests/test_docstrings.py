@@ -66,16 +66,6 @@ def test_what_a_user_meets_has_a_docstring(package: str) -> None:
     assert [f"{module.__name__}.{name}" for module in modules(package) for name in undocumented(module)] == []
 
 
-def test_each_name_of_the_api_page_has_a_docstring() -> None:
-    page = (SOURCE.parent / "docs" / "api.md").read_text(encoding="utf-8")
-    for name, members in re.findall(r"^\.\. auto\w+:: (\S+)\n((?: +:?[^\n]*\n)*)", page, re.M):
-        module, _, last = name.rpartition(".")
-        value = getattr(importlib.import_module(module), last)
-        assert inspect.getdoc(value), name
-        for member in re.findall(r"\w+", members.replace(":members:", "")):
-            assert inspect.getdoc(getattr(value, member)), f"{name}.{member}"
-
-
 def test_a_missing_docstring_is_noticed() -> None:
     class Bare:
         def method(self) -> None: ...

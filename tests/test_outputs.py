@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from ensue.extensions.word_vectors.pipeline import WordVectorsPipeline
 from ensue.inspection.page import Inspection
 from ensue.outputs import check_new, check_outputs, written
 from ensue.tasks.labeling.pipeline import LabelingPipeline
-from pages import REPOSITORY
+from pages import named, public
 
 
 def write_half(path: Path, error: type[BaseException]) -> None:
@@ -127,19 +126,6 @@ def fitted(estimator: type[Any], texts: Any, labels: Any, read: str, out: str) -
     estimator(settings={"data.valid": read}, out=out).fit(texts, labels)
 
 
-def public() -> dict[str, Callable[..., Any]]:
-    """The functions and methods of the page of the Python interface."""
-    found = {}
-    for module, name, members in re.findall(
-        r"auto(?:function|class):: ([\w.]+)\.(\w+)(?:\n   :members: ([\w, \n]+?)\n(?!      ))?", PAGE
-    ):
-        value = getattr(__import__(module, fromlist=[name]), name)
-        names = re.findall(r"\w+", members) if inspect.isclass(value) else []
-        found |= {name: value} | {f"{name}.{member}": getattr(value, member) for member in names}
-    return found
-
-
-PAGE = (REPOSITORY / "docs" / "api.md").read_text(encoding="utf-8")
 WRITERS: dict[str, tuple[Callable[[str, str], object], bool]] = {
     "train": (lambda read, out: ensue.train("char-lstm", train=read, out=out, overwrite=True), True),
     "distill": (lambda read, out: ensue.distill(read, "classify-bag", pool=read, out=out, overwrite=True), True),
@@ -167,8 +153,11 @@ WRITERS: dict[str, tuple[Callable[[str, str], object], bool]] = {
 
 
 def test_each_public_function_that_writes_is_tried() -> None:
-    arguments = {name: {*inspect.signature(each).parameters} for name, each in public().items() if callable(each)}
-    found = {name for name, known in arguments.items() if known & {"out", "overwrite"}}
+    known = {(named(path), path.rpartition(".")[2]): members for path, members in public().items()}
+    each = {name: value for value, name in known}
+    each |= {f"{name}.{member}": getattr(value, member) for (value, name), of in known.items() for member in of}
+    arguments = {name: {*inspect.signature(value).parameters} for name, value in each.items() if callable(value)}
+    found = {name for name, names in arguments.items() if names & {"out", "overwrite"}}
     assert found == {"Inspection.save", *WRITERS}
 
 

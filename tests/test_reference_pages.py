@@ -1,6 +1,5 @@
 """The pages say all there is: recipes, keys, signatures, scores, files; and nothing that is not there."""
 
-import importlib
 import inspect
 import re
 import runpy
@@ -19,7 +18,7 @@ from ensue.metrics.labeling import LabelingTally
 from ensue.metrics.scores import LanguageScores
 from ensue.recipe import Recipe, recipe_names
 from ensue.tasks import task_entry, task_names
-from pages import BENCHMARKS_PAGE, PAGES, RECIPES_PAGE, REPOSITORY, blocks, first_cells, name_of, prose, public
+from pages import BENCHMARKS_PAGE, PAGES, RECIPES_PAGE, REPOSITORY, blocks, first_cells, name_of, named, prose, public
 
 
 def test_every_recipe_is_listed_and_nothing_else() -> None:
@@ -99,11 +98,6 @@ def as_written(arguments: str) -> list[tuple[str, Any, Any]]:
 
 
 LAYERS_PAGE = REPOSITORY / "docs" / "api-layers.md"
-
-
-def named(path: str) -> Any:
-    module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(module), name)
 
 
 def test_what_is_public_is_described() -> None:

@@ -10,13 +10,11 @@ import logging
 import multiprocessing
 import os
 import random
-import re
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,13 +24,13 @@ import pytest
 import torch
 
 import ensue
-from conftest import REPOSITORY
 from ensue.engine import bf16_kernel
 from ensue.errors import EnsueError
 from ensue.recipe import read_recipe
 from ensue.tasks import task_entry
 from ensue.training.device import ComputeMode, flushes_denormals, restore_environment, use_mode
 from kept_runs.make import RUNS, unpacked
+from pages import named, public
 from training.resuming import At, Killed, die, interrupt
 
 FIRST = {read_recipe(RUNS[name].recipe).task: name for name in reversed(RUNS)}
@@ -87,23 +85,7 @@ def changes(call: Callable[[], Any]) -> tuple[list[str], BaseException | None]:
     return [name for name in before if after[name] != before[name]], failure
 
 
-def public() -> dict[str, list[str]]:
-    """The names of docs/api.md, and for each class its members."""
-    page = (REPOSITORY / "docs" / "api.md").read_text(encoding="utf-8")
-    found: dict[str, list[str]] = {}
-    for name, members in re.findall(r"^\.\. auto\w+:: (\S+)\n((?: +:?[^\n]*\n)*)", page, re.M):
-        found[name] = re.findall(r"\w+", members.replace(":members:", ""))
-    return found
-
-
 PUBLIC = public()
-
-
-def named(name: str) -> Any:
-    module, _, last = name.rpartition(".")
-    return getattr(import_module(module), last)
-
-
 CLASSES = {named(name): members for name, members in PUBLIC.items() if inspect.isclass(named(name))}
 FUNCTIONS = {name for name in PUBLIC if not inspect.isclass(named(name))}
 
