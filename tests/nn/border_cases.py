@@ -7,6 +7,7 @@ The process says what it is about to do, so that whoever started it knows what i
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -165,11 +166,13 @@ def forms_of_mask(rows: int, positions: int) -> Iterator[Form]:
 
 
 class Case(NamedTuple):
-    """`run` gives tensors; `plain` gives those that they have to be, and is None where the case is to be refused."""
+    """A call that gives tensors, or is to be refused; `naive` gives those that they have to be of plain arguments."""
 
     name: str
-    run: Callable[[], list[Tensor]]
-    plain: Callable[[], list[Tensor]] | None
+    run: Callable[..., list[Tensor]]
+    arguments: list[Any]
+    fits: bool
+    naive: Callable[..., list[Tensor]] | None = None
 
 
 def plain(value: Any) -> Any:
@@ -177,16 +180,19 @@ def plain(value: Any) -> Any:
     return map_state(lambda leaf: torch.tensor(leaf.tolist(), dtype=leaf.dtype).view(leaf.shape), value)
 
 
-def read(function: Callable[..., Any], x: Any, state: Any, **options: Any) -> list[Tensor]:
-    """Outputs and final state, and the gradient of all of them at x."""
-    if isinstance(x, Tensor) and x.is_floating_point():
-        x = x.detach().requires_grad_()
-    y, final = function(x, state, **options)
-    mask = options.get("mask")
-    y = y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0.0)
-    results = [y, *leaves(final)]
-    total = x.sum() * 0 + sum(result.sum() for result in results if result.is_floating_point())
-    return [*results, *torch.autograd.grad(total, [x], allow_unused=True, materialize_grads=True)]
+def reading(function: Callable[..., Any]) -> Callable[..., list[Tensor]]:
+    """Of x, state and mask the outputs, the final state, and the gradient of all of them at x."""
+
+    def read(x: Any, state: Any, *masks: Any) -> list[Tensor]:
+        if isinstance(x, Tensor) and x.is_floating_point():
+            x = x.detach().requires_grad_()
+        y, final = function(x, state, **({"mask": masks[0]} if masks else {}))
+        y = y.masked_fill(~masks[0].unsqueeze(-1), 0.0) if masks and masks[0] is not None else y
+        results = [y, *leaves(final)]
+        total = x.sum() * 0 + sum(result.sum() for result in results if result.is_floating_point())
+        return [*results, *torch.autograd.grad(total, [x], allow_unused=True, materialize_grads=True)]
+
+    return read
 
 
 def cases_of_layers(share: float) -> Iterator[Case]:
@@ -195,17 +201,14 @@ def cases_of_layers(share: float) -> Iterator[Case]:
         for rows, positions in ((B, T), (B, T), (0, T), (B, 0), (1, 1)):
             for x, state, mask in triples(layer, rows, positions):
                 if random.random() < share:
-                    yield case_of_layer(subject.name, layer, x, state, mask)
+                    name = f"{subject.name}: x {x.name}, state {state.name}, mask {mask.name}"
+                    naive = reading(layer.fold) if isinstance(layer, Recurrent) else None
+                    fits = x.fits and state.fits and mask.fits
+                    yield Case(name, reading(layer), [x.value, state.value, mask.value], fits, naive)
         for x, state in pairs(list(forms_of_x(layer, B)), list(forms_of_state(layer, B))):
             if random.random() < share:
-                fits = x.fits and state.fits and layer.is_causal
-                yield Case(
-                    f"{subject.name}: step, x {x.name}, state {state.name}",
-                    lambda layer=layer, x=x, state=state: read(layer.step, x.value, state.value),
-                    (lambda layer=layer, x=x, state=state: read(layer.step, plain(x.value), plain(state.value)))
-                    if fits
-                    else None,
-                )
+                name, fits = f"{subject.name}: step, x {x.name}, state {state.name}", x.fits and state.fits
+                yield Case(name, reading(layer.step), [x.value, state.value], fits and layer.is_causal)
 
 
 def cases_of_memories(share: float) -> Iterator[Case]:
@@ -217,29 +220,12 @@ def cases_of_memories(share: float) -> Iterator[Case]:
         fewer = [Form("a feature less", some[..., 1:], False), Form("a row less", some[1:], False)]
         for value, mask in pairs([*forms(some), *fewer], list(forms_of_mask(B, T))):
             if random.random() < share:
-                fits = value.fits and mask.fits
-                yield Case(
-                    f"{subject.name}: memory {value.name}, mask {mask.name}",
-                    lambda layer=layer, a=value, b=mask: remembered(layer, a.value, b.value),
-                    (lambda layer=layer, a=value, b=mask: remembered(layer, plain(a.value), plain(b.value)))
-                    if fits
-                    else None,
-                )
+                name = f"{subject.name}: memory {value.name}, mask {mask.name}"
+                yield Case(name, partial(remembered, layer), [value.value, mask.value], value.fits and mask.fits)
 
 
 def remembered(layer: SequenceLayer, values: Any, mask: Any) -> list[Tensor]:
     return tensors(layer.init_state(B, Memory(values, mask)))
-
-
-def case_of_layer(name: str, layer: SequenceLayer, x: Form, state: Form, mask: Form) -> Case:
-    naive = layer.fold if isinstance(layer, Recurrent) else layer
-    return Case(
-        f"{name}: x {x.name}, state {state.name}, mask {mask.name}",
-        lambda: read(layer, x.value, state.value, mask=mask.value),
-        (lambda: read(naive, plain(x.value), plain(state.value), mask=plain(mask.value)))
-        if x.fits and state.fits and mask.fits
-        else None,
-    )
 
 
 def pairs(first: list[Form], second: list[Form]) -> Iterator[tuple[Form, Form]]:
@@ -296,10 +282,9 @@ def cases_of_others(share: float) -> Iterator[Case]:
                     given = [*args[:place], form.value, *args[place + 1 :]]
                     yield Case(
                         f"{name}: argument {place} {form.name}",
-                        lambda function=function, given=given: tensors(function(*given)),
-                        (lambda function=function, given=given: tensors(function(*map(plain, given))))
-                        if form.fits
-                        else None,
+                        lambda *given, function=function: tensors(function(*given)),
+                        given,
+                        form.fits,
                     )
 
 
@@ -328,17 +313,18 @@ def tensors(result: Any) -> list[Tensor]:
 def outcome(case: Case) -> str | None:
     """What is wrong with how a case ends."""
     try:
-        found = case.run()
+        found = case.run(*case.arguments)
     except (ValueError, TypeError) as error:
-        if case.plain is not None:
+        if case.fits:
             return f"refused: {error}"
         return f"several lines: {error}" if "\n" in str(error) else None
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    if case.plain is None:
+    if not case.fits:
         return "not refused"
+    expected = (case.naive or case.run)(*map(plain, case.arguments))
     try:
-        torch.testing.assert_close(found, case.plain(), rtol=1e-7, atol=1e-7, equal_nan=True)
+        torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-7, equal_nan=True)
     except AssertionError as error:
         return f"not what plain copies give: {' '.join(str(error).split())}"
     return None

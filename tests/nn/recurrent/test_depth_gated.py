@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLSTM
 from ensue.types import State, leaves
-from nn.recurrent.lstm_stacks import D_IN, B, D, T, check, randomized
+from nn.recurrent.row_by_row import D_IN, B, D, Found, T, check, randomized, row_by_row
 from training.tiny import some_slow
 
 
@@ -14,26 +14,24 @@ def layer_of(num_layers: int) -> DepthGatedLSTM:
     return randomized(DepthGatedLSTM(D_IN, D, num_layers=num_layers))
 
 
-def written_out(layer: DepthGatedLSTM, x: Tensor, state: State, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
+def written_out(layer: DepthGatedLSTM, x: Tensor, state: State, lengths: list[int]) -> Found:
     """Yao et al. 2015, without peepholes at the gates of the LSTM. Returns the outputs and h and c of each layer."""
     bottom, *uppers = layer.stack
-    y = [[torch.zeros(D, dtype=x.dtype)] * T for _ in range(B)]
-    final = [[leaf[row] for row in range(B)] for leaf in leaves(state)]
-    for row, length in enumerate(lengths):
-        for t in range(length):
-            below, c_below = x[row, t], None
-            for l, part in enumerate([bottom.lstm, *uppers]):
-                h, c = final[2 * l][row], final[2 * l + 1][row]
-                W, U, b = part.weight_input.split(D), part.weight_hidden.split(D), part.bias.split(D)
-                z_i, z_f, z_g, z_o = (W[k] @ below + U[k] @ h + b[k] for k in range(4))
-                new = z_f.sigmoid() * c + z_i.sigmoid() * z_g.tanh()
-                if c_below is not None:
-                    z_d = W[4] @ below + part.weight_cell * c + part.weight_below * c_below + b[4]
-                    new = new + z_d.sigmoid() * c_below
-                below, c_below = z_o.sigmoid() * new.tanh(), new
-                final[2 * l][row], final[2 * l + 1][row] = below, c_below
-            y[row][t] = below
-    return torch.stack([torch.stack(row) for row in y]), [torch.stack(leaf) for leaf in final]
+
+    def step(below: Tensor, old: list[Tensor], _: object) -> tuple[Tensor, list[Tensor]]:
+        after, c_below = list[Tensor](), None
+        for part, h, c in zip([bottom.lstm, *uppers], old[::2], old[1::2], strict=True):
+            W, U, b = part.weight_input.split(D), part.weight_hidden.split(D), part.bias.split(D)
+            z_i, z_f, z_g, z_o = (W[k] @ below + U[k] @ h + b[k] for k in range(4))
+            new = z_f.sigmoid() * c + z_i.sigmoid() * z_g.tanh()
+            if c_below is not None:
+                z_d = W[4] @ below + part.weight_cell * c + part.weight_below * c_below + b[4]
+                new = new + z_d.sigmoid() * c_below
+            below, c_below = z_o.sigmoid() * new.tanh(), new
+            after += [below, new]
+        return below, after
+
+    return row_by_row(step, x, state, lengths)
 
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from ensue.nn.recurrent.lstm import LSTMState
 from ensue.nn.recurrent.lstm_stacks import GridLSTM
-from ensue.types import State, leaves
-from nn.recurrent.lstm_stacks import D_IN, B, D, T, check, random_state, randomized
+from ensue.types import State
+from nn.recurrent.row_by_row import D_IN, B, D, Found, check, randomized, row_by_row, started
 from training.tiny import some_slow
 
 
@@ -22,22 +22,21 @@ def lstm(H: Tensor, c: Tensor, W: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return o * torch.tanh(c), c
 
 
-def written_out(layer: GridLSTM, x: Tensor, state: State, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
+def written_out(layer: GridLSTM, x: Tensor, state: State, lengths: list[int]) -> Found:
     """Kalchbrenner et al. 2015. Returns the outputs, and h and c of each layer in time."""
-    y = [[torch.zeros(D, dtype=x.dtype)] * T for _ in range(B)]
-    final = [[leaf[row] for row in range(B)] for leaf in leaves(state)]
-    for row, length in enumerate(lengths):
-        for t in range(length):
-            h_depth, c_depth = (layer.entry.weight @ x[row, t] + layer.entry.bias).view(2, D)
-            for l, part in enumerate(layer.stack):
-                h_time, c_time = final[2 * l][row], final[2 * l + 1][row]
-                W = torch.cat((part.weight_hidden, part.weight_input), dim=1).view(2, 4, D, 2 * D)
-                b = part.bias.view(2, 4, D)
-                H = torch.cat((h_time, h_depth))
-                final[2 * l][row], final[2 * l + 1][row] = lstm(H, c_time, W[0], b[0])
-                h_depth, c_depth = lstm(H, c_depth, W[1], b[1])
-            y[row][t] = h_depth
-    return torch.stack([torch.stack(row) for row in y]), [torch.stack(leaf) for leaf in final]
+
+    def step(x_t: Tensor, old: list[Tensor], _: object) -> tuple[Tensor, list[Tensor]]:
+        h_depth, c_depth = (layer.entry.weight @ x_t + layer.entry.bias).view(2, D)
+        after = list[Tensor]()
+        for part, h_time, c_time in zip(layer.stack, old[::2], old[1::2], strict=True):
+            W = torch.cat((part.weight_hidden, part.weight_input), dim=1).view(2, 4, D, 2 * D)
+            b = part.bias.view(2, 4, D)
+            H = torch.cat((h_time, h_depth))
+            after += lstm(H, c_time, W[0], b[0])
+            h_depth, c_depth = lstm(H, c_depth, W[1], b[1])
+        return h_depth, after
+
+    return row_by_row(step, x, state, lengths)
 
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
@@ -48,7 +47,7 @@ def test_values_states_and_gradients(num_layers: int, ragged: bool) -> None:
 
 def test_the_last_layer_in_time_shows_at_the_next_position_only() -> None:
     layer = layer_of(2)
-    first, last = random_state(layer)
+    _, (first, last) = started(layer)
     x = torch.randn(B, D_IN, dtype=torch.float64)
     _, (_, after) = layer.step(x, (first, last))
     moved = LSTMState(after.h + 1, after.c)

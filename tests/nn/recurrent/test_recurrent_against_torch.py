@@ -1,4 +1,4 @@
-"""LSTM, GRU ("after") and Elman against torch.nn with the same weights: the engine, the vendor, the fold."""
+"""LSTM (with a projection, too), GRU ("after") and Elman against torch.nn: the engine, the vendor, the fold."""
 
 from collections.abc import Callable
 
@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ensue.engine import Execution, executing
 from ensue.nn import GRU, LSTM, Elman, Recurrent
+from ensue.nn.recurrent.lstm import ProjectedLSTM
 from ensue.types import leaves
 from training.tiny import some_slow
 
@@ -18,6 +19,7 @@ MASK = torch.arange(T) < LENGTHS.unsqueeze(1)
 
 PAIRS: dict[str, tuple[Callable[[], Recurrent], Callable[[], nn.RNNBase]]] = {
     "lstm": (lambda: LSTM(D_IN, D), lambda: nn.LSTM(D_IN, D, batch_first=True)),
+    "projected": (lambda: ProjectedLSTM(D_IN, D, d_cell=7), lambda: nn.LSTM(D_IN, 7, proj_size=D, batch_first=True)),
     "gru": (lambda: GRU(D_IN, D), lambda: nn.GRU(D_IN, D, batch_first=True)),
     "elman tanh": (lambda: Elman(D_IN, D), lambda: nn.RNN(D_IN, D, batch_first=True)),
     "elman relu": (
@@ -41,6 +43,8 @@ def copied(ours: Recurrent, theirs: nn.RNNBase) -> None:
         ours.weight_input.copy_(theirs.weight_ih_l0)
         ours.weight_hidden.copy_(theirs.weight_hh_l0)
         ours.bias.copy_(bias)
+        if isinstance(ours, ProjectedLSTM):
+            ours.weight_projection.copy_(theirs.weight_hr_l0)
 
 
 def run_theirs(theirs: nn.RNNBase, x: Tensor, state: list[Tensor], *, ragged: bool) -> tuple[Tensor, list[Tensor]]:
@@ -54,6 +58,7 @@ def run_theirs(theirs: nn.RNNBase, x: Tensor, state: list[Tensor], *, ragged: bo
     return y, [leaf[0] for leaf in (after if isinstance(after, tuple) else [after])]
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.sampled(9, always="float64-dense-fold")
 @pytest.mark.parametrize("execution", ["compiled", "plain", "fold"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
@@ -70,7 +75,7 @@ def test_values_states_and_gradients(
     copied(ours, theirs)
     x = torch.randn(B, T, D_IN, dtype=dtype, requires_grad=True)
     start = ours.init_state(B)
-    state = type(start)(*(torch.randn(B, D, dtype=dtype, requires_grad=True) for _ in start))
+    state = type(start)(*(torch.randn_like(leaf).requires_grad_() for leaf in start))
     y_weights = torch.randn(B, T, D, dtype=dtype)
     if ragged:
         y_weights = y_weights * MASK.unsqueeze(-1)
@@ -96,6 +101,8 @@ def test_values_states_and_gradients(
     torch.testing.assert_close(g_rest[count + 2], t_rest[count + 2])  # the bias: torch's first
     if isinstance(ours, GRU):
         torch.testing.assert_close(g_rest[count + 3], t_rest[count + 3][2 * D :])
+    if isinstance(ours, ProjectedLSTM):
+        torch.testing.assert_close(g_rest[-1], t_rest[-1])
 
 
 def test_gradients_flow_in_eval_and_an_inference_kernel_agrees() -> None:

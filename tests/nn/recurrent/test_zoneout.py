@@ -11,10 +11,8 @@ from ensue.nn import GRU, LSTM, Elman, Recurrent, WeightDrop, watch
 from ensue.nn.draws import uniform
 from ensue.nn.recurrent.lstm import ProjectedLSTM
 from ensue.nn.recurrent.zoneout import Zoneout
-
-D_IN, D, B, T = 3, 5, 5, 6
-LENGTHS = torch.tensor([4, 6, 0, 1, 3])
-MASK = torch.arange(T) < LENGTHS.unsqueeze(1)
+from ensue.types import State
+from nn.recurrent.row_by_row import D_IN, LENGTHS, MASK, B, D, Found, T, check, randomized, row_by_row, started
 
 Kept = list[Tensor]
 """For h and for c, how much of the old value each unit keeps at each position: (B, T, d)."""
@@ -51,42 +49,13 @@ CASES: dict[str, tuple[Callable[[], Zoneout], Step]] = {
 }
 
 
-def written_out(layer: Recurrent, step: Step, x: Tensor, state: list[Tensor], kept: Kept, lengths: Tensor) -> Kept:
-    """Outputs (B, T, d) with zeros at padding, and the final leaves, row by row."""
-    rows = []
-    for row, length in enumerate(lengths.tolist()):
-        old, outputs = [leaf[row] for leaf in state], []
-        for t in range(length):
-            new = step(layer, x[row, t], *old)
-            old = [m[row, t] * a + (1 - m[row, t]) * b for m, a, b in zip(kept, old, new, strict=True)]
-            outputs.append(old[0])
-        rows.append([torch.stack([*outputs, *[torch.zeros_like(old[0])] * (T - length)]), *old])
-    return [torch.stack(part) for part in zip(*rows, strict=True)]
+def written_out(layer: Recurrent, step: Step, kept: Kept, x: Tensor, state: State, lengths: list[int]) -> Found:
+    def mixed(x_t: Tensor, old: list[Tensor], place: tuple[int, int]) -> tuple[Tensor, list[Tensor]]:
+        new = step(layer, x_t, *old)
+        after = [m[place] * a + (1 - m[place]) * b for m, a, b in zip(kept, old, new, strict=True)]
+        return after[0], after
 
-
-def gradients(results: list[Tensor], sources: list[Tensor]) -> list[Tensor]:
-    """Of a sum of `results`, each entry with a weight of its own."""
-    generator = torch.Generator().manual_seed(7)
-    weighted = [(r * torch.randn(r.shape, dtype=r.dtype, generator=generator)).sum() for r in results]
-    return list(torch.autograd.grad(torch.stack(weighted).sum(), sources))
-
-
-def started(layer: Recurrent) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Inputs, and a state that is not the initial one; every parameter far from where training begins."""
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.normal_(std=0.6)
-    x, state = torch.randn(B, T, D_IN, dtype=torch.float64, requires_grad=True), layer.init_state(B)
-    return x, type(state)(*(torch.randn_like(leaf).requires_grad_() for leaf in state))
-
-
-def agree(found: list[Tensor], expected: list[Tensor], sources: list[Tensor]) -> None:
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(gradients(found, sources), gradients(expected, sources))
-
-
-def real(y: Tensor, ragged: bool) -> Tensor:
-    return y.masked_fill(~MASK.unsqueeze(-1), 0.0) if ragged else y
+    return row_by_row(mixed, x, state, lengths)
 
 
 def drawn(layer: Zoneout, x: Tensor, state: tuple[Tensor, ...]) -> Kept:
@@ -103,30 +72,22 @@ def drawn(layer: Zoneout, x: Tensor, state: tuple[Tensor, ...]) -> Kept:
 def test_in_eval_a_unit_keeps_its_expected_share(
     make: Callable[[], Zoneout], step: Step, ragged: bool, execution: str
 ) -> None:
-    layer = make().double().eval()
-    x, state = started(layer)
-    y, final = getattr(layer, execution)(x, state, mask=MASK if ragged else None)
-    shares = zip(state, layer.probabilities.values(), strict=True)
+    layer = randomized(make()).eval()
+    shares = zip(layer.init_state(B), layer.probabilities.values(), strict=True)
     kept = [torch.full((B, T, leaf.shape[1]), share, dtype=torch.float64) for leaf, share in shares]
-    lengths = LENGTHS if ragged else torch.full((B,), T)
-    expected = written_out(layer.layer, step, x, list(state), kept, lengths)
-    agree([real(y, ragged), *final], expected, [x, *state, *layer.parameters()])
+    check(layer, lambda layer, *given: written_out(layer.layer, step, kept, *given), ragged=ragged, run=execution)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize(("make", "step"), CASES.values(), ids=CASES)
 def test_in_training_a_unit_keeps_all_or_nothing(make: Callable[[], Zoneout], step: Step, ragged: bool) -> None:
-    layer = make().double()
+    layer = randomized(make())
     x, state = started(layer)
     torch.manual_seed(1)
     kept = drawn(layer, x, state)
     assert all(0 < m.mean() < 1 for m, share in zip(kept, layer.probabilities.values(), strict=True) if share)
-    torch.manual_seed(1)
-    y, final = layer(x, state, mask=MASK if ragged else None)
-    lengths = LENGTHS if ragged else torch.full((B,), T)
-    expected = written_out(layer.layer, step, x, list(state), kept, lengths)
-    agree([real(y, ragged), *final], expected, [x, *state, *layer.parameters()])
+    check(layer, lambda layer, *given: written_out(layer.layer, step, kept, *given), ragged=ragged)
 
 
 def test_masks_are_new_for_each_unit_position_row_and_call() -> None:
@@ -168,10 +129,10 @@ def test_a_step_in_training_draws_for_its_position() -> None:
 
 def test_padding_in_training_touches_no_row() -> None:
     """With NaN at padding, a row's final state is that after its last position, and an empty row's the one given."""
-    layer = Zoneout(LSTM(D_IN, D).double(), hidden=0.5, cell=0.5)
+    layer = randomized(Zoneout(LSTM(D_IN, D), hidden=0.5, cell=0.5))
     x, state = started(layer)
     y, final = layer(x.masked_fill(~MASK.unsqueeze(-1), torch.nan), state, mask=MASK)
-    for row, length in enumerate(LENGTHS.tolist()):
+    for row, length in enumerate(LENGTHS):
         torch.testing.assert_close(final.h[row], y[row, length - 1] if length else state[0][row], rtol=0, atol=0)
     assert torch.equal(final.c[2], state[1][2])
     assert all(bool(leaf.isfinite().all()) for leaf in final)
