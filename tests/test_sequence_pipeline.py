@@ -16,6 +16,7 @@ from ensue.tasks.sequence_to_sequence.model import SequenceConfig
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from ensue.tasks.sequence_to_sequence.writer import Output
 from training.tiny import run_tiny, some_slow
 from training.tiny_pairs import DECODERS, LSTM, SMALL, pair_recipe, pairs, sources_of, translated
 
@@ -135,7 +136,6 @@ def lines(learned: Path, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.filterwarnings("ignore:.*a text is empty")
 def test_predict_writes_a_line_for_a_line(pipeline: SequencePipeline, lines: Path) -> None:
     found = list(pipeline.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=False, color=False))
     assert len(found) == 7
@@ -144,11 +144,24 @@ def test_predict_writes_a_line_for_a_line(pipeline: SequencePipeline, lines: Pat
     assert right >= 4
     several = pipeline.with_search(n_best=2)
     rows = list(several.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=False, color=False))
-    assert [row.split("\t")[0] for row in rows] == [str(1 + place // 2) for place in range(14)]
+    assert [row.split("\t")[0] for row in rows] == [*"1122334455", "6", *"77"]
+    assert (found[5], rows[10]) == ("\n", "6\t0.0000\t\n")  # the empty line has an empty output
     said = several.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=True, color=False)
     records = [json.loads(row) for row in said]
     assert [record["text"] for record in records] == [row.rstrip("\n") for row in found]
-    assert all(len(record["outputs"]) == 2 for record in records)
+    assert [len(record["outputs"]) for record in records] == [2] * 5 + [1, 2]
+
+
+@pytest.mark.parametrize("empty", ["", " ", "\u3000\t", "\x1c"])
+def test_the_output_of_an_empty_source_is_empty(pipeline: SequencePipeline, empty: str) -> None:
+    """Its neighbors have the outputs that they have without it; a search for phrases finds nothing more."""
+    texts = [empty, *some_sources(2), empty]
+    found = pipeline.with_search(n_best=2).predict(texts)
+    assert [output.text for output in found[::3]] == ["", ""]
+    assert [output.others for output in found[::3]] == [(), ()]
+    assert [output.text for output in found[1:3]] == [output.text for output in pipeline.predict(texts[1:3])]
+    assert [*pipeline.predict([empty])] == [Output("", 0.0, 0.0)]
+    assert [row["text"] for row in pipeline.predict_json(texts)] == [output.text for output in found]
 
 
 @pytest.mark.slow

@@ -192,7 +192,7 @@ def check_texts(value: Any, expected: str) -> None:
     """Raise TypeError unless `value` is a collection, and EnsueError for a single text."""
     if isinstance(value, str):
         raise EnsueError("predict takes a list of texts; for a single text: predict([text])")
-    names = getattr(value, "columns", getattr(value, "column_names", None))
+    names = () if hasattr(value, "collect") else getattr(value, "columns", getattr(value, "column_names", None))
     if isinstance(names, Iterable) and (names := [*names]):
         remedy = (
             f'name the column of the texts, as in predict(table["{names[0]}"]); columns: {listed([*map(str, names)])}'

@@ -30,16 +30,8 @@ def warn_once(topic: str, message: str) -> None:
         warnings.warn_explicit(text, Notice, file, frame.f_lineno, module, {})  # {}: Python's registry is unbounded
 
 
-def warn_empty(count: int, location: str) -> None:
-    """Warn if there are texts without a word, whose predictions are meaningless."""
+def warn_of_texts(count: int, location: str, states: tuple[str, str], quality: str) -> None:
+    """Warn about texts whose predictions have the `quality`; `states` describe one text and several texts."""
     if count:
-        texts = "a text is" if count == 1 else f"{count:,} texts are"
-        warn_once(f"empty {location}", f"{location}: {texts} empty; predictions for them are meaningless")
-
-
-def warn_unknown(count: int, location: str) -> None:
-    """Warn if there are texts without a word of the training data."""
-    if count:
-        texts = "a text has" if count == 1 else f"{count:,} texts have"
-        message = f"{location}: {texts} no word of the training data; predictions for them are unreliable"
-        warn_once(f"unknown {location}", message)
+        texts = f"a text {states[0]}" if count == 1 else f"{count:,} texts {states[1]}"
+        warn_once(f"{quality} {location}", f"{location}: {texts}; predictions for them are {quality}")

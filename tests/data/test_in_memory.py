@@ -152,8 +152,13 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (
         (["a", "b", "c", "d"], ["x", "y", "x", "y"]),
         TypeError,
-        r"row 1 .*expected a path, .* as in zip\(texts, labels\)",
+        r"^the data is a tuple of two lists; expected a path, .* as in zip\(texts, labels\)",
     ),
+    *[
+        (([text for text, _ in ROWS[:count]], [label for _, label in ROWS[:count]]), TypeError, "a tuple of two lists")
+        for count in (1, 2, 3)
+    ],
+    ((np.array(["a b", "c d"]), np.array(["x", "y"])), TypeError, "^the data is a tuple of two lists"),
     (5, TypeError, r'^the data is 5; expected a path, rows such as \("a text", "label"\)'),
     ([ROWS[0], 5], TypeError, r"^the data, row 2 \(\[1\]\): found 5; expected"),
     ({"text": "a"}, TypeError, "^the data is {'text': 'a'}; expected"),
@@ -162,7 +167,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     ([{"text": "a", "label": ENDLESS}], EnsueError, "^the data: a row with values nested more than 64 deep"),
     ({"text": ["a"], "label": []}, EnsueError, "^the data: columns of different lengths"),
     (iter(()), EnsueError, "^the data: no rows"),
-    (SimpleNamespace(collect=None), TypeError, r"expected its rows by \.collect\(\)"),
+    (SimpleNamespace(collect=None, columns=["text"]), TypeError, r"expected its rows by \.collect\(\)"),
 ]
 
 
@@ -211,6 +216,8 @@ NAME_THE_COLUMN = r'found a table; name the column of the texts, as in predict\(
 def test_a_table_is_no_list_of_texts() -> None:
     with pytest.raises(TypeError, match=r"predict takes a list of texts; found \{'a': 'b'\}"):
         check_texts({"a": "b"}, "texts")
+    with pytest.raises(TypeError, match=r"predict takes a list of texts; found namespace\(collect"):  # a LazyFrame
+        check_texts(SimpleNamespace(collect=None, columns=["text"]), "texts")
     for table in (PandasTable(), PolarsTable()):
         with pytest.raises(TypeError, match=NAME_THE_COLUMN):
             check_texts(table, "texts")

@@ -48,6 +48,10 @@ SENTENCES = {
             {"labels": ["B-PER", "O"]}, {"labels": None}, {}, {"labels": ["O", "O"]},
         ]), 2, 2,
     ),
+    "c.conllu": ("".join(
+        f"# text = Ann left\n1\tAnn\t_\t{first}\t_\t_\t0\t_\t_\t_\n2\tleft\t_\t{second}\t_\t_\t0\t_\t_\t_\n\n"
+        for first, second in [("PROPN", "VERB"), ("PROPN", "_"), ("_", "_"), ("NOUN", "VERB")]
+    ), 6, 2),
 }  # fmt: skip
 
 
@@ -109,6 +113,9 @@ def test_sentences_that_lack_labels(name: str, tmp_path: Path) -> None:
     content, line, count = SENTENCES[name]
     path = tmp_path / name
     path.write_text(content)
+    if name != "b.jsonl":  # which has no labels at all
+        with pytest.raises(DataError, match=r":\d+: (a word without a label; .*data.incomplete|expected 2 columns)"):
+            list(SentenceSource(path, labeled=[None]))
     source = SentenceSource(path, labeled=[None], incomplete="skip")
     with pytest.warns(Notice, match=f":{line}: the first of {count} sentences: {count} without a label"):
         read = list(source)

@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import os
+import tomllib
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from ensue.data.decoding import blocks
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.text.tokenizers import KINDS, train_tokenizer
+from ensue.version import package_text
 
 
 def text_of(location: str | Path, encoding: str = "utf-8") -> str:
@@ -155,6 +157,40 @@ def test_a_wrong_byte_is_found_in_its_line(block: int, mark: bytes, tmp_path: Pa
     assert text_of(path, "latin-1").endswith("theyé are\n")
     path.write_bytes("one\nab猫".encode()[:-1])
     assert complaint(path).startswith(f"{path}:2: not UTF-8 (byte 0xe7 in column 3)")
+
+
+TEXTS = {
+    "cp1252": ("Größe und Übermut: schöne Grüße an alle Straßen", "L'été dernier, à Noël, ça a été très différent où",
+               "Mañana el niño comerá en Córdoba según la canción", "Över ån på ön; blåbær og rødgrød med fløde",
+               "It’s a “quoted” text – don’t", "São João não pôde às três", "It is 20 °C"),
+    "cp1250": ("Zażółć gęślą jaźń, Łódź i Kraków są piękne", "Příliš žluťoučký kůň úpěl ďábelské ódy",
+               "Az árvíztűrő tükörfúrógép őrült"),
+    "cp1254": ("Şu ağaç çok güzel, ışık sönüyor", "öğrenci değil mi bugün"),
+    "cp1257": ("Ąžuolas ėjo į mišką, šalia upės žmonės", "Glāžšķūņa rūķīši dzērumā čiepj"),
+    "cp1251": ("Привет, как дела сегодня у вас", "Съешь ещё этих мягких французских булок"),
+    "koi8-r": ("Привет, как дела сегодня у вас",),
+    "cp1253": ("Καλημέρα κόσμε, τι κάνετε σήμερα",),
+    "cp1255": ("שלום עולם מה שלומך היום",),
+    "cp1256": ("مرحبا بالعالم كيف حالك اليوم",),
+    "cp874": ("สวัสดีชาวโลก วันนี้อากาศดี",),
+    "shift_jis": ("こんにちは世界の皆さん、今日は天気がいいです", "東京タワーへ行きました。とても楽しかった"),
+    "euc_jp": ("こんにちは世界の皆さん、今日は天気がいいです",),
+    "cp949": ("안녕하세요 세계 여러분 오늘은 날씨가 좋습니다",),
+    "gb18030": ("你好世界，今天天气很好，我们去公园", "这个产品的质量不错，我很喜欢"),
+    "big5": ("你好世界，今天天氣很好，我們去公園", "這個產品的品質不錯，我很喜歡"),
+}  # fmt: skip
+"""Sentences of other people's files, by encoding."""
+
+
+@pytest.mark.parametrize("encoding", TEXTS)
+def test_the_proposed_encoding_is_that_of_the_file(encoding: str, tmp_path: Path) -> None:
+    """Also with a header and labels in ASCII, and where the sample ends inside of a character."""
+    assert {*TEXTS} == {*tomllib.loads(package_text("data/detection/encodings.toml"))}
+    for text in TEXTS[encoding]:
+        path = tmp_path / "a.csv"
+        path.write_bytes(("text,label\n" + f"{text},good\n" * 4000).encode(encoding))
+        assert complaint(path).endswith(f"try --encoding {encoding} (in training --set data.encoding={encoding})")
+        assert text in text_of(path, encoding)
 
 
 def test_other_encodings_are_named_in_errors(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from ensue.console.tables import show_scores
-from ensue.data.row_formats import ROW_READERS
+from ensue.data.row_files import PARQUET
+from ensue.data.row_formats import ROW_SUFFIXES
 from ensue.data.sentences import json_sentences
 from ensue.data.sentences.json_sentences import PlacedSpan
 from ensue.data.sentences.sentence import Format
@@ -102,7 +103,7 @@ FORMS: dict[str, Callable[[Sequence[Gold], Path], Path]] = {
 def test_all_formats_with_spans_are_here() -> None:
     """spaCy's documents have tokens."""
     assert {name for name in FORMATS if format_class(name).text_spans is not Format.text_spans} == {"json"}
-    assert {".ann"} == {suffix for suffix in ROW_READERS if suffix != ".spacy"}
+    assert {".ann"} == {*ROW_SUFFIXES} - {*PARQUET}
 
 
 @pytest.fixture(scope="module")

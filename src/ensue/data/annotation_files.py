@@ -1,18 +1,16 @@
-"""Readers of files of brat ("Standoff format") and spaCy ("DocBin") as rows with tokens, spans or labels."""
+"""Reader of files of brat ("Standoff format") as rows with spans."""
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ensue.data.decoding import load_text
-from ensue.errors import NESTED_REMEDY, DataError, EnsueError, OverlapError, in_one_line, letters_and_digits, quote
+from ensue.errors import NESTED_REMEDY, DataError, OverlapError, letters_and_digits, quote
 
 Row = dict[str, Any]
-_MAX_ROUNDING = 0.01  # scores of exclusive classes sum to 1, up to this difference
 CLIPPED = "clipped"
 """The key that marks a span whose end was cut off, because the span continues after the text of its row."""
 
@@ -49,40 +47,6 @@ def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Ro
         if line.strip():
             yield {"text": line, "spans": [span.within(start, len(line)) for span in spans[num_done:num_begun]]}
         start, num_done = end, num_begun
-
-
-def spacy_rows(path: Path, encoding: str) -> Iterator[Row]:
-    """Yield the sentences of a `.spacy` file with labels of words, or its documents if they have categories."""
-    if find_spec("spacy") is None:
-        raise EnsueError(f"{path}: reading .spacy needs the package spacy: pip install spacy")
-    import spacy  # noqa: PLC0415 (not a dependency)
-    from spacy.tokens import DocBin  # noqa: PLC0415
-
-    try:
-        for doc in DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab):
-            labels = [label for label, score in doc.cats.items() if score >= 0.5]
-            if not labels and doc.cats and abs(sum(doc.cats.values()) - 1) < _MAX_ROUNDING:  # exclusive classes
-                labels = [max(doc.cats, key=lambda label: doc.cats[label])]
-            if doc.spans and not doc.ents:
-                spans = [span for group in doc.spans.values() for span in group]
-                offsets = [{"start": span.start_char, "end": span.end_char, "label": span.label_} for span in spans]
-                yield {"text": doc.text, "spans": offsets}
-                continue
-            if doc.cats:
-                yield {"text": doc.text, "label": labels[0] if len(labels) == 1 else labels}
-                continue
-            for sentence in doc.sents if doc.has_annotation("SENT_START") else (doc[:],):
-                words = [word for word in sentence if not word.is_space]
-                row: Row = {"tokens": [word.text for word in words]}
-                if doc.has_annotation("ENT_IOB"):
-                    names = [(word.ent_iob_, word.ent_type_) for word in words]
-                    row["ner_tags"] = [f"{prefix}-{name}" if prefix in ("B", "I") else "O" for prefix, name in names]
-                if doc.has_annotation("TAG") or doc.has_annotation("POS"):
-                    row["pos_tags"] = [word.tag_ or word.pos_ for word in words]
-                if words:
-                    yield row
-    except Exception as error:
-        raise DataError(f"cannot be read by spacy: {in_one_line(str(error))}", path) from None
 
 
 class _BratSpan(NamedTuple):

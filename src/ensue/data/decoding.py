@@ -4,6 +4,8 @@ import codecs
 import gzip
 import io
 import lzma
+import re
+import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,6 +17,7 @@ from ensue.data.files import readable
 from ensue.errors import DataError, nearest
 from ensue.extension import is_address
 from ensue.processor import memory
+from ensue.version import package_text
 
 BLOCK_BYTES = 1 << 20
 MAX_CHARACTERS = 1 << 24
@@ -216,19 +219,30 @@ def _decoding_error(name: str, encoding: str, error: UnicodeDecodeError, line: i
         return DataError(f"{problem}; save the file as UTF-8", name, line)
     if (line, column) == (1, 1) and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         option, value, end = "--encoding utf-16", "utf-16", " reads it"
-    elif encoding.startswith("utf-8") and _is_text_in(error.object, "cp1252"):
-        option, value, end = "for Windows' Western European try --encoding cp1252", "cp1252", ""
+    elif encoding.startswith("utf-8") and (found := _likely_encoding(error)):
+        option, value, end = f"for {found[1]} try --encoding {found[0]}", found[0], ""
     else:
         option, value, end = "give its encoding with --encoding", "...", ""
     training = f" (in training --set data.encoding={value})"
     return DataError(f"{problem}; {option}{training}{end}", name, line, options={training: ""})
 
 
-def _is_text_in(block: bytes, encoding: str) -> bool:
-    try:
-        return not any(ord(char) < 32 and char not in "\t\n\r\f\v" for char in block.decode(encoding))
-    except UnicodeDecodeError:
-        return False
+def _likely_encoding(error: UnicodeDecodeError) -> tuple[str, str] | None:
+    """Return the encoding in which the lines from the error on have the most frequent letters, and its description."""
+    start = error.object.rfind(b"\n", 0, error.start) + 1
+    sample = error.object[start : start + (1 << 16)]
+    sample = sample[: sample.rfind(b"\n") + 1] or sample
+    shares: dict[tuple[str, str] | None, float] = {None: 0.1}
+    for name, (description, letters) in tomllib.loads(package_text("data/detection/encodings.toml")).items():
+        with suppress(UnicodeDecodeError):
+            text = sample.decode(name)
+            words = [word for word in re.findall(r"\w+", text) if not word.isascii()]
+            is_latin = 2 * sum(any(map(str.isascii, word)) for word in words) >= len(words)
+            is_possible = (letters[0] < "\u0250") == is_latin and (is_latin or len(words) > 2)
+            share = is_possible * sum(map(letters.count, text)) / sum(character > "\x7f" for character in text)
+            if not re.search(r"[\x00-\x08\x0e-\x1f]", text):
+                shares[name, description] = max(share * (10 if len(text) < len(sample) else 1), (name == "cp1252") / 5)
+    return max(shares, key=lambda key: shares[key])
 
 
 def _binary_format(start: bytes) -> str:

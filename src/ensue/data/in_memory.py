@@ -70,10 +70,10 @@ def _name_of_row(name: str, row: int, data: Any = ()) -> str:
 
 
 def column_names(data: Any) -> list[str]:
-    """Return the names of the columns of a DataFrame or a data set; none for other values."""
-    names = getattr(data, "columns", None) if hasattr(data, "columns") else getattr(data, "column_names", None)
-    is_table = hasattr(data, "to_dict") or hasattr(data, "to_dicts")
-    return [str(name) for name in names] if is_table and names is not None and not isinstance(data, Mapping) else []
+    """Return the names of the columns of a DataFrame or a data set; none for other values, such as a LazyFrame."""
+    if isinstance(data, Mapping) or not (hasattr(data, "to_dict") or hasattr(data, "to_dicts")):
+        return []
+    return [*map(str, data.columns if hasattr(data, "columns") else getattr(data, "column_names", ()))]
 
 
 def _iterate_rows(data: Any, name: str) -> Iterator[dict[str, Any]]:
@@ -95,6 +95,8 @@ def _iterate_rows(data: Any, name: str) -> Iterator[dict[str, Any]]:
         if isinstance(data, Mapping) and any(map(column_names, data.values())):
             advice = f"one of its parts, such as data[{next(iter(data))!r}]"
         raise TypeError(f"{name} is {in_one_line(quote(data))}; expected {advice}")
+    if isinstance(data, tuple) and len(data) == 2 and not any(isinstance(part, str | tuple | Mapping) for part in data):
+        raise TypeError(f"{name} is a tuple of two lists; expected {EXPECTED}")
     for number, row in enumerate(data):
         cells = _to_python(row)
         if isinstance(row, list) and row and all(isinstance(word, tuple) and len(word) == 2 for word in row):

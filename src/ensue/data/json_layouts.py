@@ -27,12 +27,10 @@ _CELL_STARTS = ('[{""', '{""', '[{"', '{"')
 
 
 class JsonLayout(ABC):
-    """A layout of JSON. Each instance converts one file; `name` is its name in messages."""
+    """A layout of each value of an array or of lines. An instance converts a file; messages have its `name`."""
 
-    what: ClassVar[str]
+    what: ClassVar[str] = ""
     """The description of a value in messages, such as "a task of Label Studio"."""
-    is_entire_file: ClassVar[bool] = False
-    """Whether the layout describes the value of an entire file, or each value of an array and each line."""
     is_table: ClassVar[bool] = False
     """Whether the layout also describes rows of tables whose cells have no JSON."""
 
@@ -51,6 +49,10 @@ class JsonLayout(ABC):
     def rest(self) -> Iterable[Row]:
         """Return the remaining examples after the last value, if the layout has stored some."""
         return ()
+
+
+class DocumentLayout(JsonLayout):
+    """A layout of the value of an entire file."""
 
 
 def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
@@ -194,7 +196,7 @@ def _parse_concatenated(text: str, name: str) -> tuple[list[Any], list[str]]:
 
 
 def _convert(value: Any, name: str) -> Iterable[Row] | None:
-    for layout in _layouts(name, is_entire_file=True):
+    for layout in _layouts(name, are_documents=True):
         with suppress(*INCOMPLETE):
             if (rows := layout.rows(value)) is not None:
                 return rows
@@ -212,10 +214,8 @@ def _convert(value: Any, name: str) -> Iterable[Row] | None:
         raise DataError(f"an object with several lists of examples, {names}; expected one list in a file", name)
     if len(lists) == 1 and not _has_text(value):
         return _convert_list(next(iter(lists.values())), name)
-    inner = [item for item in value.values() if isinstance(item, dict)] if isinstance(value, dict) else []
-    if isinstance(value, dict) and len(value) == len(inner) == 1:
-        return _convert(inner[0], name)
-    return None
+    inner = [*value.values()] if isinstance(value, dict) else []
+    return _convert(inner[0], name) if len(inner) == 1 and isinstance(inner[0], dict) else None
 
 
 def _has_text(value: Any) -> bool:
@@ -238,16 +238,16 @@ def _convert_list(values: list[Any], name: str) -> Iterable[Row] | None:
 
 
 def _element_layout(value: Any, name: str) -> JsonLayout | None:
-    for layout in _layouts(name, is_entire_file=False):
+    for layout in _layouts(name, are_documents=False):
         with suppress(*INCOMPLETE):
             if layout.rows(value) is not None:
                 return type(layout)(name)
     return None
 
 
-def _layouts(name: str, *, is_entire_file: bool) -> list[JsonLayout]:
+def _layouts(name: str, *, are_documents: bool) -> list[JsonLayout]:
     classes = loadable_entries("json_layout", JsonLayout).values()
-    return [layout(name) for layout in classes if layout.is_entire_file == is_entire_file]
+    return [layout(name) for layout in classes if issubclass(layout, DocumentLayout) == are_documents]
 
 
 def _convert_values(layout: JsonLayout, values: Iterable[tuple[int, Any]], name: str) -> Iterator[Row]:

@@ -5,16 +5,15 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from ensue.data.annotation_files import brat_rows, spacy_rows
+from ensue.data.annotation_files import brat_rows
 from ensue.data.decoding import COMPRESSED, decoded
 from ensue.data.json_layouts import json_rows, table_rows
 from ensue.data.row_files import PARQUET, Rows, as_lines, has_rows, in_blocks, json_lines
 from ensue.errors import DataError, EnsueError
 from ensue.extension import Entry, entries
 
-ROW_READERS: dict[str, Callable[[Path, str], Iterator[dict[str, Any]]]] = {".ann": brat_rows, ".spacy": spacy_rows}
-"""Readers of rows, which take a file and its encoding."""
-ROW_SUFFIXES = (*PARQUET, *ROW_READERS)
+BRAT = ".ann"
+ROW_SUFFIXES = (*PARQUET, BRAT)
 JSON, TABLES = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv", ".tab")
 TEXTS = frozenset(("", ".txt", *TABLES, *JSON, ".conll", ".conllu"))
 """Suffixes that are reserved, so that formats of extensions cannot have them."""
@@ -29,7 +28,7 @@ def suffix(name: str) -> str:
 def files_read(path: Path) -> tuple[Path, ...]:
     """Return the files that are read for `path`: the file and, for annotations of brat, the `.txt` file beside it."""
     text = path.with_suffix(".txt")
-    return (path, text) if suffix(path.name) == ".ann" and text.is_file() else (path,)
+    return (path, text) if suffix(path.name) == BRAT and text.is_file() else (path,)
 
 
 def text_blocks(path: Path, encoding: str, *, nested: bool = False, marked: bool = False) -> Iterator[str]:
@@ -41,9 +40,8 @@ def text_blocks(path: Path, encoding: str, *, nested: bool = False, marked: bool
         return json_lines(path)
     if entry := extension_format(path.name):
         return as_lines(_extension_rows(path, entry, encoding))
-    if reader := ROW_READERS.get(suffix(path.name)):
-        rows = brat_rows(path, encoding, nested=nested) if reader is brat_rows else reader(path, encoding)
-        return as_lines([row] for row in rows)
+    if suffix(path.name) == BRAT:
+        return as_lines([row] for row in brat_rows(path, encoding, nested=nested))
     blocks = decoded(path, encoding, marked=marked)
     if suffix(path.name) in TABLES:
         return table_rows(blocks, str(path))

@@ -66,6 +66,12 @@ SENTENCES: dict[str, Any] = {
         {"label": label, "start_offset": a, "end_offset": b + 1, "user": 1} for a, b, _, label in POINTS
     ]}],
     "one object": {"text": "Anna saw Rome", "spans": SPANS},
+    "UBIAI": [{"documentName": "a.txt", "document": "Anna saw Rome", "relations": [], "tokens": [
+        {"text": text, "start": a, "end": b + 1, "token_start": 0, "token_end": 0, "entityLabel": label}
+        for a, b, text, label in POINTS
+    ]}],
+    "texte": [{"texte": "Anna saw Rome", "entities": SPANS}],
+    "document": [{"document": "Anna saw Rome", "annotation": SPANS}],
 }  # fmt: skip
 LABELED: dict[str, Any] = {
     "data": {"version": 2, "data": ROWS},
@@ -198,6 +204,10 @@ def test_export_of_label_studio(tmp_path: Path) -> None:
 WRONG: dict[str, tuple[Any, str]] = {
     "no task": ([task("a"), {"data": {}}], "a.json:1: expected a task of Label Studio"),
     "SQuAD": ({"data": [{"title": "a", "paragraphs": []}]}, r"a.json: question answering \(SQuAD\) is unsupported"),
+    "SQuAD, rows": (
+        [{"context": "a b", "question": "c", "answers": {"text": ["a"], "answer_start": [0]}}],
+        r"a.json: question answering \(SQuAD\) is unsupported",
+    ),
     "lists": ({"train": [["a", "x"]], "val": [["a", "x"]]}, 'a.json: an object with several lists .*"train", "val"'),
 }  # fmt: skip
 
@@ -208,6 +218,31 @@ def test_wrong_files(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.json").write_text(json.dumps(content))
     with pytest.raises(DataError, match=message):
         list(SentenceSource(str(tmp_path / "a.json")))
+
+
+@pytest.mark.parametrize("key", ["text", "tekst", "utterance no. 1"])
+@pytest.mark.parametrize("name", ["Label Studio", "Label Studio before 1.0", "Label Studio, JSON-MIN"])
+def test_the_text_of_label_studio_has_any_name(name: str, key: str, tmp_path: Path) -> None:
+    """Also beside another text, and where a task has no span."""
+    text, bare = (json.loads(json.dumps(SENTENCES[name][0])) for _ in range(2))
+    for value, content in ((text, "Anna saw Rome"), (bare, "nobody came at all")):
+        data = value.get("data", value)
+        del data["text"]
+        data |= {key: content, "url": "http://a"}
+    for empty in (bare.get("annotations") or bare.get("completions") or [bare])[:1]:
+        empty.pop("ner", None)
+        empty.update({"result": []} if "result" in empty else {})
+    (tmp_path / "a.json").write_text(json.dumps([bare, text, bare]))
+    source = SentenceSource(tmp_path / "a.json")
+    assert [source.format.labels(sentence) for sentence in source] == [("O",) * 4, NAMES[1], ("O",) * 4]
+
+
+def test_webanno_names_what_to_export(tmp_path: Path) -> None:
+    text = "#FORMAT=WebAnno TSV 3.3\n#T_SP=de.NamedEntity|value\n\n\n#Text=Anna, saw\n1-1\t0-4\tAnna\tPER\t\n"
+    (tmp_path / "a.tsv").write_text(text)
+    for source in (SentenceSource, DocumentSource):
+        with pytest.raises(DataError, match=r"a\.tsv: WebAnno TSV is unsupported; export CoNLL 2002 or CoNLL-U"):
+            [*source(str(tmp_path / "a.tsv"))]
 
 
 @pytest.mark.parametrize("text", ['{"text": "a",\n "label" "b"}\n', '{"text": "a"} x\n', '[{"text": "a"}, x]\n'])

@@ -17,6 +17,10 @@ TABLES = {
         for n in range(40)
         for k, (word, pos, tag) in enumerate(ROWS)
     ),
+    **{
+        header: header + "\n" + "".join(f"{n},{word},{tag}\n" for n in range(40) for word, _, tag in ROWS)
+        for header in ("satz_id,wort,etikett", "zdanie nr,słowo,etykieta", "Zin,Woord,Label", "文id,単語,ラベル")
+    },
     "semicolons": "Sent_ID;Token;NER\n" + "".join(f"{n};{word};{tag}\n" for n in range(40) for word, _, tag in ROWS),
 }
 

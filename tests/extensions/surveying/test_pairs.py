@@ -1,6 +1,7 @@
 """Counts of pairs by hand, and detection of misaligned pairs."""
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_lines_that_look_misaligned_are_listed(tmp_path: Path) -> None:
     rows[90] = ("a" * 3, "b" * 90)
     summary = survey(tmp_path / "x.tsv", "".join(f"{source}\t{target}\n" for source, target in rows), sources="1")
     path = tmp_path / "x.tsv"
-    assert [str(odd) for odd in summary.misaligned] == [f"{path}:41 (50 and 1)", f"{path}:91 (3 and 90)"]
+    assert summary.misaligned == [f"{path}:41 (50 and 1)", f"{path}:91 (3 and 90)"]
     assert summary.num_misaligned == 2
 
 
@@ -125,4 +126,7 @@ def test_what_is_wrong_with_published_data(shared_data: Path) -> None:
     assert (len(summary.overlap.sources), summary.overlap.num_pairs) == (60, 0)
     summary = summarize(files("multi30k/train.en.gz", "multi30k/train.de.gz"))
     assert isinstance(summary, PairSummary)
-    assert [(odd.place.line, odd.target) for odd in summary.misaligned] == [(16510, 2), (16664, 2)]
+    assert [re.search(r":(\d+) \(.* and (\d+)\)", odd)[1:3] for odd in summary.misaligned] == [
+        ("16510", "2"),
+        ("16664", "2"),
+    ]

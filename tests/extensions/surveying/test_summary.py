@@ -50,7 +50,7 @@ def test_sentences_in_columns(tmp_path: Path) -> None:
     assert result.words == Counter(["Ann", "left", "New", "York", "It", "is", "Ann", "May"])
     assert (result.num_characters, result.characters) == (24, set("AnnleftNewYorkItisMay"))
     assert result.lengths[0].counts == {4: 1, 2: 2}
-    assert (result.scheme, result.scheme_errors) == ("iob1", None)
+    assert (result.scheme, result.described_scheme) == ("iob1", "iob1")
     assert {name: lengths.counts for name, lengths in result.span_lengths.items()} == {"PER": {1: 3}, "LOC": {2: 1}}
     assert result.columns.counts == {"2": {"NNP": 5, "VBD": 1, "PRP": 1, "VBZ": 1}}
 
@@ -63,16 +63,16 @@ def test_slips_name_the_word(tmp_path: Path) -> None:
     result = summarize(tmp_path / "*.conll")
     assert isinstance(result, SentenceSummary)
     assert (result.scheme, result.num_documents, result.num_files) == ("bio", 2, 2)
-    assert result.scheme_errors is not None
-    assert (result.scheme_errors.sentences, result.scheme_errors.reason) == (2, '"I-X" after "O"')
-    assert str(result.scheme_errors.first) == f"{tmp_path}/2.conll:{clean.count(chr(10)) + 3}"
+    place = f"{tmp_path}/2.conll:{clean.count(chr(10)) + 3}"
+    assert result.described_scheme == f'bio; 2 sentences break it, the first at {place}: "I-X" after "O"'
 
 
 def test_a_slip_at_the_end_of_a_sentence(tmp_path: Path) -> None:
     result = sentences(tmp_path / "x.conll", "a S-X\nb B-X\nc E-X\n\n" * 30 + "a O\nb B-X\n")
     assert result.scheme == "iobes"
-    assert result.scheme_errors is not None
-    assert (result.scheme_errors.first.line, result.scheme_errors.reason) == (122, '"B-X" at the end')
+    assert result.described_scheme.endswith(
+        "1 sentence breaks it, the first at " + f'{tmp_path}/x.conll:122: "B-X" at the end'
+    )
 
 
 def test_conllu(tmp_path: Path) -> None:

@@ -58,6 +58,12 @@ class Conllu(Format):
             view = _ColumnView(words)
             yield Sentence(view[self.words], view, line, source, document)
 
+    def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
+        """Return the labels in `column`; "" for words without UPOS, whose field is "_"."""
+        labels = super().labels(sentence, column)
+        is_upos = (column or self.default_column) == "upos"
+        return tuple(["" if label == EMPTY_FIELD else label for label in labels]) if is_upos else labels
+
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Return the text with other values in a column, or at a key of FEATS or MISC, where "_" removes the key.
 

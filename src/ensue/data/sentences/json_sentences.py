@@ -11,12 +11,13 @@ Consecutive sentences with the same integer at the key "document" belong to one 
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ensue.data.detection.pair_tables import HEADER_WORDS
 from ensue.data.lines import Lines, RecordingLines, checked_width
 from ensue.data.records import json_objects as objects
-from ensue.data.records.record import Record, json_records
+from ensue.data.records.record import Record, json_records, simplified
 from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface
 from ensue.data.sentences.span_borders import reading_of
 from ensue.errors import DataError, OverlapError, nearest
@@ -76,7 +77,7 @@ Content = dict[str, Any]
 class JsonSentences(Format):
     """The format JSON, with the words of a sentence at a key, as a list of tokens or a text.
 
-    The default key is the first of "tokens", "words" and "text" that an object has.
+    The default key is the first of "tokens", "words", "text" and other usual names of texts that an object has.
     """
 
     name = "json"
@@ -120,6 +121,7 @@ class JsonSentences(Format):
 
     def _words_key(self, record: Content) -> str:
         key = self.words or next((key for key in objects.TOKEN_KEYS if _is_strings(record.get(key))), "text")
+        key = key if self.words or key in record else next(_usual_text_keys(record), key)
         if key in record:
             if isinstance(record[key], str) or _is_strings(record[key]):
                 return key
@@ -155,7 +157,8 @@ class JsonSentences(Format):
         return sentence.column(column or objects.label_key(sentence.columns) or self.default_column)
 
     def shown_columns(self, names: Sequence[str]) -> tuple[str, str]:
-        return self.words or next((key for key in objects.TOKEN_KEYS if key in names), "text"), objects.label_key(names)
+        key = next((key for key in (*objects.TOKEN_KEYS, *_usual_text_keys(names)) if key in names), "text")
+        return self.words or key, objects.label_key(names)
 
     def misaligned(self, sentence: Sentence, column: str | None = None) -> tuple[Span, ...]:
         return sentence.misaligned.get(column or objects.label_key(sentence.columns), ())
@@ -255,6 +258,13 @@ def _offset(record: Content, text: str) -> int:
         units = 'offsets that are not characters; "ensue predict --to jsonl --offsets characters" writes such'
         raise ValueError(f'"start" and "end" are {end - start:,} apart, the text has {len(text):,} characters: {units}')
     return start
+
+
+def _usual_text_keys(names: Iterable[str]) -> Iterator[str]:
+    """Yield the keys that are usual names of texts, such as "sentence", the most frequent first."""
+    simple_names = {simplified(name): name for name in names}
+    usual = (simplified(name) for group in HEADER_WORDS["texts"] for name in group)
+    return (simple_names[name] for name in usual if name in simple_names)
 
 
 def _is_strings(value: Any) -> bool:

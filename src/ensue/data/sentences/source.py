@@ -8,7 +8,7 @@ from typing import Any
 from ensue.data.detection.format_table import FORMAT_TABLE, sentence_format
 from ensue.data.files import Data
 from ensue.data.lines import Lines, RecordingLines, missing_end, without_line_end
-from ensue.data.records.labeled_files import LabeledFiles, SkippedRows
+from ensue.data.records.labeled_files import LEAVE_OUT, LabeledFiles, SkippedRows
 from ensue.data.records.record import SAMPLE_ROWS
 from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, checked_label
 from ensue.errors import DataError, IncompleteError, nearest
@@ -66,8 +66,9 @@ class SentenceSource:
 
     `format` is a key of `FORMATS`; None detects the format. If detection finds plain text, the format `like` is used,
     because a single sentence in columns looks like plain text. `make_format` constructs a format from its name; by
-    default, the options are `words`, `splitter`, `scheme` and `nested`. Unless `incomplete` is "refuse", sentences
-    without labels in a column of `labeled` are skipped and counted in `skipped`; "skip" also prints a notice. `convert`
+    default, the options are `words`, `splitter`, `scheme` and `nested`. Unless `incomplete` is "refuse", which raises
+    an error, sentences with a word that has no label in a column of `labeled` are skipped and counted in `skipped`;
+    "skip" also prints a notice. `convert`
     is a function from the lines of a file to the lines that are read. Raises DataError if the format is unknown, the
     files have different formats, or all files are empty.
     """
@@ -112,8 +113,12 @@ class SentenceSource:
             for sentence in self.format.read(lines):
                 lines.clear()
                 last = sentence.source.text
-                if self.format.is_lenient and sentence.words and not self._has_labels(sentence):
-                    self.skipped.add(IncompleteError("", sentence.source.name, sentence.line, missing="label"))
+                if sentence.words and not self._has_labels(sentence):
+                    message = f"a word without a label; {LEAVE_OUT}"
+                    error = IncompleteError(message, sentence.source.name, sentence.line, missing="label")
+                    if not self.format.is_lenient:
+                        raise error
+                    self.skipped.add(error)
                     self.rest += last
                     continue
                 start = len(self.rest) + sentence.source.start
@@ -129,7 +134,9 @@ class SentenceSource:
         try:
             return all(all(self.format.labels(sentence, column)) for column in self.labeled)
         except DataError:
-            return False
+            if self.format.is_lenient:
+                return False
+            raise
 
     def __repr__(self) -> str:
         return f"SentenceSource({self.location!r}, format={self.format.name!r})"

@@ -1,4 +1,4 @@
-"""Reader of DataTurks exports: a text, its annotations, and "extras". The end offset of a span is inclusive."""
+"""Readers of exports of DataTurks, whose spans have inclusive ends, and of UBIAI, whose "tokens" are spans."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -26,6 +26,16 @@ class DataTurks(JsonLayout):
             for label in (labels if isinstance(labels, list) else [labels])
         )
         return [{"text": text, "spans": [{"start": start, "end": end, "label": label} for start, end, label in spans]}]
+
+
+class Ubiai(JsonLayout):
+    """A text with spans: {"document": ..., "tokens": [{"text": ..., "start": 0, "end": 4, "entityLabel": "PER"}]}."""
+
+    what = 'an example of UBIAI with "document" and "tokens"'
+
+    def rows(self, value: Any) -> Iterable[Row] | None:
+        spans = [{**span, "label": span["entityLabel"]} for span in value["tokens"]]
+        return [{"text": value["document"], "spans": spans}]
 
 
 def _exclusive_end(text: str, point: Row) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ensue.data.json_layouts import JsonLayout, Row
+from ensue.data.json_layouts import DocumentLayout, Row
 from ensue.data.records.json_objects import LABEL_KEYS, SPAN_KEYS, TOKEN_KEYS
 from ensue.data.records.record import simplified
 
@@ -13,11 +13,8 @@ _OTHER_NAMES = {"train", "training", "valid", "validation", "val", "dev", "test"
 _MIN_TEXTS = 4  # a smaller object may be a record
 
 
-class Intents(JsonLayout):
+class Intents(DocumentLayout):
     """A list of texts for each tag: {"intents": [{"tag": "greeting", "patterns": ["hi", "hello"]}]}."""
-
-    what = 'an object with "intents", each with a tag and patterns'
-    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         intents = value.get("intents") if isinstance(value, dict) else None
@@ -26,11 +23,8 @@ class Intents(JsonLayout):
         return [{"text": pattern, "label": intent["tag"]} for intent in intents for pattern in intent["patterns"]]
 
 
-class LabelsOfTexts(JsonLayout):
+class LabelsOfTexts(DocumentLayout):
     """A list of texts for each label, {"good": ["A fine day."], "bad": ["A dull day."]}, or a label for each text."""
-
-    what = "an object with texts by label"
-    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         rows = [
@@ -46,21 +40,15 @@ class LabelsOfTexts(JsonLayout):
         return rows if has_layout and len(rows) >= _MIN_TEXTS and num_blanks >= len(rows) else None
 
 
-class Snips(JsonLayout):
+class Snips(DocumentLayout):
     """Texts in segments, {"Play": [{"data": [{"text": "U2", "entity": ...}]}]}; a segment with an entity is a span.
 
     The label is the intent, here "Play", if there are several intents.
     """
 
-    what = "an object of intents, each with examples in segments (Snips)"
-    is_entire_file = True
-
     def rows(self, value: Any) -> Iterable[Row] | None:
-        try:
-            examples = [(intent, example["data"]) for intent, examples in value.items() for example in examples]
-            rows = [_join(segments) | ({"intent": intent} if len(value) > 1 else {}) for intent, segments in examples]
-        except (KeyError, TypeError, AttributeError):
-            return None
+        examples = [(intent, example["data"]) for intent, examples in value.items() for example in examples]
+        rows = [_join(segments) | ({"intent": intent} if len(value) > 1 else {}) for intent, segments in examples]
         return rows or None
 
 

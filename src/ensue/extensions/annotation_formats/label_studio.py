@@ -67,10 +67,11 @@ def _read_results(data: Row, results: list[Row] | None) -> Row:
     """Return the results of an annotation as columns: labels, spans, and texts written by the annotator."""
     choices: dict[str, list[str]] = {}
     spans, texts = [], {}
+    read_text = _find_text(data, [result["value"] for result in results or () if result["type"] == "labels"])
     for result in results or ():
         value = result["value"] if result["type"] in READ_TYPES else {}
         if result["type"] == "labels":
-            spans += _read_spans(value, data.get("text"))
+            spans += _read_spans(value, read_text)
         elif result["type"] == "choices" and "start" not in value:
             choices.setdefault(result["from_name"], []).extend(value["choices"])
         elif result["type"] == "textarea":
@@ -78,7 +79,14 @@ def _read_results(data: Row, results: list[Row] | None) -> Row:
     named = {"label" if len(choices) == 1 else key: labels for key, labels in choices.items()}
     row: Row = {key: labels[0] if len(labels) == 1 else labels for key, labels in named.items()} | texts
     is_without_spans = results is not None and not row and all(result["type"] in READ_TYPES for result in results)
-    return row | ({"spans": spans} if spans or is_without_spans else {})
+    return row | ({"text": read_text, "spans": spans} if spans or is_without_spans else {})
+
+
+def _find_text(data: Row, spans: list[Row]) -> Any:
+    """Return the text that the spans label: the value at "text", or else one with the text of the first span."""
+    texts = [value for value in data.values() if isinstance(value, str)]
+    labeled = [text for text in texts if spans and spans[0].get("text") and spans[0]["text"] in text]
+    return data["text"] if "text" in data else max(labeled or texts, key=lambda text: text.count(" "), default=None)
 
 
 class FlatTask(JsonLayout):
@@ -97,7 +105,8 @@ class FlatTask(JsonLayout):
     def rows(self, value: Any) -> Iterable[Row] | None:
         if not {"annotation_id", "annotator"} <= value.keys():
             return None
-        row = {key: _convert_item(item, value.get("text")) for key, item in value.items() if key not in _METADATA}
+        text = _find_text(value, [span for item in value.values() if _are_spans(item) for span in item])
+        row = {key: _convert_item(item, text) for key, item in value.items() if key not in _METADATA}
         self._buffered.append(row)
         self._spans_key = self._spans_key or next((key for key, item in row.items() if _are_spans(item)), "")
         return self.rest() if self._spans_key or len(self._buffered) > _MAX_BUFFERED_TASKS else []
@@ -106,7 +115,8 @@ class FlatTask(JsonLayout):
         rows, self._buffered = self._buffered, []
         if not self._spans_key:
             return rows
-        return [{**row, "spans": spans} for row in rows for spans in [row.pop(self._spans_key, None) or []]]
+        lists = [row.pop(self._spans_key, None) or [] for row in rows]
+        return [{**row, "text": _find_text(row, spans), "spans": spans} for row, spans in zip(rows, lists, strict=True)]
 
 
 def _are_spans(item: Any) -> bool:

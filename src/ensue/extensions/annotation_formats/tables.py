@@ -8,17 +8,14 @@ from itertools import compress
 from typing import Any
 
 from ensue.data.examples.document_columns import TEXTS
-from ensue.data.json_layouts import JsonLayout, Row
+from ensue.data.json_layouts import DocumentLayout, JsonLayout, Row
 from ensue.data.records.record import simplified
 
 _TEXT_NAMES = {name for group in TEXTS for name in group}
 
 
-class ColumnsOrient(JsonLayout):
+class ColumnsOrient(DocumentLayout):
     """A table of orient "columns", {"text": {"0": "Good."}}, or "index", {"0": {"text": "Good."}}."""
-
-    what = "an object of columns"
-    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         if not isinstance(value, dict) or not value or not all(isinstance(inner, dict) for inner in value.values()):
@@ -33,11 +30,8 @@ class ColumnsOrient(JsonLayout):
         return None
 
 
-class SplitOrient(JsonLayout):
+class SplitOrient(DocumentLayout):
     """A table of orient "split": {"columns": ["text"], "data": [["Good."], ["Bad."]]}."""
-
-    what = 'an object with "columns" and "data"'
-    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         if not isinstance(value, dict) or not {"columns", "data"} <= value.keys():
@@ -48,11 +42,8 @@ class SplitOrient(JsonLayout):
         return [dict(zip(map(str, columns), row, strict=False)) for row in data]
 
 
-class Lists(JsonLayout):
+class Lists(DocumentLayout):
     """A table with a list for each column (`to_dict("list")`): {"text": ["Good.", "Bad."], "label": [1, 0]}."""
-
-    what = "an object of lists"
-    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         columns = list(value.values())
@@ -85,11 +76,8 @@ class Values(JsonLayout):
         return [{str(number): cell for number, cell in enumerate(value, 1)}] if are_cells else None
 
 
-class Indicators(JsonLayout):
+class Indicators(DocumentLayout):
     """Texts with multi-hot labels, {"classes": ["good", "bad"], "data": [{"text": "Good.", "labels": [1, 0]}]}."""
-
-    what = 'an object with "classes" and a list of texts'
-    is_entire_file = True
 
     def rows(self, value: Any) -> Iterable[Row] | None:
         names = value["classes"]

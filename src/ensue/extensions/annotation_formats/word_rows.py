@@ -3,23 +3,24 @@
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
+from ensue.data.detection.pair_tables import HEADER_WORDS
 from ensue.data.json_layouts import JsonLayout, Row
 
-_SENTENCES = ("sentence", "sentenceid", "sentid", "sentenceidx", "sentenceno", "sentencenumber", "sentencenum", "sid")
-_WORDS = ("word", "words", "token", "tokens")
-_LABELS = ("tag", "tags", "label", "labels", "ner", "nertag", "nertags", "iob", "entity", "pos", "postag")
-_NUMBER = re.compile(r"(?:sent(?:ence)?\W*)?\d+(?:\.0)?", re.IGNORECASE)
+_WORDS, _LABELS = HEADER_WORDS["word_rows"], [*HEADER_WORDS["word_rows"]["labels"], *chain(*HEADER_WORDS["labels"])]
+_NUMBER = re.compile(r"(?:[^\W\d_]+\W*)?\d+(?:\.0)?")
+_OF_NUMBER = re.compile(r"(?<=.)(id|idx|index|nr|no|num|number)$")
 
 
 @lru_cache(maxsize=8)
 def _find_columns(keys: tuple[str, ...]) -> tuple[list[int], list[str]]:
     """Return the indices of the columns (sentence, word, label) if all exist, and the output name of each column."""
-    indices = {re.sub(r"[\W_]", "", key.casefold()): index for index, key in enumerate(keys)}
-    columns = [
-        next((indices[name] for name in names if name in indices), -1) for names in (_SENTENCES, _WORDS, _LABELS)
-    ]
+    names = [re.sub(r"[\W_]", "", key.casefold()) for key in keys]
+    numbers = next((n for n, name in enumerate(names) if _OF_NUMBER.sub("", name) in _WORDS["sentences"]), -1)
+    groups = (_WORDS["words"], _LABELS)
+    columns = [numbers, *(next((names.index(name) for name in group if name in names), -1) for group in groups)]
     renamed = dict(zip(columns, ("", "tokens", "labels"), strict=True))
     return [] if -1 in columns else columns, [renamed.get(index, key) for index, key in enumerate(keys)]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ensue.data.detection.format_table import first_lines
+from ensue.data.detection.pair_tables import HEADER_WORDS
 from ensue.data.examples.document_columns import LABELS, TEXTS
 from ensue.data.files import files_of
 from ensue.data.lines import Lines
@@ -48,20 +49,9 @@ _DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y",
 _COMPACT_DATE = re.compile(r"(19|20)\d{6}")
 _NO_DATE = "-"
 """The format of a column whose cells are not dates."""
-_SERIES_NAMES = {
-    *("id", "ids", "subject", "user", "sensor", "unit", "machine", "device", "recording", "session", "trial", "case"),
-    *("sequence", "seq", "symbol", "ticker", "store", "item", "station", "person", "kennung", "gerät", "maschine"),
-}
-_INDEX_NAMES = _SERIES_NAMES | {"index", "no", "nr", "number", "unnamed0", "row"}
-_LABEL_NAMES = (
-    *LABELS,
-    ("activity", "state", "event", "anomaly", "isanomaly", "status", "condition", "species", "fault", "failure"),
-    ("aktivität", "zustand", "activité", "actividad", "état", "estado"),
-)
-_TIME_NAMES = ("time", "timestamp", "date", "datetime", "epoch", "zeit", "zeitstempel", "datum", "fecha", "horodatage")
-_ORDER_NAMES = {
-    "t", "ts", "ds", "s", "seconds", "sec", "ms", "step", "frame", "uhrzeit", "temps", "hora", "data", "ora",
-}  # fmt: skip
+_WORDS = HEADER_WORDS["frames"]
+_SERIES_NAMES, _ORDER_NAMES, _TIME_NAMES = {*_WORDS["series"]}, {*_WORDS["order"]}, tuple(_WORDS["times"])
+_INDEX_NAMES, _LABEL_NAMES = _SERIES_NAMES | {*_WORDS["rows"]}, (*LABELS, *_WORDS["labels"])
 _TEXT_NAMES = {*(name for group in TEXTS for name in group), "word", "words", "token", "tokens", "form", "lemma"}
 _MAX_CLASSES = 50
 _MIN_VALUES = 12

@@ -183,7 +183,7 @@ def fill(summary: Summary, source: Any, feed: Callable[[Any], object], noun: str
         if skipped and skipped.first:
             summary.incomplete = f"{skipped}, the first at {skipped.first.removesuffix(': ')}"
         if not summary.size:
-            raise DataError(f"no {noun}s", summary.location)
+            raise DataError(summary.incomplete or f"no {noun}s", summary.location)
     except OverlapError:
         raise
     except DataError as error:

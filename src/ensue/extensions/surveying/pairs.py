@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.table import Table
 
@@ -157,16 +157,10 @@ class Overlap:
         """The number of test pairs whose source is in the training data together with a target of the pair."""
         return sum(any((source, target) in self._seen_pairs for target in targets) for _, source, targets in self._test)
 
-
-class MisalignedPair(NamedTuple):
-    """A pair that looks misaligned, with its lengths in characters."""
-
-    place: FileLine
-    source: int
-    target: int
-
     def __str__(self) -> str:
-        return f"{self.place} ({self.source:,} and {self.target:,})"
+        first = f" (the first at {self.sources[0]})" if self.sources else ""
+        numbers = f"sources {len(self.sources):,}{first}, targets {self.num_targets:,}, pairs {self.num_pairs:,}"
+        return f"of the {counted(len(self), 'pair')} in {self.location} are also in these data: {numbers}"
 
 
 @dataclass
@@ -184,8 +178,8 @@ class PairSummary(Summary):
     copies: Occurrences = field(default_factory=Occurrences)
     """Pairs whose target is equal to the source."""
     num_misaligned: int = 0
-    misaligned: list[MisalignedPair] = field(default_factory=list)
-    """The first `_MAX_SHOWN_MISALIGNED` of `num_misaligned` pairs that look misaligned."""
+    misaligned: list[str] = field(default_factory=list)
+    """The lines and lengths in characters of the first `_MAX_SHOWN_MISALIGNED` of `num_misaligned` pairs."""
     overlap: Overlap | None = None
     """The overlap with a test set, if any."""
 
@@ -236,7 +230,7 @@ def _find_misaligned(summary: PairSummary, source: PairSource) -> None:
         if summary.alignment.is_misaligned(*lengths):
             summary.num_misaligned += 1
             if len(summary.misaligned) < _MAX_SHOWN_MISALIGNED:
-                summary.misaligned.append(MisalignedPair(FileLine(pair.path, pair.line), *lengths))
+                summary.misaligned.append(f"{pair.path}:{pair.line} ({lengths[0]:,} and {lengths[1]:,})")
 
 
 def _measure_lengths(pair: Pair) -> tuple[int, int]:
@@ -289,7 +283,7 @@ class PairReport(Report[PairSummary]):
         if sources := summary.repeats.num_repeats:
             yield "repeated", describe_repeats(summary.repeats, counted(sources, "source"), "targets")
         if summary.overlap is not None:
-            yield "overlap", _describe_overlap(summary.overlap)
+            yield "overlap", str(summary.overlap)
 
     def tables(self) -> Iterator[Table]:
         if not self.summary.size:
@@ -307,7 +301,7 @@ class PairReport(Report[PairSummary]):
         if summary.num_misaligned:
             more = ", ..." if summary.num_misaligned > len(summary.misaligned) else ""
             number = counted(summary.num_misaligned, "pair looks", "pairs look")
-            examples = ", ".join(map(str, summary.misaligned)) + more
+            examples = ", ".join(summary.misaligned) + more
             yield f"{number} misaligned by the characters of source and target: {examples}"
         if names := " and ".join(name for name, side in self._sides.items() if side.has_no_blanks):
             yield f"the {names} has no blanks between words, so scores are by characters"
@@ -332,10 +326,3 @@ class PairReport(Report[PairSummary]):
     @property
     def _sides(self) -> dict[str, Side]:
         return {"source": self.summary.source, "target": self.summary.target}
-
-
-def _describe_overlap(overlap: Overlap) -> str:
-    sources = overlap.sources
-    first = f" (the first at {sources[0]})" if sources else ""
-    numbers = f"sources {len(sources):,}{first}, targets {overlap.num_targets:,}, pairs {overlap.num_pairs:,}"
-    return f"of the {counted(len(overlap), 'pair')} in {overlap.location} are also in these data: {numbers}"

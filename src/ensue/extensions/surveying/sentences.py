@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.table import Table
 
@@ -14,7 +14,7 @@ from ensue.data.sentences.columns import ColumnLines
 from ensue.data.sentences.sentence import Sentence
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sentences.span_borders import SpanBorders
-from ensue.errors import DataError, OverlapError, listed
+from ensue.errors import DataError, IncompleteError, OverlapError, listed
 from ensue.extensions.surveying.counts import MAX_VALUES, FileLine, LabeledSummary, Lengths, fill
 from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, add_counts, by_frequency, counted, table_of
 from ensue.parsing import toml_value
@@ -29,14 +29,6 @@ _KEY_PREFIXES = ("feats.", "misc.")
 _MAX_SENTENCE_WORDS = 200
 """The length above which a single sentence looks like a file without blank lines."""
 _SPAN_LIKE_LABEL = re.compile(r"[BI](?:[-_:.]\w+)?|\w+[-_:.][BI]|0")
-
-
-class SchemeErrors(NamedTuple):
-    """The number of sentences that violate the scheme, and the line and reason of the first error."""
-
-    sentences: int
-    first: FileLine
-    reason: str
 
 
 @dataclass
@@ -54,9 +46,7 @@ class SentenceSummary(LabeledSummary):
     """Whether spans overlap."""
     scheme: Scheme | None = None
     """The scheme of the labels; None for plain labels and for a mixture of schemes."""
-    is_mixed: bool = False
-    """Whether the labels are a mixture of schemes."""
-    scheme_errors: SchemeErrors | None = None
+    described_scheme: str = "plain (no spans)"
     span_lengths: dict[str, Lengths] = field(default_factory=dict)
     """The lengths of spans in words for each class; empty if the labels have no scheme."""
     borders: SpanBorders | None = None
@@ -93,6 +83,9 @@ class SentenceSurvey:
         if not summary.words:
             self.begin(sentence)
         labels = self.format.labels(sentence, self.labels_name or None) if summary.is_labeled else ()
+        if "" in labels:  # the source read the first sentence before it knew the column
+            self.source.skipped.add(IncompleteError("", path, sentence.line, missing="label"))
+            return
         summary.size += 1
         summary.num_documents += (sentence.document or 0) != self.document
         self.document = sentence.document or 0
@@ -142,11 +135,14 @@ class SentenceSurvey:
         except OverlapError:
             raise
         except DataError as error:
-            summary.is_mixed, summary.error = True, summary.error or error
+            summary.described_scheme, summary.error = "mixed", summary.error or error
         if summary.scheme is None:
             summary.span_lengths = {}
-        elif errors := self.detector.violations(summary.scheme):
-            summary.scheme_errors = SchemeErrors(errors.sentences, self.first_errors[summary.scheme], errors.reason)
+            return
+        summary.described_scheme = summary.scheme
+        if errors := self.detector.violations(summary.scheme):
+            broken = counted(errors.sentences, "sentence breaks it", "sentences break it")
+            summary.described_scheme += f"; {broken}, the first at {self.first_errors[summary.scheme]}: {errors.reason}"
 
 
 def _locate_error(sentence: Sentence, labels: Sequence[str], scheme: Scheme) -> FileLine:
@@ -174,7 +170,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
             return
         yield "read as", f"words: {self._describe_column(summary.words_column)}, labels: {self._describe_labels()}"
         if summary.is_labeled:
-            yield "scheme", self._describe_scheme()
+            yield "scheme", summary.described_scheme
         yield "sentences", f"{summary.size:,}"
         if summary.num_documents > summary.num_files:
             yield "documents", f"{summary.num_documents:,}"
@@ -230,15 +226,6 @@ class SentenceReport(LabeledReport[SentenceSummary]):
             return "none"
         last = " (last)" if summary.width and summary.labels_column == str(summary.width) else ""
         return self._describe_column(summary.labels_column) + last
-
-    def _describe_scheme(self) -> str:
-        scheme, errors = self.summary.scheme, self.summary.scheme_errors
-        if scheme is None:
-            return "mixed" if self.summary.is_mixed else "plain (no spans)"
-        if not errors:
-            return scheme
-        broken = counted(errors.sentences, "sentence breaks it", "sentences break it")
-        return f"{scheme}; {broken}, the first at {errors.first}: {errors.reason}"
 
     def _column_table(self) -> Table:
         table = table_of("other columns", "distinct values", "most frequent", left=2)

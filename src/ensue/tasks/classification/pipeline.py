@@ -23,7 +23,7 @@ from ensue.inspection.texts import ShownText
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.scores import ScoredItems
 from ensue.models.word_features import FormTable
-from ensue.notices import warn_empty, warn_unknown
+from ensue.notices import warn_of_texts
 from ensue.runs.reporter import Reporter
 from ensue.stored import changed
 from ensue.tasks.classification.data import DocumentData
@@ -262,8 +262,9 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
                 yield source.write(document, labels, [by_label[label] for label in labels] or [max(by_label.values())])
         if not as_json and shard.is_last:
             yield source.rest
-        warn_empty(num_empty, named_locations(source.location))
-        warn_unknown(num_unknown, named_locations(source.location))
+        name, unknown = named_locations(source.location), "no word of the training data"
+        warn_of_texts(num_empty, name, ("is empty", "are empty"), "meaningless")
+        warn_of_texts(num_unknown, name, (f"has {unknown}", f"have {unknown}"), "unreliable")
 
     def _by_label(self, probabilities: NDArray[np.float32]) -> dict[str, float]:
         return dict(zip(self.labels.names, probabilities.tolist(), strict=True))

@@ -179,7 +179,7 @@ class LabelingPipeline(WordPipeline):
             convert=None if is_labeled or format is not None else rows_with_texts,
         )  # fmt: skip
         columns = self.labels.names if isinstance(self.labels, LabelColumns) else [self.column(source.format)]
-        source.labeled = columns
+        source.labeled = columns if is_labeled else ()
         return source
 
     def format(self, name: str) -> Format:

@@ -19,7 +19,6 @@ from ensue.inspection.notebook import Shown
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
-from ensue.notices import warn_empty
 from ensue.runs import reporter
 from ensue.stored import changed
 from ensue.tasks.contract.chunks import ALL_CHUNKS, UNSHARDED, Shard
@@ -225,7 +224,12 @@ class Writer(Predictor, Generic[ItemT]):
             yield from zip(chunk, self.written(chunk), strict=True)
 
     def written(self, items: Sequence[ItemT]) -> list[Output]:
-        """Return the outputs of sources, through all adapters."""
+        """Return the outputs of sources, through all adapters. The output of an empty source is empty."""
+        texts = [[*self.texts_of(item)] for item in items]
+        if empty := {number for number, of_item in enumerate(texts) if of_item and not "".join(of_item).strip()}:
+            others = [item for number, item in enumerate(items) if number not in empty]
+            outputs = iter(self.written(others) if others else ())
+            return [Output("", 0.0, 0.0) if number in empty else next(outputs) for number, _ in enumerate(items)]
         if self.adapters:
             *inner, outermost = self.adapters
             return outermost.written(changed(self, adapters=tuple(inner)), items)
@@ -322,16 +326,8 @@ def output_lines(
     chunks = ([pair] for pair in source) if typed else [source]
     chosen = shard.chunks(lambda: sequences.in_chunks(source))
     n_best, number = writer.search.n_best, chosen.start * sequences.CHUNK_SOURCES
-    num_empty = 0
-
-    def read(pairs: Iterable[Pair]) -> Iterator[Pair]:
-        nonlocal num_empty
-        for pair in pairs:
-            num_empty += not any(map(str.strip, pair.sources))
-            yield pair
-
     for chunk in chunks:
-        answers = writer.answers(read(chunk), chosen)
+        answers = writer.answers(chunk, chosen)
         if aligner is not None:
             objects = outputs_json(answers, aligner, n_best=n_best)
             yield from (json.dumps(content, ensure_ascii=False) + "\n" for content in objects)
@@ -342,7 +338,6 @@ def output_lines(
                 yield f"{number}\t{ranked.score:.4f}\t{on_one_line(ranked.text)}\n"
             if n_best == 1:
                 yield on_one_line(output.text) + "\n"
-    warn_empty(num_empty, source.location)
 
 
 def outputs_json(answers: Iterator[tuple[Pair, Output]], aligner: Aligner, *, n_best: int) -> Iterator[dict[str, Any]]:

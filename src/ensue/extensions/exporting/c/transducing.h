@@ -19,6 +19,7 @@ typedef struct {
     double totals[NAME_BEAMS];
     ranking complete, incomplete;
     uint32_t *found[2];
+    int is_empty; /* whether all texts are blank; then the output is empty */
 } source;
 
 struct NAME_session {
@@ -135,10 +136,13 @@ static void read_text(const NAME_model *model, lexer *in, const parts *of, uint3
 
 /* Reads the ids of the texts of a source from `begin` on. Returns their number, or 0 if they exceed the room. */
 static size_t read_source(const NAME_model *model, NAME_session *session, const parts *of, const NAME_text *texts,
-                          size_t begin) {
+                          size_t begin, int *is_empty) {
     sink to = {of->ids + begin, 0, (size_t)tokens_for(session->bytes) - begin};
+    *is_empty = 1;
     for (size_t text = 0; text < NAME_TEXTS; text++) {
         uint32_t points = utf8_points(texts[text].bytes, texts[text].size, of->points, NULL);
+        for (uint32_t k = 0; k < points && *is_empty; k++)
+            *is_empty = is_inside(of->points[k], WHITE, (int)(sizeof WHITE / sizeof *WHITE / 2));
         if (text < sizeof IS_NAME && IS_NAME[text]) {
             read_names(model, of, points, &to);
             continue;
@@ -441,8 +445,8 @@ static void write_answers(const NAME_model *model, const parts *of, const source
         int is_complete = k < one->complete.count;
         uint32_t at = is_complete ? k : k - one->complete.count;
         const hypothesis *best = (is_complete ? &one->complete : &one->incomplete)->best + at;
-        answers[k] = (NAME_answer){NULL, 0, 0, 0, 0};
-        if (!is_complete && at >= one->incomplete.count) continue;
+        answers[k] = (NAME_answer){one->is_empty && !k ? "" : NULL, 0, 0, 0, one->is_empty && !k};
+        if (one->is_empty || (!is_complete && at >= one->incomplete.count)) continue;
         size_t size = write_symbols(model, one->found[!is_complete] + best->slot * of->width, best->length, texts);
         answers[k] = (NAME_answer){(const char *)texts, size, best->score, best->total, best->is_complete};
     }
@@ -464,7 +468,7 @@ int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_te
         }
         if (code) break;
         source *one = session->sources + group;
-        one->begin = at, one->keys = keys, one->count = read_source(model, session, &of, texts, at);
+        one->begin = at, one->keys = keys, one->count = read_source(model, session, &of, texts, at, &one->is_empty);
         double most = ceil((double)one->count * RATIO) + MORE_TOKENS + how.min_tokens;
         one->limit = most < how.max_tokens ? (uint32_t)most : how.max_tokens;
         if (!one->count || one->count > MAX_READ || one->limit > session->tokens) code = NAME_TOO_LONG;

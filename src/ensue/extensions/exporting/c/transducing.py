@@ -208,7 +208,8 @@ def _token_templates(texts: SourceInput, target: TokenizerWithSpecials, weights:
         "MAX_WRITTEN_BYTES": 1 + max(len(symbol.decode("utf-8", "replace").encode()) for symbol in symbols),
     }  # fmt: skip
     tables = c_array("uint8_t", "IS_NAME", [int(column in texts.names) for column in range(max(names, 1))])
-    tables += f"static const uint32_t BETWEEN[] = {{{ranges(texts.between_names)}}};\n"
+    patterns = {"BETWEEN": texts.between_names, "WHITE": r"\s"}
+    tables += "".join(f"static const uint32_t {name}[] = {{{ranges(text)}}};\n" for name, text in patterns.items())
     return [*lexer, tables + add_hash_table("KNOWN_NAME", Vocabulary(["", *source.names.symbols]), weights), "blanks.h"]
 
 

@@ -116,5 +116,5 @@ if __name__ == "__main__":
     for stream in (sys.stdin, sys.stdout):
         stream.reconfigure(encoding="utf-8")  # independent of the locale
     while lines := list(islice(sys.stdin, 1 if sys.stdin.isatty() else config["window"])):
-        for text in outputs([read(line.rstrip("\r\n").split("\t")) for line in lines]):
-            print(re.sub(r"[\r\n\t]", " ", text))
+        for line, text in zip(lines, outputs([read(line.rstrip("\r\n").split("\t")) for line in lines]), strict=True):
+            print(re.sub(r"[\r\n\t]", " ", text) if line.strip() else "")  # the output of an empty source is empty
