@@ -18,7 +18,7 @@ def test_tiny_shakespeare_in_thirteen_seconds(shared_data: Path, tmp_path: Path)
     text = shared_data / "tinyshakespeare" / "input.txt.xz"
     lm = ensue.train("char-lstm", train=text, out=tmp_path / "run", threads=1, settings={"train.seconds": 20})
     source = TextSource(text)
-    assert source.count_characters() == 1_115_394
+    assert source.num_characters == 1_115_394
     tokens = tokenize(source, lm.tokenizer, start=1_003_854)
     scores = score_text(lm.model, tokens, start_id=lm.tokenizer.start_id)
     assert (scores.tokens, scores.characters) == (111_540, 111_540)

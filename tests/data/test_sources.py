@@ -38,7 +38,7 @@ def test_a_text_is_exactly_the_files(tmp_path: Path) -> None:
     text = "a\r\nb\rc\x85d\u2028e\x00f\ufeff\n\n猫"
     (tmp_path / "a.txt").write_bytes(text.encode())
     assert text_of(tmp_path / "a.txt") == text
-    assert TextSource(str(tmp_path / "a.txt")).count_characters() == len(text)
+    assert TextSource(str(tmp_path / "a.txt")).num_characters == len(text)
 
 
 @pytest.mark.parametrize("cut", [-10, 3])

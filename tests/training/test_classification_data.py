@@ -174,6 +174,8 @@ def table(*rows: str) -> str:
 
 USELESS: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
     "one class": ("a.tsv", table("x\t1", "x\t2", "x\t3").encode(), {}, "nothing to learn: all 2 texts have the label"),
+    "few texts": ("a.tsv", table(*["x\t1", "y\t2"] * 20).encode(), {},
+                  'all 20 texts have the label "x", and only validation texts have y; 40 texts come from 2 sources'),
     "no label": ("a.txt", b"The first text.\nAnother text, and no label.\n", {}, "no labels found; set format "),
     "an empty label": ("a.tsv", table("x\tone text", "\tanother", "y\tthird").encode(), {}, r"a.tsv:3: no label in"),
     "empty texts": ("a.csv", b"label,text\n" + b"x,\ny,\n" * 20, {"labels": "label", "texts": ["text"]},

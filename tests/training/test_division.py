@@ -11,7 +11,7 @@ import pytest
 
 import ensue
 from ensue.errors import DataError
-from ensue.recipe import as_trained, read_recipe
+from ensue.recipe import as_trained, read_recipe, recipe_names
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import notes_on_shared_files
 from ensue.training.run import begin_job
@@ -280,3 +280,27 @@ def test_a_file_of_two_parts_is_named(tmp_path: Path) -> None:
         f"{tmp_path}/link.txt is in the training data, and in the validation data: its scores are too good",
         f"{tmp_path}/tv/dev.txt and 1 more are in the training data, and in the test data: its scores are too good",
     ]
+
+
+def test_copies_of_training_texts_are_counted(tmp_path: Path) -> None:
+    """In running text, passages are looked up."""
+    lines = [f"{n} the {n * 7} sea was {n % 3} calm and {n * n} boats left\n" for n in range(400)]
+    (tmp_path / "a.txt").write_text("".join(lines))
+    (tmp_path / "copy.txt").write_text("".join(lines[100:200]))
+    (tmp_path / "other.txt").write_text("".join(f"other {n} gulls fly {n * 11} by\n" for n in range(100)))
+    for name in {"char-lstm", "word-window", "bert-tiny", "elmo-small"} & {*recipe_names()}:
+        found = job(name, tmp_path / "a.txt", valid=str(tmp_path / "copy.txt"), test=str(tmp_path / "other.txt")).notes
+        assert [note for note in found if "too" in note] == [
+            "16 of 16 passages of the validation data are in the training data, too"
+        ]
+        assert not [note for note in job(name, tmp_path / "a.txt").notes if "too" in note]
+
+
+def test_judged_pairs_of_the_training_data_are_counted(tmp_path: Path) -> None:
+    pairs = [(f"the sea {n}", f"calm {n} water") for n in range(30)]
+    whole = written(tmp_path / "a.tsv", [("text1", "text2"), *pairs])
+    judged = [(a, b, str(n)) for n, (a, b) in enumerate([pairs[3], pairs[4][::-1], ("the sea 5", "calm 6 water")])]
+    valid = str(written(tmp_path / "b.tsv", [("text1", "text2", "score"), *judged]))
+    notes = job("sentence-vectors", whole, valid=valid, test=valid).notes
+    for what in ("validation", "test"):
+        assert f"2 of 3 pairs of the {what} data are in the training data, too" in notes

@@ -28,6 +28,9 @@ RANDOM_ACCESS_BYTES = 4 * FAULT_BYTES
 BLOCK_BYTES = FAULT_BYTES
 """The number of bytes of a checksummed block. Verifying a block reads hardly more than an access maps anyway."""
 
+NUM_PASSAGES, PASSAGE_TOKENS = 16, 50
+"""The number and the length of the passages that `TokenFile.num_shared` looks for."""
+
 
 class Checksums:
     """The CRC-32 of all added bytes, and of each block. The first block has `before` bytes that are not added."""
@@ -173,6 +176,17 @@ class TokenFile:
         if self._file is not None:
             self._file.count_read((stop - start) * self._ids.itemsize)
         return ids
+
+    def num_shared(self, other: "TokenFile") -> int:
+        """Return how many of up to `NUM_PASSAGES` evenly spaced passages of another text also occur in this text."""
+        last, dtype, step = len(other) - PASSAGE_TOKENS, self._ids.dtype, 1 << 20
+        starts = range(0, last + 1, max(1, last // (NUM_PASSAGES - 1)))[:NUM_PASSAGES]
+        passages = [other.read(start, start + PASSAGE_TOKENS).astype(dtype).tobytes() for start in starts]
+        missing = {*passages}
+        for start in range(0, len(self), step):
+            chunk = self.read(start, min(start + step + PASSAGE_TOKENS, len(self))).astype(dtype).tobytes()
+            missing = {passage for passage in missing if passage not in chunk}
+        return sum(passage not in missing for passage in passages)
 
     def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         """Return a copy of the ids [start, start + length) of each start, (rows, length)."""

@@ -64,16 +64,13 @@ class TextSource:
         """
         return cut_at_boundaries(_clip(self._blocks(), start, stop), min_length=CHUNK_CHARACTERS)
 
-    def count_characters(self) -> int:
-        """Return the number of characters in the text. The first call reads the text."""
-        return self._characters
-
     def fingerprint(self) -> str:
         """Return a digest of the bytes of all files, in order. The first call reads the files."""
         return self._digest
 
     @cached_property
-    def _characters(self) -> int:
+    def num_characters(self) -> int:
+        """The number of characters in the text. The first access reads the text."""
         return sum(map(len, self._blocks()))
 
     @cached_property

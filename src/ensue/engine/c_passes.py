@@ -159,7 +159,7 @@ class PassSource:
         dividing = [*(n for n in loop.sums if n.width > 1), *(n for n in loop.arguments() if n.op == "spread")]
         blocks = sorted(dividing[0].graph.blocks[loop.width] - {1, loop.width}, reverse=True) if dividing else []
         wide = bool(sums) and self.writes_sizes and [loop.width, *blocks][-1] % VECTOR == 0
-        self._in_vectors = wide and all(OPERATIONS[node.op].is_arithmetic for node in loop.nodes)
+        self._in_vectors = wide and all("(" not in OPERATIONS[node.op].c for node in loop.nodes)
         self._totals = {node: f"{sums[node]}s" if node in sums else self._total(node) for node in loop.sums}
         c_type, zero, end = ("vector", "{0}", "total") if self._in_vectors else ("real", "0", "")
         for outside, block in pairwise([loop.width, *blocks, 1]):

@@ -232,16 +232,11 @@ class Operation:
     plain: Callable[..., Any]
     """The function of torch."""
     c: str
-    """The expression in C; {0}, {1} and {2} are the arguments."""
+    """The expression in C; {0}, {1} and {2} are the arguments. Without parentheses it also holds for vectors."""
     derivative: Callable[[Node, Node], Gradients]
     """A function from the node y and the error g (loss gradient) at y to the error at each argument, or None."""
     is_condition: bool = False
     """Whether the values are booleans."""
-
-    @property
-    def is_arithmetic(self) -> bool:
-        """Whether the C expression also holds for vectors: it has no call and no condition."""
-        return "(" not in self.c
 
 
 COSTLY = frozenset({"div", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf"})

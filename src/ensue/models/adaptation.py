@@ -35,11 +35,6 @@ class Adaptation:
         check_settings(self)
 
     @property
-    def is_none(self) -> bool:
-        """Whether neither cache nor dynamic evaluation is on."""
-        return not self.has_cache and not self.dynamic
-
-    @property
     def has_cache(self) -> bool:
         """Whether the cache has a size and a weight."""
         return self.cache > 0 and self.cache_weight > 0

@@ -136,8 +136,3 @@ class MaskedLanguageModel(nn.Module):
         assert self.pooler is not None
         assert self.next_sentence is not None
         return self.next_sentence(self.pooler(h[:, 0]))
-
-
-def next_sentence_nats(logits: Float[Tensor, "B 2"], follows: Bool[Tensor, " B"]) -> Float[Tensor, ""]:
-    """Return the summed loss of next-sentence prediction, in nats."""
-    return F.cross_entropy(logits, follows.to(torch.int64), reduction="sum")

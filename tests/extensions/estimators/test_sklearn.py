@@ -46,6 +46,8 @@ def test_predictions_are_those_of_the_run(classifier: TextClassifier) -> None:
 def test_missing_labels_are_named(missing: Any) -> None:
     with pytest.raises(ValueError, match=f"y has one label for each text: number 1 is {missing}"):
         TextClassifier().fit(TEXTS[:2], np.array(["good", missing], dtype=object))
+    with pytest.raises(ValueError, match=f"number 1 is {missing}"):
+        TextClassifier().fit(TEXTS[:2], ["good", missing])
 
 
 def test_a_pickle_holds_the_run(classifier: TextClassifier) -> None:

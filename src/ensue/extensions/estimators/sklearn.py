@@ -142,7 +142,7 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         texts, labels = _check_texts(X), np.asarray(y)
         if labels.ndim != 1 or len(labels) != len(texts):
             raise ValueError(f"y has one label for each text: expected ({len(texts)},), found {labels.shape}")
-        for index, label in enumerate(labels.tolist()):
+        for index, label in enumerate(np.asarray(y, dtype=object).tolist()):  # as text, NaN would be a class
             if label is None or label != label:  # noqa: PLR0124 (NaN, NaT)
                 raise ValueError(f"y has one label for each text: number {index} is {label}")
         self.classes_ = np.unique(labels)

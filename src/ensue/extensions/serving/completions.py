@@ -148,7 +148,7 @@ async def _write_response(completion: Completion, answer: Answer) -> Answer:
     for number, prompt in enumerate(completion.generation.prompts):
         rows = list(prompt.rows)
         if body.num_rows > body.n:
-            rows = sorted(rows, key=lambda row: -row.mean_log_p)[: body.n]
+            rows = sorted(rows, key=lambda row: -row.log_p / max(1, row.num_tokens))[: body.n]
         for n, row in enumerate(rows):
             index = number * body.n + n
             answer.add("," if index else "")

@@ -74,10 +74,6 @@ class Row:
         """The ids of the context, as in `SessionState`."""
         self.last = 0
 
-    @property
-    def mean_log_p(self) -> float:
-        return self.log_p / max(1, self.num_tokens)
-
     def draw(self) -> float:
         """Return the random number in (0, 1] for the next token. It does not depend on other rows."""
         if self._number is None:

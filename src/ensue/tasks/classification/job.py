@@ -68,6 +68,8 @@ class ClassificationJob(LabelsJob[Classifier]):
         names = {*train.label_counts, *(() if data.teacher is None else data.teacher.names)}
         if len(names) < 2:
             problem = f'all {len(train):,} {data.unit} have the label "{next(iter(names))}"' if names else "no label"
+            if data.split.valid is not None and (others := sorted(data.split.valid.label_counts.keys() - names)):
+                problem += "; ".join((f", and only validation {data.unit} have {listed(others)}", *data.split.notes))
             raise DataError(f"nothing to learn: {problem}{data.layout_note}", self.recipe.data.train)
         classes = Classes(sorted(names), multiple=data.multiple)
         return classes if data.extended is None else data.extended.labels(classes)

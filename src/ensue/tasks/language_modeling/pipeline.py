@@ -73,7 +73,8 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         """
         check_field_names("an adaptation", adaptation, Adaptation)
         settings, adapted = Adaptation(**adaptation), copy(self)
-        adapted.reader = self.model if settings.is_none else cast("LanguageModel", AdaptiveModel(self.model, settings))
+        adapts = settings.has_cache or settings.dynamic
+        adapted.reader = cast("LanguageModel", AdaptiveModel(self.model, settings)) if adapts else self.model
         return adapted
 
     @property

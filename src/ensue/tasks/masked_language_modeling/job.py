@@ -143,7 +143,13 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
 
     @property
     def notes(self) -> list[str]:
-        return [f"reads {self.layout}", *self.notes_on_origin(), *(self.split.notes if self.judged is None else [])]
+        notes = [f"reads {self.layout}", *self.notes_on_origin(), *(self.split.notes if self.judged is None else [])]
+        pairs = {frozenset((*pair.sources, target)) for pair in self.split.train for target in pair.targets}
+        for name, judged in (("validation", self.judged), ("test", self.tested)):
+            texts = [] if judged is None else [*zip(judged.first, judged.second, strict=True)]
+            if num_shared := sum(frozenset(pair) in pairs for pair in texts):
+                notes.append(f"{num_shared:,} of {len(texts):,} pairs of the {name} data are in the training data, too")
+        return notes
 
     def prepare(self, model: Any) -> None:
         """Do nothing: the model needs no counts."""

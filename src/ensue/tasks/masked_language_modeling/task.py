@@ -20,7 +20,7 @@ from ensue.errors import DataError, RecipeError
 from ensue.metrics.scores import MaskedScores
 from ensue.models.build_text import POOLINGS
 from ensue.models.language_model import padded
-from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, next_sentence_nats
+from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.models.modules import device_of, evaluating
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import process_group, sharded_map
@@ -220,7 +220,8 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
         h = model(batch.ids, batch.mask, batch.segments)
         total = model.total_nats(h, batch.targets)
         if batch.follows is not None:
-            total = total + next_sentence_nats(model.follows(h), batch.follows) * batch.pair_weight
+            nats = F.cross_entropy(model.follows(h), batch.follows.long(), reduction="sum")
+            total = total + nats * batch.pair_weight
         return Loss(total, int((batch.targets != NOT_HIDDEN).sum())), None
 
     def validate(self, model: MaskedLanguageModel) -> MaskedScores | None:

@@ -15,7 +15,7 @@ from ensue.cache import json_digest
 from ensue.data.corpus.cache import TextToIds, tokenize, trained_tokenizer
 from ensue.data.corpus.columns import ColumnSource, DatasetSource
 from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
-from ensue.data.mapped_file import TokenFile
+from ensue.data.mapped_file import NUM_PASSAGES, TokenFile
 from ensue.data.parallel import ordered_map
 from ensue.data.permutation import mix, random_numbers, uniform_floats
 from ensue.data.sources import TextSource
@@ -69,8 +69,8 @@ def read_corpus(
     new_source, num_old, location = source, 0, data.train if origin is None else origin.new_locations(data.train)
     if location != data.train and resumed is None:
         new_source = TextSource(location, encoding=data.encoding)
-        num_old = source.count_characters() - new_source.count_characters()
-    stop = None if valid_source else training_characters(source.count_characters(), data, resumed, num_old=num_old)
+        num_old = source.num_characters - new_source.num_characters
+    stop = None if valid_source else training_characters(source.num_characters, data, resumed, num_old=num_old)
     if tokenizer is None:
         new_stop = None if stop is None else max(1, stop - num_old)
         tokenizer = trained_tokenizer(new_source, stop=new_stop, base=base, **specification.model_dump())
@@ -228,13 +228,17 @@ class CorpusJob(Job[ModelT]):
         return f"{train:,} training tokens, {valid:,} for validation, {self.parts.vocabulary_size:,} symbols"
 
     def notes_on_validation(self) -> Iterator[str]:
-        """Yield remarks on a missing validation text, or on its unknown tokens."""
+        """Yield remarks on a missing validation text, on its unknown tokens, and on texts that are training text."""
         valid, tokenizer = self.corpus.valid, self.corpus.tokenizer
         if valid is None:
             yield "no validation text: the last weights are kept, and no score is measured"
         elif count := self.unknown_in(valid):
             unknown = tokenizer.symbol(tokenizer.unknown_id) if tokenizer.unknown_id is not None else ""
             yield f"{count:,} of {len(valid):,} validation tokens are unknown ({unknown})"
+        for name, text in (("validation", valid if self.recipe.data.valid else None), ("test", self.corpus.test)):
+            num_shared = 0 if text is None else self.corpus.train.num_shared(text)
+            if num_shared > NUM_PASSAGES // 2:
+                yield f"{num_shared} of {NUM_PASSAGES} passages of the {name} data are in the training data, too"
 
     def unknown_in(self, tokens: TokenFile) -> int:
         """Return the number of unknown tokens."""
@@ -284,7 +288,7 @@ def prepare_corpus(
     elif not data.train:
         raise DataError("no training text: --train PATH names a file, a folder or a glob")
     source = source_of(data.train)
-    stop = None if data.valid else training_characters(source.count_characters(), data)
+    stop = None if data.valid else training_characters(source.num_characters, data)
     table: Any = recipe.tokenizer.model_dump()  # type: ignore[attr-defined]
     tokenizer = trained_tokenizer(source, stop=stop, **table)
     texts = {"train": (source, 0, stop)}

@@ -113,7 +113,7 @@ def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[s
         "CHARACTER_NGRAMS": lexicon.character_ngrams, "NGRAM_LETTERS": MAX_CHARACTERS_READ,
         "MIN_NGRAM_LETTERS": MIN_NGRAM_CHARACTERS, "CHARACTER_SHARE": repr(CHARACTER_SHARE),
         "AT_KEPT": weights.add(np.stack([packed, num_before.astype(np.uint32)], axis=1)),
-        "AT_ROWS": weights.add_columns(torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:]),
+        "AT_ROWS": weights.add_rows(torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:], axis=0),
         "AT_BIAS": weights.add(bag.bias),
     }  # fmt: skip
     if isinstance(bag, PairBag):

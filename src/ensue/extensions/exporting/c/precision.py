@@ -229,7 +229,7 @@ def validation_text(run: RunDirectory, _: Any) -> list[str]:
             source, start = TextSource(data.valid, encoding=data.encoding), 0
         elif data.valid_fraction:
             source = training_source(data)
-            start = training_characters(source.count_characters(), data, run) or 0
+            start = training_characters(source.num_characters, data, run) or 0
         else:
             return []
         text = "".join(source.chunks(start, start + MAX_CHARACTERS))

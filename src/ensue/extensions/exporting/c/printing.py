@@ -82,13 +82,9 @@ class Weights:
         """Append a matrix (k, n) for `multiply`, and return its offset."""
         return self.add(encode_matrix(matrix, self.precision, 0, in_panels=True))
 
-    def add_columns(self, table: Tensor) -> int:
-        """Append a table (rows, width) with a scale for each column, and return its offset."""
-        return self.add(encode_matrix(table, self.precision, 0))
-
-    def add_rows(self, table: Tensor) -> int:
-        """Append a table (rows, width) with a scale for each row, and return its offset."""
-        return self.add(encode_matrix(table, self.precision, 1))
+    def add_rows(self, table: Tensor, axis: int = 1) -> int:
+        """Append a table (rows, width) with a scale for each row, or column (`axis` 0), and return its offset."""
+        return self.add(encode_matrix(table, self.precision, axis))
 
     def add(self, numbers: NDArray[Any] | Tensor | bytes) -> int:
         """Append 32-bit numbers or bytes, unless the file has them already, and return their offset."""
