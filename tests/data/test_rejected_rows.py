@@ -104,7 +104,7 @@ def test_tasks_that_were_canceled_are_counted(form: str, tmp_path: Path) -> None
     def task(number: int, *canceled: bool) -> Row:
         value = {"choices": ["A"]}
         result = [{"type": "choices", "from_name": "kind", "value": value}]
-        made = [{"result": result, "was_cancelled": one} for one in canceled]
+        made = [{"result": result, ("was_cancelled", "skipped")[number % 2]: one} for one in canceled]
         return {"data": {"text": f"text {number}"}, "annotations": made}
 
     path = tmp_path / "tasks.json"
@@ -112,3 +112,35 @@ def test_tasks_that_were_canceled_are_counted(form: str, tmp_path: Path) -> None
     with pytest.warns(Notice, match="tasks left out: 2, without an annotation that is not canceled"):
         found = [one.texts[0] for one in DocumentSource(str(path), DocumentChoice(is_labeled=True))]
     assert found == ["text 0", "text 2"]
+
+
+def test_discarded_rows_of_argilla_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    states = ["Validated", "Discarded", "Default", "Discarded"]
+    rows = [
+        {"text": f"text {n}", "annotation": "A", "annotation_agent": "me", "status": s} for n, s in enumerate(states)
+    ]
+    path.write_text(FORMS["lines"](rows))
+    choice = DocumentChoice(labels="annotation", is_labeled=True)
+    with pytest.warns(Notice, match=r'rows left out: 2 with "status": "Discarded"$'):
+        assert [one.texts[0] for one in DocumentSource(str(path), choice)] == ["text 0", "text 2"]
+    path.write_text(FORMS["lines"]([{"text": row["text"], "status": row["status"]} for row in rows]))
+    choice = DocumentChoice(labels="status", is_labeled=True)
+    assert [one.labels[0] for one in DocumentSource(str(path), choice)] == states
+
+
+WORDS = ("answer", "status", "label", "text", "spans", "tokens", "data", "annotations", "Discarded", "reject", "start")
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("view", ["spans", "tokens", "binary", "category"])
+def test_labels_and_words_may_be_called_as_keys_are(view: str, word: str, tmp_path: Path) -> None:
+    rows: dict[str, Row] = {
+        "spans": {"text": f"{word} left", "spans": [{"start": 0, "end": len(word), "label": word}]},
+        "tokens": {"tokens": [word, "left"], "labels": [f"B-{word}", "O"]},
+        "binary": {"text": f"{word} left", "label": word}, "category": {"text": word, "category": word},
+    }  # fmt: skip
+    path = tmp_path / "rows.jsonl"
+    path.write_text(FORMS["lines"]([rows[view]] * 3))
+    assert texts(path, view) == [word if view == "category" else f"{word} left"] * 3
+    assert written_back(path, view) == path.read_text()

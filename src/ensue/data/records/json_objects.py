@@ -20,9 +20,12 @@ TOKEN_KEYS = ("tokens", "words")
 LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
 SPAN_KEYS = ("labels", "spans", "entities", "label", "annotation")
 """The usual keys of a sentence: of its words, of the labels of its words, and of the spans in its text."""
-PRODIGY_KEYS = {"label", "spans", "options", "accept", "_input_hash", "_task_hash", "_view_id"}
-"""The keys of rows of Prodigy. Rows of questions and answers may also have a key "answer", but none of these keys."""
-REJECTED = {"reject", "ignore"}
+REJECTED = {
+    "answer": ({"reject", "ignore"}, {"label", "spans", "options", "accept", "_input_hash", "_task_hash", "_view_id"}),
+    "status": ({"Discarded"}, {"annotation_agent", "prediction_agent"}),
+}
+"""The keys of rejected rows of Prodigy and Argilla, with their values, and other keys of these tools. Rows of questions
+and answers may also have a key "answer", but none of these keys."""
 _STARTS = ("start", "start_offset", "begin", "start_char", "startOffset", "begin_offset")
 _ENDS = ("end", "end_offset", "stop", "end_char", "endOffset")
 _SPAN_LABELS = ("label", "entity", "tag", "type", "labels", "entity_group", "class", "category")
@@ -30,31 +33,32 @@ _SPAN_LABELS = ("label", "entity", "tag", "type", "labels", "entity_group", "cla
 
 
 def accepted(records: Iterator[Record], name: str, *, needed: Sequence[Column] = ()) -> Iterator[Record]:
-    """Yield the records without those that were rejected or ignored in Prodigy.
+    """Yield the records without those that were rejected or ignored in Prodigy or Argilla.
 
     The text of a rejected record becomes a part of the text before the next record, and a notice reports the number of
     rejected records. If "answer" is one of the columns `needed`, "reject" is an ordinary value.
     """
-    rejected_answers = REJECTED - ({"reject"} if any(column.name == "answer" for column in needed) else set())
-    before, counts = "", Counter[str]()
+    before, counts, names = "", Counter[tuple[str, str]](), {column.name for column in needed}
     for record in records:
-        if (answer := _answer(record.text)) in rejected_answers:
-            counts[answer] += 1
+        mark = _find_mark(record.text)
+        if mark and (mark[0] not in names or mark[1] == "ignore"):
+            counts[mark] += 1
             before += record.before + record.text
         else:
             yield record._replace(before=before + record.before) if before else record
             before = ""
     if counts:
-        rows = " and ".join(f'{count:,} with "answer": "{answer}"' for answer, count in sorted(counts.items()))
+        rows = " and ".join(f'{count:,} with "{key}": "{value}"' for (key, value), count in sorted(counts.items()))
         warn_once(f"rejected {name}", f"{name}: rows left out: {rows}")
 
 
-def _answer(text: str) -> str:
-    with suppress(ParseError):
-        content = parse_json(text) if '"answer"' in text else {}
-        if isinstance(content, dict) and content.keys() & PRODIGY_KEYS and isinstance(content["answer"], str):
-            return content["answer"]
-    return ""
+def _find_mark(text: str) -> tuple[str, str] | None:
+    for key, (values, others) in REJECTED.items():
+        with suppress(ParseError):
+            content = parse_json(text) if f'"{key}"' in text else {}
+            if isinstance(content, dict) and content.keys() & others and content.get(key) in [*values]:
+                return key, content[key]
+    return None
 
 
 def label_key(names: Collection[str]) -> str:

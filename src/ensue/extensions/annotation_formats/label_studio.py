@@ -42,7 +42,7 @@ class Task(JsonLayout):
         annotations, data = value.get("annotations", value.get("completions", [])), value["data"]
         if not isinstance(annotations, list) or not isinstance(data, dict) or not value.keys() & _TASK_KEYS:
             return None
-        valid = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
+        valid = [each for each in annotations if not (each.get("was_cancelled") or each.get("skipped"))]
         if annotations and not valid:
             self._num_canceled += 1
             return []

@@ -187,7 +187,9 @@ class Study:
         journal = folder / "journal.jsonl"
         lock: Any = FileLock(folder / ".journal.lock")  # unlike Optuna's, released when its process is killed
         with self.lock, lock:
-            _truncate_partial_line(journal)
+            content = journal.read_bytes() if journal.exists() else b""
+            if content and not content.endswith(b"\n"):
+                os.truncate(journal, content.rfind(b"\n") + 1)
         pruner = optuna.pruners.MedianPruner() if prune else optuna.pruners.NopPruner()
         try:
             storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
@@ -248,13 +250,6 @@ class Study:
         folder = self.folder / "locks"
         folder.mkdir(exist_ok=True)
         return FileLock(folder / f"{number:04}")
-
-
-def _truncate_partial_line(journal: Path) -> None:
-    if journal.exists():
-        content = journal.read_bytes()
-        if not content.endswith(b"\n"):
-            os.truncate(journal, content.rfind(b"\n") + 1)
 
 
 PLAN_FILE = "search.json"
