@@ -278,6 +278,12 @@ def test_what_cannot_be_learned_from_is_reported(ensue: Ensue, name: str, conten
     assert "next:" not in output.out
 
 
+def test_sentences_may_all_be_empty(ensue: Ensue) -> None:
+    output = ensue("data", write("x.jsonl", '{"tokens": [], "tags": []}\n' * 2))
+    assert (output.status, output.err) == (0, "")
+    assert "\nempty       2, the first at x.jsonl:1\n" in output.out
+
+
 def test_names_are_read_as_characters(ensue: Ensue) -> None:
     names = "".join(f"{label}\tname{number:03}{label}\n" for number in range(60) for label in "ab")
     output = ensue("data", write("x.tsv", names)).out

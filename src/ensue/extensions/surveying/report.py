@@ -126,7 +126,7 @@ class LabeledReport(Report[SomeLabeled]):
 
     def tables(self) -> Iterator[Table]:
         summary = self.summary
-        if not summary.size:
+        if not summary.lengths:
             return
         prefixes = [""] if len(summary.lengths) == 1 else ["first ", "second "]
         lengths = zip(prefixes, summary.lengths, strict=True)
