@@ -4,11 +4,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ensue.data.annotation_files import CLIPPED
+from ensue.data.json_layouts import parse_or_none
 from ensue.data.lines import Lines, checked_width
 from ensue.data.records import record as records
 from ensue.data.records.record import Answer, Column, Reader, Record, Row, json_records, no_column, sample
@@ -54,10 +54,9 @@ def accepted(records: Iterator[Record], name: str, *, needed: Sequence[Column] =
 
 def _find_mark(text: str) -> tuple[str, str] | None:
     for key, (values, others) in REJECTED.items():
-        with suppress(ParseError):
-            content = parse_json(text) if f'"{key}"' in text else {}
-            if isinstance(content, dict) and content.keys() & others and content.get(key) in [*values]:
-                return key, content[key]
+        content = parse_or_none(text) if f'"{key}"' in text else None
+        if isinstance(content, dict) and content.keys() & others and content.get(key) in [*values]:
+            return key, content[key]
     return None
 
 

@@ -236,8 +236,7 @@ class CorpusJob(Job[ModelT]):
             unknown = tokenizer.symbol(tokenizer.unknown_id) if tokenizer.unknown_id is not None else ""
             yield f"{count:,} of {len(valid):,} validation tokens are unknown ({unknown})"
         for name, text in (("validation", valid if self.recipe.data.valid else None), ("test", self.corpus.test)):
-            num_shared = 0 if text is None else self.corpus.train.num_shared(text)
-            if num_shared > NUM_PASSAGES // 2:
+            if text is not None and (num_shared := self.corpus.train.num_shared(text)) > NUM_PASSAGES // 2:
                 yield f"{num_shared} of {NUM_PASSAGES} passages of the {name} data are in the training data, too"
 
     def unknown_in(self, tokens: TokenFile) -> int:
