@@ -33,6 +33,10 @@ command = cache(typer.main.get_command)
 """Made of the functions' signatures once, not at each call."""
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 @pytest.fixture
 def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

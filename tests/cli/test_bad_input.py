@@ -10,17 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from command_fixtures import SMALL, Ensue
+from command_fixtures import SMALL, Ensue, contents
 from ensue.errors import RunError
 from ensue.runs.directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 Refused = Callable[..., str]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def train(path: object, out: object = "out", *more: object) -> list[object]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command_fixtures import Ensue
+from command_fixtures import Ensue, contents
 from ensue.errors import EnsueError
 from ensue.library import load
 from ensue.tasks import task_entry
@@ -18,10 +18,6 @@ pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 Refused = Callable[..., str]
 SMALL = ["--set", "train.steps=2", "--set", "train.precision=float32", "--threads", "1", "--device", "cpu"]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def train(recipe: str, path: object, *more: object, out: object = "out") -> list[object]:

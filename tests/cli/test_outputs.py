@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 import pytest
 import typer
 
+from command_fixtures import contents
 from ensue.cli import command_line
 from ensue.cli.generating import embed
 from ensue.cli.options import accesses, with_checked_outputs
@@ -106,10 +107,6 @@ def line(command: Callable[..., Any], given: dict[str, str]) -> list[str]:
         elif parameter.name == "overwrite":
             found.append("--overwrite")
     return [name, *found]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def check_pair(command: Callable[..., Any], output: str, read: str, folder: Path, refused: Callable[..., str]) -> None:

@@ -85,7 +85,7 @@ MADE: dict[str, Callable[[], Any]] = {
 
 
 def written(task: str) -> dict[str, bytes]:
-    return files_of(MADE[task]().describe(), "model")
+    return files_of(MADE[task](), "model")
 
 
 def test_each_interface_of_c_is_here_and_has_a_page() -> None:

@@ -23,7 +23,6 @@ from ensue.inspection.colors import color_of
 from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.features import ReadFeatures
-from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection, Section
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.scores import ScoredItems
@@ -153,14 +152,6 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
     """The pipeline of a classifier of frames."""
 
     recipe: FrameClassificationRecipe
-
-    def predict(self, texts: Iterable[Any]) -> Answers[ClassifiedSeries]:
-        """Return the labels of each series.
-
-        A series is an array (T, d), a series that `source(path)` yields, or the samples (n,) of a sound at the rate of
-        the training data.
-        """
-        return Answers(self.answers(self._to_series(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
         for item, labels, probabilities in self.classify(series):

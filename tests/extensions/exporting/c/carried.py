@@ -1,4 +1,4 @@
-"""A folder of C, compiled and called: `Carried` is its interface in Python."""
+"""A folder of C, compiled and called: `Interface` is its interface in Python."""
 
 import ctypes
 import re
@@ -6,10 +6,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+
+from extensions.exporting.c.printing import files_of
 
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -126,23 +128,34 @@ class Read(NamedTuple):
     text: bytes
 
 
-class Carried:
-    """A model; `call` calls a function by its name."""
+class Interface:
+    """A model in C, in a folder; `call` calls a function by its name."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.library, self.name = library(folder, f"{name}.c"), name
-        self.model = ctypes.c_void_p()
+    returns: ClassVar[dict[str, Any]] = {}
+    """What functions give but for `int`."""
+
+    def __init__(self, pipeline: Any, folder: Path, name: str, *, embed: bool = False, precision: str = "f32") -> None:
+        self.pipeline, self.name = pipeline, name
+        self.folder = put(files_of(pipeline, name, embed=embed, precision=precision), folder)
+        self.library, self.model = library(folder, f"{name}.c"), ctypes.c_void_p()
+        for function, kind in self.returns.items():
+            if hasattr(self.library, f"{name}_{function}"):
+                getattr(self.library, f"{name}_{function}").restype = kind
         self.path = str(folder / f"{name}.weights").encode()
-        self.size = ctypes.c_size_t
-        getattr(self.library, f"{name}_state_size").restype = ctypes.c_size_t
         assert self.open(self.path) == OK
-        self.state = self.begun()
 
     def open(self, path: bytes | None) -> int:
-        return self.call("open", ctypes.byref(self.model), path)
+        return int(self.call("open", ctypes.byref(self.model), path))
 
-    def call(self, function: str, *arguments: Any) -> int:
-        return int(getattr(self.library, f"{self.name}_{function}")(*arguments))
+    def call(self, function: str, *arguments: Any) -> Any:
+        return getattr(self.library, f"{self.name}_{function}")(*arguments)
+
+
+class Carried(Interface):
+    """A language model."""
+
+    returns: ClassVar = {"state_size": ctypes.c_size_t, "message": ctypes.c_char_p}
+    size = ctypes.c_size_t
 
     def begun(self, seed: int = 1) -> Any:
         state = ctypes.create_string_buffer(self.call("state_size"))

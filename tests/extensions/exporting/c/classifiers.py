@@ -10,7 +10,6 @@ from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.text.labels import Classes
 from ensue.text.lexicon import Lexicon
-from extensions.exporting.c.printing import files_of
 from inspection.small import document
 
 WORDS = [
@@ -57,10 +56,6 @@ def classifier(
                 parameter.normal_(std=0.6)
     built.temperature = classes.temperature
     return ClassificationPipeline(built, lexicon, classes, recipe=recipe)
-
-
-def written(pipeline: ClassificationPipeline, name: str, **options: Any) -> dict[str, bytes]:
-    return files_of(pipeline.describe(), name, **options)
 
 
 KINDS: dict[str, dict[str, Any]] = {

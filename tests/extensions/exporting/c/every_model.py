@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from extensions.exporting.c import classifiers, framed, models, taggers, transducers
+from extensions.exporting.c.printing import files_of
 
 FILES = dict[str, bytes]
 Given = tuple[tuple[tuple[str, ...], str], ...]
@@ -15,14 +16,14 @@ WRITES = (("--generate", "300", "7", "1.1"), "The sea")
 def language(kind: str) -> Callable[[str], tuple[FILES, Given]]:
     def made(precision: str) -> tuple[FILES, Given]:
         model = models.pipeline(kind, **(models.TRANSFORMER if kind == "words" else {}))
-        return models.written(model.model, model.tokenizer, "some", precision=precision), (((), models.MIXED), WRITES)
+        return files_of(model, "some", precision=precision), (((), models.MIXED), WRITES)
 
     return made
 
 
 def tagger(kind: str) -> Callable[[str], tuple[FILES, Given]]:
     def made(precision: str) -> tuple[FILES, Given]:
-        files = taggers.written(taggers.pipeline_of(kind), "some", precision=precision)
+        files = files_of(taggers.pipeline_of(kind), "some", precision=precision)
         return files, ((("--probabilities",), "\n".join(taggers.TEXTS)),)
 
     return made
@@ -31,7 +32,7 @@ def tagger(kind: str) -> Callable[[str], tuple[FILES, Given]]:
 def classifier(kind: str) -> Callable[[str], tuple[FILES, Given]]:
     def made(precision: str) -> tuple[FILES, Given]:
         pipeline = classifiers.classifier(**classifiers.KINDS[kind])
-        files = classifiers.written(pipeline, "some", precision=precision)
+        files = files_of(pipeline, "some", precision=precision)
         separator = "\t" if "pair" in kind else " "
         return files, (((), "\n".join(f"the Sea{separator}was {word} a" for word in classifiers.SIGNS[:-1])),)
 
@@ -41,7 +42,7 @@ def classifier(kind: str) -> Callable[[str], tuple[FILES, Given]]:
 def transducer(kind: str) -> Callable[[str], tuple[FILES, Given]]:
     def made(precision: str) -> tuple[FILES, Given]:
         pipeline = transducers.transducer(**transducers.KINDS[kind])
-        files = transducers.files_of(pipeline, "some", precision=precision)
+        files = files_of(pipeline, "some", precision=precision)
         lines = ["\t".join([lemma, "V;PST", "N"][: pipeline.num_texts]) for lemma in transducers.LEMMAS]
         return files, ((("--beams", "6", "--n-best", "3"), "\n".join(lines)),)
 
@@ -51,7 +52,7 @@ def transducer(kind: str) -> Callable[[str], tuple[FILES, Given]]:
 def frames(kind: str) -> Callable[[str], tuple[FILES, Given]]:
     def made(precision: str) -> tuple[FILES, Given]:
         pipeline, names = framed.pipeline(kind), []
-        files = framed.written(pipeline, "some", precision=precision)
+        files = files_of(pipeline, "some", precision=precision)
         rng = np.random.default_rng(3)
         for k in range(6):
             if kind == "sounds":

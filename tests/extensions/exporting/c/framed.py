@@ -3,8 +3,7 @@
 import ctypes
 import io
 import wave
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,8 +14,7 @@ from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.labeling import FrameLabelingPipeline
 from ensue.extensions.frames.tasks.model import FrameStatistics
 from ensue.text.labels import Classes
-from extensions.exporting.c.carried import OK, library, put
-from extensions.exporting.c.printing import files_of
+from extensions.exporting.c.carried import OK, Interface
 from extensions.frames.small_frames import built, frame_classifier, frame_tagger, recipe_of
 from inspection.small import SPANS
 
@@ -52,10 +50,6 @@ def pipeline(kind: str) -> Pipeline:
 KINDS = ("one", "several", "sounds", "spans", "crf")
 
 
-def written(pipeline: Pipeline, name: str, *, embed: bool = False, precision: str = "f32") -> dict[str, bytes]:
-    return files_of(pipeline.describe(), name, embed=embed, precision=precision)
-
-
 class CSeries(ctypes.Structure):
     _fields_ = [("frames", ctypes.c_void_p), ("count", ctypes.c_size_t)]
 
@@ -67,25 +61,19 @@ def given(series: list[NDArray[np.float32]]) -> Any:
     return found
 
 
-class CarriedFrames:
-    """The interface of `pipeline` in Python; `call` calls a function by its name."""
+class CarriedFrames(Interface):
+    returns: ClassVar = {
+        "memory": ctypes.c_size_t, "label": ctypes.c_char_p, "samples": ctypes.c_int64, "frames": ctypes.c_int64,
+        "message": ctypes.c_char_p,
+    }  # fmt: skip
+    pipeline: Pipeline
 
-    def __init__(self, pipeline: Pipeline, folder: Path, name: str, *, precision: str = "f32") -> None:
-        self.pipeline, self.name = pipeline, name
-        self.folder = put(written(pipeline, name, precision=precision), folder)
-        self.library, self.model = library(folder, f"{name}.c"), ctypes.c_void_p()
-        self.is_tagger, self.count = isinstance(pipeline, FrameLabelingPipeline), len(pipeline.labels.names)
-        for function, kind in (
-            ("memory", ctypes.c_size_t), ("label", ctypes.c_char_p), ("samples", ctypes.c_int64),
-            ("frames", ctypes.c_int64), ("message", ctypes.c_char_p),
-        ):  # fmt: skip
-            if hasattr(self.library, f"{name}_{function}"):
-                getattr(self.library, f"{name}_{function}").restype = kind
-        assert self.call("open", ctypes.byref(self.model), str(folder / f"{name}.weights").encode()) == OK
+    @property
+    def is_tagger(self) -> bool:
+        return isinstance(self.pipeline, FrameLabelingPipeline)
 
     def call(self, function: str, *arguments: Any) -> Any:
-        converted = (ctypes.c_size_t(part) if isinstance(part, int) else part for part in arguments)
-        return getattr(self.library, f"{self.name}_{function}")(*converted)
+        return super().call(function, *(ctypes.c_size_t(part) if isinstance(part, int) else part for part in arguments))
 
     def memory(self, frames: int) -> Any:
         return ctypes.create_string_buffer(self.call("memory", frames))
@@ -98,7 +86,7 @@ class CarriedFrames:
             labels, shares = np.zeros(total, np.uint32), np.empty(total)
             code = self.call("tag", self.model, memory, frames, series, len(series), address(labels), address(shares))
             return code, ([self.call("label", self.model, id).decode() for id in labels.tolist()], shares)
-        shares = np.empty((len(series), self.count), np.float32)
+        shares = np.empty((len(series), len(self.pipeline.labels.names)), np.float32)
         code = self.call("classify", self.model, memory, frames, series, len(series), address(shares))
         return code, shares
 

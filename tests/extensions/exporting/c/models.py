@@ -7,9 +7,7 @@ import torch
 from ensue.models.language_model import LanguageModel
 from ensue.nn import SoftmaxHead, TokenEmbedding
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
-from ensue.text.tokenizer import Tokenizer
 from ensue.text.tokenizers import train_tokenizer
-from extensions.exporting.c.printing import files_of
 from language_pipelines import TEXT, pipeline_of
 from layer_tables import layers
 
@@ -41,7 +39,3 @@ def pipeline(kind: str, /, **specification: Any) -> LanguagePipeline:
         for parameter in found.model.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))
     return found
-
-
-def written(model: LanguageModel, tokenizer: Tokenizer, name: str, **options: Any) -> dict[str, bytes]:
-    return files_of(LanguagePipeline(model, tokenizer).describe(), name, **options)

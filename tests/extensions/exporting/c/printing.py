@@ -1,14 +1,13 @@
 """The files of a model in C, without those of a run."""
 
+from typing import Any
+
 from ensue.extensions.exporting.c.precision import F32
 from ensue.extensions.exporting.c.printing import Weights
 from ensue.extensions.exporting.c.writing import INTERFACES, assemble
-from ensue.tasks.contract.description import ModelDescription
 
 
-def files_of(
-    description: ModelDescription, name: str, *, embed: bool = False, precision: str = F32
-) -> dict[str, bytes]:
+def files_of(pipeline: Any, name: str, *, embed: bool = False, precision: str = F32) -> dict[str, bytes]:
     """Return the files without README.md."""
-    weights = Weights(precision=precision)
+    description, weights = pipeline.describe(), Weights(precision=precision)
     return assemble(INTERFACES[description.kinds].source(description, weights), weights, name, embed=embed)

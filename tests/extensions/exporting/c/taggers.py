@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from ensue.tasks.labeling.pipeline import LabelingPipeline
-from extensions.exporting.c.printing import files_of
 from inspection.small import PLAIN, SPANS, tagger
 
 WORDS = [
@@ -39,10 +38,6 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "layers": {"model": {"kind": "gru", "d_model": 36, "num_layers": 3, "residual": True, "dropout": 0.5}},
 }
-
-
-def written(pipeline: LabelingPipeline, name: str, *, embed: bool = False, precision: str = "f32") -> dict[str, bytes]:
-    return files_of(pipeline.describe(), name, embed=embed, precision=precision)
 
 
 def sentences_of(seed: int, count: int = 50) -> list[list[str]]:

@@ -4,7 +4,7 @@ import ctypes
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -25,14 +25,14 @@ from extensions.exporting.c.carried import (
     ODD_TEXTS,
     OK,
     Example,
+    Interface,
     cut,
-    library,
     lines_fed,
-    put,
     rounded,
     twin,
 )
-from extensions.exporting.c.classifiers import KINDS, SIGNS, classifier, written
+from extensions.exporting.c.classifiers import KINDS, SIGNS, classifier
+from extensions.exporting.c.printing import files_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
 TOO_LONG, NO_TAB = -7, -8
@@ -43,23 +43,16 @@ class CText(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_void_p), ("size", ctypes.c_size_t)]
 
 
-class CarriedClassifier:
-    """The interface in Python; `call` calls a function by its name."""
+class CarriedClassifier(Interface):
+    returns: ClassVar = {
+        "memory": ctypes.c_size_t, "session_size": ctypes.c_size_t,
+        "label": ctypes.c_char_p, "message": ctypes.c_char_p,
+    }  # fmt: skip
 
-    def __init__(
-        self, pipeline: ClassificationPipeline, folder: Path, name: str, *, embed: bool = False, precision: str = "f32"
-    ) -> None:
-        self.folder, self.name = put(written(pipeline, name, embed=embed, precision=precision), folder), name
-        self.library, self.model = library(folder, f"{name}.c"), ctypes.c_void_p()
+    def __init__(self, pipeline: ClassificationPipeline, folder: Path, name: str, **options: Any) -> None:
+        super().__init__(pipeline, folder, name, **options)
         self.count, self.texts = len(pipeline.labels), pipeline.num_texts
-        for sized in ("memory", "session_size"):
-            getattr(self.library, f"{name}_{sized}").restype = ctypes.c_size_t
-        getattr(self.library, f"{name}_label").restype = ctypes.c_char_p
-        assert self.call("open", ctypes.byref(self.model), str(folder / f"{name}.weights").encode()) == OK
         self.names = [self.label(k).decode() for k in range(self.count)]
-
-    def call(self, function: str, *arguments: Any) -> Any:
-        return getattr(self.library, f"{self.name}_{function}")(*arguments)
 
     def label(self, number: int) -> Any:
         return self.call("label", self.model, number)
@@ -206,7 +199,6 @@ def test_what_is_wrong_is_a_number_below_zero(both: Any, tmp_path: Path) -> None
     assert carried.call("feed", carried.model, other, b"", ctypes.c_size_t(0), ctypes.byref(size), texts) == BAD_STATE
     if carried.texts == 2:
         assert [line[:2] for line in carried.fed([b"a\n", b"a\tsea\tc\n"], 9)] == [(NO_TAB, []), (2, [b"a", b"sea"])]
-        getattr(carried.library, f"{carried.name}_message").restype = ctypes.c_char_p
         assert carried.call("message", NO_TAB) == b"a line has no tab between its two texts"
     content = bytearray((carried.folder / f"{carried.name}.weights").read_bytes())
     content[len(content) // 2] ^= 1
@@ -225,7 +217,7 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
     pipeline = classifier(**KINDS[kind])
-    files = written(pipeline, "sea", embed=kind in ("one", "pair"))
+    files = files_of(pipeline, "sea", embed=kind in ("one", "pair"))
     said = Example(files, tmp_path, COMPILERS[[*KINDS].index(kind) % len(COMPILERS)])
     for least in ("0,9", "2", "nan", ""):
         assert said(b"sea\tsea\n", "--at-least", least, code=2).startswith(b"usage: sea ")

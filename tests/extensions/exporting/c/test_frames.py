@@ -36,8 +36,8 @@ from extensions.exporting.c.framed import (
     series_of,
     sound_classifier,
     wav,
-    written,
 )
+from extensions.exporting.c.printing import files_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
 NOT_FINITE, NO_SOUND, OTHER_RATE = -8, -9, -10
@@ -206,7 +206,7 @@ def files(folder: Path, kind: str) -> list[str]:
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(["crf", "sounds"])))
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
     made, compiler = pipeline(kind), COMPILERS[number % len(COMPILERS)]
-    folder = put(written(made, "say", embed=kind == "crf"), tmp_path)
+    folder = put(files_of(made, "say", embed=kind == "crf"), tmp_path)
     compiled(folder, "-o", "say", "example.c", "say.c", compiler=compiler, options=SANITIZED)
 
     def said(*arguments: str, given: str = "") -> tuple[str, str]:

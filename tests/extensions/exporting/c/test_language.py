@@ -33,9 +33,11 @@ from extensions.exporting.c.carried import (
     CToken,
     Example,
     compiled,
+    cut,
     put,
 )
-from extensions.exporting.c.models import KINDS, MIXED, SAMPLINGS, TRANSFORMER, pipeline, written
+from extensions.exporting.c.models import KINDS, MIXED, SAMPLINGS, TRANSFORMER, pipeline
+from extensions.exporting.c.printing import files_of
 from language_pipelines import TEXT
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
@@ -49,8 +51,7 @@ def made(name: str) -> LanguagePipeline:
 @pytest.fixture(scope="module", params=[*KINDS, "bpe", "transformer"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[LanguagePipeline, Carried]:
     found, name = made(request.param), request.param
-    folder = put(written(found.model, found.tokenizer, name), tmp_path_factory.mktemp(name))
-    return found, Carried(folder, name)
+    return found, Carried(found, tmp_path_factory.mktemp(name), name)
 
 
 def check_num_units(model: LanguagePipeline, carried: Carried, text: str, *pieces: bytes) -> None:
@@ -71,8 +72,7 @@ def test_any_cut_of_the_bytes_gives_the_same(
     both: tuple[LanguagePipeline, Carried], text: str, cuts: list[int]
 ) -> None:
     whole = text.encode()
-    ends = sorted(min(cut, len(whole)) for cut in cuts)
-    pieces = [whole[begin:end] for begin, end in zip([0, *ends], [*ends, len(whole)], strict=True)]
+    pieces = cut(whole, cuts)
     check_num_units(*both, text, *pieces)
     if both[1].name != "bytes":
         for token in both[1].read(*pieces):
@@ -103,19 +103,19 @@ def test_a_seed_draws_the_samples_of_ensue(both: tuple[LanguagePipeline, Carried
 def test_a_state_is_a_value(both: tuple[LanguagePipeline, Carried]) -> None:
     _, carried = both
     text = MIXED.encode()
-    for cut in range(0, len(text), 29):
+    for place in range(0, len(text), 29):
         state = carried.begun()
-        before = list(carried.feed(state, text[:cut]))
+        before = list(carried.feed(state, text[:place]))
         loaded = ctypes.create_string_buffer(state.raw, len(state))
         list(carried.feed(state, b"something else"))
         assert carried.call("check", carried.model, loaded) == OK
-        assert before + [t for piece in (text[cut:], None) for t in carried.feed(loaded, piece)] == carried.read(text)
+        assert before + [t for piece in (text[place:], None) for t in carried.feed(loaded, piece)] == carried.read(text)
 
 
 def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, Carried], tmp_path: Path) -> None:
-    model, carried = both
+    _, carried = both
     content = Path(carried.path.decode()).read_bytes()
-    other = written(pipeline("bytes", d_model=16).model, pipeline("bytes").tokenizer, "other")["other.weights"]
+    other = files_of(pipeline("bytes", d_model=16), "other")["other.weights"]
     flipped = bytearray(content)
     flipped[len(content) // 3] ^= 1
     for wrong in (b"", content[:-1], content[: len(content) // 2], content + b"\0", bytes(flipped), other):
@@ -135,17 +135,14 @@ def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, Carr
         assert (
             carried.call("next", carried.model, state, ctypes.byref(CSampling(**bad)), ctypes.byref(token)) == ARGUMENT
         )
-    message = getattr(carried.library, f"{carried.name}_message")
-    message.restype = ctypes.c_char_p
-    assert len({message(code) for code in range(-6, 0)}) == 6
-    assert model.tokenizer.vocabulary_size > 1
+    assert len({carried.call("message", code) for code in range(-6, 0)}) == 6
 
 
 def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     model = pipeline("characters")
     with torch.no_grad():
         model.model.head.bias[2] = torch.nan
-    carried = Carried(put(written(model.model, model.tokenizer, "nan"), tmp_path), "nan")
+    carried = Carried(model, tmp_path, "nan")
     token = CToken()
     assert carried.call("next", carried.model, carried.begun(), None, ctypes.byref(token)) == NUMBERS_FAIL
 
@@ -153,7 +150,7 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "kind"), list(enumerate([*KINDS, "bpe", "transformer"])))
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
     model, embed = made(kind), kind in ("bytes", "words")
-    files = written(model.model, model.tokenizer, "sea", embed=embed)
+    files = files_of(model, "sea", embed=embed)
     said = Example(files, tmp_path, COMPILERS[number % len(COMPILERS)])
     lines = said(MIXED.encode()).decode().split("\n")[:-1]
     for line, score in zip(lines, model.score(MIXED), strict=True):
@@ -179,7 +176,7 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
 def test_halves_of_a_processor_leave_floats_as_they_are(compiler: str, tmp_path: Path) -> None:
     """With them gcc's own C evaluates by method 16, which the program took for wider floats."""
     model = pipeline("bytes")
-    folder = put(written(model.model, model.tokenizer, "sea"), tmp_path)
+    folder = put(files_of(model, "sea"), tmp_path)
     options = ["-std=gnu11", "-march=sapphirerapids", "-shared", "-fPIC"]
     compiled(folder, "-o", "sea.so", "sea.c", compiler=compiler, options=options)
 
@@ -208,11 +205,10 @@ def test_a_cell_of_a_guest_and_tied_vectors(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = LanguageModel(embedding, Leaky(6, 10), SoftmaxHead(10, tokenizer.vocabulary_size))
     torch.nn.init.normal_(model.head.weight)
-    carried = Carried(put(written(model, tokenizer, "guest"), tmp_path), "guest")
-    check_num_units(LanguagePipeline(model, tokenizer), carried, TEXT, TEXT.encode())
+    guest = LanguagePipeline(model, tokenizer)
+    check_num_units(guest, Carried(guest, tmp_path, "guest"), TEXT, TEXT.encode())
     tied = pipeline("characters", tied=True)
-    carried = Carried(put(written(tied.model, tied.tokenizer, "tied"), tmp_path / "tied"), "tied")
-    check_num_units(tied, carried, TEXT, TEXT.encode())
+    check_num_units(tied, Carried(tied, tmp_path / "tied", "tied"), TEXT, TEXT.encode())
 
 
 TABLES: list[dict[str, Any]] = [
@@ -227,7 +223,7 @@ TABLES: list[dict[str, Any]] = [
 def test_windows_of_a_transformer_are_those_of_ensue(table: dict[str, Any], tmp_path: Path) -> None:
     """Also where a prompt is as long as a window, and what is longer is refused as there."""
     model = pipeline("characters", **{**TRANSFORMER, **table})
-    carried = Carried(put(written(model.model, model.tokenizer, "sea"), tmp_path), "sea")
+    carried = Carried(model, tmp_path, "sea")
     check_num_units(model, carried, TEXT, TEXT.encode())
     context: Any = model.model.context
     for length in {0, 1, context - 1, context}:

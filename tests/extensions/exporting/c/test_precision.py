@@ -18,8 +18,9 @@ from ensue.extensions.exporting.c.printing import read_template
 from ensue.extensions.exporting.c.writing import INTERFACES, header, print_c
 from ensue.runs.directory import RunDirectory
 from ensue.tasks import task_entry
-from extensions.exporting.c.carried import COMPILERS, Carried, compiled, library, put, twin
-from extensions.exporting.c.models import MIXED, pipeline, written
+from extensions.exporting.c.carried import COMPILERS, Carried, compiled, library, twin
+from extensions.exporting.c.models import MIXED, pipeline
+from extensions.exporting.c.printing import files_of
 from kept_runs.make import unpacked
 from language_pipelines import TEXT
 from page_data import write_data
@@ -108,14 +109,13 @@ def test_int8_has_a_factor_for_each_line_of_a_matrix(axis: int) -> None:
 @pytest.mark.parametrize("precision", ["f16", "int8"])
 def test_texts_are_read_alike_with_a_smaller_file(precision: str, tmp_path: Path) -> None:
     model = pipeline("simple")
-    folder = put(written(model.model, model.tokenizer, "sea", precision=precision), tmp_path)
-    found = Carried(folder, "sea").read(MIXED.encode())
+    found = Carried(model, tmp_path, "sea", precision=precision).read(MIXED.encode())
     assert [token.id for token in found] == model.tokenizer.encode(MIXED).tolist()
     nats = np.array([score.nats for score in model.score(MIXED)])
     differences = abs(np.array([token.nats for token in found]) - nats)
     assert 0 < differences.max() < 0.1 * nats.mean()  # of a model whose numbers are far from gentle
-    whole = written(model.model, model.tokenizer, "sea")["sea.weights"]
-    assert len((folder / "sea.weights").read_bytes()) < 0.9 * len(whole)
+    whole = files_of(model, "sea")["sea.weights"]
+    assert len((tmp_path / "sea.weights").read_bytes()) < 0.9 * len(whole)
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from ensue.extensions.exporting.c import writing
 from ensue.extensions.exporting.c.printing import LANES, Weights, checksum
 from ensue.extensions.exporting.c.writing import identifier
 from ensue.recipe.tables import TokenizerRecipe
-from extensions.exporting.c import classifiers, framed, models, taggers
-from extensions.exporting.c.transducers import files_of, transducer
+from extensions.exporting.c import classifiers
+from extensions.exporting.c.printing import files_of
+from extensions.exporting.c.transducers import transducer
 from extensions.frames.small_frames import frame_classifier
 from inspection.small import TRANSFORMER, tagger
 from language_pipelines import pipeline_of
@@ -53,12 +54,12 @@ def test_a_name_is_none_that_the_files_have_already() -> None:
 
 def language(tokenizer: str, **table: object) -> dict[str, bytes]:
     found = pipeline_of(tokenizer, layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 8, **table}))
-    return models.written(found.model, found.tokenizer, "model")
+    return files_of(found, "model")
 
 
 def classifier() -> dict[str, bytes]:
     pipeline = classifiers.classifier(model=SMALL, features={"d_words": 4}, head={"pooling": ["mean"]})
-    return classifiers.written(pipeline, "model")
+    return files_of(pipeline, "model")
 
 
 def translator(**changes: object) -> dict[str, bytes]:
@@ -71,13 +72,13 @@ def translator(**changes: object) -> dict[str, bytes]:
         (lambda: language("wordpiece"), "unsupported tokenizer wordpiece"),
         (lambda: language("characters", kind="transformer", window=3), r"Window.* has a separate state"),
         (classifier, "its layers are not recurrent"),
-        (lambda: taggers.written(tagger(model={"kind": "none"}), "model"), "its layers are not recurrent"),
-        (lambda: taggers.written(tagger(model=TRANSFORMER), "model"), "its layers are not recurrent"),
-        (lambda: taggers.written(tagger(columns={"pos": ["X"]}), "model"), 'it reads the column "pos" of the data'),
+        (lambda: files_of(tagger(model={"kind": "none"}), "model"), "its layers are not recurrent"),
+        (lambda: files_of(tagger(model=TRANSFORMER), "model"), "its layers are not recurrent"),
+        (lambda: files_of(tagger(columns={"pos": ["X"]}), "model"), 'it reads the column "pos" of the data'),
         (lambda: translator(source=TokenizerRecipe(kind="bpe", lowercase=True)), "lowercasing is unsupported"),
         (lambda: translator(decoder=SMALL, attention={"kind": "scaled-dot"}), "its decoder is not recurrent"),
         (lambda: translator(search={"beams": 33}), "its search has 33 beams, and C at most 32"),
-        (lambda: framed.written(frame_classifier(encoder=TRANSFORMER), "model"), "its layers are not recurrent"),
+        (lambda: files_of(frame_classifier(encoder=TRANSFORMER), "model"), "its layers are not recurrent"),
     ],
 )
 def test_what_is_unsupported_is_refused(export: Callable[[], object], reason: str) -> None:

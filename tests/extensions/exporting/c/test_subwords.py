@@ -10,11 +10,12 @@ import pytest
 
 from ensue.extensions.exporting.c.tokens import merge_table
 from ensue.models.build_text import build_language_model
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.text.pieces import START
 from ensue.text.subwords import SubwordTokenizer, byte_characters
 from ensue.text.tokenizers import train_tokenizer
 from extensions.exporting.c.carried import COMPILERS, OK, library, put
-from extensions.exporting.c.models import written
+from extensions.exporting.c.printing import files_of
 from language_pipelines import TEXT
 from layer_tables import layers
 
@@ -77,17 +78,18 @@ def texts(tokenizer: SubwordTokenizer) -> Iterator[str]:
 def test_all_texts_have_the_ids_of_the_library(tmp_path: Path) -> None:
     tokenizer = published()
     table = layers(kind="elman", d_embedding=1, d_model=1)
-    files = written(build_language_model(**table, vocabulary_size=tokenizer.vocabulary_size), tokenizer, "sea")
+    model = build_language_model(**table, vocabulary_size=tokenizer.vocabulary_size)
+    files = files_of(LanguagePipeline(model, tokenizer), "sea")
     files["sea.c"] += HARNESS.replace("NAME", "sea").encode()
     found = library(put(files, tmp_path), "-Wno-missing-prototypes", "sea.c")
-    found.read_all.restype, model = ctypes.c_int64, ctypes.c_void_p()
-    assert found.sea_open(ctypes.byref(model), str(tmp_path / "sea.weights").encode()) == OK
+    found.read_all.restype, opened = ctypes.c_int64, ctypes.c_void_p()
+    assert found.sea_open(ctypes.byref(opened), str(tmp_path / "sea.weights").encode()) == OK
     room = ctypes.create_string_buffer(found.room())
     for text in texts(tokenizer):
         given = text.encode()
         ids, ends = np.empty(len(given), np.uint32), np.empty(len(given), np.uint64)
         places = (ctypes.c_void_p(array.ctypes.data) for array in (ids, ends))
-        count = found.read_all(model, room, given, ctypes.c_size_t(len(given)), *places)
+        count = found.read_all(opened, room, given, ctypes.c_size_t(len(given)), *places)
         assert ids[: max(count, 0)].tolist() == tokenizer.encode(text).tolist(), text[:99]
         assert count == 0 or ends[count - 1] == len(given)
 

@@ -3,8 +3,9 @@
 import ctypes
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -28,14 +29,14 @@ from extensions.exporting.c.carried import (
     ODD_TEXTS,
     OK,
     Example,
+    Interface,
     compiled,
     cut,
-    library,
     lines_fed,
-    put,
     rounded,
 )
-from extensions.exporting.c.taggers import MODELS, TEXTS, WORDS, pipeline_of, sentences_of, written
+from extensions.exporting.c.printing import files_of
+from extensions.exporting.c.taggers import MODELS, TEXTS, WORDS, pipeline_of, sentences_of
 
 TOO_LONG, BYTES = -7, 16
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
@@ -48,38 +49,32 @@ class CWord(ctypes.Structure):
     ]  # fmt: skip
 
 
-class Carried:
-    def __init__(self, folder: Path, name: str) -> None:
-        self.library, self.name = library(folder, f"{name}.c"), name
-        self.path, self.model = str(folder / f"{name}.weights").encode(), ctypes.c_void_p()
-        self.function("session_size").restype = ctypes.c_size_t
-        self.function("cut").restype = self.function("take").restype = ctypes.c_int64
-        assert self.function("open")(ctypes.byref(self.model), self.path) == OK
-
-    def function(self, name: str) -> Any:
-        return getattr(self.library, f"{self.name}_{name}")
+class Carried(Interface):
+    returns: ClassVar = {
+        "session_size": ctypes.c_size_t, "cut": ctypes.c_int64, "take": ctypes.c_int64, "message": ctypes.c_char_p,
+    }  # fmt: skip
 
     def session(self, words: int) -> Any:
-        made = ctypes.create_string_buffer(self.function("session_size")(ctypes.c_size_t(words)))
-        assert self.function("begin")(self.model, made, ctypes.c_size_t(words)) == OK
+        made = ctypes.create_string_buffer(self.call("session_size", ctypes.c_size_t(words)))
+        assert self.call("begin", self.model, made, ctypes.c_size_t(words)) == OK
         return made
 
     def label(self, session: Any, words: Any, probabilities: int = 1) -> int:
         count = ctypes.c_size_t(len(words))
-        return int(self.function("label")(self.model, session, words, count, probabilities))
+        return int(self.call("label", self.model, session, words, count, probabilities))
 
     def cut(self, session: Any, text: bytes, words: Any) -> int:
         sizes = ctypes.c_size_t(len(text)), ctypes.c_size_t(len(words))
-        return int(self.function("cut")(self.model, session, text, sizes[0], words, sizes[1]))
+        return int(self.call("cut", self.model, session, text, sizes[0], words, sizes[1]))
 
     def fed(self, pieces: list[bytes], room: int = 999) -> list[list[tuple[str, str]] | int]:
         """Words with their labels of each line, or the number that it gives."""
         session, words, found = self.session(room), (CWord * 999)(), list[Any]()
-        for code in lines_fed(self.function("feed"), self.model, session, pieces):
+        for code in lines_fed(partial(self.call, "feed"), self.model, session, pieces):
             if code < 0:
                 found.append(code)
                 continue
-            count = self.function("take")(self.model, session, words, ctypes.c_size_t(999), 0)
+            count = self.call("take", self.model, session, words, ctypes.c_size_t(999), 0)
             texts = [ctypes.string_at(word.text, word.size).decode() for word in words[: max(count, 0)]]
             labels = [word.label.decode() for word in words[: max(count, 0)]]
             found.append(count if count < 0 else list(zip(texts, labels, strict=True)))
@@ -111,7 +106,7 @@ def given_c(sentences: list[list[str]]) -> Any:
 @pytest.fixture(scope="module", params=MODELS)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[LabelingPipeline, Carried]:
     made, name = pipeline_of(request.param), request.param
-    return made, Carried(put(written(made, name), tmp_path_factory.mktemp(name)), name)
+    return made, Carried(made, tmp_path_factory.mktemp(name), name)
 
 
 def check_labels(
@@ -133,10 +128,10 @@ def test_the_labels_and_probabilities_of_ensue(both: tuple[LabelingPipeline, Car
 @pytest.mark.parametrize(("kind", "precision"), [("cnn", "int8"), ("lstm", "int8"), ("vectors", "f16")])
 def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
     made = pipeline_of(kind)
-    files = written(made, kind, precision=precision)
+    carried = Carried(made, tmp_path, kind, precision=precision)
     before = made.predict(sentences_of(1), confidence=True)
     rounded(made.model, precision, but="kept_vectors|start|end|pairs|transitions")
-    check_labels((made, Carried(put(files, tmp_path), kind)), sentences_of(1), close=NEAR[precision])
+    check_labels((made, carried), sentences_of(1), close=NEAR[precision])
     after = made.predict(sentences_of(1), confidence=True)
     assert [word.confidence for one in before for word in one] != [word.confidence for one in after for word in one]
 
@@ -175,7 +170,7 @@ def test_any_cut_of_the_bytes_gives_the_same(
 @pytest.mark.parametrize("splitter", ["treebank", "simple", "whitespace", "characters"])
 def test_texts_have_the_words_of_ensue(splitter: str, tmp_path: Path) -> None:
     made = pipeline_of("plain").with_splitter(splitter)
-    carried = Carried(put(written(made, "cut"), tmp_path), "cut")
+    carried = Carried(made, tmp_path, "cut")
     for text in TEXTS:
         expected = made.predict([text])[0]
         assert carried.words(text) == [word.text for word in expected]
@@ -183,20 +178,18 @@ def test_texts_have_the_words_of_ensue(splitter: str, tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     made = pipeline_of("plain")
-    carried = Carried(put(written(made, "tag"), tmp_path), "tag")
+    carried = Carried(made, tmp_path, "tag")
     content = Path(carried.path.decode()).read_bytes()
     flipped = bytearray(content)
     flipped[len(content) // 3] ^= 1
-    other = written(pipeline_of("crf"), "other")["other.weights"]
+    other = files_of(pipeline_of("crf"), "other")["other.weights"]
     for wrong in (b"", content[:-1], content + b"\0", bytes(flipped), other):
         (tmp_path / "wrong").write_bytes(wrong)
         probe = ctypes.c_void_p()
-        assert carried.function("open")(ctypes.byref(probe), str(tmp_path / "wrong").encode()) == DAMAGED
+        assert carried.call("open", ctypes.byref(probe), str(tmp_path / "wrong").encode()) == DAMAGED
         assert probe.value is None
-    assert carried.function("open")(ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == NO_FILE
-    sizes = [
-        carried.function("session_size")(ctypes.c_size_t(words)) for words in (0, 1, 2, 1_000_000, 1_000_001, 2**63)
-    ]
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == NO_FILE
+    sizes = [carried.call("session_size", ctypes.c_size_t(words)) for words in (0, 1, 2, 1_000_000, 1_000_001, 2**63)]
     assert [size > 0 for size in sizes] == [False, True, True, True, False, False]
     session, words = carried.session(5), given_c([["a"] * 5, ["b"] * 6, ["c"]])
     assert carried.label(session, words) == TOO_LONG
@@ -207,20 +200,18 @@ def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     assert carried.cut(session, b"a" * (5 * BYTES + 1), words) == TOO_LONG
     assert carried.cut(session, b"a " * 10, (CWord * 2)()) == 10
     assert carried.cut(ctypes.create_string_buffer(len(session)), b"a", words) == BAD_STATE
-    assert carried.function("begin")(carried.model, session, ctypes.c_size_t(0)) == ARGUMENT
+    assert carried.call("begin", carried.model, session, ctypes.c_size_t(0)) == ARGUMENT
     with torch.no_grad():
         made.model.head.projection.bias[1] = torch.nan
-    broken = Carried(put(written(made, "nan"), tmp_path / "nan"), "nan")
+    broken = Carried(made, tmp_path / "nan", "nan")
     assert broken.label(broken.session(5), given_c([["a"]])) == NUMBERS_FAIL
-    message = carried.function("message")
-    message.restype = ctypes.c_char_p
-    assert len({message(code) for code in range(-7, 0)}) == 7
+    assert len({carried.call("message", code) for code in range(-7, 0)}) == 7
 
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(["spans", "cnn", "vectors", "lstm"])))
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
     made = pipeline_of(kind)
-    said = Example(written(made, "tag", embed=kind == "lstm"), tmp_path, COMPILERS[number % len(COMPILERS)])
+    said = Example(files_of(made, "tag", embed=kind == "lstm"), tmp_path, COMPILERS[number % len(COMPILERS)])
     lines = [line for line in TEXTS if "\n" not in line]
     lines += [" ".join(sentence) for sentence in sentences_of(5, 400)]
     (tmp_path / "text.txt").write_text("\n".join(lines), newline="\n")

@@ -2,7 +2,7 @@
 
 import ctypes
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -23,12 +23,12 @@ from extensions.exporting.c.carried import (
     ODD_BYTES,
     OK,
     Example,
-    library,
-    put,
+    Interface,
     rounded,
     twin,
 )
-from extensions.exporting.c.transducers import KINDS, LEMMAS, files_of, transducer
+from extensions.exporting.c.printing import files_of
+from extensions.exporting.c.transducers import KINDS, LEMMAS, transducer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
 TOO_LONG = -7
@@ -58,23 +58,15 @@ class CAnswer(ctypes.Structure):
 Found = list[tuple[str, float, float, bool]]
 
 
-class CarriedTransducer:
-    """The interface in Python; `call` calls a function by its name."""
+class CarriedTransducer(Interface):
+    returns: ClassVar = {"session_size": ctypes.c_size_t, "usual": CSearch}
 
     def __init__(self, pipeline: SequencePipeline, folder: Path, name: str, *, precision: str = "f32") -> None:
-        put(files_of(pipeline, name, precision=precision), folder)
-        self.library, self.name, self.texts = library(folder, f"{name}.c"), name, pipeline.num_texts
-        self.model = ctypes.c_void_p()
-        getattr(self.library, f"{name}_session_size").restype = ctypes.c_size_t
-        getattr(self.library, f"{name}_usual").restype = CSearch
-        assert self.call("open", ctypes.byref(self.model), str(folder / f"{name}.weights").encode()) == OK
+        super().__init__(pipeline, folder, name, precision=precision)
         self.session = self.begun(700, 40)
 
-    def call(self, function: str, *arguments: Any) -> int:
-        return int(getattr(self.library, f"{self.name}_{function}")(*arguments))
-
     def usual(self, **changes: Any) -> CSearch:
-        search: CSearch = getattr(self.library, f"{self.name}_usual")()
+        search: CSearch = self.call("usual")
         for name, value in changes.items():
             setattr(search, name, value)
         return search
@@ -90,7 +82,7 @@ class CarriedTransducer:
         texts = [text if isinstance(text, bytes) else text.encode("utf-8") for source in sources for text in source]
         array, count = (CText * len(texts))(*((text, len(text)) for text in texts)), ctypes.c_size_t(len(sources))
         how = None if search is None else ctypes.byref(search)
-        return self.call("transduce", self.model, session or self.session, array, count, how, self.answers)
+        return int(self.call("transduce", self.model, session or self.session, array, count, how, self.answers))
 
     def found(self, *sources: tuple[str | bytes, ...], **changes: Any) -> list[Found]:
         """The answers for all sources, in as many calls as it takes."""

@@ -20,14 +20,12 @@ from ensue.text.schemes import spans as spans_of
 from ensue.version import package_text
 from extensions.exporting.c.classifiers import KINDS as CLASSIFIERS
 from extensions.exporting.c.classifiers import SIGNS, classifier
-from extensions.exporting.c.classifiers import written as classifier_written
-from extensions.exporting.c.models import MIXED, SAMPLINGS, pipeline, written
+from extensions.exporting.c.models import MIXED, SAMPLINGS, pipeline
 from extensions.exporting.c.modules import check_widths, members_of, needs_node, needs_zig, node, put_module, with_page
+from extensions.exporting.c.printing import files_of
 from extensions.exporting.c.taggers import TEXTS, pipeline_of, sentences_of
-from extensions.exporting.c.taggers import written as tagger_written
 from extensions.exporting.c.transducers import KINDS as TRANSDUCERS
 from extensions.exporting.c.transducers import LEMMAS, transducer
-from extensions.exporting.c.transducers import files_of as transducer_files
 from inspection.browser import Browser, browsing
 from kept_runs.make import unpacked
 
@@ -163,7 +161,7 @@ def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
 @pytest.mark.parametrize("kind", ["characters", "bytes", "words", "bpe"])
 def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: Path) -> None:
     model = pipeline(kind)
-    put_module(written(model.model, model.tokenizer, "sea"), "sea", "language", tmp_path, DRIVER)
+    put_module(files_of(model, "sea"), "sea", "language", tmp_path, DRIVER)
     samplings = [("The sea", options | {"seed": seed}) for seed, options in enumerate(SAMPLINGS)]
     keys = {"top_k": "topK", "top_p": "topP", "min_p": "minP", "repetition_penalty": "repetitionPenalty"}
     asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
@@ -252,7 +250,7 @@ console.log(JSON.stringify(said));
 @needs_node
 def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> None:
     model = pipeline_of("spans")
-    put_module(tagger_written(model, "tag"), "tag", "tagging", tmp_path, TAGGER_DRIVER)
+    put_module(files_of(model, "tag"), "tag", "tagging", tmp_path, TAGGER_DRIVER)
     given = sentences_of(3)
     said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": TEXTS, "sentences": given, "large": LARGE})))
     declared = package_text(f"{web.TEMPLATES}/tagging.d.ts")
@@ -342,8 +340,7 @@ console.log(JSON.stringify(said));
 @pytest.mark.parametrize("kind", ["several", "pair_of_layers"])
 def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
     model = classifier(**CLASSIFIERS[kind])
-    code = classifier_written(model, "topic")
-    put_module(code, "topic", "classes", tmp_path, CLASSIFIER_DRIVER)
+    put_module(files_of(model, "topic"), "topic", "classes", tmp_path, CLASSIFIER_DRIVER)
     odd = ["", " ", "\u0130 e\u0301 \U0001f600", "\x00\ufeff", " ".join(SIGNS), "a'b " * 40, "x" * 9000, "a " * 999]
     texts: list[Any] = [*odd, "the sea was calm " * (60_000 if model.num_texts == 1 else 10_000)]  # 1 MB; 170 KB
     if model.num_texts == 2:
@@ -446,7 +443,7 @@ if (!isMainThread) {
 @pytest.mark.parametrize("kind", ["bilinear", "subwords"])
 def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path) -> None:
     model = transducer(**TRANSDUCERS[kind])
-    put_module(transducer_files(model, "say"), "say", "transducing", tmp_path, TRANSDUCER_DRIVER)
+    put_module(files_of(model, "say"), "say", "transducing", tmp_path, TRANSDUCER_DRIVER)
     sources = [*zip(LEMMAS * 5, ["V;PST", "V|3 SG", ""] * 10, strict=True), ("", ""), ("b" * 600, "V")]
     changes: list[dict[str, Any]] = [
         {}, {"width": 1}, {"width": 9, "n_best": 4, "length_penalty": 0.3, "max_tokens": 40, "min_tokens": 2},

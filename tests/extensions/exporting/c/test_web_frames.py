@@ -19,8 +19,9 @@ from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerP
 from ensue.extensions.frames.tasks.model import FrameStatistics
 from ensue.text.schemes import spans as spans_of
 from ensue.version import package_text
-from extensions.exporting.c.framed import pipeline, series_of, wav, written
+from extensions.exporting.c.framed import pipeline, series_of, wav
 from extensions.exporting.c.modules import check_widths, members_of, needs_node, needs_zig, node, put_module, with_page
+from extensions.exporting.c.printing import files_of
 from extensions.frames.small_frames import built, recipe_of
 from inspection.browser import browsing
 from inspection.small import PLAIN
@@ -112,7 +113,7 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
     model: Any = sound_tagger() if kind == "sound_tagger" else pipeline(kind)
     is_tagger, is_sound = isinstance(model, FrameLabelingPipeline), model.statistics.shape.is_sound
     page = "frame_tags" if is_tagger else "frame_classes"
-    put_module(written(model, "hear"), "hear", page, tmp_path, DRIVER)
+    put_module(files_of(model, "hear"), "hear", page, tmp_path, DRIVER)
     series, sounds = series_of(model, 1, 300), sounds_of(2) if is_sound else []
     said = json.loads(
         node(tmp_path, "drive.js", asked_of(model, series, sounds, [wav(one.tobytes()) for one in sounds]))

@@ -12,7 +12,6 @@ from ensue.models.build_text import build_encoder_decoder
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
-from extensions.exporting.c import printing
 from training.tiny_pairs import pair_recipe
 
 LEMMAS = ["sing", "w\u00e4hlen", "\U0001f600 a", "go", "x;y", "b\u00efg-top"]
@@ -70,7 +69,3 @@ def transducer(
             parameter.add_(0.4 * torch.randn_like(parameter))
     layout = PairLayout("plain", tuple(Column(place) for place in range(1, places + 1)) if places > 1 else ())
     return SequencePipeline(model, coder, recipe=recipe, layout=layout, ratio=0.8)
-
-
-def files_of(pipeline: SequencePipeline, name: str, *, embed: bool = False, precision: str = "f32") -> dict[str, bytes]:
-    return printing.files_of(pipeline.describe(), name, embed=embed, precision=precision)

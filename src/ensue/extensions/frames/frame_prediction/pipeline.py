@@ -31,7 +31,7 @@ from ensue.extensions.frames.tasks.data import SeriesNoise
 from ensue.extensions.frames.tasks.model import Frames
 from ensue.extensions.frames.tasks.pipeline import PROGRAMS, AnsweringFramesPipeline, chunked
 from ensue.inspection.drawing import lines
-from ensue.inspection.notebook import Answers, Shown
+from ensue.inspection.notebook import Shown
 from ensue.inspection.page import Inspection, Section, plain
 from ensue.metrics.scores import ItemRows, ScoredItems, quotient
 from ensue.models.modules import device_of, evaluating
@@ -223,14 +223,6 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
             else:
                 partial.write_bytes(content_of(path, series, columns=shape.columns, rate=shape.rate))
         return f"wrote {amount} of {len(series[0]):,} frames to {out}"
-
-    def predict(self, texts: Iterable[Any]) -> Answers[NextFrame]:
-        """Return the next frame of each series.
-
-        A series is an array (T, d), a series that `source(path)` yields, or the samples (n,) of a sound at the rate of
-        the training data.
-        """
-        return Answers(self.answers(self._to_series(texts)))
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[NextFrame]:
         return self.expect(series)

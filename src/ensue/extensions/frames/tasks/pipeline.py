@@ -21,6 +21,7 @@ from ensue.extensions.frames.page import SeriesView
 from ensue.extensions.frames.recipe import FramesRecipe
 from ensue.extensions.frames.tasks.data import check_frames
 from ensue.extensions.frames.tasks.model import FrameParts, Frames, LabeledFrameParts
+from ensue.inspection.notebook import Answers
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import UNSHARDED, Shard, chunks
@@ -225,6 +226,14 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
 
         If `in_full` is false, answers may lack fields that only the JSON output has.
         """
+
+    def predict(self, texts: Iterable[Any]) -> Answers[AnswerT]:
+        """Return the answer to each series: its labels, or its next frame.
+
+        A series is an array (T, d), a series that `source(path)` yields, or the samples (n,) of a sound at the rate of
+        the training data.
+        """
+        return Answers(self.answers(self._to_series(texts)))
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
         return [answer.as_json() for answer in self.answers(self._to_series(texts))]
