@@ -12,7 +12,6 @@ from ensue.data.examples import Pair
 from ensue.errors import EnsueError
 from ensue.nn.draws import RowSlice
 from ensue.ranks import ProcessGroup, use_process_group
-from ensue.recipe import validate_recipe
 from ensue.tasks.masked_language_modeling.pipeline import SentenceVectorsPipeline
 from ensue.tasks.masked_language_modeling.task import (
     EncodedTextPairs,
@@ -23,7 +22,7 @@ from ensue.tasks.masked_language_modeling.task import (
 from ensue.tasks.vectors.contextual import highest_cosines, near_duplicates
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.tokenizers import train_tokenizer
-from training.tiny import run_tiny
+from training.tiny import run_tiny, small_recipe
 from training.tiny_masked import ENCODER, TRAIN
 
 LINES = [
@@ -32,11 +31,7 @@ LINES = [
 
 
 def recipe_for(path: Path, **tables: Any) -> Any:
-    document = {
-        "task": "sentence-vectors", "tokenizer": {"max_size": 200}, "encoder": ENCODER,
-        "data": {"train": str(path)} | tables.pop("data", {}), "train": TRAIN | tables.pop("train", {}), **tables,
-    }  # fmt: skip
-    return validate_recipe(document, where="tiny")
+    return small_recipe("sentence-vectors", path, tables, tokenizer={"max_size": 200}, encoder=ENCODER, **TRAIN)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,6 @@ from training.tiny_texts import (
     tsv,
 )
 
-ALL_POOLINGS = "last mean max attention"
 ONE_WAY = {name: table | {"bidirectional": False} for name, table in ENCODERS.items() if name != "none"}
 
 

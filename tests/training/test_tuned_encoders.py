@@ -23,7 +23,7 @@ from ensue.training.run import begin_job
 from training.classifiers import TEXTS, write_files
 from training.resuming import assert_resumes
 from training.taggers import TAGGED
-from training.tiny import run_tiny, some_slow, tiny_recipe
+from training.tiny import run_tiny, small_recipe, some_slow, tiny_recipe
 from training.tiny_masked import masked_recipe
 
 CPU = torch.device("cpu")
@@ -41,18 +41,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def origins(data: Path) -> dict[str, Path]:
     text, lstm = data / "text.txt", {"kind": "lstm", "d_embedding": 6, "d_model": 8}
     attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 24}
-    few = {"steps": 2, "validations": 1}
-
-    def causal(model: dict[str, Any], **tokenizer: Any) -> Recipe:
-        recipe = tiny_recipe(text, model=model, **few)
-        return validate_recipe(recipe.model_dump(exclude_none=True) | {"tokenizer": tokenizer}, where="origin")
+    few: dict[str, Any] = {"steps": 2, "validations": 1}
 
     recipes = {
         "masked": masked_recipe(text, train=few),
         "segments": masked_recipe(text, train=few, input={"segments": 2}, encoder={"context": 64}),
-        "words": causal(lstm, kind="words"),
-        "characters": causal(lstm, kind="characters"),
-        "bpe": causal(attends | {"positions": "learned"}, kind="bpe", max_size=280),
+        "words": tiny_recipe(text, model=lstm, tokenizer={"kind": "words"}, **few),
+        "characters": tiny_recipe(text, model=lstm, tokenizer={"kind": "characters"}, **few),
+        "bpe": tiny_recipe(
+            text, model=attends | {"positions": "learned"}, tokenizer={"kind": "bpe", "max_size": 280}, **few
+        ),
     }
     for name, recipe in recipes.items():
         run_tiny(recipe, data / name)
@@ -60,14 +58,9 @@ def origins(data: Path) -> dict[str, Path]:
 
 
 def recipe_of(task: str, origin: Path, path: Path, **tables: Any) -> Recipe:
-    document = {
-        "task": task, "data": {"train": str(path)},
-        "encoder": {"from": str(origin)} | tables.pop("encoder", {}),
-        "train": {"steps": 12, "batch_size": 8, "learning_rate": 0.01, "validations": 2, "precision": "float32"}
-        | tables.pop("train", {}),
-        **tables,
-    }  # fmt: skip
-    return validate_recipe(document, where="tuned")
+    return small_recipe(
+        task, path, tables, encoder={"from": str(origin)}, steps=12, batch_size=8, learning_rate=0.01, validations=2
+    )
 
 
 def tuned_of(origin: Path, **encoder: Any) -> FineTunedEncoder:
@@ -175,7 +168,7 @@ def test_a_tuned_run_resumes_and_is_whole_by_itself(
 @pytest.mark.parametrize("name", some_slow(["masked", "words"], "words"))
 def test_a_tuned_run_begins_from_a_tuned_run(name: str, origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
     """Its layers begin as they were there, and what is new begins as in the run at the beginning."""
-    few = {"steps": 2, "validations": 1}
+    few: dict[str, Any] = {"steps": 2, "validations": 1}
     topics = recipe_of("classification", origins[name], data / "topics.tsv", train=few)
     run_tiny(topics, tmp_path / "topics")
     loss: dict[str, Any] = {"language_loss": 0.5} if name == "words" else {}

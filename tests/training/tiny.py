@@ -43,8 +43,9 @@ def words(count: int, *, seed: int = 0) -> str:
 
 
 def tiny_recipe(
-    text: Path, *, model: str | dict[str, Any] = "lstm", data: dict[str, Any] | None = None, **train: Any
-) -> LanguageModelingRecipe:
+    text: Path, *, model: str | dict[str, Any] = "lstm", data: dict[str, Any] | None = None,
+    tokenizer: dict[str, Any] | None = None, **train: Any,
+) -> LanguageModelingRecipe:  # fmt: skip
     """A recipe for `text`; the keywords change `[train]`, and another budget replaces the steps."""
     table = TRAIN | train
     if {"epochs", "tokens", "seconds"} & train.keys():
@@ -52,11 +53,25 @@ def tiny_recipe(
     document = {
         "data": {"train": str(text), **(data or {})},
         **layer_tables(MODELS[model] if isinstance(model, str) else model),
+        **({"tokenizer": tokenizer} if tokenizer else {}),
         "train": table,
     }
     recipe = validate_recipe(document, where="tiny")
     assert isinstance(recipe, LanguageModelingRecipe)
     return recipe
+
+
+def small_recipe(task: str, train: Path | str, changes: dict[str, Any], **defaults: Any) -> Any:
+    """A recipe for what is in `train`: tables change those of `defaults` of their kind; the rest is `[train]`."""
+    document: dict[str, Any] = {"data": {"train": str(train)}, "train": {"validations": 1, "precision": "float32"}}
+    for name, value in (*defaults.items(), *changes.items()):
+        if isinstance(value, dict):
+            table = document.get(name, {})
+            is_other = "kind" in table and value.get("kind", table["kind"]) != table["kind"]
+            document[name] = value if is_other else table | value
+        else:
+            document["train"][name] = value
+    return validate_recipe({"task": task, **document}, where="tiny")
 
 
 def run_tiny(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:

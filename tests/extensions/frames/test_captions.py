@@ -14,10 +14,9 @@ import ensue
 from ensue.console.inspection import write_inspection
 from ensue.errors import EnsueError
 from ensue.extensions.frames.page import png
-from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from training.resuming import assert_resumes
-from training.tiny import run_tiny
+from training.tiny import run_tiny, small_recipe
 from training.tiny_texts import Listener
 
 ROWS, COLUMNS = 4, 12
@@ -44,17 +43,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recipe(train: Path | str, **changes: Any) -> Recipe:
-    tables = {name: changes.pop(name, {}) for name in ("attention", "data", "grid", "features")}
-    tables["features"] = {"normalize": "none"} | tables["features"]
-    tables["grid"] = {"channels": [6], "halvings": 1} | tables["grid"]
-    tables["attention"] = {"doubly_stochastic": 0.1} | tables["attention"]
-    tables["data"] = {"train": str(train), "valid_fraction": 0.2} | tables["data"]
-    budget = {"steps": 60, "batch_size": 16, "learning_rate": 0.03, "validations": 1, "precision": "float32"}
-    document = {
-        "task": "captioning", "tokens": {"d_embedding": 4}, "decoder": {"kind": "lstm", "d_model": 12}, **tables,
-        "train": budget | changes,
-    }  # fmt: skip
-    return validate_recipe(document, where="tiny")
+    return small_recipe(
+        "captioning", train, changes, data={"valid_fraction": 0.2}, features={"normalize": "none"},
+        grid={"channels": [6], "halvings": 1}, attention={"doubly_stochastic": 0.1}, tokens={"d_embedding": 4},
+        decoder={"kind": "lstm", "d_model": 12}, steps=60, batch_size=16, learning_rate=0.03,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from ensue.training.run import begin_job
 from training.resuming import assert_resumes
-from training.tiny import run_tiny
+from training.tiny import run_tiny, small_recipe
 from training.tiny_texts import Listener
 from training.together import losses_of
 
@@ -36,14 +36,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recipe(train: Path, **changes: Any) -> Recipe:
-    tables = {name: changes.pop(name, {}) for name in ("data", "canvas")}
-    budget = {"steps": 8, "batch_size": 20, "learning_rate": 0.02, "validations": 1, "precision": "float32"}
-    document = {
-        "task": "drawing", "data": {"train": str(train), "valid_fraction": 0.2, **tables["data"]},
-        "encoder": {"kind": "gru", "d_model": 12}, "decoder": {"kind": "lstm", "d_model": 12},
-        "canvas": {"glimpses": 3, "d_latent": 3, "read": 2, "write": 3, **tables["canvas"]}, "train": budget | changes,
-    }  # fmt: skip
-    return validate_recipe(document, where="tiny")
+    return small_recipe(
+        "drawing", train, changes, data={"valid_fraction": 0.2}, encoder={"kind": "gru", "d_model": 12},
+        decoder={"kind": "lstm", "d_model": 12}, canvas={"glimpses": 3, "d_latent": 3, "read": 2, "write": 3}, steps=8,
+        batch_size=20, learning_rate=0.02,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 import ensue
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
 from ensue.extensions.frames.glimpses.model import JudgedSymbols, score_symbols
-from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import Shard
 from ensue.training.run import begin_job
 from training.resuming import assert_resumes
-from training.tiny import run_tiny, seal
+from training.tiny import run_tiny, seal, small_recipe
 from training.together import losses_of
 
 HEIGHT, WIDTH = 4, 12
@@ -37,18 +36,15 @@ def strips(count: int, seed: int = 0) -> tuple[NDArray[np.float32], list[str]]:
     return images, captions
 
 
-def recipe(train: Path, glimpses: dict[str, Any] | None = None, **changes: Any) -> Recipe:
-    table = {
+def recipe(train: Path, **changes: Any) -> Recipe:
+    glimpses = {
         "size": 4, "scales": 1, "convolutions": [4], "view": 4, "view_convolutions": [2], "start": [0.0, -0.9],
-        "move": [0.0, 0.4], "samples": 2, **(glimpses or {}),
+        "move": [0.0, 0.4], "samples": 2,
     }  # fmt: skip
-    budget = {"steps": 10, "batch_size": 16, "learning_rate": 0.02, "validations": 1, "precision": "float32"}
-    document = {
-        "task": "glimpses", "data": {"train": str(train), "valid_fraction": 0.2, **changes.pop("data", {})},
-        "encoder": {"kind": "lstm", "d_model": 8}, **changes.pop("tables", {}), "glimpses": table,
-        "train": budget | changes,
-    }  # fmt: skip
-    return validate_recipe(document, where="tiny")
+    return small_recipe(
+        "glimpses", train, changes, data={"valid_fraction": 0.2}, encoder={"kind": "lstm", "d_model": 8},
+        glimpses=glimpses, steps=10, batch_size=16, learning_rate=0.02,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +118,9 @@ WRONG: list[tuple[Callable[[Path], Any], str]] = [
 @pytest.mark.parametrize(("data", "message"), WRONG, ids=[message[:20] for _, message in WRONG])
 def test_wrong_images_are_one_line(tmp_path: Path, data: Callable[[Path], Path], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        run_tiny(recipe(data(tmp_path), {"size": 2, "view": 2} if "several" in message else {}), tmp_path / "run")
+        run_tiny(
+            recipe(data(tmp_path), glimpses={"size": 2, "view": 2} if "several" in message else {}), tmp_path / "run"
+        )
 
 
 def test_images_of_several_sizes_are_one_line(files: Path, tmp_path: Path) -> None:
@@ -147,7 +145,7 @@ def test_recipes_that_do_not_fit_are_one_line(
     files: Path, tmp_path: Path, tables: dict[str, Any], message: str
 ) -> None:
     with pytest.raises((DataError, RecipeError), match=message):
-        run_tiny(recipe(files / "strips.npz", tables.get("glimpses"), tables=tables), tmp_path / "run")
+        run_tiny(recipe(files / "strips.npz", **tables), tmp_path / "run")
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
+from training.tiny import small_recipe
 
 
 def waves(count: int = 24, seed: int = 0) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
@@ -21,12 +21,8 @@ def waves(count: int = 24, seed: int = 0) -> list[np.ndarray[Any, np.dtype[np.fl
 
 
 def recipe(location: Path, kind: str = "none", **changes: Any) -> Recipe:
-    budget = {"steps": 12, "batch_size": 8, "learning_rate": 0.02, "validations": 1, "precision": "float32"}
-    document = {
-        "task": "frame-prediction", "data": {"train": str(location), "valid_fraction": 0.25},
-        "encoder": {"kind": "lstm", "d_model": 4}, "head": {"components": 2},
-        "latent": {"kind": kind, "size": 2, "d_hidden": 5}, "train": budget,
-    }  # fmt: skip
-    for table, values in changes.items():
-        document[table] = document.get(table, {}) | values  # type: ignore[operator]
-    return validate_recipe(document, where="tiny")
+    return small_recipe(
+        "frame-prediction", location, changes, data={"valid_fraction": 0.25}, encoder={"kind": "lstm", "d_model": 4},
+        head={"components": 2}, latent={"kind": kind, "size": 2, "d_hidden": 5}, steps=12, batch_size=8,
+        learning_rate=0.02,
+    )  # fmt: skip

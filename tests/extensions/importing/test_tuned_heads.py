@@ -12,10 +12,9 @@ import ensue
 from ensue.errors import EnsueError
 from ensue.extensions.exporting.exporting import export_run
 from ensue.extensions.importing.importing import import_run
-from ensue.recipe import validate_recipe
 from training.classifiers import TEXTS, write_files
 from training.taggers import TAGGED
-from training.tiny import run_tiny, tiny_recipe
+from training.tiny import run_tiny, small_recipe, tiny_recipe
 from training.tiny_masked import masked_recipe
 
 from .published import FRAME, Bert, byte_level, wordpiece, write_bert
@@ -44,16 +43,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tuned(folder: Path, origin: str, task: str, train: str, out: Path, **tables: Any) -> Any:
     """A run that has begun from another, after a few steps, in use."""
-    recipe = validate_recipe(
-        {
-            "task": task, "data": {"train": str(folder / train)} | tables.pop("data", {}),
-            "encoder": {"from": str(folder / origin), **tables.pop("encoder", {})},
-            "train": {"steps": 6, "batch_size": 8, "learning_rate": 0.02, "validations": 1, "precision": "float32"},
-            **tables,
-        },
-        where="tuned",
-    )  # fmt: skip
-    run_tiny(recipe, out)
+    encoder = {"from": str(folder / origin)}
+    run_tiny(
+        small_recipe(task, folder / train, tables, encoder=encoder, steps=6, batch_size=8, learning_rate=0.02), out
+    )
     return ensue.load(out, device="cpu")
 
 
@@ -78,9 +71,9 @@ def causal(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "rotary": {"positions": "rotary", "d_embedding": 6},
     }
     for name, shape in shapes.items():
-        recipe = tiny_recipe(path / "text.txt", model=attends | shape, steps=2, validations=1)
-        document = recipe.model_dump(exclude_none=True) | {"tokenizer": {"kind": "bpe", "max_size": 300}}
-        run_tiny(validate_recipe(document, where="origin"), path / name)
+        bpe = {"kind": "bpe", "max_size": 300}
+        recipe = tiny_recipe(path / "text.txt", model=attends | shape, tokenizer=bpe, steps=2, validations=1)
+        run_tiny(recipe, path / name)
     return path
 
 

@@ -1,12 +1,15 @@
 """Where the package ziglang is, which compiles for other processors and for WebAssembly."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import ensue
 from conftest import REPOSITORY
+from kept_runs.make import unpacked
 
 PLACE = REPOSITORY / "build" / "ziglang"
 """`make build/ziglang` puts it there, beside the other packages, so that tests without a compiler have none."""
@@ -22,3 +25,18 @@ def ziglang(kept_folder: Callable[[str], Path]) -> Iterator[None]:
             patch.syspath_prepend(PLACE)
             patch.setenv("PYTHONPATH", str(PLACE))
         yield
+
+
+@pytest.fixture(scope="session")
+def with_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A folder with the kept run of a name, and with its page."""
+
+    @cache
+    def made(name: str) -> Path:
+        folder = tmp_path_factory.mktemp("web")
+        unpacked(name, folder)
+        notes = ensue.export_run(folder / name, folder / "page", "web")
+        assert "5 files" in "".join(notes)
+        return folder
+
+    return made

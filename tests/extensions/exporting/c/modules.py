@@ -1,17 +1,21 @@
 """Modules of JavaScript and pages: how they are made, run in Node, and declared."""
 
+import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
-import ensue
 from ensue.extensions.exporting.web import writing as web
+from ensue.version import package_text
 from extensions.exporting.c.conftest import HAS_ZIG
-from inspection.browser import Browser
-from kept_runs.make import unpacked
+from inspection.browser import Browser, browsing
 
 NODE = shutil.which("node")
 needs_zig = pytest.mark.skipif(not HAS_ZIG, reason="no ziglang (pip install --target build/ziglang ziglang)")
@@ -36,11 +40,36 @@ def node(folder: Path, file: str, given: str = "") -> str:
     return found.stdout
 
 
-def with_page(name: str, folder: Path) -> Path:
-    """A folder with that kept run, and with its page."""
-    unpacked(name, folder)
-    ensue.export_run(folder / name, folder / "page", "web")
-    return folder
+def run_module(folder: Path, page: str, asked: object) -> Iterator[dict[str, Any]]:
+    """What the program beside a module says of a question, with and without vectors; last what it says but for them."""
+    said = json.loads(node(folder, "drive.js", asked if isinstance(asked, str) else json.dumps(asked)))
+    declared = "".join(package_text(f"{web.TEMPLATES}/{name}.d.ts") for name in page.split())
+    for is_wide in (True, False):
+        found = said.pop(json.dumps(is_wide))
+        assert found["simd"] == is_wide
+        if "members" in found:
+            assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
+        yield found | said
+
+
+def in_node(test: Any) -> Any:
+    """A test that needs Node, and a compiler for it."""
+    return pytest.mark.slow(needs_zig(needs_node(test)))
+
+
+def in_a_browser(test: Any) -> Any:
+    """A test of a page in bright and dark colors."""
+    return pytest.mark.slow(needs_zig(pytest.mark.parametrize("dark", [False, True])(test)))
+
+
+@contextmanager
+def opened(folder: Path, *, dark: bool) -> Iterator[Browser]:
+    """The page in a folder, which fits its window and does not complain, whatever is done with it."""
+    with TemporaryDirectory() as profile, browsing(Path(profile) / "browser", dark=dark) as browser:
+        browser.open(folder / "page" / "page.html")
+        yield browser
+        check_widths(browser)
+        assert browser.complaints() == []
 
 
 def members_of(interface: str, declared: str) -> set[str]:

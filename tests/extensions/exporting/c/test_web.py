@@ -4,6 +4,7 @@ import json
 import math
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,21 @@ from ensue.version import package_text
 from extensions.exporting.c.classifiers import KINDS as CLASSIFIERS
 from extensions.exporting.c.classifiers import SIGNS, classifier
 from extensions.exporting.c.models import MIXED, SAMPLINGS, pipeline
-from extensions.exporting.c.modules import check_widths, members_of, needs_node, needs_zig, node, put_module, with_page
+from extensions.exporting.c.modules import (
+    in_a_browser,
+    in_node,
+    members_of,
+    needs_zig,
+    node,
+    opened,
+    put_module,
+    run_module,
+)
 from extensions.exporting.c.printing import files_of
 from extensions.exporting.c.taggers import TEXTS, pipeline_of, sentences_of
 from extensions.exporting.c.transducers import KINDS as TRANSDUCERS
 from extensions.exporting.c.transducers import LEMMAS, transducer
-from inspection.browser import Browser, browsing
+from inspection.browser import Browser
 from kept_runs.make import unpacked
 
 TEXT = MIXED + "\U0001f600 naïve\ufeff\n"
@@ -155,9 +165,7 @@ def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
     assert web.compile_page({web.SOURCE: b""}, ()) == b"code"
 
 
-@pytest.mark.slow
-@needs_zig
-@needs_node
+@in_node
 @pytest.mark.parametrize("kind", ["characters", "bytes", "words", "bpe"])
 def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: Path) -> None:
     model = pipeline(kind)
@@ -165,12 +173,10 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
     samplings = [("The sea", options | {"seed": seed}) for seed, options in enumerate(SAMPLINGS)]
     keys = {"top_k": "topK", "top_p": "topP", "min_p": "minP", "repetition_penalty": "repetitionPenalty"}
     asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
-    said = json.loads(node(tmp_path, "drive.js", json.dumps({"text": TEXT, "samplings": asked})))
     expected, ids = model.score(TEXT), model.tokenizer.encode(TEXT).tolist()
     declared = package_text(f"{web.TEMPLATES}/language.d.ts")
-    for is_wide in ("true", "false"):
-        found = said[is_wide]
-        assert (found["simd"], found["size"]) == (is_wide == "true", model.tokenizer.vocabulary_size)
+    for found in run_module(tmp_path, "language", {"text": TEXT, "samplings": asked}):
+        assert found["size"] == model.tokenizer.vocabulary_size
         assert [token["id"] for token in found["score"]] == [id for id, _ in found["fed"]] == ids
         nats = [score.nats for score in expected]
         assert_allclose([token["nats"] for token in found["score"]], nats, rtol=1e-5, atol=1e-5)
@@ -196,21 +202,12 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
                 "constructor",
                 "feeding",
             }
-    assert_allclose(said["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
+        assert_allclose(found["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("web")
-    (note,) = ensue.export_run(run_of(folder).path, folder / "page", "web")
-    assert "5 files" in note
-    return folder
-
-
-@pytest.mark.slow
-@needs_zig
-@needs_node
-def test_the_examples_of_the_folder_run(exported: Path) -> None:
+@in_node
+def test_the_examples_of_the_folder_run(with_page: Callable[[str], Path]) -> None:
+    exported = with_page("char-lstm")
     (exported / "page" / "examples.js").write_text(
         "\n".join(re.findall(r"```js\n(.*?)```", (exported / "page" / "README.md").read_text("utf-8"), re.DOTALL))
     )
@@ -245,18 +242,12 @@ console.log(JSON.stringify(said));
 """
 
 
-@pytest.mark.slow
-@needs_zig
-@needs_node
+@in_node
 def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> None:
     model = pipeline_of("spans")
     put_module(files_of(model, "tag"), "tag", "tagging", tmp_path, TAGGER_DRIVER)
     given = sentences_of(3)
-    said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": TEXTS, "sentences": given, "large": LARGE})))
-    declared = package_text(f"{web.TEMPLATES}/tagging.d.ts")
-    for is_wide in ("true", "false"):
-        found = said[is_wide]
-        assert found["simd"] == (is_wide == "true")
+    for found in run_module(tmp_path, "tagging", {"texts": TEXTS, "sentences": given, "large": LARGE}):
         for asked, answers in ((TEXTS, found["found"]), (given, found["given"])):
             for text, words, sentence in zip(asked, answers, model.predict(asked, confidence=True), strict=True):
                 assert [(word["text"], word["label"]) for word in words] == [
@@ -282,21 +273,13 @@ def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> Non
             "the texts are no array", "a text is neither a string nor an array of words", "the text is no string",
             "a sentence is too long",
         ]  # fmt: skip
-        assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
 
 
-@pytest.fixture(scope="module")
-def exported_tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return with_page("tag-lstm-crf", tmp_path_factory.mktemp("tagger"))
-
-
-@pytest.mark.slow
-@needs_zig
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_page_of_a_tagger(dark: bool, exported_tagger: Path, tmp_path: Path) -> None:
-    model = ensue.load(exported_tagger / "tag-lstm-crf")
-    with browsing(tmp_path / "browser", dark=dark) as browser:
-        browser.open(exported_tagger / "page" / "page.html")
+@in_a_browser
+def test_the_page_of_a_tagger(dark: bool, with_page: Callable[[str], Path]) -> None:
+    folder = with_page("tag-lstm-crf")
+    model = ensue.load(folder / "tag-lstm-crf")
+    with opened(folder, dark=dark) as browser:
         browser.until("document.querySelectorAll('#shown [data-place]').length > 9")
         text = "Anna <b>Novak</b>\nsees 日本."
         browser.write("#text", text)
@@ -309,8 +292,6 @@ def test_the_page_of_a_tagger(dark: bool, exported_tagger: Path, tmp_path: Path)
         assert browser.text("#told") == f"{word.text}: {word.label}, P {word.confidence:.4f}"
         browser.run("document.getElementById('numbers').click()")
         assert len(browser.texts("#shown small")) == len(words)
-        check_widths(browser)
-        assert browser.complaints() == []
 
 
 CLASSIFIER_DRIVER = """
@@ -334,9 +315,7 @@ console.log(JSON.stringify(said));
 """.replace("huge", '"a".repeat(2 ** 24)')
 
 
-@pytest.mark.slow
-@needs_zig
-@needs_node
+@in_node
 @pytest.mark.parametrize("kind", ["several", "pair_of_layers"])
 def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
     model = classifier(**CLASSIFIERS[kind])
@@ -345,12 +324,9 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
     texts: list[Any] = [*odd, "the sea was calm " * (60_000 if model.num_texts == 1 else 10_000)]  # 1 MB; 170 KB
     if model.num_texts == 2:
         texts = [(text, odd[k % 7]) for k, text in enumerate(texts)]
-    said = json.loads(node(tmp_path, "drive.js", json.dumps({"texts": texts})))
-    declared = package_text(f"{web.TEMPLATES}/classes.d.ts")
     given, sure = model.predict(texts), model.predict(texts[:8], at_least=0.5)
-    for is_wide in ("true", "false"):
-        found = said[is_wide]
-        assert (found["simd"], found["labels"]) == (is_wide == "true", list(model.labels.names))
+    for found in run_module(tmp_path, "classes", {"texts": texts}):
+        assert found["labels"] == list(model.labels.names)
         assert found["is"] == [model.num_texts == 2, model.labels.multiple]
         for answers, expected in ((found["found"], given), (found["sure"], sure)):
             for answer, wanted in zip(answers, expected, strict=True):
@@ -367,21 +343,13 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
             "the text is no string", "atLeast = 2 is no number from 0 to 1", 'no option "atleast"',
             "a text is too long",
         ]  # fmt: skip
-        assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
 
 
-@pytest.fixture(scope="module")
-def exported_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return with_page("classify-bag", tmp_path_factory.mktemp("classifier"))
-
-
-@pytest.mark.slow
-@needs_zig
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_page_of_a_classifier(dark: bool, exported_classifier: Path, tmp_path: Path) -> None:
-    model = ensue.load(exported_classifier / "classify-bag")
-    with browsing(tmp_path / "browser", dark=dark) as browser:
-        browser.open(exported_classifier / "page" / "page.html")
+@in_a_browser
+def test_the_page_of_a_classifier(dark: bool, with_page: Callable[[str], Path]) -> None:
+    folder = with_page("classify-bag")
+    model = ensue.load(folder / "classify-bag")
+    with opened(folder, dark=dark) as browser:
         browser.until("document.querySelectorAll('#shown [data-place]').length === 2")
         lines = ["salt <b>and</b> the oven", "the team had a coach", "日本"]
         browser.write("#text", "\n\n".join(lines))
@@ -401,11 +369,9 @@ def test_the_page_of_a_classifier(dark: bool, exported_classifier: Path, tmp_pat
             "return [...document.querySelectorAll('#bars .share')].map(bar => parseFloat(bar.style.width))"
         )
         assert_allclose(widths, [100 * share for _, share in ranked], atol=1e-3)
-        check_widths(browser)
         browser.write("#text", "\ue003")  # the key that deletes
         browser.until("document.getElementById('bars').hidden")
         assert browser.text("#told") == "Type a text."
-        assert browser.complaints() == []
 
 
 TRANSDUCER_DRIVER = """
@@ -431,14 +397,12 @@ if (!isMainThread) {
     };
   }
   const worker = new Worker(new URL(import.meta.url), { workerData: asked.sources });
-  worker.on("message", found => console.log(JSON.stringify({ ...said, found })));
+  worker.on("message", found => console.log(JSON.stringify({ ...said, worker: found })));
 }
 """
 
 
-@pytest.mark.slow
-@needs_zig
-@needs_node
+@in_node
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty
 @pytest.mark.parametrize("kind", ["bilinear", "subwords"])
 def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path) -> None:
@@ -450,14 +414,11 @@ def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path)
     ]  # fmt: skip
     keys = {"width": "beams", "n_best": "nBest", "length_penalty": "lengthPenalty", "max_tokens": "maxTokens"}
     searches = [{keys.get(key, "minTokens"): value for key, value in change.items()} for change in changes]
-    said = json.loads(node(tmp_path, "drive.js", json.dumps({"sources": sources, "searches": searches})))
-    declared = package_text(f"{web.TEMPLATES}/transducing.d.ts")
     wanted = [model.with_search(**change).predict(sources) for change in changes]
-    for is_wide in ("true", "false"):
-        found = said[is_wide]
-        assert (found["simd"], found["texts"]) == (is_wide == "true", 2)
+    for found in run_module(tmp_path, "transducing", {"sources": sources, "searches": searches}):
+        assert found["texts"] == 2
         assert (found["search"]["beams"], found["search"]["lengthPenalty"]) == (model.search.width, 0.7)
-        for answers, expected in zip([*found["found"], said["found"]], [*wanted, wanted[0]], strict=True):
+        for answers, expected in zip([*found["found"], found["worker"]], [*wanted, wanted[0]], strict=True):
             for answer, best in zip(answers, expected, strict=True):
                 for mine, theirs in zip([answer, *answer["others"]], [best, *best.others], strict=True):
                     assert (mine["text"], mine["isComplete"]) == (theirs.text, theirs.is_complete)
@@ -470,21 +431,13 @@ def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path)
             "an argument is out of its range", "lengthPenalty = 1 is no number",
             "a text is too long, or maxTokens too large",
         ]  # fmt: skip
-        assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
 
 
-@pytest.fixture(scope="module")
-def exported_transducer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return with_page("transduce-lstm", tmp_path_factory.mktemp("transducer"))
-
-
-@pytest.mark.slow
-@needs_zig
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_page_of_an_encoder_decoder(dark: bool, exported_transducer: Path, tmp_path: Path) -> None:
-    model = ensue.load(exported_transducer / "transduce-lstm")
-    with browsing(tmp_path / "browser", dark=dark) as browser:
-        browser.open(exported_transducer / "page" / "page.html")
+@in_a_browser
+def test_the_page_of_an_encoder_decoder(dark: bool, with_page: Callable[[str], Path]) -> None:
+    folder = with_page("transduce-lstm")
+    model = ensue.load(folder / "transduce-lstm")
+    with opened(folder, dark=dark) as browser:
         browser.until("document.querySelectorAll('#answers tbody tr').length === 5")
         for field, lines in (("#text1", "go\n<b>see</b>\n"), ("#text2", "V;PST\nV;PST")):
             browser.write(field, lines)
@@ -497,12 +450,10 @@ def test_the_page_of_an_encoder_decoder(dark: bool, exported_transducer: Path, t
         rows = [(best.text, f"{math.exp(best.log_probability):.4f}") for best in (answers[0], *answers[0].others)]
         texts = browser.run("return [...document.querySelectorAll('#answers tbody td')].map(cell => cell.textContent)")
         assert [(text.removesuffix(" …"), share) for text, share in zip(texts[::3], texts[1::3], strict=True)] == rows
-        check_widths(browser)
         browser.run("document.getElementById('text1').value = 'a'.repeat(2001)")
         browser.find("#text2").send_keys("x")
         browser.until("!document.getElementById('wrong').hidden")
         assert "line 1 has 2,006 characters, and the page reads lines of at most 2,000" in browser.text("#wrong")
-        assert browser.complaints() == []
 
 
 def shows(browser: Browser, text: str) -> None:
@@ -512,13 +463,11 @@ def shows(browser: Browser, text: str) -> None:
     browser.until(f"document.getElementById('shown').textContent.length === {count}")
 
 
-@pytest.mark.slow
-@needs_zig
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_page_works_from_a_disk(dark: bool, exported: Path, tmp_path: Path) -> None:
-    model = ensue.load(exported / "char-lstm")
-    with browsing(tmp_path / "browser", dark=dark) as browser:
-        browser.open(exported / "page" / "page.html")
+@in_a_browser
+def test_the_page_works_from_a_disk(dark: bool, with_page: Callable[[str], Path]) -> None:
+    folder = with_page("char-lstm")
+    model = ensue.load(folder / "char-lstm")
+    with opened(folder, dark=dark) as browser:
         browser.until("!document.getElementById('write').disabled")
         browser.until("document.querySelectorAll('#shown .w').length > 9")
         text = "The sea\nwas é calm."
@@ -542,7 +491,6 @@ def test_the_page_works_from_a_disk(dark: bool, exported: Path, tmp_path: Path) 
         browser.until("document.getElementById('speed').textContent.startsWith('150 characters')")
         some = "".join(model.generate(text, max_tokens=150, seed=3, temperature=0.9))
         assert browser.text("#written") == text + some
-        check_widths(browser)
         browser.run("document.getElementById('length').value = 1000000")
         browser.run("document.getElementById('write').click()")
         browser.until("document.getElementById('written').textContent.length > 3000")
@@ -551,4 +499,3 @@ def test_the_page_works_from_a_disk(dark: bool, exported: Path, tmp_path: Path) 
         assert 3000 < len(browser.text("#written")) < 900_000
         color = "getComputedStyle(document.body).backgroundColor"
         assert (sum(map(int, re.findall(r"\d+", browser.run(f"return {color}"))[:3])) < 200) == dark
-        assert browser.complaints() == []

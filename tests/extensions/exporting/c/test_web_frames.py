@@ -3,6 +3,7 @@
 import json
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,15 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 import ensue
-from ensue.extensions.exporting.web import writing as web
 from ensue.extensions.frames.data.sounds import log_mel, read_wav
 from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
 from ensue.extensions.frames.tasks.model import FrameStatistics
 from ensue.text.schemes import spans as spans_of
-from ensue.version import package_text
 from extensions.exporting.c.framed import pipeline, series_of, wav
-from extensions.exporting.c.modules import check_widths, members_of, needs_node, needs_zig, node, put_module, with_page
+from extensions.exporting.c.modules import in_a_browser, in_node, node, opened, put_module, run_module
 from extensions.exporting.c.printing import files_of
 from extensions.frames.small_frames import built, recipe_of
-from inspection.browser import browsing
 from inspection.small import PLAIN
 
 pytestmark = pytest.mark.slow
@@ -106,8 +104,7 @@ def asked_of(model: Any, series: list[Any], sounds: list[Any], files: list[bytes
     return json.dumps(given).replace("NaN", '"NaN"')
 
 
-@needs_zig
-@needs_node
+@in_node
 @pytest.mark.parametrize("kind", ["several", "sounds", "spans", "crf", "sound_tagger"])
 def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
     model: Any = sound_tagger() if kind == "sound_tagger" else pipeline(kind)
@@ -115,14 +112,10 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
     page = "frame_tags" if is_tagger else "frame_classes"
     put_module(files_of(model, "hear"), "hear", page, tmp_path, DRIVER)
     series, sounds = series_of(model, 1, 300), sounds_of(2) if is_sound else []
-    said = json.loads(
-        node(tmp_path, "drive.js", asked_of(model, series, sounds, [wav(one.tobytes()) for one in sounds]))
-    )
-    declared = "".join(package_text(f"{web.TEMPLATES}/{name}.d.ts") for name in (page, "frames"))
+    asked = asked_of(model, series, sounds, [wav(one.tobytes()) for one in sounds])
     samples = [(one / 2**15).astype(np.float32) for one in sounds]
-    for is_wide in ("true", "false"):
-        found = said[is_wide]
-        assert (found["simd"], found["width"], found["none"]) == (is_wide == "true", len(model.statistics.mean), [])
+    for found in run_module(tmp_path, f"{page} frames", asked):
+        assert (found["width"], found["none"]) == (len(model.statistics.mean), [])
         assert found["rate"] == (8000 if is_sound else None)
         check(found["found"], model, series)
         check(found["sure"], model, series, at_least=0.6)
@@ -145,19 +138,13 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
             "a file is neither a Uint8Array nor an ArrayBuffer" if is_sound else no_sound,
             "no error" if is_tagger else option,
         ]  # fmt: skip
-        assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
 
 
-@pytest.fixture(scope="module")
-def exported_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return with_page("classify-frames", tmp_path_factory.mktemp("classifier"))
-
-
-@needs_zig
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_page_of_a_classifier_of_sounds(dark: bool, exported_classifier: Path, tmp_path: Path) -> None:
-    model: Any = ensue.load(exported_classifier / "classify-frames")
-    files = sorted((exported_classifier / "few").rglob("*.wav"))[:2]
+@in_a_browser
+def test_the_page_of_a_classifier_of_sounds(dark: bool, with_page: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = with_page("classify-frames")
+    model: Any = ensue.load(folder / "classify-frames")
+    files = sorted((folder / "few").rglob("*.wav"))[:2]
     rate, samples = round(model.statistics.shape.rate), read_wav(files[0])[0]
     twice = (np.repeat(samples[:, 0], 2) * 32767).astype(np.int16)
     for name, content in (
@@ -166,8 +153,7 @@ def test_the_page_of_a_classifier_of_sounds(dark: bool, exported_classifier: Pat
     ):  # fmt: skip
         (tmp_path / name).write_bytes(content)
     given = [*files, *(tmp_path / name for name in ("twice.wav", "none.wav", "long.wav"))]
-    with browsing(tmp_path / "browser", dark=dark) as browser:
-        browser.open(exported_classifier / "page" / "page.html")
+    with opened(folder, dark=dark) as browser:
         browser.until("document.getElementById('told').textContent.startsWith('Choose or record a sound. The labels')")
         browser.find("#files").send_keys("\n".join(map(str, given)))
         browser.until("document.querySelectorAll('#shown tbody tr').length === 3")
@@ -188,7 +174,6 @@ def test_the_page_of_a_classifier_of_sounds(dark: bool, exported_classifier: Pat
         assert "decoded by the browser" in browser.text("#told")
         first = dict(zip(browser.texts("#bars th"), map(float, browser.texts("#bars .number")), strict=True))
         assert_allclose([first[name] for name in model.labels.names], list(answers[0].probabilities.values()), atol=0.1)
-        check_widths(browser)
         browser.run(
             "navigator.mediaDevices.getUserMedia = async () => { const sound = new AudioContext(), "
             "tone = sound.createOscillator(), to = sound.createMediaStreamDestination(); "
@@ -204,12 +189,6 @@ def test_the_page_of_a_classifier_of_sounds(dark: bool, exported_classifier: Pat
         browser.find("#record").click()
         browser.until("!document.getElementById('wrong').hidden")
         assert browser.text("#wrong") == "This did not work: the microphone was not allowed"
-        assert browser.complaints() == []
-
-
-@pytest.fixture(scope="module")
-def exported_tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return with_page("tag-frames", tmp_path_factory.mktemp("tagger"))
 
 
 def series_files(folder: Path) -> list[Path]:
@@ -229,21 +208,20 @@ def series_files(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-@needs_zig
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_page_of_a_tagger_of_series(dark: bool, exported_tagger: Path, tmp_path: Path) -> None:
-    model: Any = ensue.load(exported_tagger / "tag-frames")
+@in_a_browser
+def test_the_page_of_a_tagger_of_series(dark: bool, with_page: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = with_page("tag-frames")
+    model: Any = ensue.load(folder / "tag-frames")
     (tmp_path / "data").mkdir()
-    files = [*series_files(tmp_path / "data"), exported_tagger / "sensors.csv"]
+    files = [*series_files(tmp_path / "data"), folder / "sensors.csv"]
     lines = [line.rstrip("\n").split("\t") for path in files for line in model.prediction_lines(str(path))]
     parts = [segments(labels.split(), False, 1) for _, labels in lines]
-    with browsing(tmp_path / "browser", dark=dark) as browser:
+    with opened(folder, dark=dark) as browser:
 
         def says(wrong: str) -> None:
             browser.until("!document.getElementById('wrong').hidden")
             assert browser.text("#wrong") == f"This did not work: {wrong}"
 
-        browser.open(exported_tagger / "page" / "page.html")
         browser.until("document.getElementById('told').textContent.startsWith('Choose a file')")
         browser.find("#files").send_keys("\n".join(map(str, files)))
         browser.until(f"document.querySelectorAll('#shown tbody tr').length === {len(lines)}")
@@ -259,7 +237,6 @@ def test_the_page_of_a_tagger_of_series(dark: bool, exported_tagger: Path, tmp_p
         assert tuple(browser.texts("#parts td")[::4]) == tuple(browser.texts("#line .chip")) == labels
         assert [float(text) for text in browser.texts("#parts td")[1::4]] == list(begins)
         assert [float(text) + 1 for text in browser.texts("#parts td")[2::4]] == list(ends)
-        check_widths(browser)
         browser.write("#text", "1 2\n3  4.5\n")
         browser.until("document.getElementById('told').textContent.startsWith('numbers (2 frames)')")
         browser.write("#text", "x,y\n1,2\n3")
@@ -286,14 +263,12 @@ def test_the_page_of_a_tagger_of_series(dark: bool, exported_tagger: Path, tmp_p
             browser.find("#files").send_keys(str(tmp_path / file))
             browser.until(f"document.getElementById('wrong').textContent.includes({json.dumps(file)})")
             says(f"{file}: {wrong}")
-        assert browser.complaints() == []
 
 
-@needs_zig
-@needs_node
-@pytest.mark.parametrize("kind", ["exported_classifier", "exported_tagger"])
-def test_the_examples_of_the_folder_run(kind: str, request: pytest.FixtureRequest) -> None:
-    page: Path = request.getfixturevalue(kind) / "page"
+@in_node
+@pytest.mark.parametrize("run", ["classify-frames", "tag-frames"])
+def test_the_examples_of_the_folder_run(run: str, with_page: Callable[[str], Path]) -> None:
+    page = with_page(run) / "page"
     (page / "examples.js").write_text(
         re.findall(r"```js\n(.*?)```", (page / "README.md").read_text("utf-8"), re.DOTALL)[0]
     )

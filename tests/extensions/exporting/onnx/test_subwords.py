@@ -11,7 +11,7 @@ import pytest
 
 import ensue
 from ensue.extensions.exporting.exporting import export_run
-from ensue.recipe import Recipe, validate_recipe
+from ensue.recipe import validate_recipe
 from training.classifiers import TEXTS, write_files
 from training.taggers import TAGGED
 from training.tiny import run_tiny, tiny_recipe
@@ -42,11 +42,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "source.tsv").write_text(source_and_target(80))
     lstm = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
     attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 24}
-
-    def causal(model: dict[str, Any], **tokenizer: Any) -> Recipe:
-        recipe = tiny_recipe(text, model=model, **FEW)
-        return validate_recipe(recipe.model_dump(exclude_none=True) | {"tokenizer": tokenizer}, where="origin")
-
     recipes = {
         "masked": masked_recipe(text, train=FEW),
         "wordpiece": masked_recipe(text, train=FEW, tokenizer={"kind": "wordpiece", "lowercase": True}),
@@ -54,9 +49,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "rotary": masked_recipe(
             text, train=FEW, encoder={"positions": "rotary", "norm": "pre", "norm_input": False, "norm_epsilon": 1e-5}
         ),
-        "words": causal(lstm, kind="words"),
-        "characters": causal(lstm, kind="characters"),
-        "bpe": causal(attends | {"positions": "learned"}, kind="bpe", max_size=280),
+        "words": tiny_recipe(text, model=lstm, tokenizer={"kind": "words"}, **FEW),
+        "characters": tiny_recipe(text, model=lstm, tokenizer={"kind": "characters"}, **FEW),
+        "bpe": tiny_recipe(
+            text, model=attends | {"positions": "learned"}, tokenizer={"kind": "bpe", "max_size": 280}, **FEW
+        ),
         "translator": pair_recipe(folder / "source.tsv", train=FEW),
     }
     for name, recipe in recipes.items():
