@@ -203,12 +203,18 @@ def test_predictions_are_written_in_an_encoding(
     assert written.startswith(begins)
     assert written.decode(encoding).splitlines() == expected.splitlines()
     assert "Gerät" in expected
+    monkeypatch.undo()
+    ensue("predict", run, file, "--out", tmp_path / "o.csv", "--output-encoding", encoding)
+    assert (tmp_path / "o.csv").read_bytes().startswith(begins)
+    assert (tmp_path / "o.csv").read_bytes().decode(encoding) == ensue("predict", run, file, "--to", "csv").out
 
 
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-8-sig", 1), ("utf-8", 0), ("cp1252", 0)])
 def test_a_byte_order_mark_is_written_once(encoding: str, mark: int, run: Path, ensue: Ensue) -> None:
     """The mark of the input is not that of the output, and an encoding without marks has none."""
     for text in (b"\xef\xbb\xbfa b\n", b"a b\n"):
+        ensue("predict", run, "--output-encoding", encoding, "--to", "csv", "--out", "o.csv", "--overwrite", stdin=text)
+        assert Path("o.csv").read_text(encoding="utf-8").count("\ufeff") == mark
         said = ensue("predict", run, "--output-encoding", encoding, stdin=text)
         assert (said.status, said.out.count("\ufeff")) == (0, mark), said
 
@@ -216,7 +222,14 @@ def test_a_byte_order_mark_is_written_once(encoding: str, mark: int, run: Path, 
 def test_a_character_that_an_encoding_lacks_is_one_line(run: Path, ensue: Ensue) -> None:
     said = ensue("predict", run, "--output-encoding", "latin-1", stdin="→\n".encode())
     assert said.status == 2
-    assert 'stdout: latin-1 lacks the character "→" (U+2192)' in said.err
+    assert (
+        ensue(
+            "predict", run, "--to", "jsonl", "--out", "o", "--output-encoding", "latin-1", stdin="→\n".encode()
+        ).status
+        == 2
+    )
+    assert not Path("o").exists()
+    assert 'the output: latin-1 lacks the character "→" (U+2192)' in said.err
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """What a terminal of 80 columns shows: labels and numbers are whole, texts alone are cut or wrapped, between words."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from command_fixtures import Ensue
 from ensue.console.tables import shortened, show_rows
 from ensue.recipe import read_recipe, recipe_names
+from kept_runs.make import unpacked
 
 HEADER = ("place", "probability", "given", "proposed", "text")
 LONG = "Das Gerät fällt seit Dienstag immer wieder aus, und niemand im Werk kann sagen, woran das liegt."
@@ -50,6 +52,34 @@ def test_a_text_is_cut_between_words(width: int) -> None:
     cut = shortened(LONG, width)
     assert len(cut) <= width
     assert (LONG + " ").startswith(cut.removesuffix("…").strip() + " ")
+
+
+TICKETS = "".join(
+    f"{number};Das Gerät Nummer {number} fällt seit {number % 7} Tagen aus;{label}\n"
+    for number, label in enumerate(["Störung", "Stoerung", "Lob", ""] * 30)
+)
+SCREENS = {
+    "data": ("data", "tickets.csv"), "data-names": ("data", "names.conll"), "recipes": ("recipes",),
+    "compare": ("compare", "classify-bag", "classify-lstm"),
+}  # fmt: skip
+"""Commands whose screens are the files `screens/NAME.txt`."""
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_is_the_kept_one(
+    name: str, ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen in a terminal, without colors."""
+    monkeypatch.chdir(tmp_path)
+    Path("tickets.csv").write_text(f"Ticketnummer;Beschreibung;Kategorie\n{TICKETS}", encoding="utf-8")
+    Path("names.conll").write_text("Ann B-PER\nleft O\nBad B-LOC\nKötzting I-LOC\n\nIt O\nrains O\n\n" * 30)
+    for run in SCREENS[name][1:] if name == "compare" else ():
+        unpacked(run, tmp_path)
+    monkeypatch.setattr("ensue.extensions.surveying.report.sys.stdout.isatty", lambda: True)
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", ensue(*SCREENS[name]).out).splitlines()]
+    shown, kept = "\n".join([*lines, ""]), Path(__file__).parent / "screens" / f"{name}.txt"
+    assert max(len(line) for line in lines if not line.startswith("next: ")) <= 80  # which is to be copied
+    assert shown == kept.read_text(encoding="utf-8")
 
 
 def test_the_list_of_recipes_wraps_descriptions_between_words(ensue: Ensue) -> None:

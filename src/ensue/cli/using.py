@@ -129,9 +129,7 @@ def predict(
     ] = None,
     overwrite: cli.OverwriteOption = False, others: cli.WithOption = None, vectors: cli.VectorsOption = None,
     shard: cli.ShardOption = None, encoding: cli.EncodingOption = None,
-    output_encoding: Annotated[
-        str | None, Option(help="The encoding of stdout; default: utf-8. utf-8-sig: with a byte order mark, for Excel.")
-    ] = None,
+    output_encoding: Annotated[str | None, Option(help="The output's encoding: utf-8, or utf-8-sig for Excel.")] = None,
     device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32",
     **search: Any,
 ) -> None:  # fmt: skip
@@ -141,8 +139,6 @@ def predict(
 
     writers = entries("writer")
     to = to or (out.suffix.lower()[1:] if out and out.suffix.lower()[1:] in writers else None)
-    if out and output_encoding:
-        raise EnsueError("--output-encoding is for stdout; the file of --out is UTF-8")
     if (to is None and (out or offsets)) or (to and (as_json or shard)):
         raise EnsueError(
             "--out and --offsets go with --to FORMAT, or the suffix of --out"
@@ -166,7 +162,8 @@ def predict(
     with encode_stdout(output_encoding), report_progress("predict", texts, is_shown):
         if to is not None:
             write: Any = find_entry("writer", to, Callable)  # type: ignore[arg-type]  # an abstract class
-            lines = write(pipeline, texts, out, to=to, offsets=offsets, overwrite=overwrite, **reading)
+            encoded = {"output_encoding": output_encoding} if output_encoding else {}
+            lines = write(pipeline, texts, out, to=to, offsets=offsets, overwrite=overwrite, **encoded, **reading)
         else:
             display: dict[str, Any] = {"as_json": as_json, "color": sys.stdout.isatty()}
             lines = pipeline.prediction_lines(texts, shard=Shard.parse(shard, texts), **display, **reading)

@@ -100,7 +100,7 @@ def encode_stdout(encoding: str | None) -> Iterator[None]:
     except UnicodeEncodeError as error:
         character = error.object[error.start]
         raise EnsueError(
-            f'stdout: {encoding} lacks the character "{character}" (U+{ord(character):04X}) of a line; '
+            f'the output: {encoding} lacks the character "{character}" (U+{ord(character):04X}) of a line; '
             "expected an encoding that has it, such as --output-encoding utf-8-sig"
         ) from None
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensue.data.decoding import load_text
+from ensue.data.decoding import MARK, load_text
 from ensue.data.examples import DocumentSource
 from ensue.data.records.record import json_records, sample
 from ensue.data.records.tables import DIALECTS, TABLES
@@ -397,7 +397,7 @@ TEXT_FORMATS: Mapping[str, Callable[[Any, Any, Iterable[Prediction]], Iterator[s
 
 def write_predictions(
     pipeline: Any, location: str, out: Path | None = None, *, to: str, format: str | None = None,
-    encoding: str = "utf-8", offsets: str | None = None, overwrite: bool = False,
+    encoding: str = "utf-8", offsets: str | None = None, overwrite: bool = False, output_encoding: str | None = None,
 ) -> Iterable[str]:  # fmt: skip
     """Write the predictions for texts in a format of annotation tools, and return the lines for stdout.
 
@@ -410,15 +410,21 @@ def write_predictions(
         encoding: The encoding of the texts.
         offsets: A key of `UNITS`; None is UTF-16 for Label Studio, and characters for other formats.
         overwrite: Whether existing files may be replaced.
+        output_encoding: The encoding of a text file `out`; None is UTF-8.
 
     Raises:
         EnsueError: The model, the texts or `offsets` do not fit the format.
     """
+    if output_encoding and to in ("brat", "docbin"):
+        raise EnsueError(f"--to {to} goes without --output-encoding")
+    if out is not None and to != "brat":
+        check_outputs([location, pipeline.run or ""], files=[out], overwrite=overwrite)
+        check_suffix(out, "--to", to)
     offsets = offsets or ("utf-16" if to == "label-studio" else "characters")
     if offsets not in UNITS:
         raise EnsueError(f"--offsets {offsets}: expected one of {', '.join(UNITS)}")
     if to in ("csv", "jsonl") and hasattr(pipeline, "answer_rows"):
-        return _written(row_lines(to, pipeline.answer_rows(location, encoding)), to, out, location, pipeline, overwrite)
+        return _write_text(row_lines(to, pipeline.answer_rows(location, encoding)), out, output_encoding)
     if isinstance(pipeline, CutterPipeline) or not isinstance(pipeline, ClassificationPipeline | LabelingPipeline):
         raise EnsueError(
             "--to is for taggers and classifiers; frames have csv and jsonl; other models have --json > FILE"
@@ -437,20 +443,16 @@ def write_predictions(
         _write_brat(source, predicted, out, overwrite, encoding)
         return ()
     if to == "docbin" and out is not None:
-        check_outputs([location, pipeline.run or ""], files=[out], overwrite=overwrite)
         _write_docbin(pipeline, source, predicted, out)
         return ()
-    return _written(TEXT_FORMATS[to](pipeline, source, predicted), to, out, location, pipeline, overwrite)
+    return _write_text(TEXT_FORMATS[to](pipeline, source, predicted), out, output_encoding)
 
 
-def _written(
-    lines: Iterable[str], to: str, out: Path | None, location: str, pipeline: Any, overwrite: bool
-) -> Iterable[str]:  # fmt: skip
-    """Write lines to the file `out`; without a file return them."""
+def _write_text(lines: Iterable[str], out: Path | None, encoding: str | None) -> Iterable[str]:
+    """Write lines to the file `out`, without a byte order mark of their own; without a file return them."""
     if out is None:
         return lines
-    check_outputs([location, pipeline.run or ""], files=[out], overwrite=overwrite)
-    check_suffix(out, "--to", to)
-    with written(out) as path, path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        file.writelines(lines)
+    errors = "strict" if encoding else "backslashreplace"
+    with written(out) as path, path.open("w", encoding=encoding or "utf-8", errors=errors, newline="") as file:
+        file.writelines(line.removeprefix(MARK) if encoding else line for line in lines)
     return ()

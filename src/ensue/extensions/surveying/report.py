@@ -70,7 +70,8 @@ class Report(Generic[SomeSummary]):
         files = f", {self.summary.num_files:,} files" if self.summary.num_files > 1 else ""
         for row in [("data", named_locations(self.summary.location) + files), *self.facts()]:
             table.add_row(*row)
-        blocks = [*map(render, [table, *self.tables()]), "\n".join(f"note: {note}" for note in self.notes())]
+        notes = "\n".join(f"note: {note}" for note in self.notes())
+        blocks = [*map(render, [table, *self.tables()]), render(notes) if notes else ""]
         if not self.summary.error and (command := self.command()):
             recipe, _, reason = self.recipe()
             why = f"recipe: {recipe}, since {reason}\n" if command.startswith("ensue train") else ""
@@ -233,8 +234,8 @@ def shown(text: str) -> str:
     return distinct_names([text])[0]
 
 
-def render(table: Table) -> str:
-    """Return the table as text without trailing blanks, with long lines if stdout is not a terminal."""
+def render(table: Table | str) -> str:
+    """Return a table or text without trailing blanks. On a terminal, lines are wrapped between words."""
     width = None if sys.stdout.isatty() else _FILE_WIDTH
     console = Console(highlight=False, markup=False, emoji=False, width=width)
     with console.capture() as captured:
