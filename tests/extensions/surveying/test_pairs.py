@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ensue.errors import DataError
-from ensue.extensions.surveying.pairs import MisalignmentDetector, PairSummary
+from ensue.extensions.surveying.pairs import MisalignmentDetector, PairReport, PairSummary
+from ensue.extensions.surveying.report import ChosenColumns
 from ensue.extensions.surveying.summary import summarize
 
 TABLE = "source\ttarget\na b\tx\nc\tc\na b\ty z\nd\tx\na b\tx\n"
@@ -130,3 +131,15 @@ def test_what_is_wrong_with_published_data(shared_data: Path) -> None:
         ("16510", "2"),
         ("16664", "2"),
     ]
+
+
+def test_the_proposal_for_many_pairs_names_the_recipe_that_c_has(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("".join(f"ein Satz mit {n} Worten\ta sentence of {n} words\n" for n in range(30)))
+    summary = summarize(path)
+    assert isinstance(summary, PairSummary)
+    report = PairReport(summary, ChosenColumns())
+    assert report.recipe()[0] == "translate-lstm"
+    summary.size = 6000
+    assert report.recipe()[0] == "translate-transformer"
+    assert report.recipe()[2].endswith("exports to C and the web need translate-lstm")

@@ -315,7 +315,7 @@ class PairReport(Report[PairSummary]):
             return "summarize-pointer", "summarizer", "targets are much shorter than sources"
         if self.summary.size < _FEW_PAIRS:
             return "translate-lstm", "translator", f"there are under {_FEW_PAIRS:,} pairs"
-        return "translate-transformer", "translator", f"there are {_FEW_PAIRS:,} pairs or more"
+        return "translate-transformer", "translator", "pairs are many; exports to C and the web need translate-lstm"
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()
