@@ -228,7 +228,7 @@ def test_the_text_of_label_studio_has_any_name(name: str, key: str, tmp_path: Pa
     for value, content in ((text, "Anna saw Rome"), (bare, "nobody came at all")):
         data = value.get("data", value)
         del data["text"]
-        data |= {key: content, "url": "http://a"}
+        data |= {"url": "http://a"} | ({"remark": "see it in May and June"} if value is text else {}) | {key: content}
     for empty in (bare.get("annotations") or bare.get("completions") or [bare])[:1]:
         empty.pop("ner", None)
         empty.update({"result": []} if "result" in empty else {})
