@@ -160,6 +160,12 @@ def test_the_words_with_a_wrong_label_are_a_table(ensue: Ensue, refused: Callabl
     assert "evaluate takes a PATH" in refused("evaluate", folder / "tag-lstm-crf", "--errors", "a.tsv")
 
 
+def test_a_model_without_errors_has_no_table_of_them(ensue: Ensue, folder: Path) -> None:
+    Path("own.conllu").write_text(ensue("predict", folder / "tag-lstm", folder / "dev.conllu").out, encoding="utf-8")
+    lines = ensue("evaluate", folder / "tag-lstm", "own.conllu", "--errors", "a.csv").out.splitlines()
+    assert lines[-1] == "no errors"
+
+
 def test_the_words_of_several_columns_are_a_table(ensue: Ensue, folder: Path) -> None:
     said = ensue("evaluate", folder / "tag-columns", folder / "dev.conllu", "--errors", "a.tsv")
     assert re.search(r"^right +predicted +words *$.*^upos [A-Z]+ +upos [A-Z]+ +\d+ *$", said.out, flags=re.M | re.S)

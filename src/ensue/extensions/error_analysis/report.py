@@ -194,7 +194,7 @@ class Report:
             table, rows = table_of("right", "predicted", right=["words"], overflow="fold"), self.scores.confusion
         for row in rows:
             table.add_row(*(Text(cell) if isinstance(cell, str) else f"{cell:,}" for cell in row))
-        yield table if self.errors else "no errors"
+        yield table if any(row[1:] for row in rows) else "no errors"
         if self.chosen:
             yield str(self.chosen)
 
