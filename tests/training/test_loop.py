@@ -15,11 +15,10 @@ from ensue.runs.weights import read_tensors
 from ensue.tasks.language_modeling.job import LanguageModeling, language_modeling
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.texts.corpus import read_corpus
-from ensue.training import loop
 from ensue.training.gradients import step_seed
 from ensue.training.loop import Trainer
 from ensue.training.optimizer import build_optimizer
-from ensue.types import Loss, leaves
+from ensue.types import leaves
 from training.tiny import Recorder, needs_bfloat16, run_tiny, tiny_recipe
 
 
@@ -227,44 +226,3 @@ def test_without_validation_text_the_last_weights_are_kept(text: Path, tmp_path:
     last = complete_checkpoints(tmp_path / "run" / "checkpoints")[-1]
     kept, final = (read_tensors(folder / "model.safetensors") for folder in (tmp_path / "run", last))
     torch.testing.assert_close(kept, final, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("taken", "test_cost", "expected", "steps", "note"),
-    [
-        (10.0, 0.0, 2, 23, ["about 42 s: 22 s of training, 2 of 10 validations of 10.0 s"]),
-        (0.5, 0.0, 6, 27, ["about 30 s: 27 s of training, 6 of 10 validations of 0.5 s"]),
-        (0.25, 8.0, 10, 26, ["about 30 s: 26 s of training, 10 validations of 0.2 s, 2.0 s for the test data"]),
-        (0.01, 0.0, 10, 30, []),
-    ],
-)
-def test_a_budget_of_seconds_includes_validation_and_test(
-    taken: float,
-    test_cost: float,
-    expected: int,
-    steps: int,
-    note: list[str],
-    text: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[int] = []
-    notes: list[str] = []
-    now = [0.0]
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[-1])
-    trainer = trainer_of(tiny_recipe(text, seconds=30.0, validations=10), tmp_path)
-    trainer.test_cost = test_cost
-
-    def validate() -> None:
-        made.append(trainer.progress.step)
-        trainer.progress.best_step = 1
-        now.append(now[-1] + taken)
-
-    monkeypatch.setattr(trainer, "validate", validate)
-    monkeypatch.setattr(trainer, "save", lambda: None)
-    monkeypatch.setattr(trainer, "step", lambda: trainer._count(Loss(torch.ones(()), 1), 1.0, 1.0))
-    monkeypatch.setattr(trainer.reporter, "noted", notes.append)
-    trainer.train()
-    assert (len(made), made[0], made[-1], notes) == (expected, 3, steps, note)
-    if taken < 1:  # otherwise a single validation takes longer than a tenth of the budget
-        assert steps + now[-1] + taken * test_cost == pytest.approx(30, abs=1)

@@ -32,7 +32,7 @@ def quickstart(
     out: Annotated[
         Path | None, Option(help="The run directory; default: quickstart, quickstart-2, ..."), Access.OUT_FOLDER
     ] = None,
-    seconds: Annotated[float, Option(min=1, help="Seconds of training.")] = 40,
+    seconds: Annotated[float, Option(min=1, help="The budget in seconds, from reading the text to the card.")] = 40,
     encoding: Annotated[str, Option(help="The encoding of the text.")] = "utf-8",
     threads: cli.ThreadsOption = None,
 ) -> None:
@@ -75,7 +75,7 @@ def train(
         "--from", help="Begin from all weights of this run; new words, subwords and labels are added."
     )] = None,
     minutes: Annotated[
-        float | None, Option(min=0.01, help="Budget in minutes, validation and test included: train.seconds.")
+        float | None, Option(min=0.01, help="Budget in minutes, from reading to the card: train.seconds.")
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the run in --out.")] = False,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,

@@ -533,5 +533,12 @@ class RaggedRows:
     def release(self) -> None:
         self._values.release()
 
+    def select(self, rows: Rows) -> Self:
+        """Return these rows."""
+        result, ragged = type(self)(self._values.array.dtype.char), self.ragged()
+        for row in rows.tolist():
+            result.append(ragged[row])
+        return result
+
     def __len__(self) -> int:
         return len(self._starts) - 1

@@ -115,7 +115,7 @@ class TrainRecipe(Table):
     tokens: Count | None = None
     """Budget: tokens that are read in training; for labeled sentences and texts, words."""
     seconds: Budget | None = None
-    """Budget: seconds of training, validation and test; such a run is not reproducible. A recipe has one budget."""
+    """Budget: seconds from reading to the card; such a run is not reproducible. A recipe has one budget."""
 
     batch_size: Rows = 32
     """The number of rows in a batch: segments of a text, sentences or texts."""
@@ -144,7 +144,7 @@ class TrainRecipe(Table):
     """The largest global norm of the gradient; 0: no clipping."""
 
     validations: Annotated[int, Field(ge=1, le=1_000_000)] = 10
-    """The number of validations, evenly over the budget; fewer if they take more than a tenth of `seconds`."""
+    """The number of validations, evenly over the budget; fewer if they take more than a fifth of `seconds`."""
     patience: Annotated[int, Field(ge=0, le=1_000_000_000_000)] = 0
     """Stop after this many validations without a better score; 0: never."""
     checkpoint_every: Count = 1000

@@ -212,7 +212,9 @@ def score_table(
     return lines
 
 
-def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_parameters: int, sample: str) -> None:
+def write_card(
+    run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_parameters: int, sample: str, planned: Sequence[str]
+) -> None:
     """Write the model card of a finished run."""
     path, recipe, runtime = shlex.quote(str(run.path)), run.recipe, run.config["runtime"]
     budget = recipe.train.budget
@@ -225,7 +227,7 @@ def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_par
         "## Scores", "", *lines.scores, "",
         f"Best of {budget}={getattr(recipe.train, budget):g}: step {outcome.best_step:,} of {outcome.step:,}, "
         f"{outcome.seconds:,.0f} seconds of training ({outcome.reason}). {curve}very report in `metrics.jsonl`.", "",
-        "## Data", "", *lines.data,
+        "## Data", "", *lines.data, *(f"- {line}" for line in planned),
         *(f"- origin: `{origin['path']}`, weights {origin['sha256'][:12]}" for origin in origins), "",
         *usage_lines(run, lines.commands, lines.python),
         "## Repeat", "", "```",

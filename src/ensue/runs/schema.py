@@ -85,9 +85,14 @@ class Progress(BaseModel):
     seconds: Seconds = 0.0
     """The time of training steps, without validation, samples and checkpoints."""
     overhead_seconds: Seconds = 0.0
-    """The time of validation, samples and checkpoints, in a budget of seconds."""
+    """In a budget of seconds, the time of everything else that is included in it."""
+    preparation_seconds: Seconds = 0.0
+    """In a budget of seconds, the time before the first step; 0 in runs of earlier versions."""
     reserved_seconds: Seconds = 0.0
-    """The estimated time of the last validation and the test, in a budget of seconds."""
+    """In a budget of seconds, the estimated time of the last validation, the test and the card."""
+    drawn: dict[str, Annotated[float, Field(gt=0, le=1)]] = {}
+    scoring_seconds: dict[str, Seconds] = {}
+    """In a budget of seconds, the scored shares of the data "valid" and "test", and the times to score them."""
     tokens: Number = 0
     best: FiniteFloat | None = None
     """The best validation score so far."""

@@ -200,7 +200,13 @@ class Gradients:
         if summed is None:
             summed = self._flatten(self._vector)
             self._vector = summed if self.device.type == "cpu" else None
-        self._unflatten(self.group.all_reduce(summed), has_gradient)
+        parameters = self._trainable_parameters()
+        *gradients, total = torch.split(
+            self.group.all_reduce(summed), [*(parameter.numel() for parameter in parameters), 1]
+        )
+        for parameter, gradient, is_set in zip(parameters, gradients, has_gradient, strict=True):
+            parameter.grad = gradient.view_as(parameter) if is_set else None
+        self.total = total.squeeze(0)
         self.count = int(count)
         return bool(stops)
 
@@ -224,13 +230,6 @@ class Gradients:
         vector = torch.cat(flat, out=out if fits else None)
         self.total = torch.zeros_like(self.total)
         return vector
-
-    def _unflatten(self, vector: Tensor, has_gradient: list[float]) -> None:
-        parameters = self._trainable_parameters()
-        *gradients, total = torch.split(vector, [*(parameter.numel() for parameter in parameters), 1])
-        for parameter, gradient, is_set in zip(parameters, gradients, has_gradient, strict=True):
-            parameter.grad = gradient.view_as(parameter) if is_set else None
-        self.total = total.squeeze(0)
 
 
 def _scaled_gradient(x: Tensor, perturbation: Any) -> Tensor:

@@ -71,8 +71,14 @@ def recipe_of(document: dict[str, Any], source: Path) -> Recipe:
     return validate_recipe(document | about, where=str(source))
 
 
-def check_tensors(imported: Imported) -> None:
-    """Raise DataError unless the names and shapes of the tensors match the model, which is built without memory."""
+def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -> None:
+    """Write the run directory. An existing run is removed after the new weights are written.
+
+    Raises RunError if the directory has files of another program, or, without `overwrite`, a run.
+    """
+    check_outputs([imported.source, *imported.files], folders=[out])
+    check_output_directory(out, overwrite=overwrite)
+    # names and shapes must match the model, which is built without memory
     try:
         with torch.device("meta"):
             model = imported.parts.build(imported.recipe)
@@ -87,16 +93,6 @@ def check_tensors(imported: Imported) -> None:
         correct, shape = expected.get(name, "absent"), shapes.get(name, "absent")
         if correct != shape:
             raise DataError(f"{name} should be {correct}, is {shape}", imported.source)
-
-
-def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -> None:
-    """Write the run directory. An existing run is removed after the new weights are written.
-
-    Raises RunError if the directory has files of another program, or, without `overwrite`, a run.
-    """
-    check_outputs([imported.source, *imported.files], folders=[out])
-    check_output_directory(out, overwrite=overwrite)
-    check_tensors(imported)
     try:
         origins = [
             {"file": path.name, **entry_of(path).model_dump(include={"bytes", "sha256"})} for path in imported.files

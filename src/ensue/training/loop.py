@@ -19,7 +19,7 @@ from ensue.errors import EnsueError, RunError, TrainingError
 from ensue.metrics.confusion import limit_labels
 from ensue.nn.draws import RowSlice
 from ensue.processor import Precision
-from ensue.ranks import local_shard, process_group
+from ensue.ranks import ProcessGroup, local_shard, process_group, use_process_group
 from ensue.recipe import TrainRecipe
 from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, gather_shards, load_checkpoint, save_checkpoint
 from ensue.runs.directory import RunDirectory
@@ -27,16 +27,135 @@ from ensue.runs.manifest import Manifest
 from ensue.runs.reporter import MetricsLog, Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import convert_disk_errors
-from ensue.tasks.contract.task import LazyBatch, Task, TaskScores
+from ensue.tasks.contract.job import HeldOut, Job
+from ensue.tasks.contract.task import LazyBatch, Task
 from ensue.training.device import autocast
 from ensue.training.gradients import Gradients, OutOfMemory, step_seed
-from ensue.training.optimizer import Average, Budget, Tuning, build_optimizer, learning_rate
+from ensue.training.optimizer import Average, Tuning, build_optimizer, learning_rate, num_steps
 from ensue.types import Loss, State, leaves, map_state
 
-MAX_VALIDATION_SHARE, MIN_NOTED_SHARE, MAX_OVERHEAD_SHARE = 0.1, 0.02, 0.25
-"""Shares of a budget of seconds: the maximum of validations, the minimum reported, and the maximum of all overhead."""
+MAX_VALIDATION, MAX_TEST, MAX_VALIDATIONS, MIN_TRAINING = 0.1, 0.2, 0.2, 0.25
+"""Shares of the budget: the maximum of a validation, of the test and of all validations, the minimum of training."""
+MARGIN, MAX_SAMPLE = 0.75, 0.02
+"""The planned share of a maximum for a part of the data, and the share of the budget that scoring a sample may take."""
+CLOSING_SECONDS = 1.0
+"""The time for loading the best weights, drawing the curve and writing the card."""
 NUM_REPORTS = 200
 """The number of training lines in metrics.jsonl over a budget."""
+
+
+class TimePlan:
+    """The division of the budget `train.seconds` of a job among preparation, training, validations, the test and the
+    card. The budget begins at the time `started`. `share` is the used share of the time before the last validation.
+    With several processes, the clock of rank 0 counts.
+
+    Before the first step, samples of the validation and test data are scored. A line through the last two times gives
+    the time of all data. If it is above the limit, a part of the data is scored, which is drawn by the seed.
+    """
+
+    def __init__(self, job: Job[Any], started: float) -> None:
+        self.job, self.started, self.budget = job, started, job.recipe.train.seconds or 0.0
+        self.group, self.share, self.validations = process_group(), 0.0, job.recipe.train.validations
+        self.lines: list[str] = []
+        """The description of the division and of the parts of the data."""
+
+    def begin(self, progress: Progress, model: nn.Module) -> None:
+        """Divide the budget before the first step. A resumed run keeps its parts of the data."""
+        self.progress, is_new, finishing = progress, not progress.preparation_seconds, self.job.finishing_validations
+        used, available = progress.seconds + progress.overhead_seconds, max(0.5, 1 - self._elapsed() / self.budget)
+        limits: dict[HeldOut, float] = {"test": MAX_TEST}
+        limits["valid"] = min(MAX_VALIDATION, MAX_VALIDATIONS / (1 + finishing))
+        for name, limit in limits.items():
+            if (data := self.job.held_out(name)) is None:
+                continue
+            if is_new:
+                seconds = available * limit * self.budget
+                count, progress.scoring_seconds[name] = self._choose_part(name, data, seconds, model)
+                progress.drawn[name] = count / len(data)
+            count = round(progress.drawn.get(name, 1.0) * len(data))
+            self.job.use_part(name, data if count == len(data) else self.job.draw(data, count))
+            if count < len(data):
+                noun = "validation" if name == "valid" else "test"
+                self.lines.append(f"{noun} on {count:,} of {len(data):,} {self.job.examples}, for lack of time")
+        self.started -= used
+        if is_new:
+            progress.preparation_seconds = self._elapsed() - used
+        requested, of_validation, validations = self.validations, progress.scoring_seconds.get("valid", 0.0), ""
+        if of_validation:
+            affordable = int(MAX_VALIDATIONS * self.budget / of_validation) - finishing
+            self.validations = max(1, min(requested, affordable))
+            of_requested = f" of {requested:,}" if self.validations < requested else ""
+            validations = f", {self.validations:,}{of_requested} validations of {of_validation:.1f} s"
+        self._divide()
+        self.read_clock()
+        total = progress.preparation_seconds + self.window + progress.reserved_seconds
+        training = self.window - (self.validations - 1) * of_validation
+        end = (
+            f"{progress.reserved_seconds - of_validation:,.1f} s for the {'test and ' * ('test' in progress.drawn)}card"
+        )
+        times = (
+            f"{progress.preparation_seconds:,.1f} s of preparation, {training:,.1f} s of training{validations}, {end}"
+        )
+        self.lines.insert(0, f"about {total:,.0f} s: {times}")
+
+    def read_clock(self) -> None:
+        """Update the used share and `overhead_seconds`."""
+        elapsed = self._elapsed()
+        self.progress.overhead_seconds = max(0.0, elapsed - self.progress.seconds)
+        self.share = min(1.0, max(self.share, (elapsed - self.progress.preparation_seconds) / self.window))
+
+    def validated(self, seconds: float) -> None:
+        """Receive the time of a validation with its checkpoint."""
+        self.progress.scoring_seconds["valid"] = self._of_first_rank(seconds)
+        self._divide()
+        self.read_clock()
+
+    def _choose_part(self, name: HeldOut, data: Any, limit: float, model: nn.Module) -> tuple[int, float]:
+        """Return the number of examples to score and the time for them. A sample is enlarged until its time is
+        `MAX_SAMPLE` of the budget, since a long text may take hardly more time than a short one.
+        """
+
+        def measure(count: int) -> float:
+            self.job.use_part(name, self.job.draw(data, count))
+            started = time.perf_counter()
+            with suppress(EnsueError):  # a sample may have nothing to score
+                self._score(name, model)
+            return max(1e-6, self._of_first_rank(time.perf_counter() - started))
+
+        size, count = len(data), min(len(data), self.job.sample_size)
+        measure(count)  # compiles cells
+        points = [(0, 0.0), (count, measure(count))]
+        while count < size and (growth := min(8.0, MAX_SAMPLE * self.budget / points[-1][1])) >= 2:
+            count = min(size, int(growth * count))
+            points.append((count, measure(count)))
+        (before, seconds_before), (count, seconds) = points[-2:]
+        slope = max(0.0, (seconds - seconds_before) / (count - before))
+        fixed = max(0.0, seconds - slope * count)
+        if fixed + slope * size > limit:
+            size = max(1, int((MARGIN * limit - fixed) / slope)) if slope else 1
+        return size, fixed + slope * size
+
+    def _score(self, name: HeldOut, model: nn.Module) -> None:
+        if name == "valid":
+            self.job.task.validate(model)
+            self.job.task.sample(model, seed=0)
+        else:
+            with use_process_group(ProcessGroup()):
+                self.job.test(model)
+
+    def _divide(self) -> None:
+        """Set the `window`, the time for training and the validations before the last one."""
+        progress, valid = self.progress, self.progress.scoring_seconds.get("valid", 0.0)
+        closing = CLOSING_SECONDS + progress.scoring_seconds.get("test", 0.0)
+        progress.reserved_seconds = closing + (1 + self.job.finishing_validations) * valid
+        least = MIN_TRAINING * self.budget + (self.validations - 1) * valid
+        self.window = max(least, self.budget - progress.preparation_seconds - progress.reserved_seconds)
+
+    def _elapsed(self) -> float:
+        return self._of_first_rank(time.perf_counter() - self.started)
+
+    def _of_first_rank(self, seconds: float) -> float:
+        return float(self.group.all_reduce(torch.tensor([seconds * self.group.is_first], dtype=torch.float64)))
 
 
 class Trainer:
@@ -45,15 +164,15 @@ class Trainer:
     def __init__(
         self, model: nn.Module, task: Task[Any, Any], recipe: TrainRecipe, run: RunDirectory, *, precision: Precision,
         reporter: Reporter, interrupted: Callable[[], bool] = lambda: False, tuning: Tuning | None = None,
-        gradients: Gradients | None = None, test_cost: float = 0.0,
+        gradients: Gradients | None = None, plan: TimePlan | None = None,
     ) -> None:  # fmt: skip
         self.model, self.task, self.recipe, self.run = model, task, recipe, run
-        self.test_cost = test_cost
+        self.plan = plan
         self.precision, self.reporter, self.interrupted = precision, reporter, interrupted
         self.device = next(model.parameters()).device
         self.tuning = tuning or Tuning(model)
         self.optimizer = build_optimizer(model, recipe, self.tuning)
-        self.budget = Budget.of(recipe, steps_per_epoch=task.steps_per_epoch, tokens_per_step=task.tokens_per_step)
+        self.num_steps = num_steps(recipe, steps_per_epoch=task.steps_per_epoch, tokens_per_step=task.tokens_per_step)
         self.log = MetricsLog(run.metrics)
         self.progress = Progress(parts=recipe.accumulate)
         self.group = process_group()
@@ -67,8 +186,6 @@ class Trainer:
         """Whether a rank was asked to stop."""
         self.saved: int | None = None
         """The step of the newest checkpoint."""
-        self.validations = 0
-        """The number of validations in a budget of seconds, set by the first validation; 0: `recipe.validations`."""
 
     def resume(self) -> bool:
         """Load the newest checkpoint. Returns False if the run has no checkpoint."""
@@ -94,6 +211,10 @@ class Trainer:
 
     def train(self) -> str:
         """Train until the budget is used. Returns "finished", "stopped early" or "interrupted"."""
+        if self.plan is not None:
+            self.plan.begin(self.progress, self._evaluated())
+            for line in self.plan.lines:
+                self.reporter.noted(line)
         while self._share() < 1:
             is_enough = self.group.size == 1 and self.reporter.is_enough()  # only rank 0 has the reporter
             if is_enough or (self.recipe.patience and self.progress.stale >= self.recipe.patience):
@@ -102,13 +223,13 @@ class Trainer:
             self.step()
             started = time.perf_counter()
             is_due = self.progress.step % self.recipe.checkpoint_every == 0
-            if self._ends_interval(previous, self.validations or self.recipe.validations):
-                self._validate_within_budget()
+            if self._ends_interval(previous, self.recipe.validations if self.plan is None else self.plan.validations):
+                self.validate()
                 self.save()
+                if self.plan is not None:
+                    self.plan.validated(time.perf_counter() - started)
             elif is_due or self._ends_interval(previous, self.recipe.validations):
                 self.save()
-            if self.budget.seconds is not None:
-                self.progress.overhead_seconds += self._first_rank_seconds(time.perf_counter() - started)
             if self._share() < 1 and (self.stop or (self.group.size == 1 and self.interrupted())):
                 self.save()
                 return "interrupted"
@@ -121,7 +242,7 @@ class Trainer:
         """Take one optimizer step: read a batch, compute gradients, clip them, descend, average, count."""
         started = time.perf_counter()
         step, share = self.progress.step, self._share()
-        is_only_step = self.budget.steps == 1  # the first learning rate of the warm-up is 0
+        is_only_step = self.num_steps == 1  # the first learning rate of the warm-up is 0
         rate = learning_rate(self.recipe, self.recipe.warmup if is_only_step else share)
         self.tuning.begin_step(self.optimizer, rate, share)
         batch = self.task.lazy_batch(step, self.device)
@@ -132,26 +253,17 @@ class Trainer:
         else:
             loss = self._compute_gradients(batch, step)
             nats = self._mean_loss(loss, step)
-            self._descend(step, share)
-        self._count(loss, nats, self._first_rank_seconds(time.perf_counter() - started))
+            self.tuning.freeze_inherited_rows(share)
+            norm = self.gradients.clip(self.recipe.clip or math.inf)
+            if not math.isfinite(norm):
+                raise self._nan_error(step, "the gradient is not finite")
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            if self.average is not None:
+                self.average.add(self.model, step + 1)
+        self._count(loss, nats, time.perf_counter() - started)
         if self._ends_interval(share, NUM_REPORTS):
             self._log_training(rate)
-
-    def _descend(self, step: int, share: float) -> None:
-        self.tuning.freeze_inherited_rows(share)
-        norm = self.gradients.clip(self.recipe.clip or math.inf)
-        if not math.isfinite(norm):
-            raise self._nan_error(step, "the gradient is not finite")
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.average is not None:
-            self.average.add(self.model, step + 1)
-
-    def _first_rank_seconds(self, seconds: float) -> float:
-        """Return the seconds of rank 0, so that all ranks use the same share of a budget of seconds."""
-        if self.budget.seconds is None or self.group.size == 1:
-            return seconds
-        return float(self.group.all_reduce(torch.tensor([seconds * self.group.is_first], dtype=torch.float64)))
 
     def _mean_loss(self, loss: Loss, step: int) -> float:
         if not math.isfinite(nats := float(loss.mean)):
@@ -198,35 +310,11 @@ class Trainer:
         rows = self.gradients.local_rows(len(next(leaves(full))), self.progress.parts)
         return map_state(lambda leaf: leaf[rows.to(leaf.device)], full)
 
-    def _validate_within_budget(self) -> None:
-        """Validate. In a budget of seconds, the time of the first validation determines the number of validations, so
-        that they take at most `MAX_VALIDATION_SHARE` of the budget. There is always a validation at the end.
-        """
-        started = time.perf_counter()
-        self.validate()
-        if self.budget.seconds is None or self.validations:
-            return
-        seconds = self._first_rank_seconds(time.perf_counter() - started)
-        requested = self.recipe.validations
-        affordable = int(MAX_VALIDATION_SHARE * self.budget.seconds / seconds) - 1  # the first validation is done
-        self.validations = requested if requested <= affordable + 1 else max(1, affordable)
-        count = requested if self.validations == requested else self.validations + 1
-        test = seconds * self.test_cost
-        self.progress.reserved_seconds = seconds + test
-        total = seconds * count + test
-        if self._share() < 1 and total > MIN_NOTED_SHARE * self.budget.seconds:
-            steps = self.budget.seconds - min(total, MAX_OVERHEAD_SHARE * self.budget.seconds)
-            validations = f"{count} validations" if count == requested else f"{count} of {requested} validations"
-            tests = f", {test:.1f} s for the test data" if test else ""
-            self.reporter.noted(
-                f"about {steps + total:,.0f} s: {steps:,.0f} s of training, {validations} of {seconds:.1f} s{tests}"
-            )
-
     def validate(self) -> None:
         """Score the validation data and mark the best weights. Without data the last weights are the best."""
         self._check_weights()
         self._check_loss()
-        evaluated = self.gradients.gather_parameters(self.model if self.averaged is None else self.averaged)
+        evaluated = self._evaluated()
         scores = self.task.validate(evaluated)
         if scores is None:
             self.progress.best_step = self.progress.step
@@ -240,17 +328,19 @@ class Trainer:
         else:
             self.progress.stale += 1
         if self.group.is_first:
-            self._report_validation(scores, score, evaluated, is_best=is_best)
+            try:
+                sample = self.task.sample(evaluated, seed=step_seed(self.recipe.seed, self.progress.step))
+            except EnsueError:
+                raise self._nan_error(self.progress.step - 1, "the sample's scores are not finite") from None
+            step, seconds = self.progress.step, self.progress.seconds
+            validation = Validation(
+                step, seconds, limit_labels(scores.as_json()), scores.summary(), is_best, sample, score
+            )
+            self.log.append("valid", **asdict(validation))
+            self.reporter.validated(validation)
 
-    def _report_validation(self, scores: TaskScores, score: float, evaluated: nn.Module, *, is_best: bool) -> None:
-        try:
-            sample = self.task.sample(evaluated, seed=step_seed(self.recipe.seed, self.progress.step))
-        except EnsueError:
-            raise self._nan_error(self.progress.step - 1, "the sample's scores are not finite") from None
-        step, seconds = self.progress.step, self.progress.seconds
-        validation = Validation(step, seconds, limit_labels(scores.as_json()), scores.summary(), is_best, sample, score)
-        self.log.append("valid", **asdict(validation))
-        self.reporter.validated(validation)
+    def _evaluated(self) -> nn.Module:
+        return self.gradients.gather_parameters(self.model if self.averaged is None else self.averaged)
 
     def save(self) -> None:
         """Write a checkpoint, and copy the best weights to the file that `ensue.load` reads."""
@@ -281,8 +371,10 @@ class Trainer:
         progress.tokens += loss.count
         progress.total_nats += nats * loss.count
         progress.predictions += loss.count
+        if self.plan is not None:
+            self.plan.read_clock()
         share = self._share()
-        total = self.budget.seconds or (progress.seconds / share if share else math.inf)
+        total = progress.seconds / share if share else math.inf
         seconds_left, speed = total * (1 - share), loss.count / seconds
         self.reporter.stepped(StepReport(progress.step, share, seconds_left=seconds_left, loss=nats, speed=speed))
 
@@ -297,10 +389,7 @@ class Trainer:
         progress.total_nats, progress.predictions = 0.0, 0
 
     def _share(self) -> float:
-        overhead = self.progress.overhead_seconds + self.progress.reserved_seconds
-        if self.budget.seconds is not None:
-            overhead = min(overhead, MAX_OVERHEAD_SHARE * self.budget.seconds)
-        return self.budget.progress(self.progress.step, self.progress.seconds + overhead)
+        return min(1.0, self.progress.step / (self.num_steps or 1)) if self.plan is None else self.plan.share
 
     def _ends_interval(self, previous: float, intervals: int) -> bool:
         """Return whether the last step, from the share `previous`, ended one of the equal intervals of the budget."""

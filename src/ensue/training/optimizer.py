@@ -10,7 +10,6 @@ of checkpoints (Vaswani et al. 2017) needs several copies.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -212,31 +211,11 @@ def build_optimizer(model: nn.Module, recipe: TrainRecipe, tuning: Tuning | None
     return AdamW(groups, lr=recipe.learning_rate, betas=betas, fused=fused)
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The budget of a run: a number of `steps`, or of `seconds` with validations, checkpoints and the test."""
-
-    steps: int | None = None
-    seconds: float | None = None
-
-    @classmethod
-    def of(cls, recipe: TrainRecipe, *, steps_per_epoch: int, tokens_per_step: float) -> "Budget":
-        """Return the budget of a recipe. Epochs and tokens are converted to steps, rounded up."""
-        if recipe.seconds is not None:
-            return cls(seconds=recipe.seconds)
-        if recipe.steps is not None:
-            return cls(steps=recipe.steps)
-        if recipe.epochs is not None:
-            return cls(steps=math.ceil(recipe.epochs * steps_per_epoch))
-        assert recipe.tokens is not None
-        return cls(steps=math.ceil(recipe.tokens / tokens_per_step))
-
-    def progress(self, step: int, seconds: float) -> float:
-        """Return the used share of the budget, from 0 to 1, after `step` steps in `seconds` seconds."""
-        if self.steps is not None:
-            return min(1.0, step / self.steps)
-        assert self.seconds is not None
-        return min(1.0, seconds / self.seconds)
+def num_steps(recipe: TrainRecipe, *, steps_per_epoch: int, tokens_per_step: float) -> int | None:
+    """Return the budget of a recipe in steps. Epochs and tokens are rounded up. None: the budget is in seconds."""
+    if recipe.epochs is not None:
+        return math.ceil(recipe.epochs * steps_per_epoch)
+    return recipe.steps if recipe.tokens is None else math.ceil(recipe.tokens / tokens_per_step)
 
 
 def learning_rate(recipe: TrainRecipe, progress: float) -> float:
@@ -306,17 +285,15 @@ def called_layers(module: nn.Module) -> Iterator[nn.Module]:
     """
     if isinstance(module, Stack):
         for layer in module:
-            yield from called_layers(layer) if isinstance(layer, Stack) else _called_modules(layer)
+            if isinstance(layer, Stack):
+                yield from called_layers(layer)
+            elif isinstance(layer, PostNormDecoderBlock):
+                yield from (layer.attention, layer.feedforward)
+            elif layer.d_memory is None and any(parameter.dim() > 1 for parameter in layer.parameters()):
+                yield layer
     elif isinstance(module, Bidirectional) or not isinstance(module, SequenceLayer):
         for child in module.children():
             yield from called_layers(child)
-
-
-def _called_modules(layer: SequenceLayer) -> Iterator[nn.Module]:
-    if isinstance(layer, PostNormDecoderBlock):
-        yield from (layer.attention, layer.feedforward)
-    elif layer.d_memory is None and any(parameter.dim() > 1 for parameter in layer.parameters()):
-        yield layer
 
 
 def _iterate_layers(module: nn.Module) -> Iterator[nn.Module]:

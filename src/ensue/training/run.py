@@ -5,6 +5,7 @@ import json
 import re
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -34,7 +35,7 @@ from ensue.tasks.contract.data_set import fingerprints_of, notes_on_shared_files
 from ensue.tasks.contract.job import Job
 from ensue.training.device import use_mode
 from ensue.training.gradients import Gradients
-from ensue.training.loop import Trainer
+from ensue.training.loop import TimePlan, Trainer
 from ensue.training.optimizer import Tuning
 from ensue.training.processes import DEFAULT_TIMEOUT_SECONDS, DistributedGroup, join_process_group
 from ensue.training.runtime import Runtime, choose_runtime
@@ -69,6 +70,7 @@ def train_run(
         EnsueError: An argument, the recipe or the data are invalid, or training cannot continue.
     """
     refuse_address(out)
+    started = time.perf_counter()
     with in_float32(), join_process_group(timeout=timeout):
         run = RunDirectory(out)
         is_first = process_group().is_first
@@ -99,9 +101,10 @@ def train_run(
                 gradients = _create_gradients(job, model, runtime)
                 if gradients.skeleton is not model:  # the parameters are new DTensors
                     tuning = Tuning(model, recipe.tuning, job.inherited)
+                plan = None if recipe.train.seconds is None else TimePlan(job, started)
                 trainer = Trainer(
                     model, job.task, recipe.train, run, precision=runtime.precision, reporter=reporter,
-                    interrupted=interrupted, tuning=tuning, gradients=gradients, test_cost=job.test_cost(),
+                    interrupted=interrupted, tuning=tuning, gradients=gradients, plan=plan,
                 )  # fmt: skip
                 resumed = trainer.resume()
                 if is_first and not fresh and recipe != run.recipe:  # written only if the checkpoint is intact
@@ -245,8 +248,9 @@ def _illustrate(run: RunDirectory, job: Job[Any], trainer: Trainer, outcome: Out
     for name, draw in job.pictures().items():
         make_optional(run.path / name, partial(draw, run.path / name), reporter)
     size = count_parameters(trainer.model)
-    lines = partial(job.card_lines, run, outcome)
-    make_optional(card, lambda: write_card(run, lines(), outcome, num_parameters=size, sample=sample), reporter)
+    planned = [] if trainer.plan is None else trainer.plan.lines
+    facts: dict[str, Any] = {"num_parameters": size, "sample": sample, "planned": planned}
+    make_optional(card, lambda: write_card(run, job.card_lines(run, outcome), outcome, **facts), reporter)
 
 
 @contextmanager
@@ -293,7 +297,12 @@ def check_ranks(group: ProcessGroup, recipe: Recipe, run: RunDirectory, job: Job
         rows, source = len(carried), "limited by the length of the text"
     if group.size > rows:
         raise EnsueError(f"{group.size} processes need as many rows of a batch; found {rows} ({source})")
-    _check_equal(group.all_gather(_collect_rank_values(recipe, run, job, model)))
+    by_rank = group.all_gather(_collect_rank_values(recipe, run, job, model))
+    for rank, values in enumerate(by_rank):
+        for name in {**by_rank[0], **values}:
+            if (actual := values.get(name, "none")) != (expected := by_rank[0].get(name, "none")):
+                problem = f"process {rank} differs in {name}: {_shorten(actual)}"
+                raise EnsueError(f"{problem}, process 0 has {_shorten(expected)}")
 
 
 def _collect_rank_values(recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> dict[str, Any]:
@@ -308,14 +317,6 @@ def _collect_rank_values(recipe: Recipe, run: RunDirectory, job: Job[Any], model
         "the test data": digests.get("test", ""), "the teacher's answers": digests.get("teacher", ""),
         "vocabularies and labels": hashlib.sha256(files.encode()).hexdigest(), "the initial weights": _digest(model),
     }  # fmt: skip
-
-
-def _check_equal(by_rank: list[dict[str, Any]]) -> None:
-    for rank, values in enumerate(by_rank):
-        for name in {**by_rank[0], **values}:
-            if (actual := values.get(name, "none")) != (expected := by_rank[0].get(name, "none")):
-                problem = f"process {rank} differs in {name}: {_shorten(actual)}"
-                raise EnsueError(f"{problem}, process 0 has {_shorten(expected)}")
 
 
 def _shorten(value: Any) -> str:

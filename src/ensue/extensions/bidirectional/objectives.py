@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,7 +36,7 @@ from ensue.ranks import sharded_map
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
 from ensue.tasks.contract.task import Batch, LazyBatch, Task, on_device, reset
-from ensue.tasks.contract.token_scores import PieceNats
+from ensue.tasks.contract.token_scores import PIECE_TOKENS, PieceNats
 from ensue.tasks.texts import corpus
 from ensue.tasks.texts.scoring import default_parts, score_text
 from ensue.text.tokenizer import WordTokenizer
@@ -103,12 +103,12 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, BidirectionalBatch]
 
     def __init__(
         self, batches: Segments | Blocks, rows: BatchConverter, *, sampled: corpus.SampledWords | None = None,
-        reset_state: float = 0.0, validate: Callable[[BidirectionalModel], Scores | None],
+        reset_state: float = 0.0, valid: Callable[[BidirectionalModel], Scores] | None,
     ) -> None:  # fmt: skip
         self.batches, self.rows, self.sampled, self.reset_state = batches, rows, sampled, reset_state
         self.steps_per_epoch = batches.steps_per_epoch
         self.tokens_per_step = batches.batch_size * batches.segment_length
-        self._validate = validate
+        self.valid = valid
 
     def batch(self, step: int, device: torch.device) -> BidirectionalBatch:
         batch = self.batches.batch(step)
@@ -134,7 +134,7 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, BidirectionalBatch]
         return loss, state if isinstance(self.batches, Segments) else None
 
     def validate(self, model: BidirectionalModel) -> Scores | None:
-        return self._validate(model)
+        return None if self.valid is None else self.valid(model)
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,8 @@ class PerplexityObjective:
 
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
         """Return the nats and the predictions of each block of the text, for confidence intervals."""
-        nats = PieceNats.with_equal_sizes(len(text.tokens))
+        count = len(text.tokens)
+        nats = PieceNats(np.minimum(np.arange(PIECE_TOKENS, count + PIECE_TOKENS, PIECE_TOKENS), count))
         self.score(model, text, reader, collect=nats)
         rows = ItemRows(zip(nats.totals, 2 * nats.tokens, strict=True))
         return rows.scored("blocks", {"nats_per_token": quotient(0, 1)})
@@ -364,11 +365,10 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
         self.reader = WordReader(self.corpus.tokenizer, recipe.words)
         self.text, train, self.objective = self._index_text(self.corpus.train), recipe.train, build_objective(recipe)
         sizes = {"batch_size": train.batch_size, "segment_length": train.segment_length}
-        valid = None if self.corpus.valid is None else self._index_text(self.corpus.valid)
+        valid = None if self.corpus.valid is None else self._scorer(self.corpus.valid)
         self.task = self.objective.task(
             (Segments if train.carry_state else Blocks)(self.text.tokens, **sizes, seed=train.seed),
-            BatchConverter(self.text, self.reader), self.counts, reset_state=train.reset_state,
-            validate=lambda model: None if valid is None else self.objective.score(model, valid, self.reader),
+            BatchConverter(self.text, self.reader), self.counts, reset_state=train.reset_state, valid=valid
         )  # fmt: skip
 
     def _train_full_tokenizer(self, tokenizer: Any) -> WordTokenizer:
@@ -377,6 +377,16 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
         sources = [TextSource(path, encoding=data.encoding) for path in (data.train, data.valid, data.test) if path]
         self.words = distinct_words(TextSource.joined(sources), tokenizer)
         return self.words
+
+    @property
+    def text_tokenizer(self) -> WordTokenizer:
+        return self.words
+
+    def validate_on(self, data: TokenFile) -> None:
+        self.task.valid = self._scorer(data)
+
+    def _scorer(self, tokens: TokenFile) -> Callable[[BidirectionalModel], Scores]:
+        return partial(self.objective.score, text=self._index_text(tokens), reader=self.reader)
 
     def _index_text(self, tokens: TokenFile) -> WordText:
         return WordText.of(tokens, self.words, self.parts.tokenizer)
@@ -413,9 +423,7 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
         model.start_from_counts(torch.from_numpy(self.counts))
 
     def test(self, model: BidirectionalModel) -> Scores | None:
-        if self.corpus.test is None:
-            return None
-        return self.objective.score(model, self._index_text(self.corpus.test), self.reader)
+        return None if self.corpus.test is None else self._scorer(self.corpus.test)(model)
 
     def about(self) -> str:
         return f"over {self.parts.vocabulary_size:,} words"

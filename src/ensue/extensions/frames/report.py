@@ -90,25 +90,6 @@ class FrameSummary(Summary):
     """The value of `data.gaps` with which the data were read."""
 
 
-def survey_frames(detected: DetectedFormat, location: str, labels: str, encoding: str) -> FrameSummary:
-    """Return the summary of the series before the first invalid series. Gaps in time split series, or are ignored if
-    the parts would be short.
-    """
-    layout = layout_of(first_rows(files_of(location)[0], encoding)) or TableLayout()
-    layout, defaults = layout._replace(labels=labels or layout.labels), SeriesOptions()
-    reading = SeriesOptions(
-        missing="mean", labels=layout.labels or defaults.labels, time=layout.time or defaults.time, encoding=encoding,
-        series=layout.series or defaults.series, features=layout.features, rows=layout.rows,
-    )  # fmt: skip
-    summary = _survey(detected, location, reading, layout)
-    if isinstance(gap := summary.error, GapError):
-        summary = _survey(detected, location, reading._replace(gaps="split"), layout)
-        if summary.lengths.mean < MIN_SPLIT_FRAMES:
-            summary = _survey(detected, location, reading._replace(gaps="ignore"), layout)
-        summary.gap = gap.in_options()
-    return summary
-
-
 def _survey(detected: DetectedFormat, location: str, reading: SeriesOptions, layout: TableLayout) -> FrameSummary:
     summary = FrameSummary(detected, location, reading.encoding, layout=layout, gaps=reading.gaps)
     try:
@@ -225,4 +206,17 @@ class FrameKind(DataKind):
     def survey(self, detected: DetectedFormat, location: str, words: str, labels: str, encoding: str) -> FrameSummary:
         if words:
             raise DataError(f'no column "{words}": the data are frames; --labels expects a column', location)
-        return survey_frames(detected, location, labels, encoding)
+        # gaps in time split series, or are ignored if the parts would be short
+        layout = layout_of(first_rows(files_of(location)[0], encoding)) or TableLayout()
+        layout, defaults = layout._replace(labels=labels or layout.labels), SeriesOptions()
+        reading = SeriesOptions(
+            missing="mean", labels=layout.labels or defaults.labels, time=layout.time or defaults.time,
+            series=layout.series or defaults.series, features=layout.features, rows=layout.rows, encoding=encoding,
+        )  # fmt: skip
+        summary = _survey(detected, location, reading, layout)
+        if isinstance(gap := summary.error, GapError):
+            summary = _survey(detected, location, reading._replace(gaps="split"), layout)
+            if summary.lengths.mean < MIN_SPLIT_FRAMES:
+                summary = _survey(detected, location, reading._replace(gaps="ignore"), layout)
+            summary.gap = gap.in_options()
+        return summary

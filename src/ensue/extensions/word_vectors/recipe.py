@@ -123,7 +123,7 @@ class WordVectorsTrain(TrainRecipe):
     warmup: Share = 0.0
     """The share of the budget over which the learning rate rises from zero."""
     validations: Annotated[int, Field(ge=1, le=1_000_000)] = 5
-    """The number of evenly spaced validations; fewer if they would take more than a tenth of `train.seconds`."""
+    """The number of evenly spaced validations; fewer if they would take more than a fifth of `train.seconds`."""
 
 
 class WordVectorsRecipe(Recipe):

@@ -31,6 +31,7 @@ class ClassificationJob(LabelsJob[Classifier]):
     """The job of a classifier."""
 
     support_name: ClassVar[str] = "examples"
+    finishing_validations: ClassVar[int] = 2
     data_class: ClassVar[Callable[..., Any]] = DocumentData
     """The class of the data set, which is called with the recipe and the run that is resumed."""
     data_set: Any
@@ -51,6 +52,9 @@ class ClassificationJob(LabelsJob[Classifier]):
         soft = data.soft_targets(labels)
         sizes, folds = recipe.train, self._assign_folds() if recipe.is_gradient_free else None
         self.task = Classification(train, valid, labels, balanced=balanced, sizes=sizes, soft=soft, folds=folds)
+
+    def validate_on(self, data: Any) -> None:
+        self.task.valid = self.data_set.encoded(data, self.parts)
 
     def _assign_folds(self) -> NDArray[np.int64]:
         """Return the cross-validation fold of each text for `head.solver = "lbfgs"`, after checks of the data."""

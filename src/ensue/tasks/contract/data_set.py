@@ -281,10 +281,6 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
     def precompute(self, device: torch.device, progress: Callable[[str, float], None]) -> None:
         self.data_set.precompute(device, progress)
 
-    def test_cost(self) -> float:
-        valid, test = self.split.valid, self.split.test
-        return 0.0 if valid is None or test is None else len(test) / len(valid)  # type: ignore[arg-type]
-
     def build_model(self) -> ModelT:
         model = super().build_model()
         self.inherited = self.data_set.inherit(model, self.parts)

@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -104,6 +105,7 @@ def copy_rows(parameter: Tensor, source: Tensor, rows: Tensor | None = None) -> 
 
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
+HeldOut = Literal["valid", "test"]
 
 
 class Job(ABC, Generic[ModelT]):
@@ -111,6 +113,14 @@ class Job(ABC, Generic[ModelT]):
 
     unit: ClassVar[str]
     """The unit of a prediction: tokens, words or texts."""
+    examples: ClassVar[str] = "examples"
+    """The plural noun for the units of held-out data."""
+    sample_size: ClassVar[int] = 4
+    """The number of examples whose scoring is measured first."""
+    finishing_validations: ClassVar[int] = 0
+    """The number of times that `finish` scores the validation data."""
+    split: Any = None
+    """Training, validation and test data; None for a task with other data."""
     recipe: Recipe
     parts: ModelParts
     """The vocabularies and counts of the model, computed from the data, or read from the run that is resumed."""
@@ -163,9 +173,25 @@ class Job(ABC, Generic[ModelT]):
         """Return the scores on the test data; None without test data."""
         return None
 
-    def test_cost(self) -> float:
-        """Return the time of `test` relative to the time of a validation; 0 if the time is unknown."""
-        return 0.0
+    def held_out(self, name: HeldOut) -> Any:
+        """Return the validation or test data, from which `draw` draws parts; None without such data."""
+        return getattr(getattr(self, "corpus", self.split), name, None)
+
+    def draw(self, data: Any, count: int) -> Any:
+        """Return `count` examples of held-out data, drawn by the seed. More examples contain all fewer examples."""
+        rows = np.random.default_rng(self.recipe.train.seed).permutation(len(data))[:count]
+        return data.select(np.sort(rows))
+
+    def use_part(self, name: HeldOut, data: Any) -> None:
+        """Score `data`, all or some of the held-out data, in later validations or tests."""
+        if name == "valid":
+            self.validate_on(data)
+        else:
+            getattr(self, "corpus", self.split).test = data
+
+    def validate_on(self, data: Any) -> None:
+        """Make `data` the data of later validations."""
+        self.task.valid = data  # type: ignore[attr-defined]
 
     def finish(self, run: RunDirectory, model: ModelT) -> None:
         """Write the files of a finished run that depend on the task, from the best weights `model`."""

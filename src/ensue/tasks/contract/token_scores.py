@@ -107,11 +107,6 @@ class PieceNats:
     def __init__(self, ends: NDArray[np.int64]) -> None:
         self.ends, self.totals = ends, np.zeros(len(ends))
 
-    @classmethod
-    def with_equal_sizes(cls, tokens: int) -> "PieceNats":
-        """Return sums over pieces of 64 tokens; the last piece may be shorter."""
-        return cls(np.minimum(np.arange(PIECE_TOKENS, tokens + PIECE_TOKENS, PIECE_TOKENS), tokens))
-
     def __call__(self, positions: NDArray[np.int64], nats: Tensor) -> None:
         """Add the surprisals `nats` of the tokens at `positions`."""
         indices = np.searchsorted(self.ends, positions, side="right")

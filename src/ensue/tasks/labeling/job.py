@@ -30,6 +30,7 @@ class LabelingJob(LabelsJob[Tagger]):
     data_set: Any
 
     support_name: ClassVar[str] = "tokens"
+    finishing_validations: ClassVar[int] = 1
     task: Labeling
     best_scores: LabelingScores | None = None
     """The scores of the best weights on the validation data."""
@@ -48,6 +49,9 @@ class LabelingJob(LabelsJob[Tagger]):
                 raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe tag-lstm-crf')
             folds = self.folds(NUM_FOLDS)
         self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft, folds=folds)
+
+    def validate_on(self, data: Any) -> None:
+        self.task.valid = self.data_set.encoded(data, self.parts)
 
     def prepare(self, model: Tagger) -> None:
         def chunks(column: int) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:

@@ -15,6 +15,7 @@ from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
 from ensue.tasks.contract.data_set import Split
+from ensue.tasks.contract.job import HeldOut
 from ensue.tasks.contract.task import TaskScores
 from ensue.tasks.masked_language_modeling import task as masked
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
@@ -51,9 +52,12 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         valid = None if corpus.valid is None else self._scorer(corpus.valid, recipe.data.valid or recipe.data.train)
         self.task = masked.MaskedLanguageModeling(
             masked.training_examples(recipe, corpus.train, coder), self.masking, batch_size=recipe.train.batch_size,
-            block_tokens=recipe.block_tokens, validate=lambda model: None if valid is None else valid(model),
+            block_tokens=recipe.block_tokens, valid=valid,
             sample=lambda model, seed: masked.filled_sample(model, coder, corpus.valid or corpus.train, seed=seed),
         )  # fmt: skip
+
+    def validate_on(self, data: TokenFile) -> None:
+        self.task.valid = self._scorer(data, self.recipe.data.valid or self.recipe.data.train)
 
     def _scorer(self, tokens: TokenFile, path: str) -> partial[MaskedScores]:
         """Return a function from the model to its scores on a text."""
@@ -98,8 +102,8 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
     def reader_of(cls, recipe: SentenceVectorsRecipe) -> None:
         return None
 
-    def test_cost(self) -> float:
-        return 0.0
+    def held_out(self, name: HeldOut) -> None:
+        """Return None: the score of a part, where fewer texts are compared, is better than the score of all."""
 
     def __init__(self, recipe: SentenceVectorsRecipe, run: RunDirectory | None = None) -> None:
         self.recipe, data = recipe, recipe.data

@@ -204,14 +204,14 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
 
     def __init__(
         self, examples: FramedExamples, masking: Masking, *, batch_size: int, block_tokens: int,
-        validate: Callable[[MaskedLanguageModel], MaskedScores | None],
+        valid: Callable[[MaskedLanguageModel], MaskedScores] | None,
         sample: Callable[[MaskedLanguageModel, int], str],
     ) -> None:  # fmt: skip
         self.examples, self.masking = examples, masking
         self.batch_size = min(batch_size, examples.count)
         self.steps_per_epoch = -(-examples.count // self.batch_size)
         self.tokens_per_step = self.batch_size * block_tokens
-        self._validate, self._sample = validate, sample
+        self.valid, self._sample = valid, sample
 
     def batch(self, step: int, device: torch.device) -> MaskedBatch:
         return batch_of(self.examples.rows(step * self.batch_size, self.batch_size), self.masking, device)
@@ -225,7 +225,7 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
         return Loss(total, int((batch.targets != NOT_HIDDEN).sum())), None
 
     def validate(self, model: MaskedLanguageModel) -> MaskedScores | None:
-        return self._validate(model)
+        return None if self.valid is None else self.valid(model)
 
     def sample(self, model: MaskedLanguageModel, seed: int) -> str:
         return self._sample(model, seed)

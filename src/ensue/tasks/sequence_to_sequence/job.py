@@ -69,6 +69,9 @@ class SequenceToSequenceJob(Job[TextModel]):
             train, valid, begin_id=coder.target.begin_id, sizes=recipe.train, sampler=self._sample_outputs
         )
 
+    def validate_on(self, data: Columns) -> None:
+        self.task.valid = self._load_pairs(data)
+
     def _open_pairs(self, location: str, **options: Any) -> PairSource:
         data = self.recipe.data
         return PairSource(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ COUNT_CHUNK_TOKENS = 1 << 16
 """Tokens are counted in evenly spaced chunks of this size."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Corpus:
     """The tokenized texts of a run."""
 
@@ -161,6 +161,8 @@ def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
 class CorpusJob(Job[ModelT]):
     """The job of a model of running text. A subclass reads the `corpus` and creates the `parts`."""
 
+    examples: ClassVar[str] = "tokens"
+    sample_size: ClassVar[int] = 4_096
     corpus: Corpus
     parts: TokenizerParts
     recipe: Any
@@ -196,9 +198,16 @@ class CorpusJob(Job[ModelT]):
             self.recipe.data, self.recipe.tokenizer, tokenizer, reader=reader, resumed=run, origin=origin, extend=extend
         )
 
-    def test_cost(self) -> float:
-        valid, test = self.corpus.valid, self.corpus.test
-        return 0.0 if valid is None or test is None else len(test) / len(valid)
+    @property
+    def text_tokenizer(self) -> Any:
+        """The tokenizer of the ids of the texts."""
+        return self.corpus.tokenizer
+
+    def draw(self, data: TokenFile, count: int) -> TokenFile:
+        start = int(np.random.default_rng(self.recipe.train.seed).random() * (len(data) - count))
+        ids, tokenizer = data.read(start, start + count), self.text_tokenizer
+        characters, unknown = len(tokenizer.decode(ids.tolist())), np.count_nonzero(ids == tokenizer.unknown_id)
+        return TokenFile(ids, unknown=int(unknown), characters=characters)
 
     def build_model(self) -> ModelT:
         model = super().build_model()
@@ -314,7 +323,18 @@ class SampledWords:
         if not 1 <= size <= len(counts):
             raise ValueError(f"{size:,} words are drawn; expected 1 to {len(counts):,}")
         self.size, self.seed = size, seed
-        self.expected = _cap_expectations(np.power(counts + 1.0, power), size)
+        weights = np.power(counts + 1.0, power)
+        order = np.argsort(-weights, kind="stable")
+        sums = np.cumsum(weights[order][::-1])[
+            ::-1
+        ]  # the summed weight of a word and of all words with smaller weights
+        num_capped = (
+            int(np.argmax(weights[order] * (size - np.arange(len(order))) < sums)) if size < len(order) else size
+        )
+        expected = np.ones(len(weights))
+        rest = order[num_capped:]
+        expected[rest] = weights[rest] * (size - num_capped) / sums[num_capped] if len(rest) else 1
+        self.expected = expected
         self._order = np.argsort(-self.expected, kind="stable")
         self._ends = np.cumsum(self.expected[self._order])
 
@@ -325,17 +345,6 @@ class SampledWords:
         ids = self._order[np.minimum(np.searchsorted(self._ends, points, side="right"), len(self._order) - 1)]
         log_expected = np.log(self.expected[ids]).astype(np.float32)
         return WordSample(torch.from_numpy(ids).to(device), torch.from_numpy(log_expected).to(device))
-
-
-def _cap_expectations(weights: NDArray[Any], size: int) -> NDArray[np.float64]:
-    """Return numbers with the sum `size` that are proportional to the weights, except for numbers capped at 1."""
-    order = np.argsort(-weights, kind="stable")
-    sums = np.cumsum(weights[order][::-1])[::-1]  # the summed weight of a word and of all words with smaller weights
-    num_capped = int(np.argmax(weights[order] * (size - np.arange(len(order))) < sums)) if size < len(order) else size
-    expected = np.ones(len(weights))
-    rest = order[num_capped:]
-    expected[rest] = weights[rest] * (size - num_capped) / sums[num_capped] if len(rest) else 1
-    return expected
 
 
 def sampled_words(head: WordHead, counts: NDArray[np.int64], seed: int) -> SampledWords | None:

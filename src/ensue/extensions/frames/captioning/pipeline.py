@@ -277,6 +277,9 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         begin_id, sizes = target.begin_id, recipe.train
         self.task = SequenceToSequence(train, valid, begin_id=begin_id, sizes=sizes, sampler=self._sample_captions)
 
+    def validate_on(self, data: LabeledSeries) -> None:
+        self.task.valid = self._encode(data)
+
     def _make_parts(self, statistics: FrameStatistics, rows: int) -> CaptionerParts:
         captions = (caption for captions in self.split.train.labels for caption in captions)
         texts = (text for caption in captions for text in (" ", caption, "\n"))

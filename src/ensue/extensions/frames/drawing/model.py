@@ -401,6 +401,7 @@ class DrawingJob(Job[Painter]):
     unit: ClassVar[str] = "images"
     recipe: DrawingRecipe
     parts: DrawingParts
+    task: Drawing
 
     def __init__(self, recipe: DrawingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
@@ -419,6 +420,9 @@ class DrawingJob(Job[Painter]):
         images = read_images(location, colors=colors, encoding=data.encoding, size=self.size, group=group)
         self.size = images.size
         return images
+
+    def validate_on(self, data: Images) -> None:
+        self.task.valid = binarized(data, self.recipe.data.binarize)
 
     @torch.no_grad()
     def prepare(self, model: Painter) -> None:

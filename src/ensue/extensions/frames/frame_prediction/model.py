@@ -506,7 +506,7 @@ class FramePrediction(BucketedTask[FramePredictor, FramesBatch]):
     judged_by = "nats_per_frame"
     less_is_better = True
 
-    def __init__(self, train: FrameRows, valid: FrameRows | None, recipe: FramePredictionRecipe) -> None:
+    def __init__(self, train: FrameRows, valid: LabeledSeries | None, recipe: FramePredictionRecipe) -> None:
         self.train, self.valid = train.split_long(recipe.train.longest), valid
         super().__init__(self.train.lengths, recipe.train, num_tokens=int(train.lengths.sum()))
 
@@ -520,7 +520,7 @@ class FramePrediction(BucketedTask[FramePredictor, FramesBatch]):
         return model.loss(batch.frames), None
 
     def validate(self, model: FramePredictor) -> FrameScores | None:
-        return None if self.valid is None else score(model, self.valid)
+        return None if self.valid is None else score(model, self.valid.rows)
 
 
 def score(model: FramePredictor, rows: FrameRows) -> FrameScores:
@@ -540,8 +540,7 @@ class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):
         data = SeriesData(recipe, run, has_ends=True)
         super().__init__(recipe, data)
         self.parts = FramePredictorParts(data.statistics()) if run is None else run.parts
-        valid = self.split.valid
-        self.task = FramePrediction(self.split.train.rows, None if valid is None else valid.rows, recipe)
+        self.task = FramePrediction(self.split.train.rows, self.split.valid, recipe)
 
     @property
     def notes(self) -> list[str]:
