@@ -68,7 +68,12 @@ class PrivateFolder:
         if os.path.isdir(descriptor_path):
             return f"{descriptor_path}/{name}"
         path = self.path.resolve()
-        _check_parents(path)
+        # another user must not be able to replace a folder above `path`
+        for folder in path.parents:
+            status = folder.stat()
+            is_writable = status.st_mode & OTHERS_WRITE and not status.st_mode & stat.S_ISVTX
+            if status.st_uid not in (0, os.geteuid()) or is_writable:
+                raise OSError(errno.EPERM, f"{folder} is open to others")
         if not os.path.samestat(path.stat(), os.fstat(self._descriptor)):
             raise OSError(errno.EPERM, "the folder was replaced")
         return str(path / name)
@@ -127,15 +132,6 @@ def _check_owner(status: os.stat_result, is_kind: Callable[[int], bool]) -> None
         raise OSError(errno.EPERM, f"it belongs to another user, {status.st_uid}")
     if status.st_mode & OTHERS_WRITE:
         raise OSError(errno.EPERM, f"others may write to it, its mode is {stat.S_IMODE(status.st_mode):04o}")
-
-
-def _check_parents(path: Path) -> None:
-    """Raise OSError if another user can replace a folder above `path`."""
-    for folder in path.parents:
-        status = folder.stat()
-        is_writable = status.st_mode & OTHERS_WRITE and not status.st_mode & stat.S_ISVTX
-        if status.st_uid not in (0, os.geteuid()) or is_writable:
-            raise OSError(errno.EPERM, f"{folder} is open to others")
 
 
 def _file_name(key: str, content: bytes, suffix: str) -> str:

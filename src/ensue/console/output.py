@@ -20,7 +20,12 @@ from ensue.notices import Notice
 @contextmanager
 def streams() -> Iterator[None]:
     """Replace `sys.stdout` and `sys.stderr` by `Results` and `Diagnostics` in a `with` block."""
-    _fill_descriptors()
+    # otherwise the next opened file would get the numbers of closed descriptors
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)  # opens the lowest free descriptor
     original = sys.stdout, sys.stderr
     sys.stdout = Results(original[0] or _open_descriptor(1))  # type: ignore[assignment]
     sys.stderr = Diagnostics(original[1] or _open_descriptor(2))  # type: ignore[assignment]
@@ -28,15 +33,6 @@ def streams() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = original
-
-
-def _fill_descriptors() -> None:
-    """Open the null device for closed descriptors, since otherwise the next opened file would get their numbers."""
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDONLY)  # opens the lowest free descriptor
 
 
 def _open_descriptor(descriptor: int) -> TextIO:

@@ -142,7 +142,15 @@ def open_table(file: Path) -> VectorTable:
     header = _read_header(reader)
     if header and _is_binary(reader.peek(_MAX_HEAD_BYTES)):
         return VectorTable(header[1], _binary_rows(reader, *header, file), is_binary=True)
-    return _open_text(reader, header[1] if header else None, file)
+    # the header, or else the majority of the first rows, has the dimension
+    header_dimension = header[1] if header else None
+    filled = _filled_lines(reader, 2 if header_dimension else 1)
+    head = list(islice(filled, _MAX_HEAD_ROWS))
+    widths = Counter(_count_numbers(line.split(b" ")[1:]) for _, _, line in head)
+    dimension = header_dimension or next((width for width, _ in widths.most_common(1)), 0)
+    if not dimension:
+        raise DataError("no word vectors: expected lines of a word and its numbers, with blanks between them", file, 1)
+    return VectorTable(dimension, (_split_row(*line, dimension, file) for line in chain(head, filled)))
 
 
 def _read_header(reader: ByteReader) -> tuple[int, int] | None:
@@ -173,17 +181,6 @@ def _binary_rows(reader: ByteReader, count: int, dimension: int, path: Path) -> 
         if word is None or numbers is None:
             raise DataError(f"cut off: it ends after {num:,} of the {count:,} vectors that its header promises", path)
         yield VectorRow(word.removeprefix(b"\n"), numbers, None, start)
-
-
-def _open_text(reader: ByteReader, header_dimension: int | None, path: Path) -> VectorTable:
-    """Return the rows of a text file. The header, or else the majority of the first rows, has the dimension."""
-    filled = _filled_lines(reader, 2 if header_dimension else 1)
-    head = list(islice(filled, _MAX_HEAD_ROWS))
-    widths = Counter(_count_numbers(line.split(b" ")[1:]) for _, _, line in head)
-    dimension = header_dimension or next((width for width, _ in widths.most_common(1)), 0)
-    if not dimension:
-        raise DataError("no word vectors: expected lines of a word and its numbers, with blanks between them", path, 1)
-    return VectorTable(dimension, (_split_row(*line, dimension, path) for line in chain(head, filled)))
 
 
 def _filled_lines(reader: ByteReader, number: int) -> Iterator[tuple[int, int, bytes]]:

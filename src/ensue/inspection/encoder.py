@@ -55,7 +55,9 @@ def traces_of(layers: nn.Module, x: Tensor) -> list[LayerTrace]:
     means: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
     for name, tensors in values_at.items():
         tap = name.rpartition(".")[2]
-        means.setdefault(place_of(name), {})[tap] = _compute_means(tap, tensors, backward="leftward" in name)
+        values = over_text(tensors)
+        by_position = exact(values.abs() if tap in SIGNED else values).mean(-1).cpu().numpy()
+        means.setdefault(place_of(name), {})[tap] = by_position[::-1] if "leftward" in name else by_position
     numbers = {layer: number for number, layer in enumerate(dict.fromkeys(layer for layer, _ in means), start=1)}
     return [LayerTrace(numbers[layer], direction, by_tap) for (layer, direction), by_tap in means.items()]
 
@@ -73,12 +75,6 @@ def attention_of(layers: nn.Module, x: Tensor) -> list[LayerAttention] | None:
     with watch(layers, *names) as values_at:
         layers(x)
     return [LayerAttention(layer, values_at[name][0][0].float().cpu().numpy()) for layer, name in enumerate(names, 1)]
-
-
-def _compute_means(tap: str, tensors: list[Tensor], *, backward: bool) -> NDArray[np.float64]:
-    values = over_text(tensors)
-    means = exact(values.abs() if tap in SIGNED else values).mean(-1).cpu().numpy()
-    return means[::-1] if backward else means
 
 
 def over_text(tensors: list[Tensor]) -> Tensor:

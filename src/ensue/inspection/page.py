@@ -200,7 +200,8 @@ def _environment() -> "Environment":
 
     environment = Environment(
         loader=FunctionLoader(package_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, finalize=_clean_text,
+        lstrip_blocks=True, 
+        finalize=lambda value: clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )  # fmt: skip
     environment.policies["json.dumps_function"] = _dump_with_null
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
@@ -217,11 +218,6 @@ def _dump_with_null(value: Any, **options: Any) -> str:
         return json.dumps(value, **options)
     except ValueError:
         return json.dumps(as_json(value), **options)
-
-
-def _clean_text(value: Any) -> Any:
-    """Clean a text that a template inserts; other values stay."""
-    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def ansi(console: Console, text: Text) -> str:

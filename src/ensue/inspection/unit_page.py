@@ -138,7 +138,14 @@ def select(
     for unit in selected:
         for tokens in runs(units[unit.group].values[:, unit.number] >= threshold):
             counts[tokens] += 1
-    matches = _without_overlaps([Match(*tokens, count) for tokens, count in counts.items()], (start, end), most)
+    # the best matches that overlap neither the selection nor each other
+    chosen, found = [Match(start, end, 0)], [Match(*tokens, count) for tokens, count in counts.items()]
+    for match in sorted(found, key=lambda match: (-match.shared, match.start, match.end)):
+        if len(chosen) > most:
+            break
+        if all(match.end <= other.start or other.end <= match.start for other in chosen):
+            chosen.append(match)
+    matches = chosen[1:]
     return Selection(start, end, threshold, selected, matches)
 
 
@@ -154,17 +161,6 @@ def runs(on: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Return the maximal ranges [start, end) in which `on` (T,) is True."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], on, [False])).astype(np.int8)))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
-
-
-def _without_overlaps(matches: list[Match], selection: tuple[int, int], max_matches: int) -> list[Match]:
-    """Return the best matches that overlap neither the selection nor each other."""
-    chosen = [Match(*selection, 0)]
-    for match in sorted(matches, key=lambda match: (-match.shared, match.start, match.end)):
-        if len(chosen) > max_matches:
-            break
-        if all(match.end <= other.start or other.end <= match.start for other in chosen):
-            chosen.append(match)
-    return chosen[1:]
 
 
 def selection_section(units: Sequence[Units], tokens: int) -> list[Section]:

@@ -7,7 +7,7 @@ the word is aligned and both tags are equal.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
@@ -129,22 +129,17 @@ def _compare_offsets(gold: list[tuple[int, int]], predicted: list[tuple[int, int
 
 def align(gold: Sequence[_LocatedWord], predicted: Sequence[_LocatedWord]) -> list[tuple[AnalyzedWord, AnalyzedWord]]:
     """Return pairs of aligned words, which have equal offsets or are in a common subsequence of multiword tokens."""
-    regions = _merge_overlapping({(word.start, word.end) for word in chain(gold, predicted) if word.is_multiword})
+    regions: list[tuple[int, int]] = []
+    for start, end in sorted({(word.start, word.end) for word in chain(gold, predicted) if word.is_multiword}):
+        if regions and start < regions[-1][1]:
+            regions[-1] = regions[-1][0], max(end, regions[-1][1])
+        else:
+            regions.append((start, end))
     (alone, inside), (others_alone, others_inside) = (_split_by_region(words, regions) for words in (gold, predicted))
     pairs = [(word, others_alone[place]) for place, word in alone.items() if place in others_alone]
     for region, words in inside.items():
         pairs += _common_subsequence(words, others_inside.get(region, []))
     return pairs
-
-
-def _merge_overlapping(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    regions: list[tuple[int, int]] = []
-    for start, end in sorted(places):
-        if regions and start < regions[-1][1]:
-            regions[-1] = regions[-1][0], max(end, regions[-1][1])
-        else:
-            regions.append((start, end))
-    return regions
 
 
 def _split_by_region(

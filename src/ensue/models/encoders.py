@@ -127,12 +127,6 @@ def build_decoder(
             return build_transformer(decoder, d_in=d_in, d_memory=d_memory)
         case tables.WindowEncoder() | tables.NoEncoder():
             raise ValueError(f"decoder.kind {decoder.kind} has no state that can be initialized from the source")
-    return _build_recurrent_decoder(decoder, attention, d_in, d_memory, has_halves)
-
-
-def _build_recurrent_decoder(
-    decoder: tables.CellsSpecification, attention: tables.Attention, d_in: int, d_memory: int, has_halves: bool
-) -> SequenceLayer:
     d_context = d_memory if attention.kind == "none" else decoder.d_model if attention.feeding else 0
     if decoder.d_model % attention.num_heads:
         raise ValueError(

@@ -187,7 +187,10 @@ class PairBag(NgramBag):
         all_rows, overlaps = [], []
         for rows in zip(*(self._rows(keys, only_known=False) for keys in texts), strict=True):
             first, second = map(_remove_duplicates, rows)
-            union, shared = _union(first, second)
+            # the union of both sets of numbers, padded with 0, and a mask of their intersection
+            ids = torch.cat((first, second), dim=1).sort(dim=1).values
+            is_repeated = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] > 0)
+            union, shared = ids.masked_fill(F.pad(is_repeated, (0, 1)), 0), F.pad(is_repeated, (1, 0))
             all_rows.append(union + self.table_rows * shared)
             sizes = torch.stack([first.count_nonzero(1), second.count_nonzero(1)], dim=1).clamp(min=1)
             num_shared = shared.sum(1, keepdim=True).to(self.weight.dtype)
@@ -199,13 +202,6 @@ def _remove_duplicates(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
     """Sort each row, and replace repeated numbers by 0."""
     ids = ids.sort(dim=1).values
     return ids.masked_fill(F.pad(ids[:, 1:] == ids[:, :-1], (1, 0)), 0)
-
-
-def _union(first: Int[Tensor, "B N"], second: Int[Tensor, "B M"]) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
-    """Return the union of two sets of numbers, padded with 0, and a mask of their intersection."""
-    ids = torch.cat((first, second), dim=1).sort(dim=1).values
-    is_repeated = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] > 0)
-    return ids.masked_fill(F.pad(is_repeated, (0, 1)), 0), F.pad(is_repeated, (1, 0))
 
 
 def _is_frequent(total: Float[Tensor, "G ..."], min_texts: int) -> Bool[Tensor, "G ..."]:

@@ -90,7 +90,14 @@ class Glimpses(nn.Module):
         """Return the patches. Raises ValueError for wrong sizes, TypeError for a wrong type."""
         expect("Glimpses", "images", images, ("B", "C", "H", "W"))
         expect("Glimpses", "places", places, (len(images), "M", 2), like=images)
-        largest = self._cut_patches(images, places)
+        # the largest patches (B · M, C, reach, reach), not averaged
+        (rows, inside_rows), (columns, inside_columns) = (
+            self._pixels_around(places[..., axis], images.shape[2 + axis], max(images.shape[2:])) for axis in (0, 1)
+        )
+        image_indices = torch.arange(len(images), device=images.device).repeat_interleave(places.shape[1])
+        pixels = images.permute(0, 2, 3, 1)[image_indices[:, None, None], rows[:, :, None], columns[:, None, :]]
+        inside = inside_rows[:, :, None] & inside_columns[:, None, :]
+        largest = (pixels * inside.unsqueeze(-1)).permute(0, 3, 1, 2)
         patches = []
         for scale in range(self.scales):
             side, margin = self.size << scale, (self.reach - (self.size << scale)) // 2
@@ -98,16 +105,6 @@ class Glimpses(nn.Module):
             patches.append(F.avg_pool2d(patch, 1 << scale) if scale else patch)
         channels = torch.cat(patches, 1)
         return channels.view(*places.shape[:2], *channels.shape[1:])
-
-    def _cut_patches(self, images: Tensor, places: Tensor) -> Tensor:
-        """Return the largest patches (B · M, C, reach, reach), not averaged."""
-        (rows, inside_rows), (columns, inside_columns) = (
-            self._pixels_around(places[..., axis], images.shape[2 + axis], max(images.shape[2:])) for axis in (0, 1)
-        )
-        image_indices = torch.arange(len(images), device=images.device).repeat_interleave(places.shape[1])
-        pixels = images.permute(0, 2, 3, 1)[image_indices[:, None, None], rows[:, :, None], columns[:, None, :]]
-        inside = inside_rows[:, :, None] & inside_columns[:, None, :]
-        return (pixels * inside.unsqueeze(-1)).permute(0, 3, 1, 2)
 
     def _pixels_around(self, places: Tensor, size: int, longer_side: int) -> tuple[Tensor, Tensor]:
         """Return the indices (B · M, reach) of pixels around locations (B, M) along an axis, and which are inside."""

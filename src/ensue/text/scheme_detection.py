@@ -135,9 +135,6 @@ class SchemeDetector:
             places = ", ".join(f"{prefix}- (first in {place})" for prefix, place in self._first_sentence_of.items())
             latest = max(self._first_sentence_of.values(), key=lambda place: place.sentence)
             raise DataError(f"mixed schemes: {places}; {_EXPECTED}", path, latest.line)
-        return self._least_violated(schemes, path)
-
-    def _least_violated(self, schemes: Sequence[Scheme], path: str | Path | None) -> Scheme:
         best = min(schemes, key=self.num_violating.__getitem__)
         if self.num_violating[best] > self._max_violations * self._num_tagged:
             counts = "; ".join(

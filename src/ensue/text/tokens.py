@@ -50,11 +50,6 @@ _LETTER = "\u0250"
 """A letter that does not occur in the expressions above."""
 
 
-def treebank_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each word. Combining marks and joiners after a letter are treated as letters."""
-    return treebank_between_marks(text if text.isascii() else _replace_marks_by_letters(text))
-
-
 def treebank_between_marks(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each word like earlier versions, in which a combining mark ended a word."""
     return (match.span() for match in _WORD.finditer(text))
@@ -127,8 +122,10 @@ EXPRESSIONS: dict[str, tuple[str, bool]] = {
 """The regular expression of each splitter, which matches a word or a line end, and whether it ignores case."""
 SPLITTERS: dict[str, Callable[[str], Iterable[Span]]] = {
     **{name: _compile_splitter(expression) for name, (expression, _) in EXPRESSIONS.items()},
-    "treebank": treebank_spans, "treebank-1": treebank_between_marks,
-}  # fmt: skip
+    # combining marks and joiners after a letter are treated as letters
+    "treebank": lambda text: treebank_between_marks(text if text.isascii() else _replace_marks_by_letters(text)),
+    "treebank-1": treebank_between_marks,
+}
 """The functions that split a text, by name.
 
 "whitespace" and "simple" split like the splitters in `tokenizer.py`. "treebank" is for English; "treebank-1" is for

@@ -47,7 +47,13 @@ class WordPieceTokenizer(VocabularyTokenizer):
             raise ValueError(f"the symbols have no {missing[0]}")
         self.special_ids = {name: self.vocabulary.ids[name] for name in SPECIAL if name != UNKNOWN}
         self.unknown_id, self.start_id = self.vocabulary.ids[UNKNOWN], self.special_ids[BEGIN]
-        self.library = _make_library_tokenizer(self.vocabulary.ids, lowercase=lowercase)
+        library = import_library()
+        model = library.models.WordPiece(
+            dict(self.vocabulary.ids), unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_LENGTH
+        )
+        self.library: LibraryTokenizer = library.Tokenizer(model)
+        self.library.normalizer = library.normalizers.BertNormalizer(lowercase=lowercase)
+        self.library.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
         self._pieces = PieceIds(self.library)
 
     @classmethod
@@ -102,15 +108,6 @@ class _PieceDecoder(Decoder):
             return symbol.removeprefix(INSIDE)
         blank, self._blank = self._blank, " "
         return blank + symbol
-
-
-def _make_library_tokenizer(ids: Mapping[str, int], *, lowercase: bool) -> "LibraryTokenizer":
-    library = import_library()
-    model = library.models.WordPiece(dict(ids), unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_LENGTH)
-    tokenizer: LibraryTokenizer = library.Tokenizer(model)
-    tokenizer.normalizer = library.normalizers.BertNormalizer(lowercase=lowercase)
-    tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
-    return tokenizer
 
 
 def _count_words(chunks: Iterable[str], *, lowercase: bool) -> dict[str, int]:

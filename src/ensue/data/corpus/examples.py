@@ -202,7 +202,17 @@ class FramedPairs(FramedExamples):
     def __init__(self, tokens: TokenFile, *, length: int, frame: Frame, seed: int) -> None:
         self.tokens, self.length, self.frame, self.seed = tokens, length, frame, seed
         self.longest = length + 3
-        self.starts, self.stops, document = _find_sentences(tokens, frame)
+        marks, kinds = [], []
+        for start in range(0, len(tokens), _MAX_SCANNED_IDS):
+            ids = tokens.read(start, min(start + _MAX_SCANNED_IDS, len(tokens)))
+            positions = np.flatnonzero((ids == frame.begin_id) | (ids == frame.separator_id))
+            marks.append(start + positions)
+            kinds.append(ids[positions] == frame.begin_id)
+        stops = np.concatenate([*marks, [len(tokens)]])
+        starts = np.concatenate(([0], stops[:-1] + 1))
+        document = np.concatenate(([0], np.cumsum(np.concatenate(kinds)))) if kinds else np.zeros(1, np.int64)
+        is_nonempty = stops > starts
+        self.starts, self.stops, document = starts[is_nonempty], stops[is_nonempty], document[is_nonempty]
         changes = np.flatnonzero(np.diff(document)) + 1
         self.documents = np.concatenate(([0], changes, [len(document)]))
         """The index of the first sentence of each document, followed by the number of sentences."""
@@ -256,18 +266,3 @@ class FramedPairs(FramedExamples):
             if size >= max_ids:
                 break
         return np.concatenate(result)
-
-
-def _find_sentences(tokens: TokenFile, frame: Frame) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the start, the end and the document number of each sentence in a stream."""
-    marks, kinds = [], []
-    for start in range(0, len(tokens), _MAX_SCANNED_IDS):
-        ids = tokens.read(start, min(start + _MAX_SCANNED_IDS, len(tokens)))
-        positions = np.flatnonzero((ids == frame.begin_id) | (ids == frame.separator_id))
-        marks.append(start + positions)
-        kinds.append(ids[positions] == frame.begin_id)
-    stops = np.concatenate([*marks, [len(tokens)]])
-    starts = np.concatenate(([0], stops[:-1] + 1))
-    document = np.concatenate(([0], np.cumsum(np.concatenate(kinds)))) if kinds else np.zeros(1, np.int64)
-    is_nonempty = stops > starts
-    return starts[is_nonempty], stops[is_nonempty], document[is_nonempty]

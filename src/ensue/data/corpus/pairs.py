@@ -100,34 +100,27 @@ def _read_table(path: Path, encoding: str) -> Iterator[MinimalPair]:
 
 
 def _read_sentences(path: Path, encoding: str) -> Iterator[MinimalPair]:
-    gold_path = _file_beside(path, ".gold")
+    names = [Path(stem(path) + ".gold" + compression) for compression in ("", *sorted(COMPRESSED))]
+    gold_path = next((name for name in names if name.is_file()), None)
+    if gold_path is None:
+        raise DataError(f"expected {names[0].name} with the pairs in the same folder", path)
     gold = _numbered_lines(gold_path, encoding)
     for number, sentence in _numbered_lines(path, encoding):
         _, line = next(gold, (0, ""))
-        index, good, bad = _parse_gold(line, gold_path, number)
+        # columns 1 to 3 of 4 (Linzen et al.), or 4, 7, 8 of 12 (Gulordava)
+        fields = line.split("\t")
+        columns = {4: (0, 1, 2), 12: (3, 6, 7)}.get(len(fields))
+        if columns is None or not _WORD_INDEX.fullmatch(fields[columns[0]]):
+            raise DataError(
+                "expected 4 or 12 columns with a word's place and its correct and wrong form", gold_path, number
+            )
+        index, good, bad = int(fields[columns[0]]), fields[columns[1]], fields[columns[2]]
         words = sentence.split(" ")
         if index >= len(words):
             raise DataError(f"word {index} of a sentence with {len(words)} words", gold_path, number)
         yield _make_pair(" ".join(words[:index]), good, bad)
     for number, _ in gold:
         raise DataError(f"more lines than {path.name}", gold_path, number)
-
-
-def _parse_gold(line: str, path: Path, number: int) -> tuple[int, str, str]:
-    """Return the index of a word and both forms: columns 1 to 3 of 4 (Linzen et al.), or 4, 7, 8 of 12 (Gulordava)."""
-    fields = line.split("\t")
-    columns = {4: (0, 1, 2), 12: (3, 6, 7)}.get(len(fields))
-    if columns is None or not _WORD_INDEX.fullmatch(fields[columns[0]]):
-        raise DataError("expected 4 or 12 columns with a word's place and its correct and wrong form", path, number)
-    return int(fields[columns[0]]), fields[columns[1]], fields[columns[2]]
-
-
-def _file_beside(path: Path, ending: str) -> Path:
-    names = [Path(stem(path) + ending + compression) for compression in ("", *sorted(COMPRESSED))]
-    result = next((name for name in names if name.is_file()), None)
-    if result is None:
-        raise DataError(f"expected {names[0].name} with the pairs in the same folder", path)
-    return result
 
 
 def _make_pair(prefix: str, good: str, bad: str) -> MinimalPair:

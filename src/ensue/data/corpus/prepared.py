@@ -198,11 +198,6 @@ class Prepared:
 
     def __init__(self, folder: str | Path, *, may_be_incomplete: bool = False) -> None:
         self.folder = Path(folder)
-        self.index = self._read_index()
-        if not (may_be_incomplete or self.index.get("complete")):
-            raise DataError("incomplete; the same `ensue prepare` continues it", self.folder)
-
-    def _read_index(self) -> dict[str, Any]:
         path = self.folder / INDEX
         try:
             index: dict[str, Any] = parse_json(read_bounded(path))
@@ -213,7 +208,9 @@ class Prepared:
                 raise DataError("damaged: not an index of `ensue prepare`", path)
         except (ParseError, KeyError, TypeError, AttributeError, OSError) as error:
             raise DataError(f"damaged: {type(error).__name__} {error}", path) from None
-        return index
+        self.index = index
+        if not (may_be_incomplete or self.index.get("complete")):
+            raise DataError("incomplete; the same `ensue prepare` continues it", self.folder)
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -74,7 +74,17 @@ class RecordDocuments(layouts.DocumentFormat):
         """Return the record with other labels. New columns are named "label" and "probability"."""
         record = records.Record(document.line, document.source, document.before)
         if layout.flags:
-            return self._write_flags(record, layout, labels)
+            # 1 in the columns of its labels and 0 in others, or with other forms of the record
+            row = next(iter(self.reader.read(Lines([record.text], ""), header=False, needed=())))
+            old, text = self._flag_values(row.values, layout), record.text
+            forms = next((forms for forms in BOOLEAN_VALUES if {*old} <= {*forms}), BOOLEAN_VALUES[0])
+            new_values = [value if FLAGS.get(value.casefold()) is (label in labels) else forms[label in labels]
+                          for label, value in zip(layout.flag_names, old, strict=True)]  # fmt: skip
+            if layout.labels is not None:
+                return self.reader.written(record, old, Answer(layout.labels, new_values))
+            for column, value, new in zip(layout.flags, old, new_values, strict=True):
+                text = self.reader.written(record._replace(text=text, before=""), [value], Answer(column, [new]))
+            return record.before + text
         answer = Answer(layout.labels, labels, probabilities, layout.separator, layout.header)
         return self.reader.written(record, document.labels, answer)
 
@@ -86,19 +96,6 @@ class RecordDocuments(layouts.DocumentFormat):
             cells = cells if isinstance(cells, list) and len(cells) == len(layout.flags) else ["?"] * len(layout.flags)
         return [str(cell).lower() if isinstance(cell, bool) else "" if cell is None else str(cell).strip()
                 for cell in cells]  # fmt: skip
-
-    def _write_flags(self, record: records.Record, layout: layouts.DocumentLayout, labels: Sequence[str]) -> str:
-        """Return the record with 1 in the columns of its labels and 0 in others, or with other forms of the record."""
-        row = next(iter(self.reader.read(Lines([record.text], ""), header=False, needed=())))
-        old, text = self._flag_values(row.values, layout), record.text
-        forms = next((forms for forms in BOOLEAN_VALUES if {*old} <= {*forms}), BOOLEAN_VALUES[0])
-        new_values = [value if FLAGS.get(value.casefold()) is (label in labels) else forms[label in labels]
-                      for label, value in zip(layout.flag_names, old, strict=True)]  # fmt: skip
-        if layout.labels is not None:
-            return self.reader.written(record, old, Answer(layout.labels, new_values))
-        for column, value, new in zip(layout.flags, old, new_values, strict=True):
-            text = self.reader.written(record._replace(text=text, before=""), [value], Answer(column, [new]))
-        return record.before + text
 
 
 def _iterate_labels(value: Any, separator: str) -> Iterator[str]:

@@ -104,7 +104,15 @@ class JsonSentences(Format):
     def _sentence(self, record: Record, name: str, *, following: str = "") -> Sentence:
         line, source = record.line, SourceText(name, record.before + record.text + following, len(record.before))
         try:
-            content = _parse_object(record.text)
+            content = parse_json(record.text, UNIQUE_KEYS)
+            if not isinstance(content, dict):
+                raise ValueError("expected a JSON object on each line, such as {...}, or an array of objects")
+            if "\\ud" in record.text.lower():
+                try:
+                    json.dumps(content, ensure_ascii=False).encode()
+                except UnicodeEncodeError as error:
+                    half = error.object[error.start]
+                    raise ValueError(f"half of a character (the lone surrogate \\u{ord(half):04x})") from None
             checked_width(len(content), name, line)
             key, number = self._words_key(content), content.get("document")
             document = number if type(number) is int else None
@@ -226,27 +234,10 @@ class JsonSentences(Format):
         return Surface(record[key], tuple([(start, end) for _, start, end in tokens(record[key], self.splitter)]))
 
 
-def _parse_object(text: str) -> Content:
-    content = parse_json(text, UNIQUE_KEYS)
-    if not isinstance(content, dict):
-        raise ValueError("expected a JSON object on each line, such as {...}, or an array of objects")
-    if "\\ud" in text.lower():
-        _check_surrogates(content)
-    return content
-
-
 def _reparse_object(source: SourceText) -> Content:
     content: Content
     content, _ = EXACT_FLOATS.raw_decode(source.text, source.text.index("{", source.start))
     return content
-
-
-def _check_surrogates(record: Content) -> None:
-    try:
-        json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        half = error.object[error.start]
-        raise ValueError(f"half of a character (the lone surrogate \\u{ord(half):04x})") from None
 
 
 def _offset(record: Content, text: str) -> int:

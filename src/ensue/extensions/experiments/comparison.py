@@ -157,7 +157,15 @@ def compare(
     for bound in require:
         Bound.parse(bound)
     directories = [RunDirectory(run) for run in runs]
-    _check_runs(directories, format)
+    if len(directories) < 2:
+        raise EnsueError("expected two or more runs")
+    first = directories[0]
+    if format and "format" not in first.entry.options("evaluate"):
+        raise EnsueError(f"{first.path}: a {first.entry.what} has no --format")
+    for other in directories[1:]:
+        if other.entry != first.entry:
+            tasks = f"a {other.entry.what}, and {first.path} is a {first.entry.what}"
+            raise RunError(f"{other.path}: {tasks}; expected runs of the same task")
     options = {"encoding": encoding, "format": format}
     recipes = [directory.recipe for directory in directories]
     requested = as_location(test, "test")
@@ -188,18 +196,6 @@ def compare(
         "" if base_items is None else f"{base_items.size:,} {base_items.unit}", (scored[0][0], *compared),
         _compare_recipes(recipes), tuple(notes), tuple(Bound.parse(bound).with_value(values) for bound in require),
     )  # fmt: skip
-
-
-def _check_runs(directories: Sequence[RunDirectory], format: str) -> None:
-    if len(directories) < 2:
-        raise EnsueError("expected two or more runs")
-    first = directories[0]
-    if format and "format" not in first.entry.options("evaluate"):
-        raise EnsueError(f"{first.path}: a {first.entry.what} has no --format")
-    for other in directories[1:]:
-        if other.entry != first.entry:
-            tasks = f"a {other.entry.what}, and {first.path} is a {first.entry.what}"
-            raise RunError(f"{other.path}: {tasks}; expected runs of the same task")
 
 
 def _find_common_data(directories: Sequence[RunDirectory]) -> str:

@@ -91,7 +91,14 @@ def read_fasttext(path: Path) -> FastText:
         raise DataError(f"version {version} of fastText's models; expected 11 or 12", path)
     arguments = dict(zip(ARGUMENTS, map(int, file.unpack("12i")), strict=True))
     file.unpack("d")  # the threshold of subsampling
-    _check_arguments(arguments, path)
+    if arguments["model"] not in MODEL_KINDS:
+        raise DataError("a classifier of fastText is unsupported; expected word vectors", path)
+    if not 0 < arguments["dim"] <= MAX_DIMENSION:
+        raise DataError(f"truncated or damaged: vectors of {arguments['dim']:,} numbers", path)
+    if not 0 <= arguments["minn"] <= max(arguments["maxn"], arguments["minn"]) <= 100 or arguments["maxn"] < 0:
+        raise DataError(f"n-grams of {arguments['minn']} to {arguments['maxn']} characters are not supported", path)
+    if arguments["maxn"] and arguments["bucket"] < 1:
+        raise DataError(f"truncated or damaged: {arguments['bucket']:,} buckets for n-grams", path)
     words = _read_words(file)
     if file.unpack("?")[0]:
         raise DataError("a quantized model is unsupported; expected the original .bin", path)
@@ -102,17 +109,6 @@ def read_fasttext(path: Path) -> FastText:
     file.check_size(4 * rows * dimension)
     vectors = np.frombuffer(file.data, "<f4", rows * dimension, file.offset).reshape(rows, dimension)
     return FastText(arguments, words, vectors[: len(words) + buckets])
-
-
-def _check_arguments(arguments: dict[str, int], path: Path) -> None:
-    if arguments["model"] not in MODEL_KINDS:
-        raise DataError("a classifier of fastText is unsupported; expected word vectors", path)
-    if not 0 < arguments["dim"] <= MAX_DIMENSION:
-        raise DataError(f"truncated or damaged: vectors of {arguments['dim']:,} numbers", path)
-    if not 0 <= arguments["minn"] <= max(arguments["maxn"], arguments["minn"]) <= 100 or arguments["maxn"] < 0:
-        raise DataError(f"n-grams of {arguments['minn']} to {arguments['maxn']} characters are not supported", path)
-    if arguments["maxn"] and arguments["bucket"] < 1:
-        raise DataError(f"truncated or damaged: {arguments['bucket']:,} buckets for n-grams", path)
 
 
 def _read_words(file: _BinaryReader) -> list[bytes]:

@@ -31,7 +31,11 @@ def read_tokenizer(directory: Path, *, is_masked: bool) -> Tokenizer:
     WordPiece and byte-level subwords become tokenizers of ensue, and other kinds use the library `tokenizers`. Raises
     DataError if the tokenizer is missing or unreadable, or lacks special tokens that the model needs.
     """
-    config = _read_config(directory)
+    config: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        if (directory / name).exists():
+            config |= {key: value for key, value in read_json_object(directory / name).items() if value is not None}
+    config = {key: value.get("content") if isinstance(value, dict) else value for key, value in config.items()}
     path = directory / "tokenizer.json"
     if path.exists():
         content = read_json_object(path)
@@ -59,14 +63,6 @@ def _build_tokenizer(content: dict[str, Any], config: Mapping[str, str], *, is_m
     if is_byte_level(content):
         return SubwordTokenizer(library, special=special or {START: "Ċ"})
     return PublishedTokenizer(library, special=special)
-
-
-def _read_config(directory: Path) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        if (directory / name).exists():
-            config |= {key: value for key, value in read_json_object(directory / name).items() if value is not None}
-    return {key: value.get("content") if isinstance(value, dict) else value for key, value in config.items()}
 
 
 def _find_special_tokens(

@@ -56,11 +56,6 @@ class BlockOptions(AttentionOptions):
     parallel: bool = False
     """Whether attention and feed-forward network both read x, in `PreNormBlock` (Wang & Komatsuzaki 2021)."""
 
-    def of_attention(self) -> AttentionOptions:
-        """Return the options of the attention, with `dropout_attention` as `dropout`."""
-        dropout = self.dropout if self.dropout_attention is None else self.dropout_attention
-        return self.to(AttentionOptions, dropout=dropout)
-
 
 class FeedForward(nn.Sequential):
     """A network `W_2 g(W_1 x + b_1) + b_2` for every position (Vaswani et al. 2017, eq. 2), with the activation g.
@@ -107,7 +102,8 @@ class PostNormBlock(Parallel):
             raise ValueError(f"{type(self).__name__} is not parallel; parallel needs norm = pre without a memory")
         self.d_in = self.d_out = d_model
         self.is_causal, self.parallel = options.is_causal, options.parallel
-        self.attention = MultiHeadAttention(d_model, options.of_attention())
+        dropout = options.dropout if options.dropout_attention is None else options.dropout_attention
+        self.attention = MultiHeadAttention(d_model, options.to(AttentionOptions, dropout=dropout))
         network, norm = GatedFeedForward if options.gated else FeedForward, NORMS[options.norm_kind]
         self.d_feedforward = 4 * d_model if options.d_feedforward is None else options.d_feedforward
         self.feedforward = network(d_model, self.d_feedforward, activation=options.activation, dropout=options.dropout)

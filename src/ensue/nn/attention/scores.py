@@ -151,15 +151,6 @@ def _compute_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     return torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1)) @ vector
 
 
-def _compute_scores_in_blocks(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    texts, length, _ = queries.shape
-    scores = queries.new_empty(texts, length, keys.shape[1])
-    for texts_slice, rows in _iterate_blocks(queries, keys):
-        hidden = _compute_hidden(queries[texts_slice, rows], keys[texts_slice])
-        torch.matmul(hidden, vector, out=scores[texts_slice, rows])
-    return scores
-
-
 def add_gradients(
     queries: Tensor, keys: Tensor, vector: Tensor, grad_scores: Tensor, grad_keys: Tensor, grad_vector: Tensor
 ) -> Tensor:
@@ -193,7 +184,12 @@ class _AdditiveScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
         ctx.save_for_backward(queries, keys, vector)
-        return _compute_scores_in_blocks(queries, keys, vector)
+        texts, length, _ = queries.shape
+        scores = queries.new_empty(texts, length, keys.shape[1])
+        for texts_slice, rows in _iterate_blocks(queries, keys):
+            hidden = _compute_hidden(queries[texts_slice, rows], keys[texts_slice])
+            torch.matmul(hidden, vector, out=scores[texts_slice, rows])
+        return scores
 
     @staticmethod
     def backward(ctx: Any, grad_scores: Tensor) -> Any:  # type: ignore[override]

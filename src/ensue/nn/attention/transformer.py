@@ -111,15 +111,12 @@ class Transformer(Stack):
             layers.append(Pointwise(norm(d_model), d_in=d_model))
         super().__init__(layers)
         self.description = f"d_model={d_model}, {options}" + (f", d_memory={d_memory}" if d_memory else "")
-        self._init_weights(options.zero_writes, terms=options.num_layers * (2 if d_memory is None else 3))
-
-    def _init_weights(self, zero_writes: bool, *, terms: int) -> None:
-        """Initialize the weights of layers that add `terms` terms to the residual stream."""
+        num_writes = options.num_layers * (2 if d_memory is None else 3)  # terms of the residual stream
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 writes = name.endswith(("project_out.weight", "feedforward.3.weight"))
-                std = 1 / math.sqrt(parameter.shape[1] * (terms if writes else 1))
-                nn.init.normal_(parameter, std=0.0 if writes and zero_writes else std)
+                std = 1 / math.sqrt(parameter.shape[1] * (num_writes if writes else 1))
+                nn.init.normal_(parameter, std=0.0 if writes and options.zero_writes else std)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 

@@ -174,31 +174,22 @@ def inspect_sentence(
 ) -> Inspection:
     """Return the page about a sentence in a tagger. `facts` are the values at the top of the page by name."""
     view = view_tagger(model, read, labels.tags.symbols, num_words=MAX_WORDS)
-    shown = _add_labels(labels, view, surface)
-    colors = {mark.label: color_of(mark.label) for mark in shown.marks}
-    sections = tagger_sections(view, shown, colors=colors, has_spans=labels.has_spans)
-    return Inspection(clipped(shown.text, MAX_TITLE_CHARACTERS), view, facts, sections)
-
-
-def _add_labels(labels: Labels, view: TaggerView, surface: Surface) -> ShownText:
     names = labels.decode(view.path.tolist())
     marks = [Mark(place, place + 1, label) for place, label in enumerate(names)]
     if labels.has_spans:
         marks = [Mark(span.start, span.end, span.label) for span in spans(names)]
-    return ShownText(surface.text, surface.offsets, marks)
-
-
-def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, str], has_spans: bool) -> list[Section]:
-    """Return all sections. `text` has the predicted labels; `has_spans` is whether tags encode spans."""
+    shown = ShownText(surface.text, surface.offsets, marks)
+    colors = {mark.label: color_of(mark.label) for mark in shown.marks}
     columns = WordColumns(view.words[:MAX_WORDS])
     sections = [
-        Section("The sentence and its labels", "inspection/plain.html", {"shown": labeled_text(text, colors)}),
-        *path_sections(view, columns, view.words, has_spans=has_spans),
+        Section("The sentence and its labels", "inspection/plain.html", {"shown": labeled_text(shown, colors)}),
+        *path_sections(view, columns, view.words, has_spans=labels.has_spans),
         words_section(view),
     ]
     if view.characters:
         sections.append(letters_section(view))
-    return [*sections, *encoder_sections([EncoderView(columns, view.traces, view.attention)])]
+    sections = [*sections, *encoder_sections([EncoderView(columns, view.traces, view.attention)])]
+    return Inspection(clipped(shown.text, MAX_TITLE_CHARACTERS), view, facts, sections)
 
 
 def path_sections(

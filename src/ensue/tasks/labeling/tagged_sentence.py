@@ -44,19 +44,15 @@ class Confidence(NamedTuple):
         if isinstance(labels, Labels):
             span_probabilities = posterior.spans(*labels.span_tags(sentence)).tolist()
         elif isinstance(labels, NestedLabels) and sentence:
-            span_probabilities = _nested_span_probabilities(labels, sentence, posterior)
+            # the probability of a span: that at least one layer of its class has the span
+            labeled = labels.spans(sentence)
+            absent = np.ones(len(labeled))
+            for layer, chain in zip(labels.learned, posterior.parts, strict=True):
+                rows = [row for row, span in enumerate(labeled) if span.label == layer.key.rstrip(LAYER_SIGN)]
+                tags = layer.labels.tags_of_spans([labeled[row]._replace(label=layer.key) for row in rows])
+                absent[rows] *= 1.0 - chain.spans(*tags)
+            span_probabilities = (1.0 - absent).tolist()
         return cls(probabilities, span_probabilities, paths)
-
-
-def _nested_span_probabilities(labels: NestedLabels, sentence: Sequence[str], posterior: Posterior) -> list[float]:
-    """Return the probability of each span: that at least one layer of its class has the span."""
-    labeled = labels.spans(sentence)
-    absent = np.ones(len(labeled))
-    for layer, chain in zip(labels.learned, posterior.parts, strict=True):
-        rows = [row for row, span in enumerate(labeled) if span.label == layer.key.rstrip(LAYER_SIGN)]
-        tags = layer.labels.tags_of_spans([labeled[row]._replace(label=layer.key) for row in rows])
-        absent[rows] *= 1.0 - chain.spans(*tags)
-    return (1.0 - absent).tolist()
 
 
 class LabeledWord(NamedTuple):

@@ -338,7 +338,10 @@ def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Sectio
         "rows": _list_rows(view, explained),
         "states": {
             "kinds": [units.name for units in explained.states],
-            "lengths": [_align_to_tokens(explained.place, _log_norms(units.values)) for units in explained.states],
+            "lengths": [
+                _align_to_tokens(explained.place, np.log10(np.maximum(np.linalg.norm(units.values, axis=1), MIN_NORM)))
+                for units in explained.states
+            ],
         },
     }  # fmt: skip
     return [Section("Why this token", "tasks/language_modeling/explanation.html", numbers)]
@@ -349,11 +352,6 @@ def _align_to_tokens(position: int, values: NDArray[np.float64]) -> list[float |
     count = max(0, min(position, MAX_SHOWN_TOKENS) - (position - len(values)))
     numbers = [float(f"{value:.5g}") if math.isfinite(value) else None for value in values[:count].tolist()]
     return [*[None] * min(position - len(values), MAX_SHOWN_TOKENS), *numbers]
-
-
-def _log_norms(gradients: NDArray[np.float32]) -> NDArray[np.float64]:
-    norms: NDArray[np.float64] = np.linalg.norm(gradients.astype(np.float64), axis=1)
-    return np.log10(np.maximum(norms, MIN_NORM))
 
 
 def _list_rows(view: LanguageView, explained: Explanation) -> list[dict[str, Any]]:

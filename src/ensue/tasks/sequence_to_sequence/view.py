@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
@@ -30,20 +30,13 @@ MAX_BATCH_ROWS, MAX_BATCH_TOKENS = 32, 4_096
 """The maximum numbers of pairs and of their tokens in a batch, whose attention weights are in memory."""
 
 
-def alignment_tap(model: nn.Module) -> str | None:
-    """Return the tap of the weights of a copying head, or else of the last layer of attention to the source; None for
-    a model without attention.
-    """
-    copying = [f"{name}.weights" for name, module in model.named_modules() if isinstance(module, CopyingHead)]
-    return next(reversed([*attention_taps(model), *copying]), None)
-
-
 def align(
     model: TextModel, coder: PairCoder, answers: Sequence[tuple[Pair, Output]], sources: Sources
 ) -> list[TokenAlignment | None]:
     """Return the alignment of each output with its source; None for a model without attention."""
     alignments: list[TokenAlignment | None] = [None] * len(answers)
-    tap = alignment_tap(model)
+    copying = [f"{name}.weights" for name, module in model.named_modules() if isinstance(module, CopyingHead)]
+    tap = next(reversed([*attention_taps(model), *copying]), None)
     if tap is None:
         return alignments
     targets = Ragged.of(np.array([*output.ids, coder.target.end_id]) for _, output in answers)

@@ -100,7 +100,11 @@ def highest_cosines(vectors: StoredVectors, queries: Vectors, count: int) -> tup
         values: Vectors = (units @ block.T) / norms
         block_rows = np.broadcast_to(np.arange(start, start + len(block)), values.shape)
         if values.shape[1] > count:
-            columns = _highest_columns(values, count)
+            # the columns of the highest values of each row in ascending order; ties: the first columns
+            lowest = -np.partition(-values, count - 1, axis=1)[:, count - 1 : count]
+            above, equal = values > lowest, values == lowest
+            is_chosen = above | (equal & (np.cumsum(equal, axis=1) <= count - above.sum(1, keepdims=True)))
+            columns = np.nonzero(is_chosen)[1].reshape(len(values), count)
             values, block_rows = np.take_along_axis(values, columns, 1), np.take_along_axis(block_rows, columns, 1)
         best, rows = np.hstack([best, values]), np.hstack([rows, block_rows])
         columns = np.argsort(-best, axis=1, kind="stable")[:, :count]
@@ -117,14 +121,6 @@ def _read_block(vectors: StoredVectors, rows: Sequence[int]) -> tuple[Vectors, V
         raise EnsueError(f"vector {number:,} is not finite, or its norm exceeds the range of float32")
     norms[norms == 0] = np.inf
     return block, norms
-
-
-def _highest_columns(values: Vectors, count: int) -> NDArray[np.int64]:
-    """Return the columns of the `count` highest values of each row in ascending order; ties: the first columns."""
-    lowest = -np.partition(-values, count - 1, axis=1)[:, count - 1 : count]
-    above, equal = values > lowest, values == lowest
-    is_chosen = above | (equal & (np.cumsum(equal, axis=1) <= count - above.sum(1, keepdims=True)))
-    return np.nonzero(is_chosen)[1].reshape(len(values), count)
 
 
 def near_duplicates(vectors: StoredVectors, threshold: float) -> Iterator[tuple[int, int, float]]:

@@ -81,7 +81,18 @@ class WordExportInputs:
         self.model = WithOrigins(pipeline.model, pipeline.contextual)
         self.tuned = None if pipeline.subwords is None else _make_encoder(pipeline.subwords, pipeline.model.layers)
         self.origins = OriginExportInputs(pipeline.contextual, start=self.tuned is not None)
-        self.forms = _list_form_inputs(pipeline, keys=keys)
+        features, lexicon = pipeline.model.features, pipeline.reader.lexicon
+        sizes: dict[str, tuple[int | str, ...]] = {
+            "characters": ("words", "letters"), "affixes": ("words", 2 * lexicon.longest_affix),
+            "keys": ("words", *lexicon.encode([]).keys.shape[1:]),
+        }  # fmt: skip
+        is_used = {
+            "words": features.words is not None, "characters": features.characters is not None,
+            "lengths_of_words": features.characters is not None, "affixes": features.affixes is not None,
+            "shapes": features.shapes is not None, "vectors": features.vectors is not None, "keys": keys,
+        }  # fmt: skip
+        used = [name for name in FORM_INPUTS if is_used[name]]
+        self.forms = {name: TensorSpec(sizes.get(name, ("words",)), torch.int64) for name in used}
         self.encoders = ([] if self.tuned is None else [self.tuned]) + self.origins.encoders
         """The encoders that read subwords: the fine-tuned layers, and the runs whose layers are features."""
         self.tokenizers, self.programs = tokenizers_of(self.encoders), ("words", *programs_of(self.encoders))
@@ -172,20 +183,6 @@ def _make_encoder(reader: SubwordReader, layers: SubwordEncoder) -> SubwordExpor
         layers=read, framing=reader.framing, pooling=reader.pooling, vocabulary_size=layers.features.vocabulary_size,
         num_segments=num_segments, is_joint=True, has_text_vector=reader.has_text_vector,
     )  # fmt: skip
-
-
-def _list_form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorSpec]:
-    features, lexicon = pipeline.model.features, pipeline.reader.lexicon
-    sizes: dict[str, tuple[int | str, ...]] = {
-        "characters": ("words", "letters"), "affixes": ("words", 2 * lexicon.longest_affix),
-        "keys": ("words", *lexicon.encode([]).keys.shape[1:]),
-    }  # fmt: skip
-    is_used = {
-        "words": features.words is not None, "characters": features.characters is not None,
-        "lengths_of_words": features.characters is not None, "affixes": features.affixes is not None,
-        "shapes": features.shapes is not None, "vectors": features.vectors is not None, "keys": keys,
-    }  # fmt: skip
-    return {name: TensorSpec(sizes.get(name, ("words",)), torch.int64) for name in FORM_INPUTS if is_used[name]}
 
 
 def _collect_forms(inputs: Mapping[str, Tensor]) -> EncodedForms:

@@ -227,7 +227,19 @@ def cached_vectors(
     Missing vectors are computed by `compute` and written. `shape` is the shape of the vectors of a word. `key`
     identifies `compute` in the cache, and `progress` is called with the share of words that are written.
     """
-    distinct, rows = _find_distinct(words)
+    # the distinct texts in order of first occurrence, and the rows of their words in the file
+    starts, first_rows, firsts, next_row = [], {}, [], 1
+    for text, length in enumerate(words.lengths.tolist()):
+        content = words[text].tobytes()
+        if content not in first_rows:
+            first_rows[content] = next_row
+            next_row += length
+            firsts.append(text)
+        starts.append(first_rows[content])
+    shifts = np.repeat(np.array(starts, np.int64) - words.starts[:-1], words.lengths)
+    positions = np.arange(words.starts[0], words.starts[-1]) if len(words) else np.zeros(0, np.int64)
+    rows = Ragged((positions + shifts).astype(np.int64), words.starts - words.starts[0])
+    distinct = Ragged.of(words[text] for text in firsts)
     texts, count = TextsOfForms(distinct, forms), len(distinct.values)
     file_shape = (1 + count, *shape)
     if np.prod(file_shape, dtype=np.float64) * np.dtype(np.float16).itemsize > size_limit():
@@ -256,22 +268,6 @@ def cached_vectors(
             raise DataError(f"vectors cannot be written ({error.strerror or error})", cache_directory()) from error
     assert file is not None
     return CachedVectors(file, rows)
-
-
-def _find_distinct(words: Ragged) -> tuple[Ragged, Ragged]:
-    """Return the distinct texts in order of first occurrence, and for each text the rows of its words in the file."""
-    starts, first_rows, distinct, next_row = [], {}, [], 1
-    for text, length in enumerate(words.lengths.tolist()):
-        content = words[text].tobytes()
-        if content not in first_rows:
-            first_rows[content] = next_row
-            next_row += length
-            distinct.append(text)
-        starts.append(first_rows[content])
-    shifts = np.repeat(np.array(starts, np.int64) - words.starts[:-1], words.lengths)
-    positions = np.arange(words.starts[0], words.starts[-1]) if len(words) else np.zeros(0, np.int64)
-    rows = Ragged((positions + shifts).astype(np.int64), words.starts - words.starts[0])
-    return Ragged.of(words[text] for text in distinct), rows
 
 
 def _open_mapped(path: Path, shape: tuple[int, ...]) -> Float16Array | None:

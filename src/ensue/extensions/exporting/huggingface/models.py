@@ -90,18 +90,6 @@ def _tuned_layers(
     return TunedLayers(tuned.base, tuned.base.recipe.model_copy(update={"encoder": tuned.layers}), layers)
 
 
-def _tag_head(run: RunDirectory, tensors: Tensors, width: int) -> dict[str, Tensor]:
-    recipe: Any = run.recipe
-    if recipe.head.kind != "softmax":
-        reason = "transformers predicts each tag independently; expected softmax"
-        raise _unsupported(run, f"head.kind = {recipe.head.kind}; {reason}")
-    if recipe.data.label_columns:
-        raise _unsupported(run, "several columns of labels; classes of transformers have one")
-    head = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
-    _check_width(run, head["classifier.weight"], width)
-    return head
-
-
 def _check_width(run: RunDirectory, weight: Tensor, width: int) -> None:
     if weight.shape[1] != width:
         features = "word features in addition to the layers, or head.repeats"
@@ -354,7 +342,14 @@ def convert_tagger(run: RunDirectory, tensors: Tensors) -> PublishedModel:
     """Convert a tagger with a softmax over the tags of each subword."""
     is_causal, labels = _is_causal(run), run.parts.labels
     layers = _tuned_layers(run, tensors, _check_gpt if is_causal else _check_bert)
-    head = _tag_head(run, tensors, layers.recipe.encoder.d_model)
+    recipe: Any = run.recipe
+    if recipe.head.kind != "softmax":
+        reason = "transformers predicts each tag independently; expected softmax"
+        raise _unsupported(run, f"head.kind = {recipe.head.kind}; {reason}")
+    if recipe.data.label_columns:
+        raise _unsupported(run, "several columns of labels; classes of transformers have one")
+    head = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
+    _check_width(run, head["classifier.weight"], layers.recipe.encoder.d_model)
     if not is_causal:
         return _tuned_bert(run, layers, head, labels.tags.symbols, "BertForTokenClassification")
     if layers.origin.recipe.layers.norm == "post":
