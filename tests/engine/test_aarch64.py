@@ -89,7 +89,7 @@ class Passes(c_passes.CompiledPasses):
             head = _numbers(of, 14)
             positions, batch, arrays, finals = head[0], head[3], head[8], head[9]
             sent = [list(self._sources).index(name), *head[:12]]
-            sent += [*_numbers(ctypes.c_void_p(head[12]), positions), *_numbers(ctypes.c_void_p(head[13]), positions)]
+            sent += [number for start in head[12:] for number in (ctypes.c_int64 * positions).from_address(start)]
             for base, ld, start, start_ld, extent, _ in _numbers(table, (arrays, 6)):
                 sent += [*self._place(base, batch * ld), *self._place(start, 0), ld, start_ld, extent]
             for number, width, to in _numbers(ends, (finals, 3)):
@@ -130,11 +130,9 @@ class Passes(c_passes.CompiledPasses):
         self._memory = {}
 
 
-def _numbers(start: Any, shape: int | tuple[int, int]) -> list[Any]:
-    """The numbers of 64 bits at an address."""
-    count = int(np.prod(shape))
-    found = np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(start.value)) if count else np.empty(0, int)
-    numbers: list[Any] = found.reshape(shape).tolist()
+def _numbers(table: Any, shape: int | tuple[int, int]) -> list[Any]:
+    """The first numbers of a table."""
+    numbers: list[Any] = np.array(table, dtype=np.int64)[: np.prod(shape)].reshape(shape).tolist()
     return numbers
 
 

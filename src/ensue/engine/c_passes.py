@@ -9,11 +9,10 @@ are constants of the text only for states that are matrices with rows of complet
 """
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -221,8 +220,10 @@ class CompiledPasses:
     def __init__(
         self, sources: dict[str, PassSource], functions: ctypes.CDLL, products: ProductKernels, chunk: tuple[int, int]
     ) -> None:
-        self._sources, self._functions, self._products = sources, functions, products
-        self.chunk = chunk
+        self._sources, self._products, self.chunk = sources, products, chunk
+        self._functions = {name: functions[name] for name in sources}
+        for function in self._functions.values():
+            function.argtypes = [ctypes.c_void_p] * 6
         self.multiply, self.bf16_kernel = products.multiply, products.kernel
 
     def run(
@@ -241,19 +242,20 @@ class CompiledPasses:
         workers = max(1, min([torch.get_num_threads(), batch, *per_thread]))
         work = {array: Storage(like.new_empty(batch, array.width)) for array in source.work}
         storages, chunk = work | arrays, (chunk_length, chunk_rows)
-        table = _to_array([_struct_of(array, storages[array], packing, dtype, workers, chunk) for array in numbers])
-        final_states = _to_array([
-            (numbers[array], array.width, address(f"the last {_describe(array)}", final, dtype, (batch, array.width)))
-            for array, final in finals
-        ])  # fmt: skip
+        structs = [_struct_of(array, storages[array], packing, dtype, workers, chunk) for array in numbers]
+        ends = [
+            (numbers[array], array.width, address(array, final, dtype, (batch, array.width))) for array, final in finals
+        ]
         packed = [
             self._products.packed(
                 matrices[k].t() if transposed else matrices[k], sizes, f"matrix {k} of the step", packed_weights
             )
             for (k, transposed), sizes in source.matrices.items()
         ]
-        addresses = _to_array([matrix.data_ptr() for matrix in packed])
-        sizes = _to_array(source.sizes)
+        tables = [
+            *(_to_array(chain.from_iterable(rows)) for rows in (structs, ends)),
+            _to_array(source.sizes), _to_array(matrix.data_ptr() for matrix in packed),
+        ]  # fmt: skip
         function = self._functions[name]
 
         is_backward, positions = name == "backward", len(packing.counts)
@@ -261,9 +263,8 @@ class CompiledPasses:
         def run_rows(begin: int, end: int, first: int, last: int, worker: int) -> None:
             rows = (begin, end, batch, first, last, worker, is_backward)
             fields = (positions, *rows, len(numbers), len(finals), chunk_length, chunk_rows)
-            range_ = _to_array([*fields, packing.counts.ctypes.data, packing.begins.ctypes.data])
-            arguments = (entry.ctypes.data for entry in (range_, table, final_states, sizes, addresses))
-            function(*map(ctypes.c_void_p, arguments), ctypes.c_void_p(self._products.multiply_packed))
+            range_ = _to_array((*fields, *packing.addresses))
+            function(range_, *tables, self._products.multiply_packed)
 
         if between is None:
             parallel_rows(batch, partial(run_rows, 0, positions), max_workers=workers)
@@ -309,31 +310,28 @@ def c_text(sources: dict[str, PassSource], program: Program) -> str:
     return "".join(source.text + entries[name] for name, source in sources.items())
 
 
-def _to_array(rows: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    return np.array(rows if len(rows) else [0], dtype=np.int64)
+def _to_array(numbers: Iterable[int]) -> "ctypes.Array[ctypes.c_int64]":
+    values = tuple(numbers)
+    return (ctypes.c_int64 * len(values))(*values)
 
 
 def _struct_of(
     array: Array, storage: Storage, packing: Packing, dtype: torch.dtype, workers: int, chunk: tuple[int, int]
 ) -> tuple[int, ...]:
     """Return the fields of an array's struct in loop.h. Raises ValueError if C would read beyond the array."""
-    name, rows = _describe(array), 2 * packing.batch if storage.is_ring else packing.size
-    buffer = 0
+    buffer, rows = 0, 2 * packing.batch if storage.is_ring else packing.size
     if storage.buffer is not None:
         rows, buffer_rows = len(packing.counts) // chunk[0] * packing.batch, workers * chunk[0] * chunk[1]
-        buffer = address_of_rows(f"the buffer of {name}", storage.buffer, dtype, buffer_rows, array.width)
+        buffer = address_of_rows(f"the buffer of {array}", storage.buffer, dtype, buffer_rows, array.width)
         if storage.buffer.stride(0) != storage.tensor.stride(0):
-            raise ValueError(f"{name} and its buffer should have the same row stride")
-    rows = {"row": packing.batch, "vector": 1, "sum": workers}.get(array.extent, rows)
-    base = address_of_rows(name, storage.tensor, dtype, rows, array.width), storage.tensor.stride(0)
+            raise ValueError(f"{array} and its buffer should have the same row stride")
+    if array.extent not in ("position", "previous"):
+        rows = {"row": packing.batch, "vector": 1, "sum": workers}[array.extent]
+    base = address_of_rows(array, storage.tensor, dtype, rows, array.width), storage.tensor.stride(0)
     start = (0, 0)
     if array.extent == "previous":
         assert storage.start is not None
-        address_of_start = address_of_rows(f"the first {name}", storage.start, dtype, packing.batch, array.width)
+        address_of_start = address_of_rows(array, storage.start, dtype, packing.batch, array.width)
         start = address_of_start, storage.start.stride(0)
     extents = RING_EXTENTS if storage.is_ring else EXTENTS if storage.buffer is None else CHUNKED_EXTENTS
     return *base, *start, extents[array.extent], buffer
-
-
-def _describe(array: Array) -> str:
-    return f"{array.name} {array.number} of the step"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from threading import RLock
 from typing import Any, Literal, get_args
@@ -174,7 +174,8 @@ def _is_compiled(runner: Runner | str | None) -> bool:
 
 def _get_runner(layer: nn.Module) -> Runner | str:
     """Return the runner of a layer in its current mode, or the reason why the layer runs step by step."""
-    parameter = next(layer.parameters(), None)
+    own = (parameter for parameter in layer._parameters.values() if parameter is not None)
+    parameter = next(chain(own, layer.parameters()), None)
     device = torch.device("cpu") if parameter is None else parameter.device
     dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
     execution = _allowed.get()
@@ -228,10 +229,14 @@ def _arguments(
     layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing, cached: PackedWeights | None = None
 ) -> list[Tensor]:
     """Return x, states, vectors and matrices in the layout of the passes."""
-    states = [packing.sorted(leaf).flatten(1).to(runner.dtype).resolve_neg().contiguous() for leaf in leaves(state)]
-    packed = packing.packed(x).to(runner.dtype).resolve_neg()
+    states = [_plain(packing.sorted(leaf).flatten(1), runner.dtype).contiguous() for leaf in leaves(state)]
+    packed = _plain(packing.packed(x), runner.dtype)
     weights = weights_of(layer, runner.trace) if cached is None else cached.weights
     return [packed if packed.stride(1) == 1 else packed.contiguous(), *states, *weights]
+
+
+def _plain(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor if tensor.dtype is dtype and not tensor.is_neg() else tensor.to(dtype).resolve_neg()
 
 
 def weights_of(layer: nn.Module, trace: TracedStep) -> list[Tensor]:

@@ -102,11 +102,17 @@ class ProductKernels:
 
     def __init__(self, functions: ctypes.CDLL, dtype: torch.dtype) -> None:
         self._functions, self.dtype = functions, dtype
+        number, pointer = ctypes.c_int64, ctypes.c_void_p
         for name in ("size_of_packed", "size_of_block", "bf16_kernel"):
-            getattr(functions, name).restype = ctypes.c_int64
+            getattr(functions, name).restype = number
+        matrix = pointer, number, number
+        functions.size_of_packed.argtypes, functions.size_of_block.argtypes = [number] * 2, [number]
+        functions.pack_matrix.argtypes = [number, number, *matrix, pointer]
+        functions.multiply.argtypes = [number, number, number, pointer, number, pointer, pointer, number]
+        functions.multiply_once.argtypes = [number, number, number, *matrix, *matrix, *matrix, pointer]
         self.kernel: Bf16Kernel | None = (None, *get_args(Bf16Kernel))[functions.bf16_kernel()]
         """The kernel of products in bfloat16, or None for products in `dtype`."""
-        self.multiply_packed = ctypes.cast(functions.multiply, ctypes.c_void_p).value
+        self.multiply_packed = ctypes.cast(functions.multiply, pointer).value
         """The address of the function that a compiled step calls."""
 
     def packed(
@@ -114,16 +120,14 @@ class ProductKernels:
         packed_weights: PackedWeights | None = None,
     ) -> Tensor:  # fmt: skip
         """Return a (k, n) matrix of any strides packed for the kernels, from `packed_weights` if it is cached there."""
-        start = _pointer(address_of_matrix(name, matrix, self.dtype, sizes))
-        pack = partial(self._packed, matrix, sizes, start)
-        return pack() if packed_weights is None else packed_weights.packed(matrix, pack)
+        start = address_of_matrix(name, matrix, self.dtype, sizes)
 
-    def _packed(self, matrix: Tensor, sizes: tuple[int, int], start: ctypes.c_void_p) -> Tensor:
-        packed = matrix.new_empty(self._functions.size_of_packed(*_integers(*sizes)))
-        self._functions.pack_matrix(
-            *_integers(*sizes), start, *_integers(*matrix.stride()), _pointer(packed.data_ptr())
-        )
-        return packed
+        def pack() -> Tensor:
+            packed = matrix.new_empty(self._functions.size_of_packed(*sizes))
+            self._functions.pack_matrix(*sizes, start, *matrix.stride(), packed.data_ptr())
+            return packed
+
+        return pack() if packed_weights is None else packed_weights.packed(matrix, pack)
 
     def multiply(
         self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False,
@@ -132,24 +136,21 @@ class ProductKernels:
         """Write `a @ b` to `out`, or add it to `out`. Rows of `out` are contiguous; `a` and `b` have any strides."""
         m, k, n = len(a), a.shape[-1], b.shape[-1]
         left = address_of_matrix("the left factor of a product", a, self.dtype, (m, k))
-        right = _pointer(address_of_matrix("the right factor of a product", b, self.dtype, (k, n)))
+        right = address_of_matrix("the right factor of a product", b, self.dtype, (k, n))
         result = address_of_rows("a product", out, self.dtype, m, n)
         row_bytes_of_a, row_bytes_of_out = (tensor.stride(0) * tensor.element_size() for tensor in (a, out))
         is_cached = packed_weights is not None and not accumulate and a.stride(1) == 1
         packed = self.packed(b, (k, n), packed_weights=packed_weights) if is_cached else None
 
         def multiply_rows(first: int, last: int, worker: int) -> None:
+            rows, start, end = last - first, left + first * row_bytes_of_a, result + first * row_bytes_of_out
             if packed is not None:
-                self._functions.multiply(
-                    *_integers(last - first, n, k), _pointer(left + first * row_bytes_of_a), *_integers(a.stride(0)),
-                    _pointer(packed.data_ptr()), _pointer(result + first * row_bytes_of_out), *_integers(out.stride(0)),
-                )  # fmt: skip
+                self._functions.multiply(rows, n, k, start, a.stride(0), packed.data_ptr(), end, out.stride(0))
                 return
-            workspace = b.new_empty(self._functions.size_of_block(*_integers(n)))
+            workspace = b.new_empty(self._functions.size_of_block(n))
             self._functions.multiply_once(
-                *_integers(last - first, n, k), _pointer(left + first * row_bytes_of_a), *_integers(*a.stride()),
-                right, *_integers(*b.stride()), _pointer(result + first * row_bytes_of_out),
-                *_integers(out.stride(0), accumulate), _pointer(workspace.data_ptr()),
+                rows, n, k, start, *a.stride(), right, *b.stride(), end, out.stride(0), accumulate,
+                workspace.data_ptr(),
             )  # fmt: skip
 
         parallel_rows(m, multiply_rows)
@@ -231,11 +232,3 @@ def parallel_rows(rows: int, work: Callable[[int, int, int], None], *, max_worke
 
 
 _pool = cache(partial(ThreadPoolExecutor, thread_name_prefix="ensue-engine"))
-
-
-def _integers(*numbers: int) -> list[ctypes.c_int64]:
-    return [ctypes.c_int64(number) for number in numbers]
-
-
-def _pointer(start: int) -> ctypes.c_void_p:
-    return ctypes.c_void_p(start)

@@ -36,6 +36,9 @@ class Array(NamedTuple):
     width: int
     extent: Extent
 
+    def __str__(self) -> str:
+        return f"{self.name} {self.number} of the step"
+
 
 class View(NamedTuple):
     """`width` features of an array, from `start` on."""

@@ -155,6 +155,7 @@ class Runner:
     ) -> None:
         self.trace, self.program, self.overlays = trace, program, overlays(program)
         self.functions, self.dtype = functions, dtype
+        self._previous = [Array("previous", number, a.width, "previous") for number, a in enumerate(program.states)]
         self._leaves = [array for array in program.forward.reads.values() if array.name in ("input", "vector")]
         nodes = reachable([trace.output, *trace.states])
         self._matrices = {node.index: (node.args[0].width, node.width) for node in nodes if node.op == "product"}
@@ -197,7 +198,8 @@ class Runner:
             if chunk_length and array in program.large:
                 size = len(packing.counts) // chunk_length * packing.batch
                 buffer = empty_rows(like, torch.get_num_threads() * chunk_length * chunk_rows, array.width)
-            arrays.setdefault(array, Storage(empty_rows(like, size, array.width), is_ring=not save, buffer=buffer))
+            if array != program.output:
+                arrays[array] = Storage(empty_rows(like, size, array.width), is_ring=not save, buffer=buffer)
         for product in program.products:
             if product.hoisted is not None:
                 arrays[product.hoisted] = Storage(empty_rows(like, packing.size, product.hoisted.width))
@@ -230,11 +232,9 @@ class Runner:
             array: Storage(values.x if array.name == "input" else values.vectors[array.number])
             for array in self._leaves
         }
-        for number, (array, start) in enumerate(zip(self.program.states, values.states, strict=True)):
+        for previous, array, start in zip(self._previous, self.program.states, values.states, strict=True):
             state = arrays[array]
-            storages[Array("previous", number, array.width, "previous")] = Storage(
-                state.tensor, start, state.is_ring, state.buffer
-            )
+            storages[previous] = Storage(state.tensor, start, state.is_ring, state.buffer)
         return storages
 
     def backward(

@@ -9,9 +9,8 @@ size or layout is a `ValueError`, a wrong type or device a `TypeError`, with the
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -108,8 +107,7 @@ def appended(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
     return result
 
 
-@dataclass(frozen=True)
-class Storage:
+class Storage(NamedTuple):
     """A tensor (rows, width) with contiguous features."""
 
     tensor: Tensor
@@ -138,7 +136,7 @@ Between = Callable[[int], None]
 """A function of the position, called after each position of a forward pass and before each of a backward pass."""
 
 
-def address(name: str, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int]) -> int:
+def address(name: object, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int]) -> int:
     """Return the address of a contiguous tensor of these sizes."""
     pointer = address_of_matrix(name, tensor, dtype, sizes)
     if not tensor.is_contiguous():
@@ -146,13 +144,13 @@ def address(name: str, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int])
     return pointer
 
 
-def address_of_matrix(name: str, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int]) -> int:
+def address_of_matrix(name: object, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int]) -> int:
     """Return the address of a tensor of these sizes and any strides."""
     _check(name, tensor, dtype, sizes, tuple(tensor.shape) == tuple(sizes))
     return tensor.data_ptr()
 
 
-def address_of_rows(name: str, tensor: Tensor, dtype: torch.dtype, rows: int, width: int) -> int:
+def address_of_rows(name: object, tensor: Tensor, dtype: torch.dtype, rows: int, width: int) -> int:
     """Return the address of a tensor of `rows` or more rows with `width` contiguous features."""
     shape = tensor.shape
     _check(name, tensor, dtype, (rows, width), len(shape) == 2 and shape[0] >= rows and shape[1] == width)
@@ -161,7 +159,7 @@ def address_of_rows(name: str, tensor: Tensor, dtype: torch.dtype, rows: int, wi
     return tensor.data_ptr()
 
 
-def _check(name: str, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int], has_sizes: bool) -> None:
+def _check(name: object, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int], has_sizes: bool) -> None:
     if not has_sizes:
         raise ValueError(f"{name} is expected as {tuple(sizes)}, found {tuple(tensor.shape)}")
     if tensor.dtype is not dtype or not tensor.is_cpu or tensor.is_neg():
@@ -191,6 +189,7 @@ class Packing:
             self.counts = (batch - np.cumsum(ends))[:-1].astype(np.int64)
         self.begins: NDArray[np.int64] = np.concatenate(([0], np.cumsum(self.counts)))[:-1].astype(np.int64)
         self.size = int(self.counts.sum())
+        self.addresses = self.counts.ctypes.data, self.begins.ctypes.data
 
     @classmethod
     def of(cls, x: Tensor, mask: Tensor | None) -> "Packing":

@@ -182,8 +182,11 @@ def guarded_sequence(name: str, function: Callable[..., Any]) -> Callable[..., A
         if _checked.is_inside or is_transformed():
             return function(self, x, state, mask=mask)
         _check(self, name, x, state, mask, ("rows", "positions"))
-        with unchecked():
+        _checked.is_inside = True
+        try:
             y, state = function(self, x, state, mask=mask)
+        finally:
+            _checked.is_inside = False
         return y, state if torch.is_grad_enabled() else owned(state)
 
     return sequence
