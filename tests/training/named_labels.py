@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from ensue.data.files import as_location
 from ensue.recipe.tables import Recipe
 from ensue.tasks.contract.data_set import fingerprints_of
 from ensue.training.run import begin_job
@@ -18,13 +19,17 @@ class Named(NamedTuple):
 
 
 def check_notices_labels(named: Named, key: str, tmp_path: Path) -> None:
+    """Of one location, and of the first of two."""
     paths = {other: named.write(tmp_path / other) for other in ("train", "valid", "test")}
+    second = named.write(tmp_path / "second")
 
-    def digest() -> str:
-        data = {other: str(path) for other, path in paths.items() if other != "train"}
-        return fingerprints_of(begin_job(named.recipe(paths["train"], data=data), None))[key]
+    def digest(*locations: Path) -> str:
+        places = {other: as_location(locations if other == key else path) for other, path in paths.items()}
+        train = places.pop("train")
+        return fingerprints_of(begin_job(named.recipe(train, data=places), None))[key]
 
-    before = digest()
-    assert digest() == before
+    places = [[paths[key]], [paths[key], second]]
+    before = [digest(*locations) for locations in places]
+    assert [digest(*locations) for locations in places] == before
     named.relabel(paths[key])
-    assert digest() != before
+    assert not {*before} & {digest(*locations) for locations in places}

@@ -178,8 +178,8 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
     def labels_in_names(self) -> list[str]:
         """Return the label of each file if labels are names of files or folders; otherwise an empty list."""
         if self.layout.format == FOLDERS:
-            root = expanded(self.location)
-            return [str(path.relative_to(root).parent) for path in files_of(root)]
+            roots = map(expanded, locations_in(self.location))
+            return [str(path.relative_to(root).parent) for root in roots for path in files_of(root)]
         return [class_of(path.name) for path in self.files.paths] if self.layout.format == CLASS_FILES else []
 
     def as_one(self, records: Iterator[str], *, begins: bool = True) -> Iterator[str]:
