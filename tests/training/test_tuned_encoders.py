@@ -23,8 +23,8 @@ from ensue.training.run import begin_job
 from training.classifiers import TEXTS, write_files
 from training.resuming import assert_resumes
 from training.taggers import TAGGED
-from training.tiny import run_tiny, small_recipe, some_slow, tiny_recipe
-from training.tiny_masked import masked_recipe
+from training.tiny import run_tiny, small_recipe, some_slow
+from training.tiny_masked import small_origins
 
 CPU = torch.device("cpu")
 ORIGINS = ("masked", "segments", "words", "characters", "bpe")
@@ -39,22 +39,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def origins(data: Path) -> dict[str, Path]:
-    text, lstm = data / "text.txt", {"kind": "lstm", "d_embedding": 6, "d_model": 8}
-    attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 24}
-    few: dict[str, Any] = {"steps": 2, "validations": 1}
-
-    recipes = {
-        "masked": masked_recipe(text, train=few),
-        "segments": masked_recipe(text, train=few, input={"segments": 2}, encoder={"context": 64}),
-        "words": tiny_recipe(text, model=lstm, tokenizer={"kind": "words"}, **few),
-        "characters": tiny_recipe(text, model=lstm, tokenizer={"kind": "characters"}, **few),
-        "bpe": tiny_recipe(
-            text, model=attends | {"positions": "learned"}, tokenizer={"kind": "bpe", "max_size": 280}, **few
-        ),
-    }
-    for name, recipe in recipes.items():
+    for name, recipe in small_origins(data / "text.txt").items():
         run_tiny(recipe, data / name)
-    return {name: data / name for name in recipes}
+    return {name: data / name for name in ORIGINS}
 
 
 def recipe_of(task: str, origin: Path, path: Path, **tables: Any) -> Recipe:

@@ -1,10 +1,11 @@
-"""A recipe of a masked language model that trains in a fraction of a second."""
+"""Recipes of masked language models that train in a fraction of a second, and of other runs to begin from."""
 
 from pathlib import Path
 from typing import Any
 
-from ensue.recipe import validate_recipe
+from ensue.recipe import Recipe, validate_recipe
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
+from training.tiny import tiny_recipe
 
 ENCODER: dict[str, Any] = {
     "kind": "transformer", "d_model": 16, "num_layers": 2, "num_heads": 2, "context": 18, "positions": "learned",
@@ -13,6 +14,7 @@ ENCODER: dict[str, Any] = {
 TRAIN: dict[str, Any] = {
     "steps": 12, "batch_size": 8, "learning_rate": 0.01, "validations": 2, "precision": "float32",
 }  # fmt: skip
+FEW: dict[str, Any] = {"steps": 2, "validations": 1}
 PAIRS: dict[str, Any] = {"data": {"next_sentence": True}, "input": {"segments": 2}}
 
 
@@ -26,6 +28,20 @@ def masked_recipe(path: Path, *, train: dict[str, Any] | None = None, **tables: 
     recipe = validate_recipe(document, where="tiny")
     assert isinstance(recipe, MaskedLanguageModelingRecipe)
     return recipe
+
+
+def small_origins(text: Path) -> dict[str, Recipe]:
+    """Masked models, and language models of words, characters and pieces."""
+    lstm = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
+    attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 24}
+    bpe = {"kind": "bpe", "max_size": 280}
+    return {
+        "masked": masked_recipe(text, train=FEW),
+        "segments": masked_recipe(text, train=FEW, input={"segments": 2}, encoder={"context": 64}),
+        "words": tiny_recipe(text, model=lstm, tokenizer={"kind": "words"}, **FEW),
+        "characters": tiny_recipe(text, model=lstm, tokenizer={"kind": "characters"}, **FEW),
+        "bpe": tiny_recipe(text, model=attends | {"positions": "learned"}, tokenizer=bpe, **FEW),
+    }
 
 
 def paragraphs(count: int) -> str:

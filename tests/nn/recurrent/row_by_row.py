@@ -47,6 +47,17 @@ def row_by_row(step: Step, x: Tensor, state: State, lengths: list[int]) -> Found
     return y, final
 
 
+def compare(results: list[Tensor], expected: list[Tensor], sources: list[Tensor], *, unused: bool = False) -> None:
+    """Values, and gradients of a sum with random weights; of what may be `unused` they are zeros."""
+    torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-9)
+    weights = [torch.randn_like(result) for result in results]
+    found, wanted = (
+        torch.autograd.grad(tensors, sources, weights, allow_unused=unused, materialize_grads=unused)
+        for tensors in (results, expected)
+    )
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
 def check(
     layer: Layer, written_out: Callable[[Layer, Tensor, State, list[int]], Found], *, ragged: bool, run: str = "forward"
 ) -> None:
@@ -59,9 +70,4 @@ def check(
     results = [y * mask.unsqueeze(-1), *leaves(final)]
     y_expected, final_expected = written_out(layer, x, state, lengths)
     expected = [y_expected, *final_expected]
-    torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-9)
-
-    weights = [torch.randn_like(result) for result in results]
-    sources = [x, *leaves(state), *layer.parameters()]
-    found = torch.autograd.grad(results, sources, weights)
-    torch.testing.assert_close(found, torch.autograd.grad(expected, sources, weights), rtol=1e-9, atol=1e-9)
+    compare(results, expected, [x, *leaves(state), *layer.parameters()])

@@ -12,6 +12,7 @@ from engine.twins import needs_compiler
 from ensue.engine import Execution, executing
 from ensue.nn import WeightDrop, watch
 from ensue.nn.recurrent.clockwork import Clockwork, ClockworkSchedule, ClockworkState
+from nn.recurrent.row_by_row import compare
 from training.tiny import some_slow
 
 D_IN, SIZE, B = 3, 2, 4
@@ -57,18 +58,6 @@ def written_out(layer: Clockwork, x: Tensor, state: ClockworkState, lengths: lis
     return torch.stack(y), torch.stack(final)
 
 
-def compare(layer: Clockwork, x: Tensor, h: Tensor, results: list[Tensor], expected: list[Tensor]) -> None:
-    """Values, and gradients of a sum with random weights."""
-    torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-9)
-    weights = [torch.randn_like(result) for result in results]
-    sources = [x, h, *layer.parameters()]
-    found, wanted = (
-        torch.autograd.grad(tensors, sources, weights, allow_unused=True, materialize_grads=True)
-        for tensors in (results, expected)
-    )
-    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("clock", [[0] * B, [3, 27, 3, 15], [5, 0, 2, 7]], ids=["new", "agreeing", "apart"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
@@ -86,7 +75,8 @@ def test_values_states_and_gradients(
     with executing(execution):
         y, final = (layer.fold if execution == "fold" else layer)(x, state, mask=mask if ragged else None)
     assert final.clock.tolist() == [start + length for start, length in zip(clock, lengths, strict=True)]
-    compare(layer, x, state.h, [y * mask.unsqueeze(-1), final.h], list(written_out(layer, x, state, lengths)))
+    expected = list(written_out(layer, x, state, lengths))
+    compare([y * mask.unsqueeze(-1), final.h], expected, [x, state.h, *layer.parameters()], unused=True)
 
 
 @given(
@@ -112,7 +102,8 @@ def test_turns_in_c_are_the_fold(
     y_fold, final_fold = layer.fold(x, state, mask=mask)
     assert torch.equal(final.clock, final_fold.clock)
     keep = mask.unsqueeze(-1)
-    compare(layer, x, state.h, [y * keep, final.h], [y_fold * keep, final_fold.h])
+    sources = [x, state.h, *layer.parameters()]
+    compare([y * keep, final.h], [y_fold * keep, final_fold.h], sources, unused=True)
 
 
 @needs_compiler

@@ -14,9 +14,9 @@ from ensue.extensions.exporting.exporting import export_run
 from ensue.recipe import validate_recipe
 from training.classifiers import TEXTS, write_files
 from training.taggers import TAGGED
-from training.tiny import run_tiny, tiny_recipe
-from training.tiny_masked import masked_recipe
-from training.tiny_pairs import pair_recipe
+from training.tiny import run_tiny, small_recipe
+from training.tiny_masked import FEW, masked_recipe, small_origins
+from training.tiny_pairs import pair_recipe, sources_of
 from training.tiny_pairs import pairs as source_and_target
 from training.tiny_texts import ENCODERS, FEATURES, layer_tables
 
@@ -27,7 +27,6 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip ins
 pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
-FEW: dict[str, Any] = {"steps": 2, "validations": 1}
 TRAIN = {"steps": 24, "batch_size": 8, "learning_rate": 0.05, "validations": 1, "precision": "float32"}
 LONG = [word for sentence in TAGGED[:5] for word in sentence.words]
 """More words than the origins read at once."""
@@ -40,19 +39,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = folder / "text.txt"
     write_files(folder)
     (folder / "source.tsv").write_text(source_and_target(80))
-    lstm = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
-    attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 24}
     recipes = {
-        "masked": masked_recipe(text, train=FEW),
+        **small_origins(text),
         "wordpiece": masked_recipe(text, train=FEW, tokenizer={"kind": "wordpiece", "lowercase": True}),
-        "segments": masked_recipe(text, train=FEW, input={"segments": 2}, encoder={"context": 64}),
         "rotary": masked_recipe(
             text, train=FEW, encoder={"positions": "rotary", "norm": "pre", "norm_input": False, "norm_epsilon": 1e-5}
-        ),
-        "words": tiny_recipe(text, model=lstm, tokenizer={"kind": "words"}, **FEW),
-        "characters": tiny_recipe(text, model=lstm, tokenizer={"kind": "characters"}, **FEW),
-        "bpe": tiny_recipe(
-            text, model=attends | {"positions": "learned"}, tokenizer={"kind": "bpe", "max_size": 280}, **FEW
         ),
         "translator": pair_recipe(folder / "source.tsv", train=FEW),
     }
@@ -67,9 +58,7 @@ def trained(folder: Path, task: str, name: str, out: Path, **tables: Any) -> Any
         tables["encoder"] = {"from": str(folder / origin), **tables.get("encoder", {})}
     else:
         tables |= layer_tables(ENCODERS["lstm"])
-    train = TRAIN | tables.pop("train", {})
-    document = {"task": task, "data": {"train": str(folder / name)} | tables.pop("data", {}), "train": train, **tables}
-    run_tiny(validate_recipe(document, where="run"), out)
+    run_tiny(small_recipe(task, folder / name, tables, **TRAIN), out)
     return ensue.load(out, device="cpu")
 
 
@@ -220,7 +209,7 @@ def test_encoder_decoders_that_read_the_layers_of_others(
     features = {"contextual": [str(folder / origin) for origin in origins]}
     run_tiny(pair_recipe(folder / "source.tsv", features=features), tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "out", "onnx")
-    sources = [line.split("\t")[0] for line in source_and_target(12, seed=5).splitlines()] + ["the zebra, sees", ""]
+    sources = [*sources_of(source_and_target(12, seed=5)), "the zebra, sees", ""]
     expected = "".join(f"{output}\n" for output in ensue.load(tmp_path / "run", device="cpu").predict(sources))
     assert program(tmp_path / "out", "".join(f"{source}\n" for source in sources)) == expected
     assert len(set(expected.splitlines())) > 1
