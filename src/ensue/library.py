@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, Unpack, get_args, overload
 
 from ensue.data.files import Data
+from ensue.data.in_memory import EXPECTED
 from ensue.engine import has_bfloat16
 from ensue.errors import EnsueError, check_integer, check_path, check_type, quote
 from ensue.inspection.notebook import NotebookReporter, kernel_display
@@ -182,6 +183,9 @@ def checked_recipe(
     check_type("settings", settings, (Mapping, list, tuple), 'a dict, or a list of "key=value"')
     for setting in settings:
         check_type("a setting", setting, str, "a string")
+    for name, value in paths.items():
+        if value is None:  # not given, for `read_recipe`
+            raise TypeError(f"{name} is None; expected {EXPECTED}")
     if from_run is not None:
         check_path("from_run", from_run)
         return continuing_recipe(from_run, recipe, settings, **paths)

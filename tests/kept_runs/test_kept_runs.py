@@ -55,7 +55,7 @@ def test_a_kept_run_answers_as_it_did(folder: Path, name: str) -> None:
 def test_all_kept_runs_answer_as_they_did(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their exports too."""
     if name == "stopped":  # the first half of its training drew so; what is drawn since has golden curves
-        monkeypatch.setattr("ensue.nn.draws.passes", lambda x: None)
+        monkeypatch.setattr("ensue.nn.draws.c_functions", lambda x: None)
         monkeypatch.setattr("ensue.nn.draws._draw_integers", as_torch_draws)
         monkeypatch.setattr("ensue.tasks.contract.task.uniform", torch.rand)
     assert differences(unpacked(name, folder)) == []
