@@ -15,6 +15,9 @@ DIST   ?= dist
 # tests that pass through much of every package that is used
 WIDE   := $(addprefix tests/,test_recipe.py test_extension.py test_arguments.py training/test_pictures.py metrics text \
             extensions/serving/test_completions.py cli/test_startup.py extensions/experiments extensions/exporting/onnx)
+# public data for `make models`: UD English-EWT, in a folder with this name
+DATA   ?= ../shared/data
+EWT    := $(DATA)/ud_english_ewt
 N      ?= 20000
 SEED   ?= 0
 COUNT  ?= 8
@@ -24,7 +27,7 @@ PART   ?= 1/1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test slow fuzz mutants check check-static format docs notebooks dist lowest bench clean
+.PHONY: help quickstart test slow fuzz mutants check check-static format docs notebooks dist models lowest bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +68,15 @@ notebooks: $(VENV)/.installed-notebooks  ## the notebooks executed, their output
 dist: $(VENV)/.installed-release  ## what a release uploads, in the folder DIST (dist), built and checked; nothing is uploaded
 	@mkdir -p build && $(BIN)/python -m build --no-isolation --outdir $(DIST) . > build/dist.log || { cat build/dist.log >&2; exit 1; }
 	@$(BIN)/twine check --strict $(DIST)/* && $(BIN)/cffconvert --validate
+
+models: $(VENV)/.installed  ## the package of models ensue-en in models/en, trained on the data in DATA, about half an hour
+	@test -f $(EWT)/en_ewt-ud-train.conllu.xz || { echo "no $(EWT)/en_ewt-ud-train.conllu.xz: make models DATA=FOLDER" >&2; exit 1; }
+	@for run in cut-lstm tag-columns; do test -f build/models/$$run/README.md || $(BIN)/ensue train $$run --overwrite \
+	  --train $(EWT)/en_ewt-ud-train.conllu.xz --valid $(EWT)/en_ewt-ud-dev.conllu.xz --out build/models/$$run --threads 1 || exit 1; done
+	@cp models/en/card.md build/models/cut-lstm/README.md
+	@PYTHONPATH=models/packing $(BIN)/python -m ensue_packing build/models/cut-lstm --tagger build/models/tag-columns --wheel en \
+	  --out models/en --precision int8 --license CC-BY-SA-4.0 --license-file $(EWT)/LICENSE.txt \
+	  --test $(EWT)/en_ewt-ud-test.conllu.xz --overwrite
 
 bench: $(VENV)/.installed  ## the measurements of the docs, one by one (benchmarks/README.md)
 	@$(BIN)/python benchmarks/training_speed.py && $(BIN)/python benchmarks/generation.py

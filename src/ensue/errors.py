@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, partial
+from functools import cache
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -55,10 +55,6 @@ def in_python(message: str) -> str:
     return text + command
 
 
-def _name_row(path: str, match: re.Match[str]) -> str:
-    return FILES_OF_ROWS[path](int(match[1]) if match[1] else None)
-
-
 NESTED_REMEDY = "the recipe tag-nested learns overlapping spans"
 
 
@@ -68,9 +64,10 @@ class UserMessage:
     def __str__(self) -> str:
         """Return the message in one line, with arguments of Python in place of options."""
         message = self.in_options()
-        for path in FILES_OF_ROWS:
+        for path, name_row in FILES_OF_ROWS.items():
             if path in message:
-                message = re.sub(rf"{re.escape(path)}(?::(\d+))?", partial(_name_row, path), message)
+                pattern = rf"{re.escape(path)}(?::(\d+))?"
+                message = re.sub(pattern, lambda row: name_row(int(row[1]) if row[1] else None), message)  # noqa: B023
         return in_one_line(in_python(message))
 
     def in_options(self) -> str:

@@ -5,6 +5,7 @@ of an entry at its first use. A name of the core takes precedence over the same 
 name over the same name in another package.
 """
 
+import os
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -365,9 +366,21 @@ def unknown_scheme(location: str | Path) -> str:
 
 
 def local_run(location: str | Path) -> Path:
-    """Return the directory of a run; an address is downloaded. Raises RunError if the files are unavailable."""
-    scheme = scheme_of(location)
-    return Path(location) if scheme is None else scheme.local_run(_to_text(location))
+    """Return the directory of a run at a path or address, or of an installed model. Raises RunError like `Scheme`."""
+    if scheme := scheme_of(location):
+        return scheme.local_run(_to_text(location))
+    return Path(location) if os.path.exists(location) else installed_models().get(str(location), Path(location))
+
+
+def installed_models() -> dict[str, Path]:
+    """Return the run directories of installed packages by name: folders NAME of PACKAGE in entry points NAME = PACKAGE
+    of the group `ensue.models`. No code of a package is executed.
+    """
+    return _first_by_name(
+        (point.name, Path(str(point.dist.locate_file(point.value.replace(".", "/"))), point.name))
+        for point in _entry_points("ensue.models")
+        if point.dist
+    )
 
 
 def run_name(location: str | Path) -> str:
@@ -377,10 +390,11 @@ def run_name(location: str | Path) -> str:
     return next(filter(None, names), "") or Path(location).resolve().name
 
 
-def refuse_address(out: str | Path) -> None:
-    """Raise RunError if the directory to write is an address."""
+def output_directory(out: str | Path) -> Path:
+    """Return the path of a directory to write. Raises RunError for an address."""
     if scheme := scheme_of(out):
         raise RunError(f"{_to_text(out)}: --out names a directory; {scheme.how_to_write}")
+    return Path(out)
 
 
 def _scheme_name(location: str | Path) -> str:

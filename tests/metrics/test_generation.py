@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ensue.errors import EnsueError
 from ensue.metrics.generation import compare_texts, edit_distance, nearest_edits, score_texts
-from ensue.text.scripts import are_unsplit
+from ensue.text.tokens import are_unsplit
 
 TEXTS = ["the cat sat on the mat", "a dog runs home now", "yes"]
 REFERENCES = [["the cat sat on a mat"], ["a dog ran home now", "dogs run home"], ["yes"]]

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import DataError
-from ensue.text.scheme_detection import SchemeDetector
-from ensue.text.schemes import Scheme, Span, convert, encode, legal_transitions, spans, tag_set
+from ensue.text.schemes import Scheme, SchemeDetector, Span, convert, encode, legal_transitions, spans, tag_set
 
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 EVERY_TAG = ["O", *(f"{prefix}-{name}" for prefix in "BIES" for name in "XY")]

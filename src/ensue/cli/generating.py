@@ -126,7 +126,7 @@ def embed(
     arguments = {name: value for name, value in options.items() if value is not None}
     pipeline = cli.load_for("embed", run, device, threads, precision, **arguments)
     from ensue.console.vectors import embed_lines, text_line, to_float16
-    from ensue.data.vector_files import json_line, write_vectors
+    from ensue.data.vectors import json_line, write_vectors
     from ensue.tasks.contract.chunks import Shard
 
     texts = as_location(paths or []) or "-"

@@ -21,7 +21,7 @@ from ensue.console.output import importing_torch
 from ensue.data.files import as_location
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError, NumericSetting, RunError, by_option_names, numeric_settings
-from ensue.extension import generate_options, is_address, pipeline_methods
+from ensue.extension import generate_options, local_run, pipeline_methods
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access, check_outputs, check_streams
 from ensue.processor import Precision
@@ -267,13 +267,9 @@ def split_tagger(paths: Sequence[str] | None) -> tuple[Path | None, str]:
 
 
 def _is_run(path: str) -> bool:
-    if is_address(path):
-        from ensue.runs.schema import existing_run
-
-        with suppress(RunError):
-            return existing_run(path).is_dir()
-        return False
-    return (Path(path) / "config.json").exists()
+    with suppress(RunError):
+        return (local_run(path) / "config.json").exists()
+    return False
 
 
 def with_tagger(

@@ -178,12 +178,10 @@ def train_recipe(recipe: "Recipe | None", out: Path, *, track: Sequence[str] = (
     """Train by a recipe, or resume the run if the recipe is None, with reports to the terminal and to trackers."""
     with importing_torch():
         from ensue.console.reporter import ConsoleReporter
-        from ensue.extension import refuse_address
         from ensue.trackers import trackers_of
         from ensue.trackers.tracker import TrackedReporter
         from ensue.training.run import train_run
 
-    refuse_address(out)
     trackers = trackers_of(track)
     with ConsoleReporter() as console:
         reporter = TrackedReporter(console, out, trackers)

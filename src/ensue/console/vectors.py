@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines
-from ensue.data.vector_files import Row, Vector
+from ensue.data.vectors import Row, Vector
 from ensue.errors import DataError, quote
 from ensue.tasks.contract.chunks import UNSHARDED, Shard
 from ensue.tasks.vectors.contextual import highest_cosines, near_duplicates

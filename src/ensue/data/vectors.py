@@ -1,4 +1,4 @@
-"""Readers of pretrained word vectors: text formats of GloVe, word2vec and fastText, and word2vec's binary format.
+"""Readers and writers of word vectors: text formats of GloVe, word2vec and fastText, and word2vec's binary format.
 
 In the text formats, a row has a word and its numbers, separated by blanks. Files of word2vec and fastText begin with a
 header, which has the numbers of words and dimensions. Numbers in the binary format are float32, little-endian.
@@ -9,13 +9,15 @@ decompressed content of a compressed file. Both are computed at first use, and a
 
 import codecs
 import hashlib
+import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +25,10 @@ from numpy.typing import NDArray
 from ensue.cache import cache_directory, json_digest, mark_used, size_limit, write_cached
 from ensue.data.decoding import COMPRESSED, blocks
 from ensue.data.sources import TextSource
-from ensue.errors import DataError, quote
+from ensue.errors import DataError, nearest, quote
+from ensue.outputs import written
 from ensue.stored import Copyable
+from ensue.text.boundaries import BLANKS
 
 _MAX_ITEM_BYTES = 1 << 26  # bounds the memory for files of other formats
 
@@ -357,3 +361,83 @@ class VectorIndex(Copyable):
 
 def _hash(word: bytes) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little"))
+
+
+Vector = NDArray[np.float32] | NDArray[np.float16]
+Row = tuple[str, Vector]
+
+
+def write_word2vec(path: Path, words: Sequence[str], vectors: NDArray[np.float32], *, binary: bool) -> None:
+    """Write words and vectors (N, d). Raises DataError for a word with a blank, and for an unwritable file."""
+    if invalid := next((word for word in words if not word or any(blank in word for blank in BLANKS)), None):
+        raise DataError(f"a row of this format is one word, found {quote(invalid)}; .npy and .jsonl take texts", path)
+    with _open_output(path) as file:
+        file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
+        for word, vector in zip(words, vectors, strict=True):
+            encoded = word.encode(errors="replace")
+            numbers = vector.astype("<f4").tobytes() if binary else b" ".join(b"%.9g" % number for number in vector)
+            file.write(encoded + b" " + numbers + b"\n")
+
+
+def json_line(text: str, vector: Vector) -> str:
+    """Return a text and its vector as JSON, without a line end. The digits determine float32 numbers exactly."""
+    return json.dumps({"text": text, "vector": [float(f"{number:.9g}") for number in vector]}, ensure_ascii=False)
+
+
+def write_vectors(path: Path, rows: Iterable[Row]) -> int:
+    """Write texts and their vectors in the format of the file's suffix, and return the number of vectors.
+
+    JSON lines and .npy files are written incrementally; other formats hold all vectors in memory.
+    """
+    if path.suffix not in FORMATS:
+        problem = f'no format of vectors is named "{path.suffix}"{nearest(path.suffix, FORMATS)}'
+        raise DataError(f"{problem}; known: {', '.join(FORMATS)}", path)
+    return FORMATS[path.suffix](path, rows)
+
+
+def _write_json(path: Path, rows: Iterable[Row]) -> int:
+    count = 0
+    with _open_output(path) as file:
+        for row in rows:
+            file.write(json_line(*row).encode(errors="replace") + b"\n")
+            count += 1
+    return count
+
+
+def _write_array(path: Path, rows: Iterable[Row]) -> int:
+    count = 0
+    first: Vector = np.zeros((0, 0), np.float32)
+
+    def write_header(file: IO[bytes]) -> None:  # its length is the same for any number of rows
+        header = {"descr": first.dtype.str, "fortran_order": False, "shape": (count, first.shape[-1])}
+        np.lib.format.write_array_header_1_0(file, header)
+
+    with _open_output(path) as file:
+        for _, vector in rows:
+            if not count:
+                first = vector
+                write_header(file)
+            file.write(vector.tobytes())
+            count += 1
+        file.seek(0)
+        write_header(file)
+    return count
+
+
+def _write_words(path: Path, rows: Iterable[Row]) -> int:
+    pairs = list(rows)
+    table = np.stack([vector for _, vector in pairs]).astype(np.float32) if pairs else np.zeros((0, 0), np.float32)
+    write_word2vec(path, [word for word, _ in pairs], table, binary=path.suffix == ".bin")
+    return len(pairs)
+
+
+@contextmanager
+def _open_output(path: Path) -> Iterator[IO[bytes]]:
+    with written(path) as partial, partial.open("wb") as file:
+        yield file
+
+
+FORMATS: dict[str, Callable[[Path, Iterable[Row]], int]] = {
+    ".npy": _write_array, ".jsonl": _write_json, **dict.fromkeys((".txt", ".vec", ".bin"), _write_words),
+}  # fmt: skip
+"""The writer of each suffix."""

@@ -52,8 +52,7 @@ class WeightDrop(Wrapper):
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         if not self.training or self.p == 0:
-            y, state = self.layer(x, state, mask=mask)
-            return y, state
+            return self.layer(x, state, mask=mask)
         return call_with_weights(self.layer, self._draw_weights, x, state, mask)
 
     def _draw_weights(self) -> dict[str, Tensor]:

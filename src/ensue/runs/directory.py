@@ -31,7 +31,7 @@ from ensue.data.detection.locations import aligned_paths
 from ensue.data.files import Data, as_location, expanded, files_of, locations_in, named_locations
 from ensue.data.sources import digest_of, digest_of_each
 from ensue.errors import EnsueError, RecipeError, RunError, quote
-from ensue.extension import all_requirements, local_run
+from ensue.extension import all_requirements, local_run, output_directory
 from ensue.notices import warn_once
 from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded
 from ensue.recipe import Recipe, as_trained, read_recipe, validate_recipe
@@ -50,11 +50,12 @@ class RunDirectory:
     """The files of a run, read at first use. Reading a missing or damaged file raises RunError.
 
     Args:
-        path: The path of the directory, or an address such as `hf:NAME`, from which the run is downloaded.
+        path: The path of the directory, the name of an installed model, or an address such as `hf:NAME`.
+        is_output: Whether the run will be written. Then only a path is allowed.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path, self.argument = local_run(path), str(path)
+    def __init__(self, path: str | Path, *, is_output: bool = False) -> None:
+        self.path, self.argument = output_directory(path) if is_output else local_run(path), str(path)
         self.manifest, self.checkpoints = Manifest(self.path), self.path / "checkpoints"
         self.origins = self.path / "origins"
         """The folder with the runs whose weights initialize this run."""

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
-from ensue.errors import RunError, quote
-from ensue.extension import local_run, unknown_scheme
+from ensue.errors import RunError, nearest, quote
+from ensue.extension import installed_models, local_run, unknown_scheme
 from ensue.parsing import UNIQUE_KEYS, ParseError, check_access, parse_json, read_bounded
 from ensue.stored import Stored
 from ensue.tasks import task_entries
@@ -210,7 +210,8 @@ def existing_run(location: str | Path) -> Path:
 def check_is_run(path: Path) -> None:
     """Raise RunError unless the path is a run directory."""
     if not check_access(path).is_dir():
-        raise RunError(f"{path}: no such run directory{unknown_scheme(path)}")
+        hint = unknown_scheme(path) or nearest(str(path), installed_models())
+        raise RunError(f"{path}: no such run directory{hint}")
     if not (path / "config.json").exists():
         raise RunError(f"{path}: not a run directory: it has no config.json")
 

@@ -26,6 +26,8 @@ DTYPE_NAMES = {
     torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8",
 }  # fmt: skip
 """The names of data types in safetensors."""
+SCALES = ":scales"
+"""The end of the name of the scales of an int8 tensor, which has one scale per row (its first dimension)."""
 
 
 @contextmanager
@@ -77,14 +79,20 @@ def bytes_of(tensor: Tensor) -> memoryview:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file. Raises RunError if the file cannot be read."""
+    """Return the tensors of a file; int8 tensors with scales are float32. Raises RunError if the file is damaged."""
     with convert_read_errors(path):
         path.open("rb").close()  # safetensors reports a file without read permission as missing
         try:
             with safe_open(path, framework="pt") as file:
-                return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         except SafetensorError as error:
             raise DamagedError(f"{path}: damaged (cut off or altered): {error}") from None
+    for name in [name for name in tensors if name.endswith(SCALES)]:
+        scales, rounded = tensors.pop(name), tensors.get(name.removesuffix(SCALES))
+        if rounded is None or scales.shape != rounded.shape[:1]:
+            raise DamagedError(f"{path}: damaged: {name} is not the scale of each row of a tensor")
+        tensors[name.removesuffix(SCALES)] = rounded.float() * scales.reshape(-1, *[1] * (rounded.dim() - 1))
+    return tensors
 
 
 def write_text(path: Path, text: str) -> None:

@@ -56,7 +56,7 @@ class TrackedReporter(Reporter):
     """
 
     def __init__(self, reporter: Reporter, run: str | Path, trackers: Sequence[Tracker]) -> None:
-        self.reporter, self.run, self.trackers = reporter, RunDirectory(run), list(trackers)
+        self.reporter, self.run, self.trackers = reporter, RunDirectory(run, is_output=True), list(trackers)
         self.num_sent, self.sent_at = 0, 0.0
 
     def started(self, facts: Facts) -> None:

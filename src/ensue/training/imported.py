@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ensue.errors import DataError, RunError
-from ensue.extension import refuse_address, run_name
+from ensue.extension import run_name
 from ensue.outputs import check_outputs
-from ensue.parsing import ParseError, parse_json, read_bounded
+from ensue.parsing import ParseError, check_access, parse_json, read_bounded
 from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.manifest import entry_of
@@ -101,7 +101,7 @@ def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -
         raise DataError(f"cannot be read ({error.strerror})", imported.source) from None
     if not origins:
         raise DataError("a model without files", imported.source)
-    run = RunDirectory(out)
+    run = RunDirectory(out, is_output=True)
     with run.lock(), convert_disk_errors(run.path, lambda: f"{run.path}: the disk is full; free some space"):
         config = {
             **imported.config, "text": origins[0]["sha256"], "runtime": Runtime(device="cpu", threads=1).model_dump(),
@@ -117,9 +117,8 @@ def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -
 
 def check_output_directory(out: str | Path, *, overwrite: bool) -> None:
     """Raise RunError if the path is a file, a folder with files of another program, or, without `overwrite`, a run."""
-    refuse_address(out)
-    run = RunDirectory(out)
-    if run.path.exists() and not run.path.is_dir():
+    run = RunDirectory(out, is_output=True)
+    if check_access(run.path).exists() and not run.path.is_dir():
         raise RunError(f"{run.path}: is a file; --out names a directory")
     if other := run.foreign_file():
         raise RunError(f"{run.path}: not empty and not a run directory (found {other}); choose another --out")

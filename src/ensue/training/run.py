@@ -18,10 +18,8 @@ import torch
 from torch import nn
 
 from ensue.errors import EnsueError, RecipeError, RunError
-from ensue.extension import refuse_address
 from ensue.models.modules import count_parameters
 from ensue.outputs import check_outputs
-from ensue.parsing import check_access
 from ensue.ranks import NUM_SHARDS, ProcessGroup, process_group, use_process_group
 from ensue.recipe import BUDGETS, Recipe, resumed_recipe
 from ensue.recipe.tables import TuningRecipe
@@ -35,6 +33,7 @@ from ensue.tasks.contract.data_set import fingerprints_of, notes_on_shared_files
 from ensue.tasks.contract.job import Job
 from ensue.training.device import use_mode
 from ensue.training.gradients import Gradients
+from ensue.training.imported import check_output_directory
 from ensue.training.loop import TimePlan, Trainer
 from ensue.training.optimizer import Tuning
 from ensue.training.processes import DEFAULT_TIMEOUT_SECONDS, DistributedGroup, join_process_group
@@ -69,10 +68,9 @@ def train_run(
     Raises:
         EnsueError: An argument, the recipe or the data are invalid, or training cannot continue.
     """
-    refuse_address(out)
     started = time.perf_counter()
     with in_float32(), join_process_group(timeout=timeout):
-        run = RunDirectory(out)
+        run = RunDirectory(out, is_output=True)
         is_first = process_group().is_first
         reporter = reporter if is_first and reporter is not None else Reporter()
         fresh = not run.exists or overwrite
@@ -151,14 +149,11 @@ def _disk_full(run: RunDirectory) -> str:
 def _check_recipe(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrite: bool) -> Recipe:
     if not re.fullmatch("[^\ud800-\udfff]*", str(run.path)):  # safetensors could not write the weights
         raise RunError(f"{run.path}: a name that is not UTF-8; --out names a directory")
-    if check_access(run.path).exists() and not run.path.is_dir():
-        raise RunError(f"{run.path}: is a file; --out names a directory")
     if resume and overwrite:
         raise RunError("--resume continues a run and --overwrite removes it; choose one")
     if recipe is not None and not resume:
         check_outputs(recipe.inputs, folders=[run.path])
-    if other := run.foreign_file():
-        raise RunError(f"{run.path}: not empty and not a run directory (found {other}); choose another --out")
+    check_output_directory(run.path, overwrite=True)
     if run.exists and not overwrite:
         if not resume:
             raise RunError(f"{run.path}: there is a run already; --resume continues it, --overwrite removes it")

@@ -8,7 +8,7 @@ import pytest
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.vectors import read_vectors
-from ensue.text.scheme_detection import SchemeDetector
+from ensue.text.schemes import SchemeDetector
 from ensue.text.tokens import tokens
 
 pytestmark = pytest.mark.slow

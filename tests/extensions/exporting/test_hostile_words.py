@@ -21,8 +21,7 @@ from ensue.extensions.exporting.c.writing import INTERFACES, fill_template
 from ensue.extensions.exporting.web.writing import PAGES
 from ensue.extensions.frames.classification import FrameClassificationPipeline, FrameClassifierParts
 from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
-from ensue.extensions.hub.pushing import _make_card_text
-from ensue.extensions.hub.repository import Repository
+from ensue.extensions.hub.pushing import make_card_text
 from ensue.extensions.serving.routes import _hide_paths
 from ensue.inspection.page import drawn
 from ensue.models.build_text import build_language_model
@@ -146,7 +145,7 @@ def test_a_key_in_a_value_stays() -> None:
 
 def test_a_pushed_card_has_the_names_of_files_as_they_are() -> None:
     names = {"/data/a": "/data/b", "/data/b": "\\1 c"}
-    assert _make_card_text("x `/data/a` `/data/b`", Path("/run"), Repository("me/x"), names) == "x `/data/b` `\\1 c`"
+    assert make_card_text("x `/data/a` `/data/b`", Path("/run"), "hf:me/x", names) == "x `/data/b` `\\1 c`"
 
 
 def test_a_message_of_a_server_has_the_words_of_a_text() -> None:

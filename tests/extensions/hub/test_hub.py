@@ -22,7 +22,7 @@ from ensue import load, push, train
 from ensue.errors import DataError, EnsueError, RunError
 from ensue.extension import is_address, run_name
 from ensue.extensions.experiments.search.search import search
-from ensue.extensions.hub.pushing import INSTALLATION, _make_card_text
+from ensue.extensions.hub.pushing import INSTALLATION, make_card_text
 from ensue.extensions.hub.repository import Repository
 from ensue.extensions.importing.importing import import_run
 from ensue.notices import Notice
@@ -353,7 +353,7 @@ ensue train {quoted}/recipe.toml --out ANOTHER
     written = card.format(path=path, quoted=shlex.quote(path), data=data)
     expected = card.format(path="hf:me/x", quoted="hf:me/x", data="DATA").replace("hf:me/x/recipe", "recipe")
     expected = expected.replace("# name", "# x").replace("## Use\n", f"## Use\n\n{INSTALLATION}\n")
-    assert _make_card_text(written, Path("/nowhere/at/all"), Repository("me/x"), {data: "DATA"}) == expected
+    assert make_card_text(written, Path("/nowhere/at/all"), "hf:me/x", {data: "DATA"}) == expected
 
 
 @pytest.mark.parametrize("status", ["401", "403", "500", "none"])

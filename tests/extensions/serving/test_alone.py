@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.extensions.serving.lanes import Lanes
-from ensue.extensions.serving.loop import GenerationLoop
+from ensue.extensions.serving.loop import GenerationLoop, Lanes
 from ensue.extensions.serving.routes import ROUTES
 from ensue.extensions.serving.row import Row, RowSampler, SessionState, StopStrings
 from ensue.extensions.serving.served_model import SessionStore, memory_bytes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.extensions.serving.api_error import APIError
+from ensue.extensions.serving.api import APIError
 from ensue.extensions.serving.row import SessionState
 from ensue.extensions.serving.served_model import SessionStore
 from ensue.extensions.serving.service import Resources

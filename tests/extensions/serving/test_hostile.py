@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from ensue.extensions.serving.api import CompletionRequest, InspectRequest, TextsRequest
-from ensue.extensions.serving.api_error import APIError
+from ensue.extensions.serving.api import APIError, CompletionRequest, InspectRequest, TextsRequest
 from ensue.extensions.serving.limits import Limits
 from ensue.extensions.serving.service import Resources
 from ensue.extensions.serving.transport import count_values, parse_request

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.extensions.serving.lanes import Lanes
+from ensue.extensions.serving.loop import Lanes
 from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.types import leaves

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import ensue
-from ensue.data.vector_files import write_word2vec
-from ensue.data.vectors import read_vectors
+from ensue.data.vectors import read_vectors, write_word2vec
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.extensions.word_vectors import task
 from ensue.extensions.word_vectors.pipeline import WordTable

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ensue.data.lines import is_blank
 from ensue.data.records.quoting import declared_delimiter, has_quoted_tabs
-from ensue.data.row_layout import DOCUMENT_START, RowLayout
+from ensue.data.sentences.columns import DOCUMENT_START, RowLayout
 
 FASTTEXT_PREFIX = "__label__"
 _MAX_LABEL_CHARACTERS = 60

@@ -15,8 +15,7 @@ from ensue.tasks.labeling.data import sentence_source
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.text.label_columns import LabelColumns
-from ensue.text.scheme_detection import SchemeDetector
-from ensue.text.schemes import Scheme, convert, layers, overlapping, overlapping_spans
+from ensue.text.schemes import Scheme, SchemeDetector, convert, layers, overlapping, overlapping_spans
 
 
 class Edit(NamedTuple):

@@ -42,8 +42,7 @@ from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.texts.corpus import training_source
 from ensue.tasks.words.data import Distribution, TeacherLabels, read_teacher_answers, softened
 from ensue.text.labels import Labels
-from ensue.text.scheme_detection import SchemeDetector
-from ensue.text.schemes import convert
+from ensue.text.schemes import SchemeDetector, convert
 from ensue.training.imported import Imported, write_run
 
 MIN_TAG_PROBABILITY = 1e-3

@@ -220,7 +220,7 @@ def report(
         EnsueError: A file cannot be written, is an input, or exists; or, after writing, no threshold has the precision.
     """
     outputs = [Path(file) for file in (errors, curve) if file is not None]
-    data, run = as_location(data, "the data"), getattr(pipeline, "run", "")  # `CutterAndTagger` has no `run`
+    data, run = as_location(data, "the data"), pipeline.run
     check_outputs([data, run or ""], files=outputs, overwrite=overwrite)
     if type(pipeline) not in _TASKS:
         raise EnsueError(f"{run or 'the model'}: expected a tagger of words or a classifier")

@@ -40,8 +40,7 @@ from ensue.tasks.labeling.page import MAX_WORDS, TagsView, path_sections, view_t
 from ensue.tasks.labeling.tagged_sentence import Confidence
 from ensue.tasks.labeling.task import Emissions, LabelPair, Passages, tag_rows, tally_of
 from ensue.text.labels import Labels
-from ensue.text.scheme_detection import SchemeDetector
-from ensue.text.schemes import Span, spans
+from ensue.text.schemes import SchemeDetector, Span, spans
 
 
 class TaggedSeriesData(LabeledSeriesData):

@@ -1,7 +1,8 @@
-"""The command `push`."""
+"""The commands `push` and `models`."""
 
+import json
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -32,3 +33,27 @@ def push(
     cli.notify(
         f"uploaded {location}; try\n  HF_HUB_OFFLINE=0 ensue {next(iter(RunDirectory(run).entry.commands))} {location}"
     )
+
+
+def models(as_json: Annotated[bool, Option("--json", help="A JSON line for each model.")] = False) -> None:
+    """List the installed models."""
+    from ensue.console.cache import size
+    from ensue.console.tables import show_rows
+    from ensue.extension import installed_models
+
+    with importing_torch():
+        from ensue.extensions.hub.pushing import final_records, license_of
+        from ensue.runs.directory import RunDirectory
+
+    rows = [["name", "task", "size", "license", "scores"]]
+    for name, path in sorted(installed_models().items()):
+        run, count = RunDirectory(path), sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        record: dict[str, Any] = [{"scores": {}, "summary": ""}, *final_records(run)][-1]
+        rows.append([name, run.entry.what, size(count), license_of(path), record["summary"]])
+        if as_json:
+            facts = {"name": name, "task": run.entry.what, "bytes": count, "license": license_of(path)}
+            print(json.dumps({**facts, "scores": record["scores"], "run": str(path)}))
+    if len(rows) == 1:
+        cli.notify("no models are installed; a package of a model has an entry point in the group ensue.models")
+    elif not as_json:
+        show_rows(rows)

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from tempfile import TemporaryDirectory
@@ -57,19 +57,14 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
     hub = repository.package(uploads=True)
     with TemporaryDirectory(prefix="ensue-") as folder:
         target = Path(folder) / "run"
-        assert source.weights_entry  # raises if the run has no weights
-        copy_run(source, target)
-        for picture in (file for file in file_names() if file.endswith(".png") and (source.path / file).is_file()):
-            shutil.copyfile(source.path / picture, target / picture)
-        names = _shorten_paths(RunDirectory(target))
-        text = source.card or f"# {source.path.name}\n\nA {source.recipe.what} ({source.recipe.describe()}).\n"
+        names = copy_without_paths(source, target)
         with repository.errors_in_one_line("README.md"):
-            card = hub.ModelCard(text)
+            card = hub.ModelCard(card_of(source))
         metadata = _make_metadata(hub, source, repository, license=license, language=language)
         card.data = hub.ModelCardData(**{**metadata, **card.data.to_dict()})
         if not card.data.license:
             raise RunError(f"{source.path}: no license in the model card; expected --license, such as mit")
-        card.text = "\n" + _make_card_text(card.text, source.path, repository, names)
+        card.text = "\n" + make_card_text(card.text, source.path, str(repository), names)
         write_text(target / "README.md", str(card))
         files = sorted(path for path in target.rglob("*") if path.is_file())
         with repository.errors_in_one_line():
@@ -83,15 +78,40 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
 
 def license_of(run: str | Path) -> str:
     """Return the license in the metadata of a run's card, or ""."""
-    source, repository = RunDirectory(run), Repository("card")
-    hub = repository.package(uploads=True)
-    with repository.errors_in_one_line("README.md"):
-        return str(hub.ModelCard(source.card).data.license or "")
+    match = re.match(r"---\n(?:.+\n)*?license: *(.*\S)", RunDirectory(run).card)
+    return match[1].strip("\"'") if match else ""
 
 
-def _shorten_paths(run: RunDirectory) -> dict[str, str]:
-    """Shorten local paths in a copied run and in its origins. Returns the short names by path."""
+def card_of(run: RunDirectory) -> str:
+    """Return the card of a run, or a short card if the run has none."""
+    return run.card or f"# {run.path.name}\n\nA {run.recipe.what} ({run.recipe.describe()}).\n"
+
+
+def final_records(run: RunDirectory) -> list[dict[str, Any]]:
+    """Return the records of the best validation, without its sample, and of the test, as far as they exist."""
+    best = {record["kind"]: record for record in MetricsLog(run.metrics).records() if record.get("best", True)}
+    return [best[kind] | ({"sample": ""} if kind == "valid" else {}) for kind in ("valid", "test") if kind in best]
+
+
+def copy_without_paths(source: RunDirectory, target: Path, others: Sequence[RunDirectory] = ()) -> dict[str, str]:
+    """Copy a run with its pictures, with `others` as further origins, and shorten local paths in the copy.
+
+    Returns the short names by path. Raises RunError if the run is damaged or has no weights.
+    """
+    assert source.weights_entry  # raises if the run has no weights
+    copy_run(source, target)
+    for picture in (file for file in file_names() if file.endswith(".png") and (source.path / file).is_file()):
+        shutil.copyfile(source.path / picture, target / picture)
+    return _shorten_paths(RunDirectory(target), others)
+
+
+def _shorten_paths(run: RunDirectory, others: Sequence[RunDirectory] = ()) -> dict[str, str]:
+    """Shorten local paths in a copied run and in its origins, to which `others` are added. Return the short names."""
     config, names = copy.deepcopy(run.config), {}
+    for other in others:
+        origins = config.setdefault("origins", [])
+        copy_run(other, run.origins / str(len(origins)))
+        origins.append({"path": str(other.path), "sha256": other.weights_entry.sha256})
     for number, origin in enumerate(config.get("origins", [])):
         _shorten_paths(RunDirectory(run.origins / str(number)))
         list_origin(run, number)
@@ -130,18 +150,17 @@ def _make_metadata(
     hub: Any, run: RunDirectory, repository: Repository, *, license: str, language: str
 ) -> dict[str, Any]:
     """Return the metadata of a card: the task, the license, and the validation and test scores of the best weights."""
-    records = [*MetricsLog(run.metrics).records()]
-    valid = [record for record in records if record["kind"] == "valid" and record["best"]][-1:]
-    test = [record for record in records if record["kind"] == "test"][-1:]
     recipe, task = run.recipe, run.entry.pipeline_tag
+    splits = {"valid": "validation", "test": "test"}
+    records = [(each["kind"], splits[each["kind"]], each["scores"]) for each in final_records(run)]
     results = [
         hub.EvalResult(
             task_type=task or recipe.task, dataset_type="local", dataset_split=split, metric_type=metric,
             dataset_name=named_locations(_shorten_values(getattr(recipe.data, key) or recipe.data.train, key, {})),
             metric_value=value,
         )
-        for split, key, records in (("validation", "valid", valid), ("test", "test", test))
-        for metric, value in (records[0]["scores"] if records else {}).items()
+        for key, split, scores in records
+        for metric, value in scores.items()
         if isinstance(value, float)
     ]  # fmt: skip
     return {
@@ -151,10 +170,11 @@ def _make_metadata(
     }  # fmt: skip
 
 
-def _make_card_text(text: str, run: Path, repository: Repository, names: Mapping[str, str]) -> str:
-    """Return the text of a card for the hub, in which samples are removed, and the repository replaces local paths."""
-    location, title = str(repository), repository.name.rpartition("/")[2]
-    text = re.sub(r"^# .*\n", lambda _: f"# {title}\n", text.lstrip("\n"), count=1)
+def make_card_text(
+    text: str, run: Path, location: str, names: Mapping[str, str], installation: str = INSTALLATION
+) -> str:
+    """Return the text of a card in which samples are removed, and an address or a name replaces local paths."""
+    text = re.sub(r"^# .*\n", lambda _: f"# {re.split('[:/]', location)[-1]}\n", text.lstrip("\n"), count=1)
     text = re.sub(r"^## Sample\n.*?(?=^## |\Z)", "", text, flags=re.M | re.S)
     # the clause is removed; a comma before it becomes the period of its sentence
     text = re.sub(r"(,?) [Ee]very report in `metrics\.jsonl`\.", lambda match: "." * len(match[1]), text)
@@ -169,7 +189,7 @@ def _make_card_text(text: str, run: Path, repository: Repository, names: Mapping
         for number in (n for n in range(1, len(blocks), 2) if not blocks[n].startswith("python")):
             block = re.sub(rf"(?<= ){quoted}/recipe\.toml(?=\s)", "recipe.toml", blocks[number])
             blocks[number] = re.sub(rf"(?<= ){quoted}(?=\s)", lambda _: location, block)
-    text = re.sub(r"^## Use\n", lambda match: f"{match[0]}\n{INSTALLATION}\n", "```".join(blocks), flags=re.M)
+    text = re.sub(r"^## Use\n", lambda match: f"{match[0]}\n{installation}\n", "```".join(blocks), flags=re.M)
     replacements = {**names, **dict.fromkeys(paths, location)}
     patterns = (  # a name without a slash may be a word of the text, so it is replaced only between backticks
         (r"(?<!\w){}" if {*old} & {*"/\\"} and old.strip("/\\.") else "(?<=`){}(?=`)").format(re.escape(old))

@@ -25,8 +25,8 @@ from ensue.interruption import check_interrupted
 from ensue.parsing import quote
 from ensue.tasks.sequence_to_sequence.task import find_outputs
 from ensue.tasks.sequence_to_sequence.writer import Output, Writer, WriterAdapter
-from ensue.text.scripts import count_without_blanks
 from ensue.text.special_tokens import TokenizerWithSpecials
+from ensue.text.tokens import count_without_blanks
 
 _WORD = re.compile(r"\w+")
 NOT = "!"

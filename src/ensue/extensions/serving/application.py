@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from ensue.extensions.serving.api_error import APIError, internal_error
+from ensue.extensions.serving.api import APIError, internal_error
 from ensue.extensions.serving.limits import BLOCK_BYTES
 from ensue.extensions.serving.routes import find_route
 from ensue.extensions.serving.service import Reservation, Service

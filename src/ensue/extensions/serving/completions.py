@@ -15,8 +15,7 @@ from starlette.responses import Response
 
 from ensue.errors import EnsueError
 from ensue.extensions.serving import api
-from ensue.extensions.serving.api import CompletionRequest
-from ensue.extensions.serving.api_error import APIError, internal_error, invalid
+from ensue.extensions.serving.api import APIError, CompletionRequest, internal_error, invalid
 from ensue.extensions.serving.generation import EncodedPrompt, Generation, Prompt, encode_prompt
 from ensue.extensions.serving.limits import BLOCK_BYTES, MAX_INLINE_CHARACTERS, MAX_INLINE_TOKENS
 from ensue.extensions.serving.row import FinishReason, Row, SessionState, TokenInfo, TokenLogprob

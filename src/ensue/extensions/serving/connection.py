@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import h11
 from starlette.types import ASGIApp, Message
 
-from ensue.extensions.serving.api_error import APIError
+from ensue.extensions.serving.api import APIError
 from ensue.extensions.serving.limits import BLOCK_BYTES, Limits
 from ensue.extensions.serving.transport import CONNECTION, json_bytes
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.extensions.serving.api_error import invalid
+from ensue.extensions.serving.api import invalid
 from ensue.extensions.serving.limits import MIN_LONG_TOKENS, Limits
 from ensue.extensions.serving.row import Row, SessionState, TokenLogprob
 from ensue.text.tokenizer import without_surrogates

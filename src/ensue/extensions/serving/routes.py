@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from ensue.errors import EnsueError
 from ensue.extensions.serving import api, transport
-from ensue.extensions.serving.api_error import APIError, ErrorBody, invalid
+from ensue.extensions.serving.api import APIError, ErrorBody, invalid
 from ensue.extensions.serving.limits import INSPECTION_FACTOR, MIN_LONG_CHARACTERS
 from ensue.extensions.serving.metrics import METRICS_MEDIA_TYPE
 from ensue.extensions.serving.service import Service

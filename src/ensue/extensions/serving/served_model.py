@@ -9,8 +9,7 @@ from typing import Any, Self
 
 from ensue.engine import CachedWeights
 from ensue.errors import EnsueError
-from ensue.extensions.serving.api import Model
-from ensue.extensions.serving.api_error import APIError, invalid
+from ensue.extensions.serving.api import APIError, Model, invalid
 from ensue.extensions.serving.limits import Limits
 from ensue.extensions.serving.loop import GenerationLoop
 from ensue.extensions.serving.metrics import Metrics

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from ensue.errors import nearest
-from ensue.extensions.serving.api_error import APIError, retry_later
+from ensue.extensions.serving.api import APIError, retry_later
 from ensue.extensions.serving.limits import Limits
 from ensue.extensions.serving.metrics import Metrics
 from ensue.extensions.serving.worker import Traffic, Worker

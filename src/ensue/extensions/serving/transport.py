@@ -10,8 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ensue.extensions.serving.api import ModelRequest
-from ensue.extensions.serving.api_error import APIError, from_validation_error
+from ensue.extensions.serving.api import APIError, ModelRequest, from_validation_error
 from ensue.extensions.serving.limits import BLOCK_BYTES, BYTES_PER_VALUE, MAX_LIGHT_BYTES, VALUES_PER_KEY, Limits
 from ensue.extensions.serving.service import Reservation, Service
 from ensue.parsing import YIELDING, ParseError, parse_json

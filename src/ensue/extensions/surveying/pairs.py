@@ -18,7 +18,7 @@ from ensue.errors import DataError
 from ensue.extensions.surveying.counts import MAX_TEXTS, FileLine, Lengths, Occurrences, Repeats, Summary, fill
 from ensue.extensions.surveying.oddities import is_null, outlier_note
 from ensue.extensions.surveying.report import Report, counted, describe_repeats, length_table
-from ensue.text.scripts import count_without_blanks, is_unsplit
+from ensue.text.tokens import count_without_blanks, is_unsplit
 
 _MAX_SHOWN_MISALIGNED = 5
 _STEPS_PER_OCTAVE = 32

@@ -18,8 +18,7 @@ from ensue.errors import DataError, IncompleteError, OverlapError, listed
 from ensue.extensions.surveying.counts import MAX_VALUES, FileLine, LabeledSummary, Lengths, fill
 from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, add_counts, by_frequency, counted, table_of
 from ensue.parsing import toml_value
-from ensue.text.scheme_detection import SchemeDetector
-from ensue.text.schemes import OUTSIDE, Scheme, is_legal, layers, overlapping_spans, spans
+from ensue.text.schemes import OUTSIDE, Scheme, SchemeDetector, is_legal, layers, overlapping_spans, spans
 
 SPLITTER = "treebank"
 """The splitter in the recipes of taggers."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ensue.data.files import Data, as_location
 from ensue.data.judgments import Analogies, Questions, Similarities, read_questions
-from ensue.data.vector_files import write_word2vec
+from ensue.data.vectors import write_word2vec
 from ensue.errors import DataError, EnsueError, check_integer, check_path, check_type, checked_texts, nearest
 from ensue.extension import run_name
 from ensue.extensions.word_vectors.examples import LINE_END

@@ -71,7 +71,7 @@ def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str]) -> N
             if value != expected.get(key) and not key.startswith(free):
                 raise RecipeError(
                     f"{table}.{key} is {value!r}; it is {expected.get(key)!r} in {origin.path}, from which this run "
-                    f"begins ({origin_key}); a recipe that fits is {origin.path}/recipe.toml"
+                    f"begins ({origin_key}); a recipe that fits is {origin.run.path}/recipe.toml"
                 )
 
 

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
+
+import torch
 
 from ensue.data.files import Data
 from ensue.data.lines import Lines
@@ -14,9 +16,10 @@ from ensue.data.sources import is_stream, stream_lines
 from ensue.errors import EnsueError, checked_texts
 from ensue.inspection.notebook import Answers
 from ensue.metrics.raw_text import AnalyzedToken, AnalyzedWord, RawTextScores, raw_text_scores
+from ensue.runs.directory import RunDirectory, origins_in
 from ensue.tasks.contract.chunks import UNSHARDED, Shard
 from ensue.tasks.contract.description import ModelDescription
-from ensue.tasks.contract.pipeline import Pipeline, reading_as_in_training
+from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.tagged_sentence import TaggedSentence
 
@@ -39,6 +42,17 @@ class NumberedSentence(NamedTuple):
 class CutterPipeline(LabelingPipeline):
     """A trained cutter: a tagger whose words are the characters of texts."""
 
+    in_json: ClassVar[dict[str, bool]] = {}
+    """The options of `predict` for `predict_json`."""
+
+    @classmethod
+    def of(cls, run: RunDirectory, device: torch.device) -> Any:
+        """Return the trained model of a run, combined with the tagger of words among the origins of the run, if any."""
+        pipeline = super().of(run, device)
+        for origin in (origin for origin in origins_in(run) if origin.run.entry.pipeline_class is LabelingPipeline):
+            pipeline = pipeline.before(LabelingPipeline.of(origin.run, device))
+        return pipeline
+
     def format(self, name: str) -> Format:
         return RunningText()
 
@@ -56,7 +70,7 @@ class CutterPipeline(LabelingPipeline):
     def predict_json(self, texts: Sequence[Any]) -> list[Any]:
         return [
             {"text": text, "sentences": [sentence.as_json() for sentence in sentences]}
-            for text, sentences in zip(texts, self.predict(texts), strict=True)
+            for text, sentences in zip(texts, self.predict(texts, **self.in_json), strict=True)
         ]
 
     def cut(self, paragraphs: Iterable[Sentence], *, shard: Shard = UNSHARDED) -> Iterator[NumberedSentence]:
@@ -83,7 +97,7 @@ class CutterPipeline(LabelingPipeline):
     def evaluate(self, data: Data, *, encoding: str = "utf-8") -> RawTextScores:  # type: ignore[override]
         """Return the scores on the raw text of a treebank, computed as in the CoNLL 2018 shared task."""
         gold = _read_treebank(data, encoding)
-        return raw_text_scores(_analyze(gold), _analyze(self.recut(gold)), with_tags=False)
+        return raw_text_scores(_analyze(gold), _analyze(self.recut(gold)), with_tags=isinstance(self, CutterAndTagger))
 
     def recut(self, gold: Sequence[Sentence]) -> Iterator[Sentence]:
         """Yield the sentences that the model predicts for the raw text of the sentences of a treebank."""
@@ -109,57 +123,45 @@ class CutterPipeline(LabelingPipeline):
         return Pipeline.describe(self)
 
 
-class CutterAndTagger:
+class CutterAndTagger(CutterPipeline):
     """A cutter, and a tagger of the words that the cutter returns. The input is raw text, the output is CoNLL-U."""
 
+    in_json: ClassVar[dict[str, bool]] = {"confidence": True}
+
     def __init__(self, cutter: CutterPipeline, tagger: LabelingPipeline) -> None:
+        vars(self).update(vars(cutter))
         self.cutter, self.tagger = cutter, tagger
         if tagger.reader.lexicon.columns:
             column = next(iter(tagger.reader.lexicon.columns))
             raise EnsueError(f'{tagger.run}: the model also reads the column "{column}", which raw text does not have')
 
-    def reading(self, location: str, encoding: str | None = None, format: str | None = None) -> dict[str, str]:
-        """Return the encoding of data, by default the encoding of the cutter's training data."""
-        return self.cutter.reading(location, encoding, format)
-
-    def predict(self, texts: Iterable[str], *, confidence: bool = False) -> Answers[list[TaggedSentence]]:
+    def predict(  # type: ignore[override]
+        self, texts: Iterable[str], *, confidence: bool = False
+    ) -> Answers[list[TaggedSentence]]:
         """Return the tagged sentences of each text."""
         conllu, answers = Conllu(), Answers[list[TaggedSentence]]()
         for text in checked_texts(texts, "texts", are_lists=False):
-            sentences = self.cutter.read_cut(self.cutter.source(Lines([text], "")))
+            sentences = self.read_cut(self.source(Lines([text], "")))
             labeled = self.tagger.label(sentences, confidence=confidence)
             answers.append(Answers(self.tagger.tagged(answer, conllu) for answer in labeled))
         return answers
 
-    @reading_as_in_training
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
         """Yield the sentences in CoNLL-U, or a JSON object for each sentence."""
-        conllu, sentences = Conllu(), self.cutter.read_cut(self.cutter.paragraphs(location, encoding), shard=shard)
+        conllu, sentences = Conllu(), self.read_cut(self.paragraphs(location, encoding), shard=shard)
         for answer in self.tagger.label(sentences, confidence=as_json):
             if as_json:
                 yield (json.dumps(self.tagger.tagged(answer, conllu).as_json(), ensure_ascii=False) + "\n")
             else:
                 yield self.tagger.written(answer, conllu)
 
-    @reading_as_in_training
-    def evaluate(self, data: Data, *, encoding: str = "utf-8") -> RawTextScores:
-        """Return the scores on the raw text of a treebank, computed as in the CoNLL 2018 shared task."""
-        gold, conllu = _read_treebank(data, encoding), Conllu()
-        lines = (self.tagger.written(answer, conllu) for answer in self.tagger.label(self.cutter.recut(gold)))
-        return raw_text_scores(_analyze(gold), _analyze(conllu.read(Lines(lines, ""))))
-
-    def protocol(self, scores: RawTextScores) -> str:
-        """Return a sentence on how `evaluate` computed the scores."""
-        return self.cutter.protocol(scores)
-
-    def each_json(self, texts: Iterable[str]) -> Iterator[Any]:
-        """Yield each text with its tagged sentences and their probabilities, as JSON values."""
-        for text in texts:
-            (sentences,) = self.predict([text], confidence=True)
-            yield {"text": text, "sentences": [sentence.as_json() for sentence in sentences]}
+    def recut(self, gold: Sequence[Sentence]) -> Iterator[Sentence]:
+        """Yield the tagged sentences that the model predicts for the raw text of the sentences of a treebank."""
+        answers = self.tagger.label(super().recut(gold))
+        return Conllu().read(Lines((self.tagger.written(answer, Conllu()) for answer in answers), ""))
 
     def lacking(self, *, least: int = 0) -> str:
         """Return a line on unknown words of the tagger (`Pipeline.lacking`)."""

@@ -26,8 +26,19 @@ from ensue.tasks.words.model import d_vectors
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.label_columns import HEAD_KINDS, LabelColumns, LabelHead, NestedLabels, TaggerLabels, count_head_values
 from ensue.text.labels import Labels
-from ensue.text.scheme_detection import SchemeDetector
-from ensue.text.schemes import LAYER_SIGN, OUTSIDE, SCHEMES, Scheme, Span, convert, encode, layers, position, spans
+from ensue.text.schemes import (
+    LAYER_SIGN,
+    OUTSIDE,
+    SCHEMES,
+    Scheme,
+    SchemeDetector,
+    Span,
+    convert,
+    encode,
+    layers,
+    position,
+    spans,
+)
 
 
 class WordLabels(Sequence[list[Any]]):

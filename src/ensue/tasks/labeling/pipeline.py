@@ -41,8 +41,7 @@ from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
 from ensue.text.lexicon import UNSPLIT, new_value
 from ensue.text.schemes import encode, overlapping
-from ensue.text.scripts import MAX_SPLIT, count_without_blanks
-from ensue.text.tokens import tokens
+from ensue.text.tokens import MAX_SPLIT, count_without_blanks, tokens
 
 CHUNK_WORDS = 32_768
 """The number of words at which a chunk ends. The sentences of a chunk are sorted by length."""

@@ -26,8 +26,8 @@ from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence import task as sequences
 from ensue.tasks.sequence_to_sequence.task import Sources
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
-from ensue.text.scripts import are_unsplit
 from ensue.text.special_tokens import TokenizerWithSpecials
+from ensue.text.tokens import are_unsplit
 
 
 class TokenAlignment(NamedTuple):

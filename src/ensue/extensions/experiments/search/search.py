@@ -21,7 +21,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from ensue.errors import EnsueError, RecipeError, RunError, TrainingError
-from ensue.extension import refuse_address
+from ensue.extension import output_directory
 from ensue.extensions.experiments.search.space import Choice, Range, Space, check_optuna
 from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.recipe import Recipe, read_recipe
@@ -276,8 +276,7 @@ def search(
     with the same plan is resumed. Raises RunError if the folder has other content.
     """
     check_optuna()
-    refuse_address(out)
-    folder, reporter = Path(out), reporter or Reporter()
+    folder, reporter = output_directory(out), reporter or Reporter()
     begin_search(folder, {"recipe": recipe.values(), "space": {key: values.as_json() for key, values in space.items()},
                    "seed": seed, "prune": prune})  # fmt: skip
     study, is_running = Study(folder, space, seed=seed, prune=prune), True

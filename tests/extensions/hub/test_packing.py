@@ -1,0 +1,229 @@
+"""Wheels of runs, and the use of installed models by their names."""
+
+import base64
+import csv
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import PathDistribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from command_fixtures import Ensue
+from ensue import load
+from ensue.errors import EnsueError, RunError
+from ensue.extension import installed_models, local_run
+from ensue.runs.directory import RunDirectory
+from ensue.runs.weights import SCALES, read_tensors
+from kept_runs.make import ARCHIVES, unpacked
+from pages import REPOSITORY
+
+TEXTS = ["Anna Novak sees Lima.", "The boat of Paul"]
+KEPT = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.iterdir())
+
+
+PACKING = REPOSITORY / "models" / "packing"
+
+
+def pack(*arguments: Any, **options: Any) -> Path:
+    file: Path = import_module("ensue_packing.packing").pack(*arguments, **options)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def packing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package ensue-packing, as if it were installed."""
+    project = tomllib.loads((PACKING / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    facts = tmp_path_factory.mktemp("packing") / f"ensue_packing-{project['version']}.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: ensue-packing\nVersion: {project['version']}\n")
+    ((group, points),) = project["entry-points"].items()
+    lines = [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
+    (facts / "entry_points.txt").write_text("\n".join(lines))
+    for folder in (PACKING, facts.parent):
+        monkeypatch.syspath_prepend(folder)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The present folder, with the runs "tag-lstm-crf", "cut-lstm" and "tag-columns"."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("tag-lstm-crf", "cut-lstm", "tag-columns"):
+        unpacked(name, tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def install(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
+    """A function that unpacks a wheel into a folder on `sys.path`."""
+
+    def installed(wheel: Path) -> Path:
+        place = tmp_path_factory.mktemp("site")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(place)
+        monkeypatch.syspath_prepend(place)
+        return place
+
+    return installed
+
+
+def test_a_wheel_has_the_files_of_the_run_and_their_checksums(kept: Path) -> None:
+    (kept / "LICENSE.txt").write_text("Thanks to all.\n")
+    options: dict[str, Any] = {"license": "CC-BY-SA-4.0", "license_file": "LICENSE.txt", "version": "1.2"}
+    wheel = pack("tag-lstm-crf", "en-names", **options)
+    assert wheel == Path("ensue_en_names-1.2-py3-none-any.whl")
+    (kept / "again").mkdir()
+    assert pack(kept / "tag-lstm-crf", "en-names", "again", **options).read_bytes() == wheel.read_bytes()
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+        archive.extractall(kept / "site")
+    facts = "ensue_en_names-1.2.dist-info/"
+    digests = {
+        name: "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        for name, content in files.items()
+    }
+    rows = [*csv.reader(files[f"{facts}RECORD"].decode().splitlines())]
+    assert rows.pop() == [f"{facts}RECORD", "", ""]
+    assert {name: (digest, int(size)) for name, digest, size in rows} == {
+        name: (digests[name], len(content)) for name, content in files.items() if name != f"{facts}RECORD"
+    }
+    assert not [name for name in files if name.endswith(".py")]
+    assert files[f"{facts}licenses/LICENSE.txt"] == b"Thanks to all.\n"
+    found = PathDistribution(kept / "site" / facts)
+    assert (found.name, found.version, found.metadata["License-Expression"]) == (
+        "ensue-en-names",
+        "1.2",
+        "CC-BY-SA-4.0",
+    )
+    assert found.metadata.get_all("License-File") == ["LICENSE.txt"]
+    assert [(point.group, point.name) for point in found.entry_points] == [("ensue.models", "en-names")]
+    log = [json.loads(line) for line in files["ensue_en_names/en-names/metrics.jsonl"].splitlines()]
+    assert [record["kind"] for record in log] == ["valid", "test"][: len(log)]
+    assert all(not record.get("sample") for record in log)
+    assert not [name for name, content in files.items() if str(kept).encode() in content]
+
+
+def test_an_installed_model_is_used_by_its_name(
+    kept: Path, install: Callable[[Path], Path], ensue: Ensue, refused: Callable[..., str]
+) -> None:
+    assert "no models are installed" in ensue("models").err
+    place = install(pack("tag-lstm-crf", "en-names", license="MIT", precision="int8"))
+    folder = place / "ensue_en_names" / "en-names"
+    assert local_run("en-names") == folder == installed_models()["en-names"]
+    assert load("en-names", device="cpu").predict(TEXTS) == load("tag-lstm-crf", device="cpu").predict(TEXTS)
+    said = ensue("predict", "en-names", stdin=b"Anna Novak sees Lima.\n")
+    assert said.status == 0
+    assert said.out == ensue("predict", "tag-lstm-crf", stdin=b"Anna Novak sees Lima.\n").out
+    assert refused("predict", "en-nams") == 'en-nams: no such run directory; did you mean "en-names"?'
+    listed = ensue("models").out.splitlines()
+    assert listed[1].split()[:2] == ["en-names", "tagger"]
+    (model,) = map(json.loads, ensue("models", "--json").out.splitlines())
+    assert (model["name"], model["license"], model["run"]) == ("en-names", "MIT", str(folder))
+    assert model["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
+    recipe = folder / "recipe.toml"
+    train = ["train", recipe, "--train", "names.txt", "--set", "train.steps=1", "--set", "data.valid=", "--threads", 1]
+    assert ensue(*train, "--from", "en-names", "--out", "next").status == 0
+    assert RunDirectory("next").config["origins"][0]["path"] == "en-names"
+    assert ensue(*train, "--out", "en-names").status == 0, "the name of a model is a new directory for --out"
+    assert (kept / "en-names" / "model.safetensors").is_file()
+    assert local_run("en-names") == Path("en-names"), "a path wins"
+    (folder / "config.json").write_text("{")
+    assert "en-names/config.json: damaged" in refused("models")
+
+
+def test_a_second_wheel_needs_no_license_and_does_not_replace_the_first(
+    kept: Path, install: Callable[[Path], Path], refused: Callable[..., str], ensue: Ensue
+) -> None:
+    packing = ["pack", "tag-lstm-crf", "--wheel", "one"]
+    assert refused(*packing) == "tag-lstm-crf: no license in the model card; expected --license, such as MIT"
+    assert ensue(*packing, "--license", "MIT").status == 0
+    (kept / "ensue_one-1.0-py3-none-any.whl").write_bytes(b"mine")
+    assert "is there already; --overwrite replaces it" in refused(*packing, "--license", "MIT")
+    assert ensue(*packing, "--license", "MIT", "--overwrite").status == 0
+    install(kept / "ensue_one-1.0-py3-none-any.whl")
+    assert ensue("pack", "one", "--wheel", "two").status == 0
+    install(kept / "ensue_two-1.0-py3-none-any.whl")
+    assert {json.loads(line)["license"] for line in ensue("models", "--json").out.splitlines()} == {"MIT"}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"wheel": "../en"}, 'the name is .../en.; expected a value such as "en-news"'),
+        ({"wheel": "En"}, "the name is .En.; expected"),
+        ({"version": "new"}, "the version is .new.; expected"),
+        ({"license": "MIT\nName: x"}, "the license is .*; expected"),
+        ({"precision": "int4"}, "the precision is .int4.; expected"),
+        ({"out": "nowhere"}, "no folder nowhere"),
+        ({"run": "nowhere"}, "nowhere/model.safetensors: no such file"),
+        ({"tagger": "tag-lstm-crf"}, "expected a cutter and a tagger of words"),
+    ],
+)
+def test_bad_values_are_one_line_and_nothing_is_written(kept: Path, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(EnsueError, match=problem):
+        pack(**{"run": "tag-lstm-crf", "wheel": "en", "license": "MIT", **options})
+    assert not [*kept.rglob("*.whl")]
+
+
+def test_a_cutter_and_a_tagger_are_one_model(kept: Path, install: Callable[[Path], Path], ensue: Ensue) -> None:
+    both = load("cut-lstm", device="cpu").before(load("tag-columns", device="cpu"))  # type: ignore[attr-defined]
+    wheel = pack("cut-lstm", "raw", license="MIT", tagger="tag-columns", test="dev.conllu")
+    install(wheel)
+    packed: Any = load("raw", device="cpu")
+    assert packed.predict(["I don't know. Do you?"]) == both.predict(["I don't know. Do you?"])
+    assert packed.predict_json(["Go! Go."])[0]["sentences"][0]["words"]
+    said, as_before = ensue("evaluate", "raw", "dev.conllu", "--json").out, both.evaluate("dev.conllu").as_json()
+    assert json.loads(said) == json.loads(json.dumps(as_before))
+    (model,) = map(json.loads, ensue("models", "--json").out.splitlines())
+    assert model["scores"] == json.loads(said)
+    install(pack("raw", "again"))  # the tagger goes along
+    assert load("again", device="cpu").predict(["Go!"]) == both.predict(["Go!"])  # type: ignore[attr-defined]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", KEPT)
+def test_every_kind_of_run_can_be_packed(tmp_path: Path, name: str, install: Callable[[Path], Path]) -> None:
+    unpacked(name, tmp_path)
+    run = tmp_path / name
+    if not (run / "model.safetensors").exists():
+        with pytest.raises(RunError):
+            pack(run, "run", tmp_path, license="MIT")
+        return
+    install(pack(run, "run", tmp_path, license="MIT", precision="int8"))
+    packed = load("run", device="cpu")
+    assert type(packed) is type(load(run, device="cpu"))
+    exact, rounded = (read_tensors(folder / "model.safetensors") for folder in (run, local_run("run")))
+    for key, tensor in exact.items():
+        largest = tensor.flatten(1).abs().amax(1) if tensor.dim() > 1 else tensor.new_zeros(len(tensor))
+        bound = (largest / 254 * (1 + 1e-5)).reshape(-1, *[1] * (tensor.dim() - 1))
+        assert ((rounded[key] - tensor).abs() <= bound).all(), key
+
+
+@pytest.mark.parametrize("scales", [{"x:scales": torch.ones(3)}, {"y:scales": torch.ones(2)}])
+def test_scales_that_do_not_fit_are_damage(tmp_path: Path, scales: dict[str, torch.Tensor]) -> None:
+    assert all(name.endswith(SCALES) for name in scales)
+    save_file({"x": torch.ones(2, 4, dtype=torch.int8), **scales}, tmp_path / "x.safetensors")
+    with pytest.raises(RunError, match=r"damaged: .:scales is not the scale of each row"):
+        read_tensors(tmp_path / "x.safetensors")
+
+
+@pytest.mark.slow
+def test_a_wheel_is_installed_with_pip_and_used_by_its_name(kept: Path) -> None:
+    wheel = pack("tag-lstm-crf", "en-names", license="MIT")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "venv"], check=True)
+    python = kept / "venv" / "bin" / "python"
+    installing = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*installing, wheel], check=True)
+    code = "import sys; sys.path += sys.argv[1:]; import ensue; print(ensue.load('en-names').predict(['Anna Novak.']))"
+    paths = [REPOSITORY / "src", *(path for path in sys.path if path.endswith("-packages"))]
+    said = subprocess.run([python, "-c", code, *paths], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == str(load("tag-lstm-crf", device="cpu").predict(["Anna Novak."]))  # type: ignore[attr-defined]
