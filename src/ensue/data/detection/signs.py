@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from ensue.data.lines import is_blank
+from ensue.data.lines import DOCUMENT_START, RowLayout, is_blank
 from ensue.data.records.quoting import declared_delimiter, has_quoted_tabs
-from ensue.data.sentences.columns import DOCUMENT_START, RowLayout
 
 FASTTEXT_PREFIX = "__label__"
 _MAX_LABEL_CHARACTERS = 60
