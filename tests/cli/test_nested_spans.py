@@ -80,7 +80,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "push": {"push {nested} owner/name": "--license"},
 }
 """For each command: its lines, and what the line of a refusal names."""
-ELSEWHERE = {"quickstart", "cache", "recipes", "machine", "gradients", "import", "serve"}
+ELSEWHERE = {"models", "quickstart", "cache", "recipes", "machine", "gradients", "import", "serve"}
 """Commands that read no data and no tagger, and `serve`, whose tests have such a tagger."""
 
 

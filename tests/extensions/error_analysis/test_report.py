@@ -188,7 +188,7 @@ def test_models_without_spans_of_words_are_refused(
     for option in (["--errors", "a.csv"], ["--curve", "a.csv"], ["--at-precision", "0.5"]):
         assert refused("evaluate", folder / run, folder / "dev.conllu", *option) == f"{folder / run}: {line}"
     two = [folder / "cut-lstm", folder / "tag-lstm", folder / "dev.conllu", "--errors", "a.csv"]
-    assert refused("evaluate", *two) == "the model: expected a tagger of words or a classifier"
+    assert refused("evaluate", *two) == f"{two[0]}: expected a tagger of words or a classifier"
     assert not Path("a.csv").exists()
 
 
