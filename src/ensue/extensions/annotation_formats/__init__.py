@@ -5,11 +5,11 @@ from ensue.extension import Extension
 _PACKAGE = "ensue.extensions.annotation_formats."
 _LAYOUTS = {
     "label-studio": "label_studio:Task", "label-studio-min": "label_studio:FlatTask",
-    "doccano": "doccano:NumberedLabels", "dataturks": "dataturks:DataTurks", "spacy-tuples": "spacy_files:SpacyTuple",
-    "datasets-server": "tables:NumberedRow", "word-rows": "word_rows:WordRow", "values": "tables:Values",
+    "doccano": "tools:NumberedLabels", "dataturks": "tools:DataTurks", "spacy-tuples": "spacy_files:SpacyTuple",
+    "datasets-server": "tables:NumberedRow", "word-rows": "tables:WordRow", "values": "tables:Values",
     "pandas": "tables:ColumnsOrient", "pandas-split": "tables:SplitOrient", "lists": "tables:Lists",
-    "indicators": "tables:Indicators", "labels-of-texts": "intents:LabelsOfTexts", "intents": "intents:Intents",
-    "snips": "intents:Snips", "ubiai": "dataturks:Ubiai", "squad": "unread:Squad", "webanno": "unread:WebAnno",
+    "indicators": "tables:Indicators", "labels-of-texts": "tools:LabelsOfTexts", "intents": "tools:Intents",
+    "snips": "tools:Snips", "ubiai": "tools:Ubiai", "squad": "tools:Squad", "webanno": "tools:WebAnno",
 }  # fmt: skip
 
 EXTENSION = Extension(

@@ -20,9 +20,9 @@ import numpy as np
 
 from ensue.data.decoding import MARK, load_text
 from ensue.data.examples import DocumentSource
+from ensue.data.lines import opens_document
 from ensue.data.records.record import json_records, sample
 from ensue.data.records.tables import DIALECTS, TABLES
-from ensue.data.lines import opens_document
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.sentence import Sentence, SourceText
 from ensue.data.sources import is_stream, stream_lines
