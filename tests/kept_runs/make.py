@@ -179,6 +179,14 @@ def small(made: Made) -> Recipe:
     return validate_recipe(document, where=made.recipe)
 
 
+def write_training_data() -> None:
+    """Write the training data of all runs into the present folder."""
+    write_data(Path())
+    Path("inflected.tsv").write_text(INFLECTED * 6)
+    Path("treebank.conllu").write_text(TREEBANK * 8)
+    Path("spans.jsonl").write_text(SPANS * 8)
+
+
 def make(name: str) -> None:
     """Trains the run of that name in a new folder, asks it, and packs both with the data that the commands name."""
     made, archive = RUNS[name], ARCHIVES / f"{name}.tar.xz"
@@ -188,10 +196,7 @@ def make(name: str) -> None:
         Path("cache", "machines").mkdir(parents=True)
         Path("cache", "machines", profile.machine.path.name).write_text(profile.model_dump_json())
         patch.setenv("ENSUE_CACHE", str(Path("cache").resolve()))
-        write_data(Path())
-        Path("inflected.tsv").write_text(INFLECTED * 6)
-        Path("treebank.conllu").write_text(TREEBANK * 8)
-        Path("spans.jsonl").write_text(SPANS * 8)
+        write_training_data()
         Path("small.txt").write_text("The sea was calm again.\n")
         Path("plain.txt").write_text("Anna Novak sees Lima.\nThe new boat leaves Oslo Bay.\n")
         Path("new.txt").write_text("A calm film.\nA dull, endless book.\n")

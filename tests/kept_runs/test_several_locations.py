@@ -1,6 +1,7 @@
 """The law that commands take several locations, for a run of each task: as a folder of them, or one after the other."""
 
 import json
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -9,8 +10,11 @@ import pytest
 
 import ensue
 from ensue.errors import EnsueError
+from ensue.recipe import validate_recipe
+from ensue.tasks.contract.data_set import fingerprints_of
+from ensue.training.run import begin_job
 from kept_runs.answers import answer, are_alike
-from kept_runs.make import ARCHIVES, unpacked
+from kept_runs.make import ARCHIVES, RUNS, small, unpacked, write_training_data
 
 QUICK = ("char-lstm", "classify-bag")
 READING = ("predict", "evaluate", "score", "embed")
@@ -46,3 +50,23 @@ def test_several_locations_are_read_in_order(name: str, tmp_path: Path, monkeypa
         if not rest[2:]:
             scores = ensue.load(run, device="cpu").evaluate([first, second])
             assert are_alike(json.dumps(scores.as_json(), default=float) + "\n", found)
+
+
+FIRST = {(made.recipe, made.data): name for name, made in reversed(RUNS.items()) if "origin" not in str(made.settings)}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in FIRST.values()]
+)
+def test_training_reads_several_locations_and_says_what_both_parts_have(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_training_data()
+    data = RUNS[name].data
+    for key in ["train"] if name.startswith("vectors") else ["train", "valid"]:  # vectors have judged pairs of words
+        document = small(RUNS[name]).model_dump(exclude_none=True)
+        document["data"][key] = [data, copied(data, f"copy/{key}")]
+        job = begin_job(validate_recipe(document, where=name), None)
+        assert {*fingerprints_of(job)} >= {key}
+        assert key == "train" or [note for note in job.notes if re.search(r"^(\d+) of \1 .* training data, too", note)]
