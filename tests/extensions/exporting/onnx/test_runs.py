@@ -304,7 +304,8 @@ def test_translators(kind: str, tmp_path: Path, program: Program) -> None:
     (tmp_path / "train.tsv").write_text(tiny_pairs.pairs(80))
     run_tiny(tiny_pairs.pair_recipe(tmp_path / "train.tsv", **TRANSLATORS[kind]), tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "out", "onnx")
-    sources = [line.split("\t")[0] for line in tiny_pairs.pairs(12, seed=5).splitlines()] + ["the zebra, sees"]
+    sources = [line.split("\t")[0] for line in tiny_pairs.pairs(12, seed=5).splitlines()]
+    sources += ["the zebra, sees", "", " \u3000"]
     expected = "".join(f"{output}\n" for output in ensue.load(tmp_path / "run", device="cpu").predict(sources))
     assert program(tmp_path / "out", "".join(f"{source}\n" for source in sources)) == expected
     assert len(set(expected.splitlines())) > 1
