@@ -185,8 +185,9 @@ def test_a_cutter_and_a_tagger_are_one_model(kept: Path, install: Callable[[Path
     assert json.loads(said) == json.loads(json.dumps(as_before))
     (model,) = map(json.loads, ensue("models", "--json").out.splitlines())
     assert model["scores"] == json.loads(said)
-    install(pack("raw", "again"))  # the tagger goes along
-    assert load("again", device="cpu").predict(["Go!"]) == both.predict(["Go!"])  # type: ignore[attr-defined]
+    install(pack("raw", "again", precision="int8"))  # the tagger goes along
+    install(pack("again", "third"))
+    assert load("third", device="cpu").predict(["Go!"]) == both.predict(["Go!"])  # type: ignore[attr-defined]
 
 
 @pytest.mark.sampled(2)
