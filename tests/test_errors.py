@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from ensue.errors import MAX_MESSAGE_CHARACTERS as MAX
 from ensue.errors import DataError, EnsueError, RecipeError, distinct_names, listed
-from ensue.notices import Notice
+from ensue.notices import Notice, warn_once
 from source_imports import SOURCE
 
 
@@ -99,3 +100,12 @@ def test_no_message_names_an_option_in_python() -> None:
     for message in messages:
         text = re.split(r"(?=\bensue [a-z]|$)", str(EnsueError(message)), maxsplit=1)[0]
         assert not option.search(text), text
+
+
+def test_a_notice_names_the_line_that_called_the_library() -> None:
+    """At any depth, and out of a generator of the package."""
+    package: dict[str, Any] = {"__name__": "ensue.package", "warn_once": warn_once}
+    exec("def inner(): warn_once('a topic of this test', 'slow')\n\ndef outer(): yield inner()", package)
+    with pytest.warns(Notice, match="slow") as caught:
+        list(package["outer"]())
+    assert [warning.filename for warning in caught] == [__file__]

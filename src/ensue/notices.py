@@ -25,7 +25,9 @@ def warn_once(topic: str, message: str) -> None:
         if len(_topics) >= MAX_TOPICS:
             _topics.clear()
         _topics.add(topic)
-        frame = sys._getframe(2)  # the frame of the caller's caller
+        frame = sys._getframe(1)
+        while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "ensue":
+            frame = frame.f_back  # to the line of the program that calls the library
         text, file, module = " ".join(message.split()), frame.f_code.co_filename, frame.f_globals.get("__name__", "")
         warnings.warn_explicit(text, Notice, file, frame.f_lineno, module, {})  # {}: Python's registry is unbounded
 

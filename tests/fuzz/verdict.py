@@ -66,7 +66,8 @@ def _faults(outcome: Outcome) -> Iterator[str]:
 def _faults_of_the_line(outcome: Outcome) -> Iterator[str]:
     if outcome.case.streams[2] != "file":
         return
-    lines = outcome.err.split("\n")
+    notices = r"^.*: Notice: .*\n  .*\n" if outcome.case.action is not None else r"(?!)"  # warnings of the library
+    lines = re.sub(notices, "", outcome.err, flags=re.MULTILINE).split("\n")
     if lines.pop() or not lines or not lines[-1].startswith("ensue: "):
         yield f"no line: {_last_line(outcome.err)}"
     elif len(lines) > 1 and not outcome.case.may_talk:
