@@ -151,10 +151,11 @@ def make_room() -> None:
 def size_limit() -> int:
     """Return the limit of the cache in bytes: `$ENSUE_CACHE_LIMIT`, such as 500MB or 2.5GB, else 10GB."""
     text = os.environ.get("ENSUE_CACHE_LIMIT") or DEFAULT_LIMIT
-    if (size := _parse_size(text)) is None:
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]?)B?", text.strip().upper())
+    if match is None:
         warn_once("bound", f"ENSUE_CACHE_LIMIT is {text!r:.40}, which is not a size like 500MB; using {DEFAULT_LIMIT}")
         return DEFAULT_LIMIT_BYTES
-    return size
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def json_digest(value: Any) -> str:
@@ -202,11 +203,6 @@ def atomic_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             partial.unlink()
-
-
-def _parse_size(size: str) -> int | None:
-    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]?)B?", size.strip().upper())
-    return int(float(match[1]) * _UNITS[match[2]]) if match else None
 
 
 def _scan_folder(kind: CacheKind) -> Iterator[CachedFile]:

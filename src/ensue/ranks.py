@@ -4,7 +4,7 @@ With a single process each collective operation returns its argument.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from copy import copy
 from typing import Any, Self, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from torch import Tensor
 
 from ensue.interruption import check_interrupted
+from ensue.types import change_temporarily
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -98,14 +99,9 @@ def local_shard(tensor: Tensor) -> Tensor:
     return tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
-@contextmanager
-def use_process_group(group: ProcessGroup) -> Iterator[ProcessGroup]:
+def use_process_group(group: ProcessGroup) -> AbstractContextManager[None]:
     """Make `group` the process group of a `with` block."""
-    token = _group.set(group)
-    try:
-        yield group
-    finally:
-        _group.reset(token)
+    return change_temporarily(_group.set, group, _group.get())
 
 
 def sharded_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:

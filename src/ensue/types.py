@@ -5,9 +5,10 @@ A constant that several rows read, such as the memory of a decoder, is `Shared`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,7 @@ from torch import Tensor
 State: TypeAlias = Any
 """`None`, a `Tensor` (batch first) or a tuple of states. `Any`, since recursive types do not include NamedTuples."""
 
+T = TypeVar("T")
 WITHOUT_FLOAT64 = {"mps", "xpu"}
 """Types of devices without float64: Apple's GPUs, and most of Intel's GPUs."""
 
@@ -23,6 +25,16 @@ WITHOUT_FLOAT64 = {"mps", "xpu"}
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     """Return the type for sums of numbers of `dtype`: float32, or `dtype` if it is wider."""
     return torch.promote_types(dtype, torch.float32)
+
+
+@contextmanager
+def change_temporarily(change: Callable[[T], object], value: T, before: T) -> Iterator[None]:
+    """Set `value` during a `with` block, and restore the value `before` at its end."""
+    try:
+        change(value)
+        yield
+    finally:
+        change(before)
 
 
 class Memory(NamedTuple):

@@ -43,7 +43,10 @@ def generate(
     **sampling: Any,
 ) -> None:  # fmt: skip
     """Generate with a model. Text appears as it is sampled; some models write a file (--out)."""
-    check_options(context, is_search=beams is not None)
+    for name in SEARCH if beams is None else SAMPLING:
+        if is_given(context, name):
+            problem = "needs --beams" if beams is None else "has no effect with --beams, which does not sample"
+            raise EnsueError(f"--{name.replace('_', '-')} {problem}")
     values = {name: context.params[name] for name in context.params if name not in SHARED and is_given(context, name)}
     pipeline = cli.load_for("generate", run, device, threads, precision, **values)
     cli.pop_options("generate", sampling)
@@ -76,14 +79,6 @@ def generate(
         return
     for number, sample in enumerate(pipeline.samples(begin, samples, **options), start=1):
         print(f"{'' if number == 1 else chr(10)}--- {number}\n{begin}{sample}")
-
-
-def check_options(context: typer.Context, *, is_search: bool) -> None:
-    """Raise EnsueError for an option of beam search without `--beams`, or an option of sampling with `--beams`."""
-    for name in SAMPLING if is_search else SEARCH:
-        if is_given(context, name):
-            problem = "has no effect with --beams, which does not sample" if is_search else "needs --beams"
-            raise EnsueError(f"--{name.replace('_', '-')} {problem}")
 
 
 def is_given(context: typer.Context, name: str) -> bool:
@@ -125,7 +120,7 @@ def embed(
     options: dict[str, Any] = {"pooling": pooling, "layer": layer}
     arguments = {name: value for name, value in options.items() if value is not None}
     pipeline = cli.load_for("embed", run, device, threads, precision, **arguments)
-    from ensue.console.vectors import embed_lines, text_line, to_float16
+    from ensue.console.vectors import embed_lines, to_float16
     from ensue.data.vectors import json_line, write_vectors
     from ensue.tasks.contract.chunks import Shard
 
@@ -136,8 +131,9 @@ def embed(
         converted = ((text, to_float16(text, vector)) for text, vector in rows) if half else rows
         cli.notify(f"wrote {write_vectors(out, converted):,} vectors to {out}")
         return
-    for row in rows:
-        print(json_line(*row) if as_json else text_line(row), flush=True)
+    for text, vector in rows:
+        line = json_line(text, vector) if as_json else f"{text}\t{' '.join(f'{number:.6g}' for number in vector)}"
+        print(line, flush=True)
 
 
 def neighbors(

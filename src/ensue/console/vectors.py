@@ -39,11 +39,6 @@ def _read_texts(location: str, encoding: str) -> Iterator[str]:
     return (line.rstrip("\r\n") for _, line in lines)
 
 
-def text_line(row: Row) -> str:
-    """Return a text, a tab, and the numbers of its vector separated by spaces."""
-    return f"{row[0]}\t{' '.join(f'{number:.6g}' for number in row[1])}"
-
-
 def neighbor_lines(neighbors: list[Any], *, as_json: bool) -> Iterator[str]:
     """Yield a line for each neighbor: the text, a tab and the cosine; or a JSON object."""
     for text, similarity in neighbors:

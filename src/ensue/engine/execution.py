@@ -1,8 +1,8 @@
 """The choice of how a layer runs, and its execution: from x and a state to the outputs and the final state."""
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial
 from itertools import chain, islice
@@ -23,7 +23,7 @@ from ensue.engine.runner import PlainPasses, Runner
 from ensue.engine.storage import Packing, is_transformed
 from ensue.engine.trace import Snapshot, TracedStep, Untraceable, has_hooks, trace
 from ensue.notices import warn_once
-from ensue.types import State, leaves, map_state
+from ensue.types import State, change_temporarily, leaves, map_state
 from ensue.version import package_text
 
 Kernel = Callable[[Tensor, State, Tensor | None], tuple[Tensor, State] | None]
@@ -39,8 +39,7 @@ MAX_TRACES = 16
 """The number of traces of a layer for a type and device, which is limited, since attributes may change at each call."""
 
 
-@contextmanager
-def executing(execution: Execution) -> Iterator[None]:
+def executing(execution: Execution) -> AbstractContextManager[None]:
     """Limit how layers run in a `with` block. Raises ValueError for an unknown name.
 
     "compiled", the default, allows passes in C. "plain" allows passes in torch operations. "fold" runs `step` at each
@@ -48,11 +47,7 @@ def executing(execution: Execution) -> Iterator[None]:
     """
     if execution not in get_args(Execution):
         raise ValueError(f"execution is compiled, plain or fold, not {execution!r}")
-    token = _allowed.set(execution)
-    try:
-        yield
-    finally:
-        _allowed.reset(token)
+    return change_temporarily(_allowed.set, execution, _allowed.get())
 
 
 def explain(layer: nn.Module) -> str:

@@ -6,9 +6,9 @@ processors have since 2023. A kernel is used if processor and system support it 
 """
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any, Literal, TypeVar, get_args
@@ -20,6 +20,7 @@ from torch import Tensor
 from ensue.engine.c_library import library
 from ensue.engine.storage import address_of_matrix, address_of_rows
 from ensue.processor import features
+from ensue.types import change_temporarily
 from ensue.version import package_text
 
 Bf16Kernel = Literal["avx512", "amx"]
@@ -65,14 +66,9 @@ class CachedWeights:
     def __init__(self) -> None:
         self._values: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
-    @contextmanager
-    def used(self) -> Iterator[None]:
+    def used(self) -> AbstractContextManager[None]:
         """Let layers read cached weights in a `with` block, while gradients are disabled."""
-        token = _caching.set(self)
-        try:
-            yield
-        finally:
-            _caching.reset(token)
+        return change_temporarily(_caching.set, self, _caching.get())
 
     def of(self, owner: Any, make: Callable[[], T]) -> T:
         """Return the cached value of `owner`, which `make` computes at the first call."""

@@ -144,9 +144,3 @@ def weighted_f1(scores: Mapping[str, LabelScore]) -> float:
     """Return the mean F1 of all labels, weighted by `support`."""
     weighted = sum(score.f1 * score.support for score in scores.values())
     return ratio_or_zero(weighted, sum(score.support for score in scores.values()))
-
-
-def frequent_confusions(pairs: Counter[tuple[str, str]], limit: int) -> list[tuple[str, str, int]]:
-    """Return the `limit` most frequent confusions (gold, predicted, count)."""
-    wrong = [(gold, predicted, count) for (gold, predicted), count in pairs.items() if gold != predicted]
-    return sorted(wrong, key=lambda confusion: (-confusion[2], confusion))[:limit]

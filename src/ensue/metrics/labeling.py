@@ -7,7 +7,7 @@ from operator import eq
 from types import MappingProxyType
 from typing import Any
 
-from ensue.metrics.confusion import LabelsScores, Tally, frequent_confusions, macro_f1
+from ensue.metrics.confusion import LabelsScores, Tally, macro_f1
 from ensue.metrics.scores import card_columns
 from ensue.text.label_columns import LabelColumns
 from ensue.text.schemes import Span, position, spans
@@ -102,11 +102,12 @@ class LabelingTally(Tally[LabelingScores]):
         known = self._known if known is None else known
         if known is not None and self.is_spans:
             known = {position(tag).label for tag in known}
+        confusion = [(gold, predicted, count) for (gold, predicted), count in self.pairs.items() if gold != predicted]
+        confusion = sorted(confusion, key=lambda triple: (-triple[2], triple))[:NUM_CONFUSIONS]
         return LabelingScores(
             is_spans=self.is_spans, accuracy=self.accuracy, precision=total.precision, recall=total.recall,
             f1=total.f1, macro_f1=macro_f1(per_label), tokens=self.sums[1], sentences=self.size, per_label=per_label,
-            confusion=frequent_confusions(self.pairs, NUM_CONFUSIONS),
-            unknown_labels={} if known is None else self.unknown(known), pairs=self.pairs,
+            confusion=confusion, unknown_labels={} if known is None else self.unknown(known), pairs=self.pairs,
             misaligned=self._misaligned, first_misaligned=self._first,
         )  # fmt: skip
 

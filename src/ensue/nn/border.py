@@ -6,9 +6,9 @@ functions call `expect`. Inside torch's transforms nothing is checked, since onl
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import wraps
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial, wraps
 from types import EllipsisType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.engine.storage import is_transformed
-from ensue.types import Memory, Shared, State, detach, leaves, owned
+from ensue.types import Memory, Shared, State, change_temporarily, detach, leaves, owned
 
 Sizes = Sequence[int | str | EllipsisType]
 """The sizes of a tensor; a string matches any size, and is the name of the dimension in messages."""
@@ -141,14 +141,9 @@ class _Checked(threading.local):
 _checked = _Checked()
 
 
-@contextmanager
-def unchecked() -> Iterator[None]:
+def unchecked() -> AbstractContextManager[None]:
     """Skip the checks of layers in a `with` block, in this thread, for example for meta tensors."""
-    before, _checked.is_inside = _checked.is_inside, True
-    try:
-        yield
-    finally:
-        _checked.is_inside = before
+    return change_temporarily(partial(setattr, _checked, "is_inside"), True, _checked.is_inside)
 
 
 _expected_arguments: WeakKeyDictionary[nn.Module, ExpectedArguments] = WeakKeyDictionary()

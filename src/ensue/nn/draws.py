@@ -8,8 +8,8 @@ Draws that do not belong to rows, such as dropout of vocabulary entries, use tor
 import ctypes
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ensue.engine import c_functions
 from ensue.engine.products import parallel_rows, worth_threads
 from ensue.engine.storage import address
+from ensue.types import change_temporarily
 
 CPU = torch.device("cpu")
 
@@ -55,14 +56,9 @@ ALL_ROWS = RowSlice()
 _row_slice: ContextVar[RowSlice | None] = ContextVar("row_slice", default=None)
 
 
-@contextmanager
-def drawing_rows(rows: RowSlice | None) -> Iterator[None]:
+def drawing_rows(rows: RowSlice | None) -> AbstractContextManager[None]:
     """Draw random numbers for `rows` of a micro-batch in a `with` block; None: for all rows."""
-    token = _row_slice.set(rows)
-    try:
-        yield
-    finally:
-        _row_slice.reset(token)
+    return change_temporarily(_row_slice.set, rows, _row_slice.get())
 
 
 def is_sharded() -> bool:

@@ -12,7 +12,7 @@ functions at taps are in a context variable, not in the model, so other threads 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from functools import partial, wraps
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from ensue.engine import has_hooks
 from ensue.errors import EnsueError, nearest
 from ensue.interruption import check_interrupted
+from ensue.types import change_temporarily
 
 Change: TypeAlias = Callable[[Tensor], Tensor]
 """A function from the value at a tap to the value that replaces it."""
@@ -169,13 +170,9 @@ def _match_taps(model: nn.Module, *patterns: str) -> list[str]:
     return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-@contextmanager
-def _apply_changes(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
+def _apply_changes(model: nn.Module, changes: Mapping[str, Change]) -> AbstractContextManager[None]:
     """Apply changes to the values at taps, by name, after the changes of enclosing contexts."""
     before = tap_changes.get()
     taps = {model.get_submodule(name): change for name, change in changes.items()}
-    token = tap_changes.set({**before, **{tap: (*before.get(tap, ()), change) for tap, change in taps.items()}})
-    try:
-        yield
-    finally:
-        tap_changes.reset(token)
+    both = {**before, **{tap: (*before.get(tap, ()), change) for tap, change in taps.items()}}
+    return change_temporarily(tap_changes.set, both, before)

@@ -195,11 +195,6 @@ class TaskLines:
     """Lines of Python that use `model`."""
 
 
-def scores_by_data(outcome: Outcome) -> dict[str, dict[str, Any]]:
-    """Return the scores of a run by data: "validation" and "test"."""
-    return {name: scores for name, scores in (("validation", outcome.valid), ("test", outcome.test)) if scores}
-
-
 def score_table(
     scores: Mapping[str, Mapping[str, Any]], columns: Mapping[str, tuple[str, str]], row_header: str = "data"
 ) -> list[str]:

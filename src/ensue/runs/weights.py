@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from ensue.errors import RunError, TrainingError
 from ensue.ranks import process_group
 from ensue.runs.schema import DamagedError, convert_read_errors
+from ensue.types import change_temporarily
 
-T = TypeVar("T")
 IS_WINDOWS = os.name == "nt"
 DTYPE_NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.bool: "BOOL",
@@ -28,16 +28,6 @@ DTYPE_NAMES = {
 """The names of data types in safetensors."""
 SCALES = ":scales"
 """The end of the name of the scales of an int8 tensor, which has one scale per row (its first dimension)."""
-
-
-@contextmanager
-def change_temporarily(change: Callable[[T], object], value: T, before: T) -> Iterator[None]:
-    """Set `value` during a `with` block, and restore the value `before` at its end."""
-    try:
-        change(value)
-        yield
-    finally:
-        change(before)
 
 
 def in_float32() -> AbstractContextManager[None]:

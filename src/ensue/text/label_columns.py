@@ -166,11 +166,6 @@ def attributes(value: str) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in value.split("|") if "=" in entry)
 
 
-def _join_attributes(values: dict[str, str]) -> str:
-    entries = [f"{key}={values[key]}" for key in sorted(values, key=str.lower)]
-    return "|".join(entries) or EMPTY
-
-
 class Codec(NamedTuple):
     """A pair of functions that split a value into its keys, such as attributes, and join them again."""
 
@@ -181,7 +176,9 @@ class Codec(NamedTuple):
 
 
 CODECS: dict[HeadKind, Codec] = {
-    "attribute": Codec(attributes, _join_attributes, EMPTY),
+    "attribute": Codec(
+        attributes, lambda tags: "|".join(f"{key}={tags[key]}" for key in sorted(tags, key=str.lower)) or EMPTY, EMPTY
+    ),
     "class": Codec(tags_of, lambda tags: join_tags([tags[key] for key in sorted(tags)]), OUTSIDE),
 }
 

@@ -257,8 +257,3 @@ NO_VECTOR = "have no pretrained vector, neither in the run nor with --vectors"
 NEW_CHARACTERS = "have characters that the training data do not have"
 NEW_WORDS = "are not known from the training data"
 UNSPLIT = "are not split, in a script without blanks; ensue predict CUTTER TAGGER splits them (ensue train cut-lstm)"
-
-
-def new_value(column: str) -> str:
-    """Return the predicate of words with an unknown value in a column."""
-    return f'have a value of the column "{column}" that the training data do not have'

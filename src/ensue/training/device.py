@@ -17,7 +17,8 @@ from ensue.engine.products import Bf16Kernel
 from ensue.errors import EnsueError, nearest
 from ensue.models.specification import Table
 from ensue.processor import Precision
-from ensue.runs.weights import change_temporarily, in_float32
+from ensue.runs.weights import in_float32
+from ensue.types import change_temporarily
 
 Products = Literal["highest", "medium"]
 """torch's precision of float32 products. On a CPU, "highest" is the BLAS; "medium" is oneDNN, on some in bfloat16."""
@@ -56,11 +57,6 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError, ImportError):  # torch raises any of these
         raise EnsueError(f'no device "{name}" on this machine; auto chooses an available one') from None
     return device
-
-
-def gpu_precision(device: torch.device) -> Precision:
-    """Return the precision on a GPU: bfloat16 if the hardware supports bfloat16, else float32."""
-    return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:

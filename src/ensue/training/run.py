@@ -75,7 +75,8 @@ def train_run(
         reporter = reporter if is_first and reporter is not None else Reporter()
         fresh = not run.exists or overwrite
         recipe = _check_recipe(run, recipe, resume=resume, overwrite=overwrite)
-        with use_process_group(process_group().with_exact_sums(exact=recipe.train.deterministic)) as group:
+        group = process_group().with_exact_sums(exact=recipe.train.deterministic)
+        with use_process_group(group):
             job = group.first_locally(lambda: begin_job(recipe, None if fresh else run))
             if not fresh:
                 _check_data(run, recipe, job)

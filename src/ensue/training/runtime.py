@@ -9,10 +9,10 @@ from pydantic import ConfigDict, ValidationError
 
 from ensue.engine import bf16_kernel, bf16_kernels, has_bfloat16
 from ensue.errors import EnsueError, RecipeError, RunError
-from ensue.processor import cores
+from ensue.processor import Precision, cores
 from ensue.ranks import process_group
 from ensue.recipe import Recipe
-from ensue.training.device import ComputeMode, choose_device, gpu_precision
+from ensue.training.device import ComputeMode, choose_device
 from ensue.training.machine import Notify, machine_profile, medium_is_exact, nearest_workload
 
 
@@ -66,7 +66,8 @@ def _new_runtime(recipe: Recipe, vocabulary_size: int, *, device: str, threads: 
         return Runtime(device=str(chosen), threads=threads or 1)
     precision = None if recipe.train.precision == "auto" else recipe.train.precision
     if chosen.type != "cpu":
-        return Runtime(device=str(chosen), precision=precision or gpu_precision(chosen), threads=threads or 1)
+        fastest: Precision = "bfloat16" if chosen.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+        return Runtime(device=str(chosen), precision=precision or fastest, threads=threads or 1)
     if precision == "bfloat16" and not has_bfloat16():
         raise RecipeError(
             "train.precision is bfloat16: this processor lacks bfloat16 instructions, without which bfloat16 is many"

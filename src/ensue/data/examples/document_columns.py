@@ -117,7 +117,11 @@ class _Table:
 
     def _find_labels(self, choice: DocumentChoice, texts: Columns) -> Columns:
         if not choice.labels:
-            return self._label_by_name(texts)
+            for synonyms in LABELS:
+                if columns := self._find_by_name(synonyms, texts):
+                    is_flag = columns[0] in self._flags and synonyms != LABELS[0]
+                    return (self._require_one(self._flags if is_flag else columns, "label", "labels"),)
+            return ()
         is_one = any(choice.labels == column.name for column in self.columns)
         names = [choice.labels] if is_one else choice.labels.split(",")
         try:
@@ -154,13 +158,6 @@ class _Table:
 
     def _find_by_name(self, names: Sequence[str], excluded: Columns) -> list[Column]:
         return [column for name, column in self._named if name in names and column not in excluded]
-
-    def _label_by_name(self, texts: Columns) -> Columns:
-        for names in LABELS:
-            if columns := self._find_by_name(names, texts):
-                is_flag = columns[0] in self._flags and names != LABELS[0]
-                return (self._require_one(self._flags if is_flag else columns, "label", "labels"),)
-        return ()
 
     def _texts_by_name(self, excluded: Columns) -> tuple[Columns, bool]:
         for pair in PAIRS:

@@ -47,11 +47,6 @@ def quoted_rows(lines: Iterable[Record], name: str, delimiter: str) -> Iterator[
         raise row.unclosed()
 
 
-def unquoted(field: str) -> str:
-    """Return the value of a written field: without quotes, if it is quoted."""
-    return field[1:-1].replace('""', '"') if field.startswith('"') else field
-
-
 def quoted(value: str, delimiter: str) -> str:
     """Return the written field of a value, which is quoted only if necessary."""
     return '"' + value.replace('"', '""') + '"' if _TO_BE_QUOTED[delimiter].search(value) else value

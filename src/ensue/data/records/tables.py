@@ -8,7 +8,7 @@ from itertools import chain, islice, starmap
 
 from ensue.data.lines import Lines, checked_width
 from ensue.data.records import record as records
-from ensue.data.records.quoting import declared_delimiter, list_in, quoted, quoted_rows, unquoted
+from ensue.data.records.quoting import declared_delimiter, list_in, quoted, quoted_rows
 from ensue.data.records.record import SAMPLE_ROWS, Answer, Column, Reader, Record, Row, sample, without_end
 from ensue.errors import DataError
 
@@ -140,7 +140,7 @@ class Quoted(Dialect):
         return starmap(Row, quoted_rows(records.records(lines, name, empty=True), name, self.delimiter))
 
     def value(self, field: str) -> str:
-        return unquoted(field)
+        return field[1:-1].replace('""', '"') if field.startswith('"') else field
 
     def field(self, value: str) -> str:
         return quoted(value, self.delimiter)

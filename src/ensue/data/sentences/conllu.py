@@ -18,7 +18,6 @@ COLUMN_NAMES = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "dep
 EMPTY_FIELD = "_"
 _COLUMN_INDICES = {name: index for index, name in enumerate(COLUMN_NAMES, 1)}
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
-_NEW_PARAGRAPH = re.compile(r"#\s*new(?:par|doc)(?!\S)")
 _NEW_DOCUMENT = re.compile(r"#\s*newdoc(?!\S)")
 
 
@@ -221,8 +220,3 @@ def _is_comment(line: str) -> bool:
 
 def _is_word(line: str) -> bool:
     return line.partition("\t")[0].isdecimal()
-
-
-def opens_paragraph(text: str) -> bool:
-    """Return whether a comment of the sentence begins a paragraph or a document."""
-    return any(_NEW_PARAGRAPH.match(line) for line in text.split("\n"))

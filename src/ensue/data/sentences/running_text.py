@@ -11,6 +11,7 @@ forms, by `SpaceAfter=No`, and by the comments `# newpar` and `# newdoc`. The la
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple
@@ -18,13 +19,14 @@ from typing import Any, NamedTuple
 from ensue.data.detection.signs import is_conllu
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.record import SAMPLE_ROWS
-from ensue.data.sentences.conllu import Conllu, Piece, opens_paragraph, pieces
+from ensue.data.sentences.conllu import Conllu, Piece, pieces
 from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface
 from ensue.text.edit_scripts import apply_script, edit_script
 
 INSIDE, BLANK, WORD, TOKEN, SENTENCE = "inside", "blank", "word", "token", "sentence"
 MAX_CHARACTERS, MAX_TREEBANK_CHARACTERS = 2_000, 600
 """The maximum length of a paragraph in plain text and in treebanks. Longer ones are divided, as they slow training."""
+_NEW_PARAGRAPH = re.compile(r"#\s*new(?:par|doc)(?!\S)")
 _ENDS, _ENDS_WITHOUT_BLANK = ".!?…。！？", "。！？"
 
 
@@ -153,7 +155,7 @@ def _paragraphs(sentences: Iterable[Sentence], *, max_characters: float = math.i
     for sentence in sentences:
         text = sentence.source.sentence_text
         length = sum(len(token.form) + token.blank for token in pieces(text))
-        opens = opens_paragraph(text)
+        opens = any(map(_NEW_PARAGRAPH.match, text.split("\n")))
         if pending and (opens or size + length > max_characters):
             yield _paragraph(pending, number)
             pending, size, number = [], 0, number + opens

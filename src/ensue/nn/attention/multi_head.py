@@ -1,8 +1,8 @@
 """Multi-head self-attention, with keys and values as state."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from itertools import groupby
@@ -20,24 +20,19 @@ from ensue.nn.draws import checked_probability
 from ensue.nn.layer import Parallel, mask_padding
 from ensue.nn.recurrent.initialization import heads_of
 from ensue.nn.taps import Tap, is_watched
-from ensue.types import Memory, State, owned
+from ensue.types import Memory, State, change_temporarily, owned
 
 OptionsT = TypeVar("OptionsT", bound="AttentionOptions")
 _rows: ContextVar[int] = ContextVar("rows", default=0)
 
 
-@contextmanager
-def row_by_row(count: int) -> Iterator[None]:
+def row_by_row(count: int) -> AbstractContextManager[None]:
     """Compute self-attention of one position row by row, without padding, in a `with` block.
 
     Padding changes the order in which a row's terms are added, and so the last bits. Padding has to be on the left, as
     in the results of `ensue.types.concatenate_rows`. Rows after the first `count` get the result of row 0.
     """
-    token = _rows.set(count)
-    try:
-        yield
-    finally:
-        _rows.reset(token)
+    return change_temporarily(_rows.set, count, _rows.get())
 
 
 def attend_by_row(

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ensue.errors import RecipeError
 from ensue.recipe import Recipe
 from ensue.runs.directory import Origin, RunDirectory
-from ensue.runs.reporter import Outcome, TaskLines, score_table, scores_by_data
+from ensue.runs.reporter import Outcome, TaskLines, score_table
 from ensue.runs.schema import Config
 from ensue.tasks import task_entry
 from ensue.tasks.contract.task import Task, TaskScores
@@ -202,7 +202,8 @@ class Job(ABC, Generic[ModelT]):
 
     def card_lines(self, run: RunDirectory, outcome: Outcome) -> TaskLines:
         """Return the lines of the model card that depend on the task."""
-        scores, path = scores_by_data(outcome), shlex.quote(str(run.path))
+        by_data = {"validation": outcome.valid, "test": outcome.test}
+        scores, path = {name: row for name, row in by_data.items() if row}, shlex.quote(str(run.path))
         return TaskLines(self.about(), self.score_lines(scores), self.data_lines(), self.commands(path), self.python())
 
     def about(self) -> str:

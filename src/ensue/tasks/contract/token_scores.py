@@ -1,7 +1,7 @@
 """Surprisals of the tokens of a text, and their sums over short pieces, which are the items of significance tests."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -116,8 +116,3 @@ class PieceNats:
     def tokens(self) -> NDArray[np.int64]:
         """The number of tokens of each piece."""
         return np.diff(self.ends, prepend=0)
-
-
-def count_pieces(source: Iterable[str], encode: Callable[[str], Any]) -> NDArray[np.int64]:
-    """Return the numbers of tokens and characters (N, 2) of each piece of a text, whose tokens `encode` returns."""
-    return np.array([(len(encode(piece)), len(piece)) for piece in split_pieces(source)], np.int64).reshape(-1, 2)

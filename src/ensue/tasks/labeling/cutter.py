@@ -96,7 +96,7 @@ class CutterPipeline(LabelingPipeline):
 
     def evaluate(self, data: Data, *, encoding: str = "utf-8") -> RawTextScores:  # type: ignore[override]
         """Return the scores on the raw text of a treebank, computed as in the CoNLL 2018 shared task."""
-        gold = _read_treebank(data, encoding)
+        gold = list(SentenceSource(data, format=Conllu.name, encoding=encoding))
         return raw_text_scores(_analyze(gold), _analyze(self.recut(gold)), with_tags=isinstance(self, CutterAndTagger))
 
     def recut(self, gold: Sequence[Sentence]) -> Iterator[Sentence]:
@@ -166,10 +166,6 @@ class CutterAndTagger(CutterPipeline):
     def lacking(self, *, least: int = 0) -> str:
         """Return a line on unknown words of the tagger (`Pipeline.lacking`)."""
         return self.tagger.lacking(least=least)
-
-
-def _read_treebank(location: Data, encoding: str) -> list[Sentence]:
-    return list(SentenceSource(location, format=Conllu.name, encoding=encoding))
 
 
 def _analyze(sentences: Iterable[Sentence]) -> list[list[AnalyzedToken]]:

@@ -39,7 +39,7 @@ from ensue.tasks.words.pipeline import WordLayers, WordPipeline
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
-from ensue.text.lexicon import UNSPLIT, new_value
+from ensue.text.lexicon import UNSPLIT
 from ensue.text.schemes import encode, overlapping
 from ensue.text.tokens import MAX_SPLIT, count_without_blanks, tokens
 
@@ -401,7 +401,8 @@ class LabelingPipeline(WordPipeline):
                     raise sentence.error(f'the model also reads the column "{name}"; found a sentence without columns')
                 column.extend(sentence.column(name) if sentence.words else ())
             ids = self.reader.lexicon.encode_column(name, column.values)[column.ids]
-            self.reader.lacking.add(new_value(name), int(np.count_nonzero(ids == 0)), len(ids))
+            predicate = f'have a value of the column "{name}" that the training data do not have'
+            self.reader.lacking.add(predicate, int(np.count_nonzero(ids == 0)), len(ids))
             values.append(Ragged(ids, words.starts))
         return values
 

@@ -26,7 +26,7 @@ from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract import description
-from ensue.tasks.contract.token_scores import PieceNats, Surprisals, TokenScore, count_pieces, token_scores
+from ensue.tasks.contract.token_scores import PieceNats, Surprisals, TokenScore, split_pieces, token_scores
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.page import inspect_text
 from ensue.tasks.texts import scoring
@@ -237,7 +237,9 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         """Return the scores of the pieces of a text (`token_scores.split_pieces`), for a significance test."""
         source = TextSource(location, encoding=encoding)
-        tokens, counts = tokenize(source, self.tokenizer), count_pieces(source.chunks(), self.tokenizer.encode)
+        tokens = tokenize(source, self.tokenizer)
+        sizes = [(len(self.tokenizer.encode(piece)), len(piece)) for piece in split_pieces(source.chunks())]
+        counts = np.array(sizes, np.int64).reshape(-1, 2)
         assert counts[:, 0].sum() == len(tokens), "a token across two pieces"
         nats = PieceNats(np.cumsum(counts[:, 0]))
         scoring.score_text(self.reader, tokens, start_id=self.tokenizer.start_id, collect=nats)
