@@ -1,17 +1,20 @@
-"""The weights of n-grams are those of scikit-learn's logistic regression on the same features."""
+"""The weights of n-grams are those of scikit-learn's logistic regression on the same features, calibrated."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+from scipy.stats import dirichlet_multinomial, multinomial
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from ensue.data.division import fold_of_rows
 from ensue.models import ngram_bag
-from ensue.models.ngram_bag import CHARACTER_SHARE, NgramBag, PairBag, Solution, solve
+from ensue.models.ngram_bag import CHARACTER_SHARE, EQUAL_SHARES, PRIOR_DEVIATION, NgramBag, PairBag, Solution, solve
 from ensue.text.lexicon import Lexicon
 
 TEXTS, LABELS = 40, 3
@@ -66,23 +69,58 @@ def rows_of(bag: NgramBag) -> Any:
     return rows
 
 
+def weights_of(classes: Any) -> Any:
+    """Return the expected shares of labels, divided by their shares in a sample."""
+    counts, ones = np.bincount(classes, minlength=LABELS), np.ones(LABELS)
+    equal = EQUAL_SHARES * multinomial.pmf(counts, len(classes), ones / LABELS)
+    unequal = (1 - EQUAL_SHARES) * dirichlet_multinomial.pmf(counts, ones, len(classes))
+    expected = equal / LABELS + unequal * (counts + 1) / (len(classes) + LABELS)
+    return expected / (equal + unequal) * len(classes) / counts
+
+
+def calibrated(logits: Any, classes: Any, rows: Any, weights: Any) -> Any:
+    """Return all logits with the scale and the shifts that are learned from those of `rows`."""
+    known, gold = logits[rows], classes[rows]
+    factors = weights_of(gold) if weights is None else weights
+
+    def at(x: Any, values: Any) -> Any:
+        return np.exp(x[0]) / known.std() * values + x[1:]
+
+    def objective(x: Any) -> float:
+        scores = at(x, known)
+        losses = logsumexp(scores, 1) - scores[np.arange(len(gold)), gold]
+        return float(factors[gold] @ losses + x @ x / (2 * PRIOR_DEVIATION**2))
+
+    return at(minimize(objective, np.zeros(1 + LABELS), tol=1e-9).x, logits)
+
+
 def check(bag: NgramBag, batches: Batches, dense: Any, classes: Any, weights: Tensor | None = None) -> Solution:
     """Compare the scores of all texts, and of those left out by cross-validation, with scikit-learn's."""
     solution = solved(bag, batches, classes, weights=weights)
-    balanced = None if weights is None else dict(enumerate(weights.tolist()))
+    factors = None if weights is None else weights.numpy()
+    balanced = None if factors is None else dict(enumerate(factors))
 
-    def expected(rows: Any, scored: Any) -> Any:
+    def expected(rows: Any) -> Any:
         model = LogisticRegression(C=solution.strength, tol=1e-9, max_iter=10_000, class_weight=balanced)
-        return model.fit(dense[rows], classes[rows]).decision_function(known_features(bag, dense, rows)[scored])
+        scores = model.fit(dense[rows], classes[rows]).decision_function
+        return [
+            values - values.mean(1, keepdims=True) for values in map(scores, (dense, known_features(bag, dense, rows)))
+        ]
 
-    scores, everything = scores_of(bag, batches), np.arange(TEXTS)
-    np.testing.assert_allclose(scores - scores.mean(1, keepdim=True), expected(everything, everything), atol=2e-3)
+    everything, left_out = np.arange(TEXTS), np.zeros((TEXTS, LABELS))
     for fold in range(5):
-        logits = solution.logits[fold == FOLDS]
-        np.testing.assert_allclose(
-            logits - logits.mean(1, keepdim=True), expected(fold != FOLDS, fold == FOLDS), atol=2e-3
-        )
+        left_out[fold == FOLDS] = expected(fold != FOLDS)[1][fold == FOLDS]
+    for fold in range(5):
+        values = calibrated(left_out, classes, fold != FOLDS, factors)[fold == FOLDS]
+        np.testing.assert_allclose(centered(solution.logits[fold == FOLDS]), centered(values), atol=2e-3)
+    both = np.concatenate((left_out, expected(everything)[0]))
+    values = calibrated(both, classes, everything, factors)[TEXTS:]
+    np.testing.assert_allclose(centered(scores_of(bag, batches)), centered(values), atol=2e-3)
     return solution
+
+
+def centered(scores: Any) -> Any:
+    return np.asarray(scores) - np.asarray(scores).mean(1, keepdims=True)
 
 
 def classes_of(dense: Any) -> Any:
@@ -100,8 +138,12 @@ def test_the_solution_is_the_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     bag = NgramBag(LABELS, buckets=64)
     batches, dense = draw(bag)
     solution = check(bag, batches, dense, classes_of(dense))
-    monkeypatch.setattr(ngram_bag, "INVERSE_STRENGTHS", (solution.strength * 10, solution.strength / 10))
-    assert solved(bag, batches, classes_of(dense)).loss > solution.loss
+    strengths, losses = ngram_bag.INVERSE_STRENGTHS, []
+    for strength in strengths:
+        monkeypatch.setattr(ngram_bag, "INVERSE_STRENGTHS", (strength,))
+        losses.append(float(solved(bag, batches, classes_of(dense)).loss))
+    rises = [strength for strength, loss, after in zip(strengths, losses, losses[1:], strict=False) if after >= loss]
+    assert solution.strength == [*rises, strengths[-1]][0]
 
 
 def test_the_memory_of_a_chunk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,9 +171,14 @@ def test_several_labels_are_independent() -> None:
     batches, dense = draw(bag)
     gold = np.stack([classes_of(dense) == 0, classes_of(dense) != 1], axis=1)
     solution, scores = solved(bag, batches, gold), scores_of(bag, batches)
-    for label in range(2):
-        model = LogisticRegression(C=solution.strength, tol=1e-9, max_iter=10_000).fit(dense, gold[:, label])
-        np.testing.assert_allclose(scores[:, label], model.decision_function(dense), atol=2e-3)
+    models = [LogisticRegression(C=solution.strength, tol=1e-9, max_iter=10_000) for _ in range(2)]
+    expected = np.stack(
+        [model.fit(dense, x).decision_function(dense) for model, x in zip(models, gold.T, strict=True)], axis=1
+    )
+    lines = [np.polyfit(x, y, 1) for x, y in zip(expected.T, scores.numpy().T, strict=True)]
+    assert lines[0][0] == pytest.approx(lines[1][0], rel=1e-3)  # one scale, and a shift for each label
+    for x, y, line in zip(expected.T, scores.numpy().T, lines, strict=True):
+        np.testing.assert_allclose(y, np.polyval(line, x), atol=2e-3)
 
 
 def test_ngrams_of_characters_have_the_weights_of_scikit_learn() -> None:
@@ -164,3 +211,12 @@ def test_ngrams_of_characters_have_the_weights_of_scikit_learn() -> None:
 def ones_of(ids: Tensor) -> tuple[Tensor, Tensor]:
     """Return the numbers except 0, and a one for each."""
     return ids[ids > 0], torch.ones(int((ids > 0).sum()))
+
+
+def test_labels_whose_texts_are_all_equal() -> None:
+    """Texts of each label are in one fold, so nothing can be compared: the weights are scaled, and not shifted."""
+    bag, keys = NgramBag(2, buckets=64), torch.tensor([[1, 2], [3, 4]] * 10)
+    bag.weigh(torch.ones(bag.num_rows))
+    gold = torch.tensor([0, 1] * 10)
+    solve(bag, [(torch.arange(20), (keys,))], gold, gold, weights=None, multiple=False)
+    assert torch.equal(bag(keys).argmax(1), gold)

@@ -37,6 +37,12 @@ class ClassificationScores(LabelsScores):
     labels: list[str]
     confusion: list[list[int]] | None
     calibration_error: float
+    standard_error: float = 0.0
+    """From cross-validation: the standard error of `accuracy` as an estimate for texts to come; otherwise 0."""
+
+    def summary(self) -> str:
+        error = f" ± {100 * self.standard_error:.2f}" if self.standard_error else ""
+        return super().summary().replace(" %", f"{error} %", 1)
 
     @property
     def headline(self) -> tuple[str, float]:

@@ -6,7 +6,7 @@ n-grams of characters, the hashes of a word's n-grams are behind its key.
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -154,12 +154,14 @@ class NgramBag(nn.Module):
         ratios = (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
         self.weigh(ratios.abs().amax(1).masked_fill(~frequent.squeeze(1), 0.0))
 
-    def weigh_by_idf(self, present: Float[Tensor, " G"], num_texts: int, *, min_texts: int = MIN_TEXTS) -> None:
-        """Set r to the inverse document frequency, log((1 + texts) / (1 + texts with the n-gram)) + 1.
+    def weigh_by_idf(
+        self, present: Float[Tensor, " G"], num_texts: int, *, min_texts: int = MIN_TEXTS, power: float = 1
+    ) -> None:
+        """Set r to a power of the inverse document frequency, log((1 + texts) / (1 + texts with the n-gram)) + 1.
 
         `present` has the number of training texts with each row (Spärck Jones 1972, smoothed as in scikit-learn).
         """
-        idf = ((1 + num_texts) / (1 + present)).log() + 1
+        idf = (((1 + num_texts) / (1 + present)).log() + 1) ** power
         self.weigh(idf.masked_fill(~_is_frequent(present, min_texts), 0.0))
 
     def weigh(self, ratio: Float[Tensor, " G"]) -> None:
@@ -215,11 +217,19 @@ MAX_TEXTS = 5_000
 """The maximum number of texts, since memory and time are quadratic in it."""
 MAX_CHUNK_TEXTS = 256
 """The maximum number of rows of the Gram matrix that are computed together."""
+DENSE_SHARE = 1 / 8
+"""The share of texts with a feature above which its part of the Gram matrix is a dense product, which is faster."""
+SOLVER_IDF_POWER = 1.5
+"""The power of inverse document frequencies for `solve`."""
 NUM_FOLDS = 5
-INVERSE_STRENGTHS = tuple(10 ** (power / 2) for power in range(-1, 8))
+INVERSE_STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
 """The factors C of the summed cross-entropy beside ½ ‖w‖² that are tried, in ascending order."""
 JITTER = 1e-7
 """A multiple of the identity that is added to the Gram matrix, since equal texts make it singular."""
+PRIOR_DEVIATION = 3.0
+"""The standard deviation of the normal priors of the logarithm of a scale, and of shifts, in `_calibrate`."""
+EQUAL_SHARES = 1 / 4
+"""The prior probability that all labels are equally frequent in the texts to come, as in many collections."""
 
 
 @unwrap_methods
@@ -233,7 +243,7 @@ class Solution(NamedTuple):
     strength: float
     """The chosen factor C."""
     logits: Float[Tensor, "N K"]
-    """The logits of each text by a model that was trained without the fold of the text."""
+    """The logits of each text, by weights and a calibration that were learned from the other folds."""
     loss: Tensor
     """The summed cross-entropy of these logits, in nats."""
 
@@ -259,17 +269,65 @@ def _grams(features: Tensor, kinds: Int[Tensor, " G"], folds: Int[Tensor, " N"])
     same_fold = folds[row] * features.shape[1] + column
     is_known = (kinds[column] == OVERLAPS) | (torch.bincount(column)[column] > torch.bincount(same_fold)[same_fold])
     grams, chunks = squares.new_zeros(2, *folds.shape * 2), torch.split(torch.arange(len(folds)), MAX_CHUNK_TEXTS)
+    is_dense = torch.bincount(column, minlength=len(kinds)) > DENSE_SHARE * len(folds)
     for kind in range(int(kinds.max()) + 1):
-        of_kind = features.index_select(1, (kinds == kind).nonzero().squeeze(1))
-        columns = of_kind.t().coalesce()
+        dense, sparse = (
+            features.index_select(1, ((kinds == kind) & mask).nonzero().squeeze(1)) for mask in (is_dense, ~is_dense)
+        )
+        columns, dense = sparse.t().coalesce(), dense.to_dense()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
-            product = torch.cat([torch.sparse.mm(of_kind.index_select(0, rows), columns).to_dense() for rows in chunks])
+            product = torch.cat([torch.sparse.mm(sparse.index_select(0, rows), columns).to_dense() for rows in chunks])
+        product.addmm_(dense, dense.t())
         known = squares * (is_known & (kinds[column] == kind))
         norm = squares.new_zeros(len(features)).index_add_(0, row, known)
         grams[0] += product
         grams[1] += product.mul_((product.diagonal() / norm).sqrt().masked_fill(norm == 0, 0.0)[:, None])
     return grams
+
+
+def _minimize(objective: Callable[[], Tensor], parameters: list[Tensor]) -> None:
+    """Set the parameters to the minimum of an objective, by L-BFGS."""
+    optimizer = LBFGS(
+        [parameter.requires_grad_() for parameter in parameters], max_iter=100, tolerance_grad=1e-6,
+        tolerance_change=1e-9, line_search_fn="strong_wolfe",
+    )  # fmt: skip
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        value = objective()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+
+
+def _calibrate(logits: Float[Tensor, "N K"], loss: Callable[[Tensor], Tensor]) -> tuple[Tensor, Float[Tensor, " K"]]:
+    """Return the scale s > 0 and the shifts d (K,) with the least loss of s · logits + d (Platt 1999)."""
+    spread = (logits.square().sum() / max(1, logits.numel())).sqrt().clamp(min=1e-6)
+    log_scale, shift = logits.new_zeros(()), logits.new_zeros(logits.shape[1])
+
+    def objective() -> Tensor:
+        prior = (log_scale.square() + shift.square().sum()) / (2 * PRIOR_DEVIATION**2)
+        return (loss(log_scale.exp() / spread * logits + shift) + prior) / max(1, len(logits))
+
+    _minimize(objective, [log_scale, shift])
+    return log_scale.exp() / spread, shift
+
+
+def _correct_shares(counts: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
+    """Return weights of labels, by which the labels of a sample have the expected shares of the texts to come.
+
+    The expectation is over two hypotheses, given the counts of the sample: all shares are equal (`EQUAL_SHARES`), or
+    all divisions into shares are equally probable.
+    """
+    total, num_labels = counts.sum(), counts.new_tensor(len(counts))
+    evidence = (counts + 1).lgamma().sum() + num_labels.lgamma() - (total + num_labels).lgamma()
+    equal = (math.log(EQUAL_SHARES / (1 - EQUAL_SHARES)) - total * num_labels.log() - evidence).sigmoid()
+    shares = equal / num_labels + (1 - equal) * (counts + 1) / (total + num_labels)
+    return shares * total / counts.clamp(min=1e-6)
 
 
 def solve(
@@ -296,43 +354,51 @@ def solve(
     features = _features_of(bag, batches, len(targets))
     gram, left_out = _grams(features, bag.kinds, folds)
     factor = torch.linalg.cholesky(gram + JITTER * torch.eye(len(gram), dtype=gram.dtype))
-    targets = targets.to(factor.dtype) if targets.dim() == 2 else targets
+    indicators = (targets if targets.dim() == 2 else F.one_hot(targets.long(), len(bag.bias))).to(factor.dtype)
+    targets = indicators if targets.dim() == 2 else targets
     factors = None if weights is None else weights.to(factor.dtype)
     independent = partial(F.binary_cross_entropy_with_logits, pos_weight=factors, reduction="sum")
     loss = independent if multiple else partial(F.cross_entropy, weight=factors, reduction="sum")
     coefficients_of = partial(torch.linalg.solve_triangular, factor.t(), upper=True)
+    in_fold = factor.new_zeros(int(folds.max()) + 1, len(bag.bias)).index_add_(0, folds, indicators)
+    unlearned = (in_fold.sum(0) - in_fold < 1e-9)[folds]  # labels that no text of another fold has
+    comparable = ~(unlearned & (indicators > 0)).any(1)
 
     def fit(v: Tensor, bias: Tensor, rows: Tensor, strength: float) -> tuple[Tensor, Tensor]:
-        v, bias, inputs = v.clone().requires_grad_(), bias.clone().requires_grad_(), factor[rows]
-        optimizer = LBFGS(
-            [v, bias], max_iter=100, tolerance_grad=1e-6, tolerance_change=1e-9, line_search_fn="strong_wolfe"
-        )
+        v, bias, inputs = v.clone(), bias.clone(), factor[rows]
 
         def objective() -> Tensor:
-            optimizer.zero_grad()
-            mean = (loss(bias + inputs @ v, targets[rows]) + v.square().sum() / (2 * strength)) / len(inputs)
-            mean.backward()  # type: ignore[no-untyped-call]
-            return mean
+            return (loss(bias + inputs @ v, targets[rows]) + v.square().sum() / (2 * strength)) / len(inputs)
 
-        optimizer.step(objective)  # type: ignore[no-untyped-call]
-        return v.detach(), bias.detach()
+        _minimize(objective, [v, bias])
+        return v, bias
+
+    def calibrated(rows: Tensor) -> tuple[Tensor, Tensor]:
+        corrected = loss
+        if weights is None and not multiple:
+            corrected = partial(loss, weight=_correct_shares(indicators[rows].sum(0)))
+        return _calibrate(logits[rows], partial(corrected, target=targets[rows]))
 
     zeros = factor.new_zeros(len(factor), len(bag.bias)), factor.new_zeros(len(bag.bias))
-    best = Solution(INVERSE_STRENGTHS[0], zeros[0], torch.tensor(math.inf))
+    best, calibration = Solution(INVERSE_STRENGTHS[0], zeros[0], torch.tensor(math.inf)), zeros
     solutions = dict.fromkeys(sorted({*folds.tolist()}), zeros)
     for strength in INVERSE_STRENGTHS:
-        logits = torch.empty_like(zeros[0])
+        logits, honest = torch.empty_like(zeros[0]), torch.empty_like(zeros[0])
         for fold, start in solutions.items():
             solutions[fold] = v, bias = fit(*start, folds != fold, strength)
             logits[folds == fold] = bias + left_out[folds == fold] @ coefficients_of(v)
-        total = loss(logits, targets)
+        for fold in solutions:
+            scale, shift = calibrated(comparable & (folds != fold))
+            honest[folds == fold] = scale * logits[folds == fold] + shift
+        total = loss(honest, targets)
         if total >= best.loss:
             break
-        best = Solution(strength, logits, total)
+        best, calibration = Solution(strength, honest, total), calibrated(comparable)
+    scale, shift = calibration
     v, bias = fit(*zeros, folds >= 0, best.strength)
-    w = torch.sparse.mm(features.t(), coefficients_of(v))
+    w = torch.sparse.mm(features.t(), coefficients_of(scale * v))
     with torch.no_grad():
-        bag.bias.copy_(bias)
+        bag.bias.copy_(scale * bias + shift)
         for table, rows in zip(bag.term_weights, torch.split(w, [*map(len, bag.term_weights)]), strict=True):
             table.copy_(rows)
     return best

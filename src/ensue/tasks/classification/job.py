@@ -12,7 +12,7 @@ from ensue.data.cached_columns import cached_array
 from ensue.errors import DataError, RecipeError, listed
 from ensue.metrics.classification import ClassificationScores, best_temperature
 from ensue.models.classifier import Classifier
-from ensue.models.ngram_bag import MAX_TEXTS, MIN_TEXTS, NUM_FOLDS
+from ensue.models.ngram_bag import MAX_TEXTS, MIN_TEXTS, NUM_FOLDS, SOLVER_IDF_POWER
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.data import DocumentData
 from ensue.tasks.classification.task import (
@@ -94,10 +94,12 @@ class ClassificationJob(LabelsJob[Classifier]):
             assert isinstance(train, ClassifiedTexts)
             min_texts, weights = min(MIN_TEXTS, self.recipe.features.min_count), self.recipe.head.ngram_weights
             bag, key = model.bag, [self.split.key, self.parts.lexicon.to_json(), labels.names, weights, min_texts]
-            key += [bag.longest, bag.num_rows, bag.tables]
+            power = SOLVER_IDF_POWER if self.recipe.is_gradient_free else 1.0
+            key += [bag.longest, bag.num_rows, bag.tables, power]
 
             def ratios() -> NDArray[np.float32]:
-                weigh_ngrams(bag, weights, train, labels.matrix(train.labels), min_texts=min_texts)
+                matrix = labels.matrix(train.labels)
+                weigh_ngrams(bag, weights, train, matrix, min_texts=min_texts, idf_power=power)
                 return bag.ratio.detach().numpy()
 
             bag.weigh(torch.from_numpy(cached_array(key, ".ngrams", ratios) if self.split.key else ratios()))

@@ -1,7 +1,8 @@
 """The training task of classifiers, their probabilities and their scores."""
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -115,14 +116,23 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         return Loss(solution.loss, len(self.targets)), None
 
     def validate(self, model: Classifier) -> ClassificationScores | None:
-        """Return the scores on validation data or from cross-validation, with the best threshold for several labels."""
+        """Return the scores on validation data or from cross-validation, with the best threshold for several labels.
+
+        In cross-validation with J folds, the variance of the accuracy of an independent sample is multiplied by 1 + J /
+        (J - 1), since other training texts give another model (Nadeau & Bengio 2003).
+        """
         if self.valid is not None:
             probabilities, gold = classify(model, self.valid), self.valid.labels
         elif self.cross_validated is not None:
             probabilities, gold = self.cross_validated, self.train.labels
         else:
             return None
-        return score_classifier(probabilities, gold, with_best_threshold(self.labels, gold, probabilities))
+        scores = score_classifier(probabilities, gold, with_best_threshold(self.labels, gold, probabilities))
+        if self.valid is not None or self.folds is None:
+            return scores
+        share, num_folds = (scores.accuracy * len(gold) + 1) / (len(gold) + 2), int(self.folds.max()) + 1
+        variance = share * (1 - share) / len(gold) * (1 + num_folds / (num_folds - 1))
+        return replace(scores, standard_error=math.sqrt(variance))
 
 
 def classify(model: Classifier, data: Any) -> NDArray[np.float32]:
@@ -169,14 +179,14 @@ def classify_words(
 
 def weigh_ngrams(
     bag: NgramBag, weights: Literal["ratio", "idf"], texts: ClassifiedTexts, labels: NDArray[np.bool_], *,
-    min_texts: int,
+    min_texts: int, idf_power: float,
 ) -> None:  # fmt: skip
     """Set the weights (`head.ngram_weights`) of the n-grams that occur in at least `min_texts` training texts."""
     if weights == "ratio":
         bag.weigh_by_ratio(count_ngrams(bag, texts, labels), min_texts=min_texts)
     else:
         present = count_ngrams(bag, texts, np.ones((len(labels), 1), np.bool_))
-        bag.weigh_by_idf(present.squeeze(1), len(labels), min_texts=min_texts)
+        bag.weigh_by_idf(present.squeeze(1), len(labels), min_texts=min_texts, power=idf_power)
 
 
 def keys_of(texts: ClassifiedTexts) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
