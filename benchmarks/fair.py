@@ -279,7 +279,7 @@ learning rate. With more layers, each layer is smaller. The first ten trials are
 for all kinds. The settings of the best trial are then trained with each seed.
 
 Trials and weights are selected on the end of the training data, or for frames on a random part of the training data.
-The scores in the tables are on other data, which the head of the column names, and which were not used for any
+The scores in the tables are on other data, which are named in the column header, and which were not used for any
 selection. Test data were not used.
 
 Seconds are processor time. Within a task, batches have the same number of tokens, and all other settings are those of
