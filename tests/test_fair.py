@@ -36,7 +36,7 @@ def test_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     *trials, run = (json.loads(line) for line in text.splitlines())
     assert [(trial["what"], trial["number"]) for trial in trials] == [("trial", 0), ("trial", 1)]
     assert run["values"] == min(trials, key=lambda trial: trial["score"])["values"]
-    assert 0.85 < run["parameters"] / 9000 < 1.15
+    assert 0.8 < run["parameters"] / 9000 < 1.2  # widths are multiples of 8, here of up to four layers
     assert str(tmp_path) not in text
 
     monkeypatch.syspath_prepend(FOLDER)
