@@ -11,8 +11,8 @@ from source_imports import SOURCE, circles, imports, modules
 
 FLOORS = [
     [
-        "extension", "outputs", "types", "version", "private_folder", "cache", "notices", "stored", "parsing",
-        "processor", "ranks", "interruption", "errors",
+        "extension", "outputs", "ranks", "types", "version", "private_folder", "cache", "notices", "stored", "parsing",
+        "processor", "interruption", "errors",
     ],
     ["TASKS"],
     ["text"],
