@@ -139,7 +139,7 @@ def test_a_translator_is_theirs(tmp_path: Path, activation: str) -> None:
         outputs = pipeline.with_search(width=beams, max_tokens=25).predict(texts)
         assert sum(output.is_complete for output in outputs) > 8
         for text, output in zip(texts, outputs, strict=True):
-            if output.is_complete:
+            if output.is_complete and text:  # ours is empty for an empty source
                 (answer,) = model.generate(
                     **tokenizer(text, return_tensors="pt"), num_beams=beams, max_new_tokens=26,
                     bad_words_ids=[[begin]], do_sample=False,
