@@ -21,9 +21,12 @@ API_PAGE = REPOSITORY / "docs" / "api.md"
 TROUBLESHOOTING_PAGE = REPOSITORY / "docs" / "troubleshooting.md"
 RECIPES_PAGE = REPOSITORY / "docs" / "recipes.md"
 JOURNEYS = [page for page in PAGES if page.parent == REPOSITORY / "docs" / "journeys"]
-TESTED_ELSEWHERE = ("docs/adding-a-task.md", "docs/extending.md", *(f"docs/journeys/{page.name}" for page in JOURNEYS))
-"""What they add has to be installed or written first; tests/cli/test_adding_a_task.py, tests/test_extending.py and
-tests/test_journeys.py run them."""
+TESTED_ELSEWHERE = (
+    "docs/adding-a-task.md", "docs/extending.md", "docs/installed-models.md",
+    *(f"docs/journeys/{page.name}" for page in JOURNEYS),
+)  # fmt: skip
+"""What they add has to be installed or written first; tests/cli/test_adding_a_task.py, tests/test_extending.py,
+tests/extensions/hub/test_packing.py and tests/test_journeys.py run them."""
 
 
 class Block(NamedTuple):

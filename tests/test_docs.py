@@ -186,8 +186,6 @@ def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
             continue
         if "--at-precision" in arguments:  # out of reach of a model of a few steps; its own tests run it
             continue
-        if name_of(page) == "docs/installed-models.md":  # test_packing.py installs models and uses them
-            continue
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
         command_line()(arguments, standalone_mode=False)
         said = capsys.readouterr()
