@@ -184,13 +184,22 @@ TEXTS = {
 
 @pytest.mark.parametrize("encoding", TEXTS)
 def test_the_proposed_encoding_is_that_of_the_file(encoding: str, tmp_path: Path) -> None:
-    """Also with a header and labels in ASCII, and where the sample ends inside of a character."""
+    """Also with a header and labels in ASCII, after a long beginning, and where the sample ends in a character."""
     assert {*TEXTS} == {*tomllib.loads(package_text("data/detection/encodings.toml"))}
     for text in TEXTS[encoding]:
         path = tmp_path / "a.csv"
-        path.write_bytes(("text,label\n" + f"{text},good\n" * 4000).encode(encoding))
-        assert complaint(path).endswith(f"try --encoding {encoding} (in training --set data.encoding={encoding})")
-        assert text in text_of(path, encoding)
+        for beginning, count in (("text,label\n", 4000), ("x " * 50_000, 40)):
+            path.write_bytes((beginning + f"{text},good\n" * count).encode(encoding))
+            assert complaint(path).endswith(f"try --encoding {encoding} (in training --set data.encoding={encoding})")
+            assert text in text_of(path, encoding)
+
+
+@pytest.mark.parametrize("length", [0, 1, 1 << 15, 1 << 16, (1 << 20) + 1])
+@pytest.mark.parametrize("rest", [b"\xe9", b"\xe9 \n", b"\xff\xff", b"\x80\n\n"])
+def test_a_wrong_byte_anywhere_ends_in_one_line(length: int, rest: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"x" * length + rest)
+    assert f"not UTF-8 (byte 0x{rest[0]:02x} in column {length + 1})" in complaint(path)
 
 
 def test_other_encodings_are_named_in_errors(tmp_path: Path) -> None:

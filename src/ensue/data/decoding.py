@@ -219,8 +219,8 @@ def _decoding_error(name: str, encoding: str, error: UnicodeDecodeError, line: i
         return DataError(f"{problem}; save the file as UTF-8", name, line)
     if (line, column) == (1, 1) and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         option, value, end = "--encoding utf-16", "utf-16", " reads it"
-    elif encoding.startswith("utf-8") and (found := _likely_encoding(error)):
-        option, value, end = f"for {found[1]} try --encoding {found[0]}", found[0], ""
+    elif encoding.startswith("utf-8") and (likely := _likely_encoding(error)):
+        option, value, end = f"for {likely[1]} try --encoding {likely[0]}", likely[0], ""
     else:
         option, value, end = "give its encoding with --encoding", "...", ""
     training = f" (in training --set data.encoding={value})"
@@ -229,9 +229,9 @@ def _decoding_error(name: str, encoding: str, error: UnicodeDecodeError, line: i
 
 def _likely_encoding(error: UnicodeDecodeError) -> tuple[str, str] | None:
     """Return the encoding in which the lines from the error on have the most frequent letters, and its description."""
-    start = error.object.rfind(b"\n", 0, error.start) + 1
+    start = max(error.object.rfind(b"\n", 0, error.start) + 1, error.start - (1 << 15))  # the error is in the sample
     sample = error.object[start : start + (1 << 16)]
-    sample = sample[: sample.rfind(b"\n") + 1] or sample
+    sample = sample[: sample.rfind(b"\n", error.start - start) + 1] or sample
     shares: dict[tuple[str, str] | None, float] = {None: 0.1}
     for name, (description, letters) in tomllib.loads(package_text("data/detection/encodings.toml")).items():
         with suppress(UnicodeDecodeError):
@@ -239,7 +239,7 @@ def _likely_encoding(error: UnicodeDecodeError) -> tuple[str, str] | None:
             words = [word for word in re.findall(r"\w+", text) if not word.isascii()]
             is_latin = 2 * sum(any(map(str.isascii, word)) for word in words) >= len(words)
             is_possible = (letters[0] < "\u0250") == is_latin and (is_latin or len(words) > 2)
-            share = is_possible * sum(map(letters.count, text)) / sum(character > "\x7f" for character in text)
+            share = is_possible * sum(map(letters.count, text)) / max(1, sum(map("\x7f".__lt__, text)))
             if not re.search(r"[\x00-\x08\x0e-\x1f]", text):
                 shares[name, description] = max(share * (10 if len(text) < len(sample) else 1), (name == "cp1252") / 5)
     return max(shares, key=lambda key: shares[key])
