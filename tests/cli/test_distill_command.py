@@ -409,14 +409,14 @@ def write_tags(path: str, texts: Sequence[Sequence[str]], shares: Sequence[NDArr
 
 def test_what_is_learned_is_the_mean_of_the_teachers_and_the_tag() -> None:
     """By NumPy: two teachers, a temperature, tags of labels in another scheme, documents, and a pool without labels.
-    The labels of the pool are the best legal ones, found by trying all.
+    The labels of the pool are the best legal ones of all paths.
     """
     Path("data.txt").write_text("-DOCSTART- O\n\nAl B-PER\nKim I-PER\nran O\n\nyes O\n\n-DOCSTART- O\n\nBo B-PER\n")
     Path("pool.txt").write_text("".join(" ".join(words) + "\n" for words in POOL))
     texts = [["Al", "Kim", "ran"], ["yes"], ["Bo"], *POOL]
-    told = [[drawn(len(words), 9 * seed + n, len(TAGS)) for n, words in enumerate(texts)] for seed in range(2)]
-    write_tags("a.jsonl", texts, told[0])
-    write_tags("b.jsonl", texts[::-1], told[1][::-1])
+    answers = [[drawn(len(words), 9 * seed + n, len(TAGS)) for n, words in enumerate(texts)] for seed in range(2)]
+    write_tags("a.jsonl", texts, answers[0])
+    write_tags("b.jsonl", texts[::-1], answers[1][::-1])
     recipe = tagging(Path("data.txt"), head={"kind": "crf"}, data={"context_words": 9, "valid_fraction": 0.0})
     student = write_student_data(
         ["a.jsonl", "b.jsonl"], recipe, Path("out"), pool="pool.txt", gold=0.25, temperature=2.0
@@ -428,7 +428,7 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_tag() -> None:
     gold = [["B-PER", "E-PER", "O"], ["O"], ["S-PER"]]
     legal = {"<": "OBS", "O": "OBS>", "B": "IE", "I": "IE", "E": "OBS>", "S": "OBS>"}
     for number, row in enumerate(rows):
-        roots = [np.sqrt(of[number]) for of in told]
+        roots = [np.sqrt(of[number]) for of in answers]
         mean = np.mean([root / root.sum(1, keepdims=True) for root in roots], 0)
         if number < 3:
             mean = 0.75 * mean + 0.25 * (np.array(gold[number])[:, None] == TAGS)
@@ -439,8 +439,8 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_tag() -> None:
             best = max(fits, key=lambda path: float(np.prod(mean[np.arange(3), list(path)])))
             tags = [TAGS[tag] for tag in best]
             assert row["labels"] == [{"E": "I-PER", "S": "B-PER"}.get(tag[0], tag) for tag in tags]
-        found = [[of.get(tag, 0.0) for tag in TAGS] for of in row["probabilities"]]
-        assert np.allclose(found, mean, atol=1e-3)
+        probabilities = [[of.get(tag, 0.0) for tag in TAGS] for of in row["probabilities"]]
+        assert np.allclose(probabilities, mean, atol=1e-3)
     job: Any = begin_job(read_recipe(student, {"data.valid_fraction": 0.2}), None)
     passages = job.task.passages.words
     assert sorted(passages.lengths.tolist() + job.split.valid.texts.lengths.tolist()) == [1, 3, 3, 4]
@@ -468,8 +468,8 @@ def test_a_student_of_runs_goes_on_without_them(ensue: Ensue, refused: Refused, 
     (answer,) = teacher.label([teacher.sentence(rows[-1]["tokens"], teacher.format("text"))], confidence=True)
     assert answer.posterior is not None
     names = teacher.labels.symbols  # type: ignore[union-attr]
-    found = [[of.get(tag, 0.0) for tag in names] for of in rows[-1]["probabilities"]]
-    assert np.allclose(found, answer.posterior.marginals, atol=1e-3)
+    probabilities = [[of.get(tag, 0.0) for tag in names] for of in rows[-1]["probabilities"]]
+    assert np.allclose(probabilities, answer.posterior.marginals, atol=1e-3)
     student = load("out", kind=LabelingPipeline)
     assert (student.labels.scheme, student.labels.tag_scheme) == ("iob1", "iobes")  # type: ignore[union-attr]
     again = package.distill(

@@ -77,16 +77,16 @@ def test_a_screen_is_the_kept_one(
         unpacked(run, tmp_path)
     monkeypatch.setattr("ensue.extensions.surveying.report.sys.stdout.isatty", lambda: True)
     lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", ensue(*SCREENS[name]).out).splitlines()]
-    shown, kept = "\n".join([*lines, ""]), Path(__file__).parent / "screens" / f"{name}.txt"
+    screen, path = "\n".join([*lines, ""]), Path(__file__).parent / "screens" / f"{name}.txt"
     assert max(len(line) for line in lines if not line.startswith("next: ")) <= 80  # which is to be copied
-    assert shown == kept.read_text(encoding="utf-8")
+    assert screen == path.read_text(encoding="utf-8")
 
 
 def test_the_list_of_recipes_wraps_descriptions_between_words(ensue: Ensue) -> None:
-    shown = ensue("recipes").out
-    assert max(map(len, shown.splitlines())) <= 80
-    assert "…" not in shown
-    plain = re.sub(r"\s+", " ", shown)
+    screen = ensue("recipes").out
+    assert max(map(len, screen.splitlines())) <= 80
+    assert "…" not in screen
+    plain = re.sub(r"\s+", " ", screen)
     for name in recipe_names():
         assert f" {name} " in plain
         assert " ".join(read_recipe(name).about.split()) in plain

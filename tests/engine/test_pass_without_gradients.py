@@ -71,10 +71,10 @@ def test_results_share_no_memory(layer_class: type[SequenceLayer]) -> None:
         )
         for rows in (None, mask):
             _, state = layer(x)
-            given = [leaf.clone() for leaf in ([state] if isinstance(state, Tensor) else state)]
+            before = [leaf.clone() for leaf in ([state] if isinstance(state, Tensor) else state)]
             results = layer(x, state, mask=rows)
             with executing("fold"):
                 torch.testing.assert_close(results, layer(x, state, mask=rows))
             leaves = [results[0], *([results[1]] if isinstance(state, Tensor) else results[1])]
             assert len({leaf.untyped_storage().data_ptr() for leaf in leaves}) == len(leaves)
-            assert all(map(torch.equal, given, [state] if isinstance(state, Tensor) else state))
+            assert all(map(torch.equal, before, [state] if isinstance(state, Tensor) else state))

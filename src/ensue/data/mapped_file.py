@@ -28,8 +28,8 @@ RANDOM_ACCESS_BYTES = 4 * FAULT_BYTES
 BLOCK_BYTES = FAULT_BYTES
 """The number of bytes of a checksummed block. Verifying a block reads hardly more than an access maps anyway."""
 
-NUM_PASSAGES, PASSAGE_TOKENS = 16, 50
-"""The number and the length of the passages that `TokenFile.num_shared` looks for."""
+NUM_PASSAGES, PASSAGE_TOKENS, MAX_SEARCHED = 16, 50, 1 << 26
+"""The number and the length of the passages for which `TokenFile.num_shared` searches, and the ids that it reads."""
 
 
 class Checksums:
@@ -178,12 +178,12 @@ class TokenFile:
         return ids
 
     def num_shared(self, other: "TokenFile") -> int:
-        """Return how many of up to `NUM_PASSAGES` evenly spaced passages of another text also occur in this text."""
+        """Return how many of `NUM_PASSAGES` passages of another text are in the first `MAX_SEARCHED` ids."""
         last, dtype, step = len(other) - PASSAGE_TOKENS, self._ids.dtype, 1 << 20
         starts = range(0, last + 1, max(1, last // (NUM_PASSAGES - 1)))[:NUM_PASSAGES]
         passages = [other.read(start, start + PASSAGE_TOKENS).astype(dtype).tobytes() for start in starts]
         missing = {*passages}
-        for start in range(0, len(self), step):
+        for start in range(0, min(len(self), MAX_SEARCHED), step):
             chunk = self.read(start, min(start + step + PASSAGE_TOKENS, len(self))).astype(dtype).tobytes()
             missing = {passage for passage in missing if passage not in chunk}
         return sum(passage not in missing for passage in passages)

@@ -200,7 +200,7 @@ def _environment() -> "Environment":
 
     environment = Environment(
         loader=FunctionLoader(package_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, 
+        lstrip_blocks=True,
         finalize=lambda value: clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )  # fmt: skip
     environment.policies["json.dumps_function"] = _dump_with_null

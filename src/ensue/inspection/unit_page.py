@@ -139,8 +139,8 @@ def select(
         for tokens in runs(units[unit.group].values[:, unit.number] >= threshold):
             counts[tokens] += 1
     # the best matches that overlap neither the selection nor each other
-    chosen, found = [Match(start, end, 0)], [Match(*tokens, count) for tokens, count in counts.items()]
-    for match in sorted(found, key=lambda match: (-match.shared, match.start, match.end)):
+    chosen, candidates = [Match(start, end, 0)], [Match(*tokens, count) for tokens, count in counts.items()]
+    for match in sorted(candidates, key=lambda match: (-match.shared, match.start, match.end)):
         if len(chosen) > most:
             break
         if all(match.end <= other.start or other.end <= match.start for other in chosen):

@@ -90,13 +90,13 @@ class TimePlan:
         self.read_clock()
         total = progress.preparation_seconds + self.window + progress.reserved_seconds
         training = self.window - (self.validations - 1) * of_validation
-        end = (
-            f"{progress.reserved_seconds - of_validation:,.1f} s for the {'test and ' * ('test' in progress.drawn)}card"
+        closing = progress.reserved_seconds - of_validation
+        purpose = "the test and card" if "test" in progress.drawn else "the card"
+        self.lines.insert(
+            0,
+            f"about {total:,.0f} s: {progress.preparation_seconds:,.1f} s of preparation, {training:,.1f} s of training"
+            f"{validations}, {closing:,.1f} s for {purpose}",
         )
-        times = (
-            f"{progress.preparation_seconds:,.1f} s of preparation, {training:,.1f} s of training{validations}, {end}"
-        )
-        self.lines.insert(0, f"about {total:,.0f} s: {times}")
 
     def read_clock(self) -> None:
         """Update the used share and `overhead_seconds`."""

@@ -120,9 +120,9 @@ def test_an_installed_model_is_used_by_its_name(
     folder = place / "ensue_en_names" / "en-names"
     assert local_run("en-names") == folder == installed_models()["en-names"]
     assert load("en-names", device="cpu").predict(TEXTS) == load("tag-lstm-crf", device="cpu").predict(TEXTS)
-    said = ensue("predict", "en-names", stdin=b"Anna Novak sees Lima.\n")
-    assert said.status == 0
-    assert said.out == ensue("predict", "tag-lstm-crf", stdin=b"Anna Novak sees Lima.\n").out
+    result = ensue("predict", "en-names", stdin=b"Anna Novak sees Lima.\n")
+    assert result.status == 0
+    assert result.out == ensue("predict", "tag-lstm-crf", stdin=b"Anna Novak sees Lima.\n").out
     assert refused("predict", "en-nams") == 'en-nams: no such run directory; did you mean "en-names"?'
     listed = ensue("models").out.splitlines()
     assert listed[1].split()[:2] == ["en-names", "tagger"]
@@ -181,10 +181,10 @@ def test_a_cutter_and_a_tagger_are_one_model(kept: Path, install: Callable[[Path
     packed: Any = load("raw", device="cpu")
     assert packed.predict(["I don't know. Do you?"]) == both.predict(["I don't know. Do you?"])
     assert packed.predict_json(["Go! Go."])[0]["sentences"][0]["words"]
-    said, as_before = ensue("evaluate", "raw", "dev.conllu", "--json").out, both.evaluate("dev.conllu").as_json()
-    assert json.loads(said) == json.loads(json.dumps(as_before))
+    scores, as_before = ensue("evaluate", "raw", "dev.conllu", "--json").out, both.evaluate("dev.conllu").as_json()
+    assert json.loads(scores) == json.loads(json.dumps(as_before))
     (model,) = map(json.loads, ensue("models", "--json").out.splitlines())
-    assert model["scores"] == json.loads(said)
+    assert model["scores"] == json.loads(scores)
     install(pack("raw", "again", precision="int8"))  # the tagger goes along
     install(pack("again", "third"))
     assert load("third", device="cpu").predict(["Go!"]) == both.predict(["Go!"])  # type: ignore[attr-defined]
@@ -226,5 +226,5 @@ def test_a_wheel_is_installed_with_pip_and_used_by_its_name(kept: Path) -> None:
     subprocess.run([*installing, wheel], check=True)
     code = "import sys; sys.path += sys.argv[1:]; import ensue; print(ensue.load('en-names').predict(['Anna Novak.']))"
     paths = [REPOSITORY / "src", *(path for path in sys.path if path.endswith("-packages"))]
-    said = subprocess.run([python, "-c", code, *paths], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == str(load("tag-lstm-crf", device="cpu").predict(["Anna Novak."]))  # type: ignore[attr-defined]
+    output = subprocess.run([python, "-c", code, *paths], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == str(load("tag-lstm-crf", device="cpu").predict(["Anna Novak."]))  # type: ignore[attr-defined]

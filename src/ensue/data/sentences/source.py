@@ -68,9 +68,8 @@ class SentenceSource:
     because a single sentence in columns looks like plain text. `make_format` constructs a format from its name; by
     default, the options are `words`, `splitter`, `scheme` and `nested`. Unless `incomplete` is "refuse", which raises
     an error, sentences with a word that has no label in a column of `labeled` are skipped and counted in `skipped`;
-    "skip" also prints a notice. `convert`
-    is a function from the lines of a file to the lines that are read. Raises DataError if the format is unknown, the
-    files have different formats, or all files are empty.
+    "skip" also prints a notice. `convert` is a function from the lines of a file to the lines that are read. Raises
+    DataError if the format is unknown, the files have different formats, or all files are empty.
     """
 
     def __init__(

@@ -121,6 +121,8 @@ class Job(ABC, Generic[ModelT]):
     """The number of times that `finish` scores the validation data."""
     split: Any = None
     """Training, validation and test data; None for a task with other data."""
+    data_name: ClassVar[str] = "split"
+    """The name of the attribute with the held-out data."""
     recipe: Recipe
     parts: ModelParts
     """The vocabularies and counts of the model, computed from the data, or read from the run that is resumed."""
@@ -175,7 +177,7 @@ class Job(ABC, Generic[ModelT]):
 
     def held_out(self, name: HeldOut) -> Any:
         """Return the validation or test data, from which `draw` draws parts; None without such data."""
-        return getattr(getattr(self, "corpus", self.split), name, None)
+        return getattr(getattr(self, self.data_name), name, None)
 
     def draw(self, data: Any, count: int) -> Any:
         """Return `count` examples of held-out data, drawn by the seed. More examples contain all fewer examples."""
@@ -187,7 +189,7 @@ class Job(ABC, Generic[ModelT]):
         if name == "valid":
             self.validate_on(data)
         else:
-            getattr(self, "corpus", self.split).test = data
+            getattr(self, self.data_name).test = data
 
     def validate_on(self, data: Any) -> None:
         """Make `data` the data of later validations."""

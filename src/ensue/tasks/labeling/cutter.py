@@ -42,8 +42,8 @@ class NumberedSentence(NamedTuple):
 class CutterPipeline(LabelingPipeline):
     """A trained cutter: a tagger whose words are the characters of texts."""
 
-    in_json: ClassVar[dict[str, bool]] = {}
-    """The options of `predict` for `predict_json`."""
+    has_tags: ClassVar[bool] = False
+    """Whether words have tags, and their probabilities in JSON."""
 
     @classmethod
     def of(cls, run: RunDirectory, device: torch.device) -> Any:
@@ -68,9 +68,10 @@ class CutterPipeline(LabelingPipeline):
         return Answers(Answers(numbered.sentence for numbered in self.cut(source)) for source in paragraphs)
 
     def predict_json(self, texts: Sequence[Any]) -> list[Any]:
+        options: Any = {"confidence": True} if self.has_tags else {}
         return [
             {"text": text, "sentences": [sentence.as_json() for sentence in sentences]}
-            for text, sentences in zip(texts, self.predict(texts, **self.in_json), strict=True)
+            for text, sentences in zip(texts, self.predict(texts, **options), strict=True)
         ]
 
     def cut(self, paragraphs: Iterable[Sentence], *, shard: Shard = UNSHARDED) -> Iterator[NumberedSentence]:
@@ -97,7 +98,7 @@ class CutterPipeline(LabelingPipeline):
     def evaluate(self, data: Data, *, encoding: str = "utf-8") -> RawTextScores:  # type: ignore[override]
         """Return the scores on the raw text of a treebank, computed as in the CoNLL 2018 shared task."""
         gold = list(SentenceSource(data, format=Conllu.name, encoding=encoding))
-        return raw_text_scores(_analyze(gold), _analyze(self.recut(gold)), with_tags=isinstance(self, CutterAndTagger))
+        return raw_text_scores(_analyze(gold), _analyze(self.recut(gold)), with_tags=self.has_tags)
 
     def recut(self, gold: Sequence[Sentence]) -> Iterator[Sentence]:
         """Yield the sentences that the model predicts for the raw text of the sentences of a treebank."""
@@ -126,7 +127,7 @@ class CutterPipeline(LabelingPipeline):
 class CutterAndTagger(CutterPipeline):
     """A cutter, and a tagger of the words that the cutter returns. The input is raw text, the output is CoNLL-U."""
 
-    in_json: ClassVar[dict[str, bool]] = {"confidence": True}
+    has_tags: ClassVar[bool] = True
 
     def __init__(self, cutter: CutterPipeline, tagger: LabelingPipeline) -> None:
         vars(self).update(vars(cutter))

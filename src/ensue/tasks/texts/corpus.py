@@ -161,6 +161,7 @@ def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
 class CorpusJob(Job[ModelT]):
     """The job of a model of running text. A subclass reads the `corpus` and creates the `parts`."""
 
+    data_name: ClassVar[str] = "corpus"
     examples: ClassVar[str] = "tokens"
     sample_size: ClassVar[int] = 4_096
     corpus: Corpus
@@ -325,16 +326,13 @@ class SampledWords:
         self.size, self.seed = size, seed
         weights = np.power(counts + 1.0, power)
         order = np.argsort(-weights, kind="stable")
-        sums = np.cumsum(weights[order][::-1])[
-            ::-1
-        ]  # the summed weight of a word and of all words with smaller weights
-        num_capped = (
-            int(np.argmax(weights[order] * (size - np.arange(len(order))) < sums)) if size < len(order) else size
-        )
-        expected = np.ones(len(weights))
-        rest = order[num_capped:]
-        expected[rest] = weights[rest] * (size - num_capped) / sums[num_capped] if len(rest) else 1
-        self.expected = expected
+        descending = weights[order]
+        sums = np.cumsum(descending[::-1])[::-1]  # of the weights of a word and of all words with smaller weights
+        is_below_one = descending * (size - np.arange(len(order))) < sums
+        num_capped = int(np.argmax(is_below_one)) if size < len(order) else size
+        self.expected = np.ones(len(weights))
+        if len(rest := order[num_capped:]):
+            self.expected[rest] = weights[rest] * (size - num_capped) / sums[num_capped]
         self._order = np.argsort(-self.expected, kind="stable")
         self._ends = np.cumsum(self.expected[self._order])
 
