@@ -229,8 +229,8 @@ def _decoding_error(name: str, encoding: str, error: UnicodeDecodeError, line: i
 
 def _likely_encoding(error: UnicodeDecodeError) -> tuple[str, str] | None:
     """Return the encoding in which the lines from the error on have the most frequent letters, and its description."""
-    start = max(error.object.rfind(b"\n", 0, error.start) + 1, error.start - (1 << 15))  # the error is in the sample
-    sample = error.object[start : start + (1 << 16)]
+    start = max(error.object.rfind(b"\n", 0, error.start) + 1, error.start - (1 << 13))  # the error is in the sample
+    sample = error.object[start : start + (1 << 14)]
     sample = sample[: sample.rfind(b"\n", error.start - start) + 1] or sample
     shares: dict[tuple[str, str] | None, float] = {None: 0.1}
     for name, (description, letters) in tomllib.loads(package_text("data/detection/encodings.toml")).items():
