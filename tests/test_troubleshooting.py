@@ -47,6 +47,6 @@ def test_each_entry_has_a_cause_and_a_remedy() -> None:
     assert [head for head, text in entries().items() if not pattern.search(text)] == []
 
 
-@pytest.mark.parametrize("message", ["…: no such run directories", "no file matched", "which recipes?"])
+@pytest.mark.parametrize("message", ["…: no such run directories", "no file matched", "expected recipes"])
 def test_a_message_that_does_not_exist_is_noticed(message: str) -> None:
     assert not is_real(message)

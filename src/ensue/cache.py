@@ -57,7 +57,7 @@ def temporary_directory() -> Path:
 
 DEFAULT_LIMIT, DEFAULT_LIMIT_BYTES = "10GB", 10**10
 IN_USE_SECONDS = 3600
-"""The seconds after its last use for which a file is not removed. Training marks its files repeatedly (`mark_used`)."""
+"""The time after its last use in which `make_room` keeps a file. Training marks its files regularly (`mark_used`)."""
 ABANDONED_SECONDS = 24 * 3600
 """The age in seconds from which an incomplete file is assumed to be left by a killed process."""
 _PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial\Z")

@@ -33,8 +33,8 @@ _ARGUMENTS: tuple[tuple[str, Any], ...] = (
 )
 """Command-line options in messages, and the corresponding arguments in Python; the last rule is for any option."""
 FILES_OF_ROWS: dict[str, Callable[[int | None], str]] = {}
-"""Temporary files with the rows of a program's Python objects, by path. The function of a file maps a line number, or
-None for the file itself, to the name that messages show.
+"""Temporary files with data that a program has passed as Python objects, by path. The function of a file maps a line
+number, or None for the file itself, to the name that messages show.
 """
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Matches line ends, control characters of terminals, and characters that change the direction of text."""
@@ -102,7 +102,7 @@ class DataError(EnsueError):
 
 
 class IncompleteError(DataError):
-    """A row without a label, a text, a source or a target; `missing` names it."""
+    """A row without a label, a text, a source or a target; `missing` is the name of the missing value."""
 
     def __init__(
         self, message: str, path: str | Path | None = None, line: int | None = None, missing: str = ""

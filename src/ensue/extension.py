@@ -1,4 +1,4 @@
-"""Extensions: optional features, in `ensue.extensions` and in other packages, such as addresses like `hf:NAME`.
+"""Extensions: optional features, such as addresses (`hf:NAME`), in `ensue.extensions` and in other packages.
 
 An extension is one object of the class `Extension`. The core looks up entries by kind and name, and imports the object
 of an entry at its first use. A name of the core takes precedence over the same name in `ensue.extensions`, and that
@@ -373,8 +373,8 @@ def local_run(location: str | Path) -> Path:
 
 
 def installed_models() -> dict[str, Path]:
-    """Return the run directories of installed packages by name: folders NAME of PACKAGE in entry points NAME = PACKAGE
-    of the group `ensue.models`. No code of a package is executed.
+    """Return the run directories of installed packages by name. An entry point NAME = PACKAGE of the group
+    `ensue.models` declares the folder NAME of PACKAGE. No code of a package is executed.
     """
     return _first_by_name(
         (point.name, Path(str(point.dist.locate_file(point.value.replace(".", "/"))), point.name))

@@ -55,7 +55,7 @@ def load(
     Args:
         run: The run directory, or an address such as `hf:NAME`.
         kind: The expected class of the result, for editors and type checkers: `load(run, kind=LanguagePipeline)`.
-        device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
+        device: "auto" ("cuda" if available, else "cpu"), "cpu", "cuda" or "cuda:1".
         vectors: The file of the pretrained vectors that training used, for words without a trained vector.
         precision: "float32", or "bfloat16" for matrix products, which is up to three times as fast on some processors.
 
@@ -184,11 +184,11 @@ def checked_recipe(
     for setting in settings:
         check_type("a setting", setting, str, "a string")
     for name, value in paths.items():
-        if value is None:  # not given, for `read_recipe`
+        if value is None:  # for `read_recipe`, None means that the argument is absent
             raise TypeError(f"{name} is None; expected {EXPECTED}")
     if from_run is not None:
         check_path("from_run", from_run)
         return continuing_recipe(from_run, recipe, settings, **paths)
     if recipe is None:
-        raise EnsueError("which recipe? expected its name, or from_run, whose recipe is the default")
+        raise EnsueError("expected the name of a recipe, or from_run, whose recipe is the default")
     return read_recipe(recipe, settings, **paths)

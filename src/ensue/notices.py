@@ -33,7 +33,7 @@ def warn_once(topic: str, message: str) -> None:
 
 
 def warn_of_texts(count: int, location: str, states: tuple[str, str], quality: str) -> None:
-    """Warn about texts whose predictions have the `quality`; `states` describe one text and several texts."""
+    """Warn that predictions are of the `quality`; `states` are the predicate for one text and for several texts."""
     if count:
         texts = f"a text {states[0]}" if count == 1 else f"{count:,} texts {states[1]}"
         warn_once(f"{quality} {location}", f"{location}: {texts}; predictions for them are {quality}")

@@ -230,7 +230,7 @@ def _contains(name: str, status: os.stat_result) -> bool:
 
 
 def _matches(pattern: Path) -> Iterator[Path]:
-    """Yield the files that a reader of data finds by a glob, up to a folder that cannot be read, which it reports."""
+    """Yield the files that match a glob, until a folder cannot be read. The reader of the data reports that error."""
     with suppress(OSError):
         yield from matching_files(pattern)
 

@@ -70,7 +70,7 @@ class SchemaError(ValueError):
 
 
 class Stored:
-    """A value stored as a JSON object. Its keys are the constructor's arguments, and attributes of the same names.
+    """A value stored as a JSON object. Each key is an argument of the constructor and an attribute of the same name.
 
     A class with other keys defines a class method `_restored`, whose arguments are the keys. `from_json` of an abstract
     class returns an object of the subclass that the key `kind` names.

@@ -116,7 +116,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: DepthGatedLSTM(4, 4, num_layers=0), "a DepthGatedLSTM needs at least one layer, not 0"),
     (lambda: GridLSTM(4, 4, num_layers=0), "a GridLSTM needs at least one layer, not 0"),
     (lambda: Stack([LSTM(4, 5), LSTM(4, 5)]), "LSTM(d_in=4, d_out=5) cannot read the 5 features of LSTM"),
-    (lambda: Residual(LSTM(4, 5)), "a bypass needs as many features out as in"),
+    (lambda: Residual(LSTM(4, 5)), "a residual connection needs d_out = d_in"),
     (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 6)), "both directions need the same sizes"),
     (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 5), merge="max"), "merge is concatenate"),  # type: ignore[arg-type]
     (lambda: WeightDrop(Window(4, 4, size=2), 0.5), "WeightDrop needs a layer with a parameter weight_hidden"),

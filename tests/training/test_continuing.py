@@ -149,7 +149,7 @@ def test_runs_that_cannot_be_continued(
     data = folder / "new.tsv", translators / "other.tsv", tmp_path / "new.txt"
     for run, new in zip((folder / "old", translators / "one", trained / "lstm"), data, strict=True):
         assert f"--from {run} begins a new run" in refused("train", "--resume", "--train", new, "--out", run)
-    with pytest.raises(EnsueError, match="which recipe"):
+    with pytest.raises(EnsueError, match="expected the name of a recipe"):
         ensue.train(train=folder / "new.tsv", out=tmp_path / "x")
 
 

@@ -259,10 +259,10 @@ def prepare(
             raise EnsueError("--check needs --out, the folder of the ids")
         from ensue.data.corpus.prepared import Prepared
 
-        cli.notify(f"{out}: {Prepared(out).verify():,} shards, all as they were written")
+        cli.notify(f"{out}: {Prepared(out).verify():,} shards with correct checksums")
         return
     if recipe is None:
-        raise EnsueError("which recipe? `ensue recipes` lists them; only --check works without a recipe")
+        raise EnsueError("expected a recipe; `ensue recipes` lists them; only --check works without one")
     from ensue.recipe import read_recipe
 
     chosen = read_recipe(recipe, settings or [], train=train, valid=valid)

@@ -29,7 +29,7 @@ class ProgressLine:
         self.shown_at = time.monotonic()
 
     def show(self, name: str, share: float, note: str = "") -> None:
-        """Show the computation `name`, its completed share, and a `note`, unless the last update was just before."""
+        """Show the computation `name`, its completed share, and a `note`; skip an update that follows too early."""
         now, is_new = time.monotonic(), self.console.is_terminal and not self.progress.task_ids
         wait = SECONDS_BETWEEN_REFRESHES if self.console.is_terminal else SECONDS_BETWEEN_LINES
         if now - self.shown_at < wait and share < 1 and not is_new:

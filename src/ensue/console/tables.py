@@ -1,4 +1,4 @@
-"""TaskScores, recipes and other tables on stdout."""
+"""Tables on stdout: scores, recipes, surprisals of several runs, and the machine's profile."""
 
 import json
 import textwrap

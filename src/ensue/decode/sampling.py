@@ -19,8 +19,8 @@ class Sampling:
     Attributes:
         temperature: The divisor of the logits; 0: greedy decoding.
         top_k: The number of most probable tokens to keep (Fan et al. 2018).
-        top_p: The p for which the smallest set of most probable tokens with at least the probability p is kept
-            (Holtzman et al. 2020).
+        top_p: The minimum total probability of the kept tokens. The smallest set of most probable tokens that reaches
+            it is kept (nucleus sampling, Holtzman et al. 2020).
         min_p: The minimum probability of tokens, relative to the largest probability (Nguyen et al. 2024).
         repetition_penalty: The θ that makes tokens of prompt and output less probable: positive logits are divided by
             θ, and negative logits are multiplied by θ. (Keskar et al. 2019 divide all logits, which makes tokens with

@@ -4,8 +4,8 @@
               multiplication *multiply)
 
 `p` points to the first row of the position in each array of the schedule, in its order. `ld` has their row strides,
-`packed` the matrices for `multiply`. Sizes are read from `n`, so that a cell is compiled once for all its sizes. Sizes
-are constants of the text only for states that are matrices with rows of complete vectors: then loops have no remainder.
+`packed` the matrices for `multiply`. Sizes are read from `n`, so that a cell is compiled once for all its sizes. If a
+state is a matrix whose rows are complete vectors, sizes are constants in the C text, so that loops have no remainder.
 """
 
 import ctypes

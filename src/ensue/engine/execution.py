@@ -36,7 +36,7 @@ _build_lock = RLock()
 
 HOOKS_REASON = "hooks on submodules, which expect a call for each position"
 MAX_TRACES = 16
-"""The number of traces of a layer for a type and device, which is limited, since attributes may change at each call."""
+"""The maximum number of traces of a layer for a type and device. Some layers change an attribute at each call."""
 
 
 def executing(execution: Execution) -> AbstractContextManager[None]:

@@ -123,7 +123,7 @@ class TracedStep:
 
 
 def trace(layer: Any) -> TracedStep:
-    """Return the trace of `layer.step`, the same in all modes of torch, and restore the states of its generators."""
+    """Return the trace of `layer.step`, equal in all modes of torch, without a change of torch's random generators."""
     devices = {tensor.device for _, tensor in tensors_of(layer) if tensor.device.type == "cuda"}
     with (
         torch.inference_mode(False),  # inference mode would skip the dispatch that is recorded
@@ -186,7 +186,7 @@ def _expect_default_gradients(layer: Any, x_t: Tensor, state: State) -> None:
 
 
 class _Recording:
-    """The class that defines `__torch_dispatch__`. In a mode's own class torch wraps it, and imports its compiler."""
+    """A class with `__torch_dispatch__`. If the mode itself defined it, torch would wrap it and import its compiler."""
 
     def __init__(self) -> None:
         super().__init__()

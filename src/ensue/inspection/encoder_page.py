@@ -125,7 +125,7 @@ def attention_section(
     weights = {"size": size, "names": names, "values": packed(np.stack([head[:size, :size] for head in heads]))}
     numbers = {
         "about": f"{about} A row of a picture has the attention weights of a token; each row sums to 1. Choose a head "
-        "and rest on a token: the tokens that it attends to are colored.",
+        "and point at a token: the tokens that it attends to are colored.",
         "note": cut(length, size, "positions"), "tokens": tokens[:size], "numbers": weights,
     }  # fmt: skip
     pictures = {"attention": grids(attention, tokens[:size])}

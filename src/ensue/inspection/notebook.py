@@ -25,7 +25,7 @@ MAX_POINTS = 400
 WIDTH, HEIGHT = 560, 180
 """The size of a curve in pixels."""
 MIN_UPDATE_SECONDS, UPDATE_COST_FACTOR = 0.5, 50
-"""At least 0.5 s and 50 times the duration of an update lie between updates: at most 2 % of the time."""
+"""The minimum interval between updates: 0.5 s, and 50 times the duration of an update, which is 2 % of the time."""
 
 
 class Shown:

@@ -387,7 +387,7 @@ class Inspection:
         return as_json(self.view)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the page. Raises EnsueError if the file cannot be written or, without `overwrite`, if it is foreign."""
+        """Write the page. Raises EnsueError if the file cannot be written, or exists and may not be replaced."""
         check_new(path, overwrite=overwrite)
         with written(path) as partial:
             partial.write_text(self.page, encoding="utf-8", newline="\n")

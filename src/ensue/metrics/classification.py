@@ -38,7 +38,7 @@ class ClassificationScores(LabelsScores):
     confusion: list[list[int]] | None
     calibration_error: float
     standard_error: float = 0.0
-    """From cross-validation: the standard error of `accuracy` as an estimate for texts to come; otherwise 0."""
+    """The standard error of `accuracy` as an estimate for unseen texts, from cross-validation; otherwise 0."""
 
     def summary(self) -> str:
         error = f" ± {100 * self.standard_error:.2f}" if self.standard_error else ""

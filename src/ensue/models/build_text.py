@@ -99,7 +99,7 @@ POOLINGS: dict[str, Callable[[int, bool], Pooling]] = {
 def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: TaggerLabels) -> TagHead:
     """Build the head of a tagger over `d_in` features; for several label columns, a head for each of them.
 
-    Labels and classes have the head of the table, attributes and scripts a softmax.
+    Columns of the kinds label and class have the head of the table, all other columns a softmax.
     """
     if not isinstance(labels, Labels):
         softmax = specification.model_copy(update={"kind": "softmax"})
@@ -176,7 +176,7 @@ def build_classifier(
         last = list(layers)[-1] if isinstance(layers, Stack) else layers
         if "last" in head.pooling and isinstance(last, Alongside):  # its state does not have the concatenated features
             raise ValueError(
-                'head.pooling = "last" does not go with features behind the only layer; add encoder.num_layers'
+                'head.pooling = "last" with features.contextual_at = "first-layer" needs encoder.num_layers above 1'
             )
         d_in, has_halves = layers.d_out, outputs_halves(encoder, directions)
     else:

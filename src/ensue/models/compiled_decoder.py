@@ -41,7 +41,7 @@ ACTIVATIONS = ("relu", "gelu", "silu")
 CHUNK_BITS = 8
 """Memory is allocated for chunks of 2^CHUNK_BITS slots."""
 ROW_PADDING = 16
-"""The unused numbers between the rows of arrays, which avoid cache conflicts."""
+"""The number of unused elements between the rows of an array, which avoid cache conflicts."""
 MIN_POSITIONS = 64
 """The number of position encodings that are computed at first. It is doubled when more are needed."""
 
@@ -52,7 +52,7 @@ class SlotState(NamedTuple):
     slots: Int[Tensor, "R S"]
     """The slots of the keys and values of the S tokens of each row."""
     texts: Int[Tensor, " R"]
-    """The source text of each row."""
+    """The index of the source text of each row."""
 
 
 class _Packed(NamedTuple):

@@ -145,8 +145,8 @@ def right_shifted(targets: Int[Tensor, "B T"], begin_id: int) -> Int[Tensor, "B 
 class DecoderOnly(TextModel):
     """A text model without an encoder, `P(y_1 .. y_n | x) = Π_t softmax(head(layers(x δ y_<t)))[y_t]`.
 
-    Source and target are one text, with the begin symbol δ between them (SLP ch. 9; Radford et al. 2018). They share
-    vocabulary and embedding. The loss is over target tokens only. The state before the first target token is the state
+    Source and target are one text, with the begin symbol δ between them (Radford et al. 2018). They share vocabulary
+    and embedding. The loss is over target tokens only. The state before the first target token is the state
     of the layers after the source.
     """
 

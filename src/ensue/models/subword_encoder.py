@@ -24,7 +24,7 @@ class Subwords(NamedTuple):
     mask: Bool[Tensor, "W S"] | None
     segments: Int[Tensor, "W S"] | None
     rows: Int[Tensor, " W"]
-    """The texts of the windows, ascending."""
+    """The index of the text of each window, ascending."""
     places: Int[Tensor, " N"]
     slots: Int[Tensor, " N"]
     weights: Float[Tensor, " N"] | None
@@ -37,7 +37,7 @@ class Subwords(NamedTuple):
     texts_per_prediction: float
     """The number of texts divided by the number of predicted subwords, in the full batch (see `language_nats`)."""
     windows: RowSlice | None = None
-    """The windows of this slice of the texts, for random numbers."""
+    """The position of these windows in the full batch, for random numbers; None: the full batch."""
 
     def slice_rows(self, rows: slice) -> Self:
         """Return a slice of the texts."""

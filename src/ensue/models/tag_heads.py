@@ -116,7 +116,7 @@ class TagHead(nn.Module, ABC):
 
 
 class SoftmaxTagHead(TagHead):
-    """A softmax for each position, `P(tag_t | words) = softmax(W h_t + b)` (SLP ch. 8)."""
+    """A softmax for each position, `P(tag_t | words) = softmax(W h_t + b)`."""
 
     def __init__(self, d_in: int, num_tags: int, *, label_smoothing: float = 0.0) -> None:
         super().__init__(d_in, num_tags)

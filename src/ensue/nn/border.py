@@ -322,7 +322,7 @@ def _find_mask_gap(mask: Tensor) -> Mismatch | None:
     if _checked.is_inside or is_transformed() or not bool((mask[:, 1:] > mask[:, :-1]).any()):
         return None
     row = int((mask[:, 1:] > mask[:, :-1]).any(1).nonzero()[0])
-    return Mismatch(ValueError, "{} whose real positions come first", f"others in row {row}")
+    return Mismatch(ValueError, "{} whose real positions come first", f"padding before one in row {row}")
 
 
 def _has_dtype(tensor: Tensor, dtype: Any) -> bool:
@@ -355,9 +355,9 @@ def _type_name(value: Any) -> str:
 
 
 def expect_targets(where: str, targets: Tensor, shape: tuple[int, ...], like: Tensor, vocabulary_size: int) -> None:
-    """Raise ValueError for targets of another shape, or from `vocabulary_size` on or below 0; torch ignores -100.
+    """Raise ValueError for targets of another shape, or outside of 0 to `vocabulary_size` - 1 (torch ignores -100).
 
-    Values are checked on a CPU only. On a GPU the check would wait for the device, and its kernels check targets.
+    Values are checked on a CPU only. On a GPU the check would wait for the device, whose kernels check targets.
     """
     expect(where, "targets", targets, shape, torch.int64, like=like)
     if targets.device.type != "cpu" or is_transformed():

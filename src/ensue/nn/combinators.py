@@ -80,7 +80,7 @@ class Residual(Wrapper):
     def __init__(self, layer: SequenceLayer) -> None:
         super().__init__(layer)
         if layer.d_in != layer.d_out:
-            raise ValueError(f"a bypass needs as many features out as in; {layer!r} has {layer.d_in} and {layer.d_out}")
+            raise ValueError(f"a residual connection needs d_out = d_in; {layer!r} has {layer.d_out} and {layer.d_in}")
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None

@@ -1,7 +1,7 @@
 """Random numbers of a training step, which depend on the seed, the step and the row, not on the number of processes.
 
-Each draw takes a key from torch's generator: a position in a long random stream, from which each row in turn has its
-own range. On a CPU a rank draws only the ranges of its rows; on a GPU it draws for all rows and selects its rows.
+Each draw takes a key from torch's generator: a position in a long random stream, where the consecutive ranges of the
+rows begin. On a CPU a rank draws only the ranges of its rows; on a GPU it draws for all rows and selects its rows.
 Draws that do not belong to rows, such as dropout of vocabulary entries, use torch's generator directly.
 """
 

@@ -114,7 +114,7 @@ class HighwayCharacterCNN(nn.Module):
         return self.projection(self.highways(self.nonlinearity(torch.cat(responses, dim=1))))
 
     def padded(self, ids: Tensor) -> Tensor:
-        """Return the ids up to the first window of padding only, since later windows have the same responses."""
+        """Return the ids with a single window of padding at the end; further windows would have the same responses."""
         columns = (ids != self.padding).any(0).nonzero()
         length = int(columns[-1]) + 1 if len(columns) else 0
         length = min(self.longest, length + max(width for width, _ in self.filters))

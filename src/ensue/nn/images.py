@@ -118,8 +118,8 @@ class Glimpses(nn.Module):
 
 
 class ImageVector(nn.Module):
-    """A network from images (N, C, H, W) to vectors (N, d_out): 3 × 3 convolutions with 2 × 2 max pooling and a hidden
-    layer of ReLUs.
+    """A network from images (N, C, H, W) to vectors (N, d_out): 3 × 3 convolutions, each with 2 × 2 max pooling and
+    ReLU, and a linear map with layer normalization and ReLU.
 
     Each number of `channels` is a convolution with that many filters. A dimension of size 1 is not pooled.
     """

@@ -46,7 +46,7 @@ def _mark_as_hooked(register: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Tap(nn.Module):
-    """An identity function, at which values can be watched and replaced by its name in the model."""
+    """An identity function whose values can be watched and replaced, by the name of the tap in the model."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Skip torch's handling of hooks if there are none, since a step calls many taps."""

@@ -34,7 +34,7 @@ def windows_of(
 
 
 class Window(Parallel):
-    """A window network, `h_t = tanh(W [x_{t-N+1}; ...; x_t] + b)` (Bengio et al. 2003; SLP fig. 9.1); `size` is N.
+    """A window network, `h_t = tanh(W [x_{t-N+1}; ...; x_t] + b)` (Bengio et al. 2003); `size` is N.
 
     Raises `ValueError` if `size` is below 1.
     """

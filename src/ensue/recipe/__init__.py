@@ -92,7 +92,7 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     for proposal in loadable_entries("proposal", Callable).values():  # type: ignore[arg-type]  # isinstance takes it
         if location:
             return proposal(location, settings)  # type: ignore[no-any-return]
-    raise RecipeError("which recipe? `ensue recipes` lists them; for training data one is proposed")
+    raise RecipeError("expected a recipe, or training data, for which one is proposed; `ensue recipes` lists them")
 
 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:

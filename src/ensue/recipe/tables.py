@@ -85,8 +85,8 @@ class CorpusRecipe(DataRecipe):
     """The table `[data]` of a model that learns from running text."""
 
     valid_characters: Count = 2_000_000
-    """The maximum number of characters of the validation text that are scored, from its beginning, also of
-    the share of the training text that is used for validation.
+    """The maximum number of characters that are scored, from the beginning of the validation text, also if that text is
+    a share of the training text.
     """
 
 

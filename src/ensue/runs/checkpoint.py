@@ -135,7 +135,7 @@ def complete_checkpoints(directory: Path) -> list[Path]:
 
 
 def _collect_moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the optimizer's state by parameter index and name, and the numbers of its groups that are not defaults."""
+    """Return the optimizer's state by parameter index and name, and its groups' numbers that differ from defaults."""
     content = optimizer.state_dict()
     entries = {str(index): entry for index, entry in content["state"].items()}
     for index, group in enumerate(content["param_groups"]):

@@ -15,7 +15,7 @@ from ensue.text.vocabulary import Vocabulary
 def check_names(names: Collection[str]) -> None:
     """Raise ValueError if there are no names, or if two names are equal."""
     if not names or len(set(names)) < len(names):
-        raise ValueError("names must be distinct, and there must be one")
+        raise ValueError("expected one or more distinct names")
 
 
 _MAX_COUNTED_AT_ONCE = 1 << 20  # bounds the temporary memory of `np.bincount`
@@ -53,7 +53,7 @@ class Classes(Stored):
         self.ids = {name: id for id, name in enumerate(self.names)}
 
     def chosen(self, probabilities: Floats, *, at_least: float = 0.0) -> tuple[str, ...]:
-        """Return the predicted labels, the most probable first, without those whose probability is below `at_least`.
+        """Return the predicted labels with a probability of at least `at_least`, the most probable first.
 
         `probabilities` (K,) has the probability of each label.
         """

@@ -21,7 +21,7 @@ from ensue.runs.weights import in_float32
 from ensue.types import change_temporarily
 
 Products = Literal["highest", "medium"]
-"""torch's precision of float32 products. On a CPU, "highest" is the BLAS; "medium" is oneDNN, on some in bfloat16."""
+"""torch's precision of float32 products. On a CPU "highest" is the BLAS, "medium" oneDNN (on some CPUs in bfloat16)."""
 MAX_CACHED_PRODUCTS = 64
 """The maximum number of compiled products in each cache of oneDNN and torch."""
 DEVICES = ("cpu", "cuda", "mps", "xpu")
@@ -43,7 +43,7 @@ DEFAULT_MODE = ComputeMode()
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device `name`; "auto" is the first GPU, else the CPU. Raises EnsueError for a missing device."""
+    """Return the device `name`; "auto" is "cuda" if available, else "cpu". Raises EnsueError for a missing device."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind = re.fullmatch(r"([a-z]+)(:\d{1,3})?", name)

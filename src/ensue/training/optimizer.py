@@ -240,7 +240,7 @@ class Average:
         self.model = copy_with_parameters(skeleton or model, weights)
 
     def add(self, model: nn.Module, step: int) -> None:
-        """Add the weights after step number `step`, counted from 1. Weights that are not trained may be -inf."""
+        """Add the weights after step number `step`, counted from 1, without frozen weights, which may be -inf."""
         pairs = zip(self.model.parameters(), model.parameters(), strict=True)
         shards = ((local_shard(mean), local_shard(new.detach())) for mean, new in pairs if new.requires_grad)
         averaged, trained = zip(*shards, strict=True)

@@ -219,7 +219,7 @@ class DistributedGroup(ProcessGroup):
         return "the other processes of this run have ended"
 
     def leave(self) -> None:
-        """Leave the group. Rank 0 leaves last, since its process may have the store."""
+        """Leave the group. Rank 0 leaves last, since its process may be the server of the store."""
         with suppress(RuntimeError):
             self.store.set(f"left/{self.rank}", b"yes")
             deadline = time.monotonic() + LIVENESS_SECONDS

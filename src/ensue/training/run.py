@@ -60,8 +60,8 @@ def train_run(
     After Ctrl-C or SIGTERM the current step ends and a checkpoint is saved. If torchrun has started several processes,
     they train one model together.
 
-    The arguments are those of `ensue.train`, and:
-        recipe: None resumes a run with its saved recipe.
+    Args (other arguments are those of `ensue.train`):
+        recipe: The recipe; None resumes a run with its saved recipe.
         timeout: The seconds after which a rank that does not answer ends the run.
         on_start: A function that each process calls before its first step.
 

@@ -427,7 +427,7 @@ def test_the_recipe_auto_is_that_of_the_data() -> None:
         recipe = read_recipe("auto", changes, train=chinese)
         assert isinstance(recipe, ClassificationRecipe)
         assert (recipe.data.splitter, recipe.train.seed) == (splitter, changes.get("train.seed", 0))
-    with pytest.raises(EnsueError, match="which recipe"):
+    with pytest.raises(EnsueError, match="expected a recipe, or training data"):
         read_recipe("auto")
 
 

@@ -1,7 +1,7 @@
 """Recurrent decoders with attention: Luong's attentional layer, after the cells or inside their step.
 
-`InputFeeding` runs Luong's attentional layer as feedback between two positions of a cell, with a custom derivative. The
-gradients of matrices, keys and values are products over all positions, after the loop.
+`InputFeeding` feeds the output of Luong's attentional layer back to the cell at the next position. Its custom backward
+pass computes the gradients of matrices and values (and of keys, unless scores are additive) after the loop.
 """
 
 from collections.abc import Sequence

@@ -87,7 +87,7 @@ class GatedFeedForward(FeedForward):
 
 
 class PostNormBlock(Parallel):
-    """A block `z = LayerNorm(x + SelfAttn(x))`, `y = LayerNorm(z + FFN(z))` (Vaswani et al. 2017; SLP ch. 9).
+    """A block `z = LayerNorm(x + SelfAttn(x))`, `y = LayerNorm(z + FFN(z))` (Vaswani et al. 2017).
 
     Raises ValueError for the option `parallel`, which only `PreNormBlock` supports.
     """
@@ -121,7 +121,7 @@ class PostNormBlock(Parallel):
         return self.feed_forward(x, attended), state
 
     def forward_packed(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
-        """Compute concatenated texts of these lengths independently; see `MultiHeadAttention.forward_packed`."""
+        """Return the outputs of concatenated texts of these lengths; see `MultiHeadAttention.forward_packed`."""
         return self.feed_forward(x, self.attention.forward_packed(self.normalize_input(x), lengths))
 
     def normalize_input(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_in"]:

@@ -106,7 +106,7 @@ class CrossAttention(Parallel):
 
 
 def sources_in(state: State) -> Iterator[tuple[Source, Tensor]]:
-    """Yield the sources inside a state, each with the texts that its rows read."""
+    """Yield the sources inside a state, each with the index of the text that each row reads."""
     if isinstance(state, Shared) and isinstance(state.content, Source):
         yield state.content, state.rows
     elif isinstance(state, tuple):
@@ -133,7 +133,7 @@ class MultiHeadCrossAttention(CrossAttention):
 
         head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q = W_Q x,   K, V = W_K h, W_V h,   y = W_O [head_1; ...; head_h]
 
-    It runs on `fused_attention`. Raises ValueError unless the heads share `d_in` evenly.
+    It runs on `fused_attention`. Raises ValueError unless `num_heads` divides `d_in`.
     """
 
     repr_arguments = ("d_in", "d_memory", "num_heads", "dropout")
@@ -311,6 +311,6 @@ class HardAttention(AdditiveAttention):
 
 
 def joined_steps(seen: Sequence[Tensor], length: int) -> Float[Tensor, "B T S"]:
-    """Return attention weights (B, T, S), averaged over heads, from a tap's values in a `forward` or `length` steps."""
+    """Return the attention weights that a tap recorded in one `forward` or `length` steps, averaged over heads."""
     means = [weights.mean(1) if weights.dim() == 4 else weights for weights in seen]
     return means[0] if len(means) == 1 else torch.cat(means[:: len(means) // length], dim=1)

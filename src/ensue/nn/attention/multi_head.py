@@ -29,8 +29,8 @@ _rows: ContextVar[int] = ContextVar("rows", default=0)
 def row_by_row(count: int) -> AbstractContextManager[None]:
     """Compute self-attention of one position row by row, without padding, in a `with` block.
 
-    Padding changes the order in which a row's terms are added, and so the last bits. Padding has to be on the left, as
-    in the results of `ensue.types.concatenate_rows`. Rows after the first `count` get the result of row 0.
+    Padding changes the order in which a row's terms are added, and thereby their rounding. Padding has to be on the
+    left, as in the results of `ensue.types.concatenate_rows`. Rows after the first `count` get the result of row 0.
     """
     return change_temporarily(_rows.set, count, _rows.get())
 
@@ -60,7 +60,7 @@ class KVState(NamedTuple):
     position: Int[Tensor, " B"]
 
     def __reduce__(self) -> "tuple[type[KVState], tuple[Tensor, ...]]":
-        """Pickle and copy the tensors without their buffers, which later states share."""
+        """Pickle and copy the tensors without the unused space of their buffers, which they share with later states."""
         return KVState, owned(tuple(self), with_room=False)
 
     @property
@@ -124,8 +124,8 @@ class MultiHeadAttention(Parallel):
 
     With `relative_buckets`, a `RelativeBias` is added to the scores. With `farthest` too, positions are `Disentangled`:
     the score of i and j is (Q_i K_jᵀ + Q_i (W_K P)ᵀ + W_Q P K_jᵀ) / √(3 d_head), where P is the vector of their
-    distance. Raises ValueError unless the heads share `d_model` evenly, and for a causal layer with relative positions
-    or neighbors.
+    distance. Raises ValueError unless `num_heads` divides `d_model`, and for a causal layer with relative positions or
+    neighbors.
     """
 
     def __init__(self, d_model: int, options: AttentionOptions | None = None, **keywords: Any) -> None:
@@ -140,7 +140,7 @@ class MultiHeadAttention(Parallel):
         self.project_out = nn.Linear(d_model, d_model)
         buckets, farthest = options.relative_buckets, options.farthest
         if is_causal and (buckets or farthest or options.neighbors):
-            raise ValueError("relative positions and neighbors alone are for attention that looks in both directions")
+            raise ValueError("relative positions and `neighbors` need bidirectional attention, is_causal=False")
         self.neighbors = options.neighbors
         self.relative: Disentangled | RelativeBias | None = None
         if farthest:
@@ -170,7 +170,7 @@ class MultiHeadAttention(Parallel):
             queries, keys = rotate(self.rotary.table(positions, queries.dtype), queries, keys)
         before, from_start = state, state.keys.shape[2] == 0
         state = self._extend(before, keys, values, mask)
-        # Padding comes last: no real position of a causal layer sees it, and outputs there are unspecified.
+        # Padding comes last: real positions of a causal layer do not attend to it. Outputs at padding are unspecified.
         if from_start and (mask is None or self.is_causal) and not is_watched(self):
             heads = self._attend(queries, keys, values, self._neighbor_mask(x.shape[1]))
         else:
@@ -186,9 +186,9 @@ class MultiHeadAttention(Parallel):
         return y, owned(state) if from_start and not torch.is_grad_enabled() else state
 
     def forward_packed(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
-        """Compute concatenated texts of these lengths independently, without padding, rotary positions and dropout.
+        """Return the outputs of concatenated texts of these lengths. Each text attends to itself only.
 
-        Adjacent texts of equal length are computed together.
+        Adjacent texts of equal length are computed together. Layers with rotary positions are not supported.
         """
         assert self.rotary is None
         queries_keys_values, heads, start = self.project_in(x)[0], [], 0
@@ -230,7 +230,7 @@ class MultiHeadAttention(Parallel):
         return (with_queries + with_keys.transpose(2, 3)) / math.sqrt(self.terms * self.d_head)
 
     def _attention_mask(self, real: Tensor, length: int) -> Tensor:
-        """Return the mask (B, 1, T, S) of keys to which the last `length` positions attend, itself included."""
+        """Return the mask (B, 1, T, S) of keys to which the last `length` positions attend; each attends to itself."""
         columns = torch.arange(real.shape[1], device=real.device)
         queries = columns[real.shape[1] - length :].unsqueeze(1)
         itself = columns == queries

@@ -40,7 +40,7 @@ def advance(position: Tensor, length: int, mask: Tensor | None) -> Tensor:
 
 
 class LearnedPositions(Parallel):
-    """Learned positions, `x_t + P[t]`, with a trained vector P[t] for `max_positions` positions (Radford et al. 2018).
+    """Learned positions, `x_t + P[t]`, with a trained vector P[t] for each of `max_positions` (Radford et al. 2018).
 
     A call raises ContextError for a position that exceeds the table.
     """
@@ -169,8 +169,8 @@ class RelativeBias(nn.Module):
 class Disentangled(nn.Module):
     """A trained vector P for each bucket of distances, multiplied by queries and keys (He et al. 2021).
 
-    Each side has `buckets`. Half of the buckets have one distance each; the other half grow logarithmically, up to
-    `farthest`. Raises ValueError for fewer than four buckets, or if `farthest` is at most half of their number.
+    Each side has `buckets` buckets. Half of them have one distance each; the other half grow logarithmically, up to
+    `farthest`. Raises ValueError if `buckets` is below 4, or at least twice `farthest`.
     """
 
     def __init__(self, d_model: int, buckets: int, *, farthest: int) -> None:
@@ -219,7 +219,7 @@ class Rotary(nn.Module):
 
 
 def rotate(table: tuple[Tensor, Tensor], *heads: Float[Tensor, "B H T d"], back: bool = False) -> tuple[Tensor, ...]:
-    """Rotate the pairs (2i, 2i+1) of `heads` by angles of each row, or of one row for all; `back` reverses angles."""
+    """Rotate the pairs (2i, 2i+1) of `heads` by the angles of `table`, with B rows or 1; `back` negates the angles."""
     functions = [c_functions(x) for x in heads]
     if all(functions):
         return _Rotation.apply(functions[0], table, back, *heads)  # type: ignore[no-untyped-call]

@@ -31,7 +31,7 @@ class TransformerOptions(blocks.BlockOptions):
     activation: blocks.Activation = "gelu"
     positions: Positions = "learned"
     max_positions: int | None = None
-    """The longest context, which learned and disentangled positions need."""
+    """The maximum number of positions; required for learned and disentangled positions."""
     norm: Norm = "pre"
     norm_input: bool = False
     """Whether the sum of input and positions is normalized (Devlin et al. 2019)."""

@@ -102,7 +102,7 @@ class _Scores(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """The results of sweeps in both directions, up to a factor for each row and position."""
+    """The results of the forward-backward algorithm; sums have a factor for each row and position."""
 
     log_partition: Float[Tensor, " B"]
     arrivals: Float[Tensor, "T B K"]
@@ -148,7 +148,7 @@ class _LogPartition(torch.autograd.Function):
 
 
 def _sums(scores: _Scores, mask: Tensor) -> _Sums | None:
-    """Return the sweeps of rows and reversed rows, as products of exponentials; None if a number may underflow."""
+    """Run the forward-backward algorithm on products of exponentials. Returns None if a number may underflow."""
     B, T, K = scores.emissions.shape
     if not (B and T and K):
         return None
@@ -175,7 +175,7 @@ def _sums(scores: _Scores, mask: Tensor) -> _Sums | None:
 def _sweep(through: Tensor, begin: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
     """Multiply `through` (T, 2, B, K) by the sums before each position, in place. Return forward sums and divisors."""
     T, _, B, K = through.shape
-    # Step t writes the forward sums to arrivals[t] and the backward sums to [t + 1], which step t + 1 overwrites.
+    # Step t writes forward sums to arrivals[t], and backward sums to arrivals[t + 1], which step t + 1 overwrites.
     arrivals, scales = through.new_empty(T + 1, B, K), through.new_ones(T, 2, B, 1)
     arrivals[:2] = begin.unsqueeze(1)
     previous = None
@@ -204,7 +204,7 @@ def _lowest_sum(through: Tensor, ends: Tensor, transitions: Tensor) -> Tensor:
 def reachable(
     begin: Bool[np.ndarray, " K"], allowed: Bool[np.ndarray, "K K"], length: int
 ) -> Bool[np.ndarray, "{length} K"]:
-    """Return the tags at each position to which a legal path leads."""
+    """Return the mask of the tags that a legal path can reach at each position."""
     reached = np.empty((length, len(begin)), dtype=bool)
     reached[:] = begin
     for t in range(1, length):
@@ -229,7 +229,7 @@ def _log_partition_in_logs(scores: _Scores, mask: Tensor) -> Float[Tensor, " B"]
 
 
 def _reverse_side(directions: Float[Tensor, "T 2 B K"], side: int, mask: Bool[Tensor, "B T"]) -> Float[Tensor, "T B K"]:
-    """Return a copy of `both[:, side]` with each row's real positions in reverse order."""
+    """Return a copy of `directions[:, side]` with each row's real positions in reverse order."""
     T, _, B, K = directions.shape
     positions = torch.arange(T, device=mask.device).unsqueeze(1)
     reversed_positions = torch.where(mask.t(), mask.sum(1) - 1 - positions, positions)

@@ -249,7 +249,7 @@ def _log_sum(scores: Numbers, dim: int) -> Numbers:
 
 
 def _sweep(first: Numbers, emissions: Numbers, pairs: Numbers, before: Numbers) -> None:
-    """Write to `before` the sums over all paths up to a tag, without its emission, up to a factor for each position."""
+    """Write the sums over all paths to a tag, without its emission, to `before`, with a factor for each position."""
     sums = first
     for t, emission in enumerate(emissions):
         before[t] = sums

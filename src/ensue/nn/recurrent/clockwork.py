@@ -197,7 +197,7 @@ class Clockwork(Recurrent):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], ClockworkState]:
-        """Run in C, which skips resting modules, if the clocks of all rows agree up to multiples of the longest period.
+        """Run in C, which computes only modules that update, if the clocks of all rows agree modulo the longest period.
 
         Otherwise all units are computed at every position.
         """

@@ -92,7 +92,7 @@ class ContextState(NamedTuple):
 
 
 class WithContext(Summarized):
-    """A layer that reads the summary c of a memory at every position: `layer([x_t; c])` (SLP ch. 9).
+    """A layer that reads the summary c of a memory at every position: `layer([x_t; c])` (Jurafsky & Martin, ch. 9).
 
     Raises ValueError unless the layer reads more features than c has.
     """

@@ -84,7 +84,7 @@ class GatedDeltaNet(DeltaLayer):
     - `layer.layers.1` is the recurrence.
     - `layer.layers.2` is W_y.
 
-    Raises ValueError unless the heads share `d_out` evenly.
+    Raises ValueError unless `num_heads` divides `d_out`.
     """
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int = 4) -> None:
@@ -160,7 +160,7 @@ class RWKV7(DeltaLayer):
     - `layer.layers.1` is the recurrence: `key` (3, d_out) has ξ, α and ρ.
     - `layer.layers.2` is W_y.
 
-    Raises ValueError unless the heads share `d_out` evenly and `rank` is above 0.
+    Raises ValueError unless `num_heads` divides `d_out` and `rank` is above 0.
     """
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int = 4, rank: int = 32) -> None:

@@ -81,7 +81,7 @@ class ElmanState(NamedTuple):
 
 
 class Elman(Recurrent):
-    """A simple recurrent network, `h_t = g(U h_{t-1} + W x_t + b)`, with g = tanh or ReLU (Elman 1990; SLP ch. 9).
+    """A simple recurrent network, `h_t = g(U h_{t-1} + W x_t + b)`, with g = tanh or ReLU (Elman 1990).
 
     The output is h_t. Raises ValueError for another `activation`.
     """
@@ -131,8 +131,8 @@ class LEM(Recurrent):
         z' = (1 - a) ⊙ z + a ⊙ tanh(W_z x + U_z y + b_z)
         y' = (1 - b) ⊙ y + b ⊙ tanh(W_y x + U_y z' + b_y)
 
-    a and b are time steps in the solution of a differential equation for z and y, of at most Δt, `longest_step`. The
-    weights stack a, b, z, y. Raises ValueError unless Δt is above 0 and at most 1.
+    a and b are the time steps of a discretized differential equation for z and y; their maximum Δt is `longest_step`.
+    The weights stack a, b, z, y. Raises ValueError unless Δt is above 0 and at most 1.
     """
 
     repr_arguments = ("d_in", "d_out", "longest_step")

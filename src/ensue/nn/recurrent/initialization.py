@@ -29,7 +29,7 @@ def gate_bias(blocks: int, d_out: int, *, forget: int | None = None) -> nn.Param
 
 
 def heads_of(d_out: int, num_heads: int) -> int:
-    """Return the number of features of each head. Raises ValueError unless the heads share `d_out` evenly."""
+    """Return the number of features of each head. Raises ValueError unless `num_heads` divides `d_out`."""
     if num_heads < 1 or d_out % num_heads:
         raise ValueError(f"{num_heads} heads cannot share {d_out} features")
     return d_out // num_heads

@@ -45,7 +45,7 @@ class LSTMVariant(Recurrent):
 
 
 class LSTM(LSTMVariant):
-    """Long short-term memory (Hochreiter & Schmidhuber 1997; Gers et al. 2000 for the forget gate; SLP eqs. 9.22-9.29):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997; Gers et al. 2000 for the forget gate):
 
         i = σ(W_i x + U_i h + b_i)        f = σ(W_f x + U_f h + b_f)
         g = tanh(W_g x + U_g h + b_g)     o = σ(W_o x + U_o h + b_o)

@@ -78,7 +78,7 @@ def _run_dense(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequ
 
 
 def _run_padded(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor) -> Results:
-    """Run padded rows, and read h at the last real position. At padding, an added feature saturates gates: c stays."""
+    """Run padded rows, and gather h at the last real position. An added feature sets i = 0 and f = 1 at padding."""
     if len(state) > 1:
         W, *others = weights
         column = W.new_zeros(4, len(W) // 4)

@@ -33,7 +33,7 @@ class SLSTM(Recurrent):
     For stability, c and n are stored divided by e^m with m' = max(log f + m, log i). So f becomes exp(log f + m - m'),
     and i becomes exp(log i - m'); h' stays the same. U is block-diagonal, with a block for each head: `weight_hidden`
     (4 d, d / num_heads) stacks heads, and in each head i, f, z, o. `weight_input` (4 d, d_in) and `bias` stack i, f,
-    z, o. The forget bias starts at 3. Raises ValueError unless the heads share `d_out` evenly.
+    z, o. The forget bias starts at 3. Raises ValueError unless `num_heads` divides `d_out`.
     """
 
     repr_arguments = ("d_in", "d_out", "num_heads")
@@ -83,7 +83,7 @@ class MLSTM(Recurrent):
 
     C and n are stored divided by e^m, as in `SLSTM`. The gates i and f are one number for a head. `weight_input`
     (4 d_out, d_in) stacks W_q, W_k, W_v and W_o, each of which stacks heads; `weight_gates` (2 num_heads, d_in) stacks
-    w_i and w_f. The bias of f starts at 3. Raises ValueError unless the heads share `d_out` evenly.
+    w_i and w_f. The bias of f starts at 3. Raises ValueError unless `num_heads` divides `d_out`.
     """
 
     repr_arguments = ("d_in", "d_out", "num_heads")
