@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.modules.module import register_module_forward_hook
 
+import ensue
 from kept_runs.answers import answer, are_alike
 from kept_runs.make import ARCHIVES, RUNS, unpacked
 
@@ -74,6 +76,52 @@ def test_answers_do_not_depend_on_the_default_type(folder: Path, name: str, dtyp
         assert torch.get_default_dtype() == dtype
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+READERS = ("tag-", "cut-", "classify-lstm", "classify-bag", "classify-pairs", "translate-", "transduce-", "summarize-")
+"""Runs that predict something for texts; the names begin so."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in (*QUICK, "cut-lstm") else pytest.param(name, marks=pytest.mark.slow)
+        for name in KEPT if name.startswith(READERS) and name != "tag-frames"
+    ],
+)  # fmt: skip
+def test_many_texts_share_calls_of_the_model(folder: Path, name: str) -> None:
+    unpacked(name, folder)
+    pipeline: Any = ensue.load(name)
+    words = [
+        "a",
+        "new",
+        "boat",
+        "leaves",
+        "the",
+        "bay",
+        "again",
+        "when",
+        "calm",
+        "sea",
+        "sees",
+        "Oslo",
+        "in",
+        "May",
+        "and",
+        "all",
+        "is",
+        "well",
+    ]
+    texts: list[Any] = [" ".join(words[(i * k + 3) % len(words)] for k in range(1, 5)) for i in range(1, 17)]
+    if name == "classify-pairs":
+        texts = list(zip(texts, reversed(texts), strict=True))
+    pipeline.predict(texts)  # reads new words
+    calls: list[int] = []
+    with register_module_forward_hook(lambda module, inputs, output: calls.append(1)):
+        pipeline.predict(texts[:1])
+        calls_of_one = len(calls)
+        pipeline.predict(texts)
+    assert 0 < len(calls) - calls_of_one <= 4 * calls_of_one
 
 
 def test_each_is_described() -> None:

@@ -4,6 +4,7 @@ Many pairs share a script: "dogs" → "dog" and "Books" → "book" have the same
 labels and apply them to get lemmas (Chrupała et al. 2008; Straka 2018).
 """
 
+import re
 from difflib import SequenceMatcher
 from functools import lru_cache
 
@@ -12,6 +13,7 @@ CASES = {
     "upper": str.upper,
 }  # fmt: skip
 """Changes of case before the edits. Among equally short scripts, the one whose case is listed first is used."""
+_SCRIPT = re.compile(rf"({'|'.join(CASES)})-([0-9]{{1,4}})\+(?:(.*)-)?([0-9]{{1,4}})(?:\+([^-]*))?", re.DOTALL)
 RESULT_PREFIX = "="
 """The prefix of a script that contains the entire result."""
 MAX_CHARACTERS = 128
@@ -52,17 +54,11 @@ def apply_script(script: str, form: str) -> str:
     """Return the result of applying a script to a form; the lowercased form if the script cannot be applied."""
     if script.startswith(RESULT_PREFIX) and len(script) > len(RESULT_PREFIX):
         return script[len(RESULT_PREFIX) :]
-    case, _, rest = script.partition("-")
-    num_first, _, rest = rest.partition("+")
-    prefix, _, rest = rest.rpartition("-")
-    num_last, _, suffix = rest.partition("+")
-    if case not in CASES or not (_is_count(num_first) and _is_count(num_last)):
+    match = _SCRIPT.fullmatch(script)
+    if match is None:
         return form.lower()
+    case, num_first, prefix, num_last, suffix = match.groups()
     cased, first, last = CASES[case](form), int(num_first), int(num_last)
     if first + last > len(cased):
         return form.lower()
-    return (prefix + cased[first : len(cased) - last] + suffix) or form.lower()
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 5
+    return ((prefix or "") + cased[first : len(cased) - last] + (suffix or "")) or form.lower()

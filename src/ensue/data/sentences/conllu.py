@@ -68,23 +68,28 @@ class Conllu(Format):
 
         Raises DataError for a missing column, and for a label that is empty or has a separator.
         """
-        name = column or self.default_column
-        index, key = _index_and_key(name)
-        if not index:
-            raise sentence.error(missing_column(name, COLUMN_NAMES))
-        forbidden = "\t\r\n|" if key else "\t\r\n"
-        remaining_labels = iter([checked_label(label, forbidden, sentence) for label in labels])
+        return self.write_columns(sentence, [(label,) for label in labels], [column or self.default_column])
+
+    def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
+        places = [(*_index_and_key(name), name) for name in columns]
+        for index, _, name in places:
+            if not index:
+                raise sentence.error(missing_column(name, COLUMN_NAMES))
+        remaining = iter(rows)
         lines = sentence.source.sentence_text.split("\n")
-        for number, row in enumerate(lines):
-            if _is_word(row):
-                fields = row.split("\t")
+        for number, line in enumerate(lines):
+            fields = line.split("\t")
+            if not fields[0].isdecimal():
+                continue
+            for (index, key, name), label in zip(places, next(remaining), strict=True):
+                value = checked_label(label, "\t\r\n|" if key else "\t\r\n", sentence)
                 content = fields[index].removesuffix("\r")
                 end = fields[index][len(content) :]
-                label = next(remaining_labels)
-                value = _replace_key(content, key, label, is_sorted=name.startswith("feats")) if key else label
+                if key:
+                    value = _replace_key(content, key, label, is_sorted=name.startswith("feats"))
                 fields[index] = value + end
-                lines[number] = "\t".join(fields)
-        assert next(remaining_labels, None) is None, "more labels than words"
+            lines[number] = "\t".join(fields)
+        assert next(remaining, None) is None, "more labels than words"
         return sentence.source.text[: sentence.source.start] + "\n".join(lines)
 
     def surface(self, sentence: Sentence) -> Surface:
@@ -193,7 +198,7 @@ def pieces(text: str) -> Iterator[Piece]:
         fields = _fields(row)
         if match := _RANGE.fullmatch(fields[0]):
             last, form, words, blank = int(match[2]), fields[1], [], _blank_follows(fields)
-        elif _is_word(row):
+        elif fields[0].isdecimal():
             words.append(fields[1])
             if (id := int(fields[0])) >= last:
                 yield Piece(form, words, blank) if id == last else Piece(fields[1], words, _blank_follows(fields))
@@ -216,7 +221,3 @@ def _fields(row: str) -> list[str]:
 
 def _is_comment(line: str) -> bool:
     return line.startswith("#")
-
-
-def _is_word(line: str) -> bool:
-    return line.partition("\t")[0].isdecimal()

@@ -27,6 +27,7 @@ INSIDE, BLANK, WORD, TOKEN, SENTENCE = "inside", "blank", "word", "token", "sent
 MAX_CHARACTERS, MAX_TREEBANK_CHARACTERS = 2_000, 600
 """The maximum length of a paragraph in plain text and in treebanks. Longer ones are divided, as they slow training."""
 _NEW_PARAGRAPH = re.compile(r"#\s*new(?:par|doc)(?!\S)")
+_WITHOUT_BLANKS = re.compile(r"\S+")
 _ENDS, _ENDS_WITHOUT_BLANK = ".!?…。！？", "。！？"
 
 
@@ -110,7 +111,7 @@ def cut_sentences(sentence: Sentence, labels: Sequence[str]) -> Iterator[CutSent
     ends = [*(tokens[0].start for tokens in result[1:]), len(text) + source[-1:].isspace()]
     for tokens, end in zip(result, ends, strict=True):
         first, last = tokens[0].start, tokens[-1].end
-        placed = [token._replace(start=token.start - first, end=token.end - first) for token in tokens]
+        placed = [CutToken(form, start - first, stop - first, words) for form, start, stop, words in tokens]
         yield CutSentence(text[first:last], tuple(placed), end > last)
 
 
@@ -119,25 +120,24 @@ def cut_text(text: str, labels: Sequence[str]) -> list[list[CutToken]]:
 
     A token also ends before a blank, unless the blank has the label `blank`.
     """
+    visible = "".join(["_" if label == BLANK else character for character, label in zip(text, labels, strict=True)])
+    last = {span.end() - 1 for span in _WITHOUT_BLANKS.finditer(visible)}
+    ends = [index for index, label in enumerate(labels) if label not in (INSIDE, BLANK) and not text[index].isspace()]
     sentences: list[list[CutToken]] = [[]]
-    start, cuts = -1, list[int]()
-    for index, (character, label) in enumerate(zip(text, labels, strict=True)):
-        if start < 0 and character.isspace():
+    end, cuts = 0, list[int]()
+    for index in sorted(last.union(ends)):
+        kind, _, scripts = labels[index].partition(" ")
+        if kind == WORD and index not in last:
+            cuts.append(index + 1)
             continue
-        if start < 0:
-            start, cuts = index, []
-        kind, _, scripts = label.partition(" ")
-        following = text[index + 1 : index + 2]
-        is_end = kind in (TOKEN, SENTENCE) or not following or (following.isspace() and labels[index + 1] != BLANK)
-        if not is_end:
-            cuts += [index + 1] if kind == WORD else []
-            continue
-        form = text[start : index + 1]
-        words = tuple(form[first - start : last - start] for first, last in pairwise([start, *cuts, index + 1]))
+        form = text[end : index + 1].lstrip()
+        start, end = index + 1 - len(form), index + 1
+        words = tuple([text[first:final] for first, final in pairwise([start, *cuts, end])])
         if scripts:
-            words = tuple(apply_script(script, form) for script in scripts.split(" "))
-        sentences[-1].append(CutToken(form, start, index + 1, words))
-        start = -1
+            words = tuple([apply_script(script, form) for script in scripts.split(" ")])
+        if form:  # not a blank with the label `blank` behind a token
+            sentences[-1].append(CutToken(form, start, end, words))
+        cuts = []
         if kind == SENTENCE:
             sentences.append([])
     return [tokens for tokens in sentences if tokens]

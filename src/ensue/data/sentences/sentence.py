@@ -169,7 +169,7 @@ def missing_column(name: str, names: Sequence[str]) -> str:
 
 def checked_label(label: str, forbidden: str, sentence: Sentence) -> str:
     """Return the label. Raises DataError if it is empty or has a `forbidden` character, such as a separator."""
-    invalid = next((character for character in label if character in forbidden), None)
+    invalid = next(filter(label.__contains__, forbidden), None)
     if not label or invalid:
         fault = f"has the character {invalid!r}" if invalid else "is empty"
         raise sentence.error(f"the label {label!r} cannot be written in this format: it {fault}")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -64,8 +65,10 @@ class CutterPipeline(LabelingPipeline):
 
     def predict(self, texts: Iterable[str]) -> Answers[list[CutSentence]]:  # type: ignore[override]
         """Return the sentences of each text."""
-        paragraphs = (self.source(Lines([text], "")) for text in checked_texts(texts, "texts", are_lists=False))
-        return Answers(Answers(numbered.sentence for numbered in self.cut(source)) for source in paragraphs)
+        paragraphs = [[*self.source(Lines([text], ""))] for text in checked_texts(texts, "texts", are_lists=False)]
+        labeled = self.label(chain.from_iterable(paragraphs))
+        cut = (cut_sentences(answer.sentence, answer.labels) for answer in labeled)
+        return Answers(Answers(chain.from_iterable(islice(cut, len(text)))) for text in paragraphs)
 
     def predict_json(self, texts: Sequence[Any]) -> list[Any]:
         options: Any = {"confidence": True} if self.has_tags else {}
@@ -140,12 +143,11 @@ class CutterAndTagger(CutterPipeline):
         self, texts: Iterable[str], *, confidence: bool = False
     ) -> Answers[list[TaggedSentence]]:
         """Return the tagged sentences of each text."""
-        conllu, answers = Conllu(), Answers[list[TaggedSentence]]()
-        for text in checked_texts(texts, "texts", are_lists=False):
-            sentences = self.read_cut(self.source(Lines([text], "")))
-            labeled = self.tagger.label(sentences, confidence=confidence)
-            answers.append(Answers(self.tagger.tagged(answer, conllu) for answer in labeled))
-        return answers
+        conllu, cut = Conllu(), super().predict(texts)
+        lines = Lines((sentence.conllu() for sentences in cut for sentence in sentences), "")
+        labeled = self.tagger.label(conllu.read(lines), confidence=confidence)
+        tagged = (self.tagger.tagged(answer, conllu) for answer in labeled)
+        return Answers(Answers(islice(tagged, len(sentences))) for sentences in cut)
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,

@@ -329,7 +329,8 @@ class LabelingPipeline(WordPipeline):
         chunk = [sentence for passage in passages for sentence in passage]
         columns = self._encode_columns(chunk, words)
         texts = [[word for sentence in passage for word in sentence.words] for passage in passages]
-        unsplit = sum(len(word) > MAX_SPLIT < count_without_blanks(word) for text in texts for word in text)
+        long_words = [word for text in texts for word in text if len(word) > MAX_SPLIT]
+        unsplit = sum(count_without_blanks(word) > MAX_SPLIT for word in long_words)
         self.reader.lacking.add(UNSPLIT, unsplit, len(words.values))
         contextual = self.contextual.computed(texts) if self.contextual.origins else ()
         subwords = None if self.subwords is None else self.subwords.texts(texts)
