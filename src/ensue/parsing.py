@@ -81,7 +81,7 @@ def files_in(folder: Path) -> Iterator[Path]:
 
 
 def matching_files(pattern: Path) -> Iterator[Path]:
-    """Yield the regular files that match a glob. `**` matches folders like `files_in`. A file may be yielded twice."""
+    """Yield the regular files that match a glob, maybe twice. `**` excludes hidden files and links to folders."""
     yield from _expand(Path(pattern.anchor), pattern.parts[bool(pattern.anchor) :])
 
 

@@ -92,7 +92,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: InputFeeding(FromContext(LSTM(8, 4), 3), AttentionalLayer(DotAttention(4, 4))),
-        "FromContext(LSTM(d_in=8, d_out=4), d_memory=3, bidirectional=False) cannot step before AttentionalLayer",
+        "FromContext(LSTM(d_in=8, d_out=4), d_memory=3, bidirectional=False) is not causal or needs another memory",
     ),
     (lambda: WithContext(LSTM(4, 4), 4), "d_in of LSTM(d_in=4, d_out=4) must exceed the 4 features of the memory"),
     (lambda: FromContext(VariationalDropout(0.5, d_in=4), 4), "the state of VariationalDropout(p=0.5, d_in=4) has no"),

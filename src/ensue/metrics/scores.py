@@ -53,7 +53,7 @@ class SummedScores(Scores):
 
     @classmethod
     def scored_items(cls, rows: "ItemRows", unit: str, remarks: Sequence[str] = ()) -> "ScoredItems":
-        """Return items for a significance test. A row has the leading fields of this class; others have defaults."""
+        """Return items for a significance test. A row has the first fields of this class; the rest are defaults."""
 
         def score_of(name: str) -> Score:
             return of_sums(lambda sums: np.array([getattr(cls(*row), name) for row in sums.tolist()]))

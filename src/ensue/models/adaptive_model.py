@@ -155,9 +155,9 @@ class AdaptiveModel(nn.Module):
         """Return the state with an update from the incomplete segment; `next_ids` are the next tokens."""
         state = self.init_state(len(next_ids)) if state is None else state
         rows = zip(_split_rows(state, len(next_ids)), next_ids, strict=True)
-        return types.concatenate_rows([self._adapt_if_complete(*row) for row in rows])
+        return types.concatenate_rows([self._adapt_to_segment(*row) for row in rows])
 
-    def _adapt_if_complete(self, state: AdaptiveState, next_id: Tensor) -> AdaptiveState:
+    def _adapt_to_segment(self, state: AdaptiveState, next_id: Tensor) -> AdaptiveState:
         adapted = state.adapted
         if adapted is None or not len(segment := _remove_padding(adapted.ids)):
             return state

@@ -34,7 +34,7 @@ def build_encoder(
 
 
 def _check_size(specification: tables.EncoderSpecification) -> None:
-    """Raise MemoryError if a lower bound of the size exceeds the memory: all layers but one have 2 d² bytes each."""
+    """Raise MemoryError if a lower bound of the size exceeds the memory: each layer after the first has 2 d² bytes."""
     if isinstance(specification, tables.Encoder):
         layers, d = specification.num_layers, specification.d_model
         if 2 * (layers - 1) * d**2 > memory():

@@ -146,7 +146,7 @@ class GRUEncoder(ZoneoutEncoder):
     kind: Literal["gru"]
     cells = {"gru": "ensue.nn.recurrent.gru:GRU"}
     reset: Literal["before", "after"] = "after"
-    """Whether the reset gate is before the recurrent product (the paper) or after it (the vendors' kernels)."""
+    """Whether the reset gate is before the recurrent product (the paper) or after it (cuDNN and torch)."""
 
 
 class ClockworkEncoder(HiddenEncoder):

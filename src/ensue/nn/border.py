@@ -2,7 +2,7 @@
 
 A wrong size raises ValueError, a wrong type or device TypeError; messages say what was expected and found.
 `SequenceLayer` wraps `forward`, `fold`, `step` and `init_state` of every layer in these checks; other modules and
-functions call `expect`. Inside torch's transforms nothing is checked, since only torch's operations run there.
+functions call `expect`. Nothing is checked inside torch's transforms, which run torch's operations only, no C code.
 """
 
 import threading

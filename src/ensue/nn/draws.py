@@ -67,7 +67,7 @@ def is_sharded() -> bool:
 
 
 def apply_dropout(x: Tensor, p: float) -> Tensor:
-    """Return `x` (B, ...) with dropout. On a CPU p is rounded to 1/65,536, since each element takes 16 random bits."""
+    """Return `x` (B, ...) with dropout. On a CPU p is rounded to 16 bits, the random bits of an element."""
     if p == 0:  # does not advance the generator
         return x
     if x.device.type != "cpu":

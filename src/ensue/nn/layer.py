@@ -147,7 +147,7 @@ class Recurrent(SequenceLayer):
         return self.fold(x, state, mask=mask) if result is None else result
 
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
-        """Return the results of `fold` from a torch kernel or a scan; None without one. Not for compiled layers."""
+        """Return the results of `fold` by a torch kernel or a scan; None without one. Unused if C code is compiled."""
         return None
 
     def fold(

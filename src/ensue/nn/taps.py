@@ -5,7 +5,7 @@
     seen["layers.layers.0.gates.forget"]     # a list of tensors, in the order of the calls
 
 A recurrent layer calls its taps at each position with (B, d) tensors, a parallel layer calls its taps once. A fast path
-without taps, such as a vendor's kernel, is not used while taps are watched or replaced, or have hooks of torch. The
+without taps, such as cuDNN's kernel, is not used while taps are watched or replaced, or have hooks of torch. The
 functions at taps are in a context variable, not in the model, so other threads that use the model are not affected.
 """
 
@@ -126,7 +126,7 @@ def watch(model: nn.Module, *patterns: str) -> Iterator[dict[str, list[Tensor]]]
 def replace(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
     """Replace the values at taps in a `with` block.
 
-    The model continues with the replacements, also in its state from position to position.
+    All later computations use the replacements, including the states of recurrent layers at later positions.
 
     Args:
         model: The model, or any module with taps.

@@ -86,7 +86,7 @@ LIVENESS_SECONDS = 3
 
 
 class LostError(TrainingError):
-    """The loss of another rank, which has ended or does not answer."""
+    """Another rank has ended or does not answer."""
 
 
 class DistributedGroup(ProcessGroup):

@@ -154,7 +154,7 @@ class InputFeeding(Recurrent):
         if cell.d_in <= attentional.d_out:
             raise ValueError(f"d_in of {cell!r} must exceed the {attentional.d_out} features of the last output")
         if cell.d_memory not in (None, attentional.d_memory) or not cell.is_causal:
-            raise ValueError(f"{cell!r} cannot step before {attentional!r}")
+            raise ValueError(f"{cell!r} is not causal or needs another memory than {attentional!r}")
         self.cell, self.attentional = cell, attentional
         self.d_in, self.d_out = cell.d_in - attentional.d_out, attentional.d_out
         self.d_memory = attentional.d_memory

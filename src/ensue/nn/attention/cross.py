@@ -37,7 +37,7 @@ class CrossAttention(Parallel):
 
         a_ts = softmax_s(score(x_t, h_s))        y_t = Σ_s a_ts value(h_s)
 
-    For a memory without real positions, y is zero. The state is the `Shared` keys and values of the memory. If K rows
+    Without real positions, the sum is zero. The state is the `Shared` keys and values of the memory. If K rows
     read the same text (a beam), their queries are multiplied by its keys at once. `dropout` acts on the weights a.
     Tap: `weights`, (B, H, T, S).
     """
@@ -231,9 +231,9 @@ class AttentionBefore(Recurrent):
         ẑ_t = β_t Σ_i α_ti a_i,   α_t = softmax_i f_att(a_i, h_{t-1}),   β_t = σ(w · h_{t-1} + b)
         h_t = cell([x_t; ẑ_t], h_{t-1})        y_t = tanh(W [x_t; h_t; ẑ_t])
 
-    f_att is the score of `attention`, and h_0 = tanh(U ā + b) with the mean ā of the memory. `cell` starts from its own
-    initial state, which depends on ā, too, if it is a `FromContext`. Without `gated`, β is 1. Tap, if gated: `beta`,
-    (B, 1). Raises ValueError for inconsistent sizes.
+    f_att is the score of `attention`, and h_0 = tanh(U ā + b) with the mean ā of the memory. `cell` has its own initial
+    state; that of a `FromContext` depends on the memory, too. Without `gated`, β is 1. Tap, if gated: `beta`, (B, 1).
+    Raises ValueError for inconsistent sizes.
     """
 
     def __init__(self, cell: SequenceLayer, attention: CrossAttention, *, d_out: int, gated: bool = True) -> None:

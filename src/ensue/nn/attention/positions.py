@@ -80,8 +80,8 @@ class LearnedPositions(Parallel):
 class Frequencies(nn.Module):
     """The frequencies `b^(-2i/d)` for i = 0 .. d/2 - 1, in radians per position.
 
-    They are never in bfloat16, which cannot represent 257. With a `share` below 1, d is that fraction of all features,
-    and the frequencies of all other features are 0.
+    They are never in bfloat16, which would round positions above 256. With a `share` below 1, d is that fraction of all
+    features, and the frequencies of all other features are 0.
     """
 
     def __init__(self, d: int, *, share: float = 1.0, base: float = 10_000.0) -> None:

@@ -124,7 +124,7 @@ class _Sums(NamedTuple):
 
 
 class _LogPartition(torch.autograd.Function):
-    """The autograd function of log Z. Its gradients are expected counts, computed from the sweeps of `forward`."""
+    """The autograd function of log Z. Its gradients are expected counts, computed from the sums of `_Sums`."""
 
     @staticmethod
     def forward(ctx: Any, emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, sums: _Sums) -> Tensor:

@@ -47,7 +47,7 @@ class ClockworkSchedule:
             "x": of_x, "h": of_h, "W": (d, d_in), "U": (d, d), "b": (d,), "y": of_y, "error": of_y,
             "errors": (errors,), "at x": of_x, "at h": of_h, "at W": (d, d_in), "at U": (d, d),
         }  # fmt: skip
-        """The sizes of all tensors by name. `errors` are the errors at pre-activations; "at x" is the error at x."""
+        """The sizes of all tensors by name. `errors` are the gradients of pre-activations, "at x" the gradient of x."""
         shape = [batch, positions, start, d_in, d, len(numbers) // 6, size, len(periods), *periods]
         self._numbers = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(numbers))(*numbers)
 

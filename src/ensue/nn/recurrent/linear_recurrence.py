@@ -210,7 +210,7 @@ class LinearRecurrence(Recurrent, ABC):
         return y, LinearState(h)
 
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, LinearState]:
-        # Not for compiled layers: their loop includes the gates, so it reads and writes fewer numbers than a scan.
+        # Unused if C code is compiled: its loop includes the gates, so it reads and writes fewer numbers than a scan.
         return self.by_scan(x, state, mask=mask)
 
     def by_scan(

@@ -35,7 +35,7 @@ class VariationalRecurrent(Recurrent):
     def __init__(self, cell: SequenceLayer, *, d_x: int, d_latent: int, d_hidden: int) -> None:
         super().__init__()
         if cell.d_in != 2 * d_hidden or not cell.is_causal:
-            raise ValueError(f"the cell is a causal layer of {2 * d_hidden} features in, which {cell!r} is not")
+            raise ValueError(f"the cell must be causal, with d_in = {2 * d_hidden}; found {cell!r}")
         self.d_x, self.d_latent, self.d_hidden, self.cell = d_x, d_latent, d_hidden, cell
         self.d_decoded = d_hidden + cell.d_out
         self.d_in, self.d_out = d_x + d_latent, self.d_decoded + 4 * d_latent
