@@ -111,7 +111,7 @@ def test_scores_of_several_runs_are_a_table(
         for place, (a, b) in enumerate(zip(*scored, strict=True), 1)
     ]
     assert "expected one" in refused("score", lstm, text, "--csv", "--json")
-    assert "--beside RUN goes with --csv" in refused("score", lstm, text, "--beside", other)
+    assert "--beside RUN needs --csv" in refused("score", lstm, text, "--beside", other)
     assert "occurs twice" in refused("score", lstm, text, "--csv", "--beside", lstm)
     assert "found stdin" in refused("score", lstm, "--csv", "--beside", other, stdin=b"the")
 

@@ -147,5 +147,5 @@ def test_a_run_without_such_vectors_is_one_line(names: Path, tmp_path: Path) -> 
 
 
 def test_last_pooling_is_not_over_what_goes_past(origin: Path, topics: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r'head\.pooling = "last" does not go with'):
+    with pytest.raises(RecipeError, match=r'head\.pooling = "last" with features'):
         run_tiny(classifying(topics, features=of(origin, at="first-layer"), head={"pooling": ["last"]}), tmp_path / "r")

@@ -141,9 +141,9 @@ def predict(
     to = to or (out.suffix.lower()[1:] if out and out.suffix.lower()[1:] in writers else None)
     if (to is None and (out or offsets)) or (to and (as_json or shard)):
         raise EnsueError(
-            "--out and --offsets go with --to FORMAT, or the suffix of --out"
+            "--out and --offsets need --to FORMAT, or a suffix of --out that is a format"
             if not to
-            else "--to goes without --json and --shard"
+            else "--to cannot be combined with --json or --shard"
         )
     if to is not None and to not in writers:
         raise EnsueError(f'unknown format "{to}"{nearest(to, writers) or "; expected " + ", ".join(writers)}')
@@ -231,7 +231,7 @@ def score(
     if as_csv and as_json:
         raise EnsueError("--csv and --json exclude each other; expected one")
     if beside and not as_csv:
-        raise EnsueError("--beside RUN goes with --csv, in which each run is a column")
+        raise EnsueError("--beside RUN needs --csv, in which each run is a column")
     runs = [run, *(beside or [])]
     if len({str(path) for path in runs}) < len(runs):
         raise EnsueError(f"{run}: occurs twice; expected different runs")

@@ -17,7 +17,7 @@ MAX_COLOR_PERCENT = 80
 
 
 class Mark(NamedTuple):
-    """A label of the words from `start` to before `end`."""
+    """A label of the words from `start` to `end` (exclusive)."""
 
     start: int
     end: int

@@ -101,7 +101,7 @@ class SelectedUnit(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A range from `start` to before `end`, and the number of selected units that are active exactly at its tokens."""
+    """A range from `start` to `end` (exclusive), and the number of selected units that are active exactly in it."""
 
     start: int
     end: int
@@ -121,7 +121,7 @@ class Selection(NamedTuple):
 def select(
     units: Sequence[Units], start: int, end: int, *, threshold: float = THRESHOLD, most: int = MAX_MATCHES
 ) -> Selection:
-    """Return the units that are active exactly at the tokens from `start` to before `end`, and `most` matches at most.
+    """Return the units that are active exactly at the tokens from `start` to `end` (exclusive), and `most` matches.
 
     Matches overlap neither the range nor each other. Among equally good matches the first in the text is chosen. Raises
     EnsueError for a range outside of the text.

@@ -197,7 +197,7 @@ def build_classifier(
 def _check_tuned(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = False) -> SubwordEncoder:
     """Return the layers `tuned`. Raises ValueError if they cannot be combined with the features."""
     if words.d_late:
-        raise ValueError('features.contextual_at = "first-layer" does not go with encoder.from')
+        raise ValueError('features.contextual_at = "first-layer" cannot be combined with encoder.from')
     if pair and words.d_out:
         raise ValueError("a pair is read as one text by encoder.from; switch off all features of words")
     return tuned

@@ -272,7 +272,7 @@ def continuing_recipe(
     old, begin = run.recipe.data.train, run.recipe.continuing(str(path))
     if not begin:
         expected = "a tagger, a classifier, a translator or a language model"
-        raise RecipeError(f"--from {path}: a {run.entry.what} does not begin from a run; expected {expected}")
+        raise RecipeError(f"--from {path}: a {run.entry.what} cannot be trained further; expected {expected}")
     keys = {"train", "valid", "test", "teacher"} & type(run.recipe.data).model_fields.keys()
     chosen = read_recipe(recipe or run.recipe, dict.fromkeys((f"data.{key}" for key in keys), "") | begin)
     chosen = read_recipe(chosen, settings, **paths)

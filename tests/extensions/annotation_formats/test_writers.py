@@ -168,8 +168,8 @@ def test_several_columns_of_labels(ensue: Ensue, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--to", "doccanoo"], 'unknown format "doccanoo"; did you mean "doccano"?'),
-        (["--out", "x"], "--out and --offsets go with --to FORMAT"),
-        (["--to", "csv", "--json"], "--to goes without --json and --shard"),
+        (["--out", "x"], "--out and --offsets need --to FORMAT"),
+        (["--to", "csv", "--json"], "--to cannot be combined with --json or --shard"),
         (["--to", "jsonl", "--offsets", "bits"], "--offsets bits: expected one of characters, utf-16, bytes"),
         (["--to", "brat", "--offsets", "bytes"], "--to brat needs --offsets characters"),
         (["--to", "docbin"], "--to docbin needs --out FILE.spacy"),
