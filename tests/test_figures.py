@@ -33,7 +33,7 @@ PACKAGE = SOURCE / "ensue"
 MOST = {
     "Python lines of `src`": 83_686,
     "files of `src`": 465,
-    "Python lines of the core": 54_982,
+    "Python lines of the core": 54_949,
     "files of the core": 300,
     "Python lines of the largest extension": 6_613,
     "files of `tasks`": 71,

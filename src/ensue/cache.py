@@ -92,7 +92,7 @@ KINDS = (
         "profiles of machines", lambda: cache_directory() / "machines", re.compile(r"[0-9a-f]{16,64}\.json"),
         b'{"format":', is_bounded=False,
     ),
-    CacheKind("rows of programs", lambda: cache_directory() / "data", re.compile(r"rows-[0-9a-f]{16}\.(jsonl|txt)")),
+    CacheKind("rows of programs", lambda: cache_directory() / "data", re.compile(r"rows-[0-9a-f]{16}\S*(jsonl|txt)")),
     CacheKind("texts of the quickstart", cache_directory, re.compile(r"ensue-python-[0-9a-f]{8}\.txt")),
 )  # fmt: skip
 

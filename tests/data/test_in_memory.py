@@ -137,7 +137,7 @@ def test_rows_are_in_a_private_file_that_is_whole(tmp_path: Path, monkeypatch: p
 def test_the_data_of_a_run_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rows are the same file, so that a run can be resumed."""
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path))
-    paths = {Path(read_recipe("classify-bag", train=data).data.train) for data in (ROWS, PandasTable())}
+    paths = {Path(read_recipe("classify-bag", train=data).data.train) for data in (DICTS, PandasTable())}
     (path,) = tmp_path.glob("data/*.jsonl")
     assert paths == {path}
     assert "data" not in as_location(ROWS).split("/")
@@ -263,3 +263,51 @@ def test_texts_of_other_types_are_named(text: Any) -> None:
     with pytest.raises(EnsueError, match=r"predict takes a list of texts; text 2 \(\[1\]\) is "):
         checked_texts(["a", text], "texts")
     assert checked_texts([np.array(["a", "b"]), ("c",)], "texts") == [["a", "b"], ("c",)]
+
+
+MANY = [(f"a {label} day {number}", label) for number in range(6) for label in ("good", "bad")]
+WORDS = [(["Anna", "sees", str(number)], ["B-PER", "O", "O"]) for number in range(6)]
+SPACY = [(" ".join(words), {"entities": [(0, 4, "PER")]}) for words, _ in WORDS]
+CATS = [(text, {"cats": {"good": float(label == "good"), "bad": float(label == "bad")}}) for text, label in MANY]
+PAIRS = [(f"the cat {number}", f"le chat {number}") for number in range(6)]
+JUDGED = [(f"the cat {number}", f"a cat {number}", ("yes", "no")[number % 2]) for number in range(6)]
+SMALL = {f"{table}.{key}": 8 for table in ("encoder", "decoder") for key in ("d_model", "num_heads")}
+SMALL |= {"encoder.num_layers": 1, "decoder.num_layers": 1}
+UNNAMED: dict[str, tuple[dict[str, Any], tuple[str, ...], list[Any]]] = {
+    "classify-linear": ({"data.labels": "kind"}, ("headline", "kind"), [MANY, [*map(list, MANY)], CATS]),
+    "tag-linear": (
+        {"data.words": "mots", "data.labels": "noms"}, ("mots", "noms"),
+        [WORDS, [[*zip(*row, strict=True)] for row in WORDS], SPACY],
+    ),
+    "translate-transformer": (
+        {"data.sources": ["frage"], "data.targets": ["antwort"], "train.steps": 1} | SMALL, ("frage", "antwort"),
+        [PAIRS, [*map(list, PAIRS)]],
+    ),
+    "classify-pairs": (
+        {"data.texts": ["frage", "antwort"], "data.labels": "kind", "train.steps": 1},
+        ("frage", "antwort", "kind"), [JUDGED],
+    ),
+}  # fmt: skip
+"""Recipes: their settings for columns with names, the names, and forms of the same rows without names."""
+USUAL = {
+    "classify-linear": ("review", "sentiment"), "tag-linear": ("words", "ner_tags"),
+    "translate-transformer": ("en", "fr"), "classify-pairs": ("premise", "hypothesis", "label"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "recipe", ["classify-linear", "tag-linear", *(pytest.param(r, marks=pytest.mark.slow) for r in [*UNNAMED][2:])]
+)
+def test_rows_without_names_are_read_by_position(recipe: str, tmp_path: Path) -> None:
+    """A model of named columns reads rows without names, in training and after it; a model of such rows reads names."""
+    settings, names, forms = UNNAMED[recipe]
+    table = [dict(zip(names, row, strict=True)) for row in forms[0]]
+    named = ensue.train(recipe, train=table, valid=forms[0], out=tmp_path / "named", settings=settings)
+    scores = [named.evaluate(data).as_json() for data in (*forms, table)]
+    assert all(score == scores[0] for score in scores)
+    with pytest.raises(DataError, match=r"other"):
+        named.evaluate([{f"other {name}": value for name, value in row.items()} for row in table])
+    rest = {key: value for key, value in settings.items() if not key.startswith("data.")}
+    model = ensue.train(recipe, train=forms[0], valid=forms[0], out=tmp_path / "rows", settings=rest)
+    for data in (*forms, [dict(zip(USUAL[recipe], row, strict=True)) for row in forms[0]]):
+        model.evaluate(data)

@@ -7,10 +7,10 @@ from random import Random
 
 from ensue.data.examples import DocumentSource, PairSource
 from ensue.data.examples.formats import write_document
-from ensue.data.judgments import Similarities, read_questions
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource
 from ensue.data.vectors import read_vectors
+from ensue.extensions.word_vectors.pipeline import read_questions
 from fuzz import odd
 from fuzz.case import Case, Outcome
 from fuzz.damage import damaged
@@ -119,11 +119,7 @@ def _vectors(place: str) -> None:
 
 
 def _questions(place: str) -> None:
-    for found in read_questions(place):
-        if isinstance(found, Similarities):
-            assert len(found.pairs) == len(found.scores) > 0
-        else:
-            assert all(found.sections.values())
+    assert all(len(question.texts) in (2, 4) for question in read_questions(place))
 
 
 def _paired(choose: Random, case: Case, material: Material) -> None:

@@ -15,7 +15,7 @@ from ensue.tasks.contract.job import Job
 from ensue.training import loop, run
 from ensue.training.loop import TimePlan, Trainer
 from ensue.training.run import begin_job
-from kept_runs.make import RUNS, small
+from kept_runs.make import RUNS, Made, small
 from page_data import write_data
 from training.tiny import Recorder, run_tiny
 
@@ -23,8 +23,12 @@ STEP = 1.0
 NAMES = [
     "char-lstm", "classify-lstm", "tag-lstm-crf", "cut-lstm", "translate-transformer", "masked", "elmo", "context2vec",
     "tag-frames", "classify-frames", "predict-frames", "captions", "glimpses", "draw",
+    "vectors-cbow", "vectors-glove", "similar-texts", "texts-of-pairs",
 ]  # fmt: skip
-"""Recipes of all jobs whose held-out data have parts."""
+"""Recipes of all jobs."""
+CASES = RUNS | dict.fromkeys(["similar-texts", "texts-of-pairs"], Made("sentence-vectors", "pairs.tsv", []))
+JUDGED = {"vectors-cbow": "similar.tsv", "vectors-glove": "analogies.txt", "similar-texts": "sts-dev.tsv"}
+"""The held-out data of recipes that are scored on judgments, in place of data like those of training."""
 
 
 class Clock:
@@ -50,9 +54,15 @@ class Clock:
 
 def recipe_of(name: str, folder: Path, **train: Any) -> Recipe:
     write_data(folder)
-    document = small(RUNS[name]).model_dump(exclude_none=True)
+    document = small(CASES[name]).model_dump(exclude_none=True)
     document["train"] = {key: value for key, value in document["train"].items() if key != "steps"} | train
     document["data"]["train"] = ",".join(str(folder / path) for path in document["data"]["train"].split(","))
+    if name in JUDGED or name == "texts-of-pairs":
+        text = ": section\nsea nobody calm spoke\ncalm sea spoke nobody\n"
+        (folder / "analogies.txt").write_text(text, encoding="utf-8")
+        document["data"] |= {"test": str(folder / JUDGED.get(name, "sts-test.tsv"))}
+        document["data"] |= {"valid": document["data"]["test"]} if name in JUDGED else {"valid_fraction": 0.5}
+        return validate_recipe(document, where="tiny")
     document["data"]["test"] = document["data"]["train"]
     for path in map(Path, document["data"]["train"].split(",")):
         if path.is_file() and path.suffix not in (".csv", ".npz"):  # a hundred times the data of a sample
@@ -91,7 +101,7 @@ def run_by_clock(
         return overhead + valid * used["valid"]
 
     patch.setattr(job_class, "use_part", using)
-    clock.slow(patch, Trainer, "_compute_gradients", lambda *_: STEP)
+    clock.slow(patch, loop.Tuning, "begin_step", lambda *_: STEP)
     validations = clock.slow(patch, Trainer, "validate", validation)
     clock.slow(patch, TimePlan, "_score", lambda self, name, model: validation() * (name == "valid"))
     tests = clock.slow(patch, job_class, "test", lambda *_: test * used["test"])
@@ -172,8 +182,7 @@ def test_a_part_is_drawn_from_the_data(name: str, tmp_path: Path) -> None:
 
 
 def test_all_tasks_have_a_case() -> None:
-    no_parts = {"word-vectors", "sentence-vectors"}
-    assert {small(RUNS[name]).task for name in NAMES} == {*TASKS, *entries("task")} - no_parts
+    assert {small(CASES[name]).task for name in NAMES} == {*TASKS, *entries("task")}
 
 
 def test_a_planted_bug_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

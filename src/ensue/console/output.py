@@ -89,8 +89,7 @@ class Results(_Stream):
 def encode_stdout(encoding: str | None) -> Iterator[None]:
     """Set the encoding of stdout in a `with` block. Raises EnsueError if it is unknown or lacks a character."""
     if encoding:
-        name = checked_encoding(encoding)
-        sys.stdout.reconfigure(encoding=name, errors="strict")  # type: ignore[union-attr]
+        sys.stdout.reconfigure(encoding=checked_encoding(encoding), errors="strict")  # type: ignore[union-attr]
     try:
         yield
     except UnicodeEncodeError as error:

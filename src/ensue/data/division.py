@@ -1,14 +1,23 @@
 """Split of examples into training and validation sets that have no group in common."""
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+ExampleT = TypeVar("ExampleT")
 Rows = NDArray[np.int64]
 MAX_ROWS_AT_ONCE = 1 << 16
 """The number of groups that are processed at once, which bounds memory."""
+
+
+class SelectableList(list[ExampleT]):
+    """A list of examples."""
+
+    def select(self, rows: Iterable[int]) -> Self:
+        """Return the examples in these rows."""
+        return type(self)(self[row] for row in rows)
 
 
 class Division(NamedTuple):

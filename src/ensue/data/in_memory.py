@@ -6,6 +6,7 @@ Messages refer to the argument and the row instead of the file and the line.
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ensue.notices import warn_once
 
 MAX_PATHS, MAX_NAME_CHARACTERS = 16, 255
 """Texts that are as few and as short may be meant as names of files."""
+_UNNAMED = re.compile(r"rows-[0-9a-f]{16}\.unnamed\.jsonl$")
 EXPECTED = 'a path, rows such as ("a text", "label"), as in zip(texts, labels), dicts, a DataFrame or a data set'
 
 
@@ -36,7 +38,7 @@ def path_of_rows(data: Any, name: str, *, is_cached: bool = False) -> str:
     rows = list(_iterate_rows(data, name))
     if not rows:
         raise EnsueError(f"{name}: no rows")
-    are_texts = all(row.keys() == {"text"} and isinstance(row["text"], str) for row in rows)
+    are_texts = all(isinstance(row, dict) and row.keys() == {"text"} and isinstance(row["text"], str) for row in rows)
     if are_texts and len(rows) <= MAX_PATHS:
         _check_paths([row["text"] for row in rows], name)
     try:
@@ -45,7 +47,8 @@ def path_of_rows(data: Any, name: str, *, is_cached: bool = False) -> str:
         raise EnsueError(f"{name}: {error}") from None
     content = text.encode("utf-8", "backslashreplace")
     folder = cache_directory() / "data" if is_cached else temporary_directory()
-    path = folder / f"rows-{hashlib.sha256(content).hexdigest()[:16]}{'.txt' if are_texts else '.jsonl'}"
+    suffix = ".txt" if are_texts else ".jsonl" if any(type(row) is dict for row in rows) else ".unnamed.jsonl"
+    path = folder / f"rows-{hashlib.sha256(content).hexdigest()[:16]}{suffix}"
     if not path.exists() or path.read_bytes() != content:
         with atomic_file(path) as partial:
             partial.write_bytes(content)
@@ -53,6 +56,15 @@ def path_of_rows(data: Any, name: str, *, is_cached: bool = False) -> str:
     mark_used(path)
     FILES_OF_ROWS[str(path)] = lambda line: name if line is None else _name_of_row(name, line - 1, data)
     return str(path)
+
+
+class UnnamedRow(dict[str, Any]):
+    """A row whose keys are not names in the data, such as that of ("a text", "label")."""
+
+
+def are_unnamed(location: str) -> bool:
+    """Return whether a location is a file that `path_of_rows` has written for rows without names of columns."""
+    return _UNNAMED.search(location) is not None
 
 
 def _check_paths(texts: list[str], name: str) -> None:
@@ -76,7 +88,7 @@ def column_names(data: Any) -> list[str]:
     return [*map(str, data.columns if hasattr(data, "columns") else getattr(data, "column_names", ()))]
 
 
-def _iterate_rows(data: Any, name: str) -> Iterator[dict[str, Any]]:
+def _iterate_rows(data: Any, name: str) -> Iterator[Any]:
     is_arrow = hasattr(data, "to_pylist")
     names = list(getattr(data, "column_names", ())) if is_arrow else column_names(data)
     if len({*names}) < len(names):
@@ -123,16 +135,18 @@ def _iterate_table(data: Any, names: list[str]) -> Iterator[dict[str, Any]]:
             yield {column: to_names[column](value) if column in to_names else value for column, value in row.items()}
 
 
-def _to_dict(row: Any, row_name: str) -> dict[str, Any]:
+def _to_dict(row: Any, row_name: str) -> dict[str, Any] | list[Any]:
     match row:
         case Mapping():
             return dict(row)
         case str():
             return {"text": row}
         case [list() | tuple() as words, list() | tuple() as labels]:
-            return {"tokens": list(words), "labels": list(labels)}
+            return UnnamedRow(tokens=list(words), labels=list(labels))
+        case [str(), {"entities": _} | {"cats": _}]:  # of spaCy, which the reader of the file converts
+            return list(row)
         case [str() | None | float() as text, label]:  # NaN is a missing text
-            return {"text": text, "label": label}
+            return UnnamedRow(text=text, label=label)
         case [str() as first, str() as second, label]:
-            return {"text1": first, "text2": second, "label": label}
+            return UnnamedRow(text1=first, text2=second, label=label)
     raise TypeError(f"{row_name}: found {in_one_line(quote(row))}; expected {EXPECTED}")

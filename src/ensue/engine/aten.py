@@ -80,8 +80,7 @@ def _handler_of_composition(compose: Callable[..., Node]) -> Handler:
 
 
 def _apply(op: str, *args: Node | float) -> Node:
-    graph = next(arg.graph for arg in args if isinstance(arg, Node))
-    return graph.pointwise(op, *args)
+    return next(arg.graph for arg in args if isinstance(arg, Node)).pointwise(op, *args)
 
 
 def _pow(a: Node, exponent: float) -> Node:

@@ -62,8 +62,7 @@ def trained_tokenizer(
 
     `settings` and `base` are arguments of `train_tokenizer`.
     """
-    key = [kind, settings, *([] if base is None else [base.to_json()])]
-    name = entry_name(".json", source, 0, stop, key)
+    name = entry_name(".json", source, 0, stop, [kind, settings, *([] if base is None else [base.to_json()])])
     path = cache_directory() / name
     try:
         tokenizer = load_tokenizer(path)

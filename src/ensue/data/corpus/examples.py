@@ -213,8 +213,7 @@ class FramedPairs(FramedExamples):
         document = np.concatenate(([0], np.cumsum(np.concatenate(kinds)))) if kinds else np.zeros(1, np.int64)
         is_nonempty = stops > starts
         self.starts, self.stops, document = starts[is_nonempty], stops[is_nonempty], document[is_nonempty]
-        changes = np.flatnonzero(np.diff(document)) + 1
-        self.documents = np.concatenate(([0], changes, [len(document)]))
+        self.documents = np.concatenate(([0], np.flatnonzero(np.diff(document)) + 1, [len(document)]))
         """The index of the first sentence of each document, followed by the number of sentences."""
         if len(self.documents) < 3:
             raise ValueError("pairs need two documents at least, with a blank line between them")

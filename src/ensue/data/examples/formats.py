@@ -11,6 +11,7 @@ from ensue.data.examples.layout import Document
 from ensue.data.examples.lines import PAIR_LINE_FORMATS, TEXT_LINE_FORMATS, label_fields
 from ensue.data.examples.record_formats import RecordDocuments, RecordPairs, Sigmorphon
 from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
+from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.data.records.record import Column
 from ensue.data.records.tables import DIALECTS, TABLES, Dialect
@@ -73,7 +74,7 @@ def detect_pairs(
     if format == format_table.ALIGNED:
         raise DataError("two files that are aligned have a comma between them, such as train.en,train.de")
     formats = pair_formats()
-    like = None if choice.names else like
+    like = None if choice.names and not are_unnamed(lines.name) else like
     run_format, names = (like.format if like.format in formats else "", like.names) if like else ("", [])
     if like and not run_format and like.format == format_table.suffix(lines.name).removeprefix("."):
         raise DataError(f"the run reads the format {like.format}, whose extension is not installed", lines.name)
@@ -119,6 +120,9 @@ def _adapt_layout(
     choice: layouts.ChoiceT,
 ) -> layouts.LayoutT:  # fmt: skip
     """Return the layout with the columns of a run's layout, if the file has them; JSON and tables may differ."""
+    if are_unnamed(lines.name):
+        choice_class: Any = type(choice)
+        return format.layout(lines, like.with_options(choice_class(is_labeled=choice.is_labeled, group=choice.group)))
     with_columns = like.with_columns(choice)
     if format.name in (like.format, "plain") or (like.names and {like.format, format.name} <= TABLES):
         return format.layout(lines, with_columns)

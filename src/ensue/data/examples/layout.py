@@ -9,11 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from ensue.data.compact_texts import Ragged, RaggedRows
+from ensue.data.division import SelectableList
 from ensue.data.lines import Lines
 from ensue.data.records.quoting import list_in
 from ensue.data.records.record import Column
@@ -59,7 +60,7 @@ class Pair(NamedTuple):
     """The group of the pair, such as its document; "" if no column of groups is read."""
 
 
-class Pairs(list[Pair]):
+class Pairs(SelectableList[Pair]):
     """A list of pairs."""
 
     @property
@@ -71,10 +72,6 @@ class Pairs(list[Pair]):
         """Return the number of pairs of `other` whose source also occurs in these pairs."""
         known_sources = {pair.sources for pair in self}
         return sum(pair.sources in known_sources for pair in other)
-
-    def select(self, rows: Iterable[int]) -> Self:
-        """Return the pairs in these rows."""
-        return type(self)(self[row] for row in rows)
 
 
 class StoredPairs(Sequence[Pair]):

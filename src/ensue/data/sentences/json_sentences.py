@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ensue.data.detection.pair_tables import HEADER_WORDS
+from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines, RecordingLines, checked_width
 from ensue.data.records import json_objects as objects
 from ensue.data.records.record import Record, json_records, simplified
@@ -114,7 +115,7 @@ class JsonSentences(Format):
                     half = error.object[error.start]
                     raise ValueError(f"half of a character (the lone surrogate \\u{ord(half):04x})") from None
             checked_width(len(content), name, line)
-            key, number = self._words_key(content), content.get("document")
+            key, number = self._words_key(content, name), content.get("document")
             document = number if type(number) is int else None
             if isinstance(content[key], list):
                 return Sentence(tuple(content[key]), _token_columns(content, key), line, source, document)
@@ -127,18 +128,19 @@ class JsonSentences(Format):
         misaligned = {key: tuple([span.words for span in spans if not span.is_aligned]) for key, spans in lists.items()}
         return Sentence(tuple([word.text for word in words]), columns, line, source, document, misaligned)
 
-    def _words_key(self, record: Content) -> str:
-        key = self.words or next((key for key in objects.TOKEN_KEYS if _is_strings(record.get(key))), "text")
-        key = key if self.words or key in record else next(_usual_text_keys(record), key)
+    def _words_key(self, record: Content, file: str) -> str:
+        chosen = "" if are_unnamed(file) else self.words
+        key = chosen or next((key for key in objects.TOKEN_KEYS if _is_strings(record.get(key))), "text")
+        key = key if chosen or key in record else next(_usual_text_keys(record), key)
         if key in record:
             if isinstance(record[key], str) or _is_strings(record[key]):
                 return key
             raise ValueError(f'"{key}" must be a list of strings or a text')
-        invalid = [] if self.words else [key for key in objects.TOKEN_KEYS if key in record]
+        invalid = [] if chosen else [key for key in objects.TOKEN_KEYS if key in record]
         if invalid:
             raise ValueError(f'"{invalid[0]}" must be a list of strings')
-        expected = f'"{self.words}"' if self.words else '"tokens" (a list) or "text"'
-        advice = nearest(self.words, record) if self.words else ""
+        expected = f'"{chosen}"' if chosen else '"tokens" (a list) or "text"'
+        advice = nearest(chosen, record) if chosen else ""
         raise ValueError(f"expected the key {expected}, found {', '.join(map(json.dumps, record)) or 'none'}{advice}")
 
     def _spans(self, record: Content, key: str) -> tuple[list[Token], dict[str, list[PlacedSpan]]]:
@@ -162,18 +164,18 @@ class JsonSentences(Format):
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """Return the labels at a key, by default at the first usual key (`label_key`)."""
-        return sentence.column(column or objects.label_key(sentence.columns) or self.default_column)
+        return sentence.column(_label_key(sentence, column) or self.default_column)
 
     def shown_columns(self, names: Sequence[str]) -> tuple[str, str]:
         key = next((key for key in (*objects.TOKEN_KEYS, *_usual_text_keys(names)) if key in names), "text")
         return self.words or key, objects.label_key(names)
 
     def misaligned(self, sentence: Sentence, column: str | None = None) -> tuple[Span, ...]:
-        return sentence.misaligned.get(column or objects.label_key(sentence.columns), ())
+        return sentence.misaligned.get(_label_key(sentence, column), ())
 
     def text_spans(self, sentence: Sentence, column: str | None = None) -> tuple[str, list[tuple[int, int]]]:
-        record, name = _reparse_object(sentence.source), column or objects.label_key(sentence.columns)
-        text = record[self._words_key(record)]
+        record, name = _reparse_object(sentence.source), _label_key(sentence, column)
+        text = record[self._words_key(record, sentence.source.name)]
         if not isinstance(text, str) or not isinstance(record.get(name), list):
             return "", []
         spans = objects.text_spans(objects.shift(record[name], -_offset(record, text)), text, name, nested=self.nested)
@@ -195,7 +197,7 @@ class JsonSentences(Format):
     def _rewrite(self, sentence: Sentence, labels: Sequence[str], column: str | None, *, corrects: bool = False) -> str:
         text = sentence.source.sentence_text
         record = _reparse_object(sentence.source)
-        key = self._words_key(record)
+        key = self._words_key(record, sentence.source.name)
         assert len(labels) == len(sentence.words), "one label for each word"
         if isinstance(record[key], list):
             lists = (key for key in objects.LABEL_KEYS if isinstance(record.get(key), list))
@@ -228,10 +230,16 @@ class JsonSentences(Format):
     def surface(self, sentence: Sentence) -> Surface:
         """Return the text of the object, or the tokens separated by blanks."""
         record = _reparse_object(sentence.source)
-        key = self._words_key(record)
+        key = self._words_key(record, sentence.source.name)
         if isinstance(record[key], list):
             return Surface.of(sentence.words)
         return Surface(record[key], tuple([(start, end) for _, start, end in tokens(record[key], self.splitter)]))
+
+
+def _label_key(sentence: Sentence, column: str | None) -> str:
+    """Return the key of labels. In rows of a program without names, the chosen `column` is not a key."""
+    named = "" if are_unnamed(sentence.source.name) else column
+    return named or objects.label_key(sentence.columns)
 
 
 def _reparse_object(source: SourceText) -> Content:

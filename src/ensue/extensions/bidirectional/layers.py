@@ -194,8 +194,7 @@ class ContextModel(BidirectionalModel):
         positive = (self.targets(targets) * c).sum(-1)
         negative = torch.einsum("btkd,btd->btk", self.targets(noise), c)
         is_noise = noise != targets.unsqueeze(-1)
-        total = -F.logsigmoid(positive).sum() - (F.logsigmoid(-negative) * is_noise).sum()
-        return Loss(total, targets.numel())
+        return Loss(-F.logsigmoid(positive).sum() - (F.logsigmoid(-negative) * is_noise).sum(), targets.numel())
 
 
 class ConstantEmbedding(nn.Module):

@@ -92,8 +92,7 @@ class WordReader:
 
     def ids(self, words: Sequence[str]) -> list[int]:
         """Return the ids of words in the vocabulary of the softmax."""
-        id_of = self.tokenizer.vocabulary.ids
-        return [id_of.get(word, UNKNOWN) for word in words]
+        return [self.tokenizer.vocabulary.ids.get(word, UNKNOWN) for word in words]
 
     def batch(self, text: WordText, rightward: Ids, leftward: Ids) -> IndexedWords:
         """Return the input for rows of a text. Each line end becomes the boundary with which the direction begins."""

@@ -289,8 +289,7 @@ class _XliffReader(XmlReader):
         self.translated = [True]
 
     def handle_start(self, tag: str, attributes: dict[str, str]) -> None:
-        inherited = "yes" if self.translated[-1] else "no"
-        self.translated.append(attributes.get("translate", inherited) != "no")
+        self.translated.append(attributes.get("translate", "yes" if self.translated[-1] else "no") != "no")
         if tag in ("trans-unit", "segment") and self.translated[-1]:
             self.unit, self.size = {"state": attributes.get("state", "")}, 0
         elif tag == "alt-trans":

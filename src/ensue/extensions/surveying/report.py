@@ -167,8 +167,7 @@ class LabeledReport(Report[SomeLabeled]):
         """Return a command that trains on the data, or that predicts labels for data without labels."""
         if "\0" not in self.summary.characters and not self.summary.is_labeled:
             return f"ensue predict RUN {shlex.join(locations_in(self.summary.location))}"
-        is_varied = len(self.summary.labels) > 1 or bool(self.splitter)
-        return super().command() if is_varied else ""
+        return super().command() if len(self.summary.labels) > 1 or bool(self.splitter) else ""
 
 
 def length_table(rows: Mapping[str, Lengths]) -> Table:

@@ -1,27 +1,23 @@
 """The training job of word vectors."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
-from ensue.data.judgments import Analogies, Questions, read_questions
+from ensue.data.division import SelectableList
+from ensue.data.judgments import Judgment
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RecipeError
 from ensue.extension import find_entry
-from ensue.extensions.word_vectors.examples import (
-    LINE_END,
-    UNKNOWN,
-    NegativeSampling,
-    Noise,
-    WordContexts,
-    keep_probabilities,
-)
+from ensue.extensions.word_vectors import examples
+from ensue.extensions.word_vectors.examples import LINE_END, UNKNOWN
 from ensue.extensions.word_vectors.model import WordVectorParts
 from ensue.extensions.word_vectors.pair_counts import count_pairs
-from ensue.extensions.word_vectors.pipeline import WordTable, build_word_table
+from ensue.extensions.word_vectors.pipeline import WordTable, build_word_table, read_questions
 from ensue.extensions.word_vectors.recipe import CountedVectorsTable, SampledVectorsTable, WordVectorsRecipe
 from ensue.extensions.word_vectors.task import CountedTask, SampledTask
 from ensue.runs.directory import RunDirectory, origins_for
@@ -37,8 +33,11 @@ class WordVectorsJob(Job[Any]):
     """The training of word vectors by CBOW, skip-gram or GloVe."""
 
     unit = "words"
+    examples = "questions"
+    data_name = "questions"
     recipe: WordVectorsRecipe
     parts: WordVectorParts
+    task: SampledTask | CountedTask
 
     def __init__(self, recipe: WordVectorsRecipe, run: RunDirectory | None = None) -> None:
         data = recipe.data
@@ -60,11 +59,10 @@ class WordVectorsJob(Job[Any]):
         self.parts, self.fingerprint = WordVectorParts(tokenizer), source.fingerprint()
         self.tokens = tokenize(source, coder or tokenizer)
         self.counts = self._count_ids()
-        valid, self._test = self._read_questions(data.valid), self._read_questions(data.test)
-        self.task = self._make_task(
-            (lambda model: self._score(model, valid, data.valid)) if valid else None,
-            "accuracy" if valid and isinstance(valid[0], Analogies) else "spearman",
-        )
+        valid = self._read_questions(data.valid)
+        self.questions = SimpleNamespace(valid=valid, test=self._read_questions(data.test))
+        self.task = self._make_task("accuracy" if valid and valid[0].is_analogy else "spearman")
+        self.validate_on(valid)
 
     def _make_sense_coder(self, source: TextSource) -> Any:
         """Return a tokenizer whose ids are senses of words, by the vectors of the run `senses.from`."""
@@ -74,14 +72,17 @@ class WordVectorsJob(Job[Any]):
         (origin,) = self.origins
         return make_coder(source, origin, self.recipe)
 
-    def _read_questions(self, location: str) -> list[Questions]:
-        """Return the questions in a location; [] for "". Raises DataError if each question has an unknown word."""
+    def validate_on(self, data: SelectableList[Judgment] | None) -> None:
+        self.task.questions = None if data is None else lambda model: self._score(model, data)
+
+    def _read_questions(self, location: str) -> SelectableList[Judgment] | None:
+        """Return the questions in a location; None for "". Raises DataError if each question has an unknown word."""
         if not location:
-            return []
+            return None
         questions = read_questions(location, encoding=self.recipe.data.encoding)
-        if not getattr(self.recipe.vectors, "longest_ngram", 0):
-            words = self.parts.tokenizer.vocabulary.symbols[LINE_END + 1 :]
-            WordTable(words, np.zeros((len(words), 1), np.float32)).check(questions, location)
+        words = self.parts.tokenizer.vocabulary.symbols[LINE_END + 1 :]
+        fallback = (lambda word: np.zeros(1, np.float32)) if getattr(self.recipe.vectors, "longest_ngram", 0) else None
+        WordTable(words, np.zeros((len(words), 1), np.float32), fallback).check(questions, location)
         return questions
 
     def _count_ids(self) -> NDArray[np.int64]:
@@ -106,24 +107,24 @@ class WordVectorsJob(Job[Any]):
     def _vocabulary_size(self) -> int:
         return self.parts.vocabulary_size
 
-    def _make_task(self, questions: Callable[[Any], TaskScores] | None, judged_by: str) -> SampledTask | CountedTask:
+    def _make_task(self, judged_by: str) -> SampledTask | CountedTask:
         tokenizer: Any = self.parts.tokenizer
         table, train, across_lines = self.vectors, self.recipe.train, self.recipe.data.across_lines
         if table.kind == "glove":
             pairs = count_pairs(self.source, tokenizer, window=table.window, across_lines=across_lines)
-            sizes = {"batch_size": train.batch_size, "words": len(self.tokens)}
+            sizes: dict[str, Any] = {"batch_size": train.batch_size, "words": len(self.tokens)}
             weights: dict[str, Any] = {"largest_count": table.largest_count, "power": table.power}
-            return CountedTask(pairs, **sizes, **weights, questions=questions, judged_by=judged_by)
-        keep = keep_probabilities(self.counts, table.subsample)
+            return CountedTask(pairs, **sizes, **weights, judged_by=judged_by)
+        keep = examples.keep_probabilities(self.counts, table.subsample)
         sizes = {"words": train.batch_size, "window": table.window}
-        contexts = WordContexts(self.tokens, keep, **sizes, across_lines=across_lines, seed=train.seed)
+        contexts = examples.WordContexts(self.tokens, keep, **sizes, across_lines=across_lines, seed=train.seed)
         is_word = (np.arange(self._vocabulary_size) > LINE_END) & (self.counts > 0)
-        noise = Noise(np.where(is_word, self.counts.astype(np.float64) ** table.noise_power, 0))
-        sampling = NegativeSampling(table.kind, table.window, table.negatives, noise)
-        return SampledTask(contexts, sampling, questions=questions, judged_by=judged_by)
+        noise = examples.Noise(np.where(is_word, self.counts.astype(np.float64) ** table.noise_power, 0))
+        sampling = examples.NegativeSampling(table.kind, table.window, table.negatives, noise)
+        return SampledTask(contexts, sampling, judged_by=judged_by)
 
-    def _score(self, model: Any, questions: list[Questions], location: str) -> TaskScores:
-        return build_word_table(model, self.parts.tokenizer, self.recipe.vectors).score(questions, location)
+    def _score(self, model: Any, questions: SelectableList[Judgment]) -> TaskScores:
+        return build_word_table(model, self.parts.tokenizer, self.recipe.vectors).score(questions)
 
     @property
     def data(self) -> str:
@@ -143,7 +144,7 @@ class WordVectorsJob(Job[Any]):
         return {"vocabulary_size": self._vocabulary_size}
 
     def test(self, model: Any) -> TaskScores | None:
-        return self._score(model, self._test, self.recipe.data.test) if self._test else None
+        return None if self.questions.test is None else self._score(model, self.questions.test)
 
     def about(self) -> str:
         return f"of {self._vocabulary_size - 2:,} words"

@@ -1,6 +1,6 @@
 """The pipeline of word vectors: vectors of words and texts, neighbors, analogies, scores, and export."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,10 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ensue.data.division import SelectableList
 from ensue.data.files import Data, as_location
-from ensue.data.judgments import Analogies, Questions, Similarities, read_questions
+from ensue.data.judgments import Judgment, parse_number
+from ensue.data.lines import Lines
+from ensue.data.sources import TextSource
 from ensue.data.vectors import write_word2vec
-from ensue.errors import DataError, EnsueError, check_integer, check_path, check_type, checked_texts, nearest
+from ensue.errors import DataError, EnsueError, check_integer, check_path, check_type, checked_texts, nearest, quote
 from ensue.extension import run_name
 from ensue.extensions.word_vectors.examples import LINE_END
 from ensue.extensions.word_vectors.model import WordVectorParts, ngram_rows
@@ -43,6 +46,54 @@ class Neighbor(NamedTuple):
 
     def __repr__(self) -> str:
         return f"{self.word!r} {self.similarity:.4f}"
+
+
+SECTION, SEPARATORS = ":", "\t,;"
+
+
+def read_questions(location: str | Path, *, encoding: str = "utf-8") -> SelectableList[Judgment]:
+    """Return the questions of all files at a location, in their published formats.
+
+    Pairs have two words and a score, separated by tabs, commas, semicolons or blanks. The score is the first number
+    after the words; other columns are ignored (WordSim-353, SimLex-999, MEN, RW, SimVerb). A first line without a
+    number is a header. Analogies (Mikolov et al. 2013, `questions-words.txt`) have four words in a line. A line
+    `: name` begins each section. Raises DataError (file:line) for an invalid line.
+    """
+    questions: SelectableList[Judgment] = SelectableList()
+    for path in TextSource(location, encoding=encoding).paths:
+        lines = ((number, line.strip()) for number, line in Lines.of(path, encoding=encoding))
+        filled = [(number, line) for number, line in lines if line]
+        if not filled:
+            raise DataError("no question in this file", path)
+        name = path.name.removesuffix(".xz").removesuffix(".gz")
+        read = _read_analogies if filled[0][1].startswith(SECTION) else _read_similarities
+        questions += read(filled, path, name)
+    return questions
+
+
+def _read_analogies(lines: list[tuple[int, str]], path: Path, name: str) -> Iterator[Judgment]:
+    section = ""
+    for number, line in lines:
+        words = line.split()
+        if words[0].startswith(SECTION):
+            section = line.removeprefix(SECTION).strip()
+            continue
+        if len(words) != 4:
+            raise DataError(f"expected four words, or a section after a colon; found {quote(line)}", path, number)
+        yield Judgment(tuple(words), section=section, file=name)
+
+
+def _read_similarities(lines: list[tuple[int, str]], path: Path, name: str) -> Iterator[Judgment]:
+    for index, (number, line) in enumerate(lines):
+        separator = next((candidate for candidate in SEPARATORS if candidate in line), None)
+        first, second, *rest = [*map(str.strip, line.split(separator)), "", ""]
+        score = next((score for score in map(parse_number, rest) if score is not None), None)
+        if score is None and index == 0 and len(lines) > 1:
+            continue  # a header
+        if score is None or not second:
+            expected = "expected two words and their similarity" + (", or analogies" if len(lines) == 1 else "")
+            raise DataError(f"{expected}, found {quote(line)}", path, number)
+        yield Judgment((first, second), score, file=name)
 
 
 class WordTable(Copyable):
@@ -93,71 +144,66 @@ class WordTable(Copyable):
             answers[start : start + MAX_QUESTIONS] = cosines.argmax(1)
         return answers
 
-    def check(self, questions: Sequence[Questions], location: str) -> None:
+    def check(self, questions: Sequence[Judgment], location: str) -> None:
         """Raise DataError for a mixture of pairs and analogies, or if each question has a word without a vector."""
-        kinds = {type(file): file.name for file in questions}
+        kinds = {question.is_analogy: question.file for question in questions}
         if len(kinds) > 1:
-            pairs, analogies = kinds[Similarities], kinds[Analogies]
+            pairs, analogies = kinds[False], kinds[True]
             raise DataError(f"{pairs} has pairs and {analogies} analogies; score them in separate commands", location)
-        if not any(self._has_vectors(file, words) for file in questions for words in file.rows()):
+        look_up = self.row if True in kinds else self.find  # the words of analogies must be in the table
+        if not any(all(look_up(word) is not None for word in question.texts) for question in questions):
             raise DataError("no word of these questions has a vector; are they in another language or case?", location)
 
-    def score(self, questions: Sequence[Questions], location: str) -> SimilarityScores | AnalogyScores:
-        """Return the scores on the questions of a location. Raises DataError like `check`."""
-        self.check(questions, location)
-        files = [file for file in questions if isinstance(file, Similarities)]
-        if not files:
-            return self._score_analogies([file for file in questions if isinstance(file, Analogies)])
-        scores = {file.name: self._score_pairs(file) for file in files}
+    def score(self, questions: Sequence[Judgment]) -> SimilarityScores | AnalogyScores:
+        """Return the scores on questions that were checked, or on some of them."""
+        groups: dict[str, list[Judgment]] = {}
+        for question in questions:
+            groups.setdefault(question.section if question.is_analogy else question.file, []).append(question)
+        if questions[0].is_analogy:
+            sections = {name: self._score_analogies(rows) for name, rows in groups.items()}
+            counts = [(score.right, score.covered, score.questions) for score in sections.values()]
+            right, covered, total = np.sum(counts, axis=0).tolist()
+            return AnalogyScores(right, covered, total, sections)
+        scores = {name: self._score_pairs(pairs) for name, pairs in groups.items()}
         if len(scores) == 1:
-            return scores[files[0].name]
+            return next(iter(scores.values()))
         mean = sum(score.spearman for score in scores.values()) / len(scores)
         covered, pairs = np.sum([(score.covered, score.pairs) for score in scores.values()], axis=0).tolist()
         return SimilarityScores(mean, covered, pairs, scores)
 
-    def scored_items(self, questions: Sequence[Questions], location: str) -> ScoredItems | None:
+    def scored_items(self, questions: Sequence[Judgment], location: str) -> ScoredItems | None:
         """Return the score of each question; None for several files of pairs. Raises DataError like `check`."""
         self.check(questions, location)
-        files = [file for file in questions if isinstance(file, Similarities)]
-        if files:
-            rows = zip(self._compare(files[0]), files[0].scores, strict=True)
-            return ItemRows(rows).scored("pairs", {"spearman": _correlate_samples}) if len(files) == 1 else None
-        sections = (section for file in questions if isinstance(file, Analogies) for section in file.sections.values())
-        answers = ItemRows(row for section in sections for row in zip(*self._answer(section), strict=True))
+        if not questions[0].is_analogy:
+            rows = zip(self._compare(questions), [pair.score for pair in questions], strict=True)
+            is_one = len({pair.file for pair in questions}) == 1
+            return ItemRows(rows).scored("pairs", {"spearman": _correlate_samples}) if is_one else None
+        answers = ItemRows(zip(*self._answer(questions), strict=True))
         return answers.scored("analogies", {"accuracy": quotient(1, 0)})
 
-    def _has_vectors(self, file: Questions, words: Sequence[str]) -> bool:
-        """Return whether all words have vectors. The words of analogies must be in the table."""
-        look_up = self.find if isinstance(file, Similarities) else self.row
-        return all(look_up(word) is not None for word in words)
-
-    def _score_pairs(self, file: Similarities) -> SimilarityScores:
-        cosines = self._compare(file)
+    def _score_pairs(self, pairs: Sequence[Judgment]) -> SimilarityScores:
+        cosines = self._compare(pairs)
         covered = ~np.isnan(cosines)
-        rho = spearman(cosines[covered], np.array(file.scores)[covered]) if covered.any() else 0.0
-        return SimilarityScores(rho, int(covered.sum()), len(file.pairs))
+        judged = np.array([pair.score for pair in pairs])
+        rho = spearman(cosines[covered], judged[covered]) if covered.any() else 0.0
+        return SimilarityScores(rho, int(covered.sum()), len(pairs))
 
-    def _compare(self, file: Similarities) -> NDArray[np.float64]:
-        cosines = np.full(len(file.pairs), np.nan)
-        for number, (first, second) in enumerate(file.pairs):
-            a, b = self.find(first), self.find(second)
+    def _compare(self, pairs: Sequence[Judgment]) -> NDArray[np.float64]:
+        cosines = np.full(len(pairs), np.nan)
+        for number, pair in enumerate(pairs):
+            a, b = map(self.find, pair.texts)
             if a is not None and b is not None:
                 unit_a, unit_b = unit_vectors(np.stack([a, b]))
                 cosines[number] = float(unit_a @ unit_b)
         return cosines
 
-    def _score_analogies(self, files: Sequence[Analogies]) -> AnalogyScores:
-        sections: dict[str, AnalogyScores] = {}
-        for name, questions in (item for file in files for item in file.sections.items()):
-            is_covered, is_correct = self._answer(questions)
-            sections[name] = AnalogyScores(int(is_correct.sum()), int(is_covered.sum()), len(questions))
-        counts = [(score.right, score.covered, score.questions) for score in sections.values()]
-        right, covered, total = np.sum(counts, axis=0).tolist()
-        return AnalogyScores(right, covered, total, sections)
+    def _score_analogies(self, questions: Sequence[Judgment]) -> AnalogyScores:
+        is_covered, is_correct = self._answer(questions)
+        return AnalogyScores(int(is_correct.sum()), int(is_covered.sum()), len(questions))
 
-    def _answer(self, questions: Sequence[Sequence[str]]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def _answer(self, questions: Sequence[Judgment]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return for each analogy whether all words are in the table, and whether the answer is right."""
-        rows = [[self.row(word) for word in question] for question in questions]
+        rows = [[self.row(word) for word in question.texts] for question in questions]
         is_covered = np.array([None not in row for row in rows], bool)
         covered = np.array([row for row in rows if None not in row], np.int64).reshape(-1, 4)
         is_correct = np.zeros(len(rows), bool)
@@ -279,7 +325,9 @@ class WordVectorsPipeline(TextVectors):
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> SimilarityScores | AnalogyScores:
         """Score the vectors on pairs of words with judged similarities, or on analogies: a file, a folder or a glob."""
         location = as_location(location, "the location")
-        return self.table.score(read_questions(location, encoding=encoding), location)
+        questions = read_questions(location, encoding=encoding)
+        self.table.check(questions, location)
+        return self.table.score(questions)
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems | None:
         location = as_location(location, "the location")

@@ -227,7 +227,7 @@ class SampledTask(Task[SampledVectors, WordExamples]):
 
     def __init__(
         self, contexts: WordContexts, sampling: NegativeSampling, *, judged_by: str,
-        questions: Callable[[SampledVectors], TaskScores] | None,
+        questions: Callable[[SampledVectors], TaskScores] | None = None,
     ) -> None:  # fmt: skip
         self.contexts, self.sampling, self.questions, self.judged_by = contexts, sampling, questions, judged_by
         self.steps_per_epoch = contexts.steps_per_epoch
@@ -317,7 +317,7 @@ class CountedTask(Task[CountedVectors, PairBatch]):
 
     def __init__(
         self, pairs: NDArray[np.void], *, batch_size: int, largest_count: float, power: float, words: int,
-        judged_by: str, questions: Callable[[CountedVectors], TaskScores] | None,
+        judged_by: str, questions: Callable[[CountedVectors], TaskScores] | None = None,
     ) -> None:  # fmt: skip
         self.pairs, self.batch_size, self.largest_count, self.power = pairs, batch_size, largest_count, power
         self.questions, self.judged_by = questions, judged_by

@@ -14,6 +14,7 @@ from rich.text import Text
 from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Document, DocumentLayout, DocumentSource
 from ensue.data.files import Data, as_location, named_locations
+from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError, check_fraction, check_type, checked_texts
 from ensue.inspection.colors import color_of
@@ -210,7 +211,8 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool = True
     ) -> DocumentSource:
         data = self.recipe.data.model_copy(update={"format": format or "auto", "encoding": encoding})
-        layout = DocumentLayout.from_json(self.config["layout"]) if self.config else None
+        has_columns = self.config and not are_unnamed(self.recipe.data.train)
+        layout = DocumentLayout.from_json(self.config["layout"]) if has_columns else None
         return document_source(data, location, like=layout, is_labeled=is_labeled, labels=self.labels.names)
 
     def evaluate(

@@ -5,9 +5,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ensue.data.corpus.cache import TextToIds
+from ensue.data.division import SelectableList
 from ensue.data.examples import Pair, PairSource
 from ensue.data.examples.layout import Pairs
-from ensue.data.judgments import read_judged_texts
+from ensue.data.judgments import Judgment, read_judged_texts
 from ensue.data.mapped_file import TokenFile
 from ensue.errors import DataError, IncompleteError, RecipeError
 from ensue.metrics.scores import MaskedScores, TextSimilarityScores
@@ -15,7 +16,7 @@ from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
 from ensue.tasks.contract.data_set import Split
-from ensue.tasks.contract.job import HeldOut
+from ensue.tasks.contract.job import Job
 from ensue.tasks.contract.task import TaskScores
 from ensue.tasks.masked_language_modeling import task as masked
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
@@ -94,6 +95,9 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
     """
 
     unit: ClassVar[str] = "pairs"
+    examples: ClassVar[str] = "pairs"
+    data_name: ClassVar[str] = "split"
+    sample_size: ClassVar[int] = 64
     recipe: SentenceVectorsRecipe
     parts: MaskedLanguageModelParts
     task: masked.SentenceVectors
@@ -101,9 +105,6 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
     @classmethod
     def reader_of(cls, recipe: SentenceVectorsRecipe) -> None:
         return None
-
-    def held_out(self, name: HeldOut) -> None:
-        """Return None: the score of a part, where fewer texts are compared, is better than the score of all."""
 
     def __init__(self, recipe: SentenceVectorsRecipe, run: RunDirectory | None = None) -> None:
         self.recipe, data = recipe, recipe.data
@@ -119,38 +120,44 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
         if not pairs:
             raise DataError("no pairs", data.train)
         table = data.model_copy(update={"valid": "", "test": "", **({"valid_fraction": 0.0} if data.valid else {})})
-        self.split = Split.of(pairs, table, lambda _: Pairs(), examples="pairs")
-        self.judged = read_judged_texts(data.valid, encoding=data.encoding) if data.valid else None
-        self.tested = read_judged_texts(data.test, encoding=data.encoding) if data.test else None
-        pairs = self.split.train
+        split: Any = Split.of(pairs, table, lambda _: Pairs(), examples="pairs")
+        split.valid = read_judged_texts(data.valid, encoding=data.encoding) if data.valid else split.valid
+        split.test = read_judged_texts(data.test, encoding=data.encoding) if data.test else None
+        self.split, self.valid, pairs = split, split.valid, split.train
         if tokenizer is None:
             texts = (text + "\n" for pair in pairs for text in (*pair.sources, *pair.targets))
             tokenizer = train_tokenizer(chunks=texts, **recipe.tokenizer.model_dump())
         self.parts = MaskedLanguageModelParts(tokenizer)
         encoded = masked.EncodedTextPairs(pairs, self.parts.coder, recipe.encoder.context)
-        judged_by = "accuracy" if self.judged is None else "spearman"
+        judged_by = "spearman" if data.valid else "accuracy"
         self.task = masked.SentenceVectors(encoded, recipe, judged_by=judged_by, validate=self._validate_model)
 
+    draw = Job.draw  # pairs, not a part of a text
+
+    def validate_on(self, data: SelectableList[Judgment] | Pairs) -> None:
+        self.valid = data
+
     def _validate_model(self, model: MaskedLanguageModel) -> TaskScores | None:
-        if self.judged is not None:
-            return self._create_pipeline(model).similarity_scores(self.judged)
-        return self._create_pipeline(model).partner_accuracy(self.split.valid) if self.split.valid else None
+        if self.recipe.data.valid:
+            return self._create_pipeline(model).similarity_scores(self.valid)
+        return self._create_pipeline(model).partner_accuracy(self.valid) if self.valid else None
 
     def _create_pipeline(self, model: MaskedLanguageModel) -> SentenceVectorsPipeline:
         return SentenceVectorsPipeline(model, self.parts.coder, self.recipe)
 
     @property
     def data(self) -> str:
-        train, valid = self.split.train, self.judged.scores if self.judged else self.split.valid or []
+        train, valid = self.split.train, self.split.valid or []
         texts, size = len(self.task.pairs.ids), self.parts.vocabulary_size
         return f"{len(train):,} training pairs of {texts:,} texts, {len(valid):,} for validation; {size:,} subwords"
 
     @property
     def notes(self) -> list[str]:
-        notes = [f"reads {self.layout}", *self.notes_on_origin(), *(self.split.notes if self.judged is None else [])]
+        split = self.split
+        notes = [f"reads {self.layout}", *self.notes_on_origin(), *([] if self.recipe.data.valid else split.notes)]
         pairs = {frozenset((*pair.sources, target)) for pair in self.split.train for target in pair.targets}
-        for name, judged in (("validation", self.judged), ("test", self.tested)):
-            texts = [] if judged is None else [*zip(judged.first, judged.second, strict=True)]
+        for name, data in (("validation", split.valid if self.recipe.data.valid else None), ("test", split.test)):
+            texts = [pair.texts for pair in data or ()]
             if num_shared := sum(frozenset(pair) in pairs for pair in texts):
                 notes.append(f"{num_shared:,} of {len(texts):,} pairs of the {name} data are in the training data, too")
         return notes
@@ -162,7 +169,7 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
         return {"vocabulary_size": self.parts.tokenizer.vocabulary_size}
 
     def test(self, model: MaskedLanguageModel) -> TextSimilarityScores | None:
-        return None if self.tested is None else self._create_pipeline(model).similarity_scores(self.tested)
+        return None if self.split.test is None else self._create_pipeline(model).similarity_scores(self.split.test)
 
     def about(self) -> str:
         return f"over {self.parts.vocabulary_size:,} subwords"

@@ -10,6 +10,7 @@ from torch import Tensor
 from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Pair, PairLayout, PairSource, with_references
 from ensue.data.files import Data
+from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
 from ensue.decode.search import BeamSearch
@@ -161,7 +162,8 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     ) -> PairSource:
         """Return the pairs of a file in the layout of the training data."""
         return PairSource(
-            location, format=format or "", like=self.layout, encoding=encoding, is_labeled=is_labeled,
+            location, format=format or "", like=None if are_unnamed(self.recipe.data.train) else self.layout,
+            encoding=encoding, is_labeled=is_labeled,
             incomplete=self.recipe.data.incomplete if is_labeled else "refuse",
         )  # fmt: skip
 

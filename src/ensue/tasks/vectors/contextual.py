@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.files import Data, as_location
-from ensue.data.judgments import JudgedTexts, read_judged_texts
+from ensue.data.judgments import Judgment, read_judged_texts
 from ensue.errors import EnsueError, check_integer, nearest
 from ensue.metrics.scores import TextSimilarityScores, pearson, spearman
 from ensue.models.language_model import padded
@@ -43,10 +43,10 @@ class TextVectors(Pipeline):
         location = as_location(location, "the pairs")
         return self.similarity_scores(read_judged_texts(location, encoding=encoding))
 
-    def similarity_scores(self, pairs: JudgedTexts) -> TextSimilarityScores:
+    def similarity_scores(self, pairs: Sequence[Judgment]) -> TextSimilarityScores:
         """Return the correlation of cosines of pairs of texts with human judgments."""
-        vectors = self.embed([*pairs.first, *pairs.second])
-        predicted, judged = cosines(*np.split(vectors, 2)), np.array(pairs.scores)
+        vectors = self.embed([text for side in zip(*(pair.texts for pair in pairs), strict=True) for text in side])
+        predicted, judged = cosines(*np.split(vectors, 2)), np.array([pair.score for pair in pairs])
         return TextSimilarityScores(spearman(predicted, judged), pearson(predicted, judged), len(judged))
 
 

@@ -42,8 +42,7 @@ class WordReader:
         """Return the inputs for texts, which are lists of words."""
         texts = [list(map(self.lowered, words)) for words in texts]
         number_of = {word: n for n, word in enumerate(dict.fromkeys(w for words in texts for w in words), FIRST_WORD)}
-        width = max(map(len, texts))
-        rightward, leftward, ids = np.zeros((3, len(texts), width), np.int64)
+        rightward, leftward, ids = np.zeros((3, len(texts), max(map(len, texts))), np.int64)
         for row, words in enumerate(texts):
             numbers = [number_of[word] for word in words]
             rightward[row, : len(words)], leftward[row, : len(words)] = numbers, numbers[::-1]

@@ -65,8 +65,7 @@ class CharacterSets:
 @cache
 def code_points_where(holds: Callable[[str], object]) -> Ranges:
     """Return the ranges of the code points for which `holds` is true."""
-    points = map(ord, filter(holds, _assigned_characters()))
-    groups = groupby(enumerate(points), lambda pair: pair[1] - pair[0])
+    groups = groupby(enumerate(map(ord, filter(holds, _assigned_characters()))), lambda pair: pair[1] - pair[0])
     result = ([point for _, point in group] for _, group in groups)
     return tuple((group[0], group[-1]) for group in result)
 

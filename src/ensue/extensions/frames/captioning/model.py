@@ -48,8 +48,7 @@ def doubly_stochastic_loss(
     alpha: Float[Tensor, "B T S"], source_mask: Bool[Tensor, "B S"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, ""]:
     """Return `Σ_i (1 − Σ_t α_ti)²` over the locations i and steps t of all rows (Xu et al. 2015, eq. 14)."""
-    sums = (alpha * mask.unsqueeze(2)).sum(1)
-    return ((1 - sums) ** 2 * source_mask).sum()
+    return ((1 - (alpha * mask.unsqueeze(2)).sum(1)) ** 2 * source_mask).sum()
 
 
 class HardAttentionLoss(nn.Module):
@@ -84,8 +83,7 @@ class HardAttentionLoss(nn.Module):
         reward = future_nats - self.baseline.detach() * num_tokens
         policy = (reward * (chosen.detach() * log_alpha).sum(2))[mask].sum()
         entropy = -(alpha * log_alpha).sum(2)[mask].sum()
-        error = 0.5 * ((nats - self.baseline) ** 2)[mask].sum()
-        return policy - self.entropy * entropy + error
+        return policy - self.entropy * entropy + 0.5 * ((nats - self.baseline) ** 2)[mask].sum()
 
 
 class Captioner(TextModel):

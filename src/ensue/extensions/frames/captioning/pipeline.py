@@ -39,13 +39,7 @@ from ensue.nn import ImageGrid
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import UNSHARDED, Shard
 from ensue.tasks.contract.data_set import DataSetJob
-from ensue.tasks.sequence_to_sequence.page import (
-    MAX_OUTPUT,
-    MAX_SOURCE,
-    record_search,
-    search_sections,
-    token_section,
-)
+from ensue.tasks.sequence_to_sequence.page import MAX_OUTPUT, MAX_SOURCE, record_search, search_sections, token_section
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence, Sources, length_ratio, search_of
 from ensue.tasks.sequence_to_sequence.view import OutputView, output_fields
 from ensue.tasks.sequence_to_sequence.writer import Output, Writer, on_one_line, sample_lines, score_table, symbol_of

@@ -68,8 +68,7 @@ def mel_triangles(bands: int, points: int, rate: int, lowest: float, highest: fl
     1 at corner b + 1, and fall to 0 at corner b + 2. A band without a frequency has the weight 1 at the nearest one.
     """
     lowest_mel, highest_mel = (2595 * float(np.log10(1 + hertz / 700)) for hertz in (lowest, highest))
-    mels = np.linspace(lowest_mel, highest_mel, bands + 2)
-    corners = 700 * (10 ** (mels / 2595) - 1)
+    corners = 700 * (10 ** (np.linspace(lowest_mel, highest_mel, bands + 2) / 2595) - 1)
     frequencies = np.arange(points // 2 + 1) * rate / points
     rising = (frequencies - corners[:-2, None]) / np.diff(corners)[:-1, None]
     falling = (corners[2:, None] - frequencies) / np.diff(corners)[1:, None]

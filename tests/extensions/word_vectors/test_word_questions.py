@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.judgments import Analogies, Similarities, read_questions
+from ensue.data.judgments import Judgment
 from ensue.errors import DataError
+from ensue.extensions.word_vectors.pipeline import read_questions
 
 HEADS = {
     "bare": "tiger\tcat\t7.35\nbook\tpaper\t7.46\n",
@@ -19,18 +20,17 @@ HEADS = {
 @pytest.mark.parametrize("text", HEADS.values(), ids=HEADS)
 def test_pairs_are_read_in_every_published_form(text: str, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_bytes(text.encode())
-    (result,) = read_questions(tmp_path / "pairs.txt")
-    assert result == Similarities("pairs.txt", [("tiger", "cat"), ("book", "paper")], [7.35, 7.46])
+    pairs = [Judgment(("tiger", "cat"), 7.35, "", "pairs.txt"), Judgment(("book", "paper"), 7.46, "", "pairs.txt")]
+    assert read_questions(tmp_path / "pairs.txt") == pairs
 
 
 def test_analogies_are_read_by_section(tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text(": capitals\nAthens Greece Oslo Norway\n\n: gram1 x\na b c d\ne f g h\n")
-    (result,) = read_questions(tmp_path / "q.txt")
-    assert isinstance(result, Analogies)
-    assert result.sections == {
-        "capitals": [("Athens", "Greece", "Oslo", "Norway")],
-        "gram1 x": [("a", "b", "c", "d"), ("e", "f", "g", "h")],
-    }
+    questions = read_questions(tmp_path / "q.txt")
+    assert [(*question.texts, question.section, question.file) for question in questions] == [
+        ("Athens", "Greece", "Oslo", "Norway", "capitals", "q.txt"),
+        *((*words, "gram1 x", "q.txt") for words in ("abcd", "efgh")),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_analogies_are_read_by_section(tmp_path: Path) -> None:
         ("tiger\tcat\t7\nbook\tpaper\n", "q.txt:2: expected two words and their similarity, found 'book"),
         ("tiger\tcat\t7\nbook\tpaper\tnan\n", "q.txt:2: expected two words"),
         ("tiger\tcat\t7\nbook\n", "q.txt:2: expected two words"),
-        ("one line of words\n", "expected lines of two words and their similarity, or of analogies; found none"),
+        ("one line of words\n", "expected two words and their similarity, or analogies, found 'one line"),
         (": section\na b c\n", "q.txt:2: expected four words, or a section"),
         ("\n \n", "no question in this file"),
     ],
