@@ -77,6 +77,7 @@ models: $(VENV)/.installed  ## the package of models ensue-en in models/en, trai
 	@PYTHONPATH=models/packing $(BIN)/python -m ensue_packing build/models/cut-lstm --tagger build/models/tag-columns --wheel en \
 	  --out models/en --precision int8 --license CC-BY-SA-4.0 --license-file $(EWT)/LICENSE.txt \
 	  --test $(EWT)/en_ewt-ud-test.conllu.xz --overwrite
+	@rm -rf models/en/ensue_en models/en/*.dist-info && $(BIN)/python -m zipfile -e models/en/ensue_en-1.0-py3-none-any.whl models/en
 
 bench: $(VENV)/.installed  ## the measurements of the docs, one by one (benchmarks/README.md)
 	@$(BIN)/python benchmarks/training_speed.py && $(BIN)/python benchmarks/generation.py
