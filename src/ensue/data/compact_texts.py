@@ -259,8 +259,7 @@ class Texts(Sequence[tuple[str, ...]]):
         """Return the indices, in the column of all words, of the words of these texts."""
         starts = self.starts[rows]
         lengths = self.starts[rows + 1] - starts
-        ends = np.cumsum(lengths)
-        return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
+        return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
 
     def release(self) -> None:
         self.words.release()

@@ -35,6 +35,10 @@ MARKS = {"utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-32": (codecs
 HOST_ENCODINGS = {"idna", "punycode"}
 """Encodings of host names, which Python lists as text encodings. Decoding them takes quadratic time."""
 
+_MIN_NULS = 8
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
+_UNLIKELY = re.compile(r"(?<=[^\W\d])[^\x00-\x7f\w’](?=[^\W\d])|(?<=[a-zß-ÿ])[À-ÞŒŠŽŸ]")
+"""Matches what text in the right encoding seldom has: a sign between two letters, a capital after a small letter."""
 _ZIP = b"PK\x03\x04"
 _ZIPPED = {
     b"xl/": "a spreadsheet (Excel, .xlsx); save the sheet as CSV in UTF-8",
@@ -97,6 +101,8 @@ def text_of(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool =
         before = decoder.getstate()
         try:
             text = decoder.decode(block, final=not block)
+            if number == 0 and encoding[:5] in ("", "utf-8") and _utf_16(block):
+                raise UnicodeDecodeError("utf-8", block, block.index(0), block.index(0) + 1, "UTF-16")
         except UnicodeError as error:
             if binary:
                 raise DataError(binary, name) from None
@@ -217,14 +223,24 @@ def _decoding_error(name: str, encoding: str, error: UnicodeDecodeError, line: i
     problem = f"not {encoding.upper() or 'UTF-8'} (byte 0x{byte:02x} in column {column})"
     if not encoding:
         return DataError(f"{problem}; save the file as UTF-8", name, line)
-    if (line, column) == (1, 1) and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        option, value, end = "--encoding utf-16", "utf-16", " reads it"
-    elif encoding.startswith("utf-8") and (likely := _likely_encoding(error)):
-        option, value, end = f"for {likely[1]} try --encoding {likely[0]}", likely[0], ""
-    else:
-        option, value, end = "give its encoding with --encoding", "...", ""
+    option, value = "give its encoding with --encoding", "..."
+    likely = _utf_16(error.object) or (_likely_encoding(error) if encoding.startswith("utf-8") else None)
+    if likely is not None:
+        option, value = f"for {likely[1]} try --encoding {likely[0]}", likely[0]
     training = f" (in training --set data.encoding={value})"
-    return DataError(f"{problem}; {option}{training}{end}", name, line, options={training: ""})
+    return DataError(f"{problem}; {option}{training}", name, line, options={training: ""})
+
+
+def _utf_16(data: bytes) -> tuple[str, str] | None:
+    """Return the kind of UTF-16 and its description; None for other bytes.
+
+    Without a byte order mark, NULs show it: the upper bytes of ASCII characters, most at even or most at odd positions.
+    """
+    if data[:2] in MARKS["utf-16"]:
+        return "utf-16", "UTF-16"
+    rare, (count, name) = sorted([(data[::2].count(0), "utf-16-be"), (data[1::2].count(0), "utf-16-le")])
+    text = data[: 1 << 14].decode(name, "ignore") if count >= max(4 * rare[0], len(data) / 50, _MIN_NULS) else "\0"
+    return None if _CONTROL.search(text) else (name, "UTF-16 without a byte order mark")
 
 
 def _likely_encoding(error: UnicodeDecodeError) -> tuple[str, str] | None:
@@ -239,8 +255,9 @@ def _likely_encoding(error: UnicodeDecodeError) -> tuple[str, str] | None:
             words = [word for word in re.findall(r"\w+", text) if not word.isascii()]
             is_latin = 2 * sum(any(map(str.isascii, word)) for word in words) >= len(words)
             is_possible = (letters[0] < "\u0250") == is_latin and (is_latin or len(words) > 2)
-            share = is_possible * sum(map(letters.count, text)) / max(1, sum(map("\x7f".__lt__, text)))
-            if not re.search(r"[\x00-\x08\x0e-\x1f]", text):
+            signs = [sign for sign in _UNLIKELY.sub("\x80", text) if sign > "\x7f"]
+            share = is_possible * sum(map(letters.count, signs)) / max(1, len(signs))
+            if not _CONTROL.search(text):
                 shares[name, description] = max(share * (10 if len(text) < len(sample) else 1), (name == "cp1252") / 5)
     return max(shares, key=lambda key: shares[key])
 

@@ -222,8 +222,7 @@ class Frontier:
         totals = np.where(goes_on, chosen.totals, -math.inf)
         last_scores = np.array([self.complete[number].last_score for number in self.live.inputs])
         unfinished = np.flatnonzero(totals.max(1) / self.penalties[self.live.inputs] > last_scores)
-        slots = goes_on[unfinished].sum(1).max(initial=0)
-        order = (~goes_on[unfinished]).argsort(1, kind="stable")[:, :slots]
+        order = (~goes_on[unfinished]).argsort(1, kind="stable")[:, : goes_on[unfinished].sum(1).max(initial=0)]
         index = unfinished[:, None], order
         parents, ids = chosen.parents[index], chosen.ids[index]
         rows = (unfinished[:, None] * self.live.totals.shape[1] + parents).ravel()

@@ -74,8 +74,7 @@ def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> cty
     command = compiler()
     if command is None:
         return None
-    numbers = [f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", *defines]
-    options = [*command, *compiler_flags(), *numbers]
+    options = [*command, *compiler_flags(), f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", *defines]
     source = "\n".join([*(package_text(f"engine/{name}") for name in HEADERS), text])
     machine = " ".join(sorted(features())) or platform.platform()  # machines may share a home directory
     key = hashlib.sha256("\0".join([source, *options, machine]).encode()).hexdigest()[:32]
@@ -124,8 +123,7 @@ def _load_from(folder: PrivateFolder, key: str, make: Callable[[], bytes]) -> ct
 
 def _compile(text: str, options: list[str]) -> bytes:
     path = temporary_directory() / f"compiled-{os.getpid()}"  # forked processes share the folder
-    libraries = ["-lm"] if "-fPIC" in options else []
-    command = [*options, "-x", "c", "-", "-o", str(path), *libraries]
+    command = [*options, "-x", "c", "-", "-o", str(path), *(["-lm"] if "-fPIC" in options else [])]
     try:
         subprocess.run(command, input=text.encode(), capture_output=True, check=True, timeout=MAX_COMPILE_SECONDS)
         return path.read_bytes()

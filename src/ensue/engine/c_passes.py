@@ -282,8 +282,7 @@ def c_passes(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | Non
     if dtype not in (torch.float32, torch.float64):
         return None
     sources = _sources(program)
-    text = c_text(sources, program)
-    multiplication, functions = products(dtype, bf16_kernel), library(text, dtype)
+    multiplication, functions = products(dtype, bf16_kernel), library(c_text(sources, program), dtype)
     if multiplication is None or functions is None:
         return None
     large = sum(array.width for array in program.large)

@@ -192,8 +192,7 @@ def _incoming_errors(trace: TracedStep) -> dict[Node, Array]:
     graph, width = trace.graph, trace.output.width
     arrays = {graph.node("error", width=width): Array("error output", 0, width, "position")}
     for number, width in enumerate(trace.state_widths):
-        node = graph.node("error", width=width, number=number + 1)
-        arrays[node] = Array("error state", number, width, "row")
+        arrays[graph.node("error", width=width, number=number + 1)] = Array("error state", number, width, "row")
     return arrays
 
 

@@ -222,8 +222,7 @@ class Runner:
         for array in missing:
             if array in self.overlays and self.overlays[array].array in arrays:
                 view = self.overlays[array]
-                host = arrays[view.array].tensor
-                arrays[array] = Storage(host[:, view.start : view.start + view.width])
+                arrays[array] = Storage(arrays[view.array].tensor[:, view.start : view.start + view.width])
             elif array not in arrays:
                 arrays[array] = Storage(empty_rows(like, size, array.width))
 

@@ -71,8 +71,7 @@ CACHE_BYTES = 1 << 20
 def empty_rows(like: Tensor, rows: int, width: int) -> Tensor:
     """Return an uninitialized tensor (rows, width) of the type and device of `like`, with contiguous features."""
     needs_gap = like.is_cpu and width * like.element_size() % CONFLICT_BYTES == 0
-    gap = GAP_BYTES // like.element_size() if needs_gap else 0
-    return like.new_empty(rows, width + gap)[:, :width]
+    return like.new_empty(rows, width + (GAP_BYTES // like.element_size() if needs_gap else 0))[:, :width]
 
 
 MIN_BUFFER_BYTES = 1 << 18

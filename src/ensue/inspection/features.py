@@ -226,8 +226,7 @@ def _lstm_effects(layer: CharacterLSTM, ids: torch.Tensor) -> dict[str, NDArray[
     rightward, leftward = values_at["rightward.hidden"], values_at["leftward.hidden"]
 
     def changes(states: list[torch.Tensor]) -> NDArray[np.float64]:
-        h = exact(torch.cat([torch.zeros_like(states[0]), *states]))
-        return h.diff(dim=0).norm(dim=-1).cpu().numpy()
+        return exact(torch.cat([torch.zeros_like(states[0]), *states])).diff(dim=0).norm(dim=-1).cpu().numpy()
 
     return {"left to right": changes(rightward), "right to left": changes(leftward)[::-1]}
 

@@ -322,8 +322,7 @@ class CachedForms(NamedTuple):
     @property
     def table(self) -> FormTable:
         """The rows of the forms so far."""
-        count = len(self.numbers)
-        return FormTable(*(tensor[:count] for tensor in self.rows[0][:3]))
+        return FormTable(*(tensor[: len(self.numbers)] for tensor in self.rows[0][:3]))
 
 
 class FormCache(Copyable):

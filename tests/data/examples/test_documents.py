@@ -180,7 +180,7 @@ OBJECT = '{"text": "a", "label": "x"}\n'
         ("x.tsv", TABLE + " \ta\n", r'x\.tsv:4: no label in column 1 "label"'),
         ("x.tsv", TABLE + "1\ta\0b\n", r"x\.tsv:4: a NUL character in column 4; expected text"),
         ("x.tsv", TABLE.encode() + b"1\tcaf\xe9\n", r"x\.tsv:4: not UTF-8 \(byte 0xe9 in column 6\); .*data.encoding"),
-        ("x.tsv", TABLE.encode("utf-16"), r"x\.tsv:1: not UTF-8 .*--encoding utf-16 .*reads it"),
+        ("x.tsv", TABLE.encode("utf-16"), r"x\.tsv:1: not UTF-8 .*for UTF-16 try --encoding utf-16 "),
         ("x.tsv", "", r"x\.tsv: the text is empty"),
         ("x.csv", CSV + '1,"open\nnot "" shut\n', r"x\.csv:4: the quote that opens here is not closed$"),
         ("x.csv", CSV + '1,"two\nlines","open\nand on\n', r"x\.csv:5: the quote that opens here is not closed"),

@@ -95,8 +95,7 @@ def text_columns(rows: Sequence[Sequence[str]]) -> list[int]:
     columns = list(zip(*rows, strict=True)) if len({*map(len, rows)}) == 1 else []
     is_credited = len(columns) == 3 and all(cell.startswith(_CREDIT) for cell in columns[2])
     are_numbers = [all(map(str.isdecimal, column)) and len({*column}) == len(column) for column in columns]
-    has_ids = are_numbers == [True, False] * 2
-    return [1, 3] if has_ids else [*range(2 if is_credited else len(columns))]
+    return [1, 3] if are_numbers == [True, False] * 2 else [*range(2 if is_credited else len(columns))]
 
 
 def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iterator[Sides]:

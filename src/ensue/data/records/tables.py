@@ -97,8 +97,7 @@ class Dialect(Reader):
         probabilities = [f"{probability:.4f}" for probability in answer.probabilities]
         added = {records.PROBABILITY: self.field(separator.join(probabilities))} if probabilities else {}
         fields = next(self.rows(Lines([record.text], ""), "")).values
-        old = self.at(fields, answer.column) if answer.column else ""
-        is_list = list_in(old) is not None
+        is_list = list_in(self.at(fields, answer.column) if answer.column else "") is not None
         value = json.dumps([*answer.labels], ensure_ascii=False) if is_list else separator.join(answer.labels)
         new_labels = self.field(value)
         if answer.column is None:

@@ -70,8 +70,7 @@ class Columns(Format):
         name = column or self.default_column
         layout = source.layout
         index = None if layout.width == 1 and name == "last" else _column_index(name, layout.width)
-        has_blanks = layout.width > 1 and not layout.has_tabs
-        forbidden = " \t\r\n" if has_blanks else "\t\r\n"
+        forbidden = " \t\r\n" if layout.width > 1 and not layout.has_tabs else "\t\r\n"
         remaining = iter([checked_label(label, forbidden, sentence) for label in labels])
         lines = source.sentence_text.split("\n")
         rows = [_replace_field(line, index, next(remaining), layout) if layout.is_row(line) else line for line in lines]

@@ -238,8 +238,7 @@ class JsonSentences(Format):
 
 def _label_key(sentence: Sentence, column: str | None) -> str:
     """Return the key of labels. In rows of a program without names, the chosen `column` is not a key."""
-    named = "" if are_unnamed(sentence.source.name) else column
-    return named or objects.label_key(sentence.columns)
+    return ("" if are_unnamed(sentence.source.name) else column) or objects.label_key(sentence.columns)
 
 
 def _reparse_object(source: SourceText) -> Content:

@@ -149,8 +149,7 @@ class PreNormBlock(PostNormBlock):
 
     def feed_forward(self, x: Float[Tensor, "*shape d_in"], attended: Tensor) -> Float[Tensor, "*shape d_out"]:
         z = x + self.dropout(attended)
-        normalized = self.norm_feedforward(x if self.parallel else z)
-        return z + self.dropout(self.feedforward(normalized))
+        return z + self.dropout(self.feedforward(self.norm_feedforward(x if self.parallel else z)))
 
 
 class DecoderBlockState(NamedTuple):

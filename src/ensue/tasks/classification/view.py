@@ -133,8 +133,7 @@ def log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
     logits = exact(logits)
     if model.multiple:
         return logits[:, label]
-    others = torch.cat((logits[:, :label], logits[:, label + 1 :]), dim=1)
-    return logits[:, label] - others.logsumexp(1)
+    return logits[:, label] - torch.cat((logits[:, :label], logits[:, label + 1 :]), dim=1).logsumexp(1)
 
 
 def _pooling_input(model: Classifier, reading: ReadFeatures) -> tuple[Tensor, slice]:

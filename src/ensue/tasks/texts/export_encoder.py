@@ -112,8 +112,7 @@ class ExportEncoder(ABC):
         text_vectors = h.flatten(0, 1)[inputs[f"{self.prefix}own"]].float().unsqueeze(1)
         if not self.framing.is_causal:
             return torch.cat((text_vectors, words), 1)
-        slots = torch.arange(words.shape[1] + 1, device=words.device)
-        last = (slots == lengths.unsqueeze(1)).unsqueeze(2)
+        last = (torch.arange(words.shape[1] + 1, device=words.device) == lengths.unsqueeze(1)).unsqueeze(2)
         return torch.where(last, text_vectors, torch.nn.functional.pad(words, (0, 0, 0, 1)))
 
 
