@@ -58,8 +58,7 @@ def shortened(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     start = set_cell_size(text, width - 2).rstrip()
-    ends_with_word = text[len(start) : len(start) + 1].isspace()
-    return (start if ends_with_word else start.rpartition(" ")[0] or start) + " …"
+    return (start if text[len(start) : len(start) + 1].isspace() else start.rpartition(" ")[0] or start) + " …"
 
 
 def show_scores(scores: "TaskScores", tables: Iterable[Table | str] = ()) -> None:

@@ -157,8 +157,7 @@ def scores_section(scores: Mapping[str, Any], heading: str = "") -> list[Section
     """Return sections with a table of scores, and a table of the scores of each label."""
     numbers = [{"score": _name(name), "": value} for name, value in scores.items() if _is_number(value)]
     tables = table_section(numbers, heading)
-    labels = scores.get("per_label") or {}
-    ranked = sorted(labels.items(), key=lambda item: (item[1]["f1"], item[0]))[:MAX_ROWS]
+    ranked = sorted((scores.get("per_label") or {}).items(), key=lambda item: (item[1]["f1"], item[0]))[:MAX_ROWS]
     return [*tables, *table_section([{"label": label, **of_label} for label, of_label in ranked])]
 
 

@@ -21,13 +21,16 @@ FALLBACK_FONTS = (
 )  # fmt: skip
 """Fonts for characters that are missing in `FONT`, which matplotlib installs. Only installed fonts are used."""
 
+MAX_INCHES = 11.5
+"""The maximum width and height of a picture: its letters of 9 points have 8 pixels on a page of 740 pixels."""
+
 
 @contextmanager
 def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     """Yield a matplotlib figure of this size in inches, which is written to `path` at the end of a `with` block.
 
-    Equal drawings have equal files. A `$` does not begin a formula. A character that all fonts lack is drawn as a box,
-    without a warning.
+    A width above `MAX_INCHES` is reduced to it, and the height in proportion. Equal drawings have equal files. A `$`
+    does not begin a formula. A character that all fonts lack is drawn as a box, without a warning.
     """
     _import_matplotlib()
     from matplotlib import rc_context  # noqa: PLC0415 (slow to import)
@@ -40,7 +43,8 @@ def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     ):
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")
-        figure = Figure(figsize=size, dpi=120, layout="constrained")
+        inches = [length * min(1.0, MAX_INCHES / size[0]) for length in size]
+        figure = Figure(figsize=(inches[0], inches[1]), dpi=120, layout="constrained")
         FigureCanvasAgg(figure)
         yield figure
         figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
@@ -103,8 +107,7 @@ def draw_curve(records: Iterable[dict[str, Any]], path: Path, *, title: str, sco
             side.spines["right"].set_visible(right is not axes)
         lines = [*axes.lines, *(right.lines if right is not axes else [])]
         if lines:
-            labels = [str(line.get_label()) for line in lines]
-            axes.legend(lines, labels, frameon=False, loc="best" if right is axes else "center right")
+            axes.legend(handles=lines, frameon=False, loc="best" if right is axes else "center right")
 
 
 def _draw_scores(axes: Any, valid: list[tuple[int, float, bool]]) -> None:
@@ -117,8 +120,6 @@ def _draw_scores(axes: Any, valid: list[tuple[int, float, bool]]) -> None:
     axes.annotate(f"{best:.3f}", (step, best), **above, fontsize=9, color="#1f4e79", fontweight="bold")
 
 
-MAX_INCHES = 16.0
-"""The maximum width and height of a plot over words."""
 LINE_COLORS = ("#0b7285", "#c2255c", "#d9730d", "#5f3dc4", "#868e96", "#2b8a3e")
 """The colors of lines, as on the inspection pages."""
 MAX_WORD_CHARACTERS = 20
@@ -172,7 +173,10 @@ class HeatMap(NamedTuple):
     def draw(self, ax: Any = None, title: str = "") -> Any:
         """Draw on the axes `ax`, or on new axes, and return the axes."""
         axes = axes_of(ax, 2.0 + 0.3 * len(self.columns), min(1.6 + 0.3 * len(self.rows), MAX_INCHES))
-        axes.imshow(self.weights, cmap="Purples", vmin=0.0, vmax=max(float(np.max(self.weights)), 1e-9), aspect="auto")
+        highest = max(float(np.max(self.weights)), 1e-9)
+        image = axes.imshow(self.weights, cmap="Purples", vmin=0.0, vmax=highest, aspect="auto")
+        axes.figure.colorbar(image, ax=axes, label="attention")
+        axes.set(xlabel="to", ylabel="from")
         _label_words(axes, self.columns)
         axes.set_yticks(range(len(self.rows)), _shorten(self.rows), fontsize=9, **literal_text())
         axes.set_title(title, **literal_text())

@@ -72,8 +72,7 @@ class Masking:
         last = np.minimum.accumulate(np.where(ends, positions, ids.shape[1])[:, ::-1], axis=1)[:, ::-1]
         ranks = _ranks(np.where(possible, np.take_along_axis(order, first, 1), 2.0))
         is_first_word = np.take_along_axis(ranks, first, 1) == 0
-        fits = np.take_along_axis(ranks, last, 1) < max_hidden
-        return np.asarray(possible & (fits | is_first_word))
+        return np.asarray(possible & ((np.take_along_axis(ranks, last, 1) < max_hidden) | is_first_word))
 
 
 def _random_numbers(keys: NDArray[np.uint64], positions: NDArray[np.int64], purpose: int) -> NDArray[np.float64]:

@@ -96,7 +96,7 @@ def smallest_threshold(curve: Sequence[ThresholdScores], precision: float) -> Th
 def _draw(curve: Sequence[ThresholdScores], path: Path) -> None:
     with picture(path, (7.2, 4.2)) as figure:
         axes = figure.add_subplot()
-        axes.set(xlabel="minimum probability", ylim=(0, 1.02))
+        axes.set(xlabel="minimum probability", ylabel="score", ylim=(0, 1.02))
         axes.grid(alpha=0.25)
         for column, (name, color) in enumerate(zip(("precision", "recall", "F1"), LINE_COLORS, strict=False), 1):
             axes.step([row.threshold for row in curve], [row[column] for row in curve], color=color, label=name)

@@ -57,8 +57,7 @@ class Term:
         word = _WORD.match(fold(self.source))
         if word is None or count_without_blanks(self.source[0]):
             return ""
-        is_only_word = word.end() == len(fold(self.source))
-        return "" if is_only_word and count_without_blanks(self.source[-1]) else word[0]
+        return "" if word.end() == len(fold(self.source)) and count_without_blanks(self.source[-1]) else word[0]
 
     def is_met(self, text: str) -> bool:
         """Return whether an output satisfies the term."""

@@ -91,8 +91,7 @@ def show_data(path: str, *, format: str | None, against: str = "", encoding: str
 
 
 def _make_report(summary: Summary, columns: ChosenColumns) -> Report[Any]:
-    report_class = REPORTS.get(type(summary)) or data_kind(summary.detected.kind).report
-    return report_class(summary, columns)
+    return (REPORTS.get(type(summary)) or data_kind(summary.detected.kind).report)(summary, columns)
 
 
 def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str], str]:

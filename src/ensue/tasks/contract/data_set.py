@@ -394,7 +394,7 @@ def draw_confusion(labels: list[str], counts: list[list[int]], path: Path, *, ti
     shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
     with picture(path, (size + 1.2, size)) as figure:
         axes = figure.add_subplot()
-        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        figure.colorbar(axes.imshow(shares, cmap="Blues", vmin=0, vmax=1), label="share of the correct label")
         axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
         axes.set_yticks(range(len(names)), names)
         axes.set(xlabel="predicted", ylabel="correct", title=title)

@@ -117,8 +117,7 @@ def draw_trials(path: Path, complete: list[Any], space: Space, importances: dict
             axes.scatter(points, [trial.value for trial in complete], s=14, color="#1f4e79", alpha=0.7)
             if isinstance(choices, Range) and choices.log:
                 axes.set_xscale("log")
-            share = f" ({importances[key]:.0%})" if key in importances else ""
-            axes.set_xlabel(f"{key}{share}")
+            axes.set(xlabel=key + (f" ({importances[key]:.0%})" if key in importances else ""), ylabel="score")
             axes.grid(alpha=0.25)
             for side in ("top", "right"):
                 axes.spines[side].set_visible(False)

@@ -66,8 +66,7 @@ class CharacterSets:
 def code_points_where(holds: Callable[[str], object]) -> Ranges:
     """Return the ranges of the code points for which `holds` is true."""
     groups = groupby(enumerate(map(ord, filter(holds, _assigned_characters()))), lambda pair: pair[1] - pair[0])
-    result = ([point for _, point in group] for _, group in groups)
-    return tuple((group[0], group[-1]) for group in result)
+    return tuple((group[0], group[-1]) for group in ([point for _, point in group] for _, group in groups))
 
 
 def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:

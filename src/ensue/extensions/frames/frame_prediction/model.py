@@ -463,11 +463,15 @@ def draw_series(path: Path, series: Sequence[Vectors], *, prompt_frames: int, co
                 axes.plot(frames, linewidth=1)
                 axes.set_ylim(low, high)
             else:
-                axes.imshow(frames.T, origin="lower", aspect="auto", vmin=low, vmax=high, interpolation="nearest")
+                image = axes.imshow(
+                    frames.T, origin="lower", aspect="auto", vmin=low, vmax=high, interpolation="nearest"
+                )
+                figure.colorbar(image, ax=axes, label="value")
+            axes.set_ylabel("value" if has_curves else "feature")
             if prompt_frames:
                 axes.axvline(prompt_frames - 0.5, color="gray" if has_curves else "white", linestyle="--")
         if columns and len(columns) <= MAX_DRAWN_CURVES:
-            figure.axes[0].legend(list(columns), fontsize=7)
+            figure.axes[0].legend(list(columns), fontsize=9)
         figure.axes[-1].set_xlabel("frame")
     return f"{len(shown):,} of {len(series):,} series" if len(shown) < len(series) else f"{len(series):,} series"
 
