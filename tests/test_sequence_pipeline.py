@@ -14,7 +14,7 @@ from ensue.runs.schema import validate_content
 from ensue.tasks.sequence_to_sequence import task
 from ensue.tasks.sequence_to_sequence.model import SequenceConfig
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
-from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
+from ensue.tasks.sequence_to_sequence.task import Sources, mean_surprisals
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Output
 from training.tiny import run_tiny, some_slow
@@ -102,8 +102,8 @@ def test_an_ensemble_decides_by_the_mean_of_probabilities(pipeline: SequencePipe
         for parameter in other.model.parameters():
             parameter.mul_(0.5)
     sources, targets = pipeline.encoded([(Pair(("the cat",)), "die Katze")])
-    pairs = EncodedPairs(sources.rows, targets)
-    both = [next(surprisals(each.model, pairs, begin_id=pipeline.target.begin_id))[1] for each in (pipeline, other)]
+    begin_id, rows = pipeline.target.begin_id, Sources(sources.rows)
+    both = [next(mean_surprisals([each.model], rows, targets, begin_id=begin_id))[1] for each in (pipeline, other)]
     expected = -((-both[0]).exp() + (-both[1]).exp()).div(2).log().sum()
     assert pipeline.with_others(other).score("the cat", "die Katze") == pytest.approx(float(expected), abs=1e-5)
 

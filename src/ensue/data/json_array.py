@@ -47,8 +47,7 @@ def array_chunks(chunks: Iterable[str], name: str) -> Iterator[tuple[int, str]]:
         index = text.skip_white_space(index + 1)
         if text.character(index) == "]" and expected == "[":
             break
-        end = text.end_of_value(index)
-        yield text.line_of(index), text.take(end)
+        yield text.line_of(index), text.take(text.end_of_value(index))
         expected = ","
     yield text.line_of(index), text.take(index + 1)
     index = text.skip_white_space(0)

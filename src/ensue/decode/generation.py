@@ -164,8 +164,7 @@ def keep_top_p(logits: Float[Tensor, "B V"], p: float | Float[Tensor, "B 1"]) ->
     """Keep the smallest set of most probable tokens whose probabilities reach `p`; set other logits to -∞."""
     values, ids = logits.sort(dim=-1, descending=True, stable=True)
     probabilities = values.softmax(-1, dtype=widest(values.device))
-    before = probabilities.cumsum(-1) - probabilities
-    is_cut = before >= p
+    is_cut = (probabilities.cumsum(-1) - probabilities) >= p
     is_cut[..., 0] = False  # neither rounding nor a p near 0 may remove the most probable token
     return torch.empty_like(logits).scatter_(-1, ids, values.masked_fill(is_cut, -math.inf))
 

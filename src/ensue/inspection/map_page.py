@@ -24,8 +24,7 @@ def map_vectors(vectors: NDArray[np.floating]) -> NeighborMap:
     """
     rows = vectors.astype(np.float64)
     units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
-    centered = units - units.mean(0)
-    left, sizes, _ = np.linalg.svd(centered, full_matrices=False)
+    left, sizes, _ = np.linalg.svd(units - units.mean(0), full_matrices=False)
     places = np.zeros((len(rows), 2))
     count = min(2, len(sizes))
     places[:, :count] = left[:, :count] * sizes[:count]
@@ -42,8 +41,7 @@ def _link_neighbors(units: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.zeros((0, 2), np.int64)
     cosines = units @ units.T
     np.fill_diagonal(cosines, -np.inf)
-    pairs = np.column_stack((np.arange(len(units)), cosines.argmax(1)))
-    return np.unique(np.sort(pairs, axis=1), axis=0)
+    return np.unique(np.sort(np.column_stack((np.arange(len(units)), cosines.argmax(1))), axis=1), axis=0)
 
 
 WIDTH, HEIGHT, MARGIN = 1000, 560, 40

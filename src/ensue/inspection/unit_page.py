@@ -145,8 +145,7 @@ def select(
             break
         if all(match.end <= other.start or other.end <= match.start for other in chosen):
             chosen.append(match)
-    matches = chosen[1:]
-    return Selection(start, end, threshold, selected, matches)
+    return Selection(start, end, threshold, selected, chosen[1:])
 
 
 def _select(values: NDArray[np.float32], group: int, start: int, end: int, threshold: float) -> list[SelectedUnit]:

@@ -237,5 +237,4 @@ def _pack(model: EncoderDecoder) -> _Packed:
         if isinstance(block, PostNormDecoderBlock)
     ]  # fmt: skip
     ends = norm(last.module) if isinstance(last, Pointwise) else [0, 0]
-    outer = [plain(model.target.weight), *ends, *affine(model.head.matrix(), model.head.bias)]
-    return _Packed(tensors, layers, outer)
+    return _Packed(tensors, layers, [plain(model.target.weight), *ends, *affine(model.head.matrix(), model.head.bias)])

@@ -116,8 +116,7 @@ def gradients(layer: SequenceLayer, x: Tensor, *results: Tensor) -> list[Tensor]
     """Return the gradients of a randomly weighted sum of `results` with respect to `x` and every parameter."""
     total = sum((result * random(*result.shape, seed=7 + k).to(result)).sum() for k, result in enumerate(results))
     assert isinstance(total, Tensor)
-    sources = [x, *layer.parameters()]
-    return list(torch.autograd.grad(total, sources, allow_unused=True, materialize_grads=True))
+    return list(torch.autograd.grad(total, [x, *layer.parameters()], allow_unused=True, materialize_grads=True))
 
 
 def same_state(state: State, expected: State) -> None:

@@ -137,8 +137,7 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         ids, offsets = pieces.with_offsets(self.library, without_surrogates(text.lower() if self.lowercase else text))
         if self.lowercase and len(text) != len(text.lower()):  # some letters are two characters in lower case
-            lengths = [len(letter.lower()) for letter in text]
-            index_of = np.repeat(np.arange(len(text)), lengths)
+            index_of = np.repeat(np.arange(len(text)), [len(letter.lower()) for letter in text])
             starts, last = offsets[:, 0], np.maximum(offsets[:, 1] - 1, offsets[:, 0])
             offsets = np.stack((index_of[starts], index_of[last] + 1), axis=1)
         return ids, offsets

@@ -150,8 +150,7 @@ class Gradients:
                 start, stop = rows.start + micro_rows.start, rows.start + micro_rows.stop
                 if start < stop:
                     micro_batch = batch.read(_make_contiguous(slice(start, stop)))
-                    local_rows = slice(start - first, stop - first)
-                    states.append(self._backward(micro_batch, state, local_rows, batch.count))
+                    states.append(self._backward(micro_batch, state, slice(start - first, stop - first), batch.count))
             return self._flatten()
 
         return _tree_sum(shard_gradients, local.start, local.stop), _join_states(states)

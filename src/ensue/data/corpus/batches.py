@@ -104,8 +104,7 @@ class Blocks(Batches):
         return max(self.batch_size, (len(self.tokens) - self.segment_length) // self.segment_length)
 
     def _segments(self, epoch: int, index: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        order = Permutation(self._num_segments(), mix(self.seed, epoch, _ORDER))
-        return order(index * self.batch_size + rows)
+        return Permutation(self._num_segments(), mix(self.seed, epoch, _ORDER))(index * self.batch_size + rows)
 
     def is_first(self, step: int) -> bool:
         return True

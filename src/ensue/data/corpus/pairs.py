@@ -36,8 +36,7 @@ def pair_files(location: str | Path, *, encoding: str = "utf-8") -> list[Path]:
     Files with other suffixes are ignored, and a `.tab` file is ignored if a `.text` file has the same pairs. Raises
     DataError if there are no files of minimal pairs.
     """
-    paths = TextSource(location, encoding=encoding).paths
-    pair_paths = [path for path in paths if suffix(path.name) in READERS]
+    pair_paths = [path for path in TextSource(location, encoding=encoding).paths if suffix(path.name) in READERS]
     if not pair_paths:
         raise DataError(f"no minimal pairs; expected a file named {', '.join(f'*{end}' for end in READERS)}", location)
     sentences = {stem(path) for path in pair_paths if suffix(path.name) == ".text"}

@@ -171,8 +171,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         ids[is_word] = torch.tensor([id for words in sentences for id in self.reader.ids(words)], dtype=torch.int64)
         contexts = self.model.features_before(features[-1], is_word.to(device))
         nats = torch.stack([self._require_head().nats(h, ids.to(device)) for h in contexts])
-        mean = nats.double().mean(0).cpu().numpy()
-        return [row[: len(words)] for row, words in zip(mean, sentences, strict=True)]
+        return [row[: len(words)] for row, words in zip(nats.double().mean(0).cpu().numpy(), sentences, strict=True)]
 
     def score_texts(self, texts: Sequence[str]) -> ScoredTexts:
         sentences = [self.words_of(text) for text in texts]
@@ -195,8 +194,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         self, location: Data, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
     ) -> TwoWayScores | ContextScores:
         """Return the perplexity of both directions, or the loss of context2vec, on a file, a folder or a glob."""
-        text = self._read_text(location, encoding)
-        return self.objective.score(self.model, text, self.reader, progress=progress)
+        return self.objective.score(self.model, self._read_text(location, encoding), self.reader, progress=progress)
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         return self.objective.items(self.model, self._read_text(location, encoding), self.reader)
@@ -209,8 +207,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         return WordText.read(TextSource(location, encoding=encoding), self.tokenizer)
 
     def protocol(self, scores: Any) -> str:
-        tokens = scores.tokens if isinstance(scores, ContextScores) else scores.forward.tokens
-        return self.objective.protocol(tokens)
+        return self.objective.protocol(scores.tokens if isinstance(scores, ContextScores) else scores.forward.tokens)
 
     def export_encoder(self, pooling: str) -> ExportEncoder:
         return export_encoder_of(self.reader, self.model)

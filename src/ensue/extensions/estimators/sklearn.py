@@ -165,8 +165,7 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def predict(self, X: Iterable[Any]) -> NDArray[Any]:
         """Return the most probable class (n,) of each text."""
-        best = self.predict_proba(X).argmax(1)  # raises NotFittedError before `classes_` is read
-        return self.classes_[best]
+        return self.classes_[self.predict_proba(X).argmax(1)]
 
 
 class Tagger(Estimator):

@@ -244,8 +244,7 @@ def _compute_gradients(model: Classifier, reading: ReadFeatures, label: int) -> 
     def output(h: Tensor) -> Tensor:
         return log_odds(model, model.logits_of([Pooled(pooling(h, None).float(), reading.keys)]), label)
 
-    gradients = gradients_of(layers, reading.x, output)
-    return (gradients.inputs * reading.x[0].cpu().numpy()).sum(1)
+    return (gradients_of(layers, reading.x, output).inputs * reading.x[0].cpu().numpy()).sum(1)
 
 
 GRADIENTS = (
@@ -285,5 +284,4 @@ def series_sections(
 
 
 def _bar_section(heading: str, about: str, values: NDArray[np.float64], columns: FrameColumns, what: str) -> Section:
-    drawing = bars(values, columns, name=heading, what=what)
-    return Section.plain(heading, drawing, about=about, note=columns.note)
+    return Section.plain(heading, bars(values, columns, name=heading, what=what), about=about, note=columns.note)

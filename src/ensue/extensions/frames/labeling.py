@@ -193,8 +193,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
     def label(self, series: Iterable[Series], *, confidence: bool = False) -> Iterator[tuple[Series, TaggedSeries]]:
         """Yield a stream of series with their labels, in order and in constant memory."""
         for chunk in chunked(series):
-            tagged = TaggedFrames(FrameRows.of_series(chunk))
-            paths, posteriors = tagged.tagged(self.model, with_posteriors=confidence)
+            paths, posteriors = TaggedFrames(FrameRows.of_series(chunk)).tagged(self.model, with_posteriors=confidence)
             for number, (item, path) in enumerate(zip(chunk, paths, strict=True)):
                 labels, rate = tuple(self.labels.decode(path.tolist())), self.frame_rate(item)
                 if not confidence:

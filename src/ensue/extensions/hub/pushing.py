@@ -71,8 +71,7 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
             api = hub.HfApi(library_name="ensue")
             created = api.create_repo(repository.name, private=private or None, exist_ok=True)
             operations = [hub.CommitOperationAdd(path.relative_to(target).as_posix(), str(path)) for path in files]
-            message = f"A {source.recipe.what} of ensue"
-            commit = api.create_commit(created.repo_id, operations, commit_message=message)
+            commit = api.create_commit(created.repo_id, operations, commit_message=f"A {source.recipe.what} of ensue")
             return f"{PREFIX}{created.repo_id}@{commit.oid}"
 
 

@@ -116,8 +116,7 @@ async def _start_generation(service: Service, request: Request) -> Completion:
         session = model.sessions.begin(body.session, body.undo)
     for prompt, prompt_rows in zip(prompts, rows, strict=True):
         state, ids = _make_initial_state(prompt, session, tokenizer.start_id, context)
-        num_top = body.logprobs if body.echo else None
-        generation.add(Prompt(generation, ids, prompt_rows, state=state, num_top=num_top))
+        generation.add(Prompt(generation, ids, prompt_rows, state=state, num_top=body.logprobs if body.echo else None))
     assert model.loop is not None
     model.loop.submit(generation)
     return completion

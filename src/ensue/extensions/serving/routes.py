@@ -122,8 +122,7 @@ async def _respond_outputs(
     service: Service, request: Request, model: ServedModel, texts: Sequence[Any], results: Iterator[Any], *,
     are_plain: bool = True,
 ) -> Response:  # fmt: skip
-    answer = api.Outputs(model=model.name, outputs=[])
-    parts = transport.split_around(answer, "outputs")
+    parts = transport.split_around(api.Outputs(model=model.name, outputs=[]), "outputs")
     return await _respond(service, request, model, texts, results, *parts, are_plain=are_plain)
 
 

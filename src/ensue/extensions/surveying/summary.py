@@ -84,8 +84,7 @@ def show_data(path: str, *, format: str | None, against: str = "", encoding: str
         summary = summarize(path, format=format or "", against=against, encoding=encoding, **columns)
     except DataError as error:
         raise error.with_options() from None
-    report = _make_report(summary, ChosenColumns(**columns))
-    print(report.text(), end="", flush=True)  # before the error on stderr
+    print(_make_report(summary, ChosenColumns(**columns)).text(), end="", flush=True)  # before the error on stderr
     if summary.error:
         raise summary.error.with_options()
 

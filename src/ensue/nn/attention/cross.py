@@ -201,8 +201,7 @@ class AdditiveAttention(CrossAttention):
         return self.project_in(x)
 
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
-        scores = self.scores(queries, source.keys)
-        weights = weights_over(scores, source.real).unsqueeze(1)
+        weights = weights_over(self.scores(queries, source.keys), source.real).unsqueeze(1)
         weights = self._select(self._tap_weights(weights, sizes) if is_watched(self) else weights)
         return weights.squeeze(1).to(source.values.dtype) @ source.values
 
@@ -270,8 +269,7 @@ class AttentionBefore(Recurrent):
         if self.gate is not None and self.beta is not None:
             z = self.beta(torch.sigmoid(self.gate(h))) * z
         h, inner = self.cell.step(torch.cat((x_t, z), dim=-1), inner)
-        y_t = torch.tanh(self.combine(torch.cat((x_t, h, z), dim=-1)))
-        return y_t, BeforeState(h, inner, memory)
+        return torch.tanh(self.combine(torch.cat((x_t, h, z), dim=-1))), BeforeState(h, inner, memory)
 
     def extra_repr(self) -> str:
         return f"{self.cell!r}, {self.attention!r}, d_out={self.d_out}, gated={self.gate is not None}"

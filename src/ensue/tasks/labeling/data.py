@@ -390,8 +390,7 @@ class SentenceData(WordsData[Sentences]):
         for (kind, key), counts in count_head_values(HEAD_KINDS.get(name, "label"), pairs).items():
             names_and_scheme: tuple[list[str], Scheme | None] = sorted(counts), None
             if kind == "label":
-                place = f' (column "{name}")'
-                names_and_scheme = collect_labels(counts, detectors[name], self.unit, place, path)
+                names_and_scheme = collect_labels(counts, detectors[name], self.unit, f' (column "{name}")', path)
             learned.append([kind, key, *names_and_scheme])
         if not learned:
             raise DataError(f'nothing to learn: no attribute in the column "{name}"', path)

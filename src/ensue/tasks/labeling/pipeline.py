@@ -95,8 +95,7 @@ class LabelingPipeline(WordPipeline):
             return self.with_search(n_best=n_best, at_least=at_least).predict(texts, confidence=confidence)
         texts = checked_texts(texts, "texts, or of lists of words")
         sentences, surfaces = zip(*map(self._read_text, texts), strict=True) if texts else ((), ())
-        answers = self.label(sentences, confidence=confidence)
-        return Answers(map(self._make_tagged, answers, surfaces))
+        return Answers(map(self._make_tagged, self.label(sentences, confidence=confidence), surfaces))
 
     def predict_json(self, texts: Sequence[str | Sequence[str]]) -> list[Any]:
         return [answer.as_json() for answer in self.predict(texts, confidence=True)]

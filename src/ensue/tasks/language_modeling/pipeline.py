@@ -62,8 +62,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
         parts: LanguageModelParts = directory.parts
-        encoder = directory.recipe.describe()
-        return cls(directory.model(device), parts.tokenizer, encoder=encoder, run=directory.path)
+        return cls(directory.model(device), parts.tokenizer, encoder=directory.recipe.describe(), run=directory.path)
 
     def with_adaptation(self, **adaptation: Unpack[AdaptationOptions]) -> Self:
         """Return a copy that adapts to each text when it generates, scores and evaluates. Vectors do not adapt.
@@ -100,8 +99,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
             EnsueError: A value is out of range.
             ContextError: The prompt is longer than the context of a Transformer.
         """
-        generated = self._generate_pieces(prompt, 1, max_tokens, sampling, seed)
-        return (pieces[0] for pieces in generated if pieces[0])
+        return (pieces[0] for pieces in self._generate_pieces(prompt, 1, max_tokens, sampling, seed) if pieces[0])
 
     def samples(
         self, prompt: str = "", num_samples: int = 1, *, max_tokens: int = 200, seed: int | None = None,
@@ -230,8 +228,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
         """
         if parts is not None:
             check_integer("parts", parts, 1, MAX_PARTS)
-        source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
-        tokens = tokenize(source, self.tokenizer)
+        tokens = tokenize(text if isinstance(text, TextSource) else TextSource(text, encoding=encoding), self.tokenizer)
         return scoring.score_text(self.reader, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:

@@ -220,8 +220,7 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
         h = model(batch.ids, batch.mask, batch.segments)
         total = model.total_nats(h, batch.targets)
         if batch.follows is not None:
-            nats = F.cross_entropy(model.follows(h), batch.follows.long(), reduction="sum")
-            total = total + nats * batch.pair_weight
+            total = total + F.cross_entropy(model.follows(h), batch.follows.long(), reduction="sum") * batch.pair_weight
         return Loss(total, int((batch.targets != NOT_HIDDEN).sum())), None
 
     def validate(self, model: MaskedLanguageModel) -> MaskedScores | None:

@@ -233,8 +233,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         if not self.split.test:
             return None
         options = {"recipe": self.recipe, "layout": self.layout, "ratio": self.ratio, "contextual": self.contextual}
-        pipeline = SequencePipeline(model, self.parts.coder, **options)
-        return pipeline.score_pairs(stored_pairs(self.split.test))
+        return SequencePipeline(model, self.parts.coder, **options).score_pairs(stored_pairs(self.split.test))
 
     def about(self) -> str:
         tables = filter(None, (self.recipe.tokenizer, self.recipe.target_tokenizer))

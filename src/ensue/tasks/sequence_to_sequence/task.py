@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.buckets import by_length
-from ensue.data.compact_texts import Ragged, RaggedRows
+from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Pair
 from ensue.decode.beam import beam_search
 from ensue.decode.candidates import Candidate
@@ -28,7 +28,7 @@ from ensue.ranks import sharded_map
 from ensue.tasks.contract.chunks import MAX_ATTENTION_TOKENS, check_num_units, chunks, max_positions
 from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, NamedScores, on_device
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable, SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.words.pipeline import ContextualFeatures, WordLayers
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.types import Loss, State
@@ -141,14 +141,6 @@ class EncodedPairs(NamedTuple):
     contextual: tuple[WordLayers, ...] = ()
     """The vectors of the words of sources from other runs."""
 
-    @classmethod
-    def of_targets(cls, sources: SourceRows, targets: Iterable[Ids]) -> Self:
-        """Return pairs of sources and the ids of their targets."""
-        rows = RaggedRows()
-        for target in targets:
-            rows.append(target)
-        return cls(sources, rows.ragged())
-
     @property
     def lengths(self) -> NDArray[np.int64]:
         """The number of positions of each pair, the sum of both sides."""
@@ -208,12 +200,6 @@ def length_ratio(train: EncodedPairs) -> float:
     return float(np.quantile(train.targets.lengths / train.sources.lengths, RATIO_QUANTILE))
 
 
-def surprisals(model: TextModel, pairs: EncodedPairs, *, begin_id: int) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-    """Yield batches of similar length: the indices (B,) of pairs, and the nats (B, T) of targets, 0 at padding."""
-    for rows in _batches(pairs):
-        yield rows, _nats(model, pairs, rows, begin_id)
-
-
 def _batches(pairs: EncodedPairs) -> Iterator[NDArray[np.int64]]:
     return by_length(pairs.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS)
 
@@ -243,8 +229,7 @@ def search_of(table: SearchTable, target: TokenizerWithSpecials, **changes: Any)
     """
     special = tuple((id,) for id in target.special_ids if id != target.end_id)
     names = by_option_names(BeamSearch)
-    settings = {names[name]: value for name, value in table.model_dump().items()}
-    search = BeamSearch(**settings, forbidden=special)
+    search = BeamSearch(**{names[name]: value for name, value in table.model_dump().items()}, forbidden=special)
     return replace(search, **changes)
 
 
@@ -305,11 +290,11 @@ def init_decoding(
 def mean_surprisals(
     models: Sequence[TextModel], sources: Sources, targets: Ragged, *, begin_id: int
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-    """Yield `surprisals` for a model, or for an ensemble, where probabilities are means over the models."""
+    """Yield batches of similar length: the indices (B,) of pairs, and the nats (B, T) of targets, 0 at padding.
+
+    The probabilities of an ensemble are means over the models.
+    """
     pairs = [EncodedPairs(sources.rows, targets, contextual) for contextual in sources.contextual]
-    iterators = [surprisals(*pair, begin_id=begin_id) for pair in zip(models, pairs, strict=True)]
-    for batches in zip(*iterators, strict=True):
-        rows, nats = batches[0]
-        if len(models) > 1:
-            nats = math.log(len(models)) - (-torch.stack([model_nats for _, model_nats in batches])).logsumexp(0)
-        yield rows, nats
+    for rows in _batches(pairs[0]):
+        nats = [_nats(*of_model, rows, begin_id) for of_model in zip(models, pairs, strict=True)]
+        yield rows, nats[0] if len(models) == 1 else math.log(len(models)) - (-torch.stack(nats)).logsumexp(0)

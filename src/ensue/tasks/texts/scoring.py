@@ -28,8 +28,6 @@ from ensue.models.modules import device_of, evaluating
 from ensue.ranks import process_group, shard, sharded_map
 from ensue.types import State, exact
 
-CHUNK_TOKENS = 1024
-"""The number of tokens that `surprisals` yields at a time."""
 WARM_UP_TOKENS = 512
 """The number of tokens before a part on which its state is warmed up."""
 MAX_PARTS = 64
@@ -102,14 +100,6 @@ class TextScorer:
         nats, self._state = _compute_nats(self.model, inputs[None], targets[None], self._state)
         self._room = None if self._room is None else self._room - len(targets)
         return nats[0].cpu().numpy()
-
-
-def surprisals(model: LanguageModel, tokens: TokenFile, *, start_id: int) -> Iterator[NDArray[np.float64]]:
-    """Yield the surprisals in nats of the tokens in order, about a thousand at a time, in constant memory."""
-    with evaluating(model):
-        scorer = TextScorer(model, start_id=start_id)
-        for start in range(0, len(tokens), CHUNK_TOKENS):
-            yield scorer.feed(tokens.read(start, min(start + CHUNK_TOKENS, len(tokens))))
 
 
 @torch.inference_mode()

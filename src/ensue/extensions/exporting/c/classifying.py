@@ -39,8 +39,7 @@ def classifier_source(description: ModelDescription, weights: Weights) -> CModel
     templates = ["stored.h", "utf8.h", *splitting(words.splitter), *layers]
     templates += _add_bag(model.bag, lexicon, weights)
     templates += ["choice.h", "lines.h", "classes.h"]
-    values = {"LABELS": len(labels), "TEXTS": words.num_texts}
-    return CModel(templates, interface="classes", values=values, usage=USAGE)
+    return CModel(templates, interface="classes", values={"LABELS": len(labels), "TEXTS": words.num_texts}, usage=USAGE)
 
 
 def add_labels(model: Classifier, labels: Classes, weights: Weights) -> dict[str, Any]:
@@ -57,8 +56,7 @@ def _add_layers(model: Classifier, lexicon: Lexicon, weights: Weights) -> list[s
     features = feature_templates(model.features, lexicon, steps)
     weights.constants |= {"ROWS": 1, **steps.sizes()}
     steps_and_table = [*(step.text for step in steps.steps), table]
-    head = head_templates(model, weights)
-    return ["rows.h", "layers.h", *steps_and_table, *features, *head, "text_layers.h"]
+    return ["rows.h", "layers.h", *steps_and_table, *features, *head_templates(model, weights), "text_layers.h"]
 
 
 def head_templates(model: Classifier, weights: Weights) -> list[str]:

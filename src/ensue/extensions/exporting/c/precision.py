@@ -192,8 +192,7 @@ def validation_series(run: RunDirectory, data_set: Any) -> list[Any]:
     data = _validation_data(run, data_set)
     if data is None:
         return []
-    count = np.searchsorted(data.rows.starts, MAX_WORDS, side="right") - 1
-    return [data.rows[row] for row in range(count)]
+    return [data.rows[row] for row in range(np.searchsorted(data.rows.starts, MAX_WORDS, side="right") - 1)]
 
 
 def _first_texts(texts: Any, max_words: int) -> list[str]:

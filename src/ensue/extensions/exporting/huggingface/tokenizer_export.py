@@ -159,8 +159,7 @@ def _from_words(tokenizer: WordTokenizer) -> LibraryTokenizer:
     _, _, *words = tokenizer.vocabulary.symbols
     vocabulary = {UNKNOWN_WORD: tokenizer.unknown_id, "\n": tokenizer.start_id}
     vocabulary |= {word: tokenizer.vocabulary.ids[word] for word in words}
-    model = package.models.WordLevel(vocabulary, unk_token=UNKNOWN_WORD)
-    library = _from_model(model, lowercase=tokenizer.lowercase)
+    library = _from_model(package.models.WordLevel(vocabulary, unk_token=UNKNOWN_WORD), lowercase=tokenizer.lowercase)
     splitter = _to_regex(SPLITTERS[tokenizer.splitter])
     library.pre_tokenizer = package.pre_tokenizers.Split(splitter, "removed", invert=True)
     return library
@@ -173,8 +172,7 @@ def _to_regex(pattern: str) -> Any:
 def _from_characters(tokenizer: CharacterTokenizer) -> LibraryTokenizer:
     package = import_library()
     assert tokenizer.unknown_id is not None
-    unknown = tokenizer.symbol(tokenizer.unknown_id)
-    model = package.models.WordLevel(dict(tokenizer.vocabulary.ids), unk_token=unknown)
+    model = package.models.WordLevel(dict(tokenizer.vocabulary.ids), unk_token=tokenizer.symbol(tokenizer.unknown_id))
     library = _from_model(model, lowercase=tokenizer.lowercase)
     library.pre_tokenizer = package.pre_tokenizers.Split(package.Regex(r"[\s\S]"), "isolated")
     library.decoder = package.decoders.Fuse()

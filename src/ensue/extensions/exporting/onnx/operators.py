@@ -249,8 +249,7 @@ def _index(trace: Trace, out: Tensor, x: Tensor, indices: Any) -> Any:
         return _index_select(trace, out, x, dims[0], indices[dims[0]])
     if dims != list(range(len(dims))):
         raise Unexportable("indexing by several tensors that are not in the first dimensions")
-    shapes = [indices[dim].shape for dim in dims]
-    sizes = trace.sizes(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+    sizes = trace.sizes(torch.broadcast_shapes(*[indices[dim].shape for dim in dims]))  # type: ignore[no-untyped-call]
     last = trace.graph.constant([-1])
     expanded = [trace.add("Expand", trace.of(indices[dim]), sizes) for dim in dims]
     x_name, columns = trace.of(x), [trace.add("Unsqueeze", index, last) for index in expanded]

@@ -141,8 +141,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         return [self.target.to_json(), self.parts.rows, self.statistics.shape.width]
 
     def sources(self, items: Sequence[Captioned]) -> Sources:
-        rows = FrameRows.of_series([item.series for item in items])
-        return Sources(rows, tuple(() for _ in self.models))
+        return Sources(FrameRows.of_series([item.series for item in items]), tuple(() for _ in self.models))
 
     def encoded(self, items: Sequence[tuple[Captioned, str]]) -> tuple[Sources, Ragged]:
         ids = [np.append(self.target.encode(text), self.target.end_id) for _, text in items]
@@ -285,7 +284,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         sources = data.rows if len(rows) == len(data) else data.rows.select(rows)
         target, captions = self.parts.target, (caption for captions in data.labels for caption in captions)
         ids = (np.append(target.encode(caption), target.end_id) for caption in captions)
-        pairs = EncodedPairs.of_targets(sources, ids)
+        pairs = EncodedPairs(sources, Ragged.of(ids))
         for row, length in zip(rows.tolist(), pairs.targets.lengths.tolist(), strict=True):
             check_caption(Series(str(row), data.rows[row]), length, self.recipe)
         return pairs

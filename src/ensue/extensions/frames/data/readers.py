@@ -192,8 +192,7 @@ def _read_idx(path: Path) -> NDArray[Any]:
     dtype = np.dtype(IDX_TYPES[kind[0]])
     if len(shape) != dimensions[0] or len(content) - start != math.prod(shape) * dtype.itemsize:
         raise DataError(f"{len(content):,} bytes do not match an idx file of the shape {shape}", path)
-    values = np.frombuffer(content, dtype, offset=start).reshape(shape)
-    return values.astype(dtype.newbyteorder("="))
+    return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 def read_image(path: Path, reading: SeriesOptions) -> Iterator[Series]:

@@ -107,8 +107,7 @@ class WindowWriter(nn.Module):
 
     def forward(self, h: Float[Tensor, "B d"]) -> Float[Tensor, "B H PW"]:
         """Return the change of the canvas."""
-        patch = self.patch(h).view(len(h), self.window.size, -1)
-        return self.window(h).write(patch)
+        return self.window(h).write(self.patch(h).view(len(h), self.window.size, -1))
 
 
 class PaintState(NamedTuple):
@@ -359,8 +358,7 @@ def noise_of(model: Painter, numbers: range, device: torch.device, *, seed: int 
     """Return noise (B, T, d_latent) from N(0, 1). The noise of a row depends only on its number and the seed."""
     shape = (model.glimpses, model.d_latent)
     generators = (np.random.default_rng((seed, number, 1)) for number in numbers)  # `binarized` has other seeds
-    rows = [generator.standard_normal(shape, np.float32) for generator in generators]
-    return on_device(np.stack(rows), device)
+    return on_device(np.stack([generator.standard_normal(shape, np.float32) for generator in generators]), device)
 
 
 Side = Annotated[int, Bounds(1, 1_000_000)]

@@ -260,8 +260,7 @@ class DrawingPipeline(Pipeline):
 
     def protocol(self, scores: Any) -> str:
         methods = {"none": "pixels are probabilities", "threshold": "pixels of 0.5 or more are 1"}
-        drawn = "pixels are drawn once, with their values as probabilities"
-        method = methods.get(self.recipe.data.binarize, drawn)
+        method = methods.get(self.recipe.data.binarize, "pixels are drawn once, with their values as probabilities")
         return f"nats per image: a bound on -log p(x), by samples of z; {method}"
 
     def __repr__(self) -> str:

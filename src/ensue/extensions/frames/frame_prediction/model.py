@@ -55,6 +55,7 @@ class FrameReader(nn.Module, ABC):
 
     d_out: int
     d_latent: int = 0
+    """The number of latent variables per frame."""
 
     @abstractmethod
     def forward(
@@ -228,12 +229,7 @@ class FramePredictor(nn.Module):
 
     def __init__(self, features: FrameFeatures, reader: FrameReader, head: MixtureHead) -> None:
         super().__init__()
-        self.features, self.reader, self.head = features, reader, head
-
-    @property
-    def d_latent(self) -> int:
-        """The number of latent variables per frame."""
-        return self.reader.d_latent
+        self.features, self.reader, self.head, self.d_latent = features, reader, head, reader.d_latent
 
     def forward(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> FrameNats:
         """Return the terms of the bound. Latent variables are sampled by `noise` from N(0, 1)."""
@@ -262,8 +258,7 @@ class FramePredictor(nn.Module):
 
         There is a distribution for each of N samples of the latent variables from their prior.
         """
-        x = self.features.normalized(frames.values)
-        return self.head(self.reader.from_prior(x, noise, draws))
+        return self.head(self.reader.from_prior(self.features.normalized(frames.values), noise, draws))
 
     def next(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Mixture, ReaderState]:
         """Return the distribution of the next normalized frame, and the argument `opened` of `reader.close`."""
@@ -427,8 +422,7 @@ def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
             state = _read_frames(model, rows, batch.tolist())
             noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in batch], axis=1)
             moments = [model.next(torch.from_numpy(sample).to(device), state)[0].moments() for sample in noise]
-            stacked = map(torch.stack, zip(*moments, strict=True))
-            means[batch], deviations[batch] = over_draws(model.features, *stacked)
+            means[batch], deviations[batch] = over_draws(model.features, *map(torch.stack, zip(*moments, strict=True)))
     return means, deviations
 
 

@@ -225,10 +225,6 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         return f"wrote {amount} of {len(series[0]):,} frames to {out}"
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[NextFrame]:
-        return self.expect(series)
-
-    def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
-        """Yield the next frame of each series in a stream, in order and in constant memory."""
         for chunk in chunked(series):
             means, deviations = frame_prediction.next_moments(self.model, FrameRows.of_series(chunk))
             for item, mean, deviation in zip(chunk, means, deviations, strict=True):
@@ -256,8 +252,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         for item, series_nats in self._score_series(self._read(location, encoding, UNSHARDED)):
             for number, nats in enumerate(series_nats.frames.tolist()):
                 if as_json:
-                    values = {"series": item.name, "frame": number, "nats": round(nats, 6)}
-                    yield json.dumps(values, ensure_ascii=False)
+                    yield json.dumps({"series": item.name, "frame": number, "nats": round(nats, 6)}, ensure_ascii=False)
                 else:
                     yield f"{nats:9.4f}\t{item.name}\t{number}"
 

@@ -53,22 +53,16 @@ class GlimpseState(NamedTuple):
     planner: State
 
 
-class SymbolRead(NamedTuple):
-    """A symbol on R paths: logits (the last logit is that of the stop), and the N glimpses before the symbol."""
-
-    logits: Float[Tensor, "R K"]
-    places: Float[Tensor, "R N 2"]
-    means: Float[Tensor, "R N 2"]
-    baselines: Float[Tensor, "R N"]
-
-
 class ReadSymbols(NamedTuple):
-    """The S symbols of B images on M paths, padded with zeros."""
+    """Symbols: the S symbols of B images on M paths (B, M, S), padded with zeros, or a symbol on each of R paths (R,).
 
-    logits: Float[Tensor, "B M S K"]
-    places: Float[Tensor, "B M S N 2"]
-    means: Float[Tensor, "B M S N 2"]
-    baselines: Float[Tensor, "B M S N"]
+    The last logit is that of the stop. A symbol has the N glimpses before it.
+    """
+
+    logits: Float[Tensor, "*symbols K"]
+    places: Float[Tensor, "*symbols N 2"]
+    means: Float[Tensor, "*symbols N 2"]
+    baselines: Float[Tensor, "*symbols N"]
 
 
 class GlimpseReader(nn.Module):
@@ -111,7 +105,7 @@ class GlimpseReader(nn.Module):
 
     def symbol(
         self, images: Float[Tensor, "B C H W"], state: GlimpseState, noise: Float[Tensor, "R N 2"] | None = None
-    ) -> tuple[SymbolRead, GlimpseState]:
+    ) -> tuple[ReadSymbols, GlimpseState]:
         """Return the next symbol and state. Places are means plus σ times `noise` from N(0, 1); None: no noise."""
         glimpses = []
         for n in range(self.table.each):
@@ -121,7 +115,7 @@ class GlimpseReader(nn.Module):
             glimpses.append((places.detach(), means, self.baseline(state.plan.detach()).squeeze(1)))
             state = self.look(images, places.detach(), state._replace(means=means))
         columns = (torch.stack(column, 1) for column in zip(*glimpses, strict=True))
-        return SymbolRead(self.head(state.features), *columns), state
+        return ReadSymbols(self.head(state.features), *columns), state
 
     def look(self, images: Float[Tensor, "B C H W"], places: Float[Tensor, "R 2"], state: GlimpseState) -> GlimpseState:
         """Return the state after a glimpse at these places."""
@@ -238,8 +232,7 @@ class GlimpseParts(LabeledFrameParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        labels = run.read_json("labels.json", Classes.from_json)
-        return cls(read_frame_statistics(run), labels, run.config["rows"])
+        return cls(read_frame_statistics(run), run.read_json("labels.json", Classes.from_json), run.config["rows"])
 
     def build(self, recipe: GlimpsesRecipe) -> GlimpseReader:
         return build_glimpse_reader(
@@ -369,8 +362,7 @@ def score_symbols(answers: Iterable[JudgedSymbols]) -> SymbolScores:
     items = symbol_items(answers, "series")
     if not items.size:
         raise EnsueError("no labeled series to score")
-    symbols = int(items.rows[:, 3].sum())
-    return SymbolScores(**items.compute(), symbols=symbols, examples=items.size)
+    return SymbolScores(**items.compute(), symbols=int(items.rows[:, 3].sum()), examples=items.size)
 
 
 class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
