@@ -241,8 +241,7 @@ def loadable_entries(kind: Kind, expected: type) -> dict[str, Any]:
 @cache
 def _extensions(path: tuple[str, ...]) -> list[tuple[Extension, str]]:
     """Return the extensions with their packages, cached by `path`. Warn about extensions that cannot be imported."""
-    folder = import_module("ensue.extensions")
-    names = sorted(module.name for module in iter_modules(folder.__path__))
+    names = sorted(module.name for module in iter_modules(import_module("ensue.extensions").__path__))
     loaded = [(import_module(f"ensue.extensions.{name}").EXTENSION, "") for name in names]
     for point in _entry_points("ensue.extensions"):
         entry = Entry("extension", point.name, point.value, _package_version(point))

@@ -29,7 +29,6 @@ class SystemComparison(Scores):
     p_chrf: float
 
     def as_json(self) -> dict[str, Any]:
-        """Return the scores as JSON values, for `evaluate --compare --json`."""
         return {**super().as_json(), "bleu": list(self.bleu), "chrf": list(self.chrf), "resamples": RESAMPLES}
 
     def summary(self) -> str:

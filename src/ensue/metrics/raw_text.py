@@ -85,8 +85,7 @@ def raw_text_scores(gold: Sentences, predicted: Sentences, *, with_tags: bool = 
     support, count = len(correct.words), len(actual.words)
     scores["words"] = LabelScore.of(len(aligned), support, count)
     for name, is_same in TAGS.items() if with_tags else ():
-        num_correct = sum(is_same(a, b) for a, b in aligned)
-        scores[name] = LabelScore.of(num_correct, support, count)
+        scores[name] = LabelScore.of(sum(is_same(a, b) for a, b in aligned), support, count)
     return RawTextScores(scores)
 
 

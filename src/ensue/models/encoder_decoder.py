@@ -201,7 +201,6 @@ class CopyingEncoderDecoder(EncoderDecoder):
         return scores, DecoderState(decoder, head)
 
     def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B words"], DecoderState]:
-        """Return the result of `forward` for one position."""
         h, decoder = self.decoder.step(self.target(self.replace_unknown(ids_t)), state.decoder)
         scores, head = self.head.step(h, state.head)
         return scores, DecoderState(decoder, head)

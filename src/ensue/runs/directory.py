@@ -341,8 +341,7 @@ def origins_in(run: RunDirectory) -> list[Origin]:
 def copy_origins(run: RunDirectory, origins: Sequence[Origin]) -> list[dict[str, Any]]:
     """Copy origins into `run`, and return their entries for config.json. Raises RunError if an origin has changed."""
     for number, origin in enumerate(origins):
-        copy = run.origins / str(number)
-        if copy_run(origin.run, copy)[origin.run.weights.name].sha256 != origin.sha256:
+        if copy_run(origin.run, run.origins / str(number))[origin.run.weights.name].sha256 != origin.sha256:
             raise RunError(f"{origin.path}: has changed since this run began to read it; try again")
         list_origin(run, number)
     return [{"path": origin.path, "sha256": origin.sha256} for origin in origins]

@@ -80,8 +80,7 @@ class LabelColumns(Stored):
             marginals: The probabilities of the tags of all heads, concatenated, (T, K).
             words: The words.
         """
-        ends = np.cumsum([len(head.labels) for head in self.learned])
-        probabilities = iter(np.split(marginals, ends[:-1], axis=1))
+        probabilities = iter(np.split(marginals, np.cumsum([len(head.labels) for head in self.learned])[:-1], axis=1))
         columns: dict[str, list[float]] = {}
         for (name, heads), values in zip(self.columns.items(), _transpose(rows, len(self.columns)), strict=True):
             if heads[0].kind == "script":

@@ -252,8 +252,7 @@ def _tree_sum(leaf: Callable[[int], Tensor], first: int, last: int) -> Tensor:
     if last - first == 1:
         return leaf(first)
     middle = (first + last) // 2
-    left = _tree_sum(leaf, first, middle)
-    return left.add_(_tree_sum(leaf, middle, last))
+    return _tree_sum(leaf, first, middle).add_(_tree_sum(leaf, middle, last))
 
 
 def seed_generators(device: torch.device, seed: int) -> None:

@@ -141,19 +141,16 @@ class ShardedTokens(TokenFile):
         return self._size
 
     def reversed(self) -> "ShardedTokens":
-        """Return the ids in reverse order."""
         counts = {"unknown": self.unknown, "characters": self.characters}
         return ShardedTokens(self.shards, cache=self._cache, backwards=not self.backwards, **counts)
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return a copy of the ids [start, stop)."""
         assert 0 <= start <= stop <= len(self), f"[{start}, {stop}) of {len(self)} ids"
         if self.backwards:
             return self._read(len(self) - stop, len(self) - start)[::-1]
         return self._read(start, stop)
 
     def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """Return a copy of the ids [start, start + length) of each start, (rows, length)."""
         rows = [self.read(start, start + length) for start in starts.tolist()]
         return np.stack(rows) if rows else np.zeros((0, length), np.int64)
 

@@ -192,8 +192,7 @@ def _detect_in_lines(head: Sequence[str], path: Path, words: str, labels: str) -
 def _detect_pairs(location: str | Path, format: str, encoding: str) -> DetectedFormat:
     files = LabeledFiles(location, encoding)
     files.check_text()
-    path = files.paths[0]
-    detected = _pair_format_of_name(path) or pair_format(next(iter(files)), is_labeled=True)
+    detected = _pair_format_of_name(files.paths[0]) or pair_format(next(iter(files)), is_labeled=True)
     sign = "as --format says" if format else "by the named columns"
     return DetectedFormat("pairs", format or detected, sign, format in ("", detected))
 

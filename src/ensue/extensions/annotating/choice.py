@@ -87,8 +87,7 @@ def draw_diverse(texts: Float32Array, residuals: Float32Array, count: int, seed:
         distances[rows] = 0
         total = distances.sum()
         if total <= 0:  # each remaining text equals a drawn text
-            remaining = np.setdiff1d(np.arange(len(norms)), rows)
-            return [*rows, *remaining[: count - len(rows)].tolist()]
+            return [*rows, *np.setdiff1d(np.arange(len(norms)), rows)[: count - len(rows)].tolist()]
         rows.append(int(random.choice(len(norms), p=distances / total)))
     return rows
 

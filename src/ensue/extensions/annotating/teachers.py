@@ -336,8 +336,7 @@ def principal_components(vectors: Float[NDArray[np.float32], "V D"], d: int) -> 
     variances, directions = np.linalg.eigh(centered.T @ centered)
     axes = directions[:, : -d - 1 : -1]  # `eigh` sorts by increasing variance
     axes = axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(d)])  # the largest coefficient is positive
-    share = float(variances[-d:].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
-    return centered @ axes, share
+    return centered @ axes, float(variances[-d:].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
 
 
 def weights_by_frequency(counts: Int[NDArray[np.int64], " V"], smoothing: float) -> Float[NDArray[np.float64], " V"]:

@@ -283,11 +283,10 @@ class ContextObjective:
     ) -> ContextScores:  # fmt: skip
         """Return the loss on a text in blocks. `collect` is called with the summed nats and the number of words."""
         noise = noise_distribution(model.counts.cpu().numpy(), self.head.noise_power)
-        rows = BatchConverter(text, reader)
 
         def compute_nats(block: tuple[int, Ids]) -> float:
             number, words = block
-            batch = rows.blocks(words, device_of(model))
+            batch = BatchConverter(text, reader).blocks(words, device_of(model))
             batch = with_noise(batch, noise, self.head.negatives, key=mix(EVALUATION_SEED, number))
             assert batch.noise is not None
             nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)

@@ -93,8 +93,7 @@ def _read_word(folder: Path) -> WordSenses:
     names = _read_json(folder / SENSE_MAP)
     if not (isinstance(names, dict) and names and all(type(name) is str for name in names.values())):
         raise DataError('expected an object such as {"0": "bank_river"}', folder / SENSE_MAP)
-    uses = {split: list(_read_uses(folder, split, names)) for split in ("train", "test")}
-    return WordSenses(folder.name, **uses)
+    return WordSenses(folder.name, **{split: list(_read_uses(folder, split, names)) for split in ("train", "test")})
 
 
 def _read_uses(folder: Path, split: str, names: dict[str, str]) -> Iterator[LabeledUse]:
@@ -124,8 +123,7 @@ def read_use_pairs(location: str | Path) -> list[UsePair]:
         raise DataError("expected a file with .data in its name, and answers in a .gold file of the same folder", data)
     uncompressed = next((suffix.removesuffix(ending) for ending in COMPRESSED if suffix.endswith(ending)), suffix)
     gold = _existing_path(data.with_name(f"{stem}.gold{uncompressed}"))
-    is_json = any(line.lstrip().startswith("[") for line in Lines.of(data).head(1))
-    if is_json:
+    if any(line.lstrip().startswith("[") for line in Lines.of(data).head(1)):
         uses = [(_parse_use(row, "1", data), _parse_use(row, "2", data)) for row in _read_array(data)]
         tags: list[Any] = [row.get("tag") if isinstance(row, dict) else row for row in _read_array(gold)]
     else:

@@ -61,8 +61,7 @@ class Copier(nn.Module):
 
     def losses(self, y: Float[Tensor, "B T d"], symbols: Int[Tensor, "B K"]) -> Float[Tensor, " B"]:
         """Return the nats per symbol of each row."""
-        logits = self.logits(y, symbols.shape[1])
-        return F.cross_entropy(logits.transpose(1, 2), symbols, reduction="none").mean(1)
+        return F.cross_entropy(self.logits(y, symbols.shape[1]).transpose(1, 2), symbols, reduction="none").mean(1)
 
 
 def draw_examples(rows: int, positions: int, generator: torch.Generator) -> Examples:

@@ -57,9 +57,8 @@ class HubScheme(Scheme):
 
         datasets.disable_progress_bars()
         datasets.logging.set_verbosity_error()
-        is_saved = any((Path(name) / file).is_file() for file in _SAVED_DATASET_FILES)
         try:
-            if not is_saved:
+            if not any((Path(name) / file).is_file() for file in _SAVED_DATASET_FILES):
                 splits = datasets.load_dataset(name, configuration)
             elif configuration:
                 raise DataError(f"a folder has no configurations; found {configuration}", address)

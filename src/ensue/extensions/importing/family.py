@@ -121,9 +121,8 @@ def import_parameters(
     for mapping in mappings:
         if missing := next((name for name in mapping.published if name not in tensors), None):
             raise DataError(f"no tensor {missing}", path)
-        published = [tensors[name] for name in mapping.published]
         try:
-            parameters[mapping.native] = mapping.conversion.read(published)
+            parameters[mapping.native] = mapping.conversion.read([tensors[name] for name in mapping.published])
         except (RuntimeError, IndexError):
             sizes = ", ".join(f"{name} {tuple(tensors[name].shape)}" for name in mapping.published)
             raise DataError(f"tensor shapes do not match config.json: {sizes}", path) from None

@@ -125,8 +125,7 @@ def neox_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
 
 def _make_rotary_tables(config: Configuration, fraction: float, tied: dict[str, Any], **encoder: Any) -> dict[str, Any]:
     """Return the tables of a model with rotary positions; `fraction` is the default share of rotated features."""
-    tokens = {"d_embedding": encoder["d_model"], **tied}
-    return {"tokens": tokens, "encoder": encoder | config.rotary(fraction)}
+    return {"tokens": {"d_embedding": encoder["d_model"], **tied}, "encoder": encoder | config.rotary(fraction)}
 
 
 def neox_layout(recipe: Any) -> list[ParameterMapping]:

@@ -206,8 +206,7 @@ def _make_initial_state(
         return None, prompt.ids if is_full else np.concatenate(([start_id], prompt.ids))
     if context is None or len(session.ids) + len(prompt.ids) <= context:
         return session.state, np.concatenate((session.ids[-1:], prompt.ids))
-    ids = np.concatenate((session.ids, prompt.ids))
-    return None, ids[-max(1, context // 2, len(prompt.ids)) :]
+    return None, np.concatenate((session.ids, prompt.ids))[-max(1, context // 2, len(prompt.ids)) :]
 
 
 def _take_choices(

@@ -230,8 +230,7 @@ class FedCell(Recurrent):
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> FedState:
         inner = self.cell.init_state(batch_size, memory)
-        parameter = next(self._feeding[0].parameters())
-        return FedState(parameter.new_zeros(batch_size, self.d_fed), inner)
+        return FedState(next(self._feeding[0].parameters()).new_zeros(batch_size, self.d_fed), inner)
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], FedState]:
         fed, inner = self.init_state(len(x_t)) if state is None else state

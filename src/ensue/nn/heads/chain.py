@@ -185,8 +185,7 @@ def _sweep(through: Tensor, begin: Tensor, pairs: Tensor) -> tuple[Tensor, Tenso
             torch.bmm(previous, pairs, out=directions)
         previous = through_t.mul_(directions)
         if t % RESCALE_EVERY == RESCALE_EVERY - 1:
-            scale = torch.amax(through_t, 2, keepdim=True, out=scales[t])
-            through_t.div_(scale)
+            through_t.div_(torch.amax(through_t, 2, keepdim=True, out=scales[t]))
     return arrivals[:T], scales[:, 0, :, 0]
 
 

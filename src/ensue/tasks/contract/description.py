@@ -267,6 +267,5 @@ def _iterate_leaves(state: State, path: str, dynamic: str | None = None) -> Iter
         yield from _iterate_leaves(state.content, path, "source")
     elif state is not None:
         dynamic = "past" if hasattr(state, "num_positions") else dynamic
-        names = getattr(state, "_fields", None) or range(len(state))
-        for name, child in zip(names, state, strict=True):
+        for name, child in zip(getattr(state, "_fields", None) or range(len(state)), state, strict=True):
             yield from _iterate_leaves(child, f"{path}.{name}", dynamic)

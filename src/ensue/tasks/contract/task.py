@@ -213,8 +213,7 @@ def reset(state: State, probability: float, init_state: Callable[[int], State]) 
     if state is None or not probability:
         return state
     leaf = next(leaves(state))
-    continues = uniform((len(leaf),), device=leaf.device) >= probability
-    return hold(continues, state, init_state(len(leaf)))
+    return hold(uniform((len(leaf),), device=leaf.device) >= probability, state, init_state(len(leaf)))
 
 
 def on_device(array: Any, device: torch.device) -> torch.Tensor:

@@ -162,7 +162,6 @@ class CutterAndTagger(CutterPipeline):
                 yield self.tagger.written(answer, conllu)
 
     def recut(self, gold: Sequence[Sentence]) -> Iterator[Sentence]:
-        """Yield the tagged sentences that the model predicts for the raw text of the sentences of a treebank."""
         answers = self.tagger.label(super().recut(gold))
         return Conllu().read(Lines((self.tagger.written(answer, Conllu()) for answer in answers), ""))
 

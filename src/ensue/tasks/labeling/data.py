@@ -339,8 +339,7 @@ class SentenceData(WordsData[Sentences]):
         self, source: SentenceSource, *, group: str = "", schemes: Sequence[str] = ()
     ) -> tuple[Sentences, dict[str, SchemeDetector]]:
         labels, values = self.columns or [""], self.recipe.features.columns
-        column = self.recipe.data.label_column or None
-        reader = PassageReader(source.format, labels, column, values, group, schemes)
+        reader = PassageReader(source.format, labels, self.recipe.data.label_column or None, values, group, schemes)
         sentences, detectors = Sentences.empty(labels, values), {name: SchemeDetector() for name in schemes}
         passages = read_passages((sentence for sentence in source if sentence.words), self.recipe)
         for chunk, detected in ordered_map(reader, batched(passages, CHUNK_SENTENCES)):

@@ -217,8 +217,7 @@ class LabelingPipeline(WordPipeline):
         """
         if errors is not None:
             pipeline: Any = self
-            report = pipeline.report(data, format=format, encoding=encoding, errors=errors, overwrite=overwrite)
-            return report.scores
+            return pipeline.report(data, format=format, encoding=encoding, errors=errors, overwrite=overwrite).scores
         return tally_of(self.labels).scores_of(
             pair for _, pair in self.label_pairs(data, format, encoding, confidence=False)
         )
@@ -310,8 +309,7 @@ class LabelingPipeline(WordPipeline):
         return self._make_tagged(answer, format.surface(sentence) if sentence.line else Surface.of(sentence.words))
 
     def _make_tagged(self, answer: LabelsOfSentence, surface: Surface) -> TaggedSentence:
-        sentence = answer.sentence
-        words = zip(sentence.words, answer.labels, surface.offsets, strict=True)
+        words = zip(answer.sentence.words, answer.labels, surface.offsets, strict=True)
         if isinstance(self.labels, LabelColumns):
             empty = dict.fromkeys(self.labels.names, "")
             labeled = tuple(LabeledWord(word, "", *place, columns=empty).with_label(row) for word, row, place in words)

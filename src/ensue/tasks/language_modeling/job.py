@@ -40,7 +40,6 @@ class LanguageBatch(Batch):
 
     @property
     def count(self) -> int:
-        """The number of targets."""
         return self.targets.numel()
 
 

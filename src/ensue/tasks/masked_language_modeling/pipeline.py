@@ -118,7 +118,6 @@ class MaskedVectors(contextual.ContextualPipeline, contextual.TextVectors):
 
     @property
     def num_layers(self) -> int:
-        """The number of layers, L: the embeddings and the blocks."""
         return int(self.model.num_layers) + 1
 
     @property

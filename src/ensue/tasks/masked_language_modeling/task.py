@@ -148,7 +148,6 @@ class MaskedBatch(Batch):
 
     @property
     def count(self) -> int:
-        """The number of hidden tokens, at least 1."""
         return max(1, self.hidden)
 
 

@@ -89,8 +89,7 @@ def pseudo_nats(
     nats = [np.zeros(len(text)) for text in texts]
     with evaluating(model):
         for batch, ids, mask, targets in _hidden_batches(model, coder, texts):
-            h = model(ids, mask)
-            for row, surprisal in zip(batch, model.masked_nats(h, targets).nats.tolist(), strict=True):
+            for row, surprisal in zip(batch, model.masked_nats(model(ids, mask), targets).nats.tolist(), strict=True):
                 nats[row.window.text][row.position] = surprisal
     return nats
 

@@ -118,11 +118,10 @@ def token_section(view: OutputView) -> Section:
     shares: list[Any] = (
         [()] * count if copying is None else [*zip(copying.shares.tolist(), copying.generates.tolist(), strict=True)]
     )
-    log_probabilities = view.log_probabilities.tolist()
     tokens = {
         "total": float(view.log_probabilities.sum()), "length": len(view.output), "has_copying": copying is not None,
         "note": cut(len(view.output), count, "tokens of the output"),
-        "rows": list(zip(view.output, log_probabilities, shares, view.options, strict=False))[:count],
+        "rows": list(zip(view.output, view.log_probabilities.tolist(), shares, view.options, strict=False))[:count],
     }  # fmt: skip
     return Section("Token by token", "tasks/sequence_to_sequence/tokens.html", tokens)
 

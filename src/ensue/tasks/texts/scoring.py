@@ -173,15 +173,13 @@ def _read_parts(
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """Yield positions and their surprisals from the parts of a text, which are the rows of a batch."""
     begins = [part.start for part in parts]
-    warm_ups = [_read_inputs(tokens, max(0, begin - warm_up), begin, start_id) for begin in begins]
-    state = read_prefixes(model, warm_ups)
+    state = read_prefixes(model, [_read_inputs(tokens, max(0, begin - warm_up), begin, start_id) for begin in begins])
     last = np.array([_read_inputs(tokens, begin, begin + 1, start_id)[0] for begin in begins])
     columns = max(1, _max_call_tokens(model) // len(parts))
     for column in range(0, max(map(len, parts)), columns):
         starts = [begin + column for begin in begins]
         stops = [min(start + columns, part.stop) for start, part in zip(starts, parts, strict=True)]
-        rows = [tokens.read(start, stop) for start, stop in zip(starts, stops, strict=True)]
-        targets, mask = padded(rows)
+        targets, mask = padded([tokens.read(start, stop) for start, stop in zip(starts, stops, strict=True)])
         nats, state = _compute_nats(model, np.column_stack((last, targets[:, :-1])), targets, state)
         last = targets[:, -1]
         positions = np.concatenate([np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)])

@@ -49,7 +49,6 @@ class TokenizerParts(ModelParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        """Return the tokenizer of a run. Raise RunError for a file that is missing, damaged, or of another size."""
         tokenizer = run.read_json("tokenizer.json", cls.tokenizer_class.from_json)
         size, expected = tokenizer.vocabulary_size, run.config["vocabulary_size"]
         if size != expected:

@@ -238,7 +238,6 @@ class LayeredPipeline(ContextualPipeline):
 
     @property
     def num_layers(self) -> int:
-        """The number of layers, L, including the embeddings."""
         return len(output_sizes(self.layered_reader.layers))
 
     @property

@@ -204,8 +204,7 @@ class SubwordTexts:
     def _count_subwords(subwords: list[Ids], words: Ragged) -> Ids:
         """Return the number of subwords of each text."""
         counts = np.array([len(ids) for ids in subwords], np.int64)
-        ends = np.concatenate(([0], np.cumsum(counts[words.values])))
-        return np.diff(ends[words.starts])
+        return np.diff(np.concatenate(([0], np.cumsum(counts[words.values])))[words.starts])
 
     def joined(self, firsts: Ids) -> Self:
         """Return concatenated texts: text n joins the texts from `firsts[n]` to `firsts[n + 1]` (exclusive)."""

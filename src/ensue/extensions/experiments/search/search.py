@@ -44,8 +44,7 @@ def write_page(folder: Path, study: Any, space: Space, recipe: Recipe, reporter:
         return
     best = min(complete, key=lambda trial: (trial.value, trial.number))
     about = f"trial {best.number} of a search of {len(trials)} trials"
-    chosen = read_recipe(recipe, {**_read_values(best, space), "about": about})
-    write_text(folder / "best.toml", chosen.to_toml())
+    write_text(folder / "best.toml", read_recipe(recipe, {**_read_values(best, space), "about": about}).to_toml())
     importances = _compute_importances(study, space)
     picture_path = folder / "search.png"
     make_optional(picture_path, lambda: draw_trials(picture_path, complete, space, importances), reporter)

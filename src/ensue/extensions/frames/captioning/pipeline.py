@@ -200,8 +200,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def _read_captioned(self, location: Data, encoding: str) -> Iterator[Captioned]:
         """Yield images with their captions. Neighboring series with the same name and file are one image."""
-        series = self._read_labeled(location, encoding)
-        for _, group in groupby(series, key=lambda image: (image.name, image.place)):
+        for _, group in groupby(self._read_labeled(location, encoding), key=lambda image: (image.name, image.place)):
             rows = list(group)
             captions = (captions_of(image, self.recipe.data.separator) for image in rows)
             yield Captioned(rows[0], tuple(chain.from_iterable(captions)))

@@ -213,7 +213,6 @@ class Images(Hashed):
 
     @property
     def arrays(self) -> Pixels:
-        """The pixels of each image."""
         return self.pixels
 
     def select(self, rows: NDArray[np.int64]) -> Self:

@@ -157,7 +157,6 @@ class DrawingPipeline(Pipeline):
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """Return the trained model in a run directory."""
         recipe: Any = directory.recipe
         return cls(directory.model(device), recipe=recipe, run=directory.path)
 

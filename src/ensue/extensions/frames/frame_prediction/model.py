@@ -377,8 +377,7 @@ def scores_of(nats: Iterable[SeriesNats], *, d_latent: int, draws: int = 1) -> F
     for item in nats:
         total, frames, series = total + float(item.frames.sum()), frames + len(item.frames), series + 1
         divergence, importance = divergence + item.divergence, importance + item.importance
-    has_importance = d_latent and draws > 1
-    terms = divergence if d_latent else None, importance if has_importance else None
+    terms = divergence if d_latent else None, importance if (d_latent and draws > 1) else None
     return FrameScores(total, frames, series, *terms)
 
 

@@ -316,8 +316,7 @@ def _read_batch(
     for row, predicted in enumerate(logp.argmax(-1).tolist()):
         end = [*predicted, model.stop].index(model.stop)
         symbols = tuple(labels.names[number] for number in predicted[:end])
-        probabilities = np.exp(logp[row, : end + 1].max(-1))
-        yield symbols, probabilities, places[row, : end + 1], float(nats[row].sum())
+        yield symbols, np.exp(logp[row, : end + 1].max(-1)), places[row, : end + 1], float(nats[row].sum())
 
 
 class JudgedSymbols(NamedTuple):

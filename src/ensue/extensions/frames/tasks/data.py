@@ -62,7 +62,6 @@ class LabeledSeries(Hashed):
 
     @property
     def arrays(self) -> Iterable[Vectors]:
-        """The frames of each series."""
         return map(self.rows.__getitem__, range(len(self)))
 
     @property
@@ -172,8 +171,7 @@ class SeriesData(DataSet[LabeledSeries]):
         self.num_mixed, self.shape = 0, run.parts.statistics.shape if run else next(iter(known), None)
         series = self.read(data.train, group=data.group)
         classes = series.classes if self.has_classes else None
-        is_less_than_one = len(series) * data.valid_fraction < 1
-        has_ends &= is_less_than_one and data.division == "classes" and not data.group
+        has_ends &= (len(series) * data.valid_fraction < 1) and data.division == "classes" and not data.group
         halves = series.ends(data.valid_fraction) if has_ends else None
         self.split = Split.of(series, data, self.read, examples="series", classes=classes, parts=halves)
 

@@ -63,7 +63,6 @@ class FramesPipeline(Predictor):
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """Return the trained model in a run directory."""
         recipe: Any = directory.recipe
         return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
 
