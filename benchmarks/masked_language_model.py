@@ -59,7 +59,7 @@ def make_task(vocabulary: int) -> MaskedLanguageModeling:
     blocks = FramedBlocks(TokenFile(ids), length=POSITIONS - 2, frame=Frame(2, 3, 0), seed=0)
     masking = Masking(4, np.arange(SPECIAL, vocabulary), np.arange(vocabulary) >= SPECIAL)
     return MaskedLanguageModeling(
-        blocks, masking, batch_size=ROWS, block_tokens=POSITIONS, validate=lambda _: None, sample=lambda *_: ""
+        blocks, masking, batch_size=ROWS, block_tokens=POSITIONS, valid=None, sample=lambda *_: ""
     )
 
 

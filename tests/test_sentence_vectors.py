@@ -88,13 +88,13 @@ def test_a_batch_has_the_texts_of_its_pairs_and_is_not_cut(pairs: Path) -> None:
     assert batch.mask is not None
     assert [row[real].tolist() for row, real in zip(batch.ids, batch.mask, strict=True)] == expected
     assert batch.excluded.tolist() == [[False, False, True], [False, False, False]]
-    task = SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy", validate=lambda model: None)
+    task = SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy")
     with pytest.raises(EnsueError, match=r"expected a smaller train\.batch_size"):
         task.batch_of(np.array([0, 1]), torch.device("cpu"), RowSlice(total=1))
     company = ProcessGroup()
     company.size = 2
     with use_process_group(company), pytest.raises(EnsueError, match="expected one process"):
-        SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy", validate=lambda model: None)
+        SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy")
 
 
 @pytest.mark.slow

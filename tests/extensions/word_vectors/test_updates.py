@@ -92,7 +92,7 @@ def test_an_update_follows_the_gradient_of_the_loss(kind: Kind, subwords: bool) 
     examples = WordExamples(range(1), ids, left, right, key=5, num_words=2)
     model = SampledVectors(WORDS, D, ngrams=_ngrams(plan), buckets=BUCKETS).double()
     torch.nn.init.normal_(model.outputs)
-    task = SampledTask(contexts(), replace(plan, subwords=None), questions=None, judged_by="")
+    task = SampledTask(contexts(), replace(plan, subwords=None), judged_by="")
     loss, _ = task.loss(model, examples, None)
     loss.total.backward()
     vectors, outputs = model.vectors.detach().clone(), model.outputs.detach().clone()
@@ -133,9 +133,7 @@ def test_a_step_of_glove_follows_the_gradient_of_its_loss() -> None:
     """Of one pair, with squares of 1."""
     pairs = np.zeros(0, [("word", "<i4"), ("context", "<i4"), ("count", "<f4")])
     model, batch = CountedVectors(WORDS, D), counts().slice_rows(slice(0, 1))
-    task = CountedTask(
-        np.resize(pairs, 1), batch_size=1, largest_count=10, power=0.75, words=2, questions=None, judged_by=""
-    )
+    task = CountedTask(np.resize(pairs, 1), batch_size=1, largest_count=10, power=0.75, words=2, judged_by="")
     loss, _ = task.loss(model, batch, None)
     loss.total.backward()
     before = [tensor.clone() for tensor in model.tables()]

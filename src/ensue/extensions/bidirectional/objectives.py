@@ -133,9 +133,6 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, BidirectionalBatch]
         loss, state = model.loss(batch.words, batch.rightward, batch.leftward, state, sample=batch.sample)
         return loss, state if isinstance(self.batches, Segments) else None
 
-    def validate(self, model: BidirectionalModel) -> Scores | None:
-        return None if self.valid is None else self.valid(model)
-
 
 @dataclass(frozen=True)
 class TwoWayScores(Scores):
@@ -364,7 +361,7 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
         self.reader = WordReader(self.corpus.tokenizer, recipe.words)
         self.text, train, self.objective = self._index_text(self.corpus.train), recipe.train, build_objective(recipe)
         sizes = {"batch_size": train.batch_size, "segment_length": train.segment_length}
-        valid = None if self.corpus.valid is None else self._scorer(self.corpus.valid)
+        valid = None if self.corpus.valid is None else self.encoded(self.corpus.valid)
         self.task = self.objective.task(
             (Segments if train.carry_state else Blocks)(self.text.tokens, **sizes, seed=train.seed),
             BatchConverter(self.text, self.reader), self.counts, reset_state=train.reset_state, valid=valid
@@ -381,11 +378,8 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
     def text_tokenizer(self) -> WordTokenizer:
         return self.words
 
-    def validate_on(self, data: TokenFile) -> None:
-        self.task.valid = self._scorer(data)
-
-    def _scorer(self, tokens: TokenFile) -> Callable[[BidirectionalModel], Scores]:
-        return partial(self.objective.score, text=self._index_text(tokens), reader=self.reader)
+    def encoded(self, data: TokenFile) -> Callable[[BidirectionalModel], Scores]:
+        return partial(self.objective.score, text=self._index_text(data), reader=self.reader)
 
     def _index_text(self, tokens: TokenFile) -> WordText:
         return WordText.of(tokens, self.words, self.parts.tokenizer)
@@ -420,9 +414,6 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
 
     def prepare(self, model: BidirectionalModel) -> None:
         model.start_from_counts(torch.from_numpy(self.counts))
-
-    def test(self, model: BidirectionalModel) -> Scores | None:
-        return None if self.corpus.test is None else self._scorer(self.corpus.test)(model)
 
     def about(self) -> str:
         return f"over {self.parts.vocabulary_size:,} words"

@@ -62,7 +62,8 @@ class WordVectorsJob(Job[Any]):
         valid = self._read_questions(data.valid)
         self.questions = SimpleNamespace(valid=valid, test=self._read_questions(data.test))
         self.task = self._make_task("accuracy" if valid and valid[0].is_analogy else "spearman")
-        self.validate_on(valid)
+        if valid is not None:
+            self.validate_on(valid)
 
     def _make_sense_coder(self, source: TextSource) -> Any:
         """Return a tokenizer whose ids are senses of words, by the vectors of the run `senses.from`."""
@@ -72,8 +73,8 @@ class WordVectorsJob(Job[Any]):
         (origin,) = self.origins
         return make_coder(source, origin, self.recipe)
 
-    def validate_on(self, data: SelectableList[Judgment] | None) -> None:
-        self.task.questions = None if data is None else lambda model: self._score(model, data)
+    def encoded(self, data: SelectableList[Judgment]) -> Callable[[Any], TaskScores]:
+        return lambda model: build_word_table(model, self.parts.tokenizer, self.recipe.vectors).score(data)
 
     def _read_questions(self, location: str) -> SelectableList[Judgment] | None:
         """Return the questions in a location; None for "". Raises DataError if each question has an unknown word."""
@@ -123,9 +124,6 @@ class WordVectorsJob(Job[Any]):
         sampling = examples.NegativeSampling(table.kind, table.window, table.negatives, noise)
         return SampledTask(contexts, sampling, judged_by=judged_by)
 
-    def _score(self, model: Any, questions: SelectableList[Judgment]) -> TaskScores:
-        return build_word_table(model, self.parts.tokenizer, self.recipe.vectors).score(questions)
-
     @property
     def data(self) -> str:
         words, num_known = len(self.tokens) - int(self.counts[LINE_END]), int(self.counts[LINE_END + 1 :].sum())
@@ -142,9 +140,6 @@ class WordVectorsJob(Job[Any]):
 
     def config(self) -> dict[str, Any]:
         return {"vocabulary_size": self._vocabulary_size}
-
-    def test(self, model: Any) -> TaskScores | None:
-        return None if self.questions.test is None else self._score(model, self.questions.test)
 
     def about(self) -> str:
         return f"of {self._vocabulary_size - 2:,} words"

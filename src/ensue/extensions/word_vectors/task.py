@@ -8,7 +8,7 @@ as the vectors.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
@@ -27,7 +27,7 @@ from ensue.engine.storage import address
 from ensue.extensions.word_vectors.examples import NegativeSampling, WordContexts, WordExamples
 from ensue.extensions.word_vectors.model import CountedVectors, SampledVectors
 from ensue.notices import warn_once
-from ensue.tasks.contract.task import Batch, LazyBatch, Task, TaskScores
+from ensue.tasks.contract.task import Batch, LazyBatch, Task
 from ensue.types import Loss, State
 from ensue.version import package_text
 
@@ -220,16 +220,10 @@ NO_COMPILER = (
 
 
 class SampledTask(Task[SampledVectors, WordExamples]):
-    """The training task of negative sampling on `contexts`.
+    """The training task of negative sampling on `contexts`."""
 
-    `questions` is a function that returns the validation scores of a model; None to save the last weights.
-    """
-
-    def __init__(
-        self, contexts: WordContexts, sampling: NegativeSampling, *, judged_by: str,
-        questions: Callable[[SampledVectors], TaskScores] | None = None,
-    ) -> None:  # fmt: skip
-        self.contexts, self.sampling, self.questions, self.judged_by = contexts, sampling, questions, judged_by
+    def __init__(self, contexts: WordContexts, sampling: NegativeSampling, *, judged_by: str) -> None:
+        self.contexts, self.sampling, self.judged_by = contexts, sampling, judged_by
         self.steps_per_epoch = contexts.steps_per_epoch
         self.tokens_per_step = len(contexts.tokens) / contexts.steps_per_epoch
         self._compiled: CompiledSampling | None = None
@@ -284,9 +278,6 @@ class SampledTask(Task[SampledVectors, WordExamples]):
         offsets = torch.from_numpy(np.cumsum([0, *map(len, rows)])[:-1])
         return F.embedding_bag(torch.from_numpy(np.concatenate(rows)).long(), model.vectors, offsets, mode="mean")
 
-    def validate(self, model: SampledVectors) -> TaskScores | None:
-        return None if self.questions is None else self.questions(model)
-
 
 @dataclass(frozen=True)
 class PairBatch(Batch):
@@ -313,14 +304,14 @@ class Squares(NamedTuple):
 
 
 class CountedTask(Task[CountedVectors, PairBatch]):
-    """The training task of GloVe on `pairs`, records of `pair_counts`. `questions` is as in `SampledTask`."""
+    """The training task of GloVe on `pairs`, records of `pair_counts`."""
 
     def __init__(
         self, pairs: NDArray[np.void], *, batch_size: int, largest_count: float, power: float, words: int,
-        judged_by: str, questions: Callable[[CountedVectors], TaskScores] | None = None,
+        judged_by: str,
     ) -> None:  # fmt: skip
         self.pairs, self.batch_size, self.largest_count, self.power = pairs, batch_size, largest_count, power
-        self.questions, self.judged_by = questions, judged_by
+        self.judged_by = judged_by
         self.steps_per_epoch = -(-len(pairs) // batch_size)
         self.tokens_per_step = words / self.steps_per_epoch
 
@@ -354,6 +345,3 @@ class CountedTask(Task[CountedVectors, PairBatch]):
         products = (model.vectors[i] * model.contexts[j]).sum(1) + model.biases[i] + model.context_biases[j]
         differences = products - torch.from_numpy(batch.logarithms)
         return Loss((torch.from_numpy(batch.weights) * differences.square()).sum() / 2, batch.count), None
-
-    def validate(self, model: CountedVectors) -> TaskScores | None:
-        return None if self.questions is None else self.questions(model)

@@ -173,7 +173,12 @@ class Job(ABC, Generic[ModelT]):
 
     def test(self, model: ModelT) -> TaskScores | None:
         """Return the scores on the test data; None without test data."""
-        return None
+        data = self.held_out("test")
+        return None if data is None else self.task.score(model, self.encoded(data))
+
+    def encoded(self, data: Any) -> Any:
+        """Return held-out data as the argument of `Task.score`."""
+        return data
 
     def held_out(self, name: HeldOut) -> Any:
         """Return the validation or test data, from which `draw` draws parts; None without such data."""
@@ -193,7 +198,7 @@ class Job(ABC, Generic[ModelT]):
 
     def validate_on(self, data: Any) -> None:
         """Make `data` the data of later validations."""
-        self.task.valid = data  # type: ignore[attr-defined]
+        self.task.valid = self.encoded(data)
 
     def finish(self, run: RunDirectory, model: ModelT) -> None:
         """Write the files of a finished run that depend on the task, from the best weights `model`."""

@@ -125,6 +125,8 @@ class Task(ABC, Generic[ModelT, BatchT]):
     judged_by: str
     """The metric for selecting the best checkpoint, a key of `TaskScores.as_json`."""
     less_is_better = False
+    valid: Any = None
+    """The validation data, as `Job.encoded` returns them; None without such data."""
 
     @abstractmethod
     def batch(self, step: int, device: torch.device) -> BatchT:
@@ -152,9 +154,13 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """Return the state before a step, from the state after the previous step."""
         return None if batch.first else state
 
-    @abstractmethod
+    def score(self, model: ModelT, data: Any) -> TaskScores:
+        """Return the scores on held-out data. By default `data` is a function from a model to its scores."""
+        return data(model)
+
     def validate(self, model: ModelT) -> TaskScores | None:
         """Return the scores on the validation data; None without validation data."""
+        return None if self.valid is None else self.score(model, self.valid)
 
     def selection(self, scores: TaskScores) -> float:
         """Return the metric `judged_by`, negated if higher is better, so that lower is better; NaN if it is missing."""

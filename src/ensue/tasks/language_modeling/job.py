@@ -87,8 +87,8 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         loss, after = model.loss(batch.inputs, batch.targets, state, sample=batch.sample)
         return loss, after if self.carries_state else None
 
-    def validate(self, model: LanguageModel) -> LanguageScores | None:
-        return None if self.valid is None else score_text(model, self.valid, start_id=self.tokenizer.start_id)
+    def score(self, model: LanguageModel, data: TokenFile) -> LanguageScores:
+        return score_text(model, data, start_id=self.tokenizer.start_id)
 
     def sample(self, model: LanguageModel, seed: int) -> str:
         columns = generate_ids(
@@ -122,10 +122,6 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
     def protocol(self, model: LanguageModel) -> str:
         tokens = len(self.corpus.valid) if self.corpus.valid else 0
         return f"validation: {describe_protocol(model, default_parts(tokens))}" if tokens else ""
-
-    def test(self, model: LanguageModel) -> LanguageScores | None:
-        test, start_id = self.corpus.test, self.corpus.tokenizer.start_id
-        return None if test is None else score_text(model, test, start_id=start_id)
 
     def about(self) -> str:
         kind = self.recipe.tokenizer.kind

@@ -11,7 +11,7 @@ from ensue.data.examples.layout import Pairs
 from ensue.data.judgments import Judgment, read_judged_texts
 from ensue.data.mapped_file import TokenFile
 from ensue.errors import DataError, IncompleteError, RecipeError
-from ensue.metrics.scores import MaskedScores, TextSimilarityScores
+from ensue.metrics.scores import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
@@ -50,20 +50,18 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         self.fingerprint = self.corpus.fingerprint
         coder, corpus = self.parts.coder, self.corpus
         self.masking = masked.masking_of(recipe, coder)
-        valid = None if corpus.valid is None else self._scorer(corpus.valid, recipe.data.valid or recipe.data.train)
+        valid = None if corpus.valid is None else self.encoded(corpus.valid)
         self.task = masked.MaskedLanguageModeling(
             masked.training_examples(recipe, corpus.train, coder), self.masking, batch_size=recipe.train.batch_size,
             block_tokens=recipe.block_tokens, valid=valid,
             sample=lambda model, seed: masked.filled_sample(model, coder, corpus.valid or corpus.train, seed=seed),
         )  # fmt: skip
 
-    def validate_on(self, data: TokenFile) -> None:
-        self.task.valid = self._scorer(data, self.recipe.data.valid or self.recipe.data.train)
-
-    def _scorer(self, tokens: TokenFile, path: str) -> partial[MaskedScores]:
-        """Return a function from the model to its scores on a text."""
-        examples, count = masked.scored_examples(self.recipe, tokens, self.parts.coder, path), len(tokens)
-        return partial(masked.score, examples=examples, masking=self.masking, tokens=count, unknown=tokens.unknown)
+    def encoded(self, data: TokenFile) -> partial[MaskedScores]:
+        table = self.recipe.data
+        path = table.test if data is self.corpus.test else table.valid or table.train
+        examples = masked.scored_examples(self.recipe, data, self.parts.coder, path)
+        return partial(masked.score, examples=examples, masking=self.masking, tokens=len(data), unknown=data.unknown)
 
     @property
     def notes(self) -> list[str]:
@@ -77,9 +75,6 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
 
     def protocol(self, model: MaskedLanguageModel) -> str:
         return f"validation: {masked.describe_protocol(self.recipe)}" if self.corpus.valid else ""
-
-    def test(self, model: MaskedLanguageModel) -> MaskedScores | None:
-        return None if self.corpus.test is None else self._scorer(self.corpus.test, self.recipe.data.test)(model)
 
     def about(self) -> str:
         return f"over {self.parts.vocabulary_size:,} subwords"
@@ -123,27 +118,25 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
         split: Any = Split.of(pairs, table, lambda _: Pairs(), examples="pairs")
         split.valid = read_judged_texts(data.valid, encoding=data.encoding) if data.valid else split.valid
         split.test = read_judged_texts(data.test, encoding=data.encoding) if data.test else None
-        self.split, self.valid, pairs = split, split.valid, split.train
+        self.split, pairs = split, split.train
         if tokenizer is None:
             texts = (text + "\n" for pair in pairs for text in (*pair.sources, *pair.targets))
             tokenizer = train_tokenizer(chunks=texts, **recipe.tokenizer.model_dump())
         self.parts = MaskedLanguageModelParts(tokenizer)
         encoded = masked.EncodedTextPairs(pairs, self.parts.coder, recipe.encoder.context)
         judged_by = "spearman" if data.valid else "accuracy"
-        self.task = masked.SentenceVectors(encoded, recipe, judged_by=judged_by, validate=self._validate_model)
+        self.task = masked.SentenceVectors(encoded, recipe, judged_by=judged_by)
+        if split.valid:
+            self.validate_on(split.valid)
 
     draw = Job.draw  # pairs, not a part of a text
 
-    def validate_on(self, data: SelectableList[Judgment] | Pairs) -> None:
-        self.valid = data
+    def encoded(self, data: SelectableList[Judgment] | Pairs) -> Callable[[MaskedLanguageModel], TaskScores]:
+        def score(model: MaskedLanguageModel) -> TaskScores:
+            pipeline = SentenceVectorsPipeline(model, self.parts.coder, self.recipe)
+            return pipeline.partner_accuracy(data) if isinstance(data, Pairs) else pipeline.similarity_scores(data)
 
-    def _validate_model(self, model: MaskedLanguageModel) -> TaskScores | None:
-        if self.recipe.data.valid:
-            return self._create_pipeline(model).similarity_scores(self.valid)
-        return self._create_pipeline(model).partner_accuracy(self.valid) if self.valid else None
-
-    def _create_pipeline(self, model: MaskedLanguageModel) -> SentenceVectorsPipeline:
-        return SentenceVectorsPipeline(model, self.parts.coder, self.recipe)
+        return score
 
     @property
     def data(self) -> str:
@@ -167,9 +160,6 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
 
     def config(self) -> dict[str, Any]:
         return {"vocabulary_size": self.parts.tokenizer.vocabulary_size}
-
-    def test(self, model: MaskedLanguageModel) -> TextSimilarityScores | None:
-        return None if self.split.test is None else self._create_pipeline(model).similarity_scores(self.split.test)
 
     def about(self) -> str:
         return f"over {self.parts.vocabulary_size:,} subwords"

@@ -24,7 +24,7 @@ from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.models.modules import device_of, evaluating
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import process_group, sharded_map
-from ensue.tasks.contract.task import Batch, BucketedTask, Task, TaskScores, on_device
+from ensue.tasks.contract.task import Batch, BucketedTask, Task, on_device
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe, SentenceVectorsRecipe
 from ensue.tasks.masked_language_modeling.token_windows import mask_probabilities
 from ensue.tasks.texts.framing import MAX_CALL_TOKENS
@@ -222,9 +222,6 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
             total = total + F.cross_entropy(model.follows(h), batch.follows.long(), reduction="sum") * batch.pair_weight
         return Loss(total, int((batch.targets != NOT_HIDDEN).sum())), None
 
-    def validate(self, model: MaskedLanguageModel) -> MaskedScores | None:
-        return None if self.valid is None else self.valid(model)
-
     def sample(self, model: MaskedLanguageModel, seed: int) -> str:
         return self._sample(model, seed)
 
@@ -294,17 +291,12 @@ _REASON = "since its texts are compared with each other"
 
 
 class SentenceVectors(BucketedTask[MaskedLanguageModel, TextPairBatch]):
-    """Contrastive training: each first text is classified among the second texts of its batch (Henderson et al. 2017).
-    `validate` returns the scores on the validation data, including the score `judged_by`.
-    """
+    """Contrastive training: each first text is classified among the second texts of its batch (Henderson et al. 2017)."""
 
-    def __init__(
-        self, pairs: EncodedTextPairs, recipe: SentenceVectorsRecipe, *, judged_by: str,
-        validate: Callable[[MaskedLanguageModel], TaskScores | None],
-    ) -> None:  # fmt: skip
+    def __init__(self, pairs: EncodedTextPairs, recipe: SentenceVectorsRecipe, *, judged_by: str) -> None:
         if process_group().size > 1:
             raise RecipeError(f"several processes cannot split a batch, {_REASON}; expected one process")
-        self.pairs, self.judged_by, self._validate = pairs, judged_by, validate
+        self.pairs, self.judged_by = pairs, judged_by
         self.temperature = recipe.sentences.temperature
         self.pool = POOLINGS[recipe.sentences.pooling](recipe.encoder.d_model, False)
         super().__init__(pairs.lengths, recipe.train)
@@ -318,6 +310,3 @@ class SentenceVectors(BucketedTask[MaskedLanguageModel, TextPairBatch]):
         vectors = self.pool.to(batch.ids.device)(model(batch.ids, batch.mask), batch.mask)
         size = len(batch.excluded)
         return Loss(contrastive_nats(vectors[:size], vectors[size:], batch.excluded, self.temperature), size), None
-
-    def validate(self, model: MaskedLanguageModel) -> TaskScores | None:
-        return self._validate(model)

@@ -61,16 +61,13 @@ class SequenceToSequenceJob(Job[TextModel]):
         sequences.search_of(recipe.search, coder.target)  # raises EnsueError for invalid settings before the encoding
         key = ["pairs", self.fingerprint, coder.to_json(), sequences.max_lengths(recipe), bool(self.contextual.origins)]
         self.split = split = Split.cached(Columns, data, key, lambda: self._encode_split(read()))
-        train = self._load_pairs(split.train)
+        train = self.encoded(split.train)
         self.left_out, self.ratio = split.facts["left_out"], split.facts["ratio"]
         self.valid_pairs: Sequence[Pair] = Pairs() if split.valid is None else stored_pairs(split.valid)
-        valid = None if split.valid is None else self._load_pairs(split.valid)
+        valid = None if split.valid is None else self.encoded(split.valid)
         self.task = sequences.SequenceToSequence(
             train, valid, begin_id=coder.target.begin_id, sizes=recipe.train, sampler=self._sample_outputs
         )
-
-    def validate_on(self, data: Columns) -> None:
-        self.task.valid = self._load_pairs(data)
 
     def _open_pairs(self, location: str, **options: Any) -> PairSource:
         data = self.recipe.data
@@ -149,10 +146,10 @@ class SequenceToSequenceJob(Job[TextModel]):
         columns = {"sources": sources, "targets": targets}
         return Columns({**columns, "words": words} if self.contextual.origins else columns)
 
-    def _load_pairs(self, columns: Columns) -> sequences.EncodedPairs:
-        words = columns.columns.get("words")
+    def encoded(self, data: Columns) -> sequences.EncodedPairs:
+        words = data.columns.get("words")
         layers = () if words is None else self.contextual.lazy(words.ragged, words.words.values)
-        return self._join_sides(columns, layers)
+        return self._join_sides(data, layers)
 
     def _join_sides(self, columns: Columns, layers: tuple[WordLayers, ...] = ()) -> sequences.EncodedPairs:
         sources, targets = (columns.columns[side].ragged() for side in ("sources", "targets"))

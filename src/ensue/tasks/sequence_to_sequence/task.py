@@ -185,11 +185,9 @@ class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
         inputs = right_shifted(batch.targets, self.begin_id)
         return model.loss(inputs, batch.targets, state, mask=batch.target_mask), None
 
-    def validate(self, model: TextModel) -> NamedScores | None:
-        if (valid := self.valid) is None:
-            return None
-        totals = sharded_map(lambda rows: float(_nats(model, valid, rows, self.begin_id).sum()), _batches(valid))
-        return NamedScores(nats_per_token=sum(totals) / int(valid.targets.lengths.sum()))
+    def score(self, model: TextModel, data: EncodedPairs) -> NamedScores:
+        totals = sharded_map(lambda rows: float(_nats(model, data, rows, self.begin_id).sum()), _batches(data))
+        return NamedScores(nats_per_token=sum(totals) / int(data.targets.lengths.sum()))
 
     def sample(self, model: TextModel, seed: int) -> str:
         return self.sampler(model)

@@ -263,14 +263,11 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         target = self.parts.target
         check_scorable()
         search_of(recipe.search, target)  # raises errors of the search before training
-        train = self._encode(self.split.train)
-        valid = None if self.split.valid is None else self._encode(self.split.valid)
+        train = self.encoded(self.split.train)
+        valid = None if self.split.valid is None else self.encoded(self.split.valid)
         self.ratio = length_ratio(train)
         begin_id, sizes = target.begin_id, recipe.train
         self.task = SequenceToSequence(train, valid, begin_id=begin_id, sizes=sizes, sampler=self._sample_captions)
-
-    def validate_on(self, data: LabeledSeries) -> None:
-        self.task.valid = self._encode(data)
 
     def _make_parts(self, statistics: FrameStatistics, rows: int) -> CaptionerParts:
         captions = (caption for captions in self.split.train.labels for caption in captions)
@@ -278,7 +275,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         tokenizer = train_tokenizer(chunks=texts, **self.recipe.tokenizer.model_dump())
         return CaptionerParts(statistics, TokenizerWithSpecials(tokenizer), rows)
 
-    def _encode(self, data: LabeledSeries) -> EncodedPairs:
+    def encoded(self, data: LabeledSeries) -> EncodedPairs:
         rows = np.repeat(np.arange(len(data)), [len(captions) for captions in data.labels])
         sources = data.rows if len(rows) == len(data) else data.rows.select(rows)
         target, captions = self.parts.target, (caption for captions in data.labels for caption in captions)

@@ -324,8 +324,8 @@ class Drawing(Task[Painter, TensorBatch]):
         noise = normal((len(x), model.glimpses, model.d_latent), device=x.device)
         return Loss(model(x, noise).total.sum(), len(x)), None
 
-    def validate(self, model: Painter) -> NamedScores | None:
-        return None if self.valid is None else score_painter(model, self.valid)
+    def score(self, model: Painter, data: Images) -> NamedScores:
+        return score_painter(model, data)
 
 
 def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedScores:
@@ -418,18 +418,13 @@ class DrawingJob(Job[Painter]):
         self.size = images.size
         return images
 
-    def validate_on(self, data: Images) -> None:
-        self.task.valid = binarized(data, self.recipe.data.binarize)
+    def encoded(self, data: Images) -> Images:
+        return binarized(data, self.recipe.data.binarize)
 
     @torch.no_grad()
     def prepare(self, model: Painter) -> None:
         mean = torch.from_numpy(self.split.train.pixels.mean(0))
         model.first_canvas.copy_(mean.clamp(MIN_PIXEL, 1 - MIN_PIXEL).logit())
-
-    def test(self, model: Painter) -> NamedScores | None:
-        if self.split.test is None:
-            return None
-        return score_painter(model, binarized(self.split.test, self.recipe.data.binarize))
 
     @property
     def data(self) -> str:

@@ -516,13 +516,8 @@ class FramePrediction(BucketedTask[FramePredictor, FramesBatch]):
     def loss(self, model: FramePredictor, batch: FramesBatch, state: State) -> tuple[Loss, State]:
         return model.loss(batch.frames), None
 
-    def validate(self, model: FramePredictor) -> FrameScores | None:
-        return None if self.valid is None else score(model, self.valid.rows)
-
-
-def score(model: FramePredictor, rows: FrameRows) -> FrameScores:
-    """Return the scores of a model on series in memory."""
-    return scores_of(nats_of(model, rows), d_latent=model.d_latent)
+    def score(self, model: FramePredictor, data: LabeledSeries) -> FrameScores:
+        return scores_of(nats_of(model, data.rows), d_latent=model.d_latent)
 
 
 class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):
@@ -545,9 +540,6 @@ class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):
         count = int((self.split.train.lengths > longest).sum())
         notes = [f"{count:,} series are longer than {longest:,} frames and are split for training"] if count else []
         return [*super().notes, *notes]
-
-    def test(self, model: FramePredictor) -> FrameScores | None:
-        return None if self.split.test is None else score(model, self.split.test.rows)
 
     def about(self) -> str:
         return f"of {len(self.parts.statistics.mean):,} features"

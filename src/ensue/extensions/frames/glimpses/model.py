@@ -386,16 +386,11 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
         frames, targets = batch.tensors
         return model.loss(Frames(frames, None), targets), None
 
-    def validate(self, model: GlimpseReader) -> SymbolScores | None:
-        return None if self.valid is None else score_reader(model, self.labels, self.valid, self.max_symbols)
-
-
-def score_reader(model: GlimpseReader, labels: Classes, data: LabeledSeries, max_symbols: int) -> SymbolScores:
-    """Return the scores of a model on images with captions."""
-    with evaluating(model):
-        answers = read_images(model, labels, data.rows, data.labels, max_symbols=max_symbols)
-        pairs = zip(data.labels, answers, strict=True)
-        return score_symbols(JudgedSymbols(gold, symbols, nats) for gold, (symbols, _, _, nats) in pairs)
+    def score(self, model: GlimpseReader, data: LabeledSeries) -> SymbolScores:
+        with evaluating(model):
+            answers = read_images(model, self.labels, data.rows, data.labels, max_symbols=self.max_symbols)
+            pairs = zip(data.labels, answers, strict=True)
+            return score_symbols(JudgedSymbols(gold, symbols, nats) for gold, (symbols, _, _, nats) in pairs)
 
 
 class ImageData(LabeledSeriesData):
@@ -422,10 +417,6 @@ class GlimpsesJob(LabelsJob[GlimpseReader]):
 
     def config(self) -> dict[str, Any]:
         return {"rows": self.parts.rows, **super().config()}
-
-    def test(self, model: GlimpseReader) -> SymbolScores | None:
-        test, max_symbols = self.split.test, self.recipe.glimpses.most_symbols
-        return None if test is None else score_reader(model, self.parts.labels, test, max_symbols)
 
     @property
     def score_columns(self) -> dict[str, tuple[str, str]]:
