@@ -324,8 +324,7 @@ class Texts(Sequence[tuple[str, ...]]):
     def rarest(self) -> NDArray[np.int64]:
         """Return the frequency rank of the rarest word of each text, (N,), from 1; 0 for an empty text."""
         counts = np.array([*self.words.counts().values()], np.int64)
-        ranks = np.empty(len(counts), np.int64)
-        ranks[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
+        ranks = 1 + np.argsort(np.argsort(-counts, kind="stable"))
         result = np.zeros(len(self), np.int64)
         for piece in _ragged_slices(self.starts[1:]):
             words = self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))
@@ -338,11 +337,9 @@ class Texts(Sequence[tuple[str, ...]]):
         return tuple(self.words.values[id] for id in self.words.numbers.read(slice(start, stop)).tolist())
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
-        for piece in _ragged_slices(self.starts[1:]):
-            starts = self.starts[piece.start : piece.stop + 1]
-            words = [self.words.values[id] for id in self.words.numbers.read(slice(starts[0], starts[-1])).tolist()]
-            ends = (starts - starts[0]).tolist()
-            yield from (tuple(words[begin:end]) for begin, end in pairwise(ends))
+        for ids, starts in self.ragged.chunks():
+            words = [self.words.values[id] for id in ids.tolist()]
+            yield from (tuple(words[begin:end]) for begin, end in pairwise(starts.tolist()))
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -405,11 +402,8 @@ def number_rows(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     differs[:1] = True
     for key in keys:
         differs[1:] |= np.diff(key[order]) != 0
-    firsts = order[differs]
-    number = np.empty(len(firsts), np.int64)
-    number[np.argsort(firsts)] = np.arange(len(firsts))
     result = np.empty(len(order), np.int64)
-    result[order] = number[np.cumsum(differs) - 1]
+    result[order] = np.argsort(np.argsort(order[differs]))[np.cumsum(differs) - 1]
     return result
 
 

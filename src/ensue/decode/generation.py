@@ -134,9 +134,7 @@ def next_ids(
         raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
     if seen is not None and sampling.repetition_penalty != 1:
         logits = penalized(logits, seen, sampling.repetition_penalty)
-    if sampling.is_greedy:
-        return logits.argmax(-1)
-    return draw(filtered(logits, sampling), generator)
+    return logits.argmax(-1) if sampling.is_greedy else draw(filtered(logits, sampling), generator)
 
 
 def penalized(logits: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"], penalty: float) -> Float[Tensor, "B V"]:

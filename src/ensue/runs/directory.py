@@ -319,9 +319,7 @@ def _explain_no_rehearsal(run: RunDirectory, new: str) -> str:
 
 def origins_for(paths: Sequence[str], run: RunDirectory | None) -> list[Origin]:
     """Return the origins of a resumed run, or the origins at `paths`. Raises RunError for an origin without weights."""
-    if run is not None:
-        return origins_in(run)
-    return [_read_origin(path) for path in dict.fromkeys(paths)]
+    return [_read_origin(path) for path in dict.fromkeys(paths)] if run is None else origins_in(run)
 
 
 def origins_in(run: RunDirectory) -> list[Origin]:

@@ -121,6 +121,7 @@ class Labels(Stored):
         if (scheme is None) != (tag_scheme is None):
             raise ValueError("scheme and tag_scheme must both be names, or both be null")
         self.names, self.scheme, self.tag_scheme = tuple(names), scheme, tag_scheme
+        self.has_spans = scheme is not None
         if tag_scheme is None:
             self.tags = Vocabulary(names)
         else:
@@ -140,11 +141,6 @@ class Labels(Stored):
         pairs = {(labels.scheme, labels.tag_scheme) for labels in (self, other)}
         names = sorted({*self.names, *other.names})
         return Labels(names, scheme=self.scheme, tag_scheme=self.tag_scheme) if len(pairs) == 1 else None
-
-    @property
-    def has_spans(self) -> bool:
-        """Whether the labels describe spans."""
-        return self.scheme is not None
 
     def encode(self, labels: Sequence[str], words: Sequence[str] = ()) -> list[int]:
         """Return the tag ids of a sentence; -1 for labels that are not in the training data."""

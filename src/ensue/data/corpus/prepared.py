@@ -146,9 +146,7 @@ class ShardedTokens(TokenFile):
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
         assert 0 <= start <= stop <= len(self), f"[{start}, {stop}) of {len(self)} ids"
-        if self.backwards:
-            return self._read(len(self) - stop, len(self) - start)[::-1]
-        return self._read(start, stop)
+        return self._read(len(self) - stop, len(self) - start)[::-1] if self.backwards else self._read(start, stop)
 
     def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         rows = [self.read(start, start + length) for start in starts.tolist()]

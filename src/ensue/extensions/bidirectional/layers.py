@@ -150,6 +150,8 @@ class ContextModel(BidirectionalModel):
     w_k are noise words. `targets` has the vectors v. `counts` has the counts of words, from which noise is drawn.
     """
 
+    num_layers = 2
+
     def __init__(
         self, words: HighwayCharacterCNN | TokenEmbedding, rightward: Stack, leftward: Stack, *,
         vocabulary_size: int, d_context: int, d_hidden: int,
@@ -161,10 +163,6 @@ class ContextModel(BidirectionalModel):
         self.targets = TokenEmbedding(vocabulary_size, d_context, std=d_context**-0.5)
         self.counts: Tensor
         self.register_buffer("counts", torch.ones(vocabulary_size, dtype=torch.int64))
-
-    @property
-    def num_layers(self) -> int:
-        return 2
 
     @property
     def d_layers(self) -> int:

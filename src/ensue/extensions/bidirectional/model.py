@@ -97,10 +97,7 @@ class BidirectionalExportEncoder(ExportEncoder):
 
     words: WordReader
     is_context2vec: bool
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        return ("subwords", f"{PROGRAMS}.both_ways")
+    programs: ClassVar[tuple[str, ...]] = ("subwords", f"{PROGRAMS}.both_ways")
 
     def window_inputs(self) -> dict[str, description.TensorSpec]:
         characters = () if self.words.longest is None else (self.words.longest,)

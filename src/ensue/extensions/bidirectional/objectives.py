@@ -408,9 +408,8 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
         return [*notes, *self.notes_on_validation()]
 
     def protocol(self, model: BidirectionalModel) -> str:
-        if self.corpus.valid is None:
-            return ""
-        return f"validation: {self.objective.protocol(len(self.corpus.valid))}"
+        valid = self.corpus.valid
+        return "" if valid is None else f"validation: {self.objective.protocol(len(valid))}"
 
     def prepare(self, model: BidirectionalModel) -> None:
         model.start_from_counts(torch.from_numpy(self.counts))

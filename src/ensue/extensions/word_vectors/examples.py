@@ -43,12 +43,7 @@ class Noise:
             if not weights[word]:
                 threshold[word], alias[word] = 0, int(weights.argmax())
         self.threshold = np.minimum(np.rint(threshold * TWO_32), TWO_32 - 1).astype(np.uint32)
-        self.alias = alias.astype(np.int32)
-
-    @property
-    def size(self) -> int:
-        """The number of columns and of words."""
-        return len(self.alias)
+        self.alias, self.size = alias.astype(np.int32), len(alias)
 
     def draw(self, key: int, positions: NDArray[np.integer]) -> NDArray[np.int32]:
         """Return the words at `positions` of the random stream `key`, an array of the same shape."""

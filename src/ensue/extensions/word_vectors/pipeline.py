@@ -247,7 +247,8 @@ class WordVectorsPipeline(TextVectors):
     ) -> None:  # fmt: skip
         super().__init__(model)
         self.tokenizer, self.table, self.kind, self.run = tokenizer, table, kind, run
-        self.unit_length = unit_length
+        self.unit_length, self.words = unit_length, table.words
+        """Whether vectors have length 1, and the words that have a vector, the most frequent first."""
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -258,11 +259,6 @@ class WordVectorsPipeline(TextVectors):
         unit_length = getattr(recipe.vectors, "unit_length", False)  # type: ignore[attr-defined]
         kind, run = recipe.describe(), directory.path
         return cls(model, parts.tokenizer, table, kind=kind, unit_length=unit_length, run=run)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The words that have a vector, the most frequent first."""
-        return self.table.words
 
     def vector(self, word: str) -> NDArray[np.float32]:
         """Return the vector (d,) of a word. Raises EnsueError, with a word of similar spelling, for an unknown word."""

@@ -131,6 +131,7 @@ class WordVectorsRecipe(Recipe):
 
     what: ClassVar[str] = "table of word vectors"
     reads: ClassVar[str] = "running text"
+    unused_keys: ClassVar[tuple[str, ...]] = OPTIMIZER_KEYS
 
     task: Literal["word-vectors"] = "word-vectors"
     data: WordVectorsData = WordVectorsData()
@@ -148,10 +149,6 @@ class WordVectorsRecipe(Recipe):
         if self.senses.origin and has_ngrams:
             raise ValueError("has senses.from, which is for cbow and skip-gram without n-grams")
         return self
-
-    @property
-    def unused_keys(self) -> tuple[str, ...]:
-        return OPTIMIZER_KEYS
 
     @property
     def origins(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -33,10 +33,8 @@ class ExportEncoder(ABC):
     prefix: str = ""
     """The beginning of the names of inputs, which differs between the encoders of a graph."""
 
-    @property
-    @abstractmethod
-    def programs(self) -> tuple[str, ...]:
-        """The names of modules that compute the inputs in an exported program."""
+    programs: ClassVar[tuple[str, ...]]
+    """The names of modules that compute the inputs in an exported program."""
 
     @property
     @abstractmethod
@@ -124,10 +122,7 @@ class SubwordExportEncoder(ExportEncoder):
     """Maps (model, ids, mask, segments) to the vectors (W, S, d) of subwords in each layer."""
     vocabulary_size: int
     num_segments: int = 1
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        return ("subwords",)
+    programs: ClassVar[tuple[str, ...]] = ("subwords",)
 
     def window_inputs(self) -> dict[str, TensorSpec]:
         windows = (f"{self.prefix}windows", f"{self.prefix}subwords")

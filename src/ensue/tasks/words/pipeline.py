@@ -100,16 +100,7 @@ class OriginVectors:
 
     def __init__(self, origin: Origin, pipeline: ContextualPipeline, layers: tuple[int, ...], pooling: str) -> None:
         self.origin, self.pipeline, self.layers, self.pooling = origin, pipeline, layers, pooling
-
-    @property
-    def path(self) -> str:
-        """The path of the run in the recipe."""
-        return self.origin.path
-
-    @property
-    def shape(self) -> LayersShape:
-        """The number of layers, and the size of a vector."""
-        return LayersShape(len(self.layers), self.pipeline.d_layers)
+        self.path, self.shape = origin.path, LayersShape(len(layers), pipeline.d_layers)
 
     def move(self, device: torch.device) -> None:
         """Move the model of the run to a device."""
@@ -143,6 +134,7 @@ class ContextualFeatures:
 
     def __init__(self, origins: Iterable[OriginVectors] = ()) -> None:
         self.origins = tuple(origins)
+        self.shapes = tuple(origin.shape for origin in self.origins)
         self._lazy: list[LazyVectors] = []
 
     @classmethod
@@ -156,11 +148,6 @@ class ContextualFeatures:
         """Return the features of the runs that are stored inside the run of a model."""
         recipe: Any = run.recipe
         return cls.of(recipe.features, origins_in(run), device)
-
-    @property
-    def shapes(self) -> tuple[LayersShape, ...]:
-        """The shape of each origin's layers."""
-        return tuple(origin.shape for origin in self.origins)
 
     def lazy(self, words: Ragged, forms: Sequence[str]) -> tuple[WordLayers, ...]:
         """Return the vectors of a data set, whose texts are indices into word forms. `precompute` computes them."""
@@ -320,7 +307,8 @@ class WordPipeline(Predictor):
         has_bag = getattr(model, "bag", None) is not None
         self.reader = FeatureReader(model.features, lexicon, device_of(model), has_bag=has_bag)
         self.labels, self.config, self.subwords = labels, config or {}, subwords
-        self._splitter: str = recipe.data.splitter
+        self.splitter: str = recipe.data.splitter
+        """The name of the splitter of running text into words; "whitespace" is for tokenized text."""
         self.recipe, self.contextual, self.run = recipe, contextual, run
         self.max_words = recipe.max_words
 
@@ -332,15 +320,10 @@ class WordPipeline(Predictor):
             contextual=ContextualFeatures.within(run, device), subwords=parts.subwords(run.recipe),
         )  # fmt: skip
 
-    @property
-    def splitter(self) -> str:
-        """The name of the splitter of running text into words; "whitespace" is for tokenized text."""
-        return self._splitter
-
     def with_splitter(self, splitter: str) -> Self:
         """Return a copy of the model with another splitter."""
         check_type("the splitter", splitter, str, "its name")
-        return changed(self, _splitter=splitter)
+        return changed(self, splitter=splitter)
 
     @abstractmethod
     def source(

@@ -50,6 +50,7 @@ class SubwordReader:
         if framing.is_causal and not has_text_vector:
             framing = replace(framing, end=())
         self.framing, self.pooling, self.has_text_vector = framing, pooling, has_text_vector
+        self.first_word_slot = int(has_text_vector and not framing.is_causal)
         self._cache: dict[str, Ids] = {}
 
     def encode(self, words: Sequence[str], *, is_start: bool = False) -> list[Ids]:
@@ -123,11 +124,6 @@ class SubwordReader:
                 f"a pair of {size:,} subwords; this model reads up to {limit:,}: cut the texts, or train with "
                 "data.max_tokens, which truncates long texts"
             )
-
-    @property
-    def first_word_slot(self) -> int:
-        """The slot of the first word."""
-        return int(self.has_text_vector and not self.framing.is_causal)
 
     def _split_windows(self, texts: Sequence[Sequence[Ids]]) -> list[SubwordWindow]:
         """Return the windows over a row of one or two texts."""

@@ -403,6 +403,7 @@ class GlimpsesJob(LabelsJob[GlimpseReader]):
     """The training job of a reader in glimpses."""
 
     support_name: ClassVar[str] = "examples"
+    score_columns = card_columns(".4g", "exact_match", "edit_rate", "nats_per_symbol")
     recipe: GlimpsesRecipe
     parts: GlimpseParts
     task: ReadingInGlimpses
@@ -417,10 +418,6 @@ class GlimpsesJob(LabelsJob[GlimpseReader]):
 
     def config(self) -> dict[str, Any]:
         return {"rows": self.parts.rows, **super().config()}
-
-    @property
-    def score_columns(self) -> dict[str, tuple[str, str]]:
-        return card_columns(".4g", "exact_match", "edit_rate", "nats_per_symbol")
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         return score_table(scores, {**self.score_columns, "examples": ("images", ",")})
