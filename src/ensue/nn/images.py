@@ -79,12 +79,8 @@ class Glimpses(nn.Module):
 
     def __init__(self, size: int, scales: int) -> None:
         super().__init__()
-        self.size, self.scales = size, scales
-
-    @property
-    def reach(self) -> int:
-        """The side of the largest patch, in pixels of the image."""
-        return self.size << (self.scales - 1)
+        self.size, self.scales, self.reach = size, scales, size << (scales - 1)
+        """The side of a patch, the number of patches, and the side of the largest patch in pixels of the image."""
 
     def forward(self, images: Tensor, places: Tensor) -> Float[Tensor, "B M channels size size"]:
         """Return the patches. Raises ValueError for wrong sizes, TypeError for a wrong type."""

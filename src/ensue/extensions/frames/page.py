@@ -42,11 +42,8 @@ class FrameColumns(WordColumns):
         self.widths = [width] * len(numbers)
         self.lefts = [width * n for n in range(len(numbers) + 1)]
         self.width = self.lefts[-1]
-
-    @property
-    def note(self) -> str:
+        self.note = cut(length, len(numbers), "frames")
         """A note on the number of frames that are not drawn; "" if all are drawn."""
-        return cut(self.length, len(self), "frames")
 
 
 def data_address(image: NDArray[np.float32]) -> str:

@@ -175,17 +175,12 @@ class Task(ABC, Generic[ModelT, BatchT]):
 class BatchSizes(Protocol):
     """The keys of a table `[train]` that bound batches of similar length."""
 
-    @property
-    def batch_size(self) -> int:
-        """The maximum number of rows."""
-
-    @property
-    def batch_tokens(self) -> int:
-        """The maximum number of positions, such as words, unless one row alone is longer."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of the order of batches."""
+    batch_size: int
+    """The maximum number of rows."""
+    batch_tokens: int
+    """The maximum number of positions, such as words, unless one row alone is longer."""
+    seed: int
+    """The seed of the order of batches."""
 
 
 class BucketedTask(Task[ModelT, BatchT]):

@@ -41,9 +41,8 @@ CHUNK_SOURCES = 1_024
 class SourceRows(Protocol):
     """Sources in memory: rows of ids, or of vectors."""
 
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """The number of positions of each source."""
+    lengths: NDArray[np.int64]
+    """The number of positions of each source."""
 
     def padded(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[Any]:
         """Return sources as an array (B, S) or (B, S, d), padded with zeros to the longest of `among`."""
@@ -71,11 +70,6 @@ class Sources:
         """Return sources with `ids`, whose texts are `columns`, for models with the features `contextual`."""
         words = [coder.words(texts) for texts in columns] if any(features.origins for features in contextual) else []
         return cls(Ragged.of(ids), tuple(features.computed(words) for features in contextual))
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """The number of positions of each source."""
-        return self.rows.lengths
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -233,7 +227,7 @@ def search_of(table: SearchTable, target: TokenizerWithSpecials, **changes: Any)
 
 def output_limits(sources: Sources, ratio: float, search: BeamSearch, bound: int | None = None) -> list[int]:
     """Return the maximum length of each output: `ratio` times the source tokens plus EXTRA_TOKENS, at most `bound`."""
-    limits = np.ceil(sources.lengths * ratio).astype(np.int64) + EXTRA_TOKENS + search.min_tokens
+    limits = np.ceil(sources.rows.lengths * ratio).astype(np.int64) + EXTRA_TOKENS + search.min_tokens
     return [int(tokens) for tokens in np.minimum(limits, min(search.max_tokens, bound or search.max_tokens))]
 
 
@@ -251,7 +245,7 @@ def find_outputs(
     """
     best_of: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
     with caching():
-        for rows in by_length(sources.lengths, batch_size=max_rows(search), batch_tokens=MAX_SEARCH_TOKENS):
+        for rows in by_length(sources.rows.lengths, batch_size=max_rows(search), batch_tokens=MAX_SEARCH_TOKENS):
             model, state = init_decoding(models, sources, rows, is_compiled=not search.coverage_penalty)
             starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))
             batch_constraints = [constraints[row] for row in rows.tolist()] if constraints else []
