@@ -51,14 +51,11 @@ class TextModel(nn.Module, ABC):
     def readers(self) -> tuple[nn.Module, SequenceLayer]:
         """The embedding and the layers that read the source."""
 
+    @abstractmethod
     def begin(
         self, sources: Tensor, mask: Bool[Tensor, "B S"] | None = None, contextual: Sequence[Tensor] = ()
     ) -> State:
         """Return the state before the first target token; `contextual` are vectors of other models."""
-        return self._begin(sources, mask, contextual)
-
-    @abstractmethod
-    def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> State: ...
 
     def forward(self, ids: Int[Tensor, "B T"], state: State = None) -> tuple[Float[Tensor, "B T V"], State]:
         """Return the logits of the token after each of `ids`, and the final state."""
@@ -83,9 +80,6 @@ class TextModel(nn.Module, ABC):
 
         The loss is the surprisal in nats, or with label smoothing the cross-entropy with smoothed targets.
         """
-        return self._loss(inputs, targets, state, mask)
-
-    def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
         h, _ = self.decoder(self.target(inputs), state)
         if mask is not None:  # the decoder is causal and padding is on the right, so it needs no mask
             h, targets = h[mask], targets[mask]
@@ -133,7 +127,7 @@ class EncoderDecoder(TextModel):
         """Return the state of the decoder before the first token, from the memory of `encode`."""
         return self.decoder.init_state(batch_size, memory)
 
-    def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> State:
+    def begin(self, sources: Tensor, mask: Tensor | None = None, contextual: Sequence[Tensor] = ()) -> State:
         return self.init_state(len(sources), self.encode(sources, mask, contextual))
 
 
@@ -154,7 +148,7 @@ class DecoderOnly(TextModel):
     def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
         return self.target, self.decoder
 
-    def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> State:
+    def begin(self, sources: Tensor, mask: Tensor | None = None, contextual: Sequence[Tensor] = ()) -> State:
         _, state = self.decoder(self.target(sources), mask=mask)
         return state
 
@@ -189,7 +183,7 @@ class CopyingEncoderDecoder(EncoderDecoder):
         """Return ids in which `unknown_id` replaces out-of-vocabulary words."""
         return ids.where(ids < self.vocabulary_size, self.unknown_id)
 
-    def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> DecoderState:
+    def begin(self, sources: Tensor, mask: Tensor | None = None, contextual: Sequence[Tensor] = ()) -> DecoderState:
         memory = self.encode(self.replace_unknown(sources), mask, contextual)
         head = self.head.init_state(len(sources), memory, sources)
         return DecoderState(self.decoder.init_state(len(sources), memory), head)
@@ -210,7 +204,7 @@ class CopyingEncoderDecoder(EncoderDecoder):
         losses, _ = self.head.nats(h, targets, state.head)
         return losses.nats
 
-    def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
+    def loss(self, inputs: Tensor, targets: Tensor, state: State, *, mask: Tensor | None = None) -> Loss:
         """Return the summed surprisal where `mask` is True, plus the weighted coverage loss."""
         h, _ = self.decoder(self.target(self.replace_unknown(inputs)), state.decoder)
         losses, _ = self.head.nats(h, targets, state.head, mask=mask)

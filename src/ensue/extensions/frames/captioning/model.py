@@ -124,13 +124,13 @@ class Captioner(TextModel):
         h, _ = self.encoder(x, mask=mask)
         return Memory(h, mask)
 
-    def _begin(self, sources: Tensor, mask: Tensor | None, contextual: Sequence[Tensor]) -> State:
+    def begin(self, sources: Tensor, mask: Tensor | None = None, contextual: Sequence[Tensor] = ()) -> State:
         return self.decoder.init_state(len(sources), self.encode(sources, mask))
 
-    def _loss(self, inputs: Tensor, targets: Tensor, state: State, mask: Tensor | None) -> Loss:
+    def loss(self, inputs: Tensor, targets: Tensor, state: State, *, mask: Tensor | None = None) -> Loss:
         """Return the surprisal of targets and `doubly_stochastic_loss`; hard attention adds to the gradient alone."""
         if not (self.doubly_stochastic or self.drawn is not None):
-            return super()._loss(inputs, targets, state, mask)
+            return super().loss(inputs, targets, state, mask=mask)
         with watch(self.decoder, *self.weight_taps, *self.draw_taps) as recorded:
             h, _ = self.decoder(self.target(inputs), state)
         mask = torch.ones_like(targets, dtype=torch.bool) if mask is None else mask
