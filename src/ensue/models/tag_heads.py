@@ -95,11 +95,12 @@ class TagHead(nn.Module, ABC):
     def posteriors(self, emissions: Float[Tensor, "B T K"], lengths: Sequence[int]) -> list[Posterior]:
         """Return the distribution over paths of each row; `lengths` are the numbers of real positions."""
         chain, tables, scores = self.chain(), self.tables(), self.scores(emissions)
-        rows = [row[:length] for row, length in zip(scores.cpu().numpy(), lengths, strict=True)]
-        if chain is None:
-            return [Posterior.of(row, tables) for row in rows]
         ends = torch.tensor(lengths, device=scores.device).unsqueeze(1)
-        sums = posterior(scores, *chain, torch.arange(scores.shape[1], device=scores.device) < ends)
+        mask = torch.arange(scores.shape[1], device=scores.device) < ends
+        sums = None if chain is None else posterior(scores, *chain, mask)
+        rows = [row[:length] for row, length in zip(scores.cpu().numpy(), lengths, strict=True)]
+        if sums is None:
+            return [Posterior.of(row, tables) for row in rows]
         marginals_of_row, suffixes_of_row = (tensor.cpu().numpy() for tensor in sums)
         of_rows = zip(rows, marginals_of_row, suffixes_of_row, strict=True)
         return [Posterior(row, tables, p[: len(row)], suffixes[: len(row)]) for row, p, suffixes in of_rows]
