@@ -291,7 +291,7 @@ _REASON = "since its texts are compared with each other"
 
 
 class SentenceVectors(BucketedTask[MaskedLanguageModel, TextPairBatch]):
-    """Contrastive training: each first text is classified among the second texts of its batch (Henderson et al. 2017)."""
+    """Contrastive training: a first text is classified among the second texts of its batch (Henderson et al. 2017)."""
 
     def __init__(self, pairs: EncodedTextPairs, recipe: SentenceVectorsRecipe, *, judged_by: str) -> None:
         if process_group().size > 1:
