@@ -165,7 +165,8 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def predict(self, X: Iterable[Any]) -> NDArray[Any]:
         """Return the most probable class (n,) of each text."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        best = self.predict_proba(X).argmax(1)  # raises NotFittedError before `classes_` is read
+        return self.classes_[best]
 
 
 class Tagger(Estimator):
