@@ -1,4 +1,4 @@
-"""Functions that several exporters share: notes about missing options, and writing of the output directory."""
+"""Functions of exporters: notes about options that C lacks, and writing of the output directory."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -9,24 +9,14 @@ from ensue.tasks.contract.description import OptionValue
 
 
 def missing_options(
-    settings: Mapping[str, OptionValue], target: str, supported: Collection[str], without_note: Collection[str] = ()
+    settings: Mapping[str, OptionValue], supported: Collection[str], without_note: Collection[str] = ()
 ) -> list[str]:
-    """Return a note about each option that the exported program does not have.
-
-    Args:
-        settings: The options of a search or of sampling.
-        target: The name of the exported program in notes.
-        known: The options that the exported program has.
-        refused: The options for which no note is needed.
-
-    Raises:
-        ValueError: An option that the exported program lacks is not at its default.
-    """
+    """Return notes about the options of a search or of sampling that C lacks. Raises ValueError for one in use."""
     missing = {name: setting for name, setting in settings.items() if name not in supported}
     for name, setting in missing.items():
         if setting.value != setting.default:
-            raise ValueError(f"{target} has no option {name}, which is {setting.value}")
-    return [f"{target} has no option {name}." for name in missing if name not in without_note]
+            raise ValueError(f"C has no option {name}, which is {setting.value}")
+    return [f"C has no option {name}." for name in missing if name not in without_note]
 
 
 def write_directory(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ensue.extensions.exporting.c.expressions import (
     PROPERTIES,
     CharacterSets,
-    compile_expression,
+    Program,
     lowercase_tables,
     splitter_tables,
 )
@@ -146,4 +146,4 @@ def test_words_are_those_of_ensue(splitter: Any, text: str) -> None:
 def test_an_expression_that_is_not_possible_is_refused() -> None:
     for expression in (r"(a|b)c\1", r"(?:a*)*", r"\bx", r"(?:ab)+?"):
         with pytest.raises(ValueError, match="expression"):
-            compile_expression(expression, CharacterSets())
+            Program(expression, CharacterSets())

@@ -132,19 +132,15 @@ def splitter_tables(splitter: str, sets: CharacterSets) -> str:
     """Return the tables of splitting.h for a splitter."""
     expression, ignores_case = tokens.EXPRESSIONS[splitter]
     sets.name("CLINGS", "MARKS", "ALPHANUMERIC")
-    code = c_numbers("SPLITTER", compile_expression(expression, sets, re.IGNORECASE if ignores_case else 0))
+    code = c_numbers("SPLITTER", Program(expression, sets, re.IGNORECASE if ignores_case else 0).code)
     return f"#define SPLITS_MARKS {int(splitter == 'treebank')}\n{code}"
 
 
-def compile_expression(expression: str, sets: CharacterSets, flags: int = 0) -> list[int]:
-    """Compile a regular expression for expression.h. Raises ValueError for unsupported syntax."""
-    return _Program(expression, sets, flags).code
-
-
-class _Program:
+class Program:
     """The code of a regular expression for expression.h. `tail` says that no code follows, so alternatives may go."""
 
-    def __init__(self, expression: str, sets: CharacterSets, flags: int) -> None:
+    def __init__(self, expression: str, sets: CharacterSets, flags: int = 0) -> None:
+        """Compile a regular expression. Raises ValueError for unsupported syntax."""
         self._parser, self._compiler = import_module("re._parser"), import_module("re._compiler")
         parsed = self._parser.parse(expression, flags)
         self._state, self._sets = parsed.state, sets

@@ -104,7 +104,7 @@ def transducer_source(description: ModelDescription, weights: Weights) -> CModel
     if model.contextual is not None:
         raise ValueError("features from another model are unsupported")
     decoder, attentional = _match_decoder(model.decoder)
-    notes = missing_options(output.search, "C", [*SEARCH, "forbidden"], OPTIONS_WITHOUT_NOTE)
+    notes = missing_options(output.search, [*SEARCH, "forbidden"], OPTIONS_WITHOUT_NOTE)
     search = {name: setting.value for name, setting in output.search.items()}
     weights.constants |= {
         "ROWS": SOURCES, "D_SOURCE": model.source.d_out, "D_TARGET": model.target.d_out, "D_ENCODED": decoder.d_memory,

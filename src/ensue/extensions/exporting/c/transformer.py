@@ -1,7 +1,6 @@
 """Export of Transformers to C. Attention is a template; the layers between two attentions are printed by the engine."""
 
 import math
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -11,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.extensions.exporting.c.printing import Weights, print_step
-from ensue.nn import LearnedPositions, PostNormBlock, PreNormBlock, SequenceLayer, SinusoidalPositions, Stack
+from ensue.extensions.exporting.c.word_layers import iterate_layers
+from ensue.nn import LearnedPositions, PostNormBlock, PreNormBlock, SequenceLayer, SinusoidalPositions
 from ensue.types import leaves
 
 ROWS = 16
@@ -74,7 +74,7 @@ def split_at_attention(model: Any) -> list[BlockSegment]:
     """Split a model at its attentions. Raises ValueError for unsupported layers."""
     blocks: list[Any] = [None]
     between: list[list[SequenceLayer]] = [[]]
-    for layer in _flatten(_replace_norms(model.layers)):
+    for layer in iterate_layers(_replace_norms(model.layers)):
         if type(layer) in (PreNormBlock, PostNormBlock):
             blocks.append(layer)
             between.append([])
@@ -87,14 +87,6 @@ def split_at_attention(model: Any) -> list[BlockSegment]:
     widths = [model.features.d_out, *(block.d_in for block in blocks[1:])]
     segments = zip(blocks, between, [*blocks[1:], model.head], widths, strict=True)
     return [BlockSegment(below, layers, above, d_vector=width) for below, layers, above, width in segments]
-
-
-def _flatten(layer: SequenceLayer) -> Iterator[SequenceLayer]:
-    if isinstance(layer, Stack):
-        for child in layer:
-            yield from _flatten(child)
-    else:
-        yield layer
 
 
 @torch.no_grad()

@@ -179,7 +179,7 @@ def language_source(description: ModelDescription, weights: Weights) -> CModel:
     return CModel(
         ["stored.h", "rows.h", "utf8.h", "sink.h", *lexer, "sampling.h", *layers, "blanks.h", "language.h"],
         interface="language", values={"VOCABULARY": size, "CONTEXT": model.context or 0}, usage=USAGE,
-        notes=missing_options(cast(TokenOutput, description.output).sampling, "C", SAMPLING),
+        notes=missing_options(cast(TokenOutput, description.output).sampling, SAMPLING),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ are constants.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
@@ -145,8 +146,8 @@ class Sizes:
         if BEAMS in self.primes:
             self.primes[ROWS] = self.primes[TEXTS] * self.primes[BEAMS]
         self._values: dict[int, str] = {}
-        self._formulas: dict[int, SizeFormula | None] = {}
         self._terms = _list_terms(self.primes)
+        self._formula_of = cache(self._find_formula)
 
     def bind(self, size: int, value: str) -> None:
         """Set the graph value, (1,) int64, of a size of an input."""
@@ -171,11 +172,6 @@ class Sizes:
                 value = graph.root.add("Add", value, graph.constant([formula.offset]))
             self._values[number] = value
         return self._values[number]
-
-    def _formula_of(self, number: int) -> SizeFormula | None:
-        if number not in self._formulas:
-            self._formulas[number] = self._find_formula(number)
-        return self._formulas[number]
 
     def _find_formula(self, number: int) -> SizeFormula | None:
         size, sign = abs(number), 1 if number > 0 else -1
