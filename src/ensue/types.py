@@ -12,8 +12,14 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+Mask: TypeAlias = Bool[Tensor, "B T"] | None
+"""True at the real positions of each row, which come first; None: all positions are real."""
+Inputs: TypeAlias = Float[Tensor, "B T d_in"]
+Outputs: TypeAlias = Float[Tensor, "B T d_out"]
+"""The features that a layer reads and returns."""
 State: TypeAlias = Any
 """`None`, a `Tensor` (batch first) or a tuple of states. `Any`, since recursive types do not include NamedTuples."""
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, cast, get_args
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.nn.border import ANY, expect
 from ensue.nn.layer import Parallel, SequenceLayer, Wrapper
-from ensue.types import Memory, State, leaves
+from ensue.types import Inputs, Mask, Memory, Outputs, State, leaves
 
 Merge = Literal["concatenate", "sum", "product", "mean"]
 
@@ -49,9 +49,7 @@ class Stack(SequenceLayer):
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         return tuple(layer.init_state(batch_size, memory) for layer in self)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         if not self.is_causal and self.d_memory is None and any(True for _ in leaves(state)):
             raise TypeError("a Stack that looks ahead reads whole sequences and takes no initial state")
         states = []
@@ -82,9 +80,7 @@ class Residual(Wrapper):
         if layer.d_in != layer.d_out:
             raise ValueError(f"a residual connection needs d_out = d_in; {layer!r} has {layer.d_out} and {layer.d_in}")
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         y, state = self.layer(x, state, mask=mask)
         return x + y, state
 
@@ -104,9 +100,7 @@ class Alongside(Wrapper):
         self.d_past = d_past
         self.d_in, self.d_out = layer.d_in + d_past, layer.d_out + d_past
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         x1, x2 = x[..., : self.layer.d_in], x[..., self.layer.d_in :]
         y, state = self.layer(x1, state, mask=mask)
         return torch.cat((y, x2), dim=-1), state
@@ -139,9 +133,7 @@ class Bidirectional(Parallel):
         self.rightward, self.leftward, self.merge = forward, backward, merge
         self.d_in, self.d_out = forward.d_in, forward.d_out * (2 if merge == "concatenate" else 1)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         if state is not None:
             raise TypeError("Bidirectional reads whole sequences and takes no initial state")
         y_forward, final_forward = self.rightward(x, mask=mask)

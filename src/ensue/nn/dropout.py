@@ -1,12 +1,12 @@
 """Dropout layers: plain, with one mask for a sequence, and on recurrent weights."""
 
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from ensue.nn.draws import ElementDropout, apply_dropout, checked_probability
 from ensue.nn.layer import Parallel, Pointwise, SequenceLayer, Wrapper, call_with_weights, step_with_lock
-from ensue.types import State
+from ensue.types import Inputs, Mask, Outputs, State
 
 
 def Dropout(p: float, *, d_in: int) -> Pointwise:
@@ -26,9 +26,7 @@ class VariationalDropout(Parallel):
         super().__init__()
         self.p, self.d_in, self.d_out = checked_probability(p), d_in, d_in
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         if not self.training or self.p == 0:
             return x, None
         return x * apply_dropout(x.new_ones(len(x), 1, self.d_in), self.p), None
@@ -48,9 +46,7 @@ class WeightDrop(Wrapper):
             raise ValueError(f"WeightDrop needs a layer with a parameter weight_hidden; {layer!r} has none")
         self.p = checked_probability(p)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         if not self.training or self.p == 0:
             return self.layer(x, state, mask=mask)
         return call_with_weights(self.layer, self._draw_weights, x, state, mask)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ensue.nn.border import guarded_result, guarded_update
 from ensue.nn.layer import mask_padding
 from ensue.nn.taps import Tap
-from ensue.types import State
+from ensue.types import Inputs, Mask, State
 
 
 class Pooling(nn.Module, ABC):
@@ -42,16 +42,14 @@ class Pooling(nn.Module, ABC):
         """Return the state before the first segment."""
 
     @abstractmethod
-    def update(self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None) -> State:
+    def update(self, state: State, h: Inputs, mask: Mask = None) -> State:
         """Return the state after a further segment `h`; `mask` is True on its real positions, which come first."""
 
     @abstractmethod
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
         """Return the vector of all segments so far."""
 
-    def forward(
-        self, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B d_out"]:
+    def forward(self, h: Inputs, mask: Mask = None) -> Float[Tensor, "B d_out"]:
         """Return the vectors of sequences; `mask` is True on real positions, which come first (None: all)."""
         return self.result(self.update(self.init_state(len(h)), h, mask))
 
@@ -86,7 +84,7 @@ class LastPooling(Pooling):
         first = self.zero.new_zeros(batch_size, self.d_in - self.d_last)
         return EndsState(last, first, torch.zeros(batch_size, dtype=torch.bool, device=self.zero.device))
 
-    def update(self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None) -> EndsState:
+    def update(self, state: State, h: Inputs, mask: Mask = None) -> EndsState:
         last, first, started = state
         if h.shape[1] == 0:
             return EndsState(last, first, started)
@@ -120,7 +118,7 @@ class FirstPooling(Pooling):
         first = self.zero.new_zeros(batch_size, self.d_in)
         return FirstState(first, torch.zeros(batch_size, dtype=torch.bool, device=first.device))
 
-    def update(self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None) -> FirstState:
+    def update(self, state: State, h: Inputs, mask: Mask = None) -> FirstState:
         if h.shape[1] == 0:
             return FirstState(*state)
         has_any = _count_positions(h, mask) > 0
@@ -145,7 +143,7 @@ class MeanPooling(Pooling):
         total = self.zero.new_zeros(batch_size, self.d_in)
         return MeanState(total, torch.zeros(batch_size, dtype=torch.int64, device=total.device))
 
-    def update(self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None) -> MeanState:
+    def update(self, state: State, h: Inputs, mask: Mask = None) -> MeanState:
         total = state.total + mask_padding(h, mask).sum(1, dtype=state.total.dtype)
         return MeanState(total, state.positions + _count_positions(h, mask))
 
@@ -165,7 +163,7 @@ class MaxPooling(Pooling):
     def init_state(self, batch_size: int) -> MaxState:
         return MaxState(self.zero.new_full((batch_size, self.d_in), -torch.inf))
 
-    def update(self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None) -> MaxState:
+    def update(self, state: State, h: Inputs, mask: Mask = None) -> MaxState:
         if h.shape[1] == 0:
             return MaxState(*state)
         newest = (h if mask is None else h.masked_fill(~mask.unsqueeze(-1), -torch.inf)).max(1).values
@@ -202,9 +200,7 @@ class AttentionPooling(Pooling):
         zeros = self.zero.new_zeros(batch_size, 1)
         return AttentionState(zeros - torch.inf, zeros, zeros.expand(-1, self.d_in))
 
-    def update(
-        self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None
-    ) -> AttentionState:
+    def update(self, state: State, h: Inputs, mask: Mask = None) -> AttentionState:
         if h.shape[1] == 0:
             return AttentionState(*state)
         h = mask_padding(h, mask)
@@ -242,7 +238,7 @@ class Poolings(Pooling):
     def init_state(self, batch_size: int) -> State:
         return tuple(pooling.init_state(batch_size) for pooling in self)
 
-    def update(self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None) -> State:
+    def update(self, state: State, h: Inputs, mask: Mask = None) -> State:
         return tuple(pooling.update(before, h, mask) for pooling, before in zip(self, state, strict=True))
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:

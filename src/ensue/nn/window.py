@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.nn.layer import Parallel, mask_padding
 from ensue.nn.taps import Tap
-from ensue.types import Memory, State
+from ensue.types import Inputs, Mask, Memory, Outputs, State
 
 
 class WindowState(NamedTuple):
@@ -19,7 +19,7 @@ class WindowState(NamedTuple):
 
 
 def windows_of(
-    x: Float[Tensor, "B T d"], last: Float[Tensor, "B before d"], mask: Bool[Tensor, "B T"] | None
+    x: Float[Tensor, "B T d"], last: Float[Tensor, "B before d"], mask: Mask
 ) -> tuple[Float[Tensor, "B T inputs"], Float[Tensor, "B before d"]]:
     """Return the window that ends at each position of `x`, and the last inputs of each row.
 
@@ -52,9 +52,7 @@ class Window(Parallel):
     def init_state(self, batch_size: int, memory: Memory | None = None) -> WindowState:
         return WindowState(self.linear.weight.new_zeros(batch_size, self.size - 1, self.d_in))
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], WindowState]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, WindowState]:
         (last,) = self.init_state(len(x)) if state is None else state
         windows, last = windows_of(x, last, mask)
         return self.hidden(torch.tanh(self.linear(windows))), WindowState(last)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.engine import Feedback, Packing, folds, has_hooks, unroll_fed
@@ -16,7 +16,7 @@ from ensue.nn.attention.cross import AdditiveAttention, BilinearAttention, Cross
 from ensue.nn.attention.scores import add_gradients, additive_scores
 from ensue.nn.layer import Parallel, Recurrent, SequenceLayer
 from ensue.nn.taps import is_watched
-from ensue.types import Memory, Shared, State, select_rows
+from ensue.types import Inputs, Mask, Memory, Outputs, Shared, State, select_rows
 
 
 class AttentionFeedback(Feedback):
@@ -118,9 +118,7 @@ class AttentionalLayer(Parallel):
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
         return self.attention.init_state(batch_size, memory)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], Shared]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, Shared]:
         context, state = self.attention(x, state, mask=mask)
         return torch.tanh(self.combine(torch.cat((context, x), dim=-1))), state
 
@@ -174,9 +172,7 @@ class InputFeeding(Recurrent):
         inner = self.cell.init_state(batch_size, memory)
         return InputFeedingState(fed, inner, self.attentional.init_state(batch_size, memory))
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], InputFeedingState]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, InputFeedingState]:
         state = self.init_state(len(x)) if state is None else state
         must_fold = folds() or is_watched(self) or any(map(has_hooks, self.attentional.modules()))
         results = None if must_fold else self._unroll(x, state, mask)

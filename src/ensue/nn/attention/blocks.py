@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.nn.attention.cross import MultiHeadCrossAttention
@@ -12,7 +12,7 @@ from ensue.nn.attention.multi_head import AttentionOptions, KVState, MultiHeadAt
 from ensue.nn.draws import ElementDropout
 from ensue.nn.layer import Parallel
 from ensue.nn.taps import Tap
-from ensue.types import Memory, Shared, State
+from ensue.types import Inputs, Mask, Memory, Outputs, Shared, State
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
 NormKind = Literal["layer", "rms"]
@@ -114,9 +114,7 @@ class PostNormBlock(Parallel):
     def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
         return self.attention.init_state(batch_size, memory)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         attended, state = self.attention(self.normalize_input(x), state, mask=mask)
         return self.feed_forward(x, attended), state
 
@@ -182,9 +180,7 @@ class PostNormDecoderBlock(PostNormBlock):
             self.attention.init_state(batch_size), self.cross_attention.init_state(batch_size, memory)
         )
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         past, memory = (None, None) if state is None else state
         attended, past = self.attention(x, past, mask=mask)
         u = self.norm_attention(x + self.dropout(attended))
@@ -199,9 +195,7 @@ class PostNormDecoderBlock(PostNormBlock):
 class PreNormDecoderBlock(PostNormDecoderBlock):
     """A block `u = x + SelfAttn(LayerNorm(x))`, `z = u + CrossAttn(LayerNorm(u), m)`, `y = z + FFN(LayerNorm(z))`."""
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         past, memory = (None, None) if state is None else state
         attended, past = self.attention(self.norm_attention(x), past, mask=mask)
         u = x + self.dropout(attended)

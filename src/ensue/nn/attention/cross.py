@@ -21,7 +21,7 @@ from ensue.nn.layer import Parallel, Recurrent, SequenceLayer, mask_padding
 from ensue.nn.pooling import MeanPooling
 from ensue.nn.recurrent.initialization import heads_of
 from ensue.nn.taps import Tap, is_watched
-from ensue.types import Memory, Shared, State, select_rows
+from ensue.types import Inputs, Mask, Memory, Outputs, Shared, State, select_rows
 
 
 class Source(NamedTuple):
@@ -58,11 +58,11 @@ class CrossAttention(Parallel):
     def keys_and_values(self, h: Float[Tensor, "M S d_memory"]) -> tuple[Tensor, Tensor]:
         """Return the keys (M, S, d_key) and values (M, S, d_value) of a memory."""
 
-    def queries(self, x: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_key"]:
+    def queries(self, x: Inputs) -> Float[Tensor, "B T d_key"]:
         """Return the queries."""
         return x
 
-    def finished(self, context: Float[Tensor, "B T d_value"]) -> Float[Tensor, "B T d_out"]:
+    def finished(self, context: Float[Tensor, "B T d_value"]) -> Outputs:
         """Return the output from the weighted sums of values."""
         return context
 
@@ -72,9 +72,7 @@ class CrossAttention(Parallel):
         real = torch.ones(values.shape[:2], dtype=torch.bool, device=values.device) if mask is None else mask
         return Shared.of(Source(*self.keys_and_values(mask_padding(values, mask)), real))
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], Shared]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, Shared]:
         state = self.init_state(len(x)) if state is None else state
         batch, length = x.shape[:2]
         queries, source = group_by_text(self.queries(mask_padding(x, mask)), state)
@@ -149,10 +147,10 @@ class MultiHeadCrossAttention(CrossAttention):
         keys, values = self.project_memory(h).chunk(2, dim=-1)
         return keys, values
 
-    def queries(self, x: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_in"]:
+    def queries(self, x: Inputs) -> Inputs:
         return self.project_in(x)
 
-    def finished(self, context: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_out"]:
+    def finished(self, context: Inputs) -> Outputs:
         return self.project_out(context)
 
 
@@ -197,7 +195,7 @@ class AdditiveAttention(CrossAttention):
     def keys_and_values(self, h: Float[Tensor, "M S d_memory"]) -> tuple[Tensor, Tensor]:
         return self.project_memory(h), h
 
-    def queries(self, x: Float[Tensor, "B T d_in"]) -> Float[Tensor, "B T d_key"]:
+    def queries(self, x: Inputs) -> Float[Tensor, "B T d_key"]:
         return self.project_in(x)
 
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
@@ -258,9 +256,7 @@ class AttentionBefore(Recurrent):
         inner = self.cell.init_state(batch_size, memory)
         return BeforeState(torch.tanh(self.start(mean)), inner, self.attention.init_state(batch_size, memory))
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], BeforeState]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, BeforeState]:
         return self.fold(x, state, mask=mask)
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], BeforeState]:

@@ -20,7 +20,7 @@ from ensue.nn.draws import checked_probability
 from ensue.nn.layer import Parallel, mask_padding
 from ensue.nn.recurrent.initialization import heads_of
 from ensue.nn.taps import Tap, is_watched
-from ensue.types import Memory, State, change_temporarily, owned
+from ensue.types import Inputs, Mask, Memory, Outputs, State, change_temporarily, owned
 
 OptionsT = TypeVar("OptionsT", bound="AttentionOptions")
 _rows: ContextVar[int] = ContextVar("rows", default=0)
@@ -158,9 +158,7 @@ class MultiHeadAttention(Parallel):
         real = torch.zeros(batch_size, 0, dtype=torch.bool, device=empty.device)
         return KVState(empty, empty, real, real.sum(1))
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], KVState]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, KVState]:
         if state is not None and not self.is_causal:
             raise TypeError("attention that looks ahead reads whole sequences and takes no initial state")
         is_first, state = state is None, self.init_state(len(x)) if state is None else state

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ensue.engine import c_functions
@@ -19,7 +19,7 @@ from ensue.engine.storage import address
 from ensue.errors import ContextError
 from ensue.nn.border import expect
 from ensue.nn.layer import Parallel
-from ensue.types import Memory, State
+from ensue.types import Inputs, Mask, Memory, Outputs, State
 
 
 class PositionState(NamedTuple):
@@ -55,9 +55,7 @@ class LearnedPositions(Parallel):
     def init_state(self, batch_size: int, memory: Memory | None = None) -> PositionState:
         return PositionState(torch.zeros(batch_size, dtype=torch.long, device=self.weight.device))
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], PositionState]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, PositionState]:
         length = x.shape[1]
         if state is None and length <= self.max_positions:  # all rows have the same positions: no lookup is needed
             (position,) = self.init_state(len(x))
@@ -125,9 +123,7 @@ class SinusoidalPositions(Parallel):
     def init_state(self, batch_size: int, memory: Memory | None = None) -> PositionState:
         return PositionState(torch.zeros(batch_size, dtype=torch.long, device=self.zero.device))
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], PositionState]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, PositionState]:
         (position,) = self.init_state(len(x)) if state is None else state
         angles = self.frequencies.angles(positions_after(position, x.shape[1]))
         encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)

@@ -9,7 +9,7 @@ have no effect. A row without real positions has one path, the empty path, with 
 The best paths are computed in the precision of the scores, without gradients.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -21,12 +21,14 @@ from ensue.engine.storage import gradients_of, is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
 from ensue.nn.heads.single_chain import NEVER, RESCALE_EVERY
 from ensue.nn.layer import mask_padding
-from ensue.types import widest
+from ensue.types import Mask, widest
+
+Emissions: TypeAlias = Float[Tensor, "B T K"]
 
 
 def score(
-    emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], start: Float[Tensor, " K"],
-    transitions: Float[Tensor, "K K"], end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
+    emissions: Emissions, tags: Int[Tensor, "B T"], start: Float[Tensor, " K"],
+    transitions: Float[Tensor, "K K"], end: Float[Tensor, " K"], mask: Mask = None,
 ) -> Float[Tensor, " B"]:  # fmt: skip
     """Return the scores of the paths `tags`; the tags at padding have no effect."""
     expect_scores("score", emissions, start, transitions, end, mask)
@@ -42,8 +44,8 @@ def score(
 
 
 def log_partition(
-    emissions: Float[Tensor, "B T K"], start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
-    end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
+    emissions: Emissions, start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"], mask: Mask = None,
 ) -> Float[Tensor, " B"]:  # fmt: skip
     """Return `log Σ_y exp score(y)` in nats; -inf if every path is illegal."""
     expect_scores("log_partition", emissions, start, transitions, end, mask)
@@ -59,8 +61,8 @@ def log_partition(
 
 
 def marginals(
-    emissions: Float[Tensor, "B T K"], start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
-    end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
+    emissions: Emissions, start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"], mask: Mask = None,
 ) -> Float[Tensor, "B T K"]:  # fmt: skip
     """Return the marginal probability of each tag at each position, 0 at padding. Not differentiable."""
     expect_scores("marginals", emissions, start, transitions, end, mask)
@@ -78,8 +80,8 @@ def marginals(
 
 
 def posterior(
-    emissions: Float[Tensor, "B T K"], start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
-    end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
+    emissions: Emissions, start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"], mask: Mask = None,
 ) -> tuple[Float[Tensor, "B T K"], Float[Tensor, "B T K"]] | None:  # fmt: skip
     """Return the `marginals` and `suffixes` of a `Posterior` for each row; None if a number may underflow.
 
@@ -95,7 +97,7 @@ def posterior(
 
 
 class _Scores(NamedTuple):
-    emissions: Float[Tensor, "B T K"]
+    emissions: Emissions
     start: Float[Tensor, " K"]
     transitions: Float[Tensor, "K K"]
     end: Float[Tensor, " K"]
@@ -259,8 +261,8 @@ def last_positions(mask: Tensor) -> Tensor:
 
 @torch.no_grad()
 def viterbi(
-    emissions: Float[Tensor, "B T K"], start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
-    end: Float[Tensor, " K"], mask: Bool[Tensor, "B T"] | None = None,
+    emissions: Emissions, start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"], mask: Mask = None,
 ) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:  # fmt: skip
     """Return the path with the highest score (0 at padding), and its score, which is -inf if every path is illegal.
 
@@ -293,8 +295,8 @@ def viterbi(
 
 @torch.no_grad()
 def k_best(
-    emissions: Float[Tensor, "B T K"], start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
-    end: Float[Tensor, " K"], *, k: int, mask: Bool[Tensor, "B T"] | None = None,
+    emissions: Emissions, start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
+    end: Float[Tensor, " K"], *, k: int, mask: Mask = None,
 ) -> tuple[Int[Tensor, "B {k} T"], Float[Tensor, "B {k}"]]:  # fmt: skip
     """Return the k paths with the highest scores, the best first, and their scores.
 

@@ -13,7 +13,7 @@ from ensue.nn.border import expect, expect_mask, expect_memory, expect_range, ex
 from ensue.nn.heads.softmax import SoftmaxHead
 from ensue.nn.layer import mask_padding
 from ensue.nn.taps import Tap
-from ensue.types import Memory, Shared, at_least_float32
+from ensue.types import Inputs, Mask, Memory, Shared, at_least_float32
 
 
 class CopyingSource(NamedTuple):
@@ -100,7 +100,7 @@ class CopyingHead(nn.Module):
         return CopyingState(state._replace(content=CopyingSource(keys, values, real, ids)), coverage)
 
     def forward(
-        self, s: Float[Tensor, "B T d_in"], state: CopyingState, *, mask: Bool[Tensor, "B T"] | None = None
+        self, s: Inputs, state: CopyingState, *, mask: Mask = None
     ) -> tuple[Float[Tensor, "B T words"], CopyingState]:
         """Return the log probabilities of V + S words at each position, and the final state.
 
@@ -124,8 +124,8 @@ class CopyingHead(nn.Module):
         return scores.squeeze(1), state
 
     def nats(
-        self, s: Float[Tensor, "B T d_in"], targets: Int[Tensor, "B T"], state: CopyingState, *,
-        mask: Bool[Tensor, "B T"] | None = None,
+        self, s: Inputs, targets: Int[Tensor, "B T"], state: CopyingState, *,
+        mask: Mask = None,
     ) -> tuple[CopyingNats, CopyingState]:  # fmt: skip
         """Return the surprisal of each target in nats, the coverage loss, and the final state.
 

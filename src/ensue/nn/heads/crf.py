@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.nn.heads.chain import k_best, log_partition, marginals, score, viterbi
+from ensue.nn.heads.chain import Emissions, k_best, log_partition, marginals, score, viterbi
 from ensue.nn.heads.single_chain import ChainScores
+from ensue.types import Mask
 
 MIN_PROBABILITY = 1e-12
 """The minimum of a teacher's tag probabilities, so that all legal paths have a positive probability."""
@@ -65,21 +66,15 @@ class LinearChainCRF(nn.Module):
         """Return the scores of start, transitions and end as numpy arrays, for `single_chain.py`."""
         return ChainScores(*(table.detach().cpu().numpy() for table in self.chain()))
 
-    def log_partition(
-        self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, " B"]:
+    def log_partition(self, emissions: Emissions, mask: Mask = None) -> Float[Tensor, " B"]:
         """Return `log Z` of each row, in nats."""
         return log_partition(emissions, *self.chain(), mask)
 
-    def score(
-        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, " B"]:
+    def score(self, emissions: Emissions, tags: Int[Tensor, "B T"], mask: Mask = None) -> Float[Tensor, " B"]:
         """Return the score of the path `tags` of each row, which is finite for illegal paths, too."""
         return score(emissions, tags, self.start, self.transitions, self.end, mask)
 
-    def nats(
-        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, " B"]:
+    def nats(self, emissions: Emissions, tags: Int[Tensor, "B T"], mask: Mask = None) -> Float[Tensor, " B"]:
         """Return `log Z - score`, the loss of each row in nats.
 
         For a legal path this is -log P(tags). For an illegal path, as in data with errors, Z also includes this path:
@@ -94,7 +89,7 @@ class LinearChainCRF(nn.Module):
         return torch.where(is_legal, total, torch.logaddexp(total, gold)) - gold
 
     def expected_nats(
-        self, emissions: Float[Tensor, "B T K"], shares: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
+        self, emissions: Emissions, shares: Float[Tensor, "B T K"], mask: Mask = None
     ) -> Float[Tensor, ""]:
         """Return the expected `nats`, summed over rows, of paths y drawn from a teacher's tag probabilities `shares`:
 
@@ -111,20 +106,16 @@ class LinearChainCRF(nn.Module):
         scores = torch.stack([(table * count).sum() for table, count in zip(tables, counts, strict=True)]).sum()
         return self.log_partition(emissions, mask).sum() - scores
 
-    def marginals(
-        self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B T K"]:
+    def marginals(self, emissions: Emissions, mask: Mask = None) -> Float[Tensor, "B T K"]:
         """Return the probability of each tag at each position, 0 at padding. Not differentiable."""
         return marginals(emissions, *self.chain(), mask)
 
-    def best(
-        self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:
+    def best(self, emissions: Emissions, mask: Mask = None) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:
         """Return the most probable tags, 0 at padding, and their scores (Viterbi)."""
         return viterbi(emissions, *self.chain(), mask)
 
     def best_k(
-        self, emissions: Float[Tensor, "B T K"], k: int, mask: Bool[Tensor, "B T"] | None = None
+        self, emissions: Emissions, k: int, mask: Mask = None
     ) -> tuple[Int[Tensor, "B k T"], Float[Tensor, "B k"]]:
         """Return the k most probable paths, the best first, and their scores; -inf if a row has fewer paths."""
         return k_best(emissions, *self.chain(), k=k, mask=mask)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ensue.engine import folds, may_compile
@@ -18,7 +18,7 @@ from ensue.engine.storage import address, gradients_of, needs_history
 from ensue.nn.layer import Recurrent, call_with_weights, mask_padding
 from ensue.nn.recurrent.gru import ElmanState
 from ensue.nn.taps import Tap, is_watched
-from ensue.types import Memory, State
+from ensue.types import Inputs, Mask, Memory, Outputs, State
 from ensue.version import package_text
 
 MIN_PRODUCT_UNITS = 32
@@ -194,9 +194,7 @@ class Clockwork(Recurrent):
         h = self.hidden(torch.where(updates, candidate, h))
         return h, ClockworkState(h, clock + 1)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], ClockworkState]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, ClockworkState]:
         """Run in C, which computes only modules that update, if the clocks of all rows agree modulo the longest period.
 
         Otherwise all units are computed at every position.

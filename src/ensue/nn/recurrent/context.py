@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.nn.layer import SequenceLayer, Wrapper
 from ensue.nn.pooling import LastPooling, MeanPooling, Pooling
-from ensue.types import Memory, State, map_state
+from ensue.types import Inputs, Mask, Memory, Outputs, State, map_state
 
 
 class Summarized(Wrapper):
@@ -74,9 +74,7 @@ class FromContext(Summarized):
             shared=lambda shared: shared,
         )
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         y, state = self.layer(x, self.init_state(len(x)) if state is None else state, mask=mask)
         return y, state
 
@@ -106,9 +104,7 @@ class WithContext(Summarized):
     def init_state(self, batch_size: int, memory: Memory | None = None) -> ContextState:
         return ContextState(self.summary(batch_size, memory), self.layer.init_state(batch_size, memory))
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], ContextState]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, ContextState]:
         c, inner = self.init_state(len(x)) if state is None else state
         y, inner = self.layer(torch.cat((x, c.unsqueeze(1).expand(-1, x.shape[1], -1)), dim=-1), inner, mask=mask)
         return y, ContextState(c, inner)

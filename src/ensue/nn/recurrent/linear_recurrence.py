@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.engine.storage import is_transformed, needs_history
@@ -28,7 +28,7 @@ from ensue.nn.layer import Recurrent, mask_padding
 from ensue.nn.recurrent.initialization import gate_bias, input_weight
 from ensue.nn.taps import Tap, Taps, is_watched
 from ensue.nn.window import windows_of
-from ensue.types import Memory, State
+from ensue.types import Inputs, Mask, Memory, Outputs, State
 
 GPU_CHUNK = 4
 """The number of positions in a chunk on a GPU."""
@@ -39,7 +39,7 @@ CPU_CHUNK, CPU_WIDTH = 16, 4096
 
 def scan(
     a: Float[Tensor, "B T d"], b: Float[Tensor, "B T d"], start: Float[Tensor, "B d"], *,
-    mask: Bool[Tensor, "B T"] | None = None,
+    mask: Mask = None,
 ) -> Float[Tensor, "B T d"]:  # fmt: skip
     """Compute all `h_t = a_t ⊙ h_{t-1} + b_t`.
 
@@ -213,9 +213,7 @@ class LinearRecurrence(Recurrent, ABC):
         # Unused if C code is compiled: its loop includes the gates, so it reads and writes fewer numbers than a scan.
         return self.by_scan(x, state, mask=mask)
 
-    def by_scan(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], LinearState]:
+    def by_scan(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, LinearState]:
         """Compute `forward` by a scan over all positions, as on GPUs or without a compiler."""
         (start,) = self.init_state(len(x)) if state is None else state
         a, b, gate = self.coefficients(mask_padding(x, mask))
@@ -384,9 +382,7 @@ class QRNN(Recurrent):
         y_t, (c,) = self.pooling.step(window.flatten(1), LinearState(c))
         return y_t, QRNNState(c, window[:, 1:].clone())
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], QRNNState]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, QRNNState]:
         if is_watched(self):
             return self.fold(x, state, mask=mask)
         c, last = self.init_state(len(x)) if state is None else state

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.nn.combinators import Stack
@@ -12,7 +12,7 @@ from ensue.nn.layer import Recurrent, SequenceLayer, mask_padding
 from ensue.nn.recurrent.initialization import gate_bias, hidden_weight, input_weight
 from ensue.nn.recurrent.lstm import LSTM, LSTMState
 from ensue.nn.taps import Tap, Taps
-from ensue.types import Memory, State
+from ensue.types import Inputs, Mask, Memory, Outputs, State
 
 
 class LSTMStack(SequenceLayer):
@@ -37,9 +37,7 @@ class LSTMStack(SequenceLayer):
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         return self.stack.init_state(batch_size, memory)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         h_and_c, state = self.stack(self.project_input(x, mask), state, mask=mask)
         return h_and_c[..., : self.d_out], state
 

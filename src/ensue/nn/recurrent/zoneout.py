@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from ensue.nn.draws import uniform
 from ensue.nn.layer import Recurrent
 from ensue.nn.taps import Taps
-from ensue.types import Memory, State
+from ensue.types import Inputs, Mask, Memory, Outputs, State
 
 
 class Zoneout(Recurrent):
@@ -52,9 +52,7 @@ class Zoneout(Recurrent):
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         return self.layer.init_state(batch_size, memory)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         if not self.training:
             return super().forward(x, state, mask=mask)
         by_position = x.transpose(0, 1)  # the engine reads this order without a copy
