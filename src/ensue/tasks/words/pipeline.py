@@ -114,7 +114,8 @@ class OriginVectors:
 
     def cached(self, words: Ragged, forms: Sequence[str], progress: ProgressCallback) -> WordLayers:
         """Return the vectors of texts from the cache; missing vectors are computed and written first."""
-        key = [self.origin.fingerprint, self.layers, self.pooling, device_of(self.pipeline.model).type]
+        device = device_of(self.pipeline.model).type  # part of the key, since devices round differently
+        key = [self.origin.fingerprint, self.layers, self.pooling, device]
         report = partial(progress, f"layers of {self.path}")
         vectors = cached_vectors(words, forms, self.compute, shape=self.shape, key=key, progress=report)
         if vectors is None:
