@@ -8,7 +8,7 @@ import mmap
 import struct
 import zlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
@@ -176,6 +176,11 @@ class TokenFile:
         if self._file is not None:
             self._file.count_read((stop - start) * self._ids.itemsize)
         return ids
+
+    def blocks(self, size: int = 1 << 20) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield all ids in blocks, each with the position of its first id."""
+        for start in range(0, len(self), size):
+            yield start, self.read(start, min(start + size, len(self)))
 
     def num_shared(self, other: "TokenFile") -> int:
         """Return how many of `NUM_PASSAGES` passages of another text are in the first `MAX_SEARCHED` ids."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ensue.models.layer_outputs import ContextualVectors
 from ensue.nn import CopyingHead, CopyingState, SequenceLayer, TokenEmbedding
-from ensue.types import Loss, Memory, State
+from ensue.types import Loss, Mask, Memory, State
 
 
 class TextModel(nn.Module, ABC):
@@ -74,7 +74,7 @@ class TextModel(nn.Module, ABC):
 
     def loss(
         self, inputs: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State, *,
-        mask: Bool[Tensor, "B T"] | None = None,
+        mask: Mask = None,
     ) -> Loss:  # fmt: skip
         """Return the sum and the number of losses where `mask` is True.
 

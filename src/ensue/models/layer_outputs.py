@@ -8,25 +8,23 @@ from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.nn import LearnedPositions, Pointwise, ScalarMix, SequenceLayer, SinusoidalPositions, Stack
 from ensue.nn.dropout import VariationalDropout
-from ensue.types import State
+from ensue.types import Mask, State
 
 BELONG_TO_PREVIOUS = (Pointwise, LearnedPositions, SinusoidalPositions, VariationalDropout)
 
 
-def layer_outputs(
-    layers: SequenceLayer, x: Float[Tensor, "B T d"], mask: Bool[Tensor, "B T"] | None = None
-) -> list[Float[Tensor, "B T _"]]:
+def layer_outputs(layers: SequenceLayer, x: Float[Tensor, "B T d"], mask: Mask = None) -> list[Float[Tensor, "B T _"]]:
     """Return the input of the first layer, and the output of each layer."""
     return read_layers(layers, x, mask=mask)[0]
 
 
 def read_layers(
-    layers: SequenceLayer, x: Float[Tensor, "B T d"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    layers: SequenceLayer, x: Float[Tensor, "B T d"], state: State = None, *, mask: Mask = None
 ) -> tuple[list[Float[Tensor, "B T _"]], State]:
     """Return the input of the first layer and the output of each layer, and the final state."""
     if not isinstance(layers, Stack):

@@ -88,7 +88,6 @@ def _ranks(order: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 _OFFSET, _ORDER, _KEY = 0, 1, 2  # stream ids, for different random numbers in the same epoch
-_MAX_SCANNED_IDS = 1 << 20
 
 
 class Frame(NamedTuple):
@@ -202,8 +201,7 @@ class FramedPairs(FramedExamples):
         self.tokens, self.length, self.frame, self.seed = tokens, length, frame, seed
         self.longest = length + 3
         marks, kinds = [], []
-        for start in range(0, len(tokens), _MAX_SCANNED_IDS):
-            ids = tokens.read(start, min(start + _MAX_SCANNED_IDS, len(tokens)))
+        for start, ids in tokens.blocks():
             positions = np.flatnonzero((ids == frame.begin_id) | (ids == frame.separator_id))
             marks.append(start + positions)
             kinds.append(ids[positions] == frame.begin_id)

@@ -7,6 +7,7 @@ of the examples are fixed).
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from ensue.errors import DataError, EnsueError, listed
 from ensue.library import load
+from ensue.nn.heads.single_chain import softmax
 from ensue.recipe import Recipe
 from ensue.tasks.classification.model import document_source
 from ensue.tasks.classification.recipe import ClassificationRecipe
@@ -67,7 +69,7 @@ def label_probabilities(
     pool: Float[NDArray[np.float32], "N d"],
     examples: Float[NDArray[np.float32], "E d"],
     labels: Int[NDArray[np.int64], " E"],
-) -> Float[NDArray[np.float64], "N K"]:
+) -> Float[NDArray[np.floating[Any]], "N K"]:
     """Return the probability of each label for each text of the pool.
 
     With unit vectors u, and at first μ_k ∝ Σ_{examples e of k} u_e, each round computes
@@ -85,11 +87,5 @@ def label_probabilities(
     weighted_seeds = EXAMPLE_WEIGHT * np.eye(int(labels.max()) + 1)[labels].T @ seeds
     means = unit_vectors(weighted_seeds)
     for _ in range(NUM_ROUNDS):
-        means = unit_vectors(_softmax(texts, means).T @ texts + weighted_seeds)
-    return _softmax(texts, means)
-
-
-def _softmax(texts: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    logits = CONCENTRATION * texts @ means.T
-    exponentials = np.exp(logits - logits.max(1, keepdims=True))
-    return exponentials / exponentials.sum(1, keepdims=True)
+        means = unit_vectors(softmax(CONCENTRATION * texts @ means.T).T @ texts + weighted_seeds)
+    return softmax(CONCENTRATION * texts @ means.T)

@@ -277,7 +277,7 @@ class TaggerData(ClassifierData):
         return row
 
 
-WORDS_PER_REPORT, IDS_PER_COUNT = 4096, 1 << 20  # words per progress report; ids in memory while words are counted
+WORDS_PER_REPORT = 4096
 
 
 def write_static_vectors(
@@ -306,9 +306,7 @@ def write_static_vectors(
     words = [tokenizer.symbol(word_id) for word_id in range(LINE_END + 1, size)]  # without special symbols
     if not words:
         raise DataError("no word occurs tokenizer.min_count times", text)
-    counts = np.zeros(size, np.int64)
-    for start in range(0, len(ids), IDS_PER_COUNT):
-        counts += np.bincount(ids.read(start, min(start + IDS_PER_COUNT, len(ids))), minlength=size)
+    counts = sum((np.bincount(block, minlength=size) for _, block in ids.blocks()), np.zeros(size, np.int64))
     embedded = []
     for start in range(0, len(words), WORDS_PER_REPORT):
         reporter.working(f"{teacher} embeds {len(words):,} words", start / len(words))

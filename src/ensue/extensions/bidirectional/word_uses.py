@@ -383,7 +383,7 @@ def sense_coder(source: TextSource, origin: Origin, recipe: WordVectorsRecipe) -
     subsample = getattr(recipe.vectors, "subsample", 0.0)
     tokens = tokenize(source, tokenizer)
     size = tokenizer.vocabulary_size
-    counts = sum((np.bincount(block, minlength=size) for _, block in blocks_of(tokens)), np.zeros(size, np.int64))
+    counts = sum((np.bincount(block, minlength=size) for _, block in tokens.blocks()), np.zeros(size, np.int64))
     contexts = UseContexts(vectors, counts, subsample=subsample, window=settings.window, across_lines=across_lines)
     eligible_counts = np.where(keep_probabilities(counts, subsample) == 1, counts, 0)  # not the most frequent words
     ids = np.argsort(-eligible_counts, kind="stable")[: settings.words]
@@ -502,7 +502,7 @@ def _sample_uses(
     probabilities = np.zeros(len(counts))
     probabilities[ids] = NUM_USES / np.maximum(counts[ids], 1)
     vectors: dict[int, list[Float32Array]] = {id: [] for id in ids.tolist()}
-    for start, block in blocks_of(tokens):
+    for start, block in tokens.blocks(BLOCK_TOKENS):
         uniform = uniform_floats(random_numbers(mix(seed, 0), np.arange(start, start + len(block))))
         uses = contexts.of(block, uniform < probabilities[block])
         has_context = np.any(uses.vectors, axis=1)
@@ -510,12 +510,6 @@ def _sample_uses(
             vectors[int(block[place])].append(vector)
     d = contexts.weighted.shape[1]
     return [np.stack(uses) if uses else np.zeros((0, d), np.float32) for uses in vectors.values()]
-
-
-def blocks_of(tokens: TokenFile) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield the ids of a text in blocks, each with the position of its first id."""
-    for start in range(0, len(tokens), BLOCK_TOKENS):
-        yield start, tokens.read(start, min(start + BLOCK_TOKENS, len(tokens)))
 
 
 def cluster_centers(vectors: Float32Array, settings: SensesTable) -> Float32Array:

@@ -23,9 +23,6 @@ from ensue.text.tokenizer import WordTokenizer
 from ensue.types import State
 
 UNKNOWN, LINE_END = WordTokenizer.unknown_id, WordTokenizer.start_id
-BLOCK_TOKENS = 1 << 16
-"""The number of tokens that are read at once."""
-
 Ids = NDArray[np.int64]
 
 
@@ -60,9 +57,7 @@ class WordText:
     @cached_property
     def unknown(self) -> int:
         """The number of tokens that are not in the vocabulary of the softmax."""
-        size = len(self.tokens)
-        blocks = (self.tokens.read(start, min(start + BLOCK_TOKENS, size)) for start in range(0, size, BLOCK_TOKENS))
-        return sum(int((self.ids[block] == UNKNOWN).sum()) for block in blocks)
+        return sum(int((self.ids[block] == UNKNOWN).sum()) for _, block in self.tokens.blocks())
 
 
 class IndexedWords(NamedTuple):

@@ -25,9 +25,6 @@ from ensue.tasks.contract.job import Job
 from ensue.tasks.contract.task import TaskScores
 from ensue.tasks.texts.corpus import training_source
 
-BLOCK_TOKENS = 1 << 20
-"""The number of tokens that are counted at once."""
-
 
 class WordVectorsJob(Job[Any]):
     """The training of word vectors by CBOW, skip-gram or GloVe."""
@@ -88,11 +85,11 @@ class WordVectorsJob(Job[Any]):
 
     def _count_ids(self) -> NDArray[np.int64]:
         """Count the occurrences of each id (V,). Raises DataError if no line has two known words."""
-        data, counts, has_pair, previous = self.recipe.data, np.zeros(self._vocabulary_size, np.int64), False, LINE_END
-        for start in range(0, len(self.tokens), BLOCK_TOKENS):
-            ids = self.tokens.read(start, min(start + BLOCK_TOKENS, len(self.tokens)))
-            counts += np.bincount(ids, minlength=self._vocabulary_size)
-            ids = np.append(previous, ids[ids > (LINE_END if data.across_lines else UNKNOWN)])
+        data, has_pair, previous = self.recipe.data, False, LINE_END
+        counts = np.zeros(self.parts.vocabulary_size, np.int64)
+        for _, block in self.tokens.blocks():
+            counts += np.bincount(block, minlength=len(counts))
+            ids = np.append(previous, block[block > (LINE_END if data.across_lines else UNKNOWN)])
             has_pair |= bool(((ids[1:] > LINE_END) & (ids[:-1] > LINE_END)).any())
             previous = int(ids[-1])
         distinct = int(np.count_nonzero(counts[LINE_END + 1 :]))
@@ -103,10 +100,6 @@ class WordVectorsJob(Job[Any]):
         if not has_pair:
             raise DataError("nothing to learn: no line has two known words; try data.across_lines = true", data.train)
         return counts
-
-    @property
-    def _vocabulary_size(self) -> int:
-        return self.parts.vocabulary_size
 
     def _make_task(self, judged_by: str) -> SampledTask | CountedTask:
         tokenizer: Any = self.parts.tokenizer
@@ -119,7 +112,7 @@ class WordVectorsJob(Job[Any]):
         keep = examples.keep_probabilities(self.counts, table.subsample)
         sizes = {"words": train.batch_size, "window": table.window}
         contexts = examples.WordContexts(self.tokens, keep, **sizes, across_lines=across_lines, seed=train.seed)
-        is_word = (np.arange(self._vocabulary_size) > LINE_END) & (self.counts > 0)
+        is_word = (np.arange(self.parts.vocabulary_size) > LINE_END) & (self.counts > 0)
         noise = examples.Noise(np.where(is_word, self.counts.astype(np.float64) ** table.noise_power, 0))
         sampling = examples.NegativeSampling(table.kind, table.window, table.negatives, noise)
         return SampledTask(contexts, sampling, judged_by=judged_by)
@@ -127,22 +120,22 @@ class WordVectorsJob(Job[Any]):
     @property
     def data(self) -> str:
         words, num_known = len(self.tokens) - int(self.counts[LINE_END]), int(self.counts[LINE_END + 1 :].sum())
-        return f"{words:,} words, {num_known:,} of them in the vocabulary of {self._vocabulary_size - 2:,}"
+        return f"{words:,} words, {num_known:,} of them in the vocabulary of {self.parts.vocabulary_size - 2:,}"
 
     @property
     def notes(self) -> list[str]:
         known, window = int(self.counts[LINE_END + 1 :].sum()), self.vectors.window
         notes = [f"the text has {known:,} known words, fewer than a window of {window}"] if known <= window else []
         for origin in self.origins:
-            new = self._vocabulary_size - origin.run.parts.vocabulary_size
+            new = self.parts.vocabulary_size - origin.run.parts.vocabulary_size
             notes.append(f"{new:,} vectors of second and further senses (senses.from {origin.path})")
         return notes if self.recipe.data.valid else [*notes, "no validation data: the last vectors are kept"]
 
     def config(self) -> dict[str, Any]:
-        return {"vocabulary_size": self._vocabulary_size}
+        return {"vocabulary_size": self.parts.vocabulary_size}
 
     def about(self) -> str:
-        return f"of {self._vocabulary_size - 2:,} words"
+        return f"of {self.parts.vocabulary_size - 2:,} words"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         lines = ["| data | score | covered |", "|---|---|---|"]

@@ -82,8 +82,7 @@ def _count_segments(
     """Yield the counts of each segment of the text. The last words of a segment are repeated in the next segment."""
     step = max(_MIN_SEGMENT_WORDS, _MAX_PAIRS // (2 * window))
     words, lines, num_lines = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
-    for start in range(0, len(tokens), step):
-        ids = tokens.read(start, min(start + step, len(tokens)))
+    for _, ids in tokens.blocks(step):
         line = num_lines + np.cumsum(ids == (-1 if line_end is None else line_end))
         num_lines, num_repeated, is_word = int(line[-1]), len(words), ids >= first_word
         words, lines = np.append(words, ids[is_word]), np.append(lines, line[is_word])

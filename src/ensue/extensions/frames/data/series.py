@@ -15,21 +15,15 @@ Vectors = NDArray[np.float32]
 
 
 class LogMel(NamedTuple):
-    """The parameters of log-mel features."""
+    """The parameters of log-mel features: keys of the table `[features]`, whose descriptions have their units."""
 
     window: float = 0.025
-    """The length of a frame in seconds."""
     step: float = 0.010
-    """The time from a frame to the next in seconds."""
     bands: int = 40
     lowest: float = 20.0
-    """The lower edge of the lowest band in hertz."""
     highest: float = 0.0
-    """The upper edge of the highest band in hertz; 0: half of the sampling rate."""
     floor: float = 1e-6
-    """The smallest energy of a band, for samples from -1 to 1."""
     top_db: float = 0.0
-    """The range of a sound's features in decibels, relative to the largest feature; 0: features are absolute."""
 
     @property
     def reach(self) -> float:
