@@ -326,10 +326,8 @@ def _unequal_lengths(open_files: Callable[[], tuple[Lines, Lines]]) -> DataError
     if min(counts) and max(counts) <= _MAX_SEARCHED_LINES:
         line = find_gap(lengths[short], lengths[not short]) + 1
         lines = "a line is" if missing == 1 else f"{missing:,} lines are"
-        if line > counts[short]:
-            message += f"; by their lengths {lines} missing at its end"
-        else:
-            message += f"; by their lengths {lines} missing at about line {line:,}"
+        place = "its end" if line > counts[short] else f"about line {line:,}"
+        message += f"; by their lengths {lines} missing at {place}"
     return DataError(message, names[short])
 
 

@@ -33,10 +33,9 @@ class Columns(Format):
         """Yield the sentences. Raises DataError for a row with another number of columns than the first row."""
         layout = RowLayout.of(lines.numbered_head(_NUM_SAMPLE_LINES)) or _NO_ROWS
         checked_width(layout.width, lines.name, layout.line)
-        document, is_first = 0, True
-        for paragraph in paragraphs(lines, lambda line: opens_document(line) or layout.is_comment(line)):
-            document += not is_first and any(map(opens_document, paragraph.lines))
-            is_first = False
+        document = 0
+        for index, paragraph in enumerate(paragraphs(lines, lambda row: opens_document(row) or layout.is_comment(row))):
+            document += index > 0 and any(map(opens_document, paragraph.lines))
             numbered = [(n, line) for n, line in enumerate(paragraph.lines, paragraph.first) if layout.is_row(line)]
             yield self._sentence(numbered, paragraph, layout, lines.name, document)
 

@@ -36,10 +36,9 @@ class Conllu(Format):
         """
         if self.words not in COLUMN_NAMES:
             raise DataError(missing_column(self.words, COLUMN_NAMES), lines.name)
-        document, is_first = 0, True
-        for paragraph in paragraphs(lines, _is_comment):
-            document += not is_first and any(map(_NEW_DOCUMENT.match, paragraph.lines))
-            is_first = False
+        document = 0
+        for index, paragraph in enumerate(paragraphs(lines, _is_comment)):
+            document += index > 0 and any(map(_NEW_DOCUMENT.match, paragraph.lines))
             ids, line = _IdChecker(), 0
             words: list[list[str]] = []
             for number, row in enumerate(paragraph.lines, paragraph.first):

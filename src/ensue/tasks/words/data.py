@@ -70,9 +70,8 @@ def read_teacher_answers(path: str | Path, *, of_words: bool = False) -> Iterato
         else:
             texts = record.get("texts", record.get("text"))
         texts = tuple(texts) if isinstance(texts, list) else (None if of_words else texts,)
-        if not all(map(_is_text, texts)) or (not of_words and not 1 <= len(texts) <= 2):
-            raise DataError(expected, path, number)
-        if not isinstance(rows, list) or (of_words and len(rows) != len(texts)):
+        is_valid = all(map(_is_text, texts)) and isinstance(rows, list)
+        if not is_valid or not (len(rows) == len(texts) if of_words else 1 <= len(texts) <= 2):
             raise DataError(expected, path, number)
         yield TeacherAnswer(texts, [_check_distribution(row, expected, path, number) for row in rows])
 
