@@ -29,11 +29,10 @@ import torch
 from gensim.models import Word2Vec
 from machine import describe_machine
 
-from ensue.data.judgments import read_questions
 from ensue.data.sources import TextSource
 from ensue.extensions.word_vectors.job import WordVectorsJob
 from ensue.extensions.word_vectors.model import SampledVectors
-from ensue.extensions.word_vectors.pipeline import WordTable, build_word_table
+from ensue.extensions.word_vectors.pipeline import WordTable, build_word_table, read_questions
 from ensue.extensions.word_vectors.task import SampledTask
 from ensue.recipe import validate_recipe
 from ensue.text.tokenizer import splitter_pattern

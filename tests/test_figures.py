@@ -35,7 +35,7 @@ MOST = {
     "files of `src`": 465,
     "Python lines of the core": 54_949,
     "files of the core": 300,
-    "Python lines of the largest extension": 6_536,
+    "Python lines of the largest extension": 6_532,
     "files of `tasks`": 71,
     "files loose in `tasks`": 2,
     "import circles": 0,

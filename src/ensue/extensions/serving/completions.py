@@ -14,23 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ensue.errors import EnsueError
-from ensue.extensions.serving import api
+from ensue.extensions.serving import api, transport
 from ensue.extensions.serving.api import APIError, CompletionRequest, internal_error, invalid
 from ensue.extensions.serving.generation import EncodedPrompt, Generation, Prompt, encode_prompt
 from ensue.extensions.serving.limits import BLOCK_BYTES, MAX_INLINE_CHARACTERS, MAX_INLINE_TOKENS
 from ensue.extensions.serving.row import FinishReason, Row, SessionState, TokenInfo, TokenLogprob
 from ensue.extensions.serving.served_model import ServedModel
 from ensue.extensions.serving.service import Service
-from ensue.extensions.serving.transport import (
-    Answer,
-    EventStream,
-    cancel_on_disconnect,
-    compute,
-    event,
-    json_text,
-    receive_request,
-    split_around,
-)
 from ensue.models.modules import device_of
 from ensue.text.tokenizer import Tokenizer
 from ensue.version import VERSION
@@ -75,10 +65,10 @@ async def complete(service: Service, request: Request) -> Response:
     completion = await _start_generation(service, request)
     end = partial(_finish_request, request, completion)
     if completion.request.stream:
-        return EventStream(_stream_events(service, completion), end)
+        return transport.EventStream(_stream_events(service, completion), end)
     try:
-        response = _write_response(completion, Answer(request.scope["reservation"]))
-        return await cancel_on_disconnect(request.receive, response)
+        response = _write_response(completion, transport.Answer(request.scope["reservation"]))
+        return await transport.cancel_on_disconnect(request.receive, response)
     finally:
         end()
 
@@ -86,8 +76,8 @@ async def complete(service: Service, request: Request) -> Response:
 async def _start_generation(service: Service, request: Request) -> Completion:
     """Encode the prompts, submit them to the generation loop, and return the request in progress."""
     limits = service.limits
-    body, model = await receive_request(CompletionRequest, request, service)
-    await compute(map(body.check, [limits]), 1, request, service)
+    body, model = await transport.receive_request(CompletionRequest, request, service)
+    await transport.compute(map(body.check, [limits]), 1, request, service)
     request.scope["reservation"].reserve(
         places=max(0, body.places - 1), tokens=body.max_total_tokens, answers=body.max_answer_bytes
     )
@@ -95,7 +85,7 @@ async def _start_generation(service: Service, request: Request) -> Completion:
     tokenizer, context, bias = pipeline.tokenizer, pipeline.model.context, _make_bias(body.logit_bias, pipeline.model)
     encoded = (encode_prompt(prompt, tokenizer, limits, context) for prompt in body.prompts)
     is_light = sum(map(len, body.prompts)) <= MAX_INLINE_CHARACTERS
-    prompts = await compute(encoded, len(body.prompts), request, service, is_light=is_light)
+    prompts = await transport.compute(encoded, len(body.prompts), request, service, is_light=is_light)
     generation = Generation(is_streamed=body.stream, has_session=body.session is not None)
     completion = Completion(body, model, generation, prompts, f"cmpl-{request.scope['request_id']}", int(time.time()))
     indices = iter(range(body.places))
@@ -135,13 +125,13 @@ def _finish_request(request: Request, completion: Completion) -> None:
     request.scope["log"].update(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
 
 
-async def _write_response(completion: Completion, answer: Answer) -> Answer:
+async def _write_response(completion: Completion, answer: transport.Answer) -> transport.Answer:
     """Wait for all rows, and write the best choices of each prompt."""
     while completion.generation.num_open:
         await completion.generation.end.wait()
         _raise_error(completion.generation)
     body = completion.request
-    begin, end = split_around(completion.response(usage=completion.usage()), "choices")
+    begin, end = transport.split_around(completion.response(usage=completion.usage()), "choices")
     answer.add(begin)
     for number, prompt in enumerate(completion.generation.prompts):
         rows = list(prompt.rows)
@@ -173,7 +163,7 @@ async def _stream_events(service: Service, completion: Completion) -> AsyncItera
             if not (finish or rows[n].pieces):
                 continue
             for choice in _take_choices(completion, n, rows[n], finish=finish, begins=not has_begun[n]):
-                events.append(event(empty.model_copy(update={"choices": [choice]})))
+                events.append(transport.event(empty.model_copy(update={"choices": [choice]})))
                 if (size := size + len(events[-1])) > BLOCK_BYTES:
                     yield b"".join(events)
                     await asyncio.sleep(0)
@@ -189,7 +179,7 @@ async def _stream_events(service: Service, completion: Completion) -> AsyncItera
         if open_rows:
             await completion.generation.end.wait(within=MIN_EVENT_SECONDS + EVENT_SECONDS_PER_ROW * loop.num_live)
     if has_usage:
-        yield event(empty.model_copy(update={"usage": completion.usage()}))
+        yield transport.event(empty.model_copy(update={"usage": completion.usage()}))
 
 
 def _raise_error(generation: Generation) -> None:
@@ -233,16 +223,16 @@ def _take_choices(
         chunk, text = following, ""
 
 
-async def _write_choice(answer: Answer, choices: Iterator[api.Choice]) -> None:
+async def _write_choice(answer: transport.Answer, choices: Iterator[api.Choice]) -> None:
     """Write the chunks of a choice as one JSON object."""
     first, columns, finish = next(choices), dict[str, list[str]](), None
     for choice in chain([first], choices):
         for key, values in choice.logprobs or ():
-            columns.setdefault(key, []).append("" if values is None else json_text(values)[1:-1])
+            columns.setdefault(key, []).append("" if values is None else transport.json_text(values)[1:-1])
         finish = choice.finish_reason
         if choice is not first:
             await asyncio.sleep(0)
-    answer.add(f'{json_text({"index": first.index, "text": first.text})[:-1]},"logprobs":')
+    answer.add(f'{transport.json_text({"index": first.index, "text": first.text})[:-1]},"logprobs":')
     for number, (key, chunks) in enumerate(columns.items()):
         answer.add(f'{"," if number else "{"}"{key}":')
         if getattr(first.logprobs, key) is None:
@@ -251,7 +241,7 @@ async def _write_choice(answer: Answer, choices: Iterator[api.Choice]) -> None:
         for n, chunk in enumerate(chunks):
             answer.add(f"{',' if n else '['}{chunk}")
         answer.add("]")
-    answer.add(f'{"}" if columns else "null"},"finish_reason":{json_text(finish)}}}')
+    answer.add(f'{"}" if columns else "null"},"finish_reason":{transport.json_text(finish)}}}')
     await asyncio.sleep(0)
 
 

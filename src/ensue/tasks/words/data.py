@@ -62,7 +62,7 @@ def read_teacher_answers(path: str | Path, *, of_words: bool = False) -> Iterato
         except ParseError as error:
             raise DataError(str(error), path, number) from None
         record = record if isinstance(record, dict) else {}
-        rows = record.get("probabilities") if of_words else [record.get("probabilities")]
+        rows: Any = record.get("probabilities") if of_words else [record.get("probabilities")]
         if of_words:
             texts = record.get("tokens")
         elif "text1" in record:

@@ -2,15 +2,8 @@
 
 from typing import Any, cast
 
+from ensue.extensions.exporting.c import word_layers
 from ensue.extensions.exporting.c.printing import CModel, Weights, add_label_names, c_array
-from ensue.extensions.exporting.c.word_layers import (
-    WIDE,
-    LayerSteps,
-    feature_templates,
-    layer_table,
-    pad_columns,
-    splitting,
-)
 from ensue.models.tag_heads import TagHead, ViterbiTagHead
 from ensue.tasks.contract.description import ModelDescription, TagOutput, WordInput
 from ensue.text.labels import Labels
@@ -33,10 +26,10 @@ def tagger_source(description: ModelDescription, weights: Weights) -> CModel:
     if lexicon.columns:
         raise ValueError(f'it reads the column "{next(iter(lexicon.columns))}" of the data')
     weights.constants["ROWS"] = ROWS
-    steps = LayerSteps(weights, ROWS)
-    tables = layer_table(model.layers, steps)
-    templates = ["stored.h", "rows.h", "utf8.h", *splitting(words.splitter), "cutting.h", "lines.h"]
-    features = feature_templates(model.features, lexicon, steps)
+    steps = word_layers.LayerSteps(weights, ROWS)
+    tables = word_layers.layer_table(model.layers, steps)
+    templates = ["stored.h", "rows.h", "utf8.h", *word_layers.splitting(words.splitter), "cutting.h", "lines.h"]
+    features = word_layers.feature_templates(model.features, lexicon, steps)
     templates += ["layers.h", *(step.text for step in steps.steps), tables, *features]
     weights.constants |= steps.sizes()
     tag_head(model.head, weights)
@@ -54,11 +47,11 @@ def tagger_source(description: ModelDescription, weights: Weights) -> CModel:
 
 def tag_head(head: TagHead, weights: Weights) -> None:
     """Add the weights and constants of a tag head."""
-    chain, num_padded, constants = head.chain(), head.num_tags + -head.num_tags % WIDE, weights.constants
+    chain, num_padded, constants = head.chain(), head.num_tags + -head.num_tags % word_layers.WIDE, weights.constants
     constants["MAX_HOISTED"] = max(constants["MAX_HOISTED"], num_padded)
     constants |= {
         "TAGS": head.num_tags, "WIDE_TAGS": num_padded, "HAS_CHAIN": int(chain is not None),
-        "AT_HEAD": weights.add_matrix(pad_columns(head.projection.weight)),
+        "AT_HEAD": weights.add_matrix(word_layers.pad_columns(head.projection.weight)),
         "AT_BIAS": weights.add(head.projection.bias), "LOG_SOFTMAX": int(isinstance(head, ViterbiTagHead)),
     }  # fmt: skip
     for name, scores in zip(("START", "PAIRS", "END"), chain or (), strict=False):

@@ -10,17 +10,9 @@ import torch
 from ensue.engine.trace import Untraceable
 from ensue.errors import EnsueError
 from ensue.extensions.exporting.c import precision as measures
+from ensue.extensions.exporting.c import printing
 from ensue.extensions.exporting.c.classifying import classifier_source
 from ensue.extensions.exporting.c.precision import F32, PRECISIONS, Validation, measure_precision
-from ensue.extensions.exporting.c.printing import (
-    CModel,
-    TokenScores,
-    Weights,
-    checksum,
-    math_functions,
-    print_step,
-    read_template,
-)
 from ensue.extensions.exporting.c.series import series_classifier_source, series_tagger_source
 from ensue.extensions.exporting.c.tagging import tagger_source
 from ensue.extensions.exporting.c.tokens import detokenizer_constants, lexer_templates, token_bytes
@@ -92,7 +84,7 @@ def print_c(
     if (interface := INTERFACES.get(description.kinds)) is None:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {SUPPORTED}")
     try:
-        weights = Weights(precision=precision)
+        weights = printing.Weights(precision=precision)
         model = interface.source(description, weights)
         files = assemble(model, weights, name, embed=embed)
     except (Untraceable, ValueError) as reason:
@@ -118,28 +110,28 @@ def find_license(card: str) -> str:
     return match[1] if match else "not named in the card of the run; ask the author before you redistribute it"
 
 
-def assemble(model: CModel, weights: Weights, name: str, *, embed: bool = False) -> dict[str, bytes]:
+def assemble(model: printing.CModel, weights: printing.Weights, name: str, *, embed: bool = False) -> dict[str, bytes]:
     """Return the files of a model without README.md, with `name` in the names of the files."""
     numbers = weights.padded_content()
     constants = weights.constants | {
         "WORDS": len(numbers), "IS_EMBEDDED": int(embed), "PRECISION": PRECISIONS[weights.precision],
     }  # fmt: skip
     define = [f"#define {key} {value}" for key, value in constants.items()]
-    define.append(f"#define CHECKSUM UINT64_C({checksum(numbers)})\n")
+    define.append(f"#define CHECKSUM UINT64_C({printing.checksum(numbers)})\n")
     file = "this file" if embed else "NAME.weights"
     about = f"/* Written by ensue {VERSION}. NAME.h documents the functions; the weights are in {file}. */\n"
-    texts = [about + '#include "NAME.h"\n', read_template("prelude.h"), "\n".join(define)]
+    texts = [about + '#include "NAME.h"\n', printing.read_template("prelude.h"), "\n".join(define)]
     if embed:
         rows = (", ".join(f"{number:#x}" for number in row) for row in numbers.reshape(-1, 16).tolist())
         texts.append("static _Alignas(64) const uint32_t EMBEDDED[] = {\n" + ",\n".join(rows) + "};\n")
-    texts += [math_functions(), read_template("weights.h")]
+    texts += [printing.math_functions(), printing.read_template("weights.h")]
     int8 = {"rows.h": "whole.h"} if weights.precision == "int8" else {}
-    texts += [read_template(int8.get(code, code)) if code.endswith(".h") else code for code in model.templates]
+    texts += [printing.read_template(int8.get(code, code)) if code.endswith(".h") else code for code in model.templates]
     contents = {
         "NAME.h": header(model.interface, model.values),
         "NAME.c": "\n".join(texts),
         "example.c": _insert("example.c", f"{model.interface}_example.c", "@TASK@", model.values),
-        **{file: read_template(file) for file in ("Makefile", "CMakeLists.txt")},
+        **{file: printing.read_template(file) for file in ("Makefile", "CMakeLists.txt")},
     }
     values = {"NAME": name} | {f"@{key}@": text for key, text in model.texts.items()}
     files = {fill_template(file, values): fill_template(text, values).encode() for file, text in contents.items()}
@@ -158,14 +150,14 @@ def fill_template(template: str, values: Mapping[str, str]) -> str:
 
 def _insert(frame: str, template: str, placeholder: str, values: dict[str, Any]) -> str:
     """Insert a template into a frame: the first comment at `@ABOUT@`, and the rest of the template at `placeholder`."""
-    about, end, rest = read_template(template).partition("*/\n")
-    text = read_template(frame).replace("@ABOUT@", about + end).replace(placeholder, rest.strip("\n"))
-    for key, value in (values | {"READ_LINES": read_template("lines_example.c")}).items():
+    about, end, rest = printing.read_template(template).partition("*/\n")
+    text = printing.read_template(frame).replace("@ABOUT@", about + end).replace(placeholder, rest.strip("\n"))
+    for key, value in (values | {"READ_LINES": printing.read_template("lines_example.c")}).items():
         text = text.replace(f"@{key}@", str(value))
     return text
 
 
-def language_source(description: ModelDescription, weights: Weights) -> CModel:
+def language_source(description: ModelDescription, weights: printing.Weights) -> printing.CModel:
     """Return the C source of a language model. Raises `Untraceable` or ValueError for an unsupported model."""
     model, tokenizer = cast(Any, description.model), cast(TokenInput, description.input).tokenizer
     layers = (recurrent_source if model.context is None else transformer_source)(model, weights)
@@ -176,16 +168,16 @@ def language_source(description: ModelDescription, weights: Weights) -> CModel:
         "HAS_UNKNOWN": int(tokenizer.unknown_id == 0), "AT_VECTORS": weights.add_rows(model.features.weight),
     }  # fmt: skip
     lexer = lexer_templates(tokenizer, weights)
-    return CModel(
+    return printing.CModel(
         ["stored.h", "rows.h", "utf8.h", "sink.h", *lexer, "sampling.h", *layers, "blanks.h", "language.h"],
         interface="language", values={"VOCABULARY": size, "CONTEXT": model.context or 0}, usage=USAGE,
         notes=missing_options(cast(TokenOutput, description.output).sampling, SAMPLING),
     )  # fmt: skip
 
 
-def recurrent_source(model: Any, weights: Weights) -> list[str]:
+def recurrent_source(model: Any, weights: printing.Weights) -> list[str]:
     """Return the templates of recurrent layers. Raises `Untraceable`."""
-    step = print_step(TokenScores(model), weights)
+    step = printing.print_step(printing.TokenScores(model), weights)
     weights.constants |= {
         "CONTEXT": 0, "ROWS": 1, "LEAVES": step.leaves, "HOISTED": step.hoisted,
         "WORK": model.features.d_out + step.hoisted + step.work, "AT_LEAVES": weights.add(step.initial),
@@ -196,7 +188,7 @@ def recurrent_source(model: Any, weights: Weights) -> list[str]:
 class Interface(NamedTuple):
     """The export and the validation for one kind of input and output."""
 
-    source: Callable[[ModelDescription, Weights], CModel]
+    source: Callable[[ModelDescription, printing.Weights], printing.CModel]
     validation: Validation
 
 

@@ -14,18 +14,10 @@ from torch import Tensor
 
 from ensue.data.files import Data
 from ensue.errors import EnsueError, check_integer, check_path, check_type
+from ensue.extensions.frames import page
 from ensue.extensions.frames.data.readers import check_writable, content_of
 from ensue.extensions.frames.data.series import FrameRows, Series, Vectors
 from ensue.extensions.frames.frame_prediction import model as frame_prediction
-from ensue.extensions.frames.page import (
-    MAX_CURVES,
-    MAX_DRAWN_FRAMES,
-    FrameColumns,
-    SeriesView,
-    curves_or_map,
-    feature_map,
-    series_section,
-)
 from ensue.extensions.frames.recipe import FramePredictionRecipe
 from ensue.extensions.frames.tasks.data import SeriesNoise
 from ensue.extensions.frames.tasks.model import Frames
@@ -44,7 +36,7 @@ PRIOR_SEED = 1
 
 
 @dataclass(frozen=True)
-class FramePredictorView(SeriesView):
+class FramePredictorView(page.SeriesView):
     """The view of a series in a frame predictor.
 
     `mean`, `deviation` and `weights` describe the predicted distributions of the first S frames, with latent variables
@@ -64,12 +56,12 @@ class FramePredictorView(SeriesView):
 
 
 @torch.inference_mode()
-def view_series(model: frame_prediction.FramePredictor, series: SeriesView) -> FramePredictorView:
+def view_series(model: frame_prediction.FramePredictor, series: page.SeriesView) -> FramePredictorView:
     """Return the view of a series."""
     device, size = device_of(model), model.d_latent
     frames = Frames(torch.from_numpy(series.frames).to(device).unsqueeze(0), None)
     noise = torch.from_numpy(SeriesNoise(series.frames, size).draw()).to(device).unsqueeze(0)
-    count, draws = min(len(series.frames), MAX_DRAWN_FRAMES), frame_prediction.PRIOR_DRAWS if size else 1
+    count, draws = min(len(series.frames), page.MAX_DRAWN_FRAMES), frame_prediction.PRIOR_DRAWS if size else 1
     prior_noise = SeriesNoise(series.frames, size, seed=PRIOR_SEED).draw(draws * count).reshape(draws, count, size)
     with evaluating(model):
         nats, divergence, _ = (term[0].double().cpu().numpy() for term in model(frames, noise))
@@ -94,15 +86,15 @@ FROM_THE_PRIOR = " The latent variables are drawn from their prior, since the po
 def series_sections(view: FramePredictorView) -> list[Section]:
     """Return the sections of the page."""
     columns = view.columns
-    sections = [series_section(view, columns), _nats_section(view, columns), _prediction_section(view, columns)]
+    sections = [page.series_section(view, columns), _nats_section(view, columns), _prediction_section(view, columns)]
     if view.weights is not None:
         names = [f"k = {number}" for number in range(view.weights.shape[1])]
-        drawing = curves_or_map(view.weights, columns, names, name="weights of the components")
+        drawing = page.curves_or_map(view.weights, columns, names, name="weights of the components")
         sections.append(Section.plain("Components", drawing, about="The weights of the mixture.", note=columns.note))
     return sections
 
 
-def _nats_section(view: FramePredictorView, columns: FrameColumns) -> Section:
+def _nats_section(view: FramePredictorView, columns: page.FrameColumns) -> Section:
     if view.divergence is None:
         about, curves = NATS, {"nats": view.nats}
     else:
@@ -112,10 +104,10 @@ def _nats_section(view: FramePredictorView, columns: FrameColumns) -> Section:
     return Section.plain("Nats of each frame", drawing, about=about, note=columns.note)
 
 
-def _prediction_section(view: FramePredictorView, columns: FrameColumns) -> Section:
+def _prediction_section(view: FramePredictorView, columns: page.FrameColumns) -> Section:
     frames, mean, deviation = view.frames[: len(columns)].astype(np.float64), view.mean, view.deviation
     about = EXPECTED + (FROM_THE_PRIOR if view.divergence is not None else "")
-    if len(view.names) <= MAX_CURVES:
+    if len(view.names) <= page.MAX_CURVES:
         about += " The pale range is the mean ± the deviation."
         triples = zip(frames.T, mean.T, deviation.T, strict=True)
         drawings = [
@@ -126,7 +118,7 @@ def _prediction_section(view: FramePredictorView, columns: FrameColumns) -> Sect
         maps = {"The mean": mean, "The deviation": deviation, "The frame − the mean": frames - mean}
         maps["(The frame − the mean) / the deviation"] = (frames - mean) / deviation
         drawings = [
-            (name, feature_map(values, columns, view.names, name=name, signed=number > 1))
+            (name, page.feature_map(values, columns, view.names, name=name, signed=number > 1))
             for number, (name, values) in enumerate(maps.items())
         ]
     shown = {"about": about, "note": columns.note, "drawings": drawings}
