@@ -3,7 +3,7 @@
 import io
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ import typer
 from ensue.cli import main
 from ensue.recipe import read_recipe
 from ensue.training import machine
-from ensue.training.machine import Machine, Profile, machine_profile
+from ensue.training.machine import Machine, Profile, Workload, machine_profile
 from training.tiny import plain_profile, run_tiny, tiny_recipe, words
 from training.tiny_pairs import LEARNED, pair_recipe, pairs
 from training.tiny_texts import labelers, with_pictures
@@ -123,7 +123,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
     machine_profile().machine.path.unlink()
     asked: list[Machine] = []
 
-    def measure(found: Machine) -> Profile:
+    def measure(found: Machine, workloads: Sequence[Workload]) -> Profile:
         asked.append(found)
         changes = {"machine": found, "date": f"measurement {len(asked)}", "load": 0.5 * len(asked)}
         return plain_profile().model_copy(update=changes)

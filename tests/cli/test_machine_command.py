@@ -12,7 +12,7 @@ from ensue.training.machine import Machine, Profile, machine_profile
 def test_the_profile_is_shown_and_renewed(ensue: Ensue, measured: list[Machine]) -> None:
     first = ensue("machine")
     assert (first.status, len(measured)) == (0, 1)
-    assert first.err.startswith("measuring this machine")
+    assert first.err.startswith("measuring the fastest")
     assert "float32, BLAS, 1 thread" in first.out
     assert "1.0*" in first.out
     assert "busy" not in first.out
@@ -41,7 +41,7 @@ def test_training_says_that_it_measures(
     first = ensue("train", "char-lstm", "--train", text, "--out", "first", *settings)
     second = ensue("train", "char-lstm", "--train", text, "--out", "second", *settings)
     assert (first.status, second.status, len(measured)) == (0, 0, 1)
-    assert "note: measuring this machine's fastest compute mode once" in first.err
+    assert "note: measuring the fastest compute mode once" in first.err
     assert "measuring" not in second.err
 
 

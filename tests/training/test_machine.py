@@ -2,7 +2,7 @@
 
 import json
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def test_what_another_process_has_measured_meanwhile_is_taken(
 ) -> None:
     theirs = plain_profile().model_copy(update={"date": "theirs"})
 
-    def measure(found: Machine) -> Profile:
+    def measure(found: Machine, workloads: Sequence[Workload]) -> Profile:
         theirs.machine.path.write_text(theirs.model_dump_json())
         return plain_profile()
 
@@ -125,6 +125,25 @@ def test_what_fails_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = plain_profile().model_copy(update={"steps": dict.fromkeys(WORKLOADS, timings)})
     assert profile.best("narrow", precision="bfloat16", threads=2) == ComputeMode(precision="bfloat16", threads=2)
     assert profile.best("narrow", threads=2).precision == "float32"
+
+
+def test_a_workload_is_measured_when_a_run_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_profile().machine.path.unlink()
+    calls: list[Workload] = []
+
+    def time_modes(workload: Workload) -> list[Timing]:
+        calls.append(workload)
+        return [Timing(way=DEFAULT_MODE, milliseconds=len(calls))]
+
+    monkeypatch.setattr(machine, "_time_modes", time_modes)
+    recipe, said = read_recipe("char-lstm"), list[str]()
+    for vocabulary in (65, 65, 10_000, 65):
+        choose_runtime(recipe, vocabulary, None, device="cpu", threads=None, notify=said.append)
+    assert calls == ["narrow", "words"]
+    assert ["(about 3 s)" in line for line in said] == [True, True]
+    assert {name: steps[0].milliseconds for name, steps in machine_profile().steps.items()} == {
+        "narrow": 1, "words": 2, "wide": 3, "attention": 4, "reader": 5, "bag": 6
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["processor", "features", "cores", "torch", "ensue", "engine"])
@@ -157,7 +176,6 @@ def damage(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], objec
         damage(lambda document: document.update(format=2)),
         damage(lambda document: document.update(more=1)),
         damage(lambda document: document["machine"].update(processor="another")),
-        damage(lambda document: document["steps"].pop("bag")),
         damage(lambda document: document["steps"].update(narrow=[])),
         damage(lambda document: document["steps"]["narrow"].append(document["steps"]["narrow"][0])),
         damage(lambda document: document["steps"]["narrow"][0].update(milliseconds=0)),
@@ -189,7 +207,7 @@ def test_two_runs_of_one_recipe_and_seed_are_the_same_bits(tmp_path: Path, monke
     machine_profile().machine.path.unlink()
     fast = ComputeMode(precision="bfloat16")
     answers = iter([{DEFAULT_MODE: 10.0, fast: 5.0}, {DEFAULT_MODE: 1.0, fast: 9.0}])
-    monkeypatch.setattr(machine, "measure", lambda found: profile_of(next(answers)))
+    monkeypatch.setattr(machine, "measure", lambda found, workloads: profile_of(next(answers)))
     (tmp_path / "text.txt").write_text(words(300))
     recipe = tiny_recipe(tmp_path / "text.txt", precision="auto")
     for name in ("first", "second"):
@@ -202,7 +220,7 @@ def test_two_runs_of_one_recipe_and_seed_are_the_same_bits(tmp_path: Path, monke
 
 def test_a_run_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that has never been measured, and has all that it began with."""
-    monkeypatch.setattr(machine, "measure", lambda found: pytest.fail("measured"))
+    monkeypatch.setattr(machine, "measure", lambda found, workloads: pytest.fail("measured"))
     processor(monkeypatch, kernels=("amx",))
     before = {"device": "cpu", "precision": "bfloat16", "products": "medium", "threads": 3, "profile": "x"}
     recipe = read_recipe("char-lstm")

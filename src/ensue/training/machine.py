@@ -1,8 +1,8 @@
 """The machine's profile: the time of small training steps in each compute mode, measured once and cached.
 
 The profile determines the precision, products, kernel and threads that a recipe does not set. So repeated runs on a
-machine have the same bits, and each machine uses its fastest mode. The cache key contains all properties that affect
-the times. A damaged profile, or a profile of another machine, is measured again.
+machine have the same bits, and each machine uses its fastest mode. A workload is measured when a run needs it first.
+The cache key contains all properties that affect the times. A damaged profile is measured again.
 
 A step has all operations of a run, from ids to updated weights, with sizes so small that it takes milliseconds.
 """
@@ -11,7 +11,7 @@ import datetime
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, Self, get_args
 
@@ -177,7 +177,7 @@ class Timing(Table):
 
 
 class Profile(Table):
-    """The times of each workload in the compared modes."""
+    """The times of the workloads that were measured, in the compared modes."""
 
     format: Literal[1] = 1
     machine: Machine
@@ -188,9 +188,9 @@ class Profile(Table):
 
     @model_validator(mode="after")
     def _check_workloads(self) -> Self:
-        for workload in WORKLOADS:
-            modes = [timing.mode for timing in self.steps.get(workload, [])]
-            if DEFAULT_MODE not in modes or len(set(modes)) < len(modes):
+        for workload, timings in self.steps.items():
+            modes = {timing.mode for timing in timings}
+            if DEFAULT_MODE not in modes or len(modes) < len(timings):
                 raise ValueError(f"incomplete or duplicate timings of {workload}")
         return self
 
@@ -218,16 +218,19 @@ class Profile(Table):
         return best if threads is None else best.model_copy(update={"threads": threads})
 
 
-def machine_profile(notify: Notify = lambda text: None, *, renew: bool = False) -> Profile:
-    """Return this machine's profile from the cache, or measure it; `notify` receives notes for the user."""
+def machine_profile(
+    notify: Notify = lambda text: None, *, workloads: Sequence[Workload] = WORKLOADS, renew: bool = False
+) -> Profile:
+    """Return this machine's profile from the cache; missing workloads are measured. `notify` receives notes."""
     machine = Machine.current()
     cached = None if renew else _read_cached(machine)
-    if cached is not None:
+    missing = [workload for workload in workloads if cached is None or workload not in cached.steps]
+    if cached is not None and not missing:
         return cached
-    notify("measuring this machine's fastest compute mode once (10 to 20 seconds); `ensue machine` shows the result")
-    profile = measure(machine)
-    if not renew and (cached := _read_cached(machine)) is not None:  # another process has measured in the meantime
-        return cached
+    notify(f"measuring the fastest compute mode once (about {3 * len(missing)} s); `ensue machine` shows the result")
+    profile = measure(machine, missing)
+    if not renew and (cached := _read_cached(machine)) is not None:  # other workloads, or those of another process
+        profile = cached.model_copy(update={"steps": profile.steps | cached.steps})
     try:
         with atomic_file(machine.path) as partial:
             partial.write_text(profile.model_dump_json() + "\n", encoding="utf-8")
@@ -237,16 +240,15 @@ def machine_profile(notify: Notify = lambda text: None, *, renew: bool = False) 
     return profile
 
 
-_uncached: dict[Path, Profile] = {}
-"""Profiles of this process that could not be written to the cache."""
+_uncached: dict[Path, Profile] = {}  # of this process, which could not be written to the cache
 
 
-def measure(machine: Machine) -> Profile:
-    """Measure the machine's profile."""
+def measure(machine: Machine, workloads: Sequence[Workload]) -> Profile:
+    """Measure the machine's profile for these workloads."""
     load = os.getloadavg()[0] / machine.cores if hasattr(os, "getloadavg") else 0.0
     return Profile(
         machine=machine, date=datetime.date.today().isoformat(), load=round(load, 2),
-        steps={workload: _time_modes(workload) for workload in WORKLOADS},
+        steps={workload: _time_modes(workload) for workload in workloads},
     )  # fmt: skip
 
 

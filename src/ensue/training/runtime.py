@@ -73,8 +73,9 @@ def _new_runtime(recipe: Recipe, vocabulary_size: int, *, device: str, threads: 
             "train.precision is bfloat16: this processor lacks bfloat16 instructions, without which bfloat16 is many"
             " times slower than float32; expected float32 or auto"
         )
-    profile = machine_profile(notify)
-    mode = profile.best(nearest_workload(recipe, vocabulary_size), precision=precision, threads=threads)
+    workload = nearest_workload(recipe, vocabulary_size)
+    profile = machine_profile(notify, workloads=[workload])
+    mode = profile.best(workload, precision=precision, threads=threads)
     return Runtime(device=str(chosen), profile=profile.id, **mode.model_dump())
 
 
