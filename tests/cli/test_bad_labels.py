@@ -111,7 +111,7 @@ FILES: dict[str, tuple[str, bytes, str]] = {
     "empty": ("a.txt", b"", "a.txt: the text is empty"),
     "latin-1": ("a.txt", "the caf\u00e9\n".encode("latin-1"), "a.txt:1: not UTF-8 (byte 0xe9 in column 8)"),
     "cut gz": ("a.txt.gz", b"\x1f\x8b\x08\x00\x00", "a.txt.gz: damaged"),
-    "bad json": ("a.jsonl", b'{"tokens": ["a"]}\n{"text": \n', "a.jsonl:2: not JSON"),
+    "bad json": ("a.jsonl", b'{"tokens": ["a"], "labels": ["O"]}\n{"text": \n', "a.jsonl:2: not JSON"),
 }
 
 
@@ -121,7 +121,7 @@ FILES: dict[str, tuple[str, bytes, str]] = {
 def test_files_that_cannot_be_labeled(run: str, name: str, refused: Refused, runs: Path) -> None:
     file, content, expected = FILES[name]
     if run == "topics":
-        content = content.replace(b'"tokens": ["a"]', b'"text": "a"')
+        content = content.replace(b'"tokens": ["a"], "labels": ["O"]', b'"text": "a", "label": "b"')
     Path(file).write_bytes(content)
     assert expected in refused("predict", runs / run, file)
     assert expected in refused("evaluate", runs / run, file, "--json")
