@@ -111,6 +111,7 @@ def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def package(kept: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    command_line()  # is cached, so without the commands of this package
     monkeypatch.syspath_prepend(kept.parent)
     return kept
 
