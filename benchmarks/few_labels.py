@@ -6,8 +6,8 @@
 DATA is the folder of the data sets (`text_sets.py`). A draw takes `size` training texts at random, the same for all
 methods, which are tested on the same 2,000 test texts. ensue's methods are recipes with their defaults. The peers
 choose the strength of their regularization by five folds. Each result is a line of OUT/results.jsonl; a result that is
-there is not measured again. The script prints means and standard deviations over the draws, with the seconds of
-training, in one thread. The estimate of `classify-linear` is its accuracy in cross-validation.
+there is not measured again. The script prints means and standard deviations over the draws, with the processor
+seconds of training, in one thread. The estimate of `classify-linear` is its accuracy in cross-validation.
 """
 
 from __future__ import annotations
@@ -108,11 +108,11 @@ def measure(name: str, method: str, train: Sequence[Example], test: Sequence[Exa
     if method not in PEERS:
         files = [written(examples, folder / f"{kind}.jsonl") for kind, examples in (("train", train), ("test", test))]
         return train_recipe(method, *files, folder / "run", "accuracy")
-    start = time.perf_counter()
+    start = time.process_time()
     with threadpool_limits(1):
         model = PEERS[method]()
         model.fit([example.texts[0] for example in train], [example.label for example in train])
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         accuracy = model.score([example.texts[0] for example in test], [example.label for example in test])
     return {"score": float(accuracy), "seconds": seconds}
 

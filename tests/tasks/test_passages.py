@@ -1,6 +1,7 @@
 """Where sentences stand in the passages that are read, against plain lists."""
 
 import numpy as np
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,11 +20,11 @@ def test_places_of_sentences(data: st.DataObject, lengths: list[list[int]]) -> N
     assert passages.words.lengths.tolist() == [sum(passage) for passage in lengths]
     rows = np.array(data.draw(st.permutations(range(len(lengths)))))[: data.draw(st.integers(1, len(lengths)))]
     batch = passages.words.padded(rows, fill=-1).flatten()
-    found = passages.places(rows)
+    found, sentences = passages.places(rows, torch.device("cpu")), passages.sentence_indices(rows)
     firsts = np.cumsum([0, *map(len, lengths)])
     expected = [(row, number) for row, c in enumerate(rows) for number in range(firsts[c], firsts[c + 1])]
-    assert list(zip(found.rows.tolist(), found.sentences.tolist(), strict=True)) == expected
-    for (_, number), places, real in zip(expected, found.places, found.mask, strict=True):
+    assert list(zip(found.rows.tolist(), sentences.tolist(), strict=True)) == expected
+    for (_, number), places, real in zip(expected, found.places.numpy(), found.mask.numpy(), strict=True):
         here = batch[places[real]] if len(batch) else places[real]
         assert here.tolist() == words[starts[number] : starts[number + 1]].tolist()
         assert not places[~real].any()

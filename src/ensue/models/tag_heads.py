@@ -95,8 +95,7 @@ class TagHead(nn.Module, ABC):
     def posteriors(self, emissions: Float[Tensor, "B T K"], lengths: Sequence[int]) -> list[Posterior]:
         """Return the distribution over paths of each row; `lengths` are the numbers of real positions."""
         chain, tables, scores = self.chain(), self.tables(), self.scores(emissions)
-        ends = torch.tensor(lengths, device=scores.device).unsqueeze(1)
-        mask = torch.arange(scores.shape[1], device=scores.device) < ends
+        mask = torch.arange(scores.shape[1], device=scores.device) < scores.new_tensor(lengths).unsqueeze(1)
         sums = None if chain is None else posterior(scores, *chain, mask)
         rows = [row[:length] for row, length in zip(scores.cpu().numpy(), lengths, strict=True)]
         if sums is None:
@@ -163,9 +162,10 @@ class ViterbiTagHead(SoftmaxTagHead):
         smoothed = np.where(legal, counts + 1, 0.0)
         p = np.where(legal, smoothed / smoothed.sum(1, keepdims=True), 1.0)
         scores = torch.from_numpy(np.where(legal, self.weight * np.log(p), -np.inf)).float()
-        self.get_parameter("transitions").data.copy_(scores[:size, :size])
-        self.get_parameter("start").data.copy_(scores[size, :size])
-        self.get_parameter("end").data.copy_(scores[:size, size])
+        for table, values in zip(
+            self.chain(), (scores[size, :size], scores[:size, :size], scores[:size, size]), strict=True
+        ):
+            table.data.copy_(values)
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.get_parameter("start"), self.get_parameter("transitions"), self.get_parameter("end")

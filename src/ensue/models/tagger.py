@@ -72,13 +72,12 @@ class Tagger(nn.Module):
         return self.head.emissions(self._read(x, keys, mask, subwords))
 
     def _read(self, x: Tensor, keys: Tensor, mask: Tensor | None, subwords: Subwords | None) -> Tensor:
-        h: Tensor = (
-            self.layers(x, mask=mask)[0] if subwords is None else append_features(self.layers(subwords), x, first=0)
-        )
-        return self.with_repeats(h, keys, mask)
+        h = self.layers(x, mask=mask)[0] if subwords is None else self.layers(subwords)
+        return self.head_input(h, x, keys, mask)
 
-    def with_repeats(self, h: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the input of the head from the output of the layers (B, T, d)."""
+    def head_input(self, h: Tensor, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the input of the head from the output of the layers (B, T, d) and the features."""
+        h = append_features(h, x, first=0) if isinstance(self.layers, SubwordEncoder) else h
         return torch.cat((h, self.maxima(h, keys, mask)), dim=-1) if self.repeats else h
 
     def forward(self, words: Positions) -> Float[Tensor, "B T K"]:

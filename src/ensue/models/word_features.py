@@ -3,8 +3,9 @@
 Features that depend on the word form only are computed once for each distinct form of a batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -34,6 +35,8 @@ CHARACTERS_PER_FORM = 64
 INITIAL_STD = 0.1
 REACH = 2
 """The number of words to each side whose features a linear tagger reads."""
+VARIANCES = {1: (1.0,), 3: (0.5, 2.0, 0.5), 5: (0.5, 1.0, 4.0, 1.0, 0.5)}
+"""The prior variances of scores in a window of so many words, relative to C."""
 NO_VECTOR, NEW_CHARACTER = 1, 2
 """Bits of `FormTable.lacks`."""
 
@@ -124,6 +127,8 @@ class FormTable(NamedTuple):
     vectors: Float[Tensor, "N d"]
     keys: Int[Tensor, "N ..."]
     lacks: Int[Tensor, " N"]
+    ids: Int[Tensor, "N F"] = torch.zeros(0, 0, dtype=torch.int64)
+    """In a cache, the ids of words, shapes, pretrained vectors and affixes of the forms."""
 
 
 class WordFeatures(nn.Module):
@@ -168,6 +173,9 @@ class WordFeatures(nn.Module):
         self.contextual = nn.ModuleList(mixtures)
         self.d_late = mixtures[-1].d_out if "first-layer" in places else 0
         self.d_out = self.d_forms + d_column * len(self.columns) + sum(mixture.d_out for mixture in mixtures)
+
+    join: Callable[[list[Tensor]], Tensor] = partial(torch.cat, dim=-1)
+    """The function that combines the features of words and of columns."""
 
     def form_vectors(self, forms: EncodedForms, *, character_vectors: Tensor | None = None) -> Float[Tensor, "U d"]:
         """Return the features of distinct words.
@@ -240,7 +248,7 @@ class WordFeatures(nn.Module):
         x = F.embedding(numbers, vectors)
         if len(self.columns):
             vectors_of_columns = [table(ids) for table, ids in zip(self.columns, columns.unbind(-1), strict=True)]
-            x = torch.cat([x, *vectors_of_columns], dim=-1)
+            x = self.join([x, *vectors_of_columns])
         if len(self.contextual):
             x = torch.cat([x, *(mixture(contextual) for mixture in self.contextual)], dim=-1)
         return self.dropout(x) if self.training else x
@@ -255,8 +263,10 @@ class WindowScores(WordFeatures):
 
     Block p of the W = 2 `REACH` + 1 blocks has the scores that the word at t adds to the word at t + p - `REACH`.
     The scores of all features of a word are added up. Words and columns have scores in all blocks, shapes in the three
-    middle blocks, affixes in the middle block.
+    middle blocks, affixes in the middle block, where an affix of more characters than the word is not repeated.
     """
+
+    join = staticmethod(sum)  # type: ignore[assignment]
 
     def __init__(self, specification: FeatureSpecification, lexicon: Lexicon, num_tags: int) -> None:
         wide = (2 * REACH + 1) * num_tags
@@ -267,24 +277,38 @@ class WindowScores(WordFeatures):
         for table in self.parameters():
             nn.init.zeros_(table)
 
+    @property
+    def variances(self) -> Float[Tensor, " R"]:
+        """The prior variances of all rows of K scores in the tables, relative to C."""
+        tables = [(table, table.shape[1] // self.num_tags) for table in self.parameters()]
+        return torch.cat([torch.tensor(VARIANCES[num_blocks]).repeat(len(table)) for table, num_blocks in tables])
+
+    def _ids(self, forms: EncodedForms) -> Iterator[tuple[TokenEmbedding, Int[Tensor, "U n"]]]:
+        """Yield the tables of word forms and their ids, where 0 is no affix."""
+        repeats = F.pad(forms.affixes[:, 1:] == forms.affixes[:, :-1], (1, 0))
+        ids = forms.words.unsqueeze(1), forms.affixes.masked_fill(repeats, 0), forms.shapes.unsqueeze(1)
+        tables = zip((self.words, self.affixes, self.shapes), ids, strict=True)
+        return ((table, ids_of_table) for table, ids_of_table in tables if table is not None)
+
     def form_vectors(self, forms: EncodedForms, *, character_vectors: Tensor | None = None) -> Float[Tensor, "U d"]:
         scores = torch.zeros(len(forms.words), self.d_forms, dtype=torch.float32, device=forms.words.device)
-        if self.words is not None:
-            scores = scores + self.words(forms.words)
-        if self.affixes is not None:
-            scores = scores + F.pad(self.affixes(forms.affixes).sum(1), 2 * (REACH * self.num_tags,))
-        if self.shapes is not None:
-            scores = scores + F.pad(self.shapes(forms.shapes), 2 * ((REACH - 1) * self.num_tags,))
+        for table, ids in self._ids(forms):
+            scores = scores + F.pad(table(ids).sum(1), 2 * ((self.d_forms - table.d_out) // 2,))
         return scores
 
-    def assemble(
-        self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"],
-        contextual: Sequence[Tensor] = (),
-    ) -> Float[Tensor, "B T d_out"]:  # fmt: skip
-        x = F.embedding(numbers, vectors)
-        for table, ids in zip(self.columns, columns.unbind(-1), strict=True):
-            x = x + table(ids)
-        return x
+    def rows(self, words: Words) -> Int[Tensor, "P N"]:
+        """Return the rows of K scores, counted through all tables, whose sum is the emissions; -1 for none."""
+        tables = [(table, ids[words.numbers]) for table, ids in self._ids(words.forms)]
+        tables += zip(self.columns, words.columns.unsqueeze(3).unbind(2), strict=True)  # type: ignore[arg-type]
+        first, rows = 0, []
+        for table, ids in tables:
+            num_blocks, is_none = table.d_out // self.num_tags, (ids == 0) & (table is self.affixes)
+            is_none |= is_none if words.mask is None else ~words.mask.unsqueeze(2)
+            starts, reach = (first + num_blocks * ids).masked_fill(is_none, -num_blocks), num_blocks // 2
+            padded = F.pad(starts, (0, 0, reach, reach), value=-num_blocks)
+            rows += [padded[:, num_blocks - 1 - p :][:, : ids.shape[1]] + p for p in range(num_blocks)]
+            first += num_blocks * len(table.weight)
+        return torch.cat(rows, dim=2).clamp(min=-1).flatten(0, 1)
 
 
 def _build_table(size: int, d_out: int) -> TokenEmbedding:
@@ -301,20 +325,11 @@ def _build_characters(specification: FeatureSpecification, lexicon: Lexicon) -> 
     return kind(len(lexicon.characters), d_character=specification.d_character, d_out=specification.d_characters)
 
 
-class FormRows(NamedTuple):
-    """Rows of a `FormTable`, with the ids of words, shapes, pretrained vectors and affixes of the forms."""
-
-    vectors: Tensor
-    keys: Tensor
-    lacks: Tensor
-    ids: Tensor
-
-
 class CachedForms(NamedTuple):
     """The row numbers of cached word forms, and a table of rows. A row never changes after it is written."""
 
     numbers: dict[str, int]
-    rows: list[FormRows]
+    rows: list[FormTable]
     """A list with one table, which is replaced by a larger table when it is full."""
     characters: ModuleCopy | None
     """A copy of the character layer with which the rows were computed."""
@@ -322,7 +337,7 @@ class CachedForms(NamedTuple):
     @property
     def table(self) -> FormTable:
         """The rows of the forms so far."""
-        return FormTable(*(tensor[: len(self.numbers)] for tensor in self.rows[0][:3]))
+        return FormTable(*(tensor[: len(self.numbers)] for tensor in self.rows[0]))
 
 
 class FormCache(Copyable):
@@ -402,35 +417,35 @@ class FormCache(Copyable):
             current[of_file, -table.embedding_dim :] = vectors[of_file, -table.embedding_dim :]
         return torch.equal(current, vectors)
 
-    def _compute(self, words: Sequence[str]) -> FormRows:
+    def _compute(self, words: Sequence[str]) -> FormTable:
         features, lexicon = self.read(words)
         forms = lexicon.encode(words)
         ids = np.column_stack([forms.words, forms.shapes, forms.vectors, forms.affixes])
-        return FormRows(*features.table(forms, self.device), torch.from_numpy(ids).to(self.device))
+        return features.table(forms, self.device)._replace(ids=torch.from_numpy(ids).to(self.device))
 
-    def _add(self, known: CachedForms, words: list[str], rows: FormRows) -> None:
+    def _add(self, known: CachedForms, words: list[str], rows: FormTable) -> None:
         """Insert the rows of words, except words that another thread has inserted meanwhile."""
         new = [index for index, word in enumerate(words) if word not in known.numbers]
         if len(new) < len(words):
             selected = torch.tensor(new, dtype=torch.int64, device=self.device)
-            words, rows = [words[index] for index in new], FormRows(*(tensor[selected] for tensor in rows))
+            words, rows = [words[index] for index in new], FormTable(*(tensor[selected] for tensor in rows))
         count, total = len(known.numbers), len(known.numbers) + len(words)
         if total > len(known.rows[0].keys):  # doubled, so that rows are seldom copied
             larger = self._rows(max(total, 2 * len(known.rows[0].keys)))
-            _write(larger, 0, FormRows(*(tensor[:count] for tensor in known.rows[0])))
+            _write(larger, 0, FormTable(*(tensor[:count] for tensor in known.rows[0])))
             known.rows[0] = larger
         _write(known.rows[0], count, rows)
         known.numbers.update(zip(words, range(count, total), strict=True))
         self._size += sum(1 + len(word) // CHARACTERS_PER_FORM for word in words)
 
     @torch.inference_mode(False)  # so that rows can be written inside and outside of inference mode
-    def _rows(self, count: int) -> FormRows:
+    def _rows(self, count: int) -> FormTable:
         empty, lacks = self.lexicon.encode([]), torch.zeros(count, dtype=torch.int64, device=self.device)
         vectors = torch.zeros(count, self.features.d_forms, dtype=torch.float32, device=self.device)
         keys = lacks.new_zeros(count, *empty.keys.shape[1:])
-        return FormRows(vectors, keys, lacks, lacks.new_zeros(count, 3 + empty.affixes.shape[1]))
+        return FormTable(vectors, keys, lacks, lacks.new_zeros(count, 3 + empty.affixes.shape[1]))
 
 
-def _write(table: FormRows, start: int, rows: FormRows) -> None:
+def _write(table: FormTable, start: int, rows: FormTable) -> None:
     for column, values in zip(table, rows, strict=True):
         column[start : start + len(values)] = values

@@ -38,7 +38,7 @@ from ensue.tasks.labeling.description import tag_settings
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.tasks.labeling.page import MAX_WORDS, TagsView, path_sections, view_tags
 from ensue.tasks.labeling.tagged_sentence import Confidence
-from ensue.tasks.labeling.task import Emissions, LabelPair, Passages, tag_rows, tally_of
+from ensue.tasks.labeling.task import LabelPair, Passages, tag_rows, tally_of
 from ensue.text.labels import Labels
 from ensue.text.schemes import SchemeDetector, Span, spans
 
@@ -103,9 +103,9 @@ class TaggedFrames:
         """Return the tags (T,) of each series and, if requested, the posterior distributions of paths."""
         device = device_of(model)
 
-        def emissions(rows: NDArray[np.int64]) -> Emissions:
+        def emissions(rows: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
             frames = self.batch(rows, device)
-            return Emissions(model(frames), frames.mask)
+            return model(frames), frames.mask
 
         return tag_rows(model, self.passages, emissions, with_posteriors=with_posteriors)
 

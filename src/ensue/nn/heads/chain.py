@@ -13,13 +13,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ensue.engine.storage import gradients_of, is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
-from ensue.nn.heads.single_chain import NEVER, RESCALE_EVERY
+from ensue.nn.heads.single_chain import NEVER, RESCALE_EVERY, ChainScores, rank_chained
 from ensue.nn.layer import mask_padding
 from ensue.types import Mask, widest
 
@@ -66,17 +65,14 @@ def marginals(
 ) -> Float[Tensor, "B T K"]:  # fmt: skip
     """Return the marginal probability of each tag at each position, 0 at padding. Not differentiable."""
     expect_scores("marginals", emissions, start, transitions, end, mask)
+    if (of_paths := posterior(emissions, start, transitions, end, mask)) is not None:
+        return of_paths[0].to(emissions.dtype)
     scores, mask = _Scores(mask_padding(emissions, mask), start, transitions, end), real_positions(emissions, mask)
-    with torch.autocast(emissions.device.type, enabled=False):
-        with torch.no_grad():
-            sums = _sums(scores, mask)
-        if sums is not None:
-            return sums.marginals().to(emissions.dtype)
-        # Marginals are the derivatives of log Z, so gradients are needed even if the caller has disabled them.
-        with torch.inference_mode(False), torch.enable_grad():
-            copies, mask = _Scores(*(score.detach().clone() for score in scores)), mask.clone()
-            total = _log_partition_in_logs(copies._replace(emissions=copies.emissions.requires_grad_()), mask)
-            return torch.autograd.grad(total.sum(), copies.emissions)[0]
+    # Marginals are the derivatives of log Z, so gradients are needed even if the caller has disabled them.
+    with torch.autocast(emissions.device.type, enabled=False), torch.inference_mode(False), torch.enable_grad():
+        copies, mask = _Scores(*(score.detach().clone() for score in scores)), mask.clone()
+        total = _log_partition_in_logs(copies._replace(emissions=copies.emissions.requires_grad_()), mask)
+        return torch.autograd.grad(total.sum(), copies.emissions)[0]
 
 
 def posterior(
@@ -120,9 +116,6 @@ class _Sums(NamedTuple):
         suffixes, real = _reverse_side(self.through, 1, self.mask), self.mask.t()
         totals = torch.linalg.vecdot(self.arrivals, suffixes).masked_fill(~real, 1.0)
         return suffixes.div_(totals.unsqueeze(2)).mul_((weight * real).unsqueeze(2))
-
-    def marginals(self) -> Float[Tensor, "B T K"]:
-        return self.suffixes(torch.ones_like(self.log_partition)).mul_(self.arrivals).transpose(0, 1)
 
 
 class _LogPartition(torch.autograd.Function):
@@ -199,7 +192,7 @@ def _lowest_sum(through: Tensor, ends: Tensor, transitions: Tensor) -> Tensor:
     begin, finish = (ends > -torch.inf).cpu().numpy()
     reachable_tags = (reachable(begin, allowed, len(through)), reachable(finish, allowed.T, len(through)))
     forbidden = torch.from_numpy(~np.stack(reachable_tags, axis=1)).to(through.device)
-    return through.masked_fill(forbidden.unsqueeze(2), 1.0).amin()
+    return through.amin(2).masked_fill(forbidden, 1.0).amin()
 
 
 def reachable(
@@ -305,29 +298,12 @@ def k_best(
     expect_scores("k_best", emissions, start, transitions, end, mask)
     if k < 1:
         raise ValueError(f"k_best expects k of 1 or more, found {k}")
-    B, T, _ = emissions.shape
-    dtype = torch.promote_types(emissions.dtype, start.dtype)
-    local, mask = mask_padding(emissions, mask).to(dtype), real_positions(emissions, mask)
-    if not T:
-        return torch.zeros(B, k, 0, dtype=torch.int64, device=mask.device), _pad_to_k(local.new_zeros(B), k)
-    best, origins = [_pad_to_k(start + local[:, 0], k)], []  # (B, K, k) and (B, K k) for each position
-    for t in range(1, T):
-        sums = (best[-1].unsqueeze(1) + transitions.t().unsqueeze(2)).flatten(2)  # [b, j, (i, rank)]
-        values, indices = sums.topk(k)
-        best.append(values + local[:, t].unsqueeze(2))
-        origins.append(indices.flatten(1))
-    last = last_positions(mask)
-    ending = torch.stack(best)[last, torch.arange(B, device=last.device)] + end.unsqueeze(1)
-    scores, final = ending.flatten(1).topk(k)
-    rank, path = final, [final // k]
-    for t in range(T - 1, 0, -1):
-        rank = torch.where((last < t).unsqueeze(1), final, origins[t - 1].gather(1, rank))
-        path.append(rank // k)
-    scores = torch.where(mask[:, :1], scores, _pad_to_k(local.new_zeros(B), k))
-    real = mask.unsqueeze(1) & (scores > -torch.inf).unsqueeze(2)
-    return torch.stack(path[::-1], 2).masked_fill(~real, 0), scores
-
-
-def _pad_to_k(scores: Float[Tensor, "*shape"], k: int) -> Float[Tensor, "*shape {k}"]:
-    """Return each score as the first of k scores; the other k - 1 scores are -inf."""
-    return F.pad(scores.unsqueeze(-1), (0, k - 1), value=-torch.inf)
+    mask, arrays = real_positions(emissions, mask), (emissions, start, transitions, end)
+    rows, *tables = (scores.detach().to("cpu", torch.float64).numpy() for scores in arrays)
+    paths, exists = (torch.zeros(len(rows), k, *shape, dtype=torch.int64) for shape in (rows.shape[1:2], ()))
+    for row, length in enumerate(mask.sum(1).tolist()):
+        ranked = rank_chained(rows[row, :length], ChainScores(*tables), k) if length else np.zeros((1, 0), np.int64)
+        paths[row, : len(ranked), :length], exists[row, : len(ranked)] = torch.from_numpy(ranked), 1
+    paths, exists = paths.to(mask.device), exists.to(mask.device)
+    scores = torch.stack([score(emissions, tags, start, transitions, end, mask) for tags in paths.unbind(1)], 1)
+    return paths, scores.masked_fill(exists == 0, -torch.inf)

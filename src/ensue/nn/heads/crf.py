@@ -84,8 +84,7 @@ class LinearChainCRF(nn.Module):
         if self.legal is None:
             return total - gold
         with torch.no_grad():
-            start, pairs, end = (table.where(table == -torch.inf, 0.0) for table in self.chain())
-            is_legal = score(torch.zeros_like(emissions), tags, start, pairs, end, mask) == 0
+            is_legal = score(emissions, tags, *self.chain(), mask) > -torch.inf
         return torch.where(is_legal, total, torch.logaddexp(total, gold)) - gold
 
     def expected_nats(

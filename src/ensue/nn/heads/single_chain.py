@@ -130,7 +130,7 @@ class Posterior(NamedTuple):
         paths = (
             _rank_independent(self.scores, count)
             if self.tables is None
-            else _rank_chained(self.scores, self.tables, count)
+            else rank_chained(self.scores, self.tables, count)
         )
         return [(path, self.log_probability(path)) for path in paths]
 
@@ -160,7 +160,7 @@ def _rank_independent(scores: Numbers, count: int) -> NDArray[np.int64]:
     return np.stack(path[::-1], 1)
 
 
-def _rank_chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np.int64]:
+def rank_chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np.int64]:
     """Return the paths (N, T) with the highest scores. Raises EnsueError if back pointers exceed the memory limit."""
     if scores.size * count > MAX_BACK_POINTERS:
         raise EnsueError(f"{count} paths through {len(scores):,} words take more than a gigabyte; request fewer paths")

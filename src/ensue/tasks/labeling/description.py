@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.models.subword_encoder import append_features
 from ensue.models.tag_heads import TagHead
 from ensue.tasks.contract.description import ModelDescription, TagOutput, TensorFunction, TensorSpec, mask_of
 from ensue.tasks.words.export_inputs import WithOrigins, WordExportInputs
@@ -35,12 +34,8 @@ def describe(
     def tag_sentences(module: WithOrigins, **inputs: Any) -> dict[str, Tensor]:
         model: Any = module.model
         x, mask = words.features(module, inputs), words.mask(inputs)
-        h = (
-            model.layers(x, mask=mask)[0]
-            if words.tuned is None
-            else append_features(words.slots(module, inputs), x, first=0)
-        )
-        h = model.with_repeats(h, words.keys(inputs), mask)
+        h = model.layers(x, mask=mask)[0] if words.tuned is None else words.slots(module, inputs)
+        h = model.head_input(h, x, words.keys(inputs), mask)
         if context_words:
             places = inputs["places_of_sentences"]
             h, mask = h.flatten(0, 1)[places], mask_of(places, inputs["lengths_of_sentences"])

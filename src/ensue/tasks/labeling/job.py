@@ -42,12 +42,10 @@ class LabelingJob(LabelsJob[Tagger]):
         valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
         train = data.encoded(self.split.train, self.parts)
         soft = data.soft_targets(self.parts.labels)
-        folds = None
-        if recipe.is_gradient_free:
-            if (num_words := len(self.split.train.texts.words)) > MAX_SOLVED_WORDS:
-                problem = f"is for at most {MAX_SOLVED_WORDS:,} words, found {num_words:,}"
-                raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe tag-lstm-crf')
-            folds = self.folds(NUM_FOLDS)
+        if recipe.is_gradient_free and (num_words := len(self.split.train.texts.words)) > MAX_SOLVED_WORDS:
+            problem = f"is for at most {MAX_SOLVED_WORDS:,} words, found {num_words:,}"
+            raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe tag-lstm-crf')
+        folds = self.folds(NUM_FOLDS) if recipe.is_gradient_free else None
         self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft, folds=folds)
 
     def validate_on(self, data: Any) -> None:

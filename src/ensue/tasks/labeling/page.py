@@ -22,7 +22,7 @@ from ensue.inspection.features import CharacterView, InputField, Part, ReadWords
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, ansi, clipped, cut, visible
 from ensue.inspection.texts import Mark, ShownText, labeled_text
 from ensue.models.tagger import Tagger
-from ensue.nn import ChainScores, k_best, log_partition
+from ensue.nn import ChainScores, Posterior
 from ensue.tasks.labeling.tagged_sentence import TaggedSentence
 from ensue.text.labels import Labels
 from ensue.text.schemes import OUTSIDE, layers, spans, tags_of
@@ -111,20 +111,17 @@ def view_tags(model: Tagger, x: Tensor, emissions: Tensor, tags: tuple[str, ...]
     return TagsView(
         tags=tags, emissions=emissions[0].cpu().numpy(), path=model.head.best(emissions, None)[0].cpu().numpy(),
         marginals=model.head.marginals(emissions, None)[0].cpu().numpy(), tables=tables,
-        paths=[] if tables is None else _find_best_paths(model.head.scores(emissions), tables),
+        paths=[] if tables is None else _find_best_paths(model.head.scores(emissions)[0].cpu().numpy(), tables),
         traces=traces_of(model.layers, x), attention=attention_of(model.layers, x),
     )  # fmt: skip
 
 
-def _find_best_paths(scores: Tensor, tables: ChainScores) -> list[TagPath]:
-    chain = [torch.from_numpy(table).to(scores.device) for table in tables]
-    best, totals = k_best(scores, *chain, k=NUM_PATHS)
-    log_total = float(log_partition(scores, *chain)[0])
-    paths = []
-    for tags, total in zip(best[0], totals[0].tolist(), strict=True):
-        if total > -np.inf:
-            emission = float(scores[0].gather(1, tags.unsqueeze(1)).sum())
-            paths.append(TagPath(tags.cpu().numpy(), total, emission, float(np.exp(min(total - log_total, 0.0)))))
+def _find_best_paths(scores: NDArray[np.float32], tables: ChainScores) -> list[TagPath]:
+    paths, (start, transitions, end) = [], tables
+    for tags, probability in Posterior.of(scores, tables).best(NUM_PATHS):
+        emission = float(scores[np.arange(len(tags)), tags].sum())
+        total = emission + float(start[tags[0]] + transitions[tags[:-1], tags[1:]].sum() + end[tags[-1]])
+        paths.append(TagPath(tags, total, emission, probability))
     return paths
 
 

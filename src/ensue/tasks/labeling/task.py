@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat, starmap
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue.data.buckets import by_length
 from ensue.data.cached_columns import CachedColumns, cached
@@ -40,25 +43,12 @@ MAX_BATCH_TOKENS, MAX_BATCH_ROWS = 4_096, 256
 """The maximum numbers of words and sentences in a batch outside of training."""
 
 
-class SentencePositions(NamedTuple):
-    """The positions of the S sentences of a batch, whose rows are passages."""
-
-    sentences: NDArray[np.int64]
-    """The indices of the sentences (S,)."""
-    rows: NDArray[np.int64]
-    """The row of each sentence (S,)."""
-    places: NDArray[np.int64]
-    """The indices (S, L) of the words of each sentence among all positions of the padded batch."""
-    mask: NDArray[np.bool_]
-    """True at words (S, L), False at padding."""
-
-
 class Passages:
     """Consecutive sentences that are read together: passage n has the sentences from `firsts[n]` to `firsts[n + 1]`."""
 
     def __init__(self, sentences: Ragged, sizes: Sequence[int] | NDArray[np.int64]) -> None:
         self.sentences = sentences
-        self.firsts = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+        self.firsts, self.sizes = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))), np.asarray(sizes)
         self.words = sentences.joined(self.firsts)
         """The words of each passage."""
 
@@ -69,23 +59,23 @@ class Passages:
 
     def sentence_indices(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the indices of the sentences of `passages`, in order."""
-        sizes = self._sizes(passages)
+        sizes = self.sizes[passages]
         starts: NDArray[np.int64] = np.repeat(self.firsts[passages] - np.cumsum(sizes) + sizes, sizes)
         return starts + np.arange(len(starts))
 
-    def _sizes(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self.firsts[passages + 1] - self.firsts[passages]
-
-    def places(self, passages: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> SentencePositions:
+    def places(
+        self, passages: NDArray[np.int64], device: torch.device, *, among: NDArray[np.int64] | None = None
+    ) -> SentenceIndices:
         """Return the positions of sentences in a batch of `passages`, padded to the longest passage of `among`."""
         among = passages if among is None else among
-        sentences, rows = self.sentence_indices(passages), np.repeat(np.arange(len(passages)), self._sizes(passages))
+        sentences, rows = self.sentence_indices(passages), np.repeat(np.arange(len(passages)), self.sizes[passages])
         lengths, starts = self.sentences.lengths[sentences], self.sentences.starts[sentences]
         columns = np.arange(int(self.sentences.lengths[self.sentence_indices(among)].max(initial=0)))
         mask = columns < lengths[:, None]
         width = int(self.words.lengths[among].max(initial=0))
         begins = rows * width + starts - self.words.starts[passages][rows]
-        return SentencePositions(sentences, rows, np.where(mask, begins[:, None] + columns, 0), mask)
+        arrays = np.where(mask, begins[:, None] + columns, 0), mask, rows
+        return SentenceIndices(*(on_device(array, device) for array in arrays))
 
 
 class LabeledTexts(NamedTuple):
@@ -119,31 +109,27 @@ def tag_texts(
     """Return the best tags (T,) of each sentence, and with `with_posteriors` the probabilities of all paths."""
     device, words = device_of(model), passages.words
 
-    def emissions(rows: NDArray[np.int64]) -> Emissions:
+    def emissions(rows: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
         index, real = words.padded(rows), words.mask(rows)
         mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
         values = on_device(stacked(list(columns), rows, index.shape), device)
         layers = [vectors.batch(rows, device) for vectors in contextual]
         x = model.features.assemble(forms.vectors, numbers, values, layers)
         batch = None if subwords is None else subwords.batch(rows, device)
-        return Emissions(model.emissions(x, forms.keys[numbers], mask, batch), mask)
+        return model.emissions(x, forms.keys[numbers], mask, batch), mask
 
     return tag_rows(model, passages, emissions, with_posteriors=with_posteriors)
 
 
-class Emissions(NamedTuple):
-    """The scores of tags (B, T, K), and a mask (B, T) of real positions (None without padding)."""
-
-    scores: Tensor
-    mask: Tensor | None
-
-
 @torch.inference_mode()
 def tag_rows(
-    model: Tagger, passages: Passages, emissions_of: Callable[[NDArray[np.int64]], Emissions], *,
+    model: Tagger, passages: Passages, emissions_of: Callable[[NDArray[np.int64]], tuple[Tensor, Tensor | None]], *,
     with_posteriors: bool = False,
 ) -> tuple[list[NDArray[np.int64]], list[Posterior]]:  # fmt: skip
-    """Return the best tags (T,) of each sentence, and with `with_posteriors` the probabilities of all paths."""
+    """Return the best tags (T,) of each sentence, and with `with_posteriors` the probabilities of all paths.
+
+    `emissions_of` returns the scores of tags (B, T, K) and the mask (B, T) of a batch (None without padding).
+    """
     device = device_of(model)
     num_sentences, words = len(passages.sentences), passages.words
     paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * num_sentences
@@ -155,9 +141,8 @@ def tag_rows(
         emissions, mask = emissions_of(rows)
         sentences = rows
         if not passages.are_sentences:
-            places = passages.places(rows)
-            sentences, device_places = places.sentences, positions_on_device(places, device)
-            emissions, mask = emissions.flatten(0, 1)[device_places.places], device_places.mask
+            sentences, places = passages.sentence_indices(rows), passages.places(rows, device)
+            emissions, mask = emissions.flatten(0, 1)[places.places], places.mask
         lengths = passages.sentences.lengths[sentences].tolist()
         posteriors_of_batch = model.head.posteriors(emissions, lengths) if with_posteriors else []
         return sentences, model.head.best(emissions, mask).cpu().numpy(), posteriors_of_batch
@@ -170,11 +155,6 @@ def tag_rows(
             if with_posteriors:
                 posteriors[sentence] = posteriors_of_batch[row]
     return paths, posteriors
-
-
-def positions_on_device(places: SentencePositions, device: torch.device) -> SentenceIndices:
-    """Copy positions to a device."""
-    return SentenceIndices(*(on_device(array, device) for array in (places.places, places.mask, places.rows)))
 
 
 CHUNK_SENTENCES = 1_000
@@ -243,7 +223,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> TaggedBatch:
         local_rows, sentences = row_slice.of(rows), None
         if not self.passages.are_sentences:
-            sentences = positions_on_device(self.passages.places(local_rows, among=rows), device)
+            sentences = self.passages.places(local_rows, device, among=rows)
         numbers, among = self.passages.sentence_indices(local_rows), self.passages.sentence_indices(rows)
         if self.soft is None:
             targets: NDArray[Any] = self.tags.padded(numbers, fill=PADDING, among=among)
@@ -261,31 +241,27 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         """Solve a linear tagger with the C of the best score in cross-validation."""
         if self.folds is None:
             return None
-        first, best, strength = self.folds[self.passages.firsts[:-1]], math.inf, INVERSE_STRENGTHS[0]
-        folds = np.repeat(first, np.diff(self.passages.firsts)).tolist()
-        batches = {fold: self._batches(np.flatnonzero(first == fold)) for fold in sorted({*folds})}
-        start = [weight.detach().clone() for weight in trained_weights(model)]
-        solutions = dict.fromkeys(batches, start)
+        folds, best, strength = self.folds[self.passages.firsts[:-1]], math.inf, INVERSE_STRENGTHS[0]
+        fold_of = np.repeat(folds, np.diff(self.passages.firsts)).tolist()
         with evaluating(model):
+            everything = LinearObjective(model, self._batches(folds >= 0))
+            objectives = {fold: LinearObjective(model, self._batches(folds != fold)) for fold in {*fold_of}}
             for candidate in INVERSE_STRENGTHS:
                 paths = {}
-                for fold in batches:
-                    others = [batch for other, of_fold in batches.items() if other != fold for batch in of_fold]
-                    minimize(model, others, candidate, solutions[fold], tolerance=TOLERANCE)
-                    solutions[fold] = [weight.detach().clone() for weight in trained_weights(model)]
+                for fold, objective in objectives.items():
+                    objective.solve(model, candidate, tolerance=TOLERANCE)
                     paths[fold] = self.train.paths(model)
-                left_out = [paths[fold][sentence] for sentence, fold in enumerate(folds)]
+                left_out = [paths[fold][sentence] for sentence, fold in enumerate(fold_of)]
                 scores = score_paths(left_out, self.train, self.labels)
                 if self.selection(scores) >= best:
                     break
-                self.cross_validated, best, strength, start = scores, self.selection(scores), candidate, solutions[0]
-            everything = [batch for of_fold in batches.values() for batch in of_fold]
-            nats = minimize(model, everything, strength, start, tolerance=FINAL_TOLERANCE)
-        return Loss(nats, int(self.passages.words.lengths.sum())), None
+                self.cross_validated, best, strength = scores, self.selection(scores), candidate
+            nats = everything.solve(model, strength, tolerance=FINAL_TOLERANCE)
+        return Loss(torch.tensor(nats), everything.num_words), None
 
-    def _batches(self, rows: NDArray[np.int64]) -> list[TaggedBatch]:
-        """Return the passages `rows` in batches of similar length."""
-        lengths = self.passages.words.lengths[rows]
+    def _batches(self, mask: NDArray[np.bool_]) -> list[TaggedBatch]:
+        """Return the passages in a mask (N,) in batches of similar length."""
+        rows, lengths = mask.nonzero()[0], self.passages.words.lengths[mask]
         chunks = np.array_split(rows[np.argsort(lengths, kind="stable")], 1 + lengths.sum() // MAX_BATCH_TOKENS)
         return [self.batch_of(chunk, torch.device("cpu")) for chunk in chunks if len(chunk)]
 
@@ -321,44 +297,88 @@ def evaluate_tagger(model: Tagger, data: Any, labels: TaggerLabels) -> LabelingS
 def score_paths(paths: Sequence[NDArray[np.int64]], data: Any, labels: TaggerLabels) -> LabelingScores:
     """Return the scores of tags (T,) of labeled sentences."""
     predicted = (list(labels.decode(path.tolist(), words)) for path, words in zip(paths, data.words, strict=True))
-    misaligned: Iterable[Mapping[str, Sequence[Span]]] = data.misaligned or repeat({}, len(paths))
-    return tally_of(labels).scores_of(
-        starmap(partial(LabelPair.of, labels), zip(data.labels, predicted, misaligned, strict=True))
-    )
+    misaligned: Iterable[Mapping[str, Sequence[Span]]] = data.misaligned or repeat({})
+    return tally_of(labels).scores_of(map(partial(LabelPair.of, labels), data.labels, predicted, misaligned))
 
 
 NUM_FOLDS = 3
 INVERSE_STRENGTHS = (1.0, 10.0, 100.0)
 """The inverse strengths C of regularization to try, in ascending order, as in scikit-learn."""
-TOLERANCE, FINAL_TOLERANCE = 1e-5, 1e-7
-"""The change of the mean loss of a word at which L-BFGS ends in cross-validation, and with all sentences."""
+MAX_STEPS, TOLERANCE, FINAL_TOLERANCE = 200, 3e-5, 1e-5
+"""L-BFGS ends if the loss per word changes by less than a tolerance in three steps, in cross-validation and at last."""
 
 
-def trained_weights(model: Tagger) -> list[nn.Parameter]:
-    """Return the parameters that are trained."""
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+class LinearObjective:
+    """The objective Σ loss + ½ Σ_i ‖w_i‖² / (C v_i) of a linear tagger, for passages in batches.
 
-
-def minimize(
-    model: Tagger, batches: Sequence[TaggedBatch], strength: float, start: Sequence[Tensor], *, tolerance: float
-) -> Tensor:
-    """Set the weights w of a linear tagger to the minimum of Σ loss + ½ ‖w‖² / C, by L-BFGS from the weights `start`.
-    Return the minimum in nats. `strength` is C.
+    The emissions of P words are X W, where X (P, R) has zeros and ones, and W (R, K) a row w_i with the prior variance
+    C v_i for each feature. Equal columns of X, of features of the same words, are a group g with one row u_g. At the
+    minimum w_i = v_i u_g / √V_g with V_g = Σ_i v_i, so ‖u_g‖² = Σ_i ‖w_i‖² / v_i.
     """
-    weights, count = trained_weights(model), sum(batch.words.num_real for batch in batches)
-    optimizer = LBFGS(weights, max_iter=100, history_size=10, tolerance_change=tolerance, line_search_fn="strong_wolfe")
-    for weight, values in zip(weights, start, strict=True):
-        weight.data.copy_(values)
 
-    def objective() -> Tensor:
-        optimizer.zero_grad()
-        total = torch.stack([weight.square().sum() for weight in weights]).sum() / (2 * strength * count)
-        total.backward()  # type: ignore[no-untyped-call]
-        for batch in batches:
-            loss = model.loss(batch.words, batch.tags, batch.sentences).total / count
-            loss.backward()  # type: ignore[no-untyped-call]
-            total = total.detach() + loss.detach()
+    def __init__(self, model: Tagger, batches: Sequence[TaggedBatch]) -> None:
+        self.batches, self.head, self.variances = batches, deepcopy(model.head), model.features.variances
+        self.num_words = sum(batch.words.num_real for batch in batches)
+        features = torch.cat([model.features.rows(batch.words) for batch in batches])
+        noise = torch.randint(1 << 62, (len(features), 1), generator=torch.Generator().manual_seed(0))
+        sums = torch.zeros(len(self.variances) + 1, dtype=torch.int64)  # equal for equal columns; the last: no feature
+        sums.index_add_(0, features.flatten() % len(sums), noise.expand_as(features).flatten())
+        self.used = sums[:-1].nonzero().squeeze(1)
+        distinct, self.groups = torch.unique(sums[self.used], return_inverse=True)
+        size, v = len(distinct), self.variances[self.used]
+        self.scales = torch.zeros(size).index_add_(0, self.groups, v).sqrt().unsqueeze(1)
+        groups = torch.full(sums.shape, -1).index_copy_(0, self.used, self.groups)[features]
+        cells = torch.unique((torch.arange(len(features)).unsqueeze(1) * size + groups)[groups >= 0])
+        places, columns = cells // size, cells % size
+        self.product, self.transposed = _product(places, columns, len(features)), _product(columns, places, size)
+        head = [weight for weight in self.head.parameters() if weight.requires_grad]
+        self.weights = [torch.zeros(size, self.head.num_tags), *head]
+        """u, and the weights of the head."""
+
+    def solve(self, model: Tagger, strength: float, *, tolerance: float) -> float:
+        """Set the weights of a model to the minimum for C = `strength`, from the last solution. Return it in nats."""
+        nats = list[float]()
+
+        def objective() -> float:
+            nats.append(self.backward(strength))
+            if max(nats[-4:]) - min(nats[-4:]) < tolerance * self.num_words and len(nats) > 3:
+                raise StopIteration
+            return nats[-1]
+
+        options = {"max_iter": MAX_STEPS, "tolerance_grad": 0, "tolerance_change": 0}
+        with suppress(StopIteration):
+            LBFGS(self.weights, line_search_fn="strong_wolfe", **options).step(objective)  # type: ignore[no-untyped-call]
+        w = (self.weights[0] / self.scales)[self.groups] * self.variances[self.used].unsqueeze(1)
+        rows = torch.zeros(len(self.variances), w.shape[1]).index_copy_(0, self.used, w).flatten()
+        tables = list(model.features.parameters())
+        for table, values in zip(tables, torch.split(rows, [*map(Tensor.numel, tables)]), strict=True):
+            table.data.copy_(values.view_as(table))
+        model.head.load_state_dict(self.head.state_dict())
+        return nats[-1]
+
+    @torch.no_grad()
+    def backward(self, strength: float) -> float:
+        """Compute the gradients of the objective, and return its value in nats."""
+        total = 0.0
+        for weight in self.weights:
+            weight.grad = weight / strength
+            total += float(weight.flatten().dot(weight.grad.flatten())) / 2
+        emissions = self.product(self.scales * self.weights[0])
+        parts = torch.split(emissions, [math.prod(batch.words.shape) for batch in self.batches])
+        for batch, part in zip(self.batches, parts, strict=True):
+            with torch.enable_grad():
+                h, mask = part.requires_grad_().view(*batch.words.shape, -1), batch.words.mask
+                if batch.sentences is not None:
+                    h, mask = h.flatten(0, 1)[batch.sentences.places], batch.sentences.mask
+                nats = self.head.total_nats(h, batch.tags, mask)
+                nats.backward()  # type: ignore[no-untyped-call]
+            total += float(nats)
+        gradient = torch.cat([part.grad for part in parts if part.grad is not None])
+        self.weights[0].grad = self.weights[0] / strength + self.scales * self.transposed(gradient)
         return total
 
-    optimizer.step(objective)  # type: ignore[no-untyped-call]
-    return count * objective().detach()
+
+def _product(rows: Tensor, columns: Tensor, num_rows: int) -> Callable[[Tensor], Tensor]:
+    """Return the product of a table with a sparse matrix of ones, given the row and column of each."""
+    starts, order = F.pad(rows.bincount(minlength=num_rows).cumsum(0), (1, 0)).int(), rows.argsort(stable=True)
+    return partial(F.embedding_bag, columns[order].int(), offsets=starts, mode="sum", include_last_offset=True)
