@@ -64,8 +64,8 @@ def measure_all(
 
 
 def train_recipe(recipe: str, train: Path, test: Path, out: Path, score: str, **settings: Any) -> Result:
-    """Train a recipe, and return its score, its validated or cross-validated estimate, the processor seconds of training
-    and of the test, and the bytes of weights.
+    """Train a recipe. Return its score, its validated or cross-validated estimate, the bytes of its weights, and the
+    processor seconds of training and of the test.
     """
     start = time.process_time()
     model = ensue.train(recipe, train=str(train), out=out, threads=1, overwrite=True, settings=settings)

@@ -284,7 +284,7 @@ class WindowScores(WordFeatures):
         return torch.cat([torch.tensor(VARIANCES[num_blocks]).repeat(len(table)) for table, num_blocks in tables])
 
     def _ids(self, forms: EncodedForms) -> Iterator[tuple[TokenEmbedding, Int[Tensor, "U n"]]]:
-        """Yield the tables of word forms and their ids, where 0 is no affix."""
+        """Yield the tables of word forms and their ids; repeated affixes have the id 0."""
         repeats = F.pad(forms.affixes[:, 1:] == forms.affixes[:, :-1], (1, 0))
         ids = forms.words.unsqueeze(1), forms.affixes.masked_fill(repeats, 0), forms.shapes.unsqueeze(1)
         tables = zip((self.words, self.affixes, self.shapes), ids, strict=True)
