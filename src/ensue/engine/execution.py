@@ -93,6 +93,7 @@ def _load_c_functions() -> ctypes.CDLL | None:
         functions.surprisals.argtypes = [*[number] * 3, ctypes.c_float, *[pointer] * 4, number]
         functions.attention_weights.argtypes = [number, number, pointer, ctypes.c_float, *[pointer] * 4, number]
         functions.attention_gradients.argtypes = [*[number] * 3, ctypes.c_float, *[pointer] * 3, number]
+        functions.chain_sums.argtypes = [*[number] * 3, *[pointer] * 7]
     return functions
 
 

@@ -202,3 +202,70 @@ PUBLIC void attention_gradients(int64_t first, int64_t last, int64_t keys, float
     else
         softmax_gradient(first, last, keys, scale, w, x, y, 0);
 }
+
+/* y = x M for a matrix of `rows` rows, which are padded to a multiple of 16. */
+INLINE void multiply_row(int64_t rows, int64_t padded, const float *restrict x, const float *restrict M,
+                         float *restrict y) {
+    for (int64_t j = 0; j < padded; j += 16) {
+        float even[16] = {0}, odd[16] = {0};
+        for (int64_t i = 0; i + 1 < rows; i += 2)
+            for (int64_t k = 0; k < 16; k++) {
+                even[k] += x[i] * M[i * padded + j + k];
+                odd[k] += x[i + 1] * M[(i + 1) * padded + j + k];
+            }
+        for (int64_t k = 0; k < 16; k++)
+            y[j + k] = even[k] + odd[k] + (rows % 2 ? x[rows - 1] * M[(rows - 1) * padded + j + k] : 0);
+    }
+}
+
+/* Sums over all paths of rows of scores, up to a factor for each row and position: see `_Sums` in nn/heads/chain.py.
+ * `emissions` are (rows, positions, tags). `tables` are the exponentials of start, end, transitions and their transpose,
+ * whose rows are padded with 0 to a multiple of 16, so that loops are vectorized. `workspace` has the size of a row of
+ * the tables for each position and four more. The log Z of a row is NaN if a number may be out of range. */
+PUBLIC void chain_sums(int64_t rows, int64_t positions, int64_t tags, const int64_t *lengths, const float *emissions,
+                       const float *tables, float *workspace, double *log_z, float *arrivals, float *through) {
+    int64_t padded = (tags + 15) & ~(int64_t)15;
+    const float *start = tables, *end = start + padded, *pairs = end + padded, *transposed = pairs + tags * padded;
+    float *sums = workspace, *forward = sums + padded, *suffix = forward + padded, *factors = suffix + padded;
+    memset(workspace, 0, (4 + positions) * padded * sizeof *workspace);
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t length = lengths[row];
+        double total = 0;
+        for (int64_t t = 0; t < length; t++) {
+            const float *z = emissions + (row * positions + t) * tags;
+            float *factor = factors + t * padded, maximum = -INFINITY, sum = 0;
+            for (int64_t k = 0; k < tags; k++)
+                maximum = z[k] > maximum ? z[k] : maximum;
+            for (int64_t k = 0; k < tags; k++)
+                factor[k] = exp_(z[k] - maximum);
+            if (t)
+                multiply_row(tags, padded, forward, pairs, sums);
+            else
+                memcpy(sums, start, padded * sizeof *sums);
+            memcpy(arrivals + (t * rows + row) * tags, sums, tags * sizeof *sums);
+#pragma omp simd reduction(+ : sum)
+            for (int64_t k = 0; k < padded; k++)
+                sum += sums[k] *= factor[k];
+            total += maximum + log(sum);
+            for (int64_t k = 0; k < padded; k++) {
+                forward[k] = sums[k] / sum;
+                factor[k] /= sum;
+            }
+            memcpy(through + (2 * t * rows + row) * tags, forward, tags * sizeof *forward);
+        }
+        float sum = 0, largest = 0;
+        for (int64_t k = 0; length && k < tags; k++)
+            sum += forward[k] * end[k];
+        for (int64_t k = 0; k < padded; k++)
+            suffix[k] = end[k] / sum;
+        for (int64_t t = length - 1; t >= 0; t--) {
+            for (int64_t k = 0; k < padded; k++)
+                sums[k] = factors[t * padded + k] * suffix[k];
+            memcpy(through + ((2 * (length - 1 - t) + 1) * rows + row) * tags, sums, tags * sizeof *sums);
+            multiply_row(tags, padded, sums, transposed, suffix);
+            for (int64_t k = 0; k < padded; k++)
+                largest = suffix[k] < largest ? largest : suffix[k];
+        }
+        log_z[row] = largest >= 1e30f ? NAN : length ? total + log(sum) : 0;
+    }
+}

@@ -50,10 +50,12 @@ class TagHead(nn.Module, ABC):
         return [self]
 
     def without_projection(self) -> Self:
-        """Fix the projection to the identity, for a model whose features are scores of tags."""
+        """Fix the projection to the identity, for a model whose features are scores of tags; a CRF is in float32."""
         identity = torch.split(torch.eye(self.num_tags), [part.num_tags for part in self.parts])
         for part, rows in zip(self.parts, identity, strict=True):
             part.projection.weight = nn.Parameter(rows.clone(), requires_grad=False)
+            if isinstance(part, CRFTagHead):
+                part.crf.in_float32 = True
         return self
 
     def start_from_counts(self, counts: NDArray[np.int64]) -> None:

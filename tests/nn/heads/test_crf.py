@@ -150,3 +150,26 @@ def test_the_loss_of_an_illegal_path_has_a_bound() -> None:
         nats.sum().backward()
         optimizer.step()
     assert nats.max() < 0.1
+
+
+@pytest.mark.parametrize("num_tags", [1, 3, 17, 40])
+@pytest.mark.parametrize("scale", [3.0, 200.0], ids=["usual", "out of range of float32"])
+@pytest.mark.parametrize("is_free", [True, False], ids=["free", "legal"])
+def test_sums_in_float32_are_those_in_float64(num_tags: int, scale: float, is_free: bool) -> None:
+    random = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([13, 0, 1, 7, 2])
+    mask, K = torch.arange(13) < lengths.unsqueeze(1), num_tags
+    pairs = (torch.rand(K, K, generator=random) > 0.3).fill_diagonal_(True)
+    legal = LegalTags(torch.arange(K) % 5 < 4, pairs, torch.arange(K) % 3 < 2)
+    crf, weights = LinearChainCRF(K, legal=None if is_free else legal), torch.rand(5, generator=random)
+    for parameter in crf.parameters():
+        torch.nn.init.normal_(parameter, generator=random)
+    emissions = (scale * torch.randn(5, 13, K, generator=random)).masked_fill(~mask.unsqueeze(2), torch.nan)
+    tags, results = torch.randint(K, mask.shape, generator=random), []
+    for in_float32 in (False, True):
+        crf.in_float32, scores = in_float32, emissions.clone().requires_grad_()
+        nats = crf.nats(scores, tags, mask)
+        gradients = torch.autograd.grad((nats * weights).sum(), [scores, *crf.parameters()])
+        results.append([nats.detach(), *gradients])
+    for found, expected in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5)

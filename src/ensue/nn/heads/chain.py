@@ -13,9 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ensue.engine import c_functions
 from ensue.engine.storage import gradients_of, is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
 from ensue.nn.heads.single_chain import NEVER, RESCALE_EVERY, ChainScores, rank_chained
@@ -44,15 +46,16 @@ def score(
 
 def log_partition(
     emissions: Emissions, start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
-    end: Float[Tensor, " K"], mask: Mask = None,
+    end: Float[Tensor, " K"], mask: Mask = None, *, in_float32: bool = False,
 ) -> Float[Tensor, " B"]:  # fmt: skip
-    """Return `log Σ_y exp score(y)` in nats; -inf if every path is illegal."""
+    """Return `log Σ_y exp score(y)` in nats; -inf if every path is illegal. Sums in float32 are faster."""
     expect_scores("log_partition", emissions, start, transitions, end, mask)
     dtype = torch.promote_types(emissions.dtype, start.dtype)
     scores, mask = _Scores(mask_padding(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     with torch.autocast(emissions.device.type, enabled=False):
         with torch.no_grad():
-            sums = None if is_transformed() else _sums(scores, mask)
+            sums = _sums_in_c(scores, mask) if in_float32 else None
+            sums = sums or (None if is_transformed() else _sums(scores, mask))
         if sums is None:
             return _log_partition_in_logs(scores, mask).to(dtype)
         total: Tensor = _LogPartition.apply(*scores, sums)  # type: ignore[no-untyped-call]
@@ -140,6 +143,22 @@ class _LogPartition(torch.autograd.Function):
         last = last_positions(sums.mask).view(1, -1, 1).expand(1, -1, tags.shape[2])
         gradients = [tags.transpose(0, 1), tags[0].sum(0), pairs, tags.gather(0, last)[0].sum(0)]
         return (*(gradient.to(dtype) for gradient, dtype in zip(gradients, ctx.dtypes, strict=True)), None)
+
+
+def _sums_in_c(scores: _Scores, mask: Tensor) -> _Sums | None:
+    """Return the sweeps in float32; None without the C function, or if a number may be out of range."""
+    functions, (B, T, K) = c_functions(scores.emissions), scores.emissions.shape
+    if functions is None or any(table.dtype != torch.float32 for table in scores):
+        return None
+    tops = [table.max() for table in scores[1:]]
+    start, pairs, end = (torch.exp(table - top) for table, top in zip(scores[1:], tops, strict=True))
+    tables = F.pad(torch.cat((start[None], end[None], pairs, pairs.t())), (0, -K % 16))
+    workspace, totals = tables.new_empty((T + 4) * tables.shape[1]), tables.new_empty(B, dtype=torch.float64)
+    arrivals, through, lengths = tables.new_zeros(T, B, K), tables.new_zeros(T, 2, B, K), mask.sum(1)
+    tensors = lengths, scores.emissions.contiguous(), tables, workspace, totals, arrivals, through
+    functions.chain_sums(B, T, K, *(tensor.data_ptr() for tensor in tensors))
+    totals += torch.where(lengths > 0, tops[0] + tops[2] + (lengths - 1) * tops[1], 0.0)
+    return _Sums(totals, arrivals, through, pairs, mask) if bool(totals.isfinite().all()) else None
 
 
 def _sums(scores: _Scores, mask: Tensor) -> _Sums | None:

@@ -38,6 +38,9 @@ class LinearChainCRF(nn.Module):
     number of tags than `num_tags`.
     """
 
+    in_float32 = False
+    """Whether `log_partition` may be computed in float32 by a C function, which is faster."""
+
     def __init__(self, num_tags: int, *, legal: LegalTags | None = None) -> None:
         super().__init__()
         K = self.num_tags = num_tags
@@ -68,7 +71,7 @@ class LinearChainCRF(nn.Module):
 
     def log_partition(self, emissions: Emissions, mask: Mask = None) -> Float[Tensor, " B"]:
         """Return `log Z` of each row, in nats."""
-        return log_partition(emissions, *self.chain(), mask)
+        return log_partition(emissions, *self.chain(), mask, in_float32=self.in_float32)
 
     def score(self, emissions: Emissions, tags: Int[Tensor, "B T"], mask: Mask = None) -> Float[Tensor, " B"]:
         """Return the score of the path `tags` of each row, which is finite for illegal paths, too."""
