@@ -105,8 +105,7 @@ def _expand(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
     elif not folder.is_dir():
         return
     elif patterns[0] != "**":
-        is_hidden = patterns[0].startswith(".")
-        names = [name for name in os.listdir(folder) if name.startswith(".") == is_hidden]
+        names = [name for name in os.listdir(folder) if name.startswith(".") == patterns[0].startswith(".")]
         for name in fnmatch.filter(names, patterns[0]):
             yield from _expand(folder / name, patterns[1:])
     elif len(patterns) == 1:

@@ -215,3 +215,15 @@ def test_new_characters_of_a_language_model_come_behind_the_old_ones(trained: Pa
     assert job.parts.tokenizer.symbols[: len(symbols)] == symbols
     assert "ß" in job.parts.tokenizer.symbols[len(symbols) :]
     assert torch.equal(model.features.weight[: len(symbols)], old.model.features.weight)
+
+
+def test_a_linear_tagger_learns_from_the_old_and_the_new_data(tmp_path: Path) -> None:
+    """Its weights do not depend on initial weights. Without the old data it learns from the new data alone."""
+    for name, city in (("old", "LOC"), ("new", "CITY")):
+        rows = "".join(f"Anna B-PER\nsees O\nOslo B-{city}\n{name}{number} O\n\n" for number in range(8))
+        (tmp_path / f"{name}.conll").write_text(rows)
+    ensue.train("tag-linear", train=tmp_path / "old.conll", out=tmp_path / "old", threads=1)
+    for settings, classes in ({}, {"PER", "LOC", "CITY"}), ({"tuning.rehearse": False}, {"PER", "CITY"}):
+        options: dict[str, Any] = {"settings": settings, "train": tmp_path / "new.conll", "threads": 1}
+        model = ensue.train(from_run=tmp_path / "old", out=tmp_path / "all", overwrite=True, **options)
+        assert {label.partition("-")[2] for label in model.labels.names} - {""} == classes  # type: ignore[attr-defined]

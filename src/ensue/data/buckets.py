@@ -136,8 +136,7 @@ def _pools(ordered: NDArray[np.integer], batch_size: int, batch_tokens: int) -> 
         shortest = max(1, int(ordered[begin]))
         max_texts = POOL_BATCHES * max(1, min(batch_size, batch_tokens // shortest))
         end = min(_end_of_pool(ordered, shortest), begin + max_texts)
-        longest = max(1, int(ordered[end - 1]))
-        batch_texts = max(1, min(batch_size, batch_tokens // longest))
+        batch_texts = max(1, min(batch_size, batch_tokens // max(1, int(ordered[end - 1]))))
         yield slice(begin, end), math.ceil((end - begin) / batch_texts)
         begin = end
 

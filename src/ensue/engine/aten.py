@@ -237,8 +237,7 @@ def _expand(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
 def _constant_like(value: float | None) -> Handler:
     def handle(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
         like, *rest = args
-        number = rest[-1] if value is None else value
-        return nodes.graph.constant(float(number), nodes.node(like).width)
+        return nodes.graph.constant(float(rest[-1] if value is None else value), nodes.node(like).width)
 
     return handle
 

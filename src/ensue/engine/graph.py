@@ -268,8 +268,7 @@ def _extremum_gradient(y: Node, g: Node) -> Gradients:
 
 def _abs_gradient(y: Node, g: Node) -> Gradients:
     (a,) = y.args
-    negative = _where(y.graph.pointwise("lt", a, 0.0), -g, 0.0)
-    return (_where(y.graph.pointwise("gt", a, 0.0), g, negative),)
+    return (_where(y.graph.pointwise("gt", a, 0.0), g, _where(y.graph.pointwise("lt", a, 0.0), -g, 0.0)),)
 
 
 def _apply(op: str, node: Node) -> Node:

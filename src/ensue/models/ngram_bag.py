@@ -195,8 +195,7 @@ class PairBag(NgramBag):
             union, shared = ids.masked_fill(F.pad(is_repeated, (0, 1)), 0), F.pad(is_repeated, (1, 0))
             all_rows.append(union + self.table_rows * shared)
             sizes = torch.stack([first.count_nonzero(1), second.count_nonzero(1)], dim=1).clamp(min=1)
-            num_shared = shared.sum(1, keepdim=True).to(self.weight.dtype)
-            overlaps.append((num_shared / sizes).sort(dim=1).values)
+            overlaps.append((shared.sum(1, keepdim=True).to(self.weight.dtype) / sizes).sort(dim=1).values)
         return torch.cat(all_rows, dim=1), torch.cat(overlaps, dim=1)
 
 

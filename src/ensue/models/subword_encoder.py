@@ -107,5 +107,4 @@ def append_features(h: Float[Tensor, "B T d"], x: Float[Tensor, "B U e"], *, fir
     """Concatenate features of words to the vectors of slots, from slot `first` on."""
     if not x.shape[-1]:
         return h
-    after = h.shape[1] - first - x.shape[1]
-    return torch.cat((h, nn.functional.pad(x.float(), (0, 0, first, after))), dim=-1)
+    return torch.cat((h, nn.functional.pad(x.float(), (0, 0, first, h.shape[1] - first - x.shape[1]))), dim=-1)

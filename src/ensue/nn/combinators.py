@@ -176,8 +176,7 @@ class ScalarMix(nn.Module):
     def forward(self, h: Float[Tensor, "*shape L d"]) -> Float[Tensor, "*shape d"]:
         """Return the mix (..., d) of the layers `h` (..., L, d). Raises ValueError for another number of layers."""
         expect(type(self).__name__, "h", h, (..., self.num_layers, ANY), self.scores.dtype, like=self.scores)
-        weights = self.gamma * self.scores.softmax(0)
-        return (h * weights.unsqueeze(1)).sum(-2)
+        return (h * (self.gamma * self.scores.softmax(0)).unsqueeze(1)).sum(-2)
 
     def extra_repr(self) -> str:
         return f"num_layers={self.num_layers}"

@@ -92,8 +92,7 @@ def filters(
     steps = torch.arange(size, dtype=center.dtype, device=center.device) - (size - 1) / 2
     pixels = torch.arange(length, dtype=center.dtype, device=center.device)
     means = center.unsqueeze(1) + steps * stride.unsqueeze(1)
-    distances = pixels - means.unsqueeze(2)
-    return torch.softmax(distances.square() * (-0.5 / variance).view(-1, 1, 1), dim=2)
+    return torch.softmax((pixels - means.unsqueeze(2)).square() * (-0.5 / variance).view(-1, 1, 1), dim=2)
 
 
 def _multiply_columns(planes: Float[Tensor, "B R PS"], filters: Float[Tensor, "B S C"]) -> Float[Tensor, "B R PC"]:

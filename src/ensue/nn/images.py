@@ -50,8 +50,7 @@ class ImageGrid(nn.Module):
             x = F.relu(convolution(x))
             if number < self.halvings:
                 x = F.max_pool2d(x, 2, ceil_mode=True)
-        grid = self.norm(x.permute(0, 2, 3, 1)) + self.of_row + self.of_column
-        return self.dropout(grid.flatten(1, 2))
+        return self.dropout((self.norm(x.permute(0, 2, 3, 1)) + self.of_row + self.of_column).flatten(1, 2))
 
     def extra_repr(self) -> str:
         return f"{self.rows} × {self.width // self.colors} pixels of {self.colors} colors, grid={self.grid}"

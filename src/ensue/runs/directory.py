@@ -276,7 +276,8 @@ def continuing_recipe(
     keys = {"train", "valid", "test", "teacher"} & type(run.recipe.data).model_fields.keys()
     chosen = read_recipe(recipe or run.recipe, dict.fromkeys((f"data.{key}" for key in keys), "") | begin)
     chosen = read_recipe(chosen, settings, **paths)
-    if (rehearses := chosen.tuning.rehearse) and chosen.rehearses and run.parts.labels.has_spans:
+    adds_spans = chosen.rehearses and not chosen.is_gradient_free
+    if (rehearses := chosen.tuning.rehearse) and adds_spans and run.parts.labels.has_spans:
         return chosen
     problem = _explain_no_rehearsal(run, chosen.data.train) if rehearses else "tuning.rehearse is off"
     learned = f"{named_locations(old)}, from which {path} learned, is"

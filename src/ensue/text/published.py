@@ -54,8 +54,7 @@ class PublishedTokenizer(LibraryBacked, Tokenizer):
         return _StreamDecoder(self.library)
 
     def symbol(self, id: int) -> str:
-        token = self.library.id_to_token(id) or ""
-        return token.replace(BLANK, " ").replace("Ġ", " ")
+        return (self.library.id_to_token(id) or "").replace(BLANK, " ").replace("Ġ", " ")
 
     @classmethod
     def _restored(cls, tokenizer: dict[str, Any], special: dict[str, str], lowercase: bool) -> Self:

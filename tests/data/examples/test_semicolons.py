@@ -14,6 +14,7 @@ from ensue.data.examples import DocumentLayout, DocumentSource, PairSource
 from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
 from ensue.data.records.quoting import declared_delimiter, detect_delimiter
+from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
 
 EXPORT = 'text;label;price\r\n"Gut; sehr, sehr ""gut""";pos;1,50\r\nSchlecht, leider;neg;2,00\r\nNa ja;neg;0,75\r\n'
@@ -115,3 +116,35 @@ def test_a_first_line_names_the_delimiter_as_excel_does() -> None:
     sides = 'sep=;\nsource;target\n"a;b";c\n'
     assert [pair[:2] for pair in PairSource(Lines([sides], "stdin"))] == [(("a;b",), ("c",))]
     assert declared_delimiter("sep=; a text") == declared_delimiter("a\n") == ""
+
+
+TITLES = (
+    "Report 2026;;;\r\n",
+    "Report;;;\r\nof May;;;\r\n;;;\r\n",
+    '"A title\nof two lines";;;\n',
+    "sep=;\nReport;;;\n",
+)
+TABLE = "No;Product;Kind;Comment\r\n" + "".join(
+    f"{n};;{('good', 'bad')[n % 2]};a {('fine', 'poor')[n % 2]} day {n}\r\n" for n in range(12)
+)
+
+
+@pytest.mark.filterwarnings("ignore:.*left out as a title:")
+@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("delimiter", [";", ",", "\t"])
+def test_a_title_above_a_table_is_left_out_and_written_back(title: str, delimiter: str) -> None:
+    text, name = (title + TABLE).replace(";", delimiter), "x.tsv" if delimiter == "\t" else "x.csv"
+    source = DocumentSource(Lines([text], name), DocumentChoice(labels="Kind"))
+    result = [*source]
+    assert [(*document.texts, *document.labels) for document in result][:2] == [
+        ("a fine day 0", "good"), ("a poor day 1", "bad"),
+    ]  # fmt: skip
+    assert "".join(source.write(document, document.labels) for document in result) + source.rest == text
+
+
+@pytest.mark.parametrize("text", ["text;;\na b c;x;\n", "a;;\n" * 12, "a;b\n;\nc;d\n", ";;\n;;\n"])
+def test_rows_with_few_values_are_no_title_without_a_row_of_three(text: str) -> None:
+    dialect = next(dialect for dialect in DIALECTS if dialect.name == "csv-semicolon")
+    rows = [*dialect.rows_of_file(enumerate(text.splitlines(keepends=True), 1), "")]
+    assert "".join(row.record.before + row.record.text for row in rows) == text
+    assert len(rows) == text.count("\n")

@@ -14,7 +14,7 @@ from ensue.data.files import FORMAT_OPTION, IN_OPTIONS
 from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.data.records.record import Column
-from ensue.data.records.tables import DIALECTS, TABLES, Dialect
+from ensue.data.records.tables import TABLES, Dialect
 from ensue.data.row_formats import TABLES as TABLE_SUFFIXES
 from ensue.errors import FILES_OF_ROWS, DataError, IncompleteError, nearest
 from ensue.extension import loadable_entries
@@ -124,7 +124,7 @@ def _adapt_layout(
         choice_class: Any = type(choice)
         return format.layout(lines, like.with_options(choice_class(is_labeled=choice.is_labeled, group=choice.group)))
     with_columns = like.with_columns(choice)
-    if format.name in (like.format, "plain") or (like.names and {like.format, format.name} <= TABLES):
+    if format.name in (like.format, "plain") or (like.names and {like.format, format.name} <= TABLES.keys()):
         return format.layout(lines, with_columns)
     if like.names:
         with suppress(DataError):
@@ -177,10 +177,9 @@ def rows_with_texts(lines: Lines) -> Lines:
             return lines
         expected = 'expected one with the name "text"'
         raise DataError(f"a table in which no column is surely the text; {expected}", lines.name) from None
-    dialect = next((dialect for dialect in DIALECTS if layout is not None and dialect.name == layout.format), None)
-    if layout is None or dialect is None or not layout.header:
+    if layout is None or layout.format not in TABLES or not layout.header:
         return lines
-    return Lines.numbered(_objects(lines, dialect, layout.texts[-1]), lines.name)
+    return Lines.numbered(_objects(lines, TABLES[layout.format], layout.texts[-1]), lines.name)
 
 
 def _objects(lines: Lines, dialect: Dialect, text: Column) -> Iterator[tuple[int, str]]:

@@ -21,7 +21,7 @@ from ensue.data.files import Data, as_location, expanded, files_of, locations_in
 from ensue.data.lines import Lines, RecordingLines, missing_end
 from ensue.data.records.labeled_files import LEAVE_OUT, LabeledFiles, SkippedRows
 from ensue.data.records.record import records, without_end
-from ensue.data.records.tables import DIALECTS
+from ensue.data.records.tables import TABLES
 from ensue.data.sources import digest_of_each
 from ensue.errors import DataError, IncompleteError
 
@@ -122,9 +122,8 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
 
     def _detect_file(self, labels: Collection[str], lines: Lines, **known: Any) -> layouts.DocumentLayout:
         layout = formats.detect_documents(lines, self.choice, labels=labels, **known)
-        for dialect in DIALECTS:
-            if dialect.name == layout.format:
-                self._rows[lines.name] = dialect.first_rows(lines)[0]
+        if layout.format in TABLES:
+            self._rows[lines.name] = TABLES[layout.format].first_rows(lines)[0]
         return layout
 
     def _detect_folder_format(self, location: str | Path, like: layouts.DocumentLayout | None) -> str:
@@ -167,8 +166,8 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
     def other_values(self, document: layouts.Document) -> dict[str, str]:
         """Return the values of a table's row by column, except for the text and the label."""
         layout, header = self._layout_of(document.path), self._rows.get(document.path, [])
-        dialect = next((dialect for dialect in DIALECTS if dialect.name == layout.format and layout.header), None)
-        if dialect is None:
+        dialect = TABLES.get(layout.format)
+        if dialect is None or not layout.header:
             return {}
         values = map(dialect.value, next(dialect.rows(Lines([document.source], ""), "")).values)
         taken = {column.number for column in (*layout.texts, *layout.flags, layout.labels) if column is not None}

@@ -11,7 +11,9 @@ from ensue.data.records import record as records
 from ensue.data.records.quoting import declared_delimiter, list_in, quoted, quoted_rows
 from ensue.data.records.record import SAMPLE_ROWS, Answer, Column, Reader, Record, Row, sample, without_end
 from ensue.errors import DataError
+from ensue.notices import warn_once
 
+MAX_TITLE_ROWS = 10
 _SEPARATORS = re.compile(r" *[\t\r\n][ \t\r\n]*")
 
 
@@ -58,6 +60,8 @@ class Dialect(Reader):
         first = next(rows, None)
         if first is None:
             return
+        if (title := first.record.before.strip()) and not declared_delimiter(title):
+            warn_once(f"title {lines.name}", f"{lines.name}: left out as a title: lines above {first.record.line}")
         before = first.record.before + first.record.text if header else ""
         width = len(first.values)
         if missing := next((column for column in needed if column.number > width), None):
@@ -72,15 +76,20 @@ class Dialect(Reader):
             before = ""
 
     def rows_of_file(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        """Yield the rows of a file, without a first line that declares the delimiter."""
-        rows = self.rows(lines, name)
-        first = next(rows, None)
-        if first is not None and declared_delimiter(first.record.text):
-            skipped, first = first.record.before + first.record.text, next(rows, None)
-            first = first and Row(first.record._replace(before=skipped + first.record.before), first.values)
-        if first is not None:
+        """Yield the rows of a file, without a first line that declares the delimiter, and without a title: rows with at
+        most one value above a row with more than two. Their text belongs to the first row (`Record.before`).
+        """
+        rows, head, num_values = self.rows(lines, name), list[Row](), 0
+        while num_values < 2 and len(head) <= MAX_TITLE_ROWS and (row := next(rows, None)) is not None:
+            head.append(row)
+            num_values = sum(map(bool, map(str.strip, map(self.value, row.values))))
+        num_skipped = int(bool(head) and declared_delimiter(head[0].record.text) != "")
+        num_skipped = len(head) - 1 if num_values > 2 else num_skipped
+        skipped = "".join(row.record.before + row.record.text for row in head[:num_skipped])
+        for first in head[num_skipped : num_skipped + 1]:
             checked_width(len(first.values), name, first.record.line)
-        return chain([] if first is None else [first], rows)
+            head[num_skipped] = first._replace(record=first.record._replace(before=skipped + first.record.before))
+        return chain(head[num_skipped:], rows)
 
     def at(self, values: list[str], column: Column) -> str:
         return self.value(values[column.number - 1])
@@ -146,4 +155,4 @@ class Quoted(Dialect):
 
 
 DIALECTS = (TabSeparated(), Quoted("csv", ","), Quoted("csv-semicolon", ";"), Quoted("csv-tab", "\t"))
-TABLES = {dialect.name for dialect in DIALECTS}
+TABLES = {dialect.name: dialect for dialect in DIALECTS}

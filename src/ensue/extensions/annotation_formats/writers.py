@@ -22,7 +22,7 @@ from ensue.data.decoding import MARK, load_text
 from ensue.data.examples import DocumentSource
 from ensue.data.lines import opens_document
 from ensue.data.records.record import json_records, sample
-from ensue.data.records.tables import DIALECTS, TABLES
+from ensue.data.records.tables import TABLES
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.sentence import Sentence, SourceText
 from ensue.data.sources import is_stream, stream_lines
@@ -274,7 +274,7 @@ def _to_json(
 def _to_csv(pipeline: Any, source: Any, predicted: Iterable[Prediction]) -> Iterator[str]:
     """Yield the records of a table with predicted labels; for other formats, a row for each text, span or word."""
     if isinstance(source, DocumentSource) and source.layout.format in TABLES:
-        dialect = next(dialect for dialect in DIALECTS if dialect.name == source.layout.format)
+        dialect = TABLES[source.layout.format]
         for text in source.as_one(prediction.record for prediction in predicted):
             rows = dialect.rows(enumerate(re.findall(r".*\n|.+", text)), "") if dialect.delimiter == "\t" else ()
             yield "".join(delimited_line("csv", map(dialect.value, row.values)) for row in rows) or text

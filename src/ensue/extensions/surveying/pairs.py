@@ -303,8 +303,8 @@ class PairReport(Report[PairSummary]):
             number = counted(summary.num_misaligned, "pair looks", "pairs look")
             examples = ", ".join(summary.misaligned) + more
             yield f"{number} misaligned by the characters of source and target: {examples}"
-        if names := " and ".join(name for name, side in self._sides.items() if side.has_no_blanks):
-            yield f"the {names} has no blanks between words, so scores are by characters"
+        if summary.target.has_no_blanks:
+            yield "the target has no blanks between words, so scores are by characters"
 
     def recipe(self) -> tuple[str, str, str]:
         source, target = self.summary.source, self.summary.target

@@ -61,8 +61,7 @@ def _run_rows(
     """Run all rows, with padding on a CPU, where torch's kernel for packed rows is slower (docs/log)."""
     if mask is None or bool(mask.all()):
         return _run_dense(kernel, x, state, weights)
-    run_ragged = _run_padded if x.device.type == "cpu" else _run_packed
-    y, after = run_ragged(kernel, x, state, weights, mask)
+    y, after = (_run_padded if x.device.type == "cpu" else _run_packed)(kernel, x, state, weights, mask)
     return mask_padding(y, mask), after
 
 

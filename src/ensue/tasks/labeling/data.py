@@ -441,7 +441,8 @@ class SentenceData(WordsData[Sentences]):
 
     def amount(self, parts: TaggerParts) -> str:
         train, valid, labels = self.split.train, self.split.valid, parts.labels
-        held_out = f"{len(valid.texts.words):,} for validation" if valid else "none for validation"
+        none = "all for cross-validation" if self.recipe.is_gradient_free else "none for validation"
+        held_out = f"{len(valid.texts.words):,} for validation" if valid else none
         tags = f'{len(labels.names)} labels in column "{self.label_column}"'
         if isinstance(labels, NestedLabels):
             tags = f'{len(labels.learned)} heads for {len(labels):,} tags in column "{self.label_column}"'

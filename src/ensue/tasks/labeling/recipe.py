@@ -1,6 +1,6 @@
 """The recipes of taggers of words, and of cutters."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -86,6 +86,9 @@ class LabelingRecipe(WordsRecipe):
     data: LabelingData = LabelingData()
     features: SentenceFeatureSpecification = SentenceFeatureSpecification()
     head: TagHeadSpecification = TagHeadSpecification()
+
+    def continuing(self, run: str) -> dict[str, Any]:  # the solver's weights do not depend on initial weights
+        return {"tuning.rehearse": True} if self.is_gradient_free else super().continuing(run)
 
     @model_validator(mode="after")
     def _check_solver(self) -> Self:

@@ -75,7 +75,7 @@ class WordsRecipe(Recipe):
 
     @model_validator(mode="after")
     def _check_tuning(self) -> Self:
-        if self.tuning.rehearse and not self.tuning.keep_labels:
+        if self.tuning.rehearse and not (self.tuning.keep_labels or self.is_gradient_free):
             raise ValueError("has tuning.rehearse, which requires tuning.keep_labels")
         if self.tuning.keep_labels and not getattr(self.encoder, "origin", ""):
             raise ValueError("has tuning.keep_labels, but no encoder.from, the run whose labels are kept")
