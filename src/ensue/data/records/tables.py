@@ -56,7 +56,7 @@ class Dialect(Reader):
 
         Raises DataError (file:line) if a column in `needed` is missing, or if a row has another width than the first.
         """
-        rows = self.rows_of_file(lines, lines.name)
+        rows = self.rows_of_file(lines, lines.name, titles=header)
         first = next(rows, None)
         if first is None:
             return
@@ -75,8 +75,8 @@ class Dialect(Reader):
             yield Row(record._replace(before=before + record.before) if before else record, fields)
             before = ""
 
-    def rows_of_file(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        """Yield the rows of a file, without a first line that declares the delimiter, and without a title: rows with at
+    def rows_of_file(self, lines: Iterable[tuple[int, str]], name: str, *, titles: bool = True) -> Iterator[Row]:
+        """Yield the rows of a file, without a first line that declares the delimiter and, if `titles`, without rows of at
         most one value above a row with more than two. Their text belongs to the first row (`Record.before`).
         """
         rows, head, num_values = self.rows(lines, name), list[Row](), 0
@@ -84,7 +84,7 @@ class Dialect(Reader):
             head.append(row)
             num_values = sum(map(bool, map(str.strip, map(self.value, row.values))))
         num_skipped = int(bool(head) and declared_delimiter(head[0].record.text) != "")
-        num_skipped = len(head) - 1 if num_values > 2 else num_skipped
+        num_skipped = len(head) - 1 if titles and num_values > 2 else num_skipped
         skipped = "".join(row.record.before + row.record.text for row in head[:num_skipped])
         for first in head[num_skipped : num_skipped + 1]:
             checked_width(len(first.values), name, first.record.line)

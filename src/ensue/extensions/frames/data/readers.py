@@ -8,7 +8,7 @@ import shlex
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby, islice, pairwise
+from itertools import dropwhile, groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -291,7 +291,8 @@ def _open_table(
     dialect, sample = signs.dialect_of(lines), signs.table_rows(lines)
     rows = dialect.read(lines, header=False, needed=())
     cells = ((row.record.line, [dialect.value(field).strip() for field in row.values]) for row in rows)
-    return sample, (item for item in cells if any(item[1])), _NumberParser(path, dialect.delimiter == ",")
+    below = dropwhile(lambda item: bool(sample) and item[1] != sample[0], cells)  # a title
+    return sample, (item for item in below if any(item[1])), _NumberParser(path, dialect.delimiter == ",")
 
 
 def _split_at_gaps(
