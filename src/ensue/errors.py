@@ -191,9 +191,7 @@ def check_texts(value: Any, expected: str) -> None:
         raise EnsueError("predict takes a list of texts; for a single text: predict([text])")
     names = () if hasattr(value, "collect") else getattr(value, "columns", getattr(value, "column_names", None))
     if isinstance(names, Iterable) and (names := [*names]):
-        remedy = (
-            f'name the column of the texts, as in predict(table["{names[0]}"]); columns: {listed([*map(str, names)])}'
-        )
+        remedy = f"expected the column of its texts, predict(table[COLUMN]); columns: {listed([*map(str, names)])}"
         raise TypeError(f"predict takes a list of {expected}; found a table; {remedy}")
     if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
         raise TypeError(f"predict takes a list of {expected}; found {quote(value)}")

@@ -210,7 +210,7 @@ def test_other_values_are_refused(data: Any, kind: type[Exception], message: str
         as_location(data)
 
 
-NAME_THE_COLUMN = r'found a table; name the column of the texts, as in predict\(table\["text"\]\); columns: text'
+NAME_THE_COLUMN = r"found a table; expected the column of its texts, predict\(table\[COLUMN\]\); columns: text"
 
 
 def test_a_table_is_no_list_of_texts() -> None:

@@ -95,7 +95,7 @@ def detection_reason(location: str | Path, encoding: str) -> str:
     names, *below = rows or [[]]
     if PATH in names:
         return f'by its column "{PATH}"' if below and frames_in(Path(below[0][names.index(PATH)])) else ""
-    layout = layout_of(rows)
+    layout = layout_of(rows) or layout_of([names, *below[1:]])  # the second row may have units
     return str(layout) if layout else f'by its column "{SERIES}"' if SERIES in names else ""
 
 

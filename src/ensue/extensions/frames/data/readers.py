@@ -453,7 +453,9 @@ def _read_frame(line: int, cells: list[str], header: Header, numbers: "_NumberPa
 
 
 def _suggest_settings(rows: list[list[str]], otherwise: str = "--set data.features chooses columns") -> str:
-    settings = layout.settings() if (layout := signs.layout_of(rows)) else ()
+    if not (layout := signs.layout_of(rows)) and signs.layout_of([*rows[:1], *rows[2:]]):
+        return "remove the line of units below the names of columns"
+    settings = layout.settings() if layout else ()
     advice = " and ".join(shlex.join(["--set", setting]) for setting in settings)
     return f"{advice} reads such a table" if advice else otherwise
 
