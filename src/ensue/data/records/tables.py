@@ -76,8 +76,8 @@ class Dialect(Reader):
             before = ""
 
     def rows_of_file(self, lines: Iterable[tuple[int, str]], name: str, *, titles: bool = True) -> Iterator[Row]:
-        """Yield the rows of a file, without a first line that declares the delimiter and, if `titles`, without rows of at
-        most one value above a row with more than two. Their text belongs to the first row (`Record.before`).
+        """Yield the rows of a file without a first line that declares the delimiter. With `titles`, rows of at most one
+        value above a row with more than two are also left out. The text of these lines is that before the first row.
         """
         rows, head, num_values = self.rows(lines, name), list[Row](), 0
         while num_values < 2 and len(head) <= MAX_TITLE_ROWS and (row := next(rows, None)) is not None:
