@@ -96,8 +96,7 @@ class ClassifiedFrames(NamedTuple):
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
         """Return the probabilities (N, K) of K labels for each series."""
-        device = device_of(model)
-        return probabilities_of(model, self.lengths, lambda rows: model(self.batch(rows, device)))
+        return probabilities_of(model, self.lengths, lambda rows: model(self.batch(rows, device_of(model))))
 
 
 @dataclass(frozen=True)

@@ -410,8 +410,7 @@ def _unstamp(dimensions: Sequence[str], reading: SeriesOptions, path: Path, line
 
 def _check_columns(reading: SeriesOptions, defaults: Mapping[str, str], names: Sequence[str], path: Path) -> None:
     """Raise DataError if a column is missing in the table, unless its name in the recipe is the default."""
-    times = signs.time_columns(reading.time, names)
-    optional = {reading.labels, *times} if reading.may_lack_labels else set()
+    optional = {reading.labels, *signs.time_columns(reading.time, names)} if reading.may_lack_labels else set()
     required = [column for column, default in defaults.items() if column != default and column not in optional]
     for column in (*reading.features, *required):
         if column not in names:
@@ -453,11 +452,11 @@ def _read_frame(line: int, cells: list[str], header: Header, numbers: "_NumberPa
 
 
 def _suggest_settings(rows: list[list[str]], otherwise: str = "--set data.features chooses columns") -> str:
-    if not (layout := signs.layout_of(rows)) and signs.layout_of([*rows[:1], *rows[2:]]):
-        return "remove the line of units below the names of columns"
-    settings = layout.settings() if layout else ()
-    advice = " and ".join(shlex.join(["--set", setting]) for setting in settings)
-    return f"{advice} reads such a table" if advice else otherwise
+    if layout := signs.layout_of(rows):
+        advice = " and ".join(shlex.join(["--set", setting]) for setting in layout.settings())
+        return f"{advice} reads such a table" if advice else otherwise
+    has_units = signs.layout_of([*rows[:1], *rows[2:]]) is not None
+    return "remove the line of units below the names of columns" if has_units else otherwise
 
 
 class _NumberParser:

@@ -236,8 +236,7 @@ class FramePredictor(nn.Module):
         x = self.features.normalized(frames.values)
         read = self.reader(x, self.features.augmented(x), noise, mask=frames.mask)
         observed = frames.values.isnan().logical_not()
-        scale = (self.features.deviation.log() * observed).sum(-1)
-        nats = self.head(read.decoded).nats(x, observed) + scale
+        nats = self.head(read.decoded).nats(x, observed) + (self.features.deviation.log() * observed).sum(-1)
         terms = FrameNats(nats, read.divergence, read.ratio)
         return terms if frames.mask is None else FrameNats(*(term.masked_fill(~frames.mask, 0.0) for term in terms))
 
