@@ -17,7 +17,7 @@ from ensue.extensions.word_vectors import examples
 from ensue.extensions.word_vectors.examples import LINE_END, UNKNOWN
 from ensue.extensions.word_vectors.model import WordVectorParts
 from ensue.extensions.word_vectors.pair_counts import count_pairs
-from ensue.extensions.word_vectors.pipeline import WordTable, build_word_table, read_questions
+from ensue.extensions.word_vectors.pipeline import MAX_QUESTIONS, WordTable, build_word_table, read_questions
 from ensue.extensions.word_vectors.recipe import CountedVectorsTable, SampledVectorsTable, WordVectorsRecipe
 from ensue.extensions.word_vectors.task import CountedTask, SampledTask
 from ensue.runs.directory import RunDirectory, origins_for
@@ -32,6 +32,7 @@ class WordVectorsJob(Job[Any]):
     unit = "words"
     examples = "questions"
     data_name = "questions"
+    sample_size = MAX_QUESTIONS
     recipe: WordVectorsRecipe
     parts: WordVectorParts
     task: SampledTask | CountedTask
