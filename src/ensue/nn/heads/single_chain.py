@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.errors import EnsueError
 from ensue.interruption import check_interrupted
 
 Numbers = NDArray[np.floating[Any]]
@@ -20,10 +19,8 @@ RESCALE_EVERY = 4
 """The number of steps between two rescalings of sums to a maximum of 1."""
 MIN_SUM, MAX_STEP_NATS = 1e-150, 300.0
 """If all sums exceed MIN_SUM, and no sum decreases by more than MAX_STEP_NATS in a step, no sum has underflowed."""
-MAX_BACK_POINTERS = 1 << 28
-"""The number of back pointers of 4 bytes that may be stored for the best paths: a gigabyte."""
 MAX_BLOCK_PROBABILITIES = 1 << 20
-"""The number of transition probabilities that are computed together for spans."""
+"""The number of transition probabilities that are computed together for spans and paths."""
 
 
 class ChainScores(NamedTuple):
@@ -106,17 +103,17 @@ class Posterior(NamedTuple):
             after[rows] = (sums[rows, np.newaxis] @ (steps * allowed))[:, 0]
         return after
 
-    def log_probability(self, path: NDArray[np.int64]) -> float:
-        """Return the log probability of one path (T,)."""
-        if not len(path):
-            return 0.0
-        positions = np.arange(1, len(path))
-        if self.tables is None:
-            steps = self.marginals[positions]
-        else:
-            steps = softmax(self.tables.transitions[path[:-1]] + self.suffixes[1:])
+    def log_probabilities(self, paths: NDArray[np.int64]) -> Numbers:
+        """Return the log probabilities (N,) of paths (N, T)."""
+        steps, tables = self.marginals[np.arange(paths.shape[1]), paths], self.tables
+        if tables is not None:
+            size = max(1, MAX_BLOCK_PROBABILITIES // self.scores.size)
+            for rows in (slice(first, first + size) for first in range(0, len(paths), size)):
+                after = softmax(tables.transitions[paths[rows, :-1]] + self.suffixes[1:])
+                steps[rows, 1:] = np.take_along_axis(after, paths[rows, 1:, np.newaxis], 2)[:, :, 0]
         with np.errstate(divide="ignore"):
-            return float(np.log(self.marginals[0, path[0]]) + np.log(steps[positions - 1, path[1:]]).sum())
+            logs: Numbers = np.log(steps)
+        return logs[:, 0] + logs[:, 1:].sum(1)
 
     def best(self, count: int) -> list[tuple[NDArray[np.int64], float]]:
         """Return up to `count` best paths with their probabilities, the best first: (T,), or (T, C) for C heads."""
@@ -132,7 +129,7 @@ class Posterior(NamedTuple):
             if self.tables is None
             else rank_chained(self.scores, self.tables, count)
         )
-        return [(path, self.log_probability(path)) for path in paths]
+        return list(zip(paths, self.log_probabilities(paths).tolist(), strict=True))
 
 
 def _combine(heads: Sequence[list[tuple[NDArray[np.int64], float]]], count: int) -> list[tuple[Any, float]]:
@@ -161,24 +158,39 @@ def _rank_independent(scores: Numbers, count: int) -> NDArray[np.int64]:
 
 
 def rank_chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np.int64]:
-    """Return the paths (N, T) with the highest scores. Raises EnsueError if back pointers exceed the memory limit."""
-    if scores.size * count > MAX_BACK_POINTERS:
-        raise EnsueError(f"{count} paths through {len(scores):,} words take more than a gigabyte; request fewer paths")
-    best, origins, K = (tables.start + scores[0])[:, np.newaxis], [], len(tables.start)  # (K, ranks)
-    for emission in scores[1:]:
+    """Return the paths (N, T) with the highest scores.
+
+    Of all beginnings of paths those are kept whose best continuations are the `count` best, up to rounding. They are
+    ordered by their last tag, and then by their scores; of paths with equal scores, at most `count` are kept for a tag.
+    """
+    after = [tables.end]
+    for emission in scores[:0:-1]:
         check_interrupted()
-        sums = (best + tables.transitions.T[:, :, np.newaxis]).reshape(K, -1)  # [j, (i, rank)]
-        origin = np.argsort(-sums, kind="stable")[:, :count]
-        origins.append((origin.astype(np.int32), best.shape[1]))
-        best = np.take_along_axis(sums, origin, 1) + emission[:, np.newaxis]
-    ending = (best + tables.end[:, np.newaxis]).ravel()
-    chosen = np.argsort(-ending, kind="stable")[:count]
-    tag, rank = np.divmod(chosen[ending[chosen] > -np.inf], best.shape[1])
-    path = [tag]
-    for origin, ranks in reversed(origins):
-        tag, rank = np.divmod(origin[tag, rank], ranks)
-        path.append(tag)
-    return np.stack(path[::-1], 1)
+        after.append((tables.transitions + (emission + after[-1])).max(1))
+    best, tags, origins, K = tables.start + scores[0], np.arange(len(tables.start)), [], len(tables.start)
+    finite = np.abs(np.concatenate([scores.ravel(), tables.transitions.ravel(), *tables[::2]]))
+    slack = 8 * len(scores) ** 2 * np.finfo(scores.dtype).eps * finite.max(where=finite < np.inf, initial=0.0)
+    for emission, rest in zip(scores[1:], reversed(after[:-1]), strict=True):
+        check_interrupted()
+        sums = best[:, np.newaxis] + tables.transitions[tags]
+        totals = sums + emission
+        bounds = (totals + rest).ravel()
+        limit = np.partition(bounds, -count)[-count] - slack if bounds.size > count else -np.inf
+        kept = np.flatnonzero((bounds >= limit) & (bounds > -np.inf))
+        origin, tags = np.divmod(kept, K)
+        order = np.lexsort((origin, -sums.ravel()[kept], tags))
+        tags = tags[order]
+        order = order[np.arange(len(order)) - np.searchsorted(tags, tags) < count]  # at most `count` of each last tag
+        origin, tags, best = origin[order], kept[order] % K, totals.ravel()[kept[order]]
+        origins.append((origin, tags))
+    ending = best + tables.end[tags]
+    rank = np.argsort(-ending, kind="stable")[:count]
+    rank = rank[ending[rank] > -np.inf]
+    path = []
+    for origin, tags in reversed(origins):
+        path.append(tags[rank])
+        rank = origin[rank]
+    return np.stack([rank, *reversed(path)], 1)
 
 
 def viterbi_path(emissions: Numbers, start: Numbers, transitions: Numbers, end: Numbers) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,11 +117,12 @@ class TaggedSentence:
         """Return the sentence with its probabilities and paths."""
         shared = zip(self.words, confidence.labels, strict=True)
         paths = []
+        words = [cache(word.with_label) for word in self.words]  # a word has few labels in all paths
         for labels, probability in confidence.paths:
-            path = tuple(word.with_label(label) for word, label in zip(self.words, labels, strict=True))
+            path = tuple(word(label) for word, label in zip(words, labels, strict=True))
             paths.append(replace(self, words=path, probability=probability))
-        words = tuple(word._replace(confidence=probability) for word, probability in shared)
-        return replace(self, words=words, span_probabilities=tuple(confidence.spans), paths=tuple(paths))
+        labeled = tuple(word._replace(confidence=probability) for word, probability in shared)
+        return replace(self, words=labeled, span_probabilities=tuple(confidence.spans), paths=tuple(paths))
 
     @property
     def labels(self) -> list[str]:
