@@ -37,8 +37,8 @@ class Passes(c_passes.CompiledPasses):
 
     def __init__(self, program: Program, dtype: torch.dtype, compiler: str, folder: Path, cache: Path) -> None:
         sources = c_passes._sources(program)
-        self._sources, self._products = sources, self  # type: ignore[assignment]
-        self._functions = {name: self._of(name) for name in sources}  # type: ignore[assignment]
+        self.sources, self.products = sources, self  # type: ignore[assignment]
+        self.functions = {name: self._of(name) for name in sources}  # type: ignore[assignment]
         self.chunk = (0, 0)
         self.dtype, self.bf16_kernel, self.multiply_packed = dtype, None, 0
         self._memory: dict[int, Tensor] = {}
@@ -83,12 +83,12 @@ class Passes(c_passes.CompiledPasses):
 
     def _of(self, name: str) -> Callable[..., None]:
         """As the function of C: its arguments are addresses of tables."""
-        source = self._sources[name]
+        source = self.sources[name]
 
         def called(of: Any, table: Any, ends: Any, sizes: Any, *others: Any) -> None:
             head = _numbers(of, 14)
             positions, batch, arrays, finals = head[0], head[3], head[8], head[9]
-            sent = [list(self._sources).index(name), *head[:12]]
+            sent = [list(self.sources).index(name), *head[:12]]
             sent += [number for start in head[12:] for number in (ctypes.c_int64 * positions).from_address(start)]
             for base, ld, start, start_ld, extent, _ in _numbers(table, (arrays, 6)):
                 sent += [*self._place(base, batch * ld), *self._place(start, 0), ld, start_ld, extent]

@@ -1,14 +1,25 @@
-"""The pass without gradients reads the weights of today, whatever happened to them between calls."""
+"""The pass without gradients reads the weights of today, whatever happened to them between calls, and its plan is that
+of the tensors at hand."""
 
+import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from ensue.engine import executing
-from ensue.nn import GRU, LSTM, SequenceLayer
+from engine.written_steps import Written
+from ensue.engine import CachedWeights, executing
+from ensue.engine.execution import _get_runner
+from ensue.engine.runner import Runner
+from ensue.nn import GRU, LSTM, Elman, SequenceLayer
+from ensue.nn.recurrent.lstm import LSTMState
+from ensue.types import leaves
 
 B, T, D = 3, 5, 8
 
@@ -78,3 +89,161 @@ def test_results_share_no_memory(layer_class: type[SequenceLayer]) -> None:
             leaves = [results[0], *([results[1]] if isinstance(state, Tensor) else results[1])]
             assert len({leaf.untyped_storage().data_ptr() for leaf in leaves}) == len(leaves)
             assert all(map(torch.equal, before, [state] if isinstance(state, Tensor) else state))
+
+
+def zeros_twice(batch: int) -> LSTMState:
+    zeros = torch.zeros(batch, 16)
+    return LSTMState(zeros, zeros)
+
+
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(7))
+
+
+def state_of(batch: int, make: Callable[[int, int], Tensor] = numbers) -> LSTMState:
+    return LSTMState(make(batch, 16), make(batch, 16) / 2)
+
+
+def held(layer: LSTM) -> Any:
+    with CachedWeights().used():
+        layer(numbers(3, 5, D))
+        return layer(numbers(3, 5, D))
+
+
+def autocast(layer: LSTM) -> Any:
+    with torch.autocast("cpu", torch.bfloat16):
+        return layer(numbers(3, 5, D))
+
+
+def with_gradients(layer: LSTM) -> Any:
+    with torch.enable_grad():
+        return layer(numbers(3, 5, D))
+
+
+def in_inference_mode(layer: LSTM) -> Any:
+    with torch.inference_mode():
+        return layer(numbers(3, 5, D))
+
+
+def hooked(layer: LSTM) -> Any:
+    handle = layer.gates.forget.register_forward_hook(lambda _, args, found: found * 0)
+    results = layer(numbers(3, 5, D))
+    handle.remove()
+    return results
+
+
+def in_other_threads(layer: LSTM) -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3 - min(before, 2))
+    try:
+        return layer(numbers(3, 5, D))
+    finally:
+        torch.set_num_threads(before)
+
+
+def double(layer: LSTM) -> Any:
+    results = layer.double()(numbers(3, 5, D).double())
+    layer.float()
+    return results
+
+
+def transposed(layer: LSTM) -> Any:
+    """A weight with other strides, for one call."""
+    before = layer.weight_hidden.data
+    layer.weight_hidden.data = before.t().contiguous().t()
+    results = layer(numbers(3, 5, D))
+    layer.weight_hidden.data = before
+    return results
+
+
+def masked(lengths: list[int], layer: LSTM) -> Any:
+    return layer(numbers(3, 5, D), state_of(3), mask=torch.arange(5) < torch.tensor(lengths).unsqueeze(1))
+
+
+CALLS: dict[str, Callable[[LSTM], Any]] = {
+    "as it is": lambda layer: layer(numbers(3, 5, D)),
+    "rows and positions exchanged": lambda layer: layer(numbers(5, 3, D)),
+    "as many numbers in one row": lambda layer: layer(numbers(1, 15, D)),
+    "as many numbers in one position": lambda layer: layer(numbers(15, 1, D)),
+    "one row with gaps": lambda layer: layer(numbers(1, 15, 2 * D)[:, :, :D]),
+    "one row, each feature far from the next": lambda layer: layer(numbers(1, D, 15).transpose(1, 2)),
+    "one tensor as both states": lambda layer: layer(numbers(3, 5, D), zeros_twice(3)),
+    "two states": lambda layer: layer(numbers(3, 5, D), state_of(3)),
+    "transposed states": lambda layer: layer(numbers(3, 5, D), state_of(3, lambda n, d: numbers(d, n).t())),
+    "states in rows of more": lambda layer: layer(numbers(3, 5, D), state_of(3, lambda n, d: numbers(n, 3 * d)[:, :d])),
+    "padding": partial(masked, [5, 2, 0]), "no row to the end": partial(masked, [3, 3, 1]),
+    "as many positions of other rows": partial(masked, [4, 2, 1]),
+    "cached weights": held, "autocast": autocast, "gradients": with_gradients, "inference mode": in_inference_mode,
+    "a hook": hooked, "another number of threads": in_other_threads, "float64": double,
+    "a transposed weight": transposed,
+}  # fmt: skip
+
+
+@torch.no_grad()
+def test_each_call_has_the_results_of_its_first() -> None:
+    """Whatever calls came before, a call has the bits that it has in a layer without plans."""
+    torch.manual_seed(0)
+    layer = LSTM(D, 16)
+    expected = {name: [*leaves(call(deepcopy(layer)))] for name, call in CALLS.items()}
+    with executing("fold"):
+        for name, call in CALLS.items():
+            tolerance = 0.1 if name == "autocast" else 1e-5
+            torch.testing.assert_close([*leaves(call(layer))], expected[name], rtol=tolerance, atol=tolerance)
+    order = [*CALLS] * 4
+    random.Random(0).shuffle(order)
+    for name in order:
+        assert all(map(torch.equal, leaves(CALLS[name](layer)), expected[name])), name
+
+
+MISFITS: dict[str, Callable[[Tensor], Tensor]] = {
+    "one row less": lambda data: data[:-1],
+    "one feature less": lambda data: data[..., :-1],
+    "float64": Tensor.double,
+}
+
+
+@pytest.mark.parametrize("change", MISFITS)
+@pytest.mark.parametrize("name", ["weight_input", "weight_hidden", "bias"])
+@torch.no_grad()
+def test_weights_that_fit_no_plan_are_refused(name: str, change: str) -> None:
+    layer, x = LSTM(D, 16), torch.randn(2, 3, D)
+    layer(x)
+    setattr(layer, name, nn.Parameter(MISFITS[change](getattr(layer, name).data)))
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        layer(x)
+
+
+@torch.no_grad()
+def test_a_computed_weight_of_another_size_is_refused() -> None:
+    """Its size follows from the numbers of a mask, not from the sizes of the parameters."""
+    layer = Written(lambda layer, x, a, b: (x @ layer.W[layer.rows] + a, a, b))
+    d = layer.d_in
+    layer.W, layer.rows = nn.Parameter(torch.randn(d + 2, d, dtype=torch.float64)), torch.arange(d + 2) < d
+    x = torch.randn(2, 3, d, dtype=torch.float64)
+    torch.testing.assert_close(layer(x), layer.fold(x))
+    layer.rows[0] = False
+    with pytest.raises((ValueError, RuntimeError)):
+        layer(x)
+    layer.rows[d] = True
+    torch.testing.assert_close(layer(x), layer.fold(x))
+
+
+@torch.no_grad()
+def test_threads_share_plans_and_no_memory() -> None:
+    torch.manual_seed(0)
+    layer = LSTM(D, 128)
+    inputs = [torch.randn(4, 7, D) for _ in range(64)]
+    expected = [layer(x)[0] for x in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        assert all(map(torch.equal, pool.map(torch.no_grad()(lambda x: layer(x)[0]), inputs * 4), expected * 4))
+
+
+@pytest.mark.parametrize("layer_class", [LSTM, GRU, Elman])
+@torch.no_grad()
+def test_a_known_call_computes_no_weight(layer_class: type[SequenceLayer], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are views of parameters, of whose addresses a plan knows the offsets."""
+    layer, x = layer_class(D, 16), torch.randn(2, 3, D)
+    expected, runner = layer(x)[0], _get_runner(layer)
+    assert isinstance(runner, Runner)
+    monkeypatch.setattr(runner.trace, "once", None)
+    assert torch.equal(layer(x)[0], expected)

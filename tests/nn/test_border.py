@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.twins import needs_compiler
 from ensue.engine import executing
-from ensue.engine.execution import _arguments, _get_runner
+from ensue.engine.execution import _arguments, _get_runner, read_parameters
 from ensue.engine.runner import Runner, Values
 from ensue.engine.storage import Packing, Storage
 from ensue.nn import (
@@ -267,7 +267,8 @@ def test_errors_that_do_not_fit_reach_no_c(change: Callable[[Tensor], Tensor], m
     layer, x = PeepholeLSTM(8, 16).double(), torch.randn(B, T, 8, dtype=torch.float64)
     rows, runner = Packing.of(x, None), _get_runner(layer)
     assert isinstance(runner, Runner)
-    tensors = [tensor.detach() for tensor in _arguments(layer, runner, x, layer.init_state(B), rows)]
+    packed, states = _arguments(runner, x, layer.init_state(B), rows)
+    tensors = [packed, *states, *(t.detach() for t in runner.trace.weights(read_parameters(layer, runner.trace)))]
     values, needed = (Values.of(items, runner.trace) for items in (tensors, [True] * len(tensors)))
     output, finals, arrays = runner.forward(values, rows, save=True)
     arrays[runner.program.output] = Storage(output)

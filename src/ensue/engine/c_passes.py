@@ -9,16 +9,17 @@ state is a matrix whose rows are complete vectors, sizes are constants in the C 
 """
 
 import ctypes
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ensue.engine.c_library import library
 from ensue.engine.graph import OPERATIONS, Node
-from ensue.engine.products import Bf16Kernel, PackedWeights, ProductKernels, parallel_rows, products
+from ensue.engine.products import Bf16Kernel, ProductKernels, parallel_rows, products
 from ensue.engine.program import MAX_CACHED_PROGRAMS, Array, Program
 from ensue.engine.schedule import Loop, Schedule, Segment, View, schedule
 from ensue.engine.storage import Arrays, Between, Finals, Packing, Storage, address, address_of_rows, chunk_sizes
@@ -214,24 +215,44 @@ PUBLIC void {name}(const range *of, const array *a, const final_state *finals, c
 """
 
 
+PLAN, SCRATCH, PACKED, OUTPUT, COUNTS, BEGINS, X = range(7)
+"""The bases of addresses in a plan. States, vectors, matrices and final states follow x."""
+HEADER_NUMBERS = 8
+Address = tuple[int, int]
+"""A base, and an offset in bytes."""
+
+
+class Plan(NamedTuple):
+    """The pass without gradients for tensors of certain layouts, as `run_plan` of products.c reads it.
+
+    `sizes` are the elements of temporary arrays and of packed matrices that are kept, `layouts` those of the weights.
+    `offsets` have for each weight the parameter of which it is a view, and bytes; None if weights are computed.
+    """
+
+    table: "ctypes.Array[ctypes.c_int64]"
+    sizes: Sequence[int]
+    layouts: Sequence[object] = ()
+    offsets: Sequence[tuple[int, int]] | None = None
+
+
 class CompiledPasses:
     """The compiled passes of a program, from `c_passes`."""
 
     def __init__(
         self, sources: dict[str, PassSource], functions: ctypes.CDLL, products: ProductKernels, chunk: tuple[int, int]
     ) -> None:
-        self._sources, self._products, self.chunk = sources, products, chunk
-        self._functions = {name: functions[name] for name in sources}
-        for function in self._functions.values():
+        self.sources, self.products, self.chunk = sources, products, chunk
+        self.functions = {name: functions[name] for name in sources}
+        for function in self.functions.values():
             function.argtypes = [ctypes.c_void_p] * 6
         self.multiply, self.bf16_kernel = products.multiply, products.kernel
 
     def run(
         self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals,
-        between: Between | None = None, packed_weights: PackedWeights | None = None,
+        between: Between | None = None,
     ) -> None:  # fmt: skip
         """Run a pass, like `PlainPasses.run`."""
-        source, dtype = self._sources[name], self._products.dtype
+        source, dtype = self.sources[name], self.products.dtype
         like = next(iter(arrays.values())).tensor
         numbers, batch = source.numbers, packing.batch
         per_thread = [len(storage.tensor) for array, storage in arrays.items() if array.extent == "sum"]
@@ -247,16 +268,14 @@ class CompiledPasses:
             (numbers[array], array.width, address(array, final, dtype, (batch, array.width))) for array, final in finals
         ]
         packed = [
-            self._products.packed(
-                matrices[k].t() if transposed else matrices[k], sizes, f"matrix {k} of the step", packed_weights
-            )
+            self.products.packed(matrices[k].t() if transposed else matrices[k], sizes, f"matrix {k} of the step")
             for (k, transposed), sizes in source.matrices.items()
         ]
         tables = [
             *(_to_array(chain.from_iterable(rows)) for rows in (structs, ends)),
             _to_array(source.sizes), _to_array(matrix.data_ptr() for matrix in packed),
         ]  # fmt: skip
-        function = self._functions[name]
+        function = self.functions[name]
 
         is_backward, positions = name == "backward", len(packing.counts)
 
@@ -264,7 +283,7 @@ class CompiledPasses:
             rows = (begin, end, batch, first, last, worker, is_backward)
             fields = (positions, *rows, len(numbers), len(finals), chunk_length, chunk_rows)
             range_ = _to_array((*fields, *packing.addresses))
-            function(range_, *tables, self._products.multiply_packed)
+            function(range_, *tables, self.products.multiply_packed)
 
         if between is None:
             parallel_rows(batch, partial(run_rows, 0, positions), max_workers=workers)
@@ -275,6 +294,85 @@ class CompiledPasses:
             parallel_rows(batch, partial(run_rows, position, position + 1), max_workers=workers)
             if not is_backward:
                 between(position)
+
+    def run_plan(self, plan: Plan, addresses: Iterable[int], packing: Packing, phases: int) -> None:
+        """Run phases of a plan, numbered as in products.c, with the addresses of all bases but PLAN."""
+        bases, run = _to_array((0, *addresses)), self.products.run_plan
+        if torch.get_num_threads() == 1:
+            run(plan.table, len(plan.table) // 2, bases, phases, 0, 0, 0)
+            return
+        for phase, rows in ((1, 1), (2, packing.size), (4, packing.batch)):
+            if phases & phase:
+                parallel_rows(rows, partial(run, plan.table, len(plan.table) // 2, bases, phase))
+
+
+class PlanRecorder:
+    """Passes that record the plan of a call in place of running it, with the same checks of tensors.
+
+    `values` are x, the states, the vectors and the matrices, as distinct objects. With `is_held`, packed matrices are
+    kept from call to call.
+    """
+
+    chunk = (0, 0)
+
+    def __init__(self, passes: CompiledPasses, output: Array, values: Sequence[Tensor], *, is_held: bool) -> None:
+        self.passes, self.source, self.dtype = passes, passes.sources["inference"], passes.products.dtype
+        self.output, self.values, self.packed_base = output, values, PACKED if is_held else SCRATCH
+        self.sizes = {SCRATCH: 0, PACKED: 0}
+        self.storages: dict[int, tuple[Address, Tensor]] = {}
+        self.products: list[int | Address] = []
+
+    def allocate(self, base: int, size: int) -> Address:
+        """Return the place of `size` numbers, which begin with a line of the cache."""
+        before = self.sizes[base]
+        self.sizes[base] += -(-size // VECTOR) * VECTOR
+        return base, before * self.dtype.itemsize
+
+    def place(self, tensor: Tensor) -> Address:
+        """Return the place of one of the values or of a temporary tensor."""
+        for base, value in enumerate(self.values, X):
+            if value is tensor:
+                return base, 0
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self.storages:
+            self.storages[storage.data_ptr()] = self.allocate(SCRATCH, storage.nbytes() // self.dtype.itemsize), tensor
+        (base, offset), _ = self.storages[storage.data_ptr()]
+        return base, offset + tensor.data_ptr() - storage.data_ptr()
+
+    def pack(self, matrix: Tensor, shape: tuple[int, int], transposed: bool = False) -> tuple[int | Address, ...]:
+        """Return the fields of a `packing` of products.c."""
+        rows = matrix.t() if transposed else matrix
+        address("a matrix of the step", rows, self.dtype, shape, strided=True)
+        to = self.allocate(self.packed_base, self.passes.products.size_of_packed(*shape))
+        return *shape, self.place(matrix), *rows.stride(), to
+
+    def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
+        """Record a product over all positions of features of x and a matrix."""
+        address_of_rows("x", a, self.dtype, len(a), len(b))
+        factor = (X, a.data_ptr() - self.values[0].data_ptr()), a.stride(0)
+        self.products += (*self.pack(b, (len(b), b.shape[1])), len(a), *factor, self.place(out), out.stride(0))
+
+    def run(
+        self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals,
+        between: Between | None = None,
+    ) -> None:  # fmt: skip
+        """Record the loop over positions, and with it the plan."""
+        numbers, positions, batch, output = self.source.numbers, len(packing.counts), packing.batch, arrays[self.output]
+        self.storages[output.tensor.data_ptr()] = (OUTPUT, 0), output.tensor
+        storages = {array: Storage(output.tensor.new_empty(batch, array.width)) for array in self.source.work} | arrays
+        packings = [self.pack(matrices[k], shape, is_t) for (k, is_t), shape in self.source.matrices.items()]
+        structs = [_struct_of(a, storages[a], packing, self.dtype, 1, self.chunk, self.place) for a in numbers]
+        for array, final in finals:
+            address(array, final, self.dtype, (batch, array.width))
+        ends = [(numbers[a], a.width, (base, 0)) for base, (a, _) in enumerate(finals, X + len(self.values))]
+        range_ = positions, 0, positions, batch, 0, batch, 0, 0, len(structs), len(ends), *self.chunk
+        fields: list[Iterable[int | Address]] = [chain(*packings), self.products, (*range_, (COUNTS, 0), (BEGINS, 0))]
+        sections = [*map(list, [*fields, chain(*structs), chain(*ends), self.source.sizes])]
+        starts = accumulate(map(len, sections[:-1]), initial=HEADER_NUMBERS)
+        function = ctypes.cast(self.passes.functions[name], ctypes.c_void_p).value or 0
+        items = [len(packings), function, *((PLAN, 8 * start) for start in starts), *chain(*sections)]
+        addresses = [item if isinstance(item, tuple) else (-1, item) for item in items]
+        self.plan = Plan(_to_array(chain(*zip(*addresses, strict=True))), [*self.sizes.values()])
 
 
 def c_passes(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> CompiledPasses | None:
@@ -315,8 +413,9 @@ def _to_array(numbers: Iterable[int]) -> "ctypes.Array[ctypes.c_int64]":
 
 
 def _struct_of(
-    array: Array, storage: Storage, packing: Packing, dtype: torch.dtype, workers: int, chunk: tuple[int, int]
-) -> tuple[int, ...]:
+    array: Array, storage: Storage, packing: Packing, dtype: torch.dtype, workers: int, chunk: tuple[int, int],
+    place: Callable[[Tensor], Any] = Tensor.data_ptr,
+) -> tuple[Any, ...]:  # fmt: skip
     """Return the fields of an array's struct in loop.h. Raises ValueError if C would read beyond the array."""
     buffer, rows = 0, 2 * packing.batch if storage.is_ring else packing.size
     if storage.buffer is not None:
@@ -326,11 +425,11 @@ def _struct_of(
             raise ValueError(f"{array} and its buffer should have the same row stride")
     if array.extent not in ("position", "previous"):
         rows = {"row": packing.batch, "vector": 1, "sum": workers}[array.extent]
-    base = address_of_rows(array, storage.tensor, dtype, rows, array.width), storage.tensor.stride(0)
-    start = (0, 0)
+    address_of_rows(array, storage.tensor, dtype, rows, array.width)
+    start: tuple[Any, int] = (0, 0)
     if array.extent == "previous":
         assert storage.start is not None
-        address_of_start = address_of_rows(array, storage.start, dtype, packing.batch, array.width)
-        start = address_of_start, storage.start.stride(0)
+        address_of_rows(array, storage.start, dtype, packing.batch, array.width)
+        start = place(storage.start), storage.start.stride(0)
     extents = RING_EXTENTS if storage.is_ring else EXTENTS if storage.buffer is None else CHUNKED_EXTENTS
-    return *base, *start, extents[array.extent], buffer
+    return place(storage.tensor), storage.tensor.stride(0), *start, extents[array.extent], buffer

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial
-from itertools import chain, islice
+from itertools import islice
 from operator import attrgetter
 from threading import RLock
 from typing import Any, Literal, get_args
@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from ensue.engine.c_library import compiler, library
 from ensue.engine.c_passes import CompiledPasses, c_passes
 from ensue.engine.feedback import FeedbackFactory, run_fed
-from ensue.engine.products import Bf16Kernel, PackedWeights, bf16_kernel, cached_for, has_bfloat16
+from ensue.engine.products import Bf16Kernel, bf16_kernel, cached_for, has_bfloat16
 from ensue.engine.program import build
-from ensue.engine.runner import PlainPasses, Runner
+from ensue.engine.runner import HeldWeights, PlainPasses, Runner
 from ensue.engine.storage import Packing, is_transformed
 from ensue.engine.trace import Snapshot, TracedStep, Untraceable, has_hooks, trace
 from ensue.notices import warn_once
@@ -56,9 +56,7 @@ def explain(layer: nn.Module) -> str:
     runner = _get_runner(layer if cell is None else cell)
     if isinstance(runner, str):
         return f"step by step under autograd: its step contains {runner}"
-    if cell is None:
-        return _describe(runner)
-    return f"{_describe(runner)}; the feedback to its cell in torch operations"
+    return _describe(runner) + ("" if cell is None else "; the feedback to its cell in torch operations")
 
 
 def _describe(runner: Runner) -> str:
@@ -112,14 +110,14 @@ def unroll(
     """
     if folds() or x.is_meta or x.numel() == 0:
         return None
-    runner = _get_runner(layer) if may_compile() and x.device.type == "cpu" else None
+    runner = _get_runner(layer) if may_compile() and x.is_cpu else None
     if kernel is not None and not _is_compiled(runner) and (results := kernel(x, state, mask)) is not None:
         return results
 
     def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
-        packed_weights = cached_for(runner, lambda: PackedWeights(weights_of(layer, runner.trace)))
-        arguments = _arguments(layer, runner, x, state, packing, packed_weights)
-        return runner(arguments, packing, packed_weights, parameters=_read_parameters(layer, runner.trace))
+        held = cached_for(runner, lambda: HeldWeights(runner.trace.weights(read_parameters(layer, runner.trace))))
+        packed, states = _arguments(runner, x, state, packing)
+        return runner(packed, states, packing, read_parameters(layer, runner.trace), held)
 
     return _run_packed(layer, _get_runner(layer) if runner is None else runner, x, state, mask, run)
 
@@ -135,7 +133,8 @@ def unroll_fed(
     def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
         reads = [*map(packing.sorted, row_tensors), *tensors]
         reads = [tensor.to(runner.dtype) if tensor.is_floating_point() else tensor for tensor in reads]
-        arguments, parameters = _arguments(layer, runner, x, state, packing), _read_parameters(layer, runner.trace)
+        (packed, states), parameters = _arguments(runner, x, state, packing), read_parameters(layer, runner.trace)
+        arguments = [packed, *states, *runner.trace.weights(parameters)]
         return run_fed(runner, packing, arguments, make, reads, parameters)
 
     return _run_packed(layer, _get_runner(layer), x, state, mask, run)
@@ -153,12 +152,13 @@ def _run_packed(
     packing = Packing.of(x, mask)
     if packing.size == 0:
         return None
-    state = layer.init_state(len(x)) if state is None else state
+    state = layer.init_state(packing.batch) if state is None else state
     is_autocast = torch.is_autocast_enabled(x.device.type)
     with torch.autocast(x.device.type, enabled=False) if is_autocast else nullcontext():
         packed, *finals = run(runner, state, packing)
-        after = iter(map(packing.unsorted, finals))
-        return packing.unpacked(packed), map_state(lambda leaf: next(after).view_as(leaf), state)
+    after = iter(map(packing.unsorted, finals))
+    y = packing.unpacked(packed)
+    return y, map_state(lambda leaf: next(after) if leaf.dim() == 2 else next(after).view(leaf.shape), state)
 
 
 def _is_compiled(runner: Runner | str | None) -> bool:
@@ -170,18 +170,20 @@ def _is_compiled(runner: Runner | str | None) -> bool:
 
 def _get_runner(layer: nn.Module) -> Runner | str:
     """Return the runner of a layer in its current mode, or the reason why the layer runs step by step."""
-    own = (parameter for parameter in layer._parameters.values() if parameter is not None)
-    parameter = next(chain(own, layer.parameters()), None)
+    parameter = next(iter(layer._parameters.values()), None)
+    if parameter is None:
+        parameter = next(layer.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
     dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
     execution = _allowed.get()
-    by_key = _runners.setdefault(layer, {})
     in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
     kernel = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
     key = (dtype, device, execution, kernel)
+    by_key = _runners.get(layer, {})
     runner = _valid_runner(layer, by_key.get(key, []))
     if runner is None:
         with _build_lock:
+            by_key = _runners.setdefault(layer, {})
             runner = _valid_runner(layer, by_key.get(key, []))  # another thread may have built it meanwhile
             if runner is None:
                 runner = _add_runner(layer, by_key.setdefault(key, []), partial(_build, layer, dtype, device, kernel))
@@ -221,26 +223,19 @@ def _build(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: B
     return Runner(traced, program, passes or PlainPasses(program), dtype)
 
 
-def _arguments(
-    layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing, cached: PackedWeights | None = None
-) -> list[Tensor]:
-    """Return x, states, vectors and matrices in the layout of the passes."""
-    states = [_plain(packing.sorted(leaf).flatten(1), runner.dtype).contiguous() for leaf in leaves(state)]
+def _arguments(runner: Runner, x: Tensor, state: State, packing: Packing) -> tuple[Tensor, list[Tensor]]:
+    """Return x and the states in the layout of the passes."""
+    before = [leaf if leaf.dim() == 2 else leaf.flatten(1) for leaf in leaves(state)]
+    states = [_plain(packing.sorted(leaf), runner.dtype).contiguous() for leaf in before]
     packed = _plain(packing.packed(x), runner.dtype)
-    weights = weights_of(layer, runner.trace) if cached is None else cached.weights
-    return [packed if packed.stride(1) == 1 else packed.contiguous(), *states, *weights]
+    return packed if packed.stride(1) == 1 else packed.contiguous(), states
 
 
 def _plain(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor if tensor.dtype is dtype and not tensor.is_neg() else tensor.to(dtype).resolve_neg()
 
 
-def weights_of(layer: nn.Module, trace: TracedStep) -> list[Tensor]:
-    """Return the vectors and matrices of a traced step, computed from the layer's parameters."""
-    values = trace.values(_read_parameters(layer, trace))
-    matrices = [matrix.of(values[matrix.key]) for matrix in trace.matrices]
-    return [*(values[key].reshape(1, -1).contiguous() for key in trace.vectors), *matrices]
-
-
-def _read_parameters(layer: nn.Module, trace: TracedStep) -> list[Tensor]:
-    return [attrgetter(name)(layer) for name in trace.parameters]
+def read_parameters(layer: nn.Module, trace: TracedStep) -> list[Tensor]:
+    """Return the tensors that the traced step reads, as they are now."""
+    own = layer._parameters
+    return [own[name] if name in own else attrgetter(name)(layer) for name in trace.parameters]  # type: ignore[misc]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ensue.engine.c_library import library
-from ensue.engine.storage import address_of_matrix, address_of_rows
+from ensue.engine.storage import address, address_of_rows
 from ensue.processor import features
 from ensue.types import change_temporarily
 from ensue.version import package_text
@@ -41,21 +41,6 @@ _chosen: list[Bf16Kernel] = []
 """The kernel that `use_bf16_kernel` has chosen, or none."""
 
 
-class PackedWeights:
-    """The packed weights of a layer, by address. `weights` stay alive, so that no address is reused."""
-
-    def __init__(self, weights: list[Tensor]) -> None:
-        self.weights = weights
-        self._packed: dict[tuple[Any, ...], Tensor] = {}
-
-    def packed(self, matrix: Tensor, pack: Callable[[], Tensor]) -> Tensor:
-        """Return the cached result of `pack` for one of the weights or its transpose."""
-        key = (matrix.data_ptr(), matrix.shape, matrix.stride())
-        if key not in self._packed:
-            self._packed[key] = pack()
-        return self._packed[key]
-
-
 class CachedWeights:
     """A cache of packed weights for frozen models. The weights of models that run inside `used` may not change.
 
@@ -64,17 +49,11 @@ class CachedWeights:
     """
 
     def __init__(self) -> None:
-        self._values: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self.values: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def used(self) -> AbstractContextManager[None]:
         """Let layers read cached weights in a `with` block, while gradients are disabled."""
         return change_temporarily(_caching.set, self, _caching.get())
-
-    def of(self, owner: Any, make: Callable[[], T]) -> T:
-        """Return the cached value of `owner`, which `make` computes at the first call."""
-        if owner not in self._values:
-            self._values[owner] = make()
-        return self._values[owner]
 
 
 def weights_are_frozen() -> bool:
@@ -90,7 +69,11 @@ def caching() -> AbstractContextManager[None]:
 def cached_for(owner: Any, make: Callable[[], T]) -> T | None:
     """Return the cached value of `owner`; None outside `CachedWeights.used`, and with gradients enabled."""
     cache = _caching.get()
-    return None if cache is None or torch.is_grad_enabled() else cache.of(owner, make)
+    if cache is None or torch.is_grad_enabled():
+        return None
+    if owner not in cache.values:
+        cache.values[owner] = make()
+    return cache.values[owner]
 
 
 class ProductKernels:
@@ -106,43 +89,30 @@ class ProductKernels:
         functions.pack_matrix.argtypes = [number, number, *matrix, pointer]
         functions.multiply.argtypes = [number, number, number, pointer, number, pointer, pointer, number]
         functions.multiply_once.argtypes = [number, number, number, *matrix, *matrix, *matrix, pointer]
+        functions.run_plan.argtypes = [pointer, number, pointer, *[number] * 4]
+        self.run_plan, self.size_of_packed = functions.run_plan, functions.size_of_packed
         self.kernel: Bf16Kernel | None = (None, *get_args(Bf16Kernel))[functions.bf16_kernel()]
         """The kernel of products in bfloat16, or None for products in `dtype`."""
         self.multiply_packed = ctypes.cast(functions.multiply, pointer).value
         """The address of the function that a compiled step calls."""
 
-    def packed(
-        self, matrix: Tensor, sizes: tuple[int, int], name: str = "a matrix",
-        packed_weights: PackedWeights | None = None,
-    ) -> Tensor:  # fmt: skip
-        """Return a (k, n) matrix of any strides packed for the kernels, from `packed_weights` if it is cached there."""
-        start = address_of_matrix(name, matrix, self.dtype, sizes)
+    def packed(self, matrix: Tensor, sizes: tuple[int, int], name: str = "a matrix") -> Tensor:
+        """Return a (k, n) matrix of any strides packed for the kernels."""
+        start = address(name, matrix, self.dtype, sizes, strided=True)
+        packed = matrix.new_empty(self.size_of_packed(*sizes))
+        self._functions.pack_matrix(*sizes, start, *matrix.stride(), packed.data_ptr())
+        return packed
 
-        def pack() -> Tensor:
-            packed = matrix.new_empty(self._functions.size_of_packed(*sizes))
-            self._functions.pack_matrix(*sizes, start, *matrix.stride(), packed.data_ptr())
-            return packed
-
-        return pack() if packed_weights is None else packed_weights.packed(matrix, pack)
-
-    def multiply(
-        self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False,
-        packed_weights: PackedWeights | None = None,
-    ) -> None:  # fmt: skip
+    def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
         """Write `a @ b` to `out`, or add it to `out`. Rows of `out` are contiguous; `a` and `b` have any strides."""
         m, k, n = len(a), a.shape[-1], b.shape[-1]
-        left = address_of_matrix("the left factor of a product", a, self.dtype, (m, k))
-        right = address_of_matrix("the right factor of a product", b, self.dtype, (k, n))
+        left = address("the left factor of a product", a, self.dtype, (m, k), strided=True)
+        right = address("the right factor of a product", b, self.dtype, (k, n), strided=True)
         result = address_of_rows("a product", out, self.dtype, m, n)
         row_bytes_of_a, row_bytes_of_out = (tensor.stride(0) * tensor.element_size() for tensor in (a, out))
-        is_cached = packed_weights is not None and not accumulate and a.stride(1) == 1
-        packed = self.packed(b, (k, n), packed_weights=packed_weights) if is_cached else None
 
         def multiply_rows(first: int, last: int, worker: int) -> None:
             rows, start, end = last - first, left + first * row_bytes_of_a, result + first * row_bytes_of_out
-            if packed is not None:
-                self._functions.multiply(rows, n, k, start, a.stride(0), packed.data_ptr(), end, out.stride(0))
-                return
             workspace = b.new_empty(self._functions.size_of_block(n))
             self._functions.multiply_once(
                 rows, n, k, start, *a.stride(), right, *b.stride(), end, out.stride(0), accumulate,

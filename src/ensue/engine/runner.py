@@ -12,9 +12,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from ensue.engine.c_passes import CompiledPasses
+from ensue.engine.c_passes import CompiledPasses, Plan, PlanRecorder
 from ensue.engine.graph import OPERATIONS, Node, reachable
-from ensue.engine.products import PackedWeights
 from ensue.engine.program import Array, Product, Program, View
 from ensue.engine.schedule import overlays
 from ensue.engine.storage import Arrays, Between, Finals, Packing, Storage, empty_rows, gradients_of, needs_history
@@ -32,7 +31,7 @@ class PlainPasses:
 
     def run(
         self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals,
-        between: Between | None = None, packed_weights: PackedWeights | None = None,
+        between: Between | None = None,
     ) -> None:  # fmt: skip
         """Run a pass, and write the states (B, width) of each row at its last position to `finals`."""
         work = self._passes[name]
@@ -55,9 +54,7 @@ class PlainPasses:
                 between(t)
 
     @staticmethod
-    def multiply(
-        a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False, packed_weights: PackedWeights | None = None
-    ) -> None:
+    def multiply(a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
         """Write `a @ b` to `out`, or add it to `out`."""
         if accumulate:
             out.addmm_(a, b)
@@ -147,29 +144,77 @@ class Values(Generic[Item]):
         return cls(items[0], items[1:vectors], items[vectors:matrices], items[matrices:end])
 
 
+MAX_PLANS = 256
+"""The number of plans that a runner keeps: one for each number of rows and layout of the tensors."""
+
+
 class Runner:
     """A traced step, its program, and the functions that run its passes: compiled C or torch operations."""
 
     def __init__(
-        self, trace: TracedStep, program: Program, functions: CompiledPasses | PlainPasses, dtype: torch.dtype
+        self,
+        trace: TracedStep,
+        program: Program,
+        functions: CompiledPasses | PlainPasses | PlanRecorder,
+        dtype: torch.dtype,
     ) -> None:
         self.trace, self.program, self.overlays = trace, program, overlays(program)
         self.functions, self.dtype = functions, dtype
+        self._plans: dict[tuple[object, ...], Plan] = {}
         self._previous = [Array("previous", number, a.width, "previous") for number, a in enumerate(program.states)]
         self._leaves = [array for array in program.forward.reads.values() if array.name in ("input", "vector")]
         nodes = reachable([trace.output, *trace.states])
         self._matrices = {node.index: (node.args[0].width, node.width) for node in nodes if node.op == "product"}
 
     def __call__(
-        self, tensors: Sequence[Tensor], packing: Packing, packed_weights: PackedWeights | None = None, *,
-        parameters: Sequence[Tensor],
-    ) -> tuple[Tensor, ...]:  # fmt: skip
-        """Return the outputs (N, d_out) and the final states (B, width). Second derivatives go to `parameters`."""
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            return _Recurrence.apply(self, packing, *tensors, *parameters)  # type: ignore[no-untyped-call]
-        values = Values.of(tensors, self.trace)
-        output, finals, _ = self.forward(values, packing, save=False, packed_weights=packed_weights)
+        self, x: Tensor, states: Sequence[Tensor], packing: Packing, parameters: Sequence[Tensor],
+        held: "HeldWeights | None" = None,
+    ) -> Sequence[Tensor]:  # fmt: skip
+        """Return the outputs (N, d_out) and the final states (B, width)."""
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *states, *parameters)):
+            weights = self.trace.weights(parameters)
+            return _Recurrence.apply(self, packing, x, *states, *weights, *parameters)  # type: ignore[no-untyped-call]
+        if isinstance(self.functions, CompiledPasses):
+            return self._infer(x, states, packing, parameters, held)
+        values = Values.of([x, *states, *self.trace.weights(parameters)], self.trace)
+        output, finals, _ = self.forward(values, packing, save=False)
         return (output, *finals)
+
+    def _infer(
+        self, x: Tensor, states: Sequence[Tensor], packing: Packing, parameters: Sequence[Tensor],
+        held: "HeldWeights | None",
+    ) -> list[Tensor]:  # fmt: skip
+        """Run the compiled pass without gradients by the plan for the layouts of all tensors."""
+        assert isinstance(self.functions, CompiledPasses)
+        weights = None if held is None else held.weights
+        key = packing.batch, len(packing.counts), held is None, *_layouts((x, *states, *parameters))
+        plan = self._plans.get(key)
+        if weights is None and (plan is None or plan.offsets is None):
+            weights = self.trace.weights(parameters)
+        if plan is None or (weights is not None and _layouts(weights) != plan.layouts):
+            tensors = [tensor.view_as(tensor) for tensor in (x, *states, *(weights or ()))]  # distinct objects
+            recorder = PlanRecorder(self.functions, self.program.output, tensors, is_held=held is not None)
+            recording = Runner(self.trace, self.program, recorder, self.dtype)
+            recording.forward(Values.of(tensors, self.trace), packing, save=False)
+            offsets = _find_offsets(weights or (), parameters) if held is None else None
+            if len(self._plans) >= MAX_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan = recorder.plan._replace(layouts=_layouts(weights or ()), offsets=offsets)
+        if weights is None:
+            addresses = [parameters[number].data_ptr() + offset for number, offset in plan.offsets or ()]
+        else:
+            addresses = [weight.data_ptr() for weight in weights]
+        scratch, output = x.new_empty(plan.sizes[0]), x.new_empty(packing.size, self.program.output.width)
+        finals = [state.clone() for state in states]
+        packed, phases = scratch, 15
+        if held is not None:
+            packed, phases = (x.new_empty(plan.sizes[1]), 7) if held.packed is None else (held.packed, 6)
+        places = [scratch.data_ptr(), packed.data_ptr(), output.data_ptr(), *packing.addresses, x.data_ptr()]
+        places += [*[state.data_ptr() for state in states], *addresses, *[final.data_ptr() for final in finals]]
+        self.functions.run_plan(plan, places, packing, phases)
+        if held is not None:
+            held.packed = packed
+        return [output, *finals]
 
     def _check(self, values: Values[Tensor], packing: Packing) -> None:
         """Raise `ValueError` if a tensor has other sizes than in the trace."""
@@ -185,9 +230,8 @@ class Runner:
                 raise ValueError(f"{name} of the step was {sizes} when it was traced, and is {tuple(tensor.shape)} now")
 
     def forward(
-        self, values: Values[Tensor], packing: Packing, *, save: bool, between: PositionCallback | None = None,
-        packed_weights: PackedWeights | None = None,
-    ) -> tuple[Tensor, list[Tensor], Arrays]:  # fmt: skip
+        self, values: Values[Tensor], packing: Packing, *, save: bool, between: PositionCallback | None = None
+    ) -> tuple[Tensor, list[Tensor], Arrays]:
         """Return outputs, final states and arrays for `backward`. With `between`, final state 0 is not written."""
         self._check(values, packing)
         program, like = self.program, values.states[0]
@@ -204,7 +248,7 @@ class Runner:
             if product.hoisted is not None:
                 arrays[product.hoisted] = Storage(empty_rows(like, packing.size, product.hoisted.width))
                 factor, matrix = _select_features(values.x, product.factor), values.matrices[product.matrix]
-                self.functions.multiply(factor, matrix, arrays[product.hoisted].tensor, packed_weights=packed_weights)
+                self.functions.multiply(factor, matrix, arrays[product.hoisted].tensor)
         if save:
             self._allocate(program.saved, arrays, packing.size, like)
         finals = [start.clone() for start in values.states]
@@ -212,7 +256,6 @@ class Runner:
         self.functions.run(
             "forward" if save else "inference", passed := {**arrays, **self._input_storages(values, arrays)}, packing,
             values.matrices, finals=ends, between=None if between is None else partial(between, passed),
-            packed_weights=packed_weights,
         )  # fmt: skip
         output = arrays.pop(program.output).tensor
         return output, finals, arrays if save else {}
@@ -333,6 +376,30 @@ def differentiable_gradients(
 
     gradients = gradients_of(fold, [*tensors[: states + 1], *tensors[counts[0] :]], errors)
     return [*gradients[: states + 1], *[None] * (counts[0] - states - 1), *gradients[states + 1 :]]
+
+
+@dataclass
+class HeldWeights:
+    """The weights of a layer that do not change, and their packed matrices after the first call."""
+
+    weights: list[Tensor]
+    packed: Tensor | None = None
+
+
+def _layouts(tensors: Sequence[Tensor]) -> list[object]:
+    """Return the attributes on which a plan depends."""
+    return [(x.shape, x.stride(), x.dtype, x.device, x.is_neg()) for x in tensors]
+
+
+def _find_offsets(weights: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[tuple[int, int]] | None:
+    """Return the offsets of a `Plan`; None unless all weights are views of parameters."""
+    numbers = {tensor.untyped_storage().data_ptr(): number for number, tensor in enumerate(parameters)}
+    owners = [numbers.get(weight.untyped_storage().data_ptr()) for weight in weights]
+    if len(numbers) < len(parameters):  # several parameters share memory, so a weight may be a view of any of them
+        return None
+    pairs = [(k, weight) for k, weight in zip(owners, weights, strict=True) if k is not None]
+    offsets = [(k, weight.data_ptr() - parameters[k].data_ptr()) for k, weight in pairs]
+    return offsets if len(offsets) == len(weights) else None
 
 
 class _Recurrence(torch.autograd.Function):

@@ -135,17 +135,11 @@ Between = Callable[[int], None]
 """A function of the position, called after each position of a forward pass and before each of a backward pass."""
 
 
-def address(name: object, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int]) -> int:
-    """Return the address of a contiguous tensor of these sizes."""
-    pointer = address_of_matrix(name, tensor, dtype, sizes)
-    if not tensor.is_contiguous():
-        raise ValueError(f"{name} should be contiguous, found strides {tensor.stride()}")
-    return pointer
-
-
-def address_of_matrix(name: object, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int]) -> int:
-    """Return the address of a tensor of these sizes and any strides."""
+def address(name: object, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int], *, strided: bool = False) -> int:
+    """Return the address of a tensor of these sizes, which has to be contiguous unless it may be `strided`."""
     _check(name, tensor, dtype, sizes, tuple(tensor.shape) == tuple(sizes))
+    if not strided and not tensor.is_contiguous():
+        raise ValueError(f"{name} should be contiguous, found strides {tensor.stride()}")
     return tensor.data_ptr()
 
 
@@ -201,15 +195,15 @@ class Packing:
     def packed(self, x: Tensor) -> Tensor:
         """Pack (B, T, d) into (N, d)."""
         if self.order is None:
-            return x.transpose(0, 1).reshape(-1, x.shape[2])
-        return x[self._row_of, self._position_of]
+            return x.squeeze(0) if self.batch == 1 else x.transpose(0, 1).reshape(-1, x.shape[2])
+        return x[self._rows_and_positions]
 
     def unpacked(self, packed: Tensor) -> Tensor:
         """Unpack (N, d) into (B, T, d), with zeros at padding."""
         if self.order is None:
-            return packed.view(self.padded, self.batch, -1).transpose(0, 1)
+            return packed.unsqueeze(0) if self.batch == 1 else packed.view(self.padded, self.batch, -1).transpose(0, 1)
         padded = packed.new_zeros(self.batch, self.padded, packed.shape[1])
-        return padded.index_put((self._row_of, self._position_of), packed)
+        return padded.index_put(self._rows_and_positions, packed)
 
     def sorted(self, leaf: Tensor) -> Tensor:
         """Return (B, d) in the order of the packing."""
@@ -220,13 +214,10 @@ class Packing:
         return leaf if self.order is None else leaf[self.order.argsort()]
 
     @cached_property
-    def _row_of(self) -> Tensor:
+    def _rows_and_positions(self) -> tuple[Tensor, Tensor]:
         assert self.order is not None
-        return self.order[self._positions_and_ranks[1]]
-
-    @cached_property
-    def _position_of(self) -> Tensor:
-        return self._positions_and_ranks[0]
+        position, rank = self._positions_and_ranks
+        return self.order[rank], position
 
     @cached_property
     def _positions_and_ranks(self) -> tuple[Tensor, Tensor]:

@@ -103,6 +103,12 @@ class TracedStep:
             call.run(values)
         return values
 
+    def weights(self, parameters: Sequence[Tensor]) -> list[Tensor]:
+        """Return the vectors and matrices of the step, computed from the layer's parameters."""
+        values = self.values(parameters)
+        matrices = [matrix.of(values[matrix.key]) for matrix in self.matrices]
+        return [*(values[key].reshape(1, -1).contiguous() for key in self.vectors), *matrices]
+
     def step(self, values: dict[int, Any], x_t: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
         """Return the output and the next states (rows, width), by the recorded operations under autograd."""
         before = [state.view(-1, *shape[1:]) for state, shape in zip(states, self.shapes, strict=True)]
@@ -395,8 +401,8 @@ class _ModuleState:
         names = [name for name in attributes if name not in _TORCH_ATTRIBUTES]
         plain = [name for name in names if type(attributes[name]) in _PLAIN_TYPES]
         self.module, self.size = ref(module), len(attributes)
-        self.plain = itemgetter(*plain, *hooks)
-        self.values = (*(attributes[name] for name in plain), *[{}] * len(hooks)) if hooks else self.plain(attributes)
+        self.plain, self.hooks = itemgetter(*plain), itemgetter(*hooks) if hooks else None
+        self.values = self.plain(attributes)
         self.tokens = [(name, _make_token(attributes[name])) for name in names if name not in plain]
         self.children = [ref(child) for child in _list_children(module)]
         self.tensors = [
@@ -409,7 +415,8 @@ class _ModuleState:
             return False
         attributes = module.__dict__
         try:
-            if len(attributes) != self.size or self.plain(attributes) != self.values:
+            has_hooks = self.hooks is not None and any(self.hooks(attributes))
+            if has_hooks or len(attributes) != self.size or self.plain(attributes) != self.values:
                 return False
         except (KeyError, RuntimeError, ValueError):  # an attribute is missing, or is now a tensor or array
             return False

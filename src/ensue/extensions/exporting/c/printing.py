@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.engine.c_passes import PassSource
-from ensue.engine.execution import weights_of
+from ensue.engine.execution import read_parameters
 from ensue.engine.program import Array, build
 from ensue.engine.schedule import schedule
 from ensue.engine.trace import trace
@@ -196,7 +196,7 @@ def print_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "")
     traced = trace(layer)
     program = build(traced)
     source = PassSource(f"position{number}", schedule(program.inference))
-    tensors = weights_of(layer, traced)
+    tensors = traced.weights(read_parameters(layer, traced))
     vectors = [weights.add(vector) for vector in tensors[: len(traced.vectors)]]
     matrices: dict[int, int] = {}
 
