@@ -73,6 +73,16 @@ def test_names_in_news(shared_data: Path, tmp_path: Path) -> None:
     assert scores.tokens == 51_362
 
 
+def test_chunks_from_300_sentences(shared_data: Path, tmp_path: Path) -> None:
+    """The words alone; 6 s of processor time beside other work, of which a third is for imports."""
+    folder, path = shared_data / "conll2000", tmp_path / "few.txt"
+    path.write_text("".join(f"{s.source.text}\n" for s in islice(SentenceSource(folder / "train.txt.xz"), 300)))
+    start = time.process_time()
+    tagger = ensue.train("tag-linear", train=path, out=tmp_path / "chunks", threads=1)
+    assert time.process_time() - start <= 20
+    assert tagger.evaluate(folder / "test.txt.xz").f1 >= 0.8
+
+
 @pytest.mark.usefixtures("pictures")
 def test_reviews_by_their_words(shared_data: Path, tmp_path: Path) -> None:
     """An epoch of the 22,500 reviews; a tenth, drawn at random, is held out."""

@@ -67,7 +67,7 @@ def test_labeled_sentences(ensue: Ensue) -> None:
         "\n"
         "note: 3 labels occur once: B-LOC, B-PER, I-LOC; the first at train.txt:3\n"
         "\n"
-        "recipe: tag-linear, since there are at most 500 sentences\n"
+        "recipe: tag-linear, since there are at most 1,000 sentences\n"
         "next: ensue train tag-linear --train train.txt --out tagger\n"
     )
 
@@ -436,7 +436,7 @@ def test_train_without_a_recipe_proposes_one(refused: Callable[..., str]) -> Non
     for arguments in ([data, "--set", "train.seed=2"], ["--train", data]):
         assert refused("train", *arguments) == (
             f"{data} is taken for columns: labeled sentences (by its suffix .conll); recipe: tag-linear, since there "
-            "are at most 500 sentences; --out RUN trains it"
+            "are at most 1,000 sentences; --out RUN trains it"
         )
     assert "nothing can be learned" in refused("train", write("x.conll", "Anna\n\nBonn\n"), "--out", "mine")
     assert refused("train", write("x.jsonl", '{"text": "a"\n')).startswith("x.jsonl:1: ")

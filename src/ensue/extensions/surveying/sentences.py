@@ -22,7 +22,7 @@ from ensue.text.schemes import OUTSIDE, Scheme, SchemeDetector, is_legal, layers
 
 SPLITTER = "treebank"
 """The splitter in the recipes of taggers."""
-MAX_LINEAR_SENTENCES = 500
+MAX_LINEAR_SENTENCES = 1_000
 """The maximum number of sentences for which the recipe `tag-linear` is proposed."""
 _KEY_PREFIXES = ("feats.", "misc.")
 _MAX_SENTENCE_WORDS = 200
@@ -198,7 +198,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
         if self.summary.nested:
             return "tag-nested", "tagger", "spans overlap"
         if self.summary.size <= MAX_LINEAR_SENTENCES:
-            return "tag-linear", "tagger", f"there are at most {MAX_LINEAR_SENTENCES} sentences"
+            return "tag-linear", "tagger", f"there are at most {MAX_LINEAR_SENTENCES:,} sentences"
         if self.summary.scheme:
             return "tag-lstm-crf", "tagger", "the labels are spans"
         return "tag-lstm", "tagger", "each word has a label, without spans"
