@@ -7,6 +7,7 @@ import time
 import pytest
 
 from ensue.parsing import (
+    EXACT,
     MAX_DEPTH,
     MAX_TOML_CHARACTERS,
     YIELDING,
@@ -15,6 +16,7 @@ from ensue.parsing import (
     parse_toml,
     quote,
     read_bounded,
+    to_json,
 )
 
 
@@ -34,6 +36,14 @@ def test_others_may_run_between_numbers(text):
         except ParseError as error:
             found.append(str(error))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("escaped", [True, False])
+def test_exact_numbers_and_texts_of_all_characters(escaped):
+    """The texts of numbers are restored, and no string becomes a number."""
+    lone = [f"{before}{chr(code)}1" for code in range(0xD800, 0xE000) for before in ("", 'a"')]
+    text = json.dumps([*lone, {key: key for key in lone}], ensure_ascii=escaped)[:-1] + ', 1e5, -0, 1.10, {"1": 1E+2}]'
+    assert to_json(EXACT.decode(text), ensure_ascii=escaped) == text
 
 
 def test_brackets_inside_strings_are_not_depth():

@@ -1,7 +1,7 @@
 """The folder of the cache, writing cached files, the size limit of the cache, and the removal of cached files.
 
-A file belongs to ensue if its folder, name and first bytes match a row of `KINDS`. No other file is removed, so a cache
-in a wrong folder (`ENSUE_CACHE=/home/user`) does no harm.
+A file belongs to ensue if its folder and name match a row of `KINDS`, and, if it is complete, its first bytes, too. No
+other file is removed, so a cache in a wrong folder (`ENSUE_CACHE=/home/user`) does no harm.
 """
 
 import atexit
@@ -32,7 +32,7 @@ def cache_directory() -> Path:
     try:
         return Path.home() / ".cache" / "ensue"
     except RuntimeError:
-        warn_once("cache", "there is no home directory: nothing is cached; ENSUE_CACHE names a folder for the cache")
+        warn_once("cache", "there is no home directory: nothing is cached; set ENSUE_CACHE to a folder for the cache")
         return temporary_directory()
 
 
@@ -182,7 +182,7 @@ def write_cached(name: str, write: Callable[[Path], object]) -> Path:
         with atomic_file(temporary_directory() / name) as partial:
             write(partial)
         reason = f"the cache cannot be written ({error.strerror or error}): nothing is cached"
-        warn_once("cache", f"{cache_directory()}: {reason}; ENSUE_CACHE names another folder")
+        warn_once("cache", f"{cache_directory()}: {reason}; set ENSUE_CACHE to another folder")
         return temporary_directory() / name
     make_room()
     return cache_directory() / name

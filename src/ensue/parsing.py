@@ -207,13 +207,13 @@ class ExactFloat(float):
 EXACT = json.JSONDecoder(parse_float=NumberText, parse_int=NumberText, object_pairs_hook=with_unique_keys)
 """A decoder that returns numbers as `NumberText`."""
 EXACT_FLOATS = json.JSONDecoder(parse_float=ExactFloat)  # for `to_json`, which restores the texts
-_MARKED_NUMBER = re.compile(r'"(?:\ud800|\\ud800)([-+.\deE]+)"', re.ASCII)
-"""Matches the text of a number after a lone surrogate, which no text of a file has."""
+_MARK = os.urandom(16).hex()
+"""A random mark of the texts of numbers in `to_json`, which no string of a file contains."""
 
 
 def to_json(value: Any, **options: Any) -> str:
     """Return a value as JSON, in which numbers have their texts. `options` are those of `json.dumps`."""
-    return _MARKED_NUMBER.sub(r"\1", json.dumps(_mark_numbers(value), **options))
+    return re.sub(rf'"{_MARK}([^"]+)"', r"\1", json.dumps(_mark_numbers(value), **options))
 
 
 def _mark_numbers(value: Any) -> Any:
@@ -222,8 +222,8 @@ def _mark_numbers(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_mark_numbers(item) for item in value]
     if isinstance(value, ExactFloat):
-        return f"\ud800{value.text}"
-    return f"\ud800{value}" if isinstance(value, NumberText) else value
+        return _MARK + value.text
+    return _MARK + value if isinstance(value, NumberText) else value
 
 
 YIELDING = json.JSONDecoder(parse_int=lambda digits: int(digits), parse_float=lambda digits: float(digits))  # noqa: PLW0108

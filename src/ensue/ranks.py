@@ -1,6 +1,6 @@
 """The process group of a run, with its collective operations, and the sharding of data over its ranks.
 
-With a single process each collective operation returns its argument.
+With a single process each collective operation returns its argument, and `all_gather` a list with it.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -99,7 +99,7 @@ def test_how_it_runs_is_said() -> None:
     with executing("plain"):
         told = explain(KINDS["dot"]())
         assert told.startswith("in torch operations, position by position")
-        assert told.endswith("; the feedback to its cell in torch operations")
+        assert told.endswith("; the feedback to its cell runs in torch operations")
         assert explain(feeding(MultiHeadCrossAttention(6, D_MEMORY, num_heads=2))).startswith("step by step")
         assert explain(feeding(DotAttention(5, 5, dropout=0.1)).train()).startswith("step by step")
         assert explain(feeding(DotAttention(5, 5, dropout=0.1)).eval()) == told

@@ -11,7 +11,7 @@ from ensue.parsing import MAX_DEPTH, is_too_deep
 
 _OPENING = re.compile(r"\[\s*+(?:\{\s*+(?:[\"}]|\Z)|\Z)")
 _COMPLETE_OPENING = re.compile(r"\[\s*+\{\s*+[\"}]")
-_MAX_OPENING_CHARACTERS = 1 << 12  # white space before the first key beyond this length is not searched
+_MAX_OPENING_CHARACTERS = 1 << 12  # the first key is searched in this number of characters
 _BEFORE_VALUE = re.compile(r"[ \t\r\n]*+[\[,][ \t\r\n]*+")
 _WHITE_SPACE = re.compile(r"[ \t\r\n]*+")
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str)  # numbers may have more digits than Python can convert
@@ -43,7 +43,7 @@ def array_chunks(chunks: Iterable[str], name: str) -> Iterator[tuple[int, str]]:
         if character == "]" and expected == ",":
             break
         if character != expected:
-            raise text.error(index, f"expected {'a comma' if expected == ',' else '['} or ]")
+            raise text.error(index, f"expected {'a comma or ]' if expected == ',' else '['}")
         index = text.skip_white_space(index + 1)
         if text.character(index) == "]" and expected == "[":
             break

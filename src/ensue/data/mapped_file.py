@@ -26,7 +26,7 @@ FAULT_BYTES = 64 << 10
 RANDOM_ACCESS_BYTES = 4 * FAULT_BYTES
 """The number of bytes that a random access maps, measured with Linux 6.18, which caches large folios."""
 BLOCK_BYTES = FAULT_BYTES
-"""The number of bytes of a checksummed block. Verifying a block reads hardly more than an access maps anyway."""
+"""The number of bytes of a block with a checksum. A page fault maps them, so verifying a block reads little more."""
 
 NUM_PASSAGES, PASSAGE_TOKENS, MAX_SEARCHED = 16, 50, 1 << 26
 """The number and the length of the passages for which `TokenFile.num_shared` searches, and the ids that it reads."""

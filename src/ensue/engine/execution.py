@@ -56,7 +56,7 @@ def explain(layer: nn.Module) -> str:
     runner = _get_runner(layer if cell is None else cell)
     if isinstance(runner, str):
         return f"step by step under autograd: its step contains {runner}"
-    return _describe(runner) + ("" if cell is None else "; the feedback to its cell in torch operations")
+    return _describe(runner) + ("" if cell is None else "; the feedback to its cell runs in torch operations")
 
 
 def _describe(runner: Runner) -> str:
@@ -126,7 +126,7 @@ def unroll_fed(
     layer: Any, x: Tensor, state: State, mask: Tensor | None, make: FeedbackFactory, *, row_tensors: list[Tensor],
     tensors: list[Tensor],
 ) -> tuple[Tensor, State] | None:  # fmt: skip
-    """Run a cell like `unroll`. A `Feedback` of `row_tensors` and `tensors` computes the output and state leaf 0."""
+    """Run a cell like `unroll`. The `Feedback` of `make` computes the outputs, which are the first tensor of states."""
     if folds() or x.is_meta or x.numel() == 0:
         return None
 
@@ -162,7 +162,7 @@ def _run_packed(
 
 
 def _is_compiled(runner: Runner | str | None) -> bool:
-    """Return whether a runner is compiled, and under autocast also multiplies as fast as a kernel of torch."""
+    """Return whether a runner is compiled, under autocast with bfloat16 products if the processor has them."""
     if not isinstance(runner, Runner) or not isinstance(runner.functions, CompiledPasses):
         return False
     return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None or not has_bfloat16()

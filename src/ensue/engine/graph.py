@@ -232,7 +232,7 @@ class Operation:
     plain: Callable[..., Any]
     """The function of torch."""
     c: str
-    """The expression in C; {0}, {1} and {2} are the arguments. Without parentheses it also holds for vectors."""
+    """The expression in C; {0} to {2} are the arguments. Without parentheses, the expression also computes vectors."""
     derivative: Callable[[Node, Node], Gradients]
     """A function from the node y and the error g (loss gradient) at y to the error at each argument, or None."""
     is_condition: bool = False

@@ -4,9 +4,9 @@ A pass lists the arrays that one position reads and writes. `forward` and `infer
 from right to left; `forward` also saves the values that `backward` reads. Products with x are computed outside of the
 passes, as one product over all positions. The gradients of matrices and of x are computed in the same way.
 
-`forward` saves as few numbers as possible: a value is recomputed in `backward` if its inputs have no more numbers (for
-costly operations, such as σ and tanh: fewer numbers). An LSTM saves its four gates, but not tanh(c), since c is stored
-anyway. States that are matrices are stored at one of every few positions; the pass `recompute` restores all others.
+`forward` saves as few numbers as possible. `backward` recomputes a value if its inputs have at most as many numbers,
+or, for costly operations such as σ and tanh, fewer numbers. An LSTM saves its four gates, but not tanh(c), since c is
+stored anyway. States that are matrices are stored at one of every few positions; `recompute` restores all others.
 """
 
 from collections.abc import Iterable

@@ -51,7 +51,7 @@ class WindowPlacer(nn.Module):
         g_X = (W + 1)/2 · (g̃_X + 1)       g_Y = (H + 1)/2 · (g̃_Y + 1)      δ = (max(W, H) − 1)/(N − 1) · δ̃
         μ_i = g + (i − N/2 − 0.5) δ        F[i, a] = exp(−(a − μ_i)² / 2σ²) / Z_i, with Z_i so that Σ_a F[i, a] = 1
 
-    N is `size`. Initially the window is centered and its filters overlap. Raises ValueError if `size` exceeds an image.
+    N is `size`. For h = 0, a new window is centered and its filters overlap. Raises ValueError if images are smaller.
     """
 
     def __init__(self, d_in: int, *, size: int, rows: int, columns: int) -> None:

@@ -30,13 +30,13 @@ class ImageGrid(nn.Module):
         if width % colors:
             raise ValueError(f"rows of {width:,} numbers are not pixels of {colors:,} colors each")
         if not channels or not 0 <= halvings <= len(channels):
-            raise ValueError(f"{halvings} halvings need at least as many channels; found {len(channels)}")
+            expected = f"expected at least 1 channel, and 0 to {len(channels)} halvings"
+            raise ValueError(f"{expected}; found {len(channels)} and {halvings}")
         self.rows, self.width, self.colors, self.halvings = rows, width, colors, halvings
         self.grid: tuple[int, int] = -(-rows // 2**halvings), -(-(width // colors) // 2**halvings)
         self.d_out = channels[-1]
-        self.convolutions = nn.ModuleList(
-            _init_for_relu(nn.Conv2d(*sizes, 3, padding=1)) for sizes in pairwise([colors, *channels])
-        )
+        sizes = pairwise([colors, *channels])
+        self.convolutions = nn.ModuleList(_init_for_relu(nn.Conv2d(*pair, 3, padding=1)) for pair in sizes)
         self.norm = nn.LayerNorm(self.d_out)
         self.of_row = nn.Parameter(torch.randn(self.grid[0], 1, self.d_out))
         self.of_column = nn.Parameter(torch.randn(self.grid[1], self.d_out))

@@ -33,9 +33,9 @@ _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
 class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
     """A tokenizer of byte-level byte-pair encoding. No text is unknown, and every text is decoded exactly.
 
-    The first 256 ids are the single bytes. Published vocabularies have `special` tokens by key, and do not add a blank
-    before a text. Raises ValueError for ids with gaps, for a special token that has no id, and for a vocabulary that
-    lacks a byte.
+    Each byte has an id. Published vocabularies have special tokens, which `special` maps from their keys, and add no
+    blank before a text. Raises ValueError for ids with gaps, for a special token that has no id, and for a byte without
+    an id.
 
     References:
         Sennrich et al. 2016; over bytes, Radford et al. 2019.
@@ -90,9 +90,9 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
         return cls(tokenizer, lowercase=lowercase)
 
     def extended(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
-        """Return a tokenizer with the merges of this one, followed by merges of pairs of tokens that are frequent in a
-        text: at least `MIN_NEW_COUNT`, and a quarter of the mean frequency of a token. So a text has the same tokens as
-        before, except where new merges join them. `max_size` in `settings` is ignored.
+        """Return a tokenizer with the merges of this one, followed by merges of pairs of its tokens that are frequent
+        in a text: their frequency is at least `MIN_NEW_COUNT` and at least a quarter of a token's mean frequency.
+        A text has the same tokens as before, except where new merges join them. `max_size` in `settings` is ignored.
         """
         library, tokens = pieces.import_library(), sorted(self.library.get_vocab().items(), key=lambda item: item[1])
         splitter, model, content = self.library.pre_tokenizer, self.library.model, self.tokenizer

@@ -202,6 +202,17 @@ def test_numbers_of_a_record_keep_their_text(run: str, to: str, runs: Path) -> N
             assert [key for key in expected if f'"{key}": {expected[key]}' not in text] == []
 
 
+@pytest.mark.parametrize("to", writers.FORMATS)
+def test_texts_of_a_record_never_become_numbers(to: str, runs: Path) -> None:
+    texts = {f"{mark}{code}": f"{mark}{chr(code)}1" for code in range(0xD800, 0xE000) for mark in ("k", 'a"')}
+    Path("s.json").write_text(json.dumps({"text": "Anna", "\ud8001": "2"} | texts) + "\n")
+    text = "".join(writers.write_predictions(load(runs / "topics", device="cpu"), "s.json", to=to))
+    place = json.loads(text)
+    place = {"label-studio": lambda: place[0]["data"], "prodigy": lambda: place["meta"]}.get(to, lambda: place)()
+    assert {key: place[key] for key in texts} == texts
+    assert place["\ud8001"] == "2"
+
+
 def test_a_key_that_comes_late_is_refused(runs: Path) -> None:
     """A table has its header before its rows."""
     rows = ['{"text": "Anna"}\n'] * 1001 + ['{"text": "Anna", "late": 1}\n']

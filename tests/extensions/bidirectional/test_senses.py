@@ -41,7 +41,7 @@ def test_a_use_has_the_sense_with_the_nearest_mean() -> None:
     assert use_vectors(Given(), []).shape == (0, 1)
     assert senses.nearest([]) == []
     for place in (2, -1):
-        with pytest.raises(EnsueError, match=rf"no word {place} in a sentence of 2 words; expected 0 or more"):
+        with pytest.raises(EnsueError, match=rf"no word {place} in a sentence of 2 words; the first word is 0"):
             senses.nearest([WordUse(("bank", "river"), place)])
     with pytest.raises(EnsueError, match="expected labeled examples, found none"):
         Senses(Given(), [])

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 import ensue
 from ensue.errors import DataError, EnsueError
 from ensue.extensions.exporting.exporting import export_run
+from ensue.extensions.importing.directories import MAX_PADDING_ROWS, _remove_padding_rows
 from ensue.extensions.importing.family import Configuration, import_parameters
 from ensue.extensions.importing.gpt import llama_layout
 from ensue.extensions.importing.importing import import_run
@@ -299,6 +300,19 @@ def test_what_cannot_be_imported_is_one_line(copy: Path, tmp_path: Path, what: s
     spoil, message = FILES[what]
     spoil(copy)
     assert message in refused(copy, tmp_path)
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 100, 1024, 5000])
+def test_padding_rows_have_a_maximum(size: int) -> None:
+    """A vocabulary without padding rows is never refused."""
+    tokenizer, most = SimpleNamespace(vocabulary_size=size), min(MAX_PADDING_ROWS, size // 8)
+    for rows in {size, size + most}:
+        weights = {"features.weight": torch.zeros(rows, 1)}
+        assert len(_remove_padding_rows(weights, tokenizer, Path())) == (rows > size)
+        assert len(weights["features.weight"]) == size
+    for rows in (size - 1, size + most + 1):
+        with pytest.raises(DataError, match="different models"):
+            _remove_padding_rows({"features.weight": torch.zeros(rows, 1)}, tokenizer, Path())
 
 
 @pytest.mark.parametrize("rows", [0, 5, 12])

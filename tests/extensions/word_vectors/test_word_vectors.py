@@ -150,7 +150,7 @@ def test_ngrams_give_vectors_to_unseen_words(fasttext: Any) -> None:
 def test_analogies_have_answers_among_the_words_alone(fasttext: Any, tmp_path: Path) -> None:
     """N-grams give a vector to each word of the question, but its answer is a word of the table."""
     (tmp_path / "unseen.txt").write_text(": none\nbuttery oveny saltier pianos\n", encoding="utf-8")
-    with pytest.raises(DataError, match="no word of these questions has a vector"):
+    with pytest.raises(DataError, match="no question has vectors for all its words"):
         fasttext.evaluate(tmp_path / "unseen.txt")
 
 
@@ -244,14 +244,14 @@ def test_what_is_not_there_is_one_line(runs: dict[str, Path], tmp_path: Path) ->
         with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
             model.export(FULL)
     (tmp_path / "other.tsv").write_text("sun\tmoon\t1\n", encoding="utf-8")
-    with pytest.raises(DataError, match="no word of these questions has a vector"):
+    with pytest.raises(DataError, match="no question has vectors for all its words"):
         model.evaluate(tmp_path / "other.tsv")
 
 
 def test_questions_in_another_language_are_told_before_training(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "other.tsv").write_text("sun\tmoon\t1\n", encoding="utf-8")
     asked = recipe(folder, "cbow", data={"valid": str(tmp_path / "other.tsv")})
-    assert_refused(asked, tmp_path / "run", "no word of these questions has a vector")
+    assert_refused(asked, tmp_path / "run", "no question has vectors for all its words")
 
 
 def test_words_with_odd_white_space_are_exported(folder: Path, tmp_path: Path) -> None:

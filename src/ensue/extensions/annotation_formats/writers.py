@@ -47,7 +47,7 @@ _SEPARATOR = re.compile(r"[\t\r\n]")
 _REPLACED = ("text", "label", "labels", "spans")
 """The keys of a record whose values a prediction replaces."""
 _RESERVED = ("document", "line", "start", "end", "probability", "probabilities")
-"""The other keys of the output. The value of a record's key with one of these names gets the key "record_KEY"."""
+"""The other keys of the output. A record's key of the same name is written with the prefix "record_"."""
 
 
 class Prediction(NamedTuple):
@@ -182,7 +182,7 @@ class _TextLocator:
     def locate(self, name: str, line: int, before: str, source: str, text: str) -> tuple[str, int, int]:
         """Return the document, the line, and the start of `text`; a record of a table or of JSON starts at 0.
 
-        `line` is the line of `source`, the part of the file `name` with `text`, which follows `before` in the file.
+        `source` is the part of the file with the text, `line` its line, `before` the text since the previous part.
         """
         if name != self._name:
             self._name, self._offset, self._lines = name, 0, []
@@ -240,7 +240,7 @@ def _predict_classes(
 
 
 def _read_meta(record: str) -> Row:
-    """Return the strings and numbers of a JSON record, like `_select_values`. Numbers are texts as in the record."""
+    """Return the strings, booleans and numbers (as texts) of a JSON record, under the keys of `_select_values`."""
     values: Row = {}
     with suppress(ValueError, RecursionError):
         values, _ = EXACT.raw_decode(record, record.index("{"))
@@ -427,13 +427,15 @@ def write_predictions(
         return _write_text(row_lines(to, pipeline.answer_rows(location, encoding)), out, output_encoding)
     if isinstance(pipeline, CutterPipeline) or not isinstance(pipeline, ClassificationPipeline | LabelingPipeline):
         raise EnsueError(
-            "--to is for taggers and classifiers; frames have csv and jsonl; other models have --json > FILE"
+            "--to is for taggers and classifiers, --to csv or jsonl for models of frames; others: --json > FILE"
         )
     if to in ("brat", "conll", "conllu") and isinstance(pipeline, ClassificationPipeline):
         raise EnsueError(f"--to {to} is for taggers; expected csv, jsonl, doccano or label-studio for a classifier")
     if isinstance(pipeline.labels, LabelColumns) and to not in ("conll", "conllu", "csv", "jsonl"):
         columns = ", ".join(pipeline.labels.names)
-        raise EnsueError(f"--to {to} needs one label per word; the model has {columns}: conll, conllu, csv and jsonl")
+        raise EnsueError(
+            f"--to {to} needs one label per word; the model has {columns}; expected conll, conllu, csv, jsonl"
+        )
     if (to == "brat" and offsets != "characters") or (to == "docbin" and out is None):
         raise EnsueError(f"--to {to} needs --{'offsets characters' if to == 'brat' else 'out FILE.spacy'}")
     lines = stream_lines(location, encoding) if is_stream(location) else location
@@ -449,7 +451,7 @@ def write_predictions(
 
 
 def _write_text(lines: Iterable[str], out: Path | None, encoding: str | None) -> Iterable[str]:
-    """Write lines to the file `out`, without a byte order mark of their own; without a file return them."""
+    """Write lines to the file `out`, or return them if it is None. An `encoding` replaces their byte order mark."""
     if out is None:
         return lines
     errors = "strict" if encoding else "backslashreplace"

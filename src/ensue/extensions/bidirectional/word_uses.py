@@ -229,7 +229,7 @@ def use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> NDArray[n
     Raises EnsueError for a position outside of the sentence.
     """
     if invalid := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
-        raise EnsueError(f"no word {invalid.place} in a sentence of {len(invalid.words)} words; expected 0 or more")
+        raise EnsueError(f"no word {invalid.place} in a sentence of {len(invalid.words)} words; the first word is 0")
     blocks = (uses[start : start + BLOCK_SENTENCES] for start in range(0, len(uses), BLOCK_SENTENCES))
     vectors = [vector for block in blocks for vector in _sum_layers(model, block)]
     return unit_vectors(np.stack(vectors)) if vectors else np.zeros((0, 1))

@@ -129,7 +129,7 @@ def _remove_padding_rows(parameters: dict[str, Tensor], tokenizer: Tokenizer, di
     if any(parameters[name].dim() == 0 for name in names):
         raise DataError("expected a matrix for the embedding and the softmax, found a scalar", directory)
     rows, size = len(parameters["features.weight"]), tokenizer.vocabulary_size
-    if not size <= rows < size + min(MAX_PADDING_ROWS, size // 8):
+    if not size <= rows <= size + min(MAX_PADDING_ROWS, size // 8):
         raise DataError(
             f"the tokenizer has {size:,} tokens and the embedding {rows:,} rows: different models", directory
         )

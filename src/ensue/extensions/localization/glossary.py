@@ -176,7 +176,7 @@ class Constraints:
         return min(self.max_tokens, self.default_limit + min_length(self.required))
 
     def width(self, default: int, max_width: int) -> int:
-        """Return the beam width: `default` hypotheses for each number of required tokens that an output may have."""
+        """Return the beam width: `default` · (n + 1) · `width_factor` for n required tokens, at most `max_width`."""
         return max(default, min(max_width, default * (1 + sum(map(len, self.required))) * self.width_factor))
 
     def unmet(self, text: str) -> tuple[str, ...]:
@@ -234,7 +234,7 @@ class Constraints:
             start = next(index for index, offset in enumerate(ends) if offset > match.start())
             end = next(index for index, offset in enumerate(ends, 1) if offset >= match.end())
             if self.has_character_tokens or self._is_in_required(tuple(ids[start:end])):
-                start, end = max(0, start - 1), end + 1  # with neighbors, so the phrase is allowed inside other words
+                start, end = max(0, start - 1), end + 1  # with its neighbors, since other words may contain it
             self._forbid_phrase(tuple(ids[start:end]))
 
     def _is_in_required(self, phrase: Phrase) -> bool:

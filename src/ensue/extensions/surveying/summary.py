@@ -94,7 +94,7 @@ def _make_report(summary: Summary, columns: ChosenColumns) -> Report[Any]:
 
 
 def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str], str]:
-    """Return a recipe for data that are read with `settings`, further settings, and the reason.
+    """Return a recipe for data that are read with `settings`, the further settings that it needs, and the reason.
 
     Raises EnsueError for data that cannot be read, or for which there is no recipe.
     """

@@ -36,7 +36,7 @@ class TransformerOptions(blocks.BlockOptions):
     norm_input: bool = False
     """Whether the sum of input and positions is normalized (Devlin et al. 2019)."""
     global_every: int = 0
-    """The first of every `global_every` blocks attends to all positions, not to `neighbors`; 0: no block does."""
+    """With `neighbors`, the first of every `global_every` blocks attends to all positions; 0: no block does."""
     neighbors_base: float | None = None
     """The base of rotary positions in blocks that attend to neighbors only (Warner et al. 2024)."""
     d_input: int | None = None

@@ -82,7 +82,7 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
     ) -> None:  # fmt: skip
         self.train, self.valid, self.labels, self.folds = train, valid, labels, folds
         self.cross_validated: NDArray[np.float32] | None = None
-        """After `update`, the probabilities (N, K) from cross-validation: a text's model is trained on other folds."""
+        """After `update`, the probabilities (N, K) from cross-validation, of models trained on other folds."""
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
         label_targets: NDArray[Any] = (labels.matrix if labels.multiple else labels.label_ids)(train.labels)
         self.shares = shares = labels.frequencies(label_targets)
@@ -118,8 +118,8 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
     def validate(self, model: Classifier) -> ClassificationScores | None:
         """Return the scores on validation data or from cross-validation, with the best threshold for several labels.
 
-        In cross-validation with J folds, the variance of the accuracy of an independent sample is multiplied by 1 + J /
-        (J - 1), since other training texts give another model (Nadeau & Bengio 2003).
+        The standard error from cross-validation with J folds includes the variance among training sets: the variance
+        of N independent texts is multiplied by 1 + J / (J - 1) (Nadeau & Bengio 2003).
         """
         if self.valid is not None:
             probabilities, gold = classify(model, self.valid), self.valid.labels

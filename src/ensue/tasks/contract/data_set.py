@@ -40,7 +40,7 @@ class Examples(Sized, Protocol):
     @property
     def group_keys(self) -> Sequence[Hashable] | NDArray[np.int64]:
         """The key of each example's group, or of its input if it has no group. Training and validation data have no
-        group in common.
+        group in common, except with `data.division = "rows"`.
         """
 
     def num_shared(self, other: Self) -> int:

@@ -76,7 +76,7 @@ class SentencesTable(Table):
     pooling: Literal["mean", "first", "last", "max"] = "mean"
     """The vector of a text: the mean or the maxima of all tokens, or the first ([CLS]) or last ([SEP]) token."""
     unit_length: bool = False
-    """Whether the vector of a text is divided by its length."""
+    """Whether the vector of a text is scaled to length 1."""
 
 
 class MaskedLanguageModelingRecipe(Recipe):
@@ -117,7 +117,7 @@ class MaskedLanguageModelingRecipe(Recipe):
 
 
 class PairsData(MaskedData, DividedData):
-    """The table `[data]` of a model of sentence vectors: pairs of similar texts. Keys of running text are ignored."""
+    """The table `[data]` of a model of sentence vectors: pairs of similar texts. `documents` is ignored."""
 
     sources: list[ColumnName] = Field(default_factory=list)
     """The column or key of the first text; empty: detected by name or order."""

@@ -245,7 +245,7 @@ def boxes(recorded: RecordedSearch, search: BeamSearch) -> list[CandidateBox]:
             reason = _explain_fate(candidate, recorded, search, scores)
             drawn.append(CandidateBox(candidate, row, candidate.ids == output[:length], reason))
         for row, candidate in enumerate(dropped, start=len(beam[:MAX_BEAMS])):
-            reason = f"out of the beam: the last hypothesis in the beam has {plain(beam[-1].log_probability, 4)}"
+            reason = f"out of the beam, whose last hypothesis has log p = {plain(beam[-1].log_probability, 4)}"
             drawn.append(CandidateBox(candidate, row, False, reason))
     return drawn
 
@@ -260,7 +260,7 @@ def _explain_fate(candidate: Candidate, recorded: RecordedSearch, search: BeamSe
         case "comes too late":
             bound = candidate.log_probability / math.pow(recorded.limit + 1, search.length_penalty)
             score = recorded.hypotheses[-1].score
-            return f"stopped: its score cannot exceed {plain(bound, 4)}; the output has {plain(score, 4)}"
+            return f"stopped: its score cannot exceed {plain(bound, 4)}; the lowest of an output is {plain(score, 4)}"
     return "goes on"
 
 

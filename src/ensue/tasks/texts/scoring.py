@@ -5,7 +5,7 @@ The start symbol is read first, so each of the n tokens is predicted exactly onc
 - A model with a state (recurrent, window) carries its state over the complete text. For speed, `score_text` cuts the
   text into equal parts, the rows of a batch. The state of each part is warmed up on the tokens before the part.
 - A model with attention reads windows of its context L. Each window begins ⌊L/2⌋ tokens after the previous window. The
-  first window predicts all its tokens, and every other window predicts its last ⌊L/2⌋ tokens. So every token is
+  first window predicts all its tokens, and each later window predicts its last ⌊L/2⌋ tokens. So every token is
   predicted from at least half a context, or from all tokens before it.
 """
 
@@ -73,7 +73,7 @@ class TextScorer:
         return np.concatenate(nats)
 
     def _tokens_of_full_windows(self, size: int) -> int:
-        """Return how many of the next `size` tokens full windows predict in one call of the model."""
+        """Return the number of tokens, at most `size`, that full windows predict in one call of the model."""
         context = self.model.context
         if context is None or self._room:
             return 0
