@@ -325,7 +325,7 @@ def test_begin_trains_a_classifier_on_propagated_labels(ensue: Ensue, refused: R
     again = [json.loads(line) for line in propagate_labels("vectors-skipgram", recipe, "again.txt")]
     assert [row["text"] for row in again[3:]] == [words[5]]  # what is an example stays one
     Path("again.txt").write_text(f"{words[4]}\n")
-    with pytest.raises(DataError, match=r"again\.txt: all texts of the pool are examples"):
+    with pytest.raises(DataError, match=r"again\.txt: all texts of the pool are empty or examples"):
         list(propagate_labels("vectors-skipgram", recipe, "again.txt"))
     assert "out: is there already; --overwrite replaces it" in refused(*begin)
     assert "/: contains few.tsv, which is read" in refused(*begin[:6], "/", *begin[7:])

@@ -275,7 +275,7 @@ class Deadly:
 @pytest.mark.slow
 def test_a_process_that_is_killed_is_one_line() -> None:
     reads: Any = Deadly()
-    with pytest.raises(EnsueError, match="a tokenizing process was killed; repeat the command with"):
+    with pytest.raises(EnsueError, match="a process was killed; repeat the command with"):
         list(ordered_map(reads.encode, ["a", "b"], 2))
 
 

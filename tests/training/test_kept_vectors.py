@@ -96,7 +96,7 @@ def test_what_the_cache_cannot_hold_is_worked_out_again(
     kept = one.cached(words, forms, silent)
     monkeypatch.setattr(word_pipelines, "size_limit", lambda: 1_000)
     with pytest.warns(
-        Notice, match=r"the layers of .*masked at 49 words are more than the cache holds, and are computed"
+        Notice, match=r"the layers of .*masked for 49 words are more than the cache holds, and are computed"
     ):
         again = one.cached(words, forms, silent)
     assert isinstance(again, word_pipelines.ComputedVectors)

@@ -21,7 +21,7 @@ def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Ro
     """Yield the lines of the `.txt` file beside an `.ann` file, with their spans.
 
     A span that continues on the next line is clipped. Relations, events, attributes and notes are ignored. Raises
-    DataError (file:line) for a span outside of the text, for a span with gaps, and unless `nested` for an overlap.
+    DataError (file:line) for a span outside of the text, a gap that is not white space, and an overlap unless `nested`.
     """
     text = load_text(path.with_suffix(".txt"), encoding)
     spans: list[_BratSpan] = []

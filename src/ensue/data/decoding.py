@@ -130,7 +130,7 @@ def text_of(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool =
 def blocks(path: Path) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file in blocks; the last block is empty.
 
-    Raises DataError for a compression ratio above `MAX_RATIO`: before the first block, if the file begins with it.
+    Raises DataError for a compression ratio above `MAX_RATIO`. If the beginning has it, no block is yielded.
     """
     size, unverified, is_compressed = 0, list[bytes](), path.suffix.lower() in COMPRESSED
     opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix.lower(), lambda file: file)

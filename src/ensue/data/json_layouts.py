@@ -267,7 +267,7 @@ def _convert_values(layout: JsonLayout, values: Iterable[tuple[int, Any]], name:
 
 
 def _first_element(chunks: Iterable[str], name: str) -> Any:
-    with suppress(DataError, ParseError):  # which reading will raise
+    with suppress(DataError, ParseError):  # reading raises it later
         for _, chunk in array_chunks(chunks, name):
             return parse_json(divide(chunk)[1], EXACT_FLOATS)
     return None

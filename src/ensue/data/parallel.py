@@ -49,7 +49,7 @@ def ordered_map(work: Callable[[Item], Result], items: Iterable[Item], processes
             while queue:
                 yield queue.popleft().result()
     except BrokenProcessPool:
-        raise EnsueError("a tokenizing process was killed; repeat the command with --processes 1") from None
+        raise EnsueError("a process was killed; repeat the command with --processes 1") from None
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -1,8 +1,8 @@
 """A pseudo-random permutation of 0..n-1 in constant memory, with random access.
 
-A Feistel network permutes the numbers of b bits, where b is the smallest even number with 2^b ≥ n. A result above n - 1
-is permuted again until it is below n (Black & Rogaway 2002, "Ciphers with arbitrary finite domains"). The permutation
-is not cryptographically secure.
+A Feistel network permutes the numbers of b bits, where b ≥ 2 is the smallest even number with 2^b ≥ n. A result above
+n - 1 is permuted again until it is below n (Black & Rogaway 2002, "Ciphers with arbitrary finite domains"). The
+permutation is not cryptographically secure.
 """
 
 import numpy as np

@@ -16,9 +16,9 @@ from ensue.engine import executing
 from ensue.errors import EnsueError, RecipeError
 from ensue.extensions.bidirectional.layers import ContextModel, Direction
 from ensue.extensions.bidirectional.model import BidirectionalParts
-from ensue.extensions.bidirectional.objectives import BidirectionalBatch, BidirectionalJob
+from ensue.extensions.bidirectional.objectives import BidirectionalBatch, BidirectionalJob, PerplexityObjective
 from ensue.extensions.bidirectional.pipeline import BidirectionalPipeline
-from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
+from ensue.extensions.bidirectional.recipe import BidirectionalRecipe, SoftmaxOutput
 from ensue.extensions.bidirectional.word_uses import WordUse
 from ensue.recipe import Recipe, validate_recipe
 from ensue.tasks.texts.minimal_pairs import PairScore
@@ -409,3 +409,9 @@ def test_senses_and_words_in_context_are_scored(elmo: BidirectionalPipeline, tmp
     assert (scores.accuracy, scores.pairs) == (1.0, 2)
     senses = elmo.senses([(["the", "a", "b"], 1, "x"), (["c", "a", "the"], 1, "y")])
     assert senses.nearest([WordUse(("c", "a", "the"), 1)]) == ["y"]
+
+
+def test_a_text_that_is_read_in_one_part_has_no_warm_up() -> None:
+    objective = PerplexityObjective(SoftmaxOutput(kind="softmax"))
+    assert objective.protocol(100).endswith("state carried")
+    assert objective.protocol(100_000).endswith("state carried, in 48 parts with a warm-up each")

@@ -89,9 +89,9 @@ def test_an_imported_elmo_is_its_equations() -> None:
         ({"lstm": {}}, {}, r"options of ELMo: lstm\.dim: field required"),
         ([], {}, "options of ELMo"),
         ({}, {"char_embed": None}, "no array char_embed"),
-        ({}, {"CNN/b_cnn_1": np.zeros(4, np.float32)}, r"CNN/b_cnn_1: expected numbers of \(3,\).*found \(4,\)"),
+        ({}, {"CNN/b_cnn_1": np.zeros(4, np.float32)}, r"CNN/b_cnn_1: expected floats of shape \(3,\), found .*\(4,\)"),
         ({}, {"CNN/b_cnn_1": np.full(3, np.nan)}, "not finite"),
-        ({}, {"CNN/b_cnn_1": np.zeros(3, np.int32)}, "expected numbers"),
+        ({}, {"CNN/b_cnn_1": np.zeros(3, np.int32)}, "expected floats"),
     ],
 )
 def test_what_is_no_elmo_is_told(options: Any, arrays: dict[str, Any], message: str) -> None:

@@ -28,7 +28,7 @@ def test_a_glossary_holds_in_every_output(pipeline: SequencePipeline, tmp_path: 
     """Alone, with several outputs, in an ensemble, and beside texts that it is not for."""
     sources = [*sources_of(pairs(12, seed=2)), "the bird sees the door"]
     terms = [("cat", "Amsel"), ("door", "!Tür"), ("", "!eine")]
-    for model in (pipeline, pipeline.with_search(n_best=3), pipeline.with_others(pipeline)):
+    for model in (pipeline, pipeline.with_search(n_best=3), pipeline.with_others(), pipeline.with_others(pipeline)):
         for source, output in zip(sources, model.predict(sources, glossary=terms), strict=True):
             for each in (output, *output.others):
                 words = each.text.split()

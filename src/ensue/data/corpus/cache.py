@@ -15,7 +15,7 @@ from ensue.errors import DataError, RunError
 from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 
 FORMAT = 1
-"""The version of the cache. It increases if tokenizers or files change, but not the result of `to_json`."""
+"""The version of the cache. It increases if tokenizers or files change although `to_json` returns the same."""
 
 
 class TextToIds(Protocol):

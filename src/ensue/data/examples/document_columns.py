@@ -40,7 +40,7 @@ LABELS, TEXTS, PAIRS = (tuple(map(_simplify_all, HEADER_WORDS[key])) for key in 
 TITLES, OTHERS = (_simplify_all(HEADER_WORDS[key]) for key in ("titles", "others"))
 """Names of titles of texts, and of other columns, which also occur in headers."""
 FLAGS = {form: bool(index) for forms in BOOLEAN_VALUES for index, form in enumerate(map(str.casefold, forms))}
-"""The truth value of each valid cell of an indicator column, which says of each text whether it has a label."""
+"""The truth value of each valid cell of an indicator column, which marks the texts with a label."""
 _MULTI_HOT = re.compile(r"""\[ *(["']?[01]["']?)(?: *, *["']?[01]["']?)+ *\]""")
 """Matches a multi-hot list: a 0 or 1 for each label."""
 _NAMES = {*TITLES, *OTHERS, *(name for group in (*LABELS, *TEXTS, *PAIRS) for name in group)}

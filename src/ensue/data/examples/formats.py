@@ -173,7 +173,7 @@ def rows_with_texts(lines: Lines) -> Lines:
     try:
         layout = None if lines.is_array else detect_documents(lines, layouts.DocumentChoice(is_labeled=False))
     except DataError:
-        if format_table.suffix(lines.name) != ".csv":  # words in columns, say
+        if format_table.suffix(lines.name) != ".csv":  # may be words in columns
             return lines
         expected = 'expected one with the name "text"'
         raise DataError(f"a table in which no column is surely the text; {expected}", lines.name) from None

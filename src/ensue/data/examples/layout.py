@@ -128,7 +128,7 @@ def _quote(text: str) -> str:
 
 BOOLEAN_VALUES = (("0", "1"), ("0.0", "1.0"), ("false", "true"), ("False", "True"), ("FALSE", "TRUE"), ("no", "yes"),
               ("", "x"))  # fmt: skip
-"""The values for false and true in an indicator column, which says of each text whether it has a label."""
+"""The values for false and true in an indicator column, which marks the texts with a label."""
 
 
 def split_labels(field: str, separator: str) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
 
 
 def label_fields(labels: Sequence[str], probabilities: Sequence[float]) -> str:
-    """Return the labels, and if there are probabilities, a tab and the probabilities with four digits."""
+    """Return the labels, and if there are probabilities, a tab and the probabilities with four decimals."""
     shown = [",".join(f"{probability:.4f}" for probability in probabilities)] if probabilities else []
     return "\t".join([as_field(",".join(labels)), *shown])
 

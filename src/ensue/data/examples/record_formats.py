@@ -74,7 +74,7 @@ class RecordDocuments(layouts.DocumentFormat):
         """Return the record with other labels. New columns are named "label" and "probability"."""
         record = records.Record(document.line, document.source, document.before)
         if layout.flags:
-            # 1 in the columns of its labels and 0 in others, or with other forms of the record
+            # 1 in the columns of the labels and 0 in the others, written as in the record (such as yes and no)
             row = next(iter(self.reader.read(Lines([record.text], ""), header=False, needed=())))
             old, text = self._flag_values(row.values, layout), record.text
             forms = next((forms for forms in BOOLEAN_VALUES if {*old} <= {*forms}), BOOLEAN_VALUES[0])
@@ -195,7 +195,7 @@ def _ambiguous_columns(columns: Sequence[Column], sides: Sequence[str], file: st
     options = " and ".join(f"--{side}s NAME" for side in sides)
     known = ", ".join(map(str, columns))
     problem = f"cannot tell which column is the {' and which the '.join(sides)}: there are {known}"
-    return DataError(f"{problem}; {settings} says it", file, options={settings: options})
+    return DataError(f"{problem}; {settings} names it", file, options={settings: options})
 
 
 class Sigmorphon(RecordPairs):

@@ -33,9 +33,9 @@ class ExampleSource(ABC, Generic[layouts.ExampleT, layouts.LayoutT]):
     prefers the columns of `like`, the layout of a run, or else the columns of the first file. `layout` is the layout of
     the first file.
 
-    If `incomplete` is "refuse", a row without a text or label raises DataError. If it is "skip" or "count", such rows
-    are skipped and counted in `skipped`; "skip" also prints a notice. The constructor raises DataError for an ambiguous
-    layout, different formats, and a file without a required column.
+    If `incomplete` is "refuse", a row without a label, source or target raises DataError. If it is "skip" or "count",
+    such rows and empty labeled texts are skipped and counted in `skipped`; "skip" also prints a notice. The constructor
+    raises DataError for an ambiguous layout, different formats, and a file without a required column.
     """
 
     files: LabeledFiles

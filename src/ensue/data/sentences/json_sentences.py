@@ -248,7 +248,7 @@ def _reparse_object(source: SourceText) -> Content:
 
 
 def _offset(record: Content, text: str) -> int:
-    """Return the offset of a text in its document, in a row of `predict --to jsonl`. ValueError: not in characters."""
+    """Return the offset of a text in its document (`predict --to jsonl`). Raises ValueError for another unit."""
     start, end = (record.get(name) for name in ("start", "end"))
     if type(start) is not int or type(end) is not int or not isinstance(record.get("document"), str):
         return 0

@@ -49,7 +49,7 @@ def propagate_labels(
     pool_texts = (document.texts[0] for document in documents if not document.is_empty)
     texts = list(dict.fromkeys(text for text in pool_texts if text not in example_texts))
     if not texts:
-        raise DataError("all texts of the pool are examples", pool)
+        raise DataError("all texts of the pool are empty or examples", pool)
     if len(texts) > count:
         drawn_rows = np.random.default_rng(seed).choice(len(texts), count, replace=False)
         texts = [texts[row] for row in sorted(drawn_rows.tolist())]

@@ -93,7 +93,7 @@ def draw_diverse(texts: Float32Array, residuals: Float32Array, count: int, seed:
 
 
 def text_vectors(words: Float32Array, word_ids: Ragged) -> Float32Array:
-    """Return unit vectors of texts (N, d): centered means of the vectors `words` (V, d), weighted by log(N / df)."""
+    """Return unit vectors of texts (N, d): centered means of the rows `words`, weighted by log((1 + N) / (1 + df))."""
     if not words.shape[1]:
         words = np.random.default_rng(0).standard_normal((len(words), D_RANDOM), np.float32)
     texts = [word_ids.values[start:end] for start, end in zip(word_ids.starts, word_ids.starts[1:], strict=False)]

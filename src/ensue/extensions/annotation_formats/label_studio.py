@@ -83,7 +83,7 @@ def _read_results(data: Row, results: list[Row] | None) -> Row:
 
 
 def _find_text(data: Row, spans: list[Row]) -> Any:
-    """Return the text that the spans label: the value at "text", or else one with the text of the first span."""
+    """Return the value at "text", else the value with the most blanks, if possible with the text of the first span."""
     texts = [value for value in data.values() if isinstance(value, str)]
     labeled = [text for text in texts if spans and spans[0].get("text") and spans[0]["text"] in text]
     return data["text"] if "text" in data else max(labeled or texts, key=lambda text: text.count(" "), default=None)

@@ -26,7 +26,7 @@ class SpacyTuple(JsonLayout):
 
 
 def docbin_rows(path: Path) -> Iterator[Row]:
-    """Yield the sentences of a `.spacy` file with labels of words, or its documents if they have categories."""
+    """Yield the sentences of a `.spacy` file with labels of words; or its documents, if they have spans or classes."""
     if find_spec("spacy") is None:
         raise EnsueError(f"{path}: reading .spacy needs the package spacy: pip install spacy")
     import spacy  # noqa: PLC0415 (not a dependency)

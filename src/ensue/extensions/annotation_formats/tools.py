@@ -98,7 +98,7 @@ class WebAnno(JsonLayout):
 
 
 def _refuse(problem: str, name: str) -> Iterator[Row]:
-    """Return an iterator that raises an error; a layout that raises it while files are detected would not be found."""
+    """Return an iterator that raises DataError at its first row. An error in `rows` would only exclude this layout."""
     raise DataError(problem, name)
     yield {}
 

@@ -416,7 +416,7 @@ def write_predictions(
         EnsueError: The model, the texts or `offsets` do not fit the format.
     """
     if output_encoding and to in ("brat", "docbin"):
-        raise EnsueError(f"--to {to} goes without --output-encoding")
+        raise EnsueError(f"--to {to} cannot be combined with --output-encoding")
     if out is not None and to != "brat":
         check_outputs([location, pipeline.run or ""], files=[out], overwrite=overwrite)
         check_suffix(out, "--to", to)
@@ -433,9 +433,7 @@ def write_predictions(
         raise EnsueError(f"--to {to} is for taggers; expected csv, jsonl, doccano or label-studio for a classifier")
     if isinstance(pipeline.labels, LabelColumns) and to not in ("conll", "conllu", "csv", "jsonl"):
         columns = ", ".join(pipeline.labels.names)
-        raise EnsueError(
-            f"--to {to} needs one label per word; the model has {columns}; expected conll, conllu, csv, jsonl"
-        )
+        raise EnsueError(f"--to {to} needs one label per word; the model has {columns}; use conll, conllu, csv, jsonl")
     if (to == "brat" and offsets != "characters") or (to == "docbin" and out is None):
         raise EnsueError(f"--to {to} needs --{'offsets characters' if to == 'brat' else 'out FILE.spacy'}")
     lines = stream_lines(location, encoding) if is_stream(location) else location

@@ -30,7 +30,7 @@ MAX_BYTES = 1 << 32
 
 
 def find_weights(path: Path) -> Path | None:
-    """Return the hdf5 file at `path`, or the only hdf5 file of weights in the directory `path`; None without one."""
+    """Return the hdf5 file at `path`, or in a directory its only hdf5 file of weights, if it has options; else None."""
     if path.is_file():
         return path if path.suffix in SUFFIXES else None
     files = sorted(file for suffix in SUFFIXES for file in path.glob(f"*weights*{suffix}"))
@@ -227,10 +227,10 @@ class _WeightConverter:
     def _take_array(self, path: str, *shape: int) -> Array:
         """Return a published array. Raises DataError if the array is missing, not finite, or of another shape."""
         if path not in self.arrays:
-            raise DataError(f"no array {path}, which the options of ELMo need; expected one of {shape}")
+            raise DataError(f"no array {path}; the options of ELMo need it, with the shape {shape}")
         values = np.asarray(self.arrays[path])
         if values.shape != shape or not np.issubdtype(values.dtype, np.floating):
-            raise DataError(f"{path}: expected numbers of {shape} by the options of ELMo, found {values.shape}")
+            raise DataError(f"{path}: expected floats of shape {shape}, found {values.dtype} of shape {values.shape}")
         if not np.isfinite(values).all():
             raise DataError(f"{path}: not finite")
         return values

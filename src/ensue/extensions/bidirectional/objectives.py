@@ -205,7 +205,7 @@ class PerplexityObjective:
         return TwoWayScores(*scores)
 
     def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
-        """Return the nats and the predictions of each block of the text, for confidence intervals."""
+        """Return the nats and the number of predictions of each block of the text, for confidence intervals."""
         count = len(text.tokens)
         nats = PieceNats(np.minimum(np.arange(PIECE_TOKENS, count + PIECE_TOKENS, PIECE_TOKENS), count))
         self.score(model, text, reader, collect=nats)
@@ -214,13 +214,14 @@ class PerplexityObjective:
 
     def protocol(self, tokens: int) -> str:
         """Return a description of the protocol for a text of `tokens` tokens."""
-        return f"read once by each direction, state carried, in {default_parts(tokens)} parts with a warm-up each"
+        warm_up = f", in {parts} parts with a warm-up each" if (parts := default_parts(tokens)) > 1 else ""
+        return f"read once by each direction, state carried{warm_up}"
 
 
 EVALUATION_SEED = 15
 """The seed of the noise in evaluation, the same for every model and run."""
 MAX_SCORED_WORDS = 4096
-"""The largest number of words in a call of the model."""
+"""The largest number of words in a call of the model, unless a single block has more."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +310,7 @@ class ContextObjective:
 
 
 def _iterate_blocks(text: WordText, length: int) -> Iterator[Ids]:
-    """Yield rows of `length` words, at most `MAX_SCORED_WORDS` words at once, and the shorter last row alone."""
+    """Yield rows of `length` words, `MAX_SCORED_WORDS` words or one row at once, and the shorter last row alone."""
     size, rows = len(text.tokens), max(1, MAX_SCORED_WORDS // length)
     end = size // length * length
     for start in range(0, end, rows * length):

@@ -119,7 +119,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
 
     def _embed_gap(self, words: Sequence[str]) -> NDArray[np.float32]:
         if self.model.target_vectors is None:
-            raise EnsueError(f'a gap, {GAP}, needs a model with head.kind = "context"; this model has "softmax"')
+            raise EnsueError(f'a gap, {GAP}, needs head.kind = "context"; this model has "{self.recipe.head.kind}"')
         if words.count(GAP) > 1:
             raise EnsueError(f"{words.count(GAP)} gaps, written {GAP}; expected one")
         return self.layers_of_words([words])[0][-1, words.index(GAP)]

@@ -52,7 +52,7 @@ def export_run(
     exporters = entries("exporter")
     if format not in exporters:
         known = ", ".join(exporters)
-        raise EnsueError(f'no format "{format}"{nearest(format, exporters)}; known for this model: {known}')
+        raise EnsueError(f'no format "{format}"{nearest(format, exporters)}; known: {known}')
     options: dict[str, Any] = {"int8": int8, "embed": embed, "precision": precision}
     options = {name: value for name, value in options.items() if value not in (False, F32)}
     exporter = exporters[format].load(FunctionType)

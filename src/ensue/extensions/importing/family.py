@@ -19,8 +19,7 @@ from ensue.models.specification import TransformerEncoder
 class Conversion(NamedTuple):
     """A pair of functions: `read` converts published tensors to a native parameter, and `write` does the reverse.
 
-    The second argument of `write` is the number of published tensors. A conversion without `write` is not injective, so
-    its models can be imported, but not exported.
+    The second argument of `write` is the number of published tensors. Without `write`, models cannot be exported.
     """
 
     read: Callable[[Sequence[Tensor]], Tensor]
@@ -164,7 +163,7 @@ class Configuration:
         value = self.content.get(name)
         value = default if value is None else value
         if type(value) not in (int, float) or not 0 <= value < 1:
-            raise DataError(f"expected a number from 0 to 1 for {name}, found {quote(value)}", self.path)
+            raise DataError(f"expected a number from 0 to below 1 for {name}, found {quote(value)}", self.path)
         return float(value)
 
     def epsilon(self, name: str, default: float) -> float:
@@ -195,7 +194,7 @@ class Configuration:
         }
 
     def tied(self, default: bool, name: str, names: Set[str]) -> dict[str, Any]:
-        """Return keys of `[tokens]`. The softmax is tied unless the file denies it and has the tensor `name`."""
+        """Return keys of `[tokens]`. The softmax is tied unless the file (or `default`) denies it and has `name`."""
         is_tied = self.content.get("tie_word_embeddings", default) is not False or name not in names
         return {"tied": is_tied, "scaled": False}
 

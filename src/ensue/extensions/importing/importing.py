@@ -28,7 +28,7 @@ def import_run(path: str | Path, out: str | Path, *, overwrite: bool = False) ->
 
     Raises:
         DataError: Files are missing, damaged or unsupported.
-        RunError: `out` exists.
+        RunError: `out` exists, and `overwrite` is false.
     """
     check_path("the model", path)
     check_path("out", out)

@@ -53,7 +53,7 @@ class Term:
 
     @property
     def first_word(self) -> str:
-        """The folded first word of the source, the key of the index; "" if this word may be inside another word."""
+        """The key of the index: the folded first word of the source; "" without one, or if it may be inside a word."""
         word = _WORD.match(fold(self.source))
         if word is None or count_without_blanks(self.source[0]):
             return ""
@@ -186,8 +186,8 @@ class Constraints:
     def rank(self, hypotheses: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str]) -> list[Hypothesis]:
         """Return the hypotheses sorted by the number of violated terms, completeness, and cost.
 
-        The cost is Σ_t (m - log p_t), where m is the mean log-probability of a token without constraints. A mean over
-        tokens would favor long outputs, since it reduces the cost of an improbable required word.
+        The cost is Σ_t (m - log p_t), where m is the mean log-probability of a token before phrases are required. A
+        mean over tokens would favor long outputs, since it reduces the cost of an improbable required word.
         """
 
         def sort_key(hypothesis: Hypothesis) -> tuple[int, bool, float]:
@@ -203,7 +203,7 @@ class Constraints:
         phrase or the width has changed, so that the search must be repeated.
         """
         before = self.required, len(self.forbidden), self.width_factor
-        if not self.required:  # the hypotheses are unconstrained
+        if not self.required:
             self.mean_log_probability = best[0].log_probability / (len(best[0].ids) + 1)
         texts = [decode(hypothesis.ids) for hypothesis in best]
         for hypothesis, text in zip(best, texts, strict=True) if any(map(self.unmet, texts[:n_best])) else ():
@@ -256,7 +256,7 @@ def _is_inside_word(text: str, offset: int) -> bool:
 
 
 def _read_rows(path: Path) -> list[tuple[str, list[str]]]:
-    """Return the place and the cells of each row. A file is read as CSV if it has no tab or is named .csv."""
+    """Return the place and the cells of each row, without a CSV header. Files without tabs, and .csv files, are CSV."""
     lines, name = [*enumerate(re.findall("[^\\n]*\\n|[^\\n]+", load_text(path, "")), 1)], str(path)
     has_tabs = path.suffix.lower() != ".csv" and any("\t" in line for _, line in lines)
     delimiter = "\t" if has_tabs else detect_delimiter(lines, name)

@@ -72,7 +72,7 @@ class MarkedText(NamedTuple):
     root: Node
 
     def with_output(self, output: str, links: Sequence[int | None]) -> str:
-        """Insert the markup into an output. `links` are the source units of the output units; None for no unit."""
+        """Return an output with the markup (the text itself if it has no units). `links` are the units of its units."""
         if not self.units:
             return self.text
         if not (spans := units_of(output)):
@@ -297,7 +297,7 @@ def link_units(
     Args:
         units: The spans of the output units.
         tokens: The spans of the output tokens.
-        places: The most attended source token of each output token.
+        attended: The most attended source token of each output token.
         source_units: The spans of the source units.
         source_tokens: The spans of the source tokens.
     """

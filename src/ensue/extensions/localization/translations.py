@@ -243,7 +243,7 @@ _UNFINISHED_STATES = {"new", "needs-translation", "needs-adaptation", "needs-l10
 def po_rows(path: Path, encoding: str) -> Iterator[Row]:
     """Yield the messages that are translated and not fuzzy, with a row for each plural form.
 
-    The source of the first plural form is the singular. If `encoding` is "utf-8", the default, the encoding in the
+    The source of the first of several forms is the singular. If `encoding` is "utf-8", the default, the encoding in the
     header of the file has priority. Raises DataError (file:line) for invalid files.
     """
     if encoding == "utf-8" and (charset := _CHARSET.search(next(blocks(path)))) and charset[1] != b"CHARSET":

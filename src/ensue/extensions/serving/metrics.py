@@ -20,7 +20,7 @@ class Metrics:
         timed, summed = shared | {"buckets": SECONDS}, shared | {"multiprocess_mode": "livesum"}
         model, route = ["model"], ["route"]
         self.requests = Counter("requests", "Answered requests", ["route", "status"], **shared)
-        self.refused = Counter("refused", "Requests that were refused", ["code"], **shared)
+        self.refused = Counter("refused", "Responses with an error", ["code"], **shared)
         self.left = Counter("left", "Clients that disconnected before their answer", **shared)
         self.seconds = Histogram("request_seconds", "Time from the headers to the end of the answer", route, **timed)
         self.first = Histogram("first_token_seconds", "Time to the first token", model, **timed)

@@ -1,7 +1,7 @@
 """The listening socket, the ids of models, and a supervisor of several processes on one socket.
 
-The supervisor forks the processes, forwards signals, and restarts the processes. It does not import torch, whose
-threads would not survive a fork.
+The supervisor forks the processes, forwards signals, and restarts a process that a signal has killed. It does not
+import torch, whose threads would not survive a fork.
 """
 
 import os
@@ -24,7 +24,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 METRICS_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder in which prometheus_client shares the metrics of processes."""
 MIN_LIFETIME_SECONDS = 5.0
-"""The minimum lifetime of a process. A process that ends earlier is not restarted."""
+"""A process that is killed earlier is not restarted, and all processes end."""
 
 
 def run_processes(count: int, function: Callable[[], int]) -> int:

@@ -84,7 +84,7 @@ class SessionStore:
 
     States are immutable. So a failed or cancelled request leaves its session unchanged, and a request is undone by
     continuing from an earlier state. A session has the states after its latest `depth` + 1 requests. All sessions
-    together have at most `max_bytes`; the latest state of the most recently used session is never evicted.
+    together have at most `max_bytes`, except for the latest state of the most recently used session.
     """
 
     def __init__(self, max_sessions: int, seconds: float, depth: int, max_bytes: int) -> None:

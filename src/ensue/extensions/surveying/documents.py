@@ -178,7 +178,7 @@ class DocumentReport(LabeledReport[DocumentSummary]):
     @property
     def separator_remedy(self) -> str:  # type: ignore[override]
         if self.summary.layout.format in _DESCRIPTIONS:
-            return "a blank ends a label"
+            return "a blank ends a label" if "word" in _DESCRIPTIONS[self.summary.layout.format] else "labels are names"
         if character := self._find_separator():
             return f"--set data.separator={shlex.quote(character)} reads several labels from a field"
         return super().separator_remedy

@@ -17,7 +17,7 @@ _MIN_COUNT, _MIN_ITEMS = 5, 100
 """A label with 2 to `_MIN_COUNT` - 1 examples is reported, if there are at least `_MIN_ITEMS` examples."""
 _MAX_SHOWN_LABELS = 4
 _OUTLIER_RATIO, _MIN_OUTLIER_WORDS = 10, 20
-"""An outlier is longer than this ratio times the 95 % quantile, which counts as this number of words or more."""
+"""An outlier is longer than this ratio times the 95 % quantile, and than this ratio times this number of words."""
 _EXPANDED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe", "æ": "ae", "ß": "ss"})
 
 

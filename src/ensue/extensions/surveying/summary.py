@@ -1,6 +1,6 @@
 """The survey of data for `ensue data`, and the proposal of a command that trains on the data.
 
-Data are read once. Memory grows only with the numbers of distinct words, characters, labels and lengths.
+Data are read at most twice. Memory grows only with the numbers of distinct words, characters, labels and lengths.
 """
 
 import re
@@ -45,7 +45,7 @@ def summarize(
         encoding: The encoding of text files.
 
     Raises:
-        DataError: A file is missing or empty, or the format or encoding is unknown.
+        DataError: A file is missing or empty, the format or encoding is unknown, or a column does not fit the data.
     """
     encoding = "utf-8" if checked_encoding(encoding) == "utf-8" else encoding
     are_pairs = bool(sources or targets)

@@ -126,7 +126,7 @@ class WordVectorsJob(Job[Any]):
     @property
     def notes(self) -> list[str]:
         known, window = int(self.counts[LINE_END + 1 :].sum()), self.vectors.window
-        notes = [f"the text has {known:,} known words, fewer than a window of {window}"] if known <= window else []
+        notes = [f"the text has {known:,} known words, no more than a window of {window}"] if known <= window else []
         for origin in self.origins:
             new = self.parts.vocabulary_size - origin.run.parts.vocabulary_size
             notes.append(f"{new:,} vectors of second and further senses (senses.from {origin.path})")

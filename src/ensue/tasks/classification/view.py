@@ -49,9 +49,9 @@ class ClassifierView:
     contributions: list[Contribution]
     """The effects of single words on the label; in long texts, of groups of words."""
     attention: NDArray[np.float64] | None
-    """The weights (T,) of attention pooling; None for a model without it."""
+    """The weights (T,) of attention pooling; None for a model without it, and for pairs with one vector."""
     maxima: NDArray[np.float64] | None
-    """The share (T,) of features whose maximum is at a word; None for a model without max pooling."""
+    """The share (T,) of features whose maximum is at a word; None without max pooling, or for pairs with one vector."""
     traces: list[LayerTrace]
     heads: list[LayerAttention] | None
     """The attention of the layers; None for a text that is too long."""
@@ -146,7 +146,7 @@ def _pooling_input(model: Classifier, reading: ReadFeatures) -> tuple[Tensor, sl
 
 
 def attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
-    """Return the weights (T,) of attention pooling; None for a model without it."""
+    """Return the weights (T,) of attention pooling; None as in `ClassifierView`."""
     pooling = _find_pooling(model, AttentionPooling)
     if pooling is None or model.is_joint:
         return None
@@ -158,7 +158,7 @@ def attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.fl
 
 
 def maxima_of(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
-    """Return the share (T,) of features whose first maximum is at each word; None for a model without max pooling."""
+    """Return the share (T,) of features whose first maximum is at each word; None as in `ClassifierView`."""
     if _find_pooling(model, MaxPooling) is None or model.is_joint:
         return None
     slots, of_words = _pooling_input(model, reading)

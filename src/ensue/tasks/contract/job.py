@@ -185,7 +185,7 @@ class Job(ABC, Generic[ModelT]):
         return getattr(getattr(self, self.data_name), name, None)
 
     def draw(self, data: Any, count: int) -> Any:
-        """Return `count` examples of held-out data, drawn by the seed. More examples contain all fewer examples."""
+        """Return `count` examples of held-out data, drawn by the seed. A larger sample contains each smaller one."""
         rows = np.random.default_rng(self.recipe.train.seed).permutation(len(data))[:count]
         return data.select(np.sort(rows))
 

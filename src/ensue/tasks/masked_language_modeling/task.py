@@ -75,7 +75,7 @@ def training_examples(
 def scored_examples(
     recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str
 ) -> FramedExamples:
-    """Return examples that cover a text completely, for evaluation."""
+    """Return examples for evaluation: blocks that cover a text completely, or pairs of segments."""
     if recipe.data.next_sentence:
         return _create_pairs(recipe, tokens, coder, path, seed=SCORE_SEED)
     if not len(tokens):
@@ -291,7 +291,7 @@ _REASON = "since its texts are compared with each other"
 
 
 class SentenceVectors(BucketedTask[MaskedLanguageModel, TextPairBatch]):
-    """Contrastive training: a first text is classified among the second texts of its batch (Henderson et al. 2017)."""
+    """Contrastive training: a first text is classified among the candidates of its batch (Henderson et al. 2017)."""
 
     def __init__(self, pairs: EncodedTextPairs, recipe: SentenceVectorsRecipe, *, judged_by: str) -> None:
         if process_group().size > 1:

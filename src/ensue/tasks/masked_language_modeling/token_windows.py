@@ -55,7 +55,7 @@ def _read_windows(
     model: MaskedLanguageModel, coder: MaskedTokenizer, texts: Sequence[NDArray[np.int64]],
     windows: Sequence[TextWindow], layers: Sequence[int],
 ) -> list[Vectors]:  # fmt: skip
-    """Return the vectors (L, T, d) of each window in L layers, which may have padding at the end."""
+    """Return the vectors (L, T, d) of each window in L layers. T may include padding at the end."""
     pieces = [texts[window.text][window.begin : window.end] for window in windows]
     with evaluating(model):
         if model.can_read_packed:

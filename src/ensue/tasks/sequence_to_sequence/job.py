@@ -189,7 +189,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         if self.left_out:
             notes.append(f"{self.left_out:,} pairs are left out: their targets have over {data.target_tokens:,} tokens")
         if data.source_tokens and (num_cut := np.count_nonzero(self.task.train.sources.lengths > data.source_tokens)):
-            notes.append(f"{num_cut:,} sources are cut to their first {data.source_tokens:,} tokens")
+            notes.append(f"{num_cut:,} sources have {data.source_tokens:,} tokens or more; only so many are read")
         if (origin := self.continued) is not None:
             old, new = (coder.target.vocabulary_size for coder in (origin.run.parts.coder, self.parts.coder))
             notes.append(f"begins from {origin.path}: {old:,} of {new:,} target symbols have vectors of this run")

@@ -226,7 +226,7 @@ def search_of(table: SearchTable, target: TokenizerWithSpecials, **changes: Any)
 
 
 def output_limits(sources: Sources, ratio: float, search: BeamSearch, bound: int | None = None) -> list[int]:
-    """Return the maximum length of each output: `ratio` times the source tokens plus EXTRA_TOKENS, at most `bound`."""
+    """Return the maximum length of each output. It depends on its source, and is at most `bound` and `max_tokens`."""
     limits = np.ceil(sources.rows.lengths * ratio).astype(np.int64) + EXTRA_TOKENS + search.min_tokens
     return [int(tokens) for tokens in np.minimum(limits, min(search.max_tokens, bound or search.max_tokens))]
 
@@ -264,7 +264,7 @@ def find_outputs(
 def init_decoding(
     models: Sequence[TextModel], sources: Sources, rows: NDArray[np.int64], *, is_compiled: bool = False
 ) -> tuple[Any, State]:
-    """Return a stepper and its state after the sources `rows`. If `is_compiled`, the stepper has no taps."""
+    """Return a stepper and its state after the sources `rows`. If `is_compiled`, the stepper may have no taps."""
     device, mask = device_of(models[0]), sources.rows.mask(rows)
     ids = on_device(sources.rows.padded(rows), device)
     steppers: list[Any] = []

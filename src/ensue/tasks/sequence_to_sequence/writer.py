@@ -214,7 +214,7 @@ class Writer(Predictor, Generic[ItemT]):
         ensemble = copy(self)
         ensemble.models = (*self.models, *(model for other in others for model in other.models))
         ensemble.recipes = (*self.recipes, *(recipe for other in others for recipe in other.recipes))
-        ensemble.ratio = max(self.ratio, *(other.ratio for other in others))
+        ensemble.ratio = max([self.ratio, *(other.ratio for other in others)])
         return ensemble
 
     def answers(self, items: Iterable[ItemT], chosen: range | None = None) -> Iterator[tuple[ItemT, Output]]:

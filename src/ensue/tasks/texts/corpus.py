@@ -238,7 +238,7 @@ class CorpusJob(Job[ModelT]):
         return f"{train:,} training tokens, {valid:,} for validation, {self.parts.vocabulary_size:,} symbols"
 
     def notes_on_validation(self) -> Iterator[str]:
-        """Yield remarks on a missing validation text, on its unknown tokens, and on texts that are training text."""
+        """Yield remarks on a missing validation text, on its unknown tokens, and on passages that are training text."""
         valid, tokenizer = self.corpus.valid, self.corpus.tokenizer
         if valid is None:
             yield "no validation text: the last weights are kept, and no score is measured"
@@ -356,4 +356,4 @@ def notes_on_sampling(head: WordHead, vocabulary_size: int) -> list[str]:
     """Return a remark if `head.sampled` has no effect."""
     if head.sampled < vocabulary_size:
         return []
-    return [f"the vocabulary has {vocabulary_size:,} symbols, not more than head.sampled: no symbol is sampled"]
+    return [f"the vocabulary has {vocabulary_size:,} symbols, no more than head.sampled: the softmax is over all"]

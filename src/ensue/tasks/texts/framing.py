@@ -32,7 +32,7 @@ class TextWindow(NamedTuple):
 
 
 def text_windows(text: int, size: int, max_tokens: int, *, is_causal: bool = False) -> list[TextWindow]:
-    """Return windows of at most `max_tokens` tokens over a text of `size` tokens. Windows overlap by half."""
+    """Return windows of at most `max_tokens` tokens over a text of `size` tokens, which overlap by half or more."""
     begins = list(range(0, max(1, size - max_tokens), max(1, max_tokens // 2)))
     if begins[-1] + max_tokens < size:
         begins.append(size - max_tokens)

@@ -1,7 +1,7 @@
 """Models with a vector for each text, and pipelines with contextual vectors of words, from all layers of a model.
 
 The vectors of a `LayeredPipeline` are outputs of the layers of a language model, or of the encoder of a translator
-(CoVe, McCann et al. 2017). The tokens of a word do not depend on other words. Spaces between words are tokens, too.
+(CoVe, McCann et al. 2017). The tokens of a word do not depend on other words. Spaces between words are read, too.
 """
 
 import hashlib

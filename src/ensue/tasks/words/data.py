@@ -83,7 +83,7 @@ def _check_distribution(row: Any, expected: str, path: str | Path, line: int) ->
     ):
         raise DataError(expected, path, line)
     if any(label != label.strip() or not label or not _is_text(label) for label in row):
-        raise DataError("a label is empty, has blanks around it, or half a surrogate pair", path, line)
+        raise DataError("a label is empty, has blanks around it, or contains half a surrogate pair", path, line)
     total = math.fsum(row.values())
     if abs(total - 1) > MAX_SUM_ERROR:
         raise DataError(f"the probabilities have the sum {total:.4g}; expected 1", path, line)

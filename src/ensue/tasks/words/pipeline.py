@@ -125,7 +125,7 @@ class OriginVectors:
 
 
 _ADVICE = (
-    "features.contextual: the layers of {path} at {words:,} words are more than the cache holds, and are computed "
+    "features.contextual: the layers of {path} for {words:,} words are more than the cache holds, and are computed "
     "again in each epoch; fewer features.contextual_layers or a larger ENSUE_CACHE_LIMIT avoid this"
 )
 
@@ -345,7 +345,7 @@ class WordPipeline(Predictor):
         self, chunks: Callable[[], Iterator[T]], shard: Shard, words_of: Callable[[T], list[Sequence[str]]],
         answers: Callable[[T, FormTable, Ragged], Iterator[AnswerT]],
     ) -> Iterator[AnswerT]:  # fmt: skip
-        """Yield the answers to a shard of chunks. Earlier chunks are read first, so that words have equal indices."""
+        """Yield the answers to a shard of chunks. Earlier chunks are read, too, so that indices do not change."""
         indices = shard.chunks(chunks)
         for index, chunk in enumerate(chunks()):
             if index >= indices.stop:

@@ -28,7 +28,7 @@ def all_characters() -> str:
 
 @cache
 def _assigned_characters() -> str:
-    """Return the assigned characters of Unicode, since other code points have no properties."""
+    """Return all characters except unassigned, private and surrogate code points, which have no properties here."""
     return "".join(c for c in all_characters() if unicodedata.category(c) not in ("Cn", "Co", "Cs"))
 
 
@@ -137,7 +137,7 @@ def splitter_tables(splitter: str, sets: CharacterSets) -> str:
 
 
 class Program:
-    """The code of a regular expression for expression.h. `tail` says that no code follows, so alternatives may go."""
+    """The code of a regular expression for expression.h. If `tail`, no code follows, so choices are final."""
 
     def __init__(self, expression: str, sets: CharacterSets, flags: int = 0) -> None:
         """Compile a regular expression. Raises ValueError for unsupported syntax."""

@@ -39,7 +39,7 @@ def tagger_source(description: ModelDescription, weights: Weights) -> CModel:
         [*templates, "tagging.h"],
         interface="tagging",
         values={"LABELS": len(names), "SESSION": 96 if weights.precision == "int8" else 192},  # less memory for int8
-        usage="""    ./NAME < text.txt           the label of each word; a line is a sentence
+        usage="""    ./NAME < text.txt                    the label of each word; a line is a sentence
     ./NAME --probabilities < text.txt    with the probability of each label
 """,
     )

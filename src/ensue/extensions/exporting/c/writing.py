@@ -207,7 +207,7 @@ def _readme(run: RunDirectory, name: str, usage: str, embed: bool, notes: list[s
     return f"""# {name}
 
 A {run.recipe.what} ({run.recipe.describe()}) as C, written by `ensue export --format c` of ensue {VERSION}. It needs a
-compiler for C11 and its mathematics library, and nothing else. `{name}.h` says what each function does.
+compiler for C11 and its mathematics library, and nothing else. `{name}.h` documents the functions.
 
     make
 {fill_template(usage, {"NAME": name})}

@@ -125,7 +125,7 @@ def convert_masked(run: RunDirectory, tensors: Tensors) -> PublishedModel:
 
 
 def _bert_classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
-    """Convert a classifier over BERT. A head without hidden layer becomes one with the identity by TANH_SCALE."""
+    """Convert a classifier over BERT. A head without a hidden layer gets an identity (`TANH_SCALE`)."""
     recipe: Any = run.recipe
     layers = _tuned_layers(run, tensors, _check_bert)
     d = layers.recipe.encoder.d_model

@@ -1,7 +1,7 @@
 """Conversion of a function of a model to ONNX: it runs once on meta tensors, and ATen operations add nodes to a graph.
 
 Control flow that depends on values raises Unexportable. Control flow that depends on sizes is fixed to the traced
-branch, so that `writing.py` compares the graph with the model at several sizes.
+branch. Therefore `writing.py` compares the graph with the model at several sizes.
 """
 
 import math

@@ -116,7 +116,7 @@ def to_numpy(tensor: Tensor) -> NDArray[Any]:
 
 
 MIN_PRIME, MAX_PRIME, PRIME_RATIO = 5_000, 100_000, 1.37
-"""The bounds of the first prime, and the ratio of consecutive primes. Products of four primes fit into 64 bits."""
+"""The bounds of the first prime, and the ratio of consecutive primes. Products of three primes fit into 64 bits."""
 ROWS, TEXTS, BEAMS = "batch", "texts", "beams"
 """The names of related sizes: batch = texts · beams."""
 MAX_OFFSET = 512

@@ -49,9 +49,9 @@ class Difference(NamedTuple):
     bound: float
 
 
-def check_differences(measure_differences: Iterable[Difference]) -> None:
+def check_differences(differences: Iterable[Difference]) -> None:
     """Raise Unexportable for a difference above its bound."""
-    for output, size, bound in measure_differences:
+    for output, size, bound in differences:
         if not size <= bound:
             raise Unexportable(f"{output} differs by {size:.2g} from the output of the model")
 

@@ -192,7 +192,7 @@ class CaptioningConfig(Config):
     rows: SizeOrZero
     """The number of rows of an image; 0 if the source is not an image."""
     ratio: Annotated[float, Field(gt=0, lt=1e9)]
-    """The number of tokens per frame, as the limit of the search. UpTo100 training captions exceed this ratio."""
+    """The 0.999 quantile (`RATIO_QUANTILE`) of the number of tokens per frame in training, which limits captions."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def captions_of(series: Series, separator: str) -> tuple[str, ...]:
     if series.per_frame:
         raise series.error("a label for each frame; expected a caption of the series")
     if not series.labels:
-        raise series.error("no caption; data.labels names their column in a table of paths")
+        raise series.error("no caption; data.labels names the column of captions in a table of paths")
     (text,) = series.labels
     captions = tuple(caption.strip() for caption in (text.split(separator) if separator else [text]))
     if not all(captions):

@@ -24,7 +24,7 @@ MAX_WEIGHTS, MAX_FEATURES = 1 << 26, 1 << 28
 
 
 def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, path: str = "") -> NDArray[np.float32]:
-    """Return the log-mel frames (T, bands) of samples (n,), T = 1 + ⌈(n − N) / S⌉; the last frame is padded with zeros.
+    """Return the log-mel frames (T, bands) of samples (n,), T = 1 + ⌈max(0, n − N) / S⌉. The last frame is zero-padded.
 
     Raises DataError if the bands do not match the rate, or if the frames are too large or too many.
     """

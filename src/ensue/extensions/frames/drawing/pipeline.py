@@ -281,7 +281,7 @@ def is_animated(path: Path) -> bool:
 
 
 def draw_canvases(path: Path, canvases: NDArray[np.float32]) -> str:
-    """Write canvases (N, T, H, W) or (N, T, H, W, colors) as tiles, with a row for each sample if T > 1.
+    """Write canvases (N, T, H, W) or (N, T, H, W, colors) as an animation, or as tiles: a row for each sample if T > 1.
 
     Returns a line for the user.
     """

@@ -32,7 +32,7 @@ tables = scores(config["tables"])
 
 
 def predict(sentences, document=False):
-    """Return the labels of sentences (lists of words). Some models read the sentences of a document together."""
+    """Return the labels of non-empty sentences (lists of words). Some models read a document's sentences together."""
     return [labels for labels, _ in labels_and_emissions(sentences, document)]
 
 
@@ -103,7 +103,7 @@ if __name__ == "__main__":
     options.add_argument("--n-best", type=int, default=0, metavar="K", help="the best paths with their probabilities")
     args = options.parse_args()
     if not 0 <= args.n_best <= MAX_PATHS:
-        sys.exit(f"--n-best is {args.n_best}; expected at most {MAX_PATHS} paths")
+        sys.exit(f"--n-best is {args.n_best}; expected 0 to {MAX_PATHS} paths")
     for line in sys.stdin:
         text = line.rstrip("\r\n")
         if not args.json and not args.n_best:
