@@ -163,7 +163,7 @@ def test_mistakes_are_one_line(run: Path, data: Path, tmp_path: Path) -> None:
     table.write_text("path,caption\none.npy,up\ntwo.npy,down\n")
     model = ensue.load(run)
     for path, message in (
-        (bare, r"bare\.npz\[0\]: no caption; data\.labels names their column"),
+        (bare, r"bare\.npz\[0\]: no caption; data\.labels names the column"),
         (empty, r"empty\.npz\[3\]: an empty caption"),
         (larger, r"larger\.npz\[0\]: an image of 8 rows; expected 4, since all images have one size"),
         (wider, r"frames of 36 features; expected 12, as in the training data: perhaps color images"),

@@ -137,8 +137,11 @@ def test_generated_pictures(runs: Path, tmp_path: Path) -> None:
     said = model.generate_into(tmp_path / "a.png", samples=30, frames=4)
     assert said == f"wrote 24 of 30 series of 4 frames to {tmp_path / 'a.png'}"
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert "1 series" in draw_series(tmp_path / "b.svg", [np.zeros((5, 9), np.float32)], prompt_frames=2)
-    assert "<svg" in (tmp_path / "b.svg").read_text()
+    with_missing = np.arange(15, dtype=np.float32).reshape(5, 3)
+    with_missing[1, 1] = np.nan
+    for frames in (np.zeros((5, 9), np.float32), with_missing):
+        assert "1 series" in draw_series(tmp_path / "b.svg", [frames], prompt_frames=2)
+        assert "<svg" in (tmp_path / "b.svg").read_text()
 
 
 def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:

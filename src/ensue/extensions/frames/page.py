@@ -19,7 +19,7 @@ from ensue.inspection.page import Section, cut, drawn, short
 
 MAX_DRAWN_FRAMES = 500
 TOTAL_WIDTH, MIN_FRAME_WIDTH, MAX_FRAME_WIDTH = 1_000, 3, 44
-"""The width of a drawing, and the smallest and largest width of a frame, in pixels."""
+"""The desired width of a drawing, and the smallest and largest width of a frame, in pixels."""
 MIN_WIDTH_WITH_GAPS = 18
 """The smallest width in pixels of frames that are separated by gaps."""
 NUMBER_STEPS, MIN_NUMBER_WIDTH = (1, 2, 5, 10, 20, 50), 40

@@ -109,7 +109,7 @@ def first_rows(path: Path, encoding: str) -> list[list[str]]:
 
 
 def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
-    """Return the layout of a table by its first rows; None for tables with columns of text, or without features."""
+    """Return the layout of a table by its first rows; None with columns of text, no features, or fewer than 3 rows."""
     if len(rows) < 3:
         return None
     if is_mostly_numbers(rows[0]):

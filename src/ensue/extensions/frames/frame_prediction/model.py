@@ -447,7 +447,7 @@ MAX_DRAWN_CURVES, MAX_DRAWN_SERIES = 8, 24
 def draw_series(path: Path, series: Sequence[Vectors], *, prompt_frames: int, columns: Sequence[str] = ()) -> str:
     """Draw up to MAX_DRAWN_SERIES series, with a line after the prompt, and return a phrase like "24 of 30 series"."""
     shown = series[:MAX_DRAWN_SERIES]
-    low, high = min(float(frames.min()) for frames in shown), max(float(frames.max()) for frames in shown)
+    low, high = min(float(np.nanmin(x)) for x in shown), max(float(np.nanmax(x)) for x in shown)
     with picture(path, (7, 0.6 + 1.2 * len(shown))) as figure:
         for axes, frames in zip(figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0], shown, strict=True):
             has_curves = frames.shape[1] <= MAX_DRAWN_CURVES

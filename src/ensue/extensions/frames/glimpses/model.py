@@ -252,7 +252,7 @@ def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
     symbols = tuple(captions[0].split(recipe.data.separator or None)) if len(captions) == 1 else ()
     if not symbols:
         problem = "several captions" if len(captions) > 1 else "no caption"
-        raise series.error(f"{problem}; expected one for the image, symbols with blanks between them")
+        raise series.error(f"{problem}; expected one for the image, with blanks or data.separator between symbols")
     if len(symbols) > (maximum := recipe.glimpses.most_symbols):
         raise series.error(f"{len(symbols):,} symbols; glimpses.most_symbols is {maximum:,}")
     return symbols

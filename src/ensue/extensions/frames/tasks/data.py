@@ -87,7 +87,7 @@ class LabeledSeries(Hashed):
         return LabeledSeries(self.rows.select(rows), labels, groups)
 
     def ends(self, fraction: float) -> "tuple[LabeledSeries, LabeledSeries] | None":
-        """Split off the last frames of each series with labels of frames; None if all beginnings or ends are empty."""
+        """Split off the last frames of each series and their labels; None if all beginnings or all ends are empty."""
         starts = self.lengths - np.rint(self.lengths * fraction).astype(np.int64)
         halves = [np.split(self.rows[row], [start]) for row, start in enumerate(starts.tolist())]
         labels = [(names[:start], names[start:]) for names, start in zip(self.labels, starts.tolist(), strict=True)]
