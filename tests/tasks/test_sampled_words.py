@@ -52,6 +52,6 @@ def test_what_is_not_fewer_than_the_vocabulary_is_all_of_it() -> None:
     assert sampled_words(WordHead(sampled=9), COUNTS, 0) is not None
     assert notes_on_sampling(WordHead(sampled=9), 10) == []
     (note,) = notes_on_sampling(WordHead(sampled=10), 10)
-    assert "10 symbols, not more than head.sampled" in note
+    assert "10 symbols, no more than head.sampled" in note
     with pytest.raises(ValueError, match="expected 1 to 10"):
         SampledWords(COUNTS, size=11, power=1.0, seed=0)
