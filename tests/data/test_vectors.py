@@ -138,9 +138,7 @@ def test_a_binary_file_that_is_cut_off(tmp_path: Path) -> None:
     data = binary(["a", "b", "c"], matrix)
     for cut in (1, 40, 64):
         path = written(tmp_path, data[:-cut])
-        with pytest.raises(
-            DataError, match=r"x\.vec: cut off: it ends after [012] of the 3 vectors that its header prom"
-        ):
+        with pytest.raises(DataError, match=r"x\.vec: cut off: it ends after [012] of the 3 vectors of its header"):
             read_vectors(path)
         assert read_vectors(path, ["a"])[0] == ["a"]  # which stands before the cut
     for count in (4, 10**15 - 1):
