@@ -1,36 +1,34 @@
 """The gate of the speed of single calls: shapes that have reached torch.nn stay there, with room of 15 %."""
 
-import importlib
-from functools import partial
-from itertools import product
+import subprocess
+import sys
 
 import pytest
-import torch
 
 from engine.twins import needs_compiler
-from ensue import nn
 from pages import REPOSITORY
 
 MIN_RATIO = 0.85
 
 
+def ratios(*options: str) -> dict[tuple[str, str], float]:
+    """Return the ratios of torch.nn's time to ensue's, by B and T, in a process without the type checks of tests."""
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "calls.py"), *options]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith(f"| {options[1]} ")]
+    return {(batch, length): float(ratio) for _, batch, length, _, _, _, ratio, _ in rows}
+
+
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize("d", [64, 128, 256, 512])
+@pytest.mark.parametrize("d", ["64", "128", "256", "512"])
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "Elman"])
-@torch.inference_mode()
-def test_calls_are_as_fast_as_those_of_torch(name: str, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_are_as_fast_as_those_of_torch(name: str, d: str) -> None:
     """GRU and Elman of one position have not reached it (docs/benchmarks.md). Slow shapes are timed again."""
-    monkeypatch.syspath_prepend(REPOSITORY / "benchmarks")
-    calls = importlib.import_module("calls")
-    layer, peer = getattr(nn, name)(d, d), calls.PEERS[name](d, d, batch_first=True)
-    below = {}
-    for batch, length in product((1, 8, 32, 64), (1, 10, 30, 100) if name == "LSTM" else (10, 30, 100)):
-        x = torch.randn(batch, length, d)
-        for seconds in (0.05, 0.5, 2.0):
-            ours, theirs = calls.least_times([partial(layer, x), partial(peer, x)], seconds)
-            below[batch, length] = theirs / ours
-            if theirs >= MIN_RATIO * ours:
-                del below[batch, length]
-                break
-    assert not below
+    options = "--layers", name, "--widths", d
+    lengths = ["1", "10", "30", "100"] if name == "LSTM" else ["10", "30", "100"]
+    found = ratios(*options, "--lengths", *lengths, "--seconds", "0.05")
+    assert len(found) == 4 * len(lengths)
+    slow = [place for place, ratio in found.items() if ratio < MIN_RATIO]
+    again = {(b, t): ratios(*options, "--batches", b, "--lengths", t, "--seconds", "2")[b, t] for b, t in slow}
+    assert not {place: ratio for place, ratio in again.items() if ratio < MIN_RATIO}
