@@ -18,6 +18,8 @@ WIDE   := $(addprefix tests/,test_recipe.py test_extension.py test_arguments.py 
 # public data for `make models`: UD English-EWT, in a folder with this name
 DATA   ?= ../shared/data
 EWT    := $(DATA)/ud_english_ewt
+# all-MiniLM-L6-v2 for `make vectors`: a folder of sentence-transformers
+MINILM ?= build/all-MiniLM-L6-v2
 N      ?= 20000
 SEED   ?= 0
 COUNT  ?= 8
@@ -27,7 +29,7 @@ PART   ?= 1/1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test slow fuzz mutants check check-static format docs notebooks dist models lowest bench clean
+.PHONY: help quickstart test slow fuzz mutants check check-static format docs notebooks dist models vectors lowest bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +80,16 @@ models: $(VENV)/.installed  ## the package of models ensue-en in models/en, trai
 	  --out models/en --precision int8 --license CC-BY-SA-4.0 --license-file $(EWT)/LICENSE.txt \
 	  --test $(EWT)/en_ewt-ud-test.conllu.xz --overwrite
 	@rm -rf models/en/ensue_en models/en/*.dist-info && $(BIN)/python -m zipfile -e models/en/ensue_en-1.0-py3-none-any.whl models/en
+
+vectors: $(VENV)/.installed  ## the package ensue-en-vectors in models/en-vectors, distilled from MINILM with texts of DATA, half an hour
+	@test -f $(MINILM)/model.safetensors || { echo "no $(MINILM)/model.safetensors: make vectors MINILM=FOLDER, all-MiniLM-L6-v2" >&2; exit 1; }
+	@test -f build/models/minilm/README.md || $(BIN)/ensue import $(MINILM) --out build/models/minilm
+	@$(BIN)/python models/en-vectors/distill.py build/models/minilm $(DATA) build/models/en-vectors
+	@cp models/en-vectors/card.md build/models/en-vectors/README.md
+	@PYTHONPATH=models/packing $(BIN)/python -m ensue_packing build/models/en-vectors --wheel en-vectors --out models/en-vectors \
+	  --precision int8 --license Apache-2.0 --license-file models/en-vectors/LICENSE.txt --overwrite
+	@rm -rf models/en-vectors/ensue_en_vectors models/en-vectors/*.dist-info && \
+	  $(BIN)/python -m zipfile -e models/en-vectors/ensue_en_vectors-1.0-py3-none-any.whl models/en-vectors
 
 bench: $(VENV)/.installed  ## the measurements of the docs, one by one (benchmarks/README.md)
 	@$(BIN)/python benchmarks/training_speed.py && $(BIN)/python benchmarks/generation.py

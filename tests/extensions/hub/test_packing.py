@@ -190,20 +190,21 @@ def test_a_cutter_and_a_tagger_are_one_model(kept: Path, install: Callable[[Path
     assert load("third", device="cpu").predict(["Go!"]) == both.predict(["Go!"])  # type: ignore[attr-defined]
 
 
-def test_the_folder_of_the_package_en_describes_its_wheel(kept: Path) -> None:
+@pytest.mark.parametrize("name", ["en", "en-vectors"])
+def test_the_folder_of_a_package_describes_its_wheel(kept: Path, name: str) -> None:
     """`pip install ./models/en` takes the files of the wheel, which `make models` extracts there."""
-    project = tomllib.loads((REPOSITORY / "models" / "en" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((REPOSITORY / "models" / name / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (license_file,) = project["license-files"]
     Path("LICENSE.txt").write_text("A license.")
-    with zipfile.ZipFile(pack("cut-lstm", "en", license=project["license"], license_file="LICENSE.txt")) as wheel:
+    facts = f"ensue_{name.replace('-', '_')}-{project['version']}.dist-info"
+    with zipfile.ZipFile(pack("cut-lstm", name, license=project["license"], license_file="LICENSE.txt")) as wheel:
         assert wheel.read(license_file) == b"A license."
-        facts = wheel.read(f"ensue_en-{project['version']}.dist-info/METADATA").decode()
-        points = wheel.read(f"ensue_en-{project['version']}.dist-info/entry_points.txt").decode()
-    assert f"\nName: {project['name']}\n" in facts
-    assert [line for line in facts.split("\n") if line.startswith("Requires-Dist")] == [
-        f"Requires-Dist: {name}" for name in project["dependencies"]
+        metadata, points = (wheel.read(f"{facts}/{file}").decode() for file in ("METADATA", "entry_points.txt"))
+    assert f"\nName: {project['name']}\n" in metadata
+    assert [line for line in metadata.split("\n") if line.startswith("Requires-Dist")] == [
+        f"Requires-Dist: {needed}" for needed in project["dependencies"]
     ]
-    assert points.split() == ["[ensue.models]", "en", "=", project["entry-points"]["ensue.models"]["en"]]
+    assert points.split() == ["[ensue.models]", name, "=", project["entry-points"]["ensue.models"][name]]
 
 
 @pytest.mark.sampled(2)
