@@ -250,7 +250,7 @@ def _likely_encoding(error: UnicodeDecodeError) -> tuple[str, str] | None:
     sample = sample[: sample.rfind(b"\n", error.start - start) + 1] or sample
     shares: dict[tuple[str, str] | None, float] = {None: 0.1}
     for name, (description, letters) in tomllib.loads(package_text("data/detection/encodings.toml")).items():
-        with suppress(UnicodeDecodeError):
+        with suppress(UnicodeDecodeError, LookupError):  # a codec may be missing or cannot be imported
             text = sample.decode(name)
             words = [word for word in re.findall(r"\w+", text) if not word.isascii()]
             is_latin = 2 * sum(any(map(str.isascii, word)) for word in words) >= len(words)
