@@ -21,12 +21,12 @@ PUBLIC void multiply_once(int64_t m, int64_t n, int64_t k, const real *a, int64_
 }
 
 /* A matrix (k x n), and the place where it is packed: whole, or panel by panel for a single product. */
-typedef struct __attribute__((may_alias)) {
+typedef struct {
     int64_t k, n;
     const real *from;
     int64_t row_stride, column_stride;
     real *to;
-} packing;
+} __attribute__((may_alias)) packing;
 
 /* Like `multiply`, with the same sums, but `matrix` is a `packing`: each panel stays in the cache. */
 static void multiply_panels(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *matrix,
@@ -42,18 +42,18 @@ static void multiply_panels(int64_t m, int64_t n, int64_t k, const real *a, int6
 static void pack_whole(const packing *b) { pack(b->k, b->n, b->from, b->row_stride, b->column_stride, b->to); }
 
 /* A product over all positions, of features of x and a matrix. */
-typedef struct __attribute__((may_alias)) {
+typedef struct {
     packing matrix;
     int64_t m;
     const real *a;
     int64_t row_stride;
     real *c;
     int64_t ldc;
-} product;
+} __attribute__((may_alias)) product;
 
 /* A plan of a pass without gradients (`PlanRecorder` in c_passes.py) begins with this. It has a base for each of its
  * numbers, and then the numbers. A number with a base is an offset in bytes; base 0 is the plan, and -1 no base. */
-typedef struct __attribute__((may_alias)) {
+typedef struct {
     int64_t matrices;
     void (*pass)(const range *, const array *, const final_state *, const int64_t *, const real *const *,
                  multiplication *);
@@ -63,7 +63,7 @@ typedef struct __attribute__((may_alias)) {
     const array *arrays;
     const final_state *finals;
     const int64_t *sizes;
-} plan;
+} __attribute__((may_alias)) plan;
 
 enum { PACK = 1, MULTIPLY = 2, LOOP = 4, AT_ONCE = 8, MAX_PANEL_ROWS = 48 };
 
