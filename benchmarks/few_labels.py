@@ -3,7 +3,9 @@
     python benchmarks/few_labels.py DATA OUT [--sets NAME ...] [--sizes 50 100 300 1000] [--draws 5]
         [--methods NAME ...]
 
-DATA is the folder of the data sets (`text_sets.py`). A draw takes `size` training texts at random, the same for all
+DATA is the folder of the data sets (`text_sets.py`). The method `with en-vectors` is `classify-linear` with
+`features.vectors`, and needs the package `ensue-en-vectors` (docs/installed-models.md); the peer fastText needs
+fasttext-wheel. A draw takes `size` training texts at random, the same for all
 methods, which are tested on the same 2,000 test texts. ensue's methods are recipes with their defaults. The peers
 choose the strength of their regularization by five folds. Each result is a line of OUT/results.jsonl; a result that is
 there is not measured again. The script prints means and standard deviations over the draws, with the processor
@@ -12,16 +14,25 @@ seconds of training, in one thread. The estimate of `classify-linear` is its acc
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
 from classification import written
 from few_examples import Result, measure_all, train_recipe
 from text_sets import Example, ag_news, cr, imdb, mpqa, mr, sms, sst2, subj
+
+import ensue
+
+try:
+    import fasttext
+except ModuleNotFoundError:  # needed by one peer alone
+    fasttext = None
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -30,13 +41,19 @@ try:
     from sklearn.model_selection import GridSearchCV
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline, make_union
+    from sklearn.preprocessing import FunctionTransformer
     from sklearn.svm import LinearSVC
     from threadpoolctl import threadpool_limits
 except ModuleNotFoundError as error:
     raise SystemExit(f"no {error.name}: this script needs scikit-learn, pip install 'ensue[test]'") from None
 
 SETS = {"cr": cr, "mr": mr, "subj": subj, "mpqa": mpqa, "sst2": sst2, "imdb": imdb, "ag-news": ag_news, "sms": sms}
-RECIPES = ("classify-linear", "classify-bag", "classify-lstm")
+RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "classify-linear": ("classify-linear", {}),
+    "with en-vectors": ("classify-linear", {"features.vectors": "en-vectors"}),
+    "classify-bag": ("classify-bag", {}),
+    "classify-lstm": ("classify-lstm", {}),
+}
 STRENGTHS = [10 ** (power / 2) for power in range(-2, 8)]
 
 
@@ -87,6 +104,53 @@ def naive_bayes_svm() -> Any:
     return make_pipeline(ngrams, search)
 
 
+class FastText(BaseEstimator):  # type: ignore[misc]
+    """fastText with words and pairs of words (Joulin et al. 2016). Three folds choose the number of epochs."""
+
+    def fit(self, texts: list[str], labels: list[str]) -> FastText:
+        """Learn from texts and their labels."""
+        folds = np.arange(len(texts)) % 3
+        pairs = list(zip(texts, labels, strict=True))
+
+        def accuracy(epochs: int) -> float:
+            right = 0
+            for fold in range(3):
+                inside = [pair for pair, number in zip(pairs, folds, strict=True) if number != fold]
+                outside = [pair for pair, number in zip(pairs, folds, strict=True) if number == fold]
+                model = self._train(inside, epochs)
+                right += sum(self._label(model, text) == label for text, label in outside)
+            return right / len(pairs)
+
+        self.model = self._train(pairs, max((5, 25, 100), key=accuracy))
+        return self
+
+    def score(self, texts: list[str], labels: list[str]) -> float:
+        """Return the accuracy."""
+        return sum(self._label(self.model, text) == label for text, label in zip(texts, labels, strict=True)) / len(
+            labels
+        )
+
+    def _train(self, pairs: list[tuple[str, str]], epochs: int) -> Any:
+        with NamedTemporaryFile("w", encoding="utf-8") as file:
+            for text, label in pairs:
+                print(f"__label__{label}", *_WORD.findall(text.lower()), file=file)
+            file.flush()
+            sizes = {"dim": 50, "wordNgrams": 2, "bucket": 100_000, "minCount": 1}
+            return fasttext.train_supervised(file.name, epoch=epochs, lr=0.5, thread=1, verbose=0, **sizes)
+
+    def _label(self, model: Any, text: str) -> str:
+        ((_, label),) = model.f.predict(" ".join(_WORD.findall(text.lower())) + "\n", 1, 0.0, "strict")
+        return str(label).removeprefix("__label__")
+
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def embedded(texts: Sequence[str]) -> Any:
+    """Return the means of the vectors of words of `en-vectors`."""
+    return ensue.load("en-vectors").embed(list(texts))
+
+
 PEERS: dict[str, Callable[[], Any]] = {
     "TF-IDF, words": lambda: tfidf(words(1)),
     "TF-IDF, pairs of words": lambda: tfidf(words(2)),
@@ -94,6 +158,10 @@ PEERS: dict[str, Callable[[], Any]] = {
         words(2), TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True)
     ),
     "NB-SVM": naive_bayes_svm,
+    "fastText": FastText,
+    "en-vectors, logistic regression": lambda: make_pipeline(
+        FunctionTransformer(embedded), LogisticRegressionCV(Cs=STRENGTHS, cv=5, max_iter=1_000)
+    ),
 }
 
 
@@ -107,7 +175,8 @@ def measure(name: str, method: str, train: Sequence[Example], test: Sequence[Exa
     """Fit a method, and return its accuracy and seconds."""
     if method not in PEERS:
         files = [written(examples, folder / f"{kind}.jsonl") for kind, examples in (("train", train), ("test", test))]
-        return train_recipe(method, *files, folder / "run", "accuracy")
+        recipe, settings = RECIPES[method]
+        return train_recipe(recipe, *files, folder / "run", "accuracy", **settings)
     start = time.process_time()
     with threadpool_limits(1):
         model = PEERS[method]()
@@ -119,5 +188,5 @@ def measure(name: str, method: str, train: Sequence[Example], test: Sequence[Exa
 
 if __name__ == "__main__":
     sets = {name: partial(read, name) for name in SETS}
-    defaults = ["classify-linear", *PEERS]
+    defaults = ["classify-linear", "with en-vectors", *PEERS]
     measure_all(__doc__, sets, [*RECIPES, *PEERS], measure, draws=5, tested=2_000, defaults=defaults)

@@ -1,5 +1,7 @@
 """Taggers and classifiers on real data, trained for a minute or less. Skipped where ../shared/data is absent."""
 
+import lzma
+import random
 import statistics
 import time
 from itertools import islice
@@ -94,6 +96,31 @@ def test_reviews_by_their_words(shared_data: Path, tmp_path: Path) -> None:
     records = (tmp_path / "films" / "metrics.jsonl").read_text(encoding="utf-8")
     assert '"examples": 2500' in records
     assert (tmp_path / "films" / "confusion.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "least_with_vectors"),
+    [("cr/custrev.all", 0.64, 0.65), ("subj/subj.all", 0.80, 0.84), ("mpqa/mpqa.all", 0.66, 0.74)],
+)
+def test_a_hundred_labels(
+    name: str, least: float, least_with_vectors: float, shared_data: Path, tmp_path: Path
+) -> None:
+    """A linear model of n-grams, and the same with GloVe's vectors (docs/few-labels.md)."""
+    (file,) = shared_data.glob(f"{name}*")
+    opened = lzma.open if file.suffix == ".xz" else open
+    with opened(file, "rt", encoding="cp1252") as lines:  # type: ignore[operator]
+        examples = [line.strip().partition(" ") for line in lines if line.strip()]
+    examples = random.Random(0).sample(examples, 1_100)
+    for part, rows in (("train", examples[:100]), ("test", examples[100:])):
+        (tmp_path / f"{part}.tsv").write_text("".join(f"{label}\t{text}\n" for label, _, text in rows))
+    glove = str(shared_data / "static_vectors" / "glove.6B.100d.cut.txt.xz")
+    for settings, bound in (({}, least), ({"features.vectors": glove}, least_with_vectors)):
+        model = ensue.train(
+            "classify-linear", train=tmp_path / "train.tsv", out=tmp_path / "run", settings=settings, threads=1,
+            overwrite=True,
+        )  # fmt: skip
+        accuracy = model.evaluate(tmp_path / "test.tsv").accuracy
+        assert accuracy >= bound
 
 
 def test_sentences_of_reviews_beside_the_majority(shared_data: Path, tmp_path: Path) -> None:

@@ -43,10 +43,12 @@ def scores_of(bag: NgramBag, batches: Batches) -> Tensor:
     return torch.cat((bag(*batch), bag(*padded)))[torch.cat((first, later)).argsort()].double()
 
 
-def solved(bag: NgramBag, batches: Batches, targets: Any, *, weights: Tensor | None = None) -> Solution:
+def solved(
+    bag: NgramBag, batches: Batches, targets: Any, *, weights: Tensor | None = None, dense: Any = None
+) -> Solution:
     multiple = targets.ndim == 2
     folds = torch.from_numpy(FOLDS)
-    return solve(bag, batches, torch.from_numpy(targets), folds, weights=weights, multiple=multiple)
+    return solve(bag, batches, torch.from_numpy(targets), folds, weights=weights, multiple=multiple, dense=dense)
 
 
 def known_features(bag: NgramBag, dense: Any, rows: Any) -> Any:
@@ -94,9 +96,14 @@ def calibrated(logits: Any, classes: Any, rows: Any, weights: Any) -> Any:
     return at(minimize(objective, np.zeros(1 + LABELS), tol=1e-9).x, logits)
 
 
-def check(bag: NgramBag, batches: Batches, dense: Any, classes: Any, weights: Tensor | None = None) -> Solution:
+def check(
+    bag: NgramBag, batches: Batches, dense: Any, classes: Any, weights: Tensor | None = None,
+    others: tuple[Tensor, torch.nn.Linear] | None = None,
+) -> Solution:  # fmt: skip
     """Compare the scores of all texts, and of those left out by cross-validation, with scikit-learn's."""
-    solution = solved(bag, batches, classes, weights=weights)
+    solution = solved(bag, batches, classes, weights=weights, dense=others)
+    if others is not None:
+        dense = dense * np.where(np.arange(dense.shape[1]) < dense.shape[1] - others[0].shape[1], 1, solution.norm**0.5)
     factors = None if weights is None else weights.numpy()
     balanced = None if factors is None else dict(enumerate(factors))
 
@@ -115,7 +122,8 @@ def check(bag: NgramBag, batches: Batches, dense: Any, classes: Any, weights: Te
         np.testing.assert_allclose(centered(solution.logits[fold == FOLDS]), centered(values), atol=2e-3)
     both = np.concatenate((left_out, expected(everything)[0]))
     values = calibrated(both, classes, everything, factors)[TEXTS:]
-    np.testing.assert_allclose(centered(scores_of(bag, batches)), centered(values), atol=2e-3)
+    scores = scores_of(bag, batches) + (0 if others is None else others[1](others[0]).detach())
+    np.testing.assert_allclose(centered(scores), centered(values), atol=2e-3)
     return solution
 
 
@@ -164,6 +172,19 @@ def test_classes_have_weights_and_pairs_overlaps() -> None:
     assert dense.shape[1] == len(bag.weight) + 4
     check(bag, batches, dense, classes_of(dense), weights=torch.tensor([0.5, 1.0, 2.0]))
     assert bag.overlap.abs().sum() > 0
+
+
+@pytest.mark.parametrize(("share", "norm"), [(0.0, 3.0), (0.5, 0.1), (1.0, 1.0)])
+def test_vectors_are_features_beside_ngrams(share: float, norm: float) -> None:
+    """They are centered, and have one of three norms."""
+    bag, values = NgramBag(LABELS, buckets=64), torch.randn(TEXTS, 5, generator=torch.Generator().manual_seed(2)) + 3
+    batches, dense = draw(bag)
+    x = (values - values.mean(0)).double().numpy()
+    both = np.concatenate((dense, x / np.sqrt((x * x).sum(1).mean())), axis=1)
+    weights = np.repeat([1 - share, share], [dense.shape[1], 5])
+    layer = torch.nn.Linear(5, LABELS)
+    solution = check(bag, batches, both, classes_of(both * weights), others=(values, layer))
+    assert solution.norm == norm
 
 
 def test_several_labels_are_independent() -> None:

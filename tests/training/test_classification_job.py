@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ensue
 from ensue.errors import RecipeError
+from ensue.recipe import read_recipe
 from ensue.tasks.contract.data_set import draw_confusion
 from training.classifiers import TEXTS, assert_same_scores, load
 from training.resuming import At, Killed, assert_resumes, die, interrupt
@@ -242,20 +244,46 @@ def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, topi
     assert_resumes(recipe, tmp_path)
 
 
+def write_topics(folder: Path) -> tuple[Path, Path, list[str]]:
+    """Write texts, and vectors that say the topic of a word. Return both files, and texts of words that are new."""
+    number = {topic: place for place, topic in enumerate(TOPICS)}
+    rows = [(word, number[topic]) for topic, words in TOPICS.items() for word in words]
+    rows += [(f"{topic}-word", place) for topic, place in number.items()]
+    (folder / "vectors.txt").write_text(
+        "".join(f"{word} {' '.join('1' if n == k else '0' for n in range(3))}\n" for word, k in rows)
+    )
+    (folder / "a.tsv").write_text(tsv(TEXTS))
+    return folder / "a.tsv", folder / "vectors.txt", [f"the {topic}-word" for topic in TOPICS]
+
+
+def test_one_key_adds_vectors_of_a_run_to_a_linear_model(tmp_path: Path) -> None:
+    """The run has the vectors of words that no training text has. A file with the same vectors gives the same model."""
+    path, vectors, new = write_topics(tmp_path)
+    ensue.import_run(vectors, tmp_path / "words")
+
+    def recipe(vectors: Path, **settings: Any) -> Any:
+        return read_recipe("classify-linear", {"features.vectors": str(vectors), **settings}, train=str(path))
+
+    answers = []
+    for source, run in ((vectors, tmp_path / "by-file"), (tmp_path / "words", tmp_path / "by-run")):
+        run_tiny(recipe(source), run)
+        answers.append(load(run).predict(new))
+    assert [answer.label for answer in answers[0]] == list(TOPICS)
+    assert [answer.probabilities for answer in answers[1]] == [answer.probabilities for answer in answers[0]]
+    with pytest.raises(RecipeError, match=r"by-run is a classifier; expected a table of word vectors"):
+        run_tiny(recipe(tmp_path / "by-run"), tmp_path / "other")
+    for key, value in (("features.d_words", 8), ("encoder.kind", "lstm"), ("head.d_hidden", 4), ("head.dropout", 0.1)):
+        with pytest.raises(RecipeError, match=r"its vectors are features\.vectors alone"):
+            recipe(vectors, **{key: value})
+
+
 @pytest.mark.slow
 def test_pretrained_vectors_are_kept_and_looked_up(tmp_path: Path) -> None:
     """Here the vectors say the topic, so that words that training had not are understood with the file alone."""
-    number = {topic: place for place, topic in enumerate(TOPICS)}
-    vectors = tmp_path / "vectors.txt"
-    rows = [(word, number[topic]) for topic, words in TOPICS.items() for word in words]
-    rows += [(f"{topic}-word", place) for topic, place in number.items()]
-    vectors.write_text("".join(f"{word} {' '.join('1' if n == k else '0' for n in range(3))}\n" for word, k in rows))
-    path = tmp_path / "a.tsv"
-    path.write_text(tsv(TEXTS))
+    path, vectors, new = write_topics(tmp_path)
     features = {"vectors": str(vectors), "d_words": 0, "kept_vectors": 0}
     recipe = classifying(path, encoder="none", features=features, steps=40, learning_rate=0.3)
     run_tiny(recipe, tmp_path / "run")
-    new = [f"the {topic}-word" for topic in TOPICS]
     assert [a.label for a in load(tmp_path / "run", vectors=vectors).predict(new)] == list(TOPICS)
     plain = load(tmp_path / "run")
     assert len({a.label for a in plain.predict(new)}) == 1

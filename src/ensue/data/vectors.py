@@ -12,10 +12,10 @@ import hashlib
 import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 
@@ -26,10 +26,14 @@ from ensue.cache import cache_directory, json_digest, mark_used, size_limit, wri
 from ensue.data.decoding import COMPRESSED, blocks
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest, quote
+from ensue.extension import installed_models
 from ensue.outputs import written
 from ensue.stored import Copyable
 from ensue.text.boundaries import BLANKS
 
+_ENGLISH_WORDS = ("a", "and", "for", "in", "is", "it", "of", "on", "that", "the", "this", "to", "was", "with")
+_MIN_ENGLISH_SHARE = 0.1
+"""The minimum share of these words in an English text."""
 _MAX_ITEM_BYTES = 1 << 26  # bounds the memory for files of other formats
 
 
@@ -274,6 +278,13 @@ def vector_of(row: VectorRow, dimension: int, path: Path) -> NDArray[np.float32]
     if not np.isfinite(vector).all():
         raise DataError(f"a number of {_quote(row.word)} is not finite", path, row.line)
     return vector
+
+
+def propose_vectors(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield a line on the installed model `en-vectors`, if there is one, and if the counted words are English."""
+    is_english = sum(map(counts.get, _ENGLISH_WORDS, repeat(0))) > _MIN_ENGLISH_SHARE * sum(counts.values())
+    if is_english and "en-vectors" in installed_models():
+        yield "with --set features.vectors=en-vectors: AG News, 100 texts: 70.0 to 81.8 % (docs/few-labels.md)"
 
 
 FORMAT = 1

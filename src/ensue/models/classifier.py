@@ -153,22 +153,27 @@ class Classifier(nn.Module):
             state = detach(state)
         return pooling.result(pool)
 
+    def head_inputs(self, texts: Sequence[Pooled]) -> Float[Tensor, "B p"]:
+        """Return the vectors of pooled texts, or for pairs [u; v; |u − v|; u ⊙ v]."""
+        u = next((text.vector for text in texts if text.vector.shape[1]), texts[0].vector)
+        if not self.pair or self.is_joint:
+            return u
+        v = texts[1].vector
+        return torch.cat((u, v, (u - v).abs(), u * v), dim=-1)
+
     def logits_of(self, texts: Sequence[Pooled]) -> Float[Tensor, "B K"]:
         """Return the logits of the labels for pooled texts, or for pairs of pooled texts."""
         terms = [] if self.bag is None else [self.bag(*(text.keys for text in texts))]
         if self.head is not None:
-            u = next((text.vector for text in texts if text.vector.shape[1]), texts[0].vector)
-            if self.pair and not self.is_joint:
-                v = texts[1].vector
-                u = torch.cat((u, v, (u - v).abs(), u * v), dim=-1)
-            terms.append(self.head(u).float())
+            terms.append(self.head(self.head_inputs(texts)).float())
         return sum(terms[1:], terms[0])
 
     def forward(self, texts: Sequence[Positions]) -> Float[Tensor, "B K"]:
         """Return the logits of the labels for texts, or for pairs of texts."""
-        return self.logits_of([self._read(words) for words in texts])
+        return self.logits_of([self.read(words) for words in texts])
 
-    def _read(self, words: Positions, encoded: Tensor | None = None) -> Pooled:
+    def read(self, words: Positions, encoded: Tensor | None = None) -> Pooled:
+        """Return a batch of pooled texts. `encoded` is as for `pooled`."""
         keys = words.keys
         x = keys.new_zeros(*words.shape, 0, dtype=torch.float32) if self.pooling is None else self.features(words)
         return self.pooled(x, keys, words.mask, words.subwords, encoded)
@@ -188,7 +193,7 @@ class Classifier(nn.Module):
         first, *others = texts
         assert first.subwords is not None
         encoded = self.layers.read(first.subwords)
-        logits = self.logits_of([self._read(first, encoded), *map(self._read, others)])
+        logits = self.logits_of([self.read(first, encoded), *map(self.read, others)])
         language_loss = self.language_loss * self.layers.language_nats(encoded, first.subwords)
         return Loss(self._compute_loss(logits, targets, weights) + language_loss, len(targets))
 

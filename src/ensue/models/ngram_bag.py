@@ -223,6 +223,8 @@ SOLVER_IDF_POWER = 1.5
 NUM_FOLDS = 5
 INVERSE_STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
 """The factors C of the summed cross-entropy beside ½ ‖w‖² that are tried, in ascending order."""
+OTHER_NORMS = (0.1, 3.0)
+"""The mean squared norms of dense features that are tried, beside 1."""
 JITTER = 1e-7
 """A multiple of the identity that is added to the Gram matrix, since equal texts make it singular."""
 PRIOR_DEVIATION = 3.0
@@ -241,6 +243,8 @@ class Solution(NamedTuple):
 
     strength: float
     """The chosen factor C."""
+    norm: float
+    """The chosen mean squared norm of dense features."""
     logits: Float[Tensor, "N K"]
     """The logits of each text, by weights and a calibration that were learned from the other folds."""
     loss: Tensor
@@ -329,11 +333,17 @@ def _correct_shares(counts: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
     return shares * total / counts.clamp(min=1e-6)
 
 
+def _standardize(values: Float[Tensor, "N p"]) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
+    """Return centered values in float64, and the same divided by their mean squared norm."""
+    centered = values.double() - values.double().mean(0)
+    return centered, centered / centered.square().sum(1).mean().clamp(min=1e-12)
+
+
 def solve(
     bag: NgramBag, batches: Iterable[tuple[Tensor, tuple[Tensor, ...]]], targets: Tensor, folds: Int[Tensor, " N"], *,
-    weights: Float[Tensor, " K"] | None, multiple: bool,
+    weights: Float[Tensor, " K"] | None, multiple: bool, dense: tuple[Float[Tensor, "N p"], nn.Linear] | None = None,
 ) -> Solution:  # fmt: skip
-    """Set the weights w of `bag` to the minimum of C Σ cross-entropy + ½ ‖w‖², by L-BFGS.
+    """Set the weights w of `bag` and of `dense` to the minimum of C Σ cross-entropy + ½ ‖w‖², by L-BFGS.
 
     The minimum is a sum over the texts, w = Xᵀ a (Kimeldorf & Wahba 1970). With the Cholesky factor L of the Gram
     matrix X Xᵀ, the logits are L v for v = Lᵀ a, and ‖w‖ = ‖v‖. So the number of unknowns is that of the texts.
@@ -346,25 +356,33 @@ def solve(
         folds: The number of the fold of each text, with two distinct numbers or more.
         weights: The weights of the labels in the loss; None: 1.
         multiple: Whether the task is multi-label: labels are independent of each other.
+        dense: Further features, and their layer. The features are centered, and scaled to a mean squared norm: 1, as
+            that of the n-grams of a text, or one of `OTHER_NORMS`.
 
     Returns:
-        The factor C with the least cross-entropy in cross-validation, and the logits of the left-out texts.
+        The factor C, and then the norm, with the least cross-entropy in cross-validation, and the logits of the
+        left-out texts.
     """
     features = _features_of(bag, batches, len(targets))
-    gram, left_out = _grams(features, bag.kinds, folds)
-    factor = torch.linalg.cholesky(gram + JITTER * torch.eye(len(gram), dtype=gram.dtype))
-    indicators = (targets if targets.dim() == 2 else F.one_hot(targets.long(), len(bag.bias))).to(factor.dtype)
+    grams = _grams(features, bag.kinds, folds)
+    if dense is not None:
+        (values, layer), (centered, scaled) = dense, _standardize(dense[0])
+    indicators = (targets if targets.dim() == 2 else F.one_hot(targets.long(), len(bag.bias))).to(grams.dtype)
     targets = indicators if targets.dim() == 2 else targets
-    factors = None if weights is None else weights.to(factor.dtype)
+    factors = None if weights is None else weights.to(grams.dtype)
     independent = partial(F.binary_cross_entropy_with_logits, pos_weight=factors, reduction="sum")
     loss = independent if multiple else partial(F.cross_entropy, weight=factors, reduction="sum")
-    coefficients_of = partial(torch.linalg.solve_triangular, factor.t(), upper=True)
-    in_fold = factor.new_zeros(int(folds.max()) + 1, len(bag.bias)).index_add_(0, folds, indicators)
-    unlearned = (in_fold.sum(0) - in_fold < 1e-9)[folds]  # labels that no text of another fold has
-    comparable = ~(unlearned & (indicators > 0)).any(1)
+    in_fold = grams.new_zeros(int(folds.max()) + 1, len(bag.bias)).index_add_(0, folds, indicators)
+    # without texts whose label no text of another fold has
+    comparable = ~((in_fold.sum(0) - in_fold < 1e-9)[folds] & (indicators > 0)).any(1)
+    zeros = grams.new_zeros(len(targets), len(bag.bias)), grams.new_zeros(len(bag.bias))
 
-    def fit(v: Tensor, bias: Tensor, rows: Tensor, strength: float) -> tuple[Tensor, Tensor]:
-        v, bias, inputs = v.clone(), bias.clone(), factor[rows]
+    def kernel(norm: float) -> tuple[Tensor, Tensor]:  # the factor L, and Z Xᵀ
+        gram, left_out = grams if dense is None else grams + norm * scaled @ centered.t()
+        return torch.linalg.cholesky(gram + JITTER * torch.eye(len(gram), dtype=gram.dtype)), left_out
+
+    def fit(v: Tensor, bias: Tensor, inputs: Tensor, rows: Tensor, strength: float) -> tuple[Tensor, Tensor]:
+        v, bias = v.clone(), bias.clone()
 
         def objective() -> Tensor:
             return (loss(bias + inputs @ v, targets[rows]) + v.square().sum() / (2 * strength)) / len(inputs)
@@ -372,32 +390,44 @@ def solve(
         _minimize(objective, [v, bias])
         return v, bias
 
-    def calibrated(rows: Tensor) -> tuple[Tensor, Tensor]:
+    def calibrated(logits: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         corrected = loss
         if weights is None and not multiple:
             corrected = partial(loss, weight=_correct_shares(indicators[rows].sum(0)))
         return _calibrate(logits[rows], partial(corrected, target=targets[rows]))
 
-    zeros = factor.new_zeros(len(factor), len(bag.bias)), factor.new_zeros(len(bag.bias))
-    best, calibration = Solution(INVERSE_STRENGTHS[0], zeros[0], torch.tensor(math.inf)), zeros
-    solutions = dict.fromkeys(sorted({*folds.tolist()}), zeros)
-    for strength in INVERSE_STRENGTHS:
-        logits, honest = torch.empty_like(zeros[0]), torch.empty_like(zeros[0])
-        for fold, start in solutions.items():
-            solutions[fold] = v, bias = fit(*start, folds != fold, strength)
-            logits[folds == fold] = bias + left_out[folds == fold] @ coefficients_of(v)
-        for fold in solutions:
-            scale, shift = calibrated(comparable & (folds != fold))
-            honest[folds == fold] = scale * logits[folds == fold] + shift
-        total = loss(honest, targets)
-        if total >= best.loss:
-            break
-        best, calibration = Solution(strength, honest, total), calibrated(comparable)
-    scale, shift = calibration
-    v, bias = fit(*zeros, folds >= 0, best.strength)
-    w = torch.sparse.mm(features.t(), coefficients_of(scale * v))
+    def cross_validate(norm: float, strengths: Iterable[float]) -> tuple[Solution, Tensor]:
+        # the strengths until the loss rises; also the logits before the calibration
+        (factor, left_out), best = kernel(norm), (Solution(0.0, norm, zeros[0], torch.tensor(math.inf)), zeros[0])
+        solutions = dict.fromkeys(sorted({*folds.tolist()}), zeros)
+        for strength in strengths:
+            logits, honest = torch.empty_like(zeros[0]), torch.empty_like(zeros[0])
+            for fold, start in solutions.items():
+                solutions[fold] = v, bias = fit(*start, factor[folds != fold], folds != fold, strength)
+                left = left_out[folds == fold] @ torch.linalg.solve_triangular(factor.t(), v, upper=True)
+                logits[folds == fold] = bias + left
+            for fold in solutions:
+                scale, shift = calibrated(logits, comparable & (folds != fold))
+                honest[folds == fold] = scale * logits[folds == fold] + shift
+            total = loss(honest, targets)
+            if total >= best[0].loss:
+                break
+            best = Solution(strength, norm, honest, total), logits
+        return best
+
+    best, logits = cross_validate(1.0, INVERSE_STRENGTHS)
+    for norm in () if dense is None else OTHER_NORMS:
+        best, logits = min((best, logits), cross_validate(norm, [best.strength]), key=lambda pair: float(pair[0].loss))
+    scale, shift = calibrated(logits, comparable)
+    factor, _ = kernel(best.norm)
+    v, bias = fit(*zeros, factor, folds >= 0, best.strength)
+    coefficients = torch.linalg.solve_triangular(factor.t(), scale * v, upper=True)
     with torch.no_grad():
         bag.bias.copy_(scale * bias + shift)
-        for table, rows in zip(bag.term_weights, torch.split(w, [*map(len, bag.term_weights)]), strict=True):
+        sizes = [*map(len, bag.term_weights)]
+        for table, rows in zip(bag.term_weights, torch.sparse.mm(features.t(), coefficients).split(sizes), strict=True):
             table.copy_(rows)
+        if dense is not None:
+            layer.weight.copy_(best.norm * coefficients.t() @ scaled)
+            layer.bias.copy_(-layer.weight @ values.mean(0))
     return best

@@ -65,9 +65,11 @@ class FeatureSpecification(ContextualSpecification):
     d_shape: SizeOrZero = 0
     """Size of the trained vector of a word's shape (`Xxxx`, `dd-dd`); 0: none."""
     vectors: str = ""
-    """A file of pretrained vectors: GloVe, word2vec (text or binary) or the text format of fastText."""
+    """A file of pretrained vectors (GloVe, word2vec, or the text format of fastText), a run of word vectors, or the
+    name of an installed model of word vectors, such as `en-vectors`.
+    """
     kept_vectors: Annotated[int, Field(ge=0, le=MAX_SIZE)] = 100_000
-    """The number of words at the beginning of the file whose vectors are saved in the run even if the words are not in
+    """The number of words at the beginning of the table whose vectors are saved in the run even if the words are not in
     the data. The vectors of words that are not in the data are saved in half precision.
     """
     train_vectors: bool = False

@@ -22,6 +22,7 @@ from ensue.data.examples.layout import DocumentChoice
 from ensue.data.examples.record_formats import RecordDocuments
 from ensue.data.files import files_of
 from ensue.data.records.tables import TABLES, Dialect
+from ensue.data.vectors import propose_vectors
 from ensue.errors import DataError
 from ensue.extensions.surveying.counts import ColumnValues, LabeledSummary, Lengths, fill
 from ensue.extensions.surveying.oddities import is_null
@@ -174,6 +175,8 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         if self.splitter:
             reason = "texts have no blanks" if self._lacks_spaces() else "nearly all words are distinct"
             yield f"{reason}; data.splitter=characters splits texts into characters"
+        if self.recipe()[0] == "classify-linear":
+            yield from propose_vectors(self.summary.words)
 
     @property
     def separator_remedy(self) -> str:  # type: ignore[override]

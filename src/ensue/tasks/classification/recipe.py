@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ensue.data.detection.format_table import TEXTS, format_choices
 from ensue.models.specification import Path
@@ -67,11 +67,24 @@ class ClassificationRecipe(WordsRecipe):
     data: ClassificationData = ClassificationData()
     head: ClassHeadSpecification = ClassHeadSpecification()
 
+    @field_validator("head", mode="after")
+    @classmethod
+    def _pool_vectors(cls, head: ClassHeadSpecification, info: ValidationInfo) -> ClassHeadSpecification:
+        """Return the head of a linear model with the mean as pooling if the model has `features.vectors`."""
+        has_vectors = "features" in info.data and info.data["features"].vectors
+        needs_pooling = has_vectors and head.solver == "lbfgs" and not head.pooling
+        return head.model_copy(update={"pooling": ["mean"]}) if needs_pooling else head
+
     @model_validator(mode="after")
     def _check_solver(self) -> Self:
-        head = self.head  # ngram_weights = "ratio" would use the labels of held-out texts in cross-validation
-        errors = head.pooling, not head.ngrams, head.dropout_ngrams, head.label_smoothing, head.ngram_weights != "idf"
+        head, features = self.head, self.features
+        others = not features.model_copy(update={"vectors": ""}).is_empty or self.encoder.kind != "none"
+        errors = (  # ngram_weights = "ratio" would use the labels of held-out texts in cross-validation
+            head.pooling != (["mean"] if features.vectors else []), not head.ngrams, head.ngram_weights != "idf",
+            head.dropout_ngrams, head.label_smoothing, features.vectors and (others or features.train_vectors),
+            head.pooling and (head.d_hidden or head.dropout or features.dropout or self.data.segment_tokens),
+        )  # fmt: skip
         if self.is_gradient_free and (any(errors) or self.train.steps != 1):
-            needs = 'ngrams, ngram_weights = "idf", pooling = [], no dropout, no smoothing and train.steps = 1'
-            raise ValueError(f'has head.solver = "lbfgs", which needs {needs}')
+            needs = 'ngrams, ngram_weights = "idf", no dropout, no smoothing, train.steps = 1, and no layers'
+            raise ValueError(f'has head.solver = "lbfgs", which needs {needs}; its vectors are features.vectors alone')
         return self

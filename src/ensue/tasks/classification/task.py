@@ -69,6 +69,14 @@ class ClassifiedTexts(NamedTuple):
         words, contextual = [texts.words for texts in self.texts], [texts.contextual for texts in self.texts]
         return classify_words(model, forms, words, contextual, self.subwords)
 
+    @torch.inference_mode()
+    def head_inputs(self, model: Classifier) -> Tensor:
+        """Return the inputs (N, p) of the head."""
+        inputs = []
+        for rows in np.array_split(np.arange(len(self.labels)), len(self.labels) // MAX_BATCH_ROWS + 1):
+            inputs.append(model.head_inputs([model.read(words) for words in self.batch(rows, device_of(model))]))
+        return torch.cat(inputs)
+
 
 class Classification(BucketedTask[Classifier, ClassBatch]):
     """Classification in batches of similar length. The score is accuracy, or micro F1 for several labels. `balanced` is
@@ -109,9 +117,11 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         assert model.bag is not None
         targets, folds = torch.from_numpy(self.targets), torch.from_numpy(self.folds)
         with evaluating(model):
+            dense: Any = None if model.head is None else (self.train.head_inputs(model), model.head[-1])
             solution = solve(
-                model.bag, keys_of(self.train), targets, folds, weights=self.weights, multiple=self.labels.multiple
-            )
+                model.bag, keys_of(self.train), targets, folds, weights=self.weights, multiple=self.labels.multiple,
+                dense=dense,
+            )  # fmt: skip
         self.cross_validated = model.probabilities(solution.logits).float().numpy()
         return Loss(solution.loss, len(self.targets)), None
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Annotated, Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ensue.data.vectors import read_vectors
+from ensue.data.vectors import WordVectors, read_vectors
 from ensue.errors import DataError, RecipeError, RunError
 from ensue.models.layer_outputs import LayersShape
 from ensue.models.ngram_bag import NgramBag, PairBag
@@ -259,10 +260,24 @@ class Pretrained(NamedTuple):
     """The number of words that do not occur in the data; these are the last words."""
 
 
+def read_vectors_or_run(path: str, wanted: Collection[str], num_first: int) -> WordVectors:
+    """Return words and vectors as `read_vectors`, of a file, or of a run or an installed model of word vectors."""
+    run = RunDirectory(path)
+    if not run.exists:
+        return read_vectors(path, wanted, num_first=num_first)
+    pipeline: Any = run.entry.pipeline_class
+    if not hasattr(pipeline, "vector"):
+        raise RecipeError(f"features.vectors: {path} is a {run.entry.what}; expected a table of word vectors")
+    pipeline = pipeline.of(run, torch.device("cpu"))
+    words = list(dict.fromkeys([*pipeline.words[:num_first], *sorted(wanted)]))
+    (vectors,) = pipeline.embed_words([words])
+    return list(compress(words, vectors.any(1))), vectors[vectors.any(1)]
+
+
 def pretrained_vectors(path: str, forms: Collection[str], num_extra: int) -> Pretrained:
     """Return the vectors of `forms` (or their lowercased forms), and of the first `num_extra` words of a file."""
     data_words = {*forms, *(form.lower() for form in forms)} - {UNKNOWN}
-    words, matrix = read_vectors(path, data_words, num_first=num_extra)
+    words, matrix = read_vectors_or_run(path, data_words, num_extra)
     is_in_data = np.array([word in data_words for word in words], np.bool_)
     if not is_in_data.any():
         raise DataError(f"has none of the {len(forms):,} words of the data", path)
