@@ -152,12 +152,9 @@ class Runner:
     """A traced step, its program, and the functions that run its passes: compiled C or torch operations."""
 
     def __init__(
-        self,
-        trace: TracedStep,
-        program: Program,
-        functions: CompiledPasses | PlainPasses | PlanRecorder,
+        self, trace: TracedStep, program: Program, functions: CompiledPasses | PlainPasses | PlanRecorder,
         dtype: torch.dtype,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.trace, self.program, self.overlays = trace, program, overlays(program)
         self.functions, self.dtype = functions, dtype
         self._plans: dict[tuple[object, ...], Plan] = {}

@@ -35,8 +35,6 @@ class ClassificationJob(LabelsJob[Classifier]):
     support_name: ClassVar[str] = "examples"
     finishing_validations: ClassVar[int] = 2
     data_class: ClassVar[Callable[..., Any]] = DocumentData
-    """The class of the data set, which is called with the recipe and the run that is resumed."""
-    data_set: Any
     task: Classification
     best_scores: ClassificationScores | None = None
     """The scores of the best weights on the validation data."""
@@ -44,19 +42,15 @@ class ClassificationJob(LabelsJob[Classifier]):
     """A line of the card: the temperature of the probabilities, and the calibration error."""
 
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None:
-        data = self.data_class(recipe, run)
-        super().__init__(recipe, data)
+        super().__init__(recipe, data := self.data_class(recipe, run))
         self.is_new = run is None
         self.parts = data.parts(self._collect_labels(data)) if run is None else data.resumed_parts(run)
-        train = data.encoded(self.split.train, self.parts)
-        valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
+        train = self.encoded(self.split.train)
+        valid = self.encoded(self.split.valid) if self.split.valid else None
         labels, balanced = self.parts.labels, recipe.head.class_weights == "balanced"
         soft = data.soft_targets(labels)
         sizes, folds = recipe.train, self._assign_folds() if recipe.is_gradient_free else None
         self.task = Classification(train, valid, labels, balanced=balanced, sizes=sizes, soft=soft, folds=folds)
-
-    def validate_on(self, data: Any) -> None:
-        self.task.valid = self.data_set.encoded(data, self.parts)
 
     def _assign_folds(self) -> NDArray[np.int64]:
         """Return the cross-validation fold of each text for `head.solver = "lbfgs"`, after checks of the data."""
@@ -149,7 +143,7 @@ class ClassificationJob(LabelsJob[Classifier]):
     def test(self, model: Classifier) -> ClassificationScores | None:
         if self.split.test is None:
             return None
-        encoded = self.data_set.encoded(self.split.test, self.parts)
+        encoded = self.encoded(self.split.test)
         return score_classifier(classify(model, encoded), encoded.labels, self.parts.labels)
 
     @property

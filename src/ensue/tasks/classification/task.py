@@ -72,10 +72,9 @@ class ClassifiedTexts(NamedTuple):
     @torch.inference_mode()
     def head_inputs(self, model: Classifier) -> Tensor:
         """Return the inputs (N, p) of the head."""
-        inputs = []
-        for rows in np.array_split(np.arange(len(self.labels)), len(self.labels) // MAX_BATCH_ROWS + 1):
-            inputs.append(model.head_inputs([model.read(words) for words in self.batch(rows, device_of(model))]))
-        return torch.cat(inputs)
+        rows = np.array_split(np.arange(len(self.labels)), len(self.labels) // MAX_BATCH_ROWS + 1)
+        batches = (self.batch(part, device_of(model)) for part in rows)
+        return torch.cat([model.head_inputs([*map(model.read, texts)]) for texts in batches])
 
 
 class Classification(BucketedTask[Classifier, ClassBatch]):

@@ -316,6 +316,9 @@ class LabelsJob(DataSetJob[ModelT, Any]):
 
     support_name: ClassVar[str]
     """The name of the score that is the number of labeled units."""
+    data_class: ClassVar[Callable[..., Any]]
+    """The class of the data set, which is called with the recipe and the run that is resumed."""
+    data_set: Any
     parts: Any
 
     @property
@@ -355,6 +358,9 @@ class LabelsJob(DataSetJob[ModelT, Any]):
             if unseen := [f"{name} ({count:,} in training)" for name, count in known.most_common() if not seen[name]]:
                 notes.append(f"validation has no {listed(unseen[::-1])}: no score measures these labels")
         return notes
+
+    def encoded(self, data: Any) -> Any:
+        return self.data_set.encoded(data, self.parts)
 
     def label_counts(self, data: Any) -> Counter[str]:
         """Return the number of occurrences of each label in `data`, such as the training data."""

@@ -14,7 +14,7 @@ from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import LabelsJob
 from ensue.tasks.labeling.data import SentenceData
-from ensue.tasks.labeling.task import NUM_FOLDS, Labeling, evaluate_tagger
+from ensue.tasks.labeling.task import NUM_FOLDS, Labeling
 from ensue.text.label_columns import LabelColumns, NestedLabels
 from ensue.text.schemes import tags_of
 
@@ -26,9 +26,6 @@ class LabelingJob(LabelsJob[Tagger]):
     """The job of a tagger."""
 
     data_class: ClassVar[Callable[..., Any]] = SentenceData
-    """The class of the data set, which is called with the recipe and the run that is resumed."""
-    data_set: Any
-
     support_name: ClassVar[str] = "tokens"
     finishing_validations: ClassVar[int] = 1
     task: Labeling
@@ -36,20 +33,16 @@ class LabelingJob(LabelsJob[Tagger]):
     """The scores of the best weights on the validation data."""
 
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None:
-        data = self.data_class(recipe, run)
-        super().__init__(recipe, data)
+        super().__init__(recipe, data := self.data_class(recipe, run))
         self.parts = data.parts(data.labels()) if run is None else data.resumed_parts(run)
-        valid = data.encoded(self.split.valid, self.parts) if self.split.valid else None
-        train = data.encoded(self.split.train, self.parts)
+        valid = self.encoded(self.split.valid) if self.split.valid else None
+        train = self.encoded(self.split.train)
         soft = data.soft_targets(self.parts.labels)
         if recipe.is_gradient_free and (num_words := len(self.split.train.texts.words)) > MAX_SOLVED_WORDS:
             problem = f"is for at most {MAX_SOLVED_WORDS:,} words, found {num_words:,}"
             raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe tag-lstm-crf')
         folds = self.folds(NUM_FOLDS) if recipe.is_gradient_free else None
         self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft, folds=folds)
-
-    def validate_on(self, data: Any) -> None:
-        self.task.valid = self.data_set.encoded(data, self.parts)
 
     def prepare(self, model: Tagger) -> None:
         def chunks(column: int) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
@@ -81,10 +74,6 @@ class LabelingJob(LabelsJob[Tagger]):
     @property
     def confusion(self) -> tuple[list[str], list[list[int]]] | None:
         return None if self.best_scores is None or not self.best_scores.pairs else self.best_scores.matrix()
-
-    def test(self, model: Tagger) -> LabelingScores | None:
-        test, parts = self.split.test, self.parts
-        return None if test is None else evaluate_tagger(model, self.data_set.encoded(test, parts), parts.labels)
 
     @property
     def score_columns(self) -> Mapping[str, tuple[str, str]]:

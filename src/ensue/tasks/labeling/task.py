@@ -266,7 +266,10 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return [self.batch_of(chunk, torch.device("cpu")) for chunk in chunks if len(chunk)]
 
     def validate(self, model: Tagger) -> LabelingScores | None:
-        return self.cross_validated if self.valid is None else evaluate_tagger(model, self.valid, self.labels)
+        return self.cross_validated if self.valid is None else self.score(model, self.valid)
+
+    def score(self, model: Tagger, data: Any) -> LabelingScores:
+        return evaluate_tagger(model, data, self.labels)
 
 
 def encode_tags(data: Any, labels: TaggerLabels, key: str) -> Ragged:

@@ -416,6 +416,9 @@ class GlimpsesJob(LabelsJob[GlimpseReader]):
         self.parts = GlimpseParts(data.statistics(), labels, data.rows) if run is None else run.parts
         self.task = ReadingInGlimpses(self.split.train, self.split.valid, self.parts.labels, recipe)
 
+    def encoded(self, data: LabeledSeries) -> LabeledSeries:
+        return data
+
     def config(self) -> dict[str, Any]:
         return {"rows": self.parts.rows, **super().config()}
 
