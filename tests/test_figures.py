@@ -31,11 +31,11 @@ from source_imports import SOURCE, circles
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 83_686,
+    "Python lines of `src`": 83_505,
     "files of `src`": 465,
-    "Python lines of the core": 54_949,
+    "Python lines of the core": 54_982,
     "files of the core": 300,
-    "Python lines of the largest extension": 6_532,
+    "Python lines of the largest extension": 6_533,
     "files of `tasks`": 71,
     "files loose in `tasks`": 2,
     "import circles": 0,

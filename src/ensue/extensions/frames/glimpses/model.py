@@ -31,7 +31,7 @@ from ensue.ranks import sharded_map
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
 from ensue.runs.schema import Config, Size
-from ensue.tasks.contract.data_set import LabelsJob
+from ensue.tasks.contract.data_set import DataSetJob, LabelsJob
 from ensue.tasks.contract.task import BucketedTask, TensorBatch, on_device
 from ensue.text.labels import Classes
 from ensue.types import Loss, State, select_rows
@@ -407,17 +407,15 @@ class GlimpsesJob(LabelsJob[GlimpseReader]):
     recipe: GlimpsesRecipe
     parts: GlimpseParts
     task: ReadingInGlimpses
+    encoded = DataSetJob.encoded
 
     def __init__(self, recipe: GlimpsesRecipe, run: RunDirectory | None = None) -> None:
         check = partial(check_glimpsed, recipe=recipe)
-        data = ImageData(recipe, run, labels_of=partial(caption_of, recipe=recipe), check=check)
-        super().__init__(recipe, data)
+        labels_of = partial(caption_of, recipe=recipe)
+        super().__init__(recipe, data := ImageData(recipe, run, labels_of=labels_of, check=check))
         labels = Classes(sorted(self.split.train.label_counts))
         self.parts = GlimpseParts(data.statistics(), labels, data.rows) if run is None else run.parts
         self.task = ReadingInGlimpses(self.split.train, self.split.valid, self.parts.labels, recipe)
-
-    def encoded(self, data: LabeledSeries) -> LabeledSeries:
-        return data
 
     def config(self) -> dict[str, Any]:
         return {"rows": self.parts.rows, **super().config()}
