@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from ensue.errors import EnsueError
 from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, TagHeads, ViterbiTagHead
 from ensue.nn import ChainScores, LegalTags, Posterior, k_best, log_partition
 from ensue.tasks.labeling.tagged_sentence import Confidence
@@ -186,6 +187,12 @@ def test_many_spans_take_no_more_memory_than_some() -> None:
     tracemalloc.stop()
     assert set(found) == set(expected)
     assert most < 70 << 20
+
+
+def test_paths_that_take_too_much_memory_are_refused_at_once() -> None:
+    posterior = Posterior.of(np.zeros((100_000, 40)), None)._replace(tables=chain(40))
+    with pytest.raises(EnsueError, match="100 paths through 100,000 words take more than a gigabyte"):
+        posterior.best(100)
 
 
 @pytest.mark.filterwarnings("error")

@@ -7,11 +7,13 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.nn import ChainScores, LegalTags, LinearChainCRF, Posterior, Tap, marginals, posterior, viterbi, viterbi_path
+from ensue.nn.heads.chain import Emissions
+from ensue.types import Mask
 
 PADDING = -1
 """The id of padding."""
@@ -40,7 +42,7 @@ class TagHead(nn.Module, ABC):
         nn.init.xavier_uniform_(self.projection.weight)
         nn.init.zeros_(self.projection.bias)
 
-    def emissions(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B T K"]:
+    def emissions(self, h: Float[Tensor, "B T d"]) -> Emissions:
         """Return the scores of all tags, in float32."""
         return self.emission(self.projection(h).float())
 
@@ -63,15 +65,15 @@ class TagHead(nn.Module, ABC):
         frequencies = torch.from_numpy(counts + 1.0)
         self.projection.bias.data.copy_((frequencies / frequencies.sum()).log())
 
-    def total_nats(self, h: Float[Tensor, "B T d"], tags: Tensor, mask: Bool[Tensor, "B T"] | None) -> Tensor:
+    def total_nats(self, h: Float[Tensor, "B T d"], tags: Tensor, mask: Mask) -> Tensor:
         """Return the loss in nats, summed over all real positions."""
         return self.nats(self.emissions(h), tags, mask)
 
     @abstractmethod
-    def nats(self, emissions: Float[Tensor, "B T K"], tags: Tensor, mask: Bool[Tensor, "B T"] | None) -> Tensor:
+    def nats(self, emissions: Emissions, tags: Tensor, mask: Mask) -> Tensor:
         """Return the loss in nats from emissions, summed over all real positions."""
 
-    def scores(self, emissions: Float[Tensor, "B T K"]) -> Float[Tensor, "B T K"]:
+    def scores(self, emissions: Emissions) -> Emissions:
         """Return the scores for decoding: log-probabilities of tags, except for a CRF."""
         return emissions.log_softmax(-1)
 
@@ -84,20 +86,22 @@ class TagHead(nn.Module, ABC):
         chain = self.chain()
         return None if chain is None else ChainScores(*(scores.detach().cpu().numpy() for scores in chain))
 
-    def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
+    def best(self, emissions: Emissions, mask: Mask) -> Int[Tensor, "B T"]:
         """Return the ids of the tags on the best path."""
         chain = self.chain()
         return emissions.argmax(-1) if chain is None else viterbi(self.scores(emissions), *chain, mask)[0]
 
-    def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
+    def marginals(self, emissions: Emissions, mask: Mask) -> Float[Tensor, "B T K"]:
         """Return the probability of each tag at each position."""
         chain = self.chain()
         return emissions.softmax(-1) if chain is None else marginals(self.scores(emissions), *chain, mask)
 
-    def posteriors(self, emissions: Float[Tensor, "B T K"], lengths: Sequence[int]) -> list[Posterior]:
+    def posteriors(self, emissions: Emissions, lengths: Sequence[int]) -> list[Posterior]:
         """Return the distribution over paths of each row; `lengths` are the numbers of real positions."""
         chain, tables, scores = self.chain(), self.tables(), self.scores(emissions)
-        mask = torch.arange(scores.shape[1], device=scores.device) < scores.new_tensor(lengths).unsqueeze(1)
+        mask = torch.arange(scores.shape[1], device=scores.device) < torch.tensor(
+            lengths, device=scores.device
+        ).unsqueeze(1)
         sums = None if chain is None else posterior(scores, *chain, mask)
         rows = [row[:length] for row, length in zip(scores.cpu().numpy(), lengths, strict=True)]
         if sums is None:
@@ -120,7 +124,7 @@ class SoftmaxTagHead(TagHead):
         super().__init__(d_in, num_tags)
         self.label_smoothing = label_smoothing
 
-    def nats(self, emissions: Float[Tensor, "B T K"], tags: Tensor, mask: Bool[Tensor, "B T"] | None) -> Tensor:
+    def nats(self, emissions: Emissions, tags: Tensor, mask: Mask) -> Tensor:
         if tags.is_floating_point():
             real = tags.any(-1)
             emissions, tags = emissions[real], tags[real]
@@ -164,10 +168,9 @@ class ViterbiTagHead(SoftmaxTagHead):
         smoothed = np.where(legal, counts + 1, 0.0)
         p = np.where(legal, smoothed / smoothed.sum(1, keepdims=True), 1.0)
         scores = torch.from_numpy(np.where(legal, self.weight * np.log(p), -np.inf)).float()
-        for table, values in zip(
-            self.chain(), (scores[size, :size], scores[:size, :size], scores[:size, size]), strict=True
-        ):
-            table.data.copy_(values)
+        values = scores[size, :size], scores[:size, :size], scores[:size, size]
+        for table, table_values in zip(self.chain(), values, strict=True):
+            table.data.copy_(table_values)
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.get_parameter("start"), self.get_parameter("transitions"), self.get_parameter("end")
@@ -180,12 +183,12 @@ class CRFTagHead(TagHead):
         super().__init__(d_in, num_tags)
         self.crf = LinearChainCRF(num_tags, legal=legal)
 
-    def nats(self, emissions: Float[Tensor, "B T K"], tags: Tensor, mask: Bool[Tensor, "B T"] | None) -> Tensor:
+    def nats(self, emissions: Emissions, tags: Tensor, mask: Mask) -> Tensor:
         if tags.is_floating_point():
             return self.crf.expected_nats(emissions, tags, mask)
         return self.crf.nats(emissions, tags.clamp(min=0), mask).sum()
 
-    def scores(self, emissions: Float[Tensor, "B T K"]) -> Float[Tensor, "B T K"]:
+    def scores(self, emissions: Emissions) -> Emissions:
         return emissions
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -207,15 +210,13 @@ class TagHeads(TagHead):
     def parts(self) -> Sequence[TagHead]:
         return list(self.heads)  # type: ignore[arg-type]
 
-    def emissions(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B T K"]:
+    def emissions(self, h: Float[Tensor, "B T d"]) -> Emissions:
         weight = torch.cat([head.projection.weight for head in self.parts])
         bias = torch.cat([head.projection.bias for head in self.parts])
         scores = self._split(F.linear(h, weight, bias).float())  # one product for all heads is faster
         return torch.cat([head.emission(of_head) for head, of_head in scores], dim=-1)
 
-    def nats(
-        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"] | None
-    ) -> Tensor:
+    def nats(self, emissions: Emissions, tags: Int[Tensor, "B T C"], mask: Mask) -> Tensor:
         pairs = zip(self._split(emissions), tags.unbind(-1), strict=True)
         return torch.stack([head.nats(scores, column, mask) for (head, scores), column in pairs]).sum()
 
@@ -225,13 +226,13 @@ class TagHeads(TagHead):
             yield head, emissions[..., start : start + head.num_tags]
             start += head.num_tags
 
-    def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T C"]:
+    def best(self, emissions: Emissions, mask: Mask) -> Int[Tensor, "B T C"]:
         return torch.stack([head.best(scores, mask) for head, scores in self._split(emissions)], dim=-1)
 
-    def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
+    def marginals(self, emissions: Emissions, mask: Mask) -> Float[Tensor, "B T K"]:
         return torch.cat([head.marginals(scores, mask) for head, scores in self._split(emissions)], dim=-1)
 
-    def posteriors(self, emissions: Float[Tensor, "B T K"], lengths: Sequence[int]) -> list[Posterior]:
+    def posteriors(self, emissions: Emissions, lengths: Sequence[int]) -> list[Posterior]:
         rows = zip(*(head.posteriors(scores, lengths) for head, scores in self._split(emissions)), strict=True)
         return [Posterior.beside(posteriors) for posteriors in rows]
 

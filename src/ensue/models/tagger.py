@@ -13,7 +13,7 @@ from ensue.models.tag_heads import TagHead
 from ensue.models.word_features import REACH, Positions
 from ensue.nn import SequenceLayer
 from ensue.nn.layer import Parallel, mask_padding
-from ensue.types import Loss, State
+from ensue.types import Inputs, Loss, Mask, Outputs, State
 
 
 class SentenceIndices(NamedTuple):
@@ -65,7 +65,7 @@ class Tagger(nn.Module):
         return Loss(self.head.total_nats(h, tags, mask), words.num_real)
 
     def emissions(
-        self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None,
+        self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Mask = None,
         subwords: Subwords | None = None,
     ) -> Float[Tensor, "B T K"]:  # fmt: skip
         """Return the score of each tag at each position, from features and keys of words, or from subwords."""
@@ -84,9 +84,7 @@ class Tagger(nn.Module):
         """Return the score of each tag for each word."""
         return self.emissions(self.features(words), words.keys, words.mask, words.subwords)
 
-    def maxima(
-        self, h: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
-    ) -> Float[Tensor, "B T d"]:
+    def maxima(self, h: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Mask) -> Float[Tensor, "B T d"]:
         """Return for each word the maximum of each feature over the words of the row with the same key."""
         rows = torch.arange(len(keys), device=keys.device).unsqueeze(1).expand_as(keys)
         real = torch.ones_like(keys) if mask is None else mask.long()  # separates padding from words
@@ -106,9 +104,7 @@ class WindowSum(Parallel):
         super().__init__()
         self.d_in, self.d_out = (2 * REACH + 1) * d_out, d_out
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+    def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         places, length = torch.split(F.pad(mask_padding(x, mask), (0, 0, REACH, REACH)), self.d_out, dim=2), x.shape[1]
         shifted = [scores[:, 2 * REACH - p : 2 * REACH - p + length] for p, scores in enumerate(places)]
         return torch.stack(shifted).sum(0), None

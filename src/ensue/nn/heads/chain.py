@@ -6,7 +6,7 @@
 
 A path with a score of -inf is illegal. `mask` (B, T) is True on real positions, which come first. Values at padding
 have no effect. A row without real positions has one path, the empty path, with the score 0.
-The best paths are computed in the precision of the scores, without gradients.
+The best paths are computed without gradients, in the precision of the scores, and by `k_best` in float64.
 """
 
 from typing import Any, NamedTuple, TypeAlias
@@ -146,7 +146,7 @@ class _LogPartition(torch.autograd.Function):
 
 
 def _sums_in_c(scores: _Scores, mask: Tensor) -> _Sums | None:
-    """Return the sweeps in float32; None without the C function, or if a number may be out of range."""
+    """Return the sums of a C function in float32; None without the function, or if a number may be out of range."""
     functions, (B, T, K) = c_functions(scores.emissions), scores.emissions.shape
     if functions is None or any(table.dtype != torch.float32 for table in scores):
         return None
@@ -317,12 +317,13 @@ def k_best(
     expect_scores("k_best", emissions, start, transitions, end, mask)
     if k < 1:
         raise ValueError(f"k_best expects k of 1 or more, found {k}")
-    mask, arrays = real_positions(emissions, mask), (emissions, start, transitions, end)
-    rows, *tables = (scores.detach().to("cpu", torch.float64).numpy() for scores in arrays)
-    paths, exists = (torch.zeros(len(rows), k, *shape, dtype=torch.int64) for shape in (rows.shape[1:2], ()))
+    (B, T, _), mask = emissions.shape, real_positions(emissions, mask)
+    rows, *tables = (table.to("cpu", torch.float64).numpy() for table in (emissions, start, transitions, end))
+    paths, num_paths = torch.zeros(B, k, T, dtype=torch.int64), torch.ones(B, 1, dtype=torch.int64)
     for row, length in enumerate(mask.sum(1).tolist()):
-        ranked = rank_chained(rows[row, :length], ChainScores(*tables), k) if length else np.zeros((1, 0), np.int64)
-        paths[row, : len(ranked), :length], exists[row, : len(ranked)] = torch.from_numpy(ranked), 1
-    paths, exists = paths.to(mask.device), exists.to(mask.device)
+        if length:
+            ranked = torch.from_numpy(rank_chained(rows[row, :length], ChainScores(*tables), k))
+            paths[row, : len(ranked), :length], num_paths[row] = ranked, len(ranked)
+    paths, is_missing = paths.to(mask.device), (torch.arange(k) >= num_paths).to(mask.device)
     scores = torch.stack([score(emissions, tags, start, transitions, end, mask) for tags in paths.unbind(1)], 1)
-    return paths, scores.masked_fill(exists == 0, -torch.inf)
+    return paths, scores.masked_fill(is_missing, -torch.inf)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.errors import EnsueError
 from ensue.interruption import check_interrupted
 
 Numbers = NDArray[np.floating[Any]]
@@ -19,6 +20,8 @@ RESCALE_EVERY = 4
 """The number of steps between two rescalings of sums to a maximum of 1."""
 MIN_SUM, MAX_STEP_NATS = 1e-150, 300.0
 """If all sums exceed MIN_SUM, and no sum decreases by more than MAX_STEP_NATS in a step, no sum has underflowed."""
+MAX_BACK_POINTERS = 1 << 28
+"""The maximum number of beginnings of paths, of all tags and positions, that may be stored for the best paths."""
 MAX_BLOCK_PROBABILITIES = 1 << 20
 """The number of transition probabilities that are computed together for spans and paths."""
 
@@ -158,11 +161,13 @@ def _rank_independent(scores: Numbers, count: int) -> NDArray[np.int64]:
 
 
 def rank_chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np.int64]:
-    """Return the paths (N, T) with the highest scores.
+    """Return the paths (N, T) with the highest scores. Raises EnsueError if their beginnings could take gigabytes.
 
-    Of all beginnings of paths those are kept whose best continuations are the `count` best, up to rounding. They are
-    ordered by their last tag, and then by their scores; of paths with equal scores, at most `count` are kept for a tag.
+    At each position, the beginnings of paths are stored whose best continuations are among the `count` best, up to
+    rounding. They are sorted by their last tag, and then by their scores. At most `count` are stored for each last tag.
     """
+    if scores.size * count > MAX_BACK_POINTERS:
+        raise EnsueError(f"{count} paths through {len(scores):,} words take more than a gigabyte; request fewer paths")
     after = [tables.end]
     for emission in scores[:0:-1]:
         check_interrupted()
@@ -176,21 +181,21 @@ def rank_chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np
         totals = sums + emission
         bounds = (totals + rest).ravel()
         limit = np.partition(bounds, -count)[-count] - slack if bounds.size > count else -np.inf
-        kept = np.flatnonzero((bounds >= limit) & (bounds > -np.inf))
-        origin, tags = np.divmod(kept, K)
-        order = np.lexsort((origin, -sums.ravel()[kept], tags))
+        stored = np.flatnonzero((bounds >= limit) & (bounds > -np.inf))
+        origin, tags = np.divmod(stored, K)
+        order = np.lexsort((origin, -sums.ravel()[stored], tags))
         tags = tags[order]
         order = order[np.arange(len(order)) - np.searchsorted(tags, tags) < count]  # at most `count` of each last tag
-        origin, tags, best = origin[order], kept[order] % K, totals.ravel()[kept[order]]
-        origins.append((origin, tags))
+        origin, tags, best = origin[order], stored[order] % K, totals.ravel()[stored[order]]
+        origins.append((origin.astype(np.int32), tags.astype(np.int32)))
     ending = best + tables.end[tags]
     rank = np.argsort(-ending, kind="stable")[:count]
     rank = rank[ending[rank] > -np.inf]
     path = []
-    for origin, tags in reversed(origins):
-        path.append(tags[rank])
-        rank = origin[rank]
-    return np.stack([rank, *reversed(path)], 1)
+    for parents, last_tags in reversed(origins):
+        path.append(last_tags[rank])
+        rank = parents[rank]
+    return np.stack([rank, *reversed(path)], 1).astype(np.int64)
 
 
 def viterbi_path(emissions: Numbers, start: Numbers, transitions: Numbers, end: Numbers) -> NDArray[np.int64]:
