@@ -84,10 +84,10 @@ def sentences(data: Path) -> list[str]:
     """Return distinct sentences of at most 60 words in random order."""
 
     def chosen(source: Iterator[str], count: int | None = None, *, shortest: int = 3) -> list[str]:
-        found = [text for text in source if shortest <= len(text.split()) <= 60]
+        texts = [text for text in source if shortest <= len(text.split()) <= 60]
         if count is not None:
-            random.Random(0).shuffle(found)
-        return [text.replace(f"{UNKNOWN} ", "").replace(UNKNOWN, "") for text in found[:count]]
+            random.Random(0).shuffle(texts)
+        return [text.replace(f"{UNKNOWN} ", "").replace(UNKNOWN, "") for text in texts[:count]]
 
     texts = [*chosen(wikitext(data)), *chosen(books(data), 25_000), *chosen(treebank(data))]
     texts += chosen(spoken(data), 30_000, shortest=1)
@@ -104,8 +104,8 @@ def vocabulary(data: Path, pieces: Sequence[str], counts: Counter[str]) -> list[
     words = dict.fromkeys([*frequent, *whole, *(word for word, count in counts.items() if count >= MIN_COUNT)])
     known = {*whole}
     is_number = re.compile(r"\d")
-    kept = [word for word in words if word.split() == [word] and (word in known or not is_number.search(word))]
-    return [word for word in kept if unicodedata.normalize("NFC", word) == word]
+    candidates = [word for word in words if word.split() == [word] and (word in known or not is_number.search(word))]
+    return [word for word in candidates if unicodedata.normalize("NFC", word) == word]
 
 
 def embedded(minilm: str, words: list[str], texts: list[str], file: Path) -> tuple[NDArray[Any], NDArray[Any]]:

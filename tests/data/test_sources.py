@@ -200,7 +200,9 @@ def test_the_proposed_encoding_is_that_of_the_file(encoding: str, tmp_path: Path
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf_16_without_a_mark_is_proposed(encoding: str, tmp_path: Path) -> None:
-    """Of any language, also of bytes that are valid UTF-8; a few NULs, or some at all positions, are not UTF-16."""
+    """Texts of several languages are UTF-16, even if their bytes are valid UTF-8. Texts with NULs at even and odd
+    positions, or with few NULs, are not.
+    """
     path = tmp_path / "a.csv"
     for text in ("Hello, world", *(text for texts in TEXTS.values() for text in texts)):
         for count in (1, 1200):

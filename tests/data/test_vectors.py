@@ -3,6 +3,7 @@
 import gzip
 import lzma
 import struct
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from ensue.data.vectors import ByteReader, read_vectors
+from ensue.data.vectors import ByteReader, propose_vectors, read_vectors
 from ensue.errors import DataError
 
 TEXT = "the 0.5 -1 2e-1\nof 1 2 3\n, 4 5 6\n"
@@ -181,3 +182,18 @@ def test_packed_numbers_are_little_endian(tmp_path: Path) -> None:
     data = b"2 2\n\x00a " + struct.pack("<2f", 1.5, -2) + b"\nb " + struct.pack("<2f", 3, 4) + b"\n"
     words, matrix = read_vectors(written(tmp_path, data))
     assert (words, matrix.tolist()) == (["\x00a", "b"], [[1.5, -2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("text", "installed", "is_proposed"),
+    [
+        ("the sea and the boat in the bay", ["en-vectors"], True), ("the sea and the boat in the bay", ["en"], False),
+        ("das Meer und das Boot in der Bucht liegen still", ["en-vectors"], False), ("", ["en-vectors"], False),
+    ],
+)  # fmt: skip
+def test_installed_vectors_are_proposed_for_english(
+    text: str, installed: list[str], is_proposed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ensue.data.vectors.installed_models", lambda: dict.fromkeys(installed))
+    lines = list(propose_vectors(Counter(text.split())))
+    assert [line.startswith("features.vectors=en-vectors may help") for line in lines] == [True] * is_proposed

@@ -181,7 +181,7 @@ CALLS: dict[str, Callable[[LSTM], Any]] = {
 
 @torch.no_grad()
 def test_each_call_has_the_results_of_its_first() -> None:
-    """Whatever calls came before, a call has the bits that it has in a layer without plans."""
+    """The results of a call equal those of a layer without plans, after any other calls."""
     torch.manual_seed(0)
     layer = LSTM(D, 16)
     expected = {name: [*leaves(call(deepcopy(layer)))] for name, call in CALLS.items()}

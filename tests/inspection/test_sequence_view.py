@@ -132,9 +132,9 @@ def test_why_a_beginning_was_dropped(drawn: tuple[SequenceView, list[CandidateBo
             assert bound
             assert number(bound[1]) <= number(bound[2]) == pytest.approx(best[-1].score, abs=1e-4)
         if box.candidate.fate == "is left out":
-            kept = re.search(r"whose last hypothesis has log p = (\S+)", box.reason)
-            assert kept
-            assert box.candidate.log_probability <= number(kept[1]) + 1e-4
+            match = re.search(r"whose last hypothesis has log p = (\S+)", box.reason)
+            assert match
+            assert box.candidate.log_probability <= number(match[1]) + 1e-4
 
 
 @pytest.mark.slow

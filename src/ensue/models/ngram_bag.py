@@ -7,7 +7,7 @@ n-grams of characters, the hashes of a word's n-grams are behind its key.
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -333,6 +333,12 @@ def _correct_shares(counts: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
     return shares * total / counts.clamp(min=1e-6)
 
 
+def _have_learned_labels(indicators: Float[Tensor, "N K"], folds: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
+    """Return for each text whether texts of other folds have all its labels."""
+    in_fold = indicators.new_zeros(int(folds.max()) + 1, indicators.shape[1]).index_add_(0, folds, indicators)
+    return ~((in_fold.sum(0) - in_fold < 1e-9)[folds] & (indicators > 0)).any(1)
+
+
 def _standardize(values: Float[Tensor, "N p"]) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
     """Return centered values in float64, and the same divided by their mean squared norm."""
     centered = values.double() - values.double().mean(0)
@@ -360,8 +366,7 @@ def solve(
             that of the n-grams of a text, or one of `OTHER_NORMS`.
 
     Returns:
-        The factor C, and then the norm, with the least cross-entropy in cross-validation, and the logits of the
-        left-out texts.
+        The factor C, the norm for this factor, and the logits of left-out texts, by the least cross-entropy of these.
     """
     features = _features_of(bag, batches, len(targets))
     grams = _grams(features, bag.kinds, folds)
@@ -372,12 +377,12 @@ def solve(
     factors = None if weights is None else weights.to(grams.dtype)
     independent = partial(F.binary_cross_entropy_with_logits, pos_weight=factors, reduction="sum")
     loss = independent if multiple else partial(F.cross_entropy, weight=factors, reduction="sum")
-    in_fold = grams.new_zeros(int(folds.max()) + 1, len(bag.bias)).index_add_(0, folds, indicators)
-    # without texts whose label no text of another fold has
-    comparable = ~((in_fold.sum(0) - in_fold < 1e-9)[folds] & (indicators > 0)).any(1)
+    comparable = _have_learned_labels(indicators, folds)
     zeros = grams.new_zeros(len(targets), len(bag.bias)), grams.new_zeros(len(bag.bias))
 
-    def kernel(norm: float) -> tuple[Tensor, Tensor]:  # the factor L, and Z Xᵀ
+    @lru_cache(1)
+    def kernel(norm: float) -> tuple[Tensor, Tensor]:
+        """Return the Cholesky factor L, and the products of left-out texts with all texts."""
         gram, left_out = grams if dense is None else grams + norm * scaled @ centered.t()
         return torch.linalg.cholesky(gram + JITTER * torch.eye(len(gram), dtype=gram.dtype)), left_out
 
@@ -397,7 +402,7 @@ def solve(
         return _calibrate(logits[rows], partial(corrected, target=targets[rows]))
 
     def cross_validate(norm: float, strengths: Iterable[float]) -> tuple[Solution, Tensor]:
-        # the strengths until the loss rises; also the logits before the calibration
+        """Try strengths until the loss rises. Return the best solution, and its logits before calibration."""
         (factor, left_out), best = kernel(norm), (Solution(0.0, norm, zeros[0], torch.tensor(math.inf)), zeros[0])
         solutions = dict.fromkeys(sorted({*folds.tolist()}), zeros)
         for strength in strengths:

@@ -223,7 +223,7 @@ def test_a_row_of_units_is_named(ensue: Ensue, tmp_path: Path) -> None:
     """A table of numbers with units below the names of its columns is not taken for texts."""
     rows = [("[hh:mm]", "[bar]", "[A]", ""), *zip(ISO, COMMAS, X, STATES, strict=True)]
     (tmp_path / "x.csv").write_text(table("Zeit;Druck;Strom;Zustand", rows, ";"), encoding="utf-8")
-    said = ensue("data", tmp_path / "x.csv")
-    assert "frames: table (with Zeit as the time, Zustand as the label)" in said.out
-    assert said.err.endswith("remove the line of units below the names of columns\n")
-    assert "x.csv:2: " in said.err
+    output = ensue("data", tmp_path / "x.csv")
+    assert "frames: table (with Zeit as the time, Zustand as the label)" in output.out
+    assert output.err.endswith("remove the line of units below the names of columns\n")
+    assert "x.csv:2: " in output.err

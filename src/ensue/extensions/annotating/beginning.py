@@ -31,7 +31,7 @@ def propagate_labels(
     """Yield JSON lines with label probabilities: the labeled examples, then at most `count` random texts of the pool.
 
     The examples are the training texts of the recipe. A label's name with a letter is an example, too, without a line.
-    `vectors` is a pipeline whose pipeline has `embed`.
+    `vectors` is a run whose pipeline has `embed`.
     """
     if not isinstance(recipe, ClassificationRecipe):
         raise EnsueError(f"expected the recipe of a text classifier, found that of a {recipe.what}")

@@ -247,8 +247,9 @@ class WordVectorsPipeline(TextVectors):
     ) -> None:  # fmt: skip
         super().__init__(model)
         self.tokenizer, self.table, self.kind, self.run = tokenizer, table, kind, run
-        self.unit_length, self.words = unit_length, table.words
-        """Whether vectors have length 1, and the words that have a vector, the most frequent first."""
+        self.unit_length = unit_length
+        self.words = table.words
+        """The words that have a vector, the most frequent first."""
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:

@@ -1,7 +1,7 @@
 """The training of a classifier: weights of n-grams, temperature, threshold, scores."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -33,11 +33,10 @@ class ClassificationJob(LabelsJob[Classifier]):
     """The job of a classifier."""
 
     support_name: ClassVar[str] = "examples"
+    score_columns = ClassificationScores.on_card
     finishing_validations: ClassVar[int] = 2
     data_class: ClassVar[Callable[..., Any]] = DocumentData
     task: Classification
-    best_scores: ClassificationScores | None = None
-    """The scores of the best weights on the validation data."""
     calibration: str = ""
     """A line of the card: the temperature of the probabilities, and the calibration error."""
 
@@ -120,7 +119,7 @@ class ClassificationJob(LabelsJob[Classifier]):
             return
         gold = (self.task.train if valid is None else valid).labels
         labels = with_best_threshold(labels, gold, probabilities, model.temperature)
-        self.parts = replace(self.parts, labels=labels)
+        self.parts, self.task.labels = replace(self.parts, labels=labels), labels
         run.write({"labels.json": labels.to_json()})
         self.best_scores = score_classifier(probabilities, gold, labels)
         error = f"{100 * self.best_scores.calibration_error:.2f} %"
@@ -139,13 +138,3 @@ class ClassificationJob(LabelsJob[Classifier]):
     def confusion(self) -> tuple[list[str], list[list[int]]] | None:
         scores = self.best_scores
         return None if scores is None or scores.confusion is None else (scores.labels, scores.confusion)
-
-    def test(self, model: Classifier) -> ClassificationScores | None:
-        if self.split.test is None:
-            return None
-        encoded = self.encoded(self.split.test)
-        return score_classifier(classify(model, encoded), encoded.labels, self.parts.labels)
-
-    @property
-    def score_columns(self) -> Mapping[str, tuple[str, str]]:
-        return ClassificationScores.on_card

@@ -143,6 +143,9 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         variance = share * (1 - share) / len(gold) * (1 + num_folds / (num_folds - 1))
         return replace(scores, standard_error=math.sqrt(variance))
 
+    def score(self, model: Classifier, data: Any) -> ClassificationScores:
+        return score_classifier(classify(model, data), data.labels, self.labels)
+
 
 def classify(model: Classifier, data: Any) -> NDArray[np.float32]:
     """Return the probability of each label (N, K) for `data`, such as `ClassifiedTexts`."""

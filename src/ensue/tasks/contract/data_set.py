@@ -320,6 +320,8 @@ class LabelsJob(DataSetJob[ModelT, Any]):
     """The class of the data set, which is called with the recipe and the run that is resumed."""
     data_set: Any
     parts: Any
+    best_scores: Any = None
+    """The scores of the best weights on the validation data."""
 
     @property
     @abstractmethod

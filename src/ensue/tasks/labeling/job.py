@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.errors import RecipeError
-from ensue.metrics.labeling import LABELS_ON_CARD, SPANS_ON_CARD, LabelingScores
+from ensue.metrics.labeling import LABELS_ON_CARD, SPANS_ON_CARD
 from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
@@ -29,8 +29,6 @@ class LabelingJob(LabelsJob[Tagger]):
     support_name: ClassVar[str] = "tokens"
     finishing_validations: ClassVar[int] = 1
     task: Labeling
-    best_scores: LabelingScores | None = None
-    """The scores of the best weights on the validation data."""
 
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None:
         super().__init__(recipe, data := self.data_class(recipe, run))
